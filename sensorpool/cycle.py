@@ -1,0 +1,223 @@
+"""One job: take the lease of a range, and then load, poke, settle and publish, in this order."""
+
+import time
+
+from sensorpool.failpoint import failpoint
+from sensorpool.flush import GROUPS
+from sensorpool.lease import Held, Lease
+from sensorpool.load import Loaded, load, look_up
+from sensorpool.logs import logger
+from sensorpool.model import DueGroup, Fact, JobResult, Milliseconds, ShardRange
+from sensorpool.poke.answer import Report
+from sensorpool.poke.poker import Poking
+from sensorpool.record import Record
+from sensorpool.settle import matters
+from sensorpool.states import Outcome
+from sensorpool.worker import Worker
+
+FLUSH_EVERY = 0.1  # seconds
+_WAITS = (0.001, 0.05)  # seconds between two looks at the lanes: the first, and the longest
+_LONGEST_RECORD = 6 * 3_600_000  # milliseconds
+
+log = logger(__name__)
+
+
+def run(worker: Worker, shard_range: ShardRange, token: str) -> JobResult:
+    """Do the job of one range, and once more for as long as registrations open new groups meanwhile.
+
+    :param token: who we are; another holder sees it.
+    :raises Unreachable: when the database or Redis does not answer. What was poked and not settled is due again.
+    """
+    held = worker.leases.acquire(shard_range, token)
+    total = JobResult()
+    if isinstance(held, str):
+        total.skipped = f"held by {held}"
+        worker.metrics.job(total)
+        return total
+    failpoint("lease.after")
+    worker.watchdog.pet()
+    try:
+        while _Round(worker, shard_range, held, total).run():
+            held.note, held.dirty = [], True
+    except BaseException:
+        held.lease.release()
+        raise
+    finally:
+        worker.watchdog.rest()
+    worker.metrics.job(total)
+    return total
+
+
+class _Round:
+    """One round of one job: one load, and what follows from it."""
+
+    def __init__(self, worker: Worker, shard_range: ShardRange, held: Held, total: JobResult) -> None:
+        self._worker = worker
+        self._settings = worker.settings
+        self._range = shard_range
+        self._held = held
+        self._lease: Lease = held.lease
+        self._total = total
+        self._facts: list[Fact] = []
+        self._renewed = time.monotonic()
+        self._last_began = 0.0
+
+    def run(self) -> bool:
+        """Do it; return whether the range became dirty meanwhile, so that we hold it for another round."""
+        started = time.monotonic()
+        now = self._worker.database.read(self._worker.database.now)
+        self._trusted = self._worker.clock.trusts(now)
+        self._now, self._started = now, time.monotonic()
+        self._record = Record(now)
+        if self._is_idle(now):
+            return self._lease.finish(self._held.state, again=True)
+        loaded = load(self._worker.database, self._range, self._held, self._worker.memory, now, self._settings)
+        failpoint("load.after")
+        self._total.groups += len(loaded.groups)
+        ordinary = self._set_suspects_apart(loaded.groups)
+        left = self._poke(ordinary, started)
+        if not self._lease.is_ours():
+            log.warning("the lease was lost; what was not poked is due again", shard_range=str(self._range))
+            self._total.extra["lost_lease"] = True
+            return False
+        return self._finish(loaded, left, started)
+
+    def _is_idle(self, now: Milliseconds) -> bool:
+        """Whether this is a repeated message: the range was looked at less than half a tick ago, and nothing is new."""
+        state = self._held.state
+        return not (self._held.dirty or self._held.note) and 0 <= now - state.last < self._settings.tick_ms // 2
+
+    def _set_suspects_apart(self, groups: list[DueGroup]) -> list[DueGroup]:
+        """Hand the suspects over to the lane apart; return the others."""
+        if self._held.note:
+            log.warning("a holder died; the groups in its hands are poked apart", groups=len(self._held.note))
+            self._worker.leases.suspect(self._range, self._held.note, "in a dead holder's hands")
+            self._held.suspects.update(dict.fromkeys(self._held.note, "in a dead holder's hands"))
+        suspects = [group for group in groups if group.crashes or group.id in self._held.suspects]
+        if not suspects:
+            return groups
+        self._worker.suspects.offer(self._range, suspects)
+        apart = {group.id for group in suspects}
+        return [group for group in groups if group.id not in apart]
+
+    def _poke(self, groups: list[DueGroup], started: float) -> list[int]:
+        """Poke the groups chunk by chunk; return those that there was no time for."""
+        poking = self._worker.poker.begin()
+        try:
+            return self._poke_chunks(poking, groups, started)
+        finally:
+            poking.end()
+
+    def _poke_chunks(self, poking: Poking, groups: list[DueGroup], started: float) -> list[int]:
+        settings = self._settings
+        chunk, place, wait = 2 * settings.poke_concurrency, 0, _WAITS[0]
+        stop_at = started + max(settings.job_time_limit - 2 * settings.poke_timeout - 5, settings.job_time_limit / 3)
+        flushed_at = time.monotonic()
+        while place < len(groups) or poking.outstanding:
+            here = time.monotonic()
+            self._worker.watchdog.pet()
+            if here - self._renewed >= settings.heartbeat:
+                self._renewed = here
+                self._lease.extend()
+            if not self._lease.is_ours() or here > stop_at:
+                break
+            if place < len(groups) and poking.queued < settings.poke_concurrency:
+                self._hand_over(poking, groups[place : place + chunk])
+                place += chunk
+            reports = poking.step()
+            self._take(reports)
+            chunk = max(2 * settings.poke_concurrency, min(2 * len(reports), 5_000))
+            if self._facts and (here - flushed_at >= FLUSH_EVERY or len(self._facts) >= GROUPS):
+                self._settle()
+                flushed_at = time.monotonic()
+            wait = _WAITS[0] if reports else min(wait * 1.5, _WAITS[1])
+            if poking.outstanding:
+                time.sleep(wait)
+        left = poking.withdraw() + [group.id for group in groups[place:]]
+        self._drain(poking)
+        self._settle()
+        return left
+
+    def _hand_over(self, poking: Poking, groups: list[DueGroup]) -> None:
+        """Note who is about to be poked, then hand them to the lanes."""
+        pairs = look_up(self._worker.database, self._worker.poker.cache, groups)
+        self._lease.write_note([*poking.outstanding, *(group.id for group, _ in pairs)])
+        poking.put(pairs)
+
+    def _drain(self, poking: Poking) -> None:
+        """Wait for what is being poked: no longer than one poke may take."""
+        deadline = time.monotonic() + self._settings.poke_timeout + 2
+        while poking.outstanding and time.monotonic() < deadline:
+            self._worker.watchdog.pet()
+            self._take(poking.step())
+            time.sleep(_WAITS[1] / 5)
+
+    def _take(self, reports: list[Report]) -> None:
+        """Read reports: count them, and keep the facts that can change anything."""
+        if not reports:
+            return
+        failpoint("poke.after")
+        total, metrics = self._total, self._worker.metrics
+        hung: list[int] = []
+        for report in reports:
+            group, outcome = report.group, report.outcome
+            began_at = self._now + round((report.began - self._started) * 1000)
+            total.poked += 1
+            total.saved += group.members - 1
+            self._last_began = max(self._last_began, report.began)
+            self._record.add(group.id, began_at, outcome)
+            metrics.poked(outcome, report.seconds)
+            fact = Fact(group.id, group.version, began_at, outcome, report.reason, report.xcom_value)
+            if outcome is Outcome.LANDED:
+                total.landed += 1
+            elif outcome is not Outcome.NOT_LANDED:
+                total.errors += 1
+                if outcome is Outcome.POKE_TIMEOUT:
+                    hung.append(group.id)
+            if outcome is Outcome.INFRA_FAILURE or str(group.id) in self._held.state.infra:
+                fact = self._within_window(fact)
+            if matters(fact, group.next_deadline, self._trusted):
+                self._facts.append(fact)
+        if hung:
+            log.warning("pokes overran their limit; they are poked apart from now on", groups=len(hung))
+            self._worker.leases.suspect(self._range, hung, "overran its time limit")
+
+    def _within_window(self, fact: Fact) -> Fact:
+        """Hold an infrastructure failure against its window (AIP-17's ``infra_failure_retry_window``)."""
+        infra, name = self._held.state.infra, str(fact.group_id)
+        if fact.outcome is not Outcome.INFRA_FAILURE:
+            infra.pop(name, None)
+            return fact
+        since = infra.setdefault(name, fact.began_at)
+        window = self._settings.infra_failure_window
+        if fact.began_at - since < window * 1000:
+            return fact
+        infra.pop(name)
+        reason = f"{fact.reason} (for longer than {window:g} s)"
+        return Fact(fact.group_id, fact.version, fact.began_at, Outcome.POKE_ERROR, reason)
+
+    def _settle(self) -> None:
+        facts, self._facts = self._facts, []
+        if facts:
+            self._total.settled += self._worker.settle(facts, self._trusted)
+
+    def _finish(self, loaded: Loaded, left: list[int], started: float) -> bool:
+        """Leave the range to the next holder."""
+        state, here = self._held.state, time.monotonic()
+        late = max(0, loaded.now - loaded.last - self._settings.tick_ms) if loaded.last else 0
+        poking_took = round((self._last_began - self._started) * 1000) if self._last_began else 0
+        state.last, state.recent, state.left = loaded.now, loaded.recent, left
+        state.holder, state.groups, state.pokes = self._lease.token, len(loaded.groups), len(self._record)
+        state.lag_ms, state.seconds = late + poking_took, round(here - started, 3)
+        oldest = loaded.now - round(2 * self._settings.infra_failure_window * 1000)
+        state.infra = {name: since for name, since in state.infra.items() if since > oldest}
+        self._total.left += len(left)
+        self._total.seconds += here - started
+        self._total.lag_seconds = max(self._total.lag_seconds, state.lag_ms / 1000)
+        if len(self._record):
+            longest = max((group.poke_interval for group in loaded.groups), default=0)
+            expires = loaded.now + min(max(2 * longest, 60_000), _LONGEST_RECORD)
+            self._worker.leases.keep_record(self._range, self._record.text(), expires, loaded.now)
+        self._worker.memory.remember(self._range, loaded.now)
+        failpoint("finish.before")
+        return self._lease.finish(state, again=True)

@@ -1,0 +1,43 @@
+"""Named places where a test may kill, freeze or break a process. They exist only where the test extra is installed.
+
+``SENSORPOOL_FAILPOINT=step:action[:path]``: at ``step``, ``kill`` (SIGKILL), ``stop`` (SIGSTOP), or ``raise``;
+with a path, only the process that gets to make that file does it, so once.
+"""
+
+import importlib.util
+import os
+import signal
+from functools import cache
+
+VARIABLE = "SENSORPOOL_FAILPOINT"
+
+
+class FailpointReached(RuntimeError):
+    """The failpoint's action was ``raise``."""
+
+
+def failpoint(step: str) -> None:
+    """Do here what the environment asks for; nothing, as a rule."""
+    armed = _armed()
+    if armed is not None and armed[0] == step:
+        _act(*armed)
+
+
+@cache
+def _armed() -> tuple[str, str, str] | None:
+    wanted = os.environ.get(VARIABLE)
+    if not wanted or importlib.util.find_spec("pytest") is None:
+        return None
+    step, action, path = (*wanted.split(":", 2), "", "")[:3]
+    return step, action, path
+
+
+def _act(step: str, action: str, path: str) -> None:
+    if path:
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        except FileExistsError:
+            return
+    if action == "raise":
+        raise FailpointReached(step)
+    os.kill(os.getpid(), signal.SIGSTOP if action == "stop" else signal.SIGKILL)

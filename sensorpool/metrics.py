@@ -1,0 +1,103 @@
+"""What is counted: Prometheus metrics of a worker, on a loopback port when asked. Labels are bounded: states only.
+
+Prefork children count in files that the worker's main process adds up, so `prepare` comes before the fork.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sensorpool.model import JobResult, Settled
+from sensorpool.states import Outcome
+
+_MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
+_POKE_SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_LAG_SECONDS = (0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
+
+
+class Metrics:
+    """Counts, once `start` was called; before that every method does nothing."""
+
+    def __init__(self) -> None:
+        self._on = False
+
+    def start(self) -> None:
+        """Make the metrics. In a worker, `prepare` was called before."""
+        from prometheus_client import Counter, Histogram
+
+        self._pokes = Counter("sensorpool_pokes", "Pokes made.")
+        self._saved = Counter("sensorpool_pokes_saved", "Pokes saved because instances share a group.")
+        self._outcomes = Counter("sensorpool_outcomes", "Pokes by what they saw.", ["outcome"])
+        self._seconds = Histogram("sensorpool_poke_seconds", "Seconds a poke took.", buckets=_POKE_SECONDS)
+        self._lag = Histogram("sensorpool_lag_seconds", "Seconds by which a job was late.", buckets=_LAG_SECONDS)
+        self._settled = Counter("sensorpool_settled", "Instances settled.", ["state"])
+        self._skipped = Counter("sensorpool_jobs_skipped", "Jobs that found their range taken.")
+        self._on = True
+
+    def poked(self, outcome: Outcome, seconds: float) -> None:
+        """Count one poke of which the length is known."""
+        if self._on:
+            self._outcomes.labels(outcome.value).inc()
+            self._seconds.observe(seconds)
+
+    def job(self, result: JobResult) -> None:
+        """Count one job."""
+        if not self._on:
+            return
+        if result.skipped:
+            self._skipped.inc()
+            return
+        self._pokes.inc(result.poked)
+        self._saved.inc(result.saved)
+        self._lag.observe(result.lag_seconds)
+
+    def settled(self, settled: list[Settled]) -> None:
+        """Count settled instances."""
+        if self._on:
+            for each in settled:
+                self._settled.labels(each.state.value).inc()
+
+
+def prepare() -> None:
+    """Have children count in files. Call this in the worker's main process before it forks, and before `start`."""
+    if _MULTIPROCESS not in os.environ:
+        os.environ[_MULTIPROCESS] = tempfile.mkdtemp(prefix="sensorpool-metrics-")
+
+
+def serve(port: int, count_waiting: Callable[[], tuple[int, int]]) -> Any:
+    """Serve the metrics on loopback.
+
+    :param count_waiting: returns how many groups and sensing instances there are; asked at each scrape.
+    """
+    from prometheus_client import CollectorRegistry, start_http_server
+    from prometheus_client.core import GaugeMetricFamily
+    from prometheus_client.multiprocess import MultiProcessCollector
+    from prometheus_client.registry import REGISTRY
+
+    class Waiting:
+        """Gauges that the database knows."""
+
+        def collect(self) -> Iterator[Any]:
+            try:
+                groups, sensing = count_waiting()
+            except Exception:
+                return  # no figure is better than a wrong one
+            yield GaugeMetricFamily("sensorpool_groups", "Poke groups that somebody waits for.", value=groups)
+            yield GaugeMetricFamily("sensorpool_sensing", "Instances that wait.", value=sensing)
+
+    if _MULTIPROCESS in os.environ:
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    else:
+        registry = REGISTRY
+    registry.register(Waiting())  # type: ignore[arg-type]
+    return start_http_server(port, addr="127.0.0.1", registry=registry)
+
+
+def child_ended(pid: int) -> None:
+    """Forget the gauges of a child that is gone."""
+    if _MULTIPROCESS in os.environ:
+        from prometheus_client.multiprocess import mark_process_dead
+
+        mark_process_dead(pid)  # type: ignore[no-untyped-call]

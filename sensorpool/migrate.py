@@ -1,0 +1,112 @@
+"""The schema's versions: Alembic owns it; this asks and tells Alembic."""
+
+from pathlib import Path
+from typing import Any
+
+from packaging.version import Version
+from sqlalchemy import Connection, inspect, select
+from sqlalchemy.exc import DBAPIError
+
+from sensorpool.errors import SchemaMismatch, Unreachable
+from sensorpool.schema import schema_info
+from sensorpool.store.database import Database, is_unreachable
+
+VERSION_TABLE = "sensorpool_alembic_version"
+MEND = "run `sensorpool db upgrade`"
+
+
+def migrations_folder() -> Path:
+    """Return where the migrations are: in the wheel beside this file, in a checkout one level up."""
+    here = Path(__file__).resolve().parent
+    packed = here / "migrations"
+    return packed if packed.is_dir() else here.parent / "migrations"
+
+
+def upgrade(url: str, revision: str = "head") -> str:
+    """Bring the schema to a revision and return its name. Running it again changes nothing.
+
+    :raises Unreachable: when the database does not answer.
+    """
+    from alembic import command
+
+    _with_connection(url, lambda config, _: command.upgrade(config, revision))
+    return current(url) or "base"
+
+
+def downgrade(url: str, revision: str) -> str:
+    """Take the schema back to a revision (``base`` drops all of it) and return its name."""
+    from alembic import command
+
+    _with_connection(url, lambda config, _: command.downgrade(config, revision))
+    return current(url) or "base"
+
+
+def current(url: str) -> str | None:
+    """Return the revision that the database has, or None if it has none of our tables."""
+    database = Database(url)
+    try:
+        return database.read(_current)
+    finally:
+        database.dispose()
+
+
+def head() -> str:
+    """Return the revision that this code belongs to."""
+    from alembic.script import ScriptDirectory
+
+    name = ScriptDirectory(str(migrations_folder())).get_current_head()
+    assert name is not None
+    return name
+
+
+def check(database: Database, code_version: str) -> None:
+    """Make sure that this code may use the database's schema.
+
+    A schema newer than this code is fine as long as it says that it still takes code this old (migrations expand
+    first and contract a version later).
+
+    :raises SchemaMismatch: naming the command that mends it.
+    :raises Unreachable: when the database does not answer.
+    """
+    from alembic.script import ScriptDirectory
+
+    found = database.read(_current)
+    if found is None:
+        raise SchemaMismatch(f"the database has no sensorpool tables: {MEND}")
+    if found == head():
+        return
+    known = {script.revision for script in ScriptDirectory(str(migrations_folder())).walk_revisions()}
+    if found in known:
+        raise SchemaMismatch(f"the database's schema is {found}, older than this version's {head()}: {MEND}")
+    oldest = database.read(lambda connection: connection.execute(select(schema_info.c.oldest_code)).scalar())
+    if oldest is None or Version(code_version) < Version(oldest):
+        raise SchemaMismatch(
+            f"the database's schema is {found}, which takes sensorpool {oldest or 'newer'} or later, "
+            f"and this is {code_version}: upgrade sensorpool"
+        )
+
+
+def _current(connection: Connection) -> str | None:
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    return connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").scalar()  # noqa: S608  # a constant
+
+
+def _with_connection(url: str, act: Any) -> None:
+    from alembic.config import Config
+
+    database = Database(url)
+    config = Config()
+    config.set_main_option("script_location", str(migrations_folder()).replace("%", "%%"))
+    try:
+        with database.engine.begin() as connection:
+            config.attributes["connection"] = connection
+            act(config, connection)
+    except DBAPIError as error:
+        if is_unreachable(error):
+            database.read(_current)  # raises the one clear line
+            raise Unreachable("the database went away") from error
+        raise
+    finally:
+        database.dispose()
+

@@ -1,0 +1,103 @@
+"""The child of the lane apart (`apart`): pokes suspects, and says before each poke whose it is.
+
+It speaks JSON lines. In: one line of settings, then one line for each group. Out: ``{"ready": true}``, then
+``{"begin": id}`` and ``{"end": id, "outcome", "reason", "xcom_value"}`` for each. What pokes print goes nowhere.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any, TextIO
+
+from sensorpool.model import DueGroup
+from sensorpool.poke.answer import Answers, Report
+from sensorpool.poke.cache import Kept
+from sensorpool.poke.classes import Classes, Way
+from sensorpool.poke.event_loop import LoopLane
+from sensorpool.poke.threads import ThreadLane
+from sensorpool.poke.works import One
+
+
+class _Telling(One):
+    """A poke that says when it begins."""
+
+    __slots__ = ("_tell",)
+
+    def __init__(self, one: One, tell: Any) -> None:
+        super().__init__(one.group, one.kept, one._classes, one._answers)
+        self._tell = tell
+
+    def poke(self) -> list[Report]:
+        self._tell({"begin": self.group.id})
+        return super().poke()
+
+    async def poke_async(self, home: int) -> list[Report]:
+        self._tell({"begin": self.group.id})
+        return await super().poke_async(home)
+
+
+def main() -> None:
+    """Poke what comes in on standard input until it ends."""
+    _die_with_parent()
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    settings = json.loads(sys.stdin.readline())
+    sys.path[:] = settings["sys_path"]
+    _poke_all(settings, out)
+    os._exit(0)  # threads that hang do not hold it up
+
+
+def _poke_all(settings: dict[str, Any], out: TextIO) -> None:
+    lock = threading.Lock()
+
+    def tell(message: dict[str, Any]) -> None:
+        with lock:
+            out.write(json.dumps(message) + "\n")
+            out.flush()
+
+    classes, answers = Classes(settings["sensors_enabled"]), Answers(settings["infra_failures"])
+    ones: list[_Telling] = []
+    for line in sys.stdin:
+        group_id, op_classpath, poke_context = json.loads(line)
+        group = DueGroup(group_id, 0, 0, 0, 0, 0, 0, 0, None)
+        ones.append(_Telling(One(group, Kept(0, op_classpath, poke_context), classes, answers), tell))
+    asynchronous = {op_classpath for op_classpath in {one.kept.op_classpath for one in ones} if _is_async(classes, op_classpath)}
+    tell({"ready": True})
+    concurrency, poke_timeout = settings["concurrency"], settings["poke_timeout"]
+    threads, loops = ThreadLane(concurrency, poke_timeout), LoopLane(concurrency, poke_timeout)
+    threads.put(one for one in ones if one.kept.op_classpath not in asynchronous)
+    if some := [one for one in ones if one.kept.op_classpath in asynchronous]:
+        loops.put(some)
+    missing = {one.group.id for one in ones}
+    while missing:
+        threads.supervise()
+        loops.supervise()
+        for report in (report for reports in threads.collect() + loops.collect() for report in reports):
+            missing.discard(report.group.id)
+            ending = {"end": report.group.id, "outcome": report.outcome, "reason": report.reason}
+            tell(ending | {"xcom_value": report.xcom_value})
+        time.sleep(0.005)
+
+
+def _is_async(classes: Classes, op_classpath: str) -> bool:
+    try:
+        return classes.find(op_classpath).way is Way.ASYNC
+    except Exception:
+        return False  # its poke will say why
+
+
+def _die_with_parent() -> None:
+    """A child that hangs in C does not see its input end: have the kernel end it (Linux)."""
+    if sys.platform == "linux":
+        set_parent_death_signal = 1
+        ctypes.CDLL(None, use_errno=True).prctl(set_parent_death_signal, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

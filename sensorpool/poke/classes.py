@@ -1,0 +1,120 @@
+"""Which classes may be poked, and how: an exact allowlist, checked before anything is imported."""
+
+import inspect
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from importlib import import_module
+from typing import Any
+
+from sensorpool.errors import ClassRefused, Refused
+from sensorpool.identity import canonical_classpath
+
+
+class Way(Enum):
+    """How a class answers."""
+
+    SYNC = "poke(context)"
+    ASYNC = "async poke(context)"
+    MANY = "poke_many(contexts)"
+
+
+@dataclass(frozen=True, slots=True)
+class SensorClass:
+    """A class that may be poked."""
+
+    op_classpath: str
+    cls: Any
+    way: Way
+
+    def construct(self, poke_context: Mapping[str, Any]) -> Any:
+        """Make the sensor of a context. A class that answers many at once is asked by context, without objects."""
+        return poke_context if self.way is Way.MANY else self.cls(**poke_context)
+
+
+class Classes:
+    """The sensor classes of an allowlist, imported when they are first needed.
+
+    :param sensors_enabled: canonical class paths; nothing else is ever imported.
+    """
+
+    def __init__(self, sensors_enabled: Collection[str]) -> None:
+        self._enabled = frozenset(sensors_enabled)
+        self._found: dict[str, SensorClass] = {}
+
+    def allow(self, op_classpath: str) -> str:
+        """Return the canonical spelling of a class path that is on the allowlist.
+
+        :raises ClassRefused: when it is not.
+        """
+        classpath = canonical_classpath(op_classpath)
+        if classpath not in self._enabled:
+            raise ClassRefused(f"{classpath} is not enabled: add it to SENSORPOOL_SENSORS_ENABLED")
+        return classpath
+
+    def known(self, op_classpath: str) -> SensorClass | None:
+        """Return a class that has been imported already."""
+        return self._found.get(op_classpath)
+
+    def find(self, op_classpath: str) -> SensorClass:
+        """Return the class of a path.
+
+        :raises ClassRefused: when it is not allowed, cannot be imported, or is no sensor class.
+        """
+        found = self._found.get(op_classpath)
+        if found is None:
+            found = self._found[op_classpath] = _load(self.allow(op_classpath))
+        return found
+
+    def try_out(self, op_classpath: str, poke_context: Mapping[str, Any]) -> None:
+        """Construct a sensor once, so that a bad argument is refused where the user looks, not found out in the pool.
+
+        :raises Refused: with what the class says against its arguments.
+        """
+        found = self.find(op_classpath)
+        try:
+            found.construct(poke_context)
+        except Exception as error:
+            raise Refused(f"{op_classpath} does not take this poke_context: {one_line(error)}") from None
+
+
+def describe(sensor: object) -> tuple[str, dict[str, Any]]:
+    """Return class path and poke_context of a sensor object.
+
+    Its class names its constructor's arguments in ``poke_context_fields`` (AIP-17's word) or is a dataclass.
+
+    :raises Refused: when neither is so.
+    """
+    cls = type(sensor)
+    names = getattr(cls, "poke_context_fields", None)
+    if names is None and is_dataclass(sensor):
+        names = [field.name for field in fields(sensor) if field.init]
+    classpath = f"{cls.__module__}.{cls.__qualname__}"
+    if names is None:
+        raise Refused(
+            f"{classpath} has no poke_context_fields: name its constructor's arguments there, "
+            "or pass the class path and a poke_context"
+        )
+    return classpath, {name: getattr(sensor, name) for name in names}
+
+
+def one_line(error: BaseException) -> str:
+    """Say an exception in one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _load(classpath: str) -> SensorClass:
+    module_name, _, name = classpath.rpartition(".")
+    try:
+        found = getattr(import_module(module_name), name, None)
+    except Exception as error:  # a module may raise anything while it is imported
+        raise ClassRefused(f"{classpath} cannot be imported: {one_line(error)}") from None
+    if not inspect.isclass(found):
+        raise ClassRefused(f"{module_name} has no class {name}")
+    if callable(getattr(found, "poke_many", None)):
+        return SensorClass(classpath, found, Way.MANY)
+    poke = getattr(found, "poke", None)
+    if not callable(poke):
+        raise ClassRefused(f"{classpath} is not a sensor: it has neither poke nor poke_many")
+    return SensorClass(classpath, found, Way.ASYNC if inspect.iscoroutinefunction(poke) else Way.SYNC)

@@ -1,0 +1,184 @@
+"""The lane of coroutines: one event loop on a thread of its own, kept from job to job (clients belong to their loop).
+
+A coroutine that overruns is cancelled. One that blocks the loop cannot be: then the loop is given up with its thread,
+the blocker is reported, and everybody else moves to a new loop.
+"""
+
+import asyncio
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Coroutine, Generator, Iterable
+from typing import Any
+
+from sensorpool.poke.answer import Report
+from sensorpool.poke.works import One, overran
+
+_GRACE = 1.0  # seconds that a cancelled coroutine has to end
+
+
+_names = itertools.count(1)
+
+
+class _Loop:
+    """One event loop and who is on it."""
+
+    def __init__(self) -> None:
+        self.name = next(_names)
+        self.loop = asyncio.new_event_loop()
+        self.waiting: deque[One] = deque()
+        self.running: dict[One, float] = {}  # began, by the monotonic clock
+        self.stepping: tuple[One, float] | None = None  # who has the loop just now, and since when
+        self.given_up = False
+        self.lock = threading.Lock()
+        threading.Thread(target=self._run, daemon=True, name="poke-loop").start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+        self.loop.close()
+
+
+class _Watched(Coroutine[Any, Any, None]):
+    """A coroutine that says when it has the loop: only so can one that blocks it be told from those that wait."""
+
+    def __init__(self, inner: Coroutine[Any, Any, None], one: One, loop: _Loop) -> None:
+        self._inner = inner
+        self._one = one
+        self._loop = loop
+
+    def send(self, value: Any) -> Any:
+        self._loop.stepping = (self._one, time.monotonic())
+        try:
+            return self._inner.send(value)
+        finally:
+            self._loop.stepping = None
+
+    def throw(self, *error: Any) -> Any:
+        self._loop.stepping = (self._one, time.monotonic())
+        try:
+            return self._inner.throw(*error)
+        finally:
+            self._loop.stepping = None
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        raise NotImplementedError("it is run as a task")
+
+
+class LoopLane:
+    """Pokes by coroutines.
+
+    :param concurrency: pokes at once.
+    :param poke_timeout: seconds.
+    """
+
+    def __init__(self, concurrency: int, poke_timeout: float) -> None:
+        self.abandoned = 0  # loops that were given up
+        self._concurrency = concurrency
+        self._poke_timeout = poke_timeout
+        self._done: deque[list[Report]] = deque()
+        self._loop: _Loop | None = None
+
+    def put(self, ones: Iterable[One]) -> None:
+        """Queue pokes."""
+        if self._loop is None:
+            self._loop = _Loop()
+        self._loop.waiting.extend(ones)
+        self._loop.loop.call_soon_threadsafe(self._start, self._loop)
+
+    @property
+    def queued(self) -> int:
+        """How many nobody has begun to poke yet."""
+        return len(self._loop.waiting) if self._loop else 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything was poked or given up."""
+        return self._loop is None or not (self._loop.waiting or self._loop.running)
+
+    def withdraw(self) -> list[One]:
+        """Take back what nobody has begun to poke yet."""
+        if self._loop is None:
+            return []
+        taken: list[One] = []
+        try:
+            while True:
+                taken.append(self._loop.waiting.popleft())
+        except IndexError:
+            return taken
+
+    def collect(self) -> list[list[Report]]:
+        """Return what has been reported since the last call."""
+        reports: list[list[Report]] = []
+        try:
+            while True:
+                reports.append(self._done.popleft())
+        except IndexError:
+            return reports
+
+    def supervise(self) -> None:
+        """Give up who overran: a coroutine that does not end when cancelled, or the loop that one of them blocks."""
+        loop = self._loop
+        if loop is None:
+            return
+        now = time.monotonic()
+        stepping = loop.stepping
+        if stepping is not None and now - stepping[1] > self._poke_timeout:
+            self._give_up(loop, stepping[0])
+            return
+        for one, began in list(loop.running.items()):
+            if now - began > self._poke_timeout + _GRACE:
+                self._report(loop, one, [overran(one.group, began, self._poke_timeout)])
+
+    def close(self) -> None:
+        """Stop the loop."""
+        if self._loop is not None:
+            self._loop.loop.call_soon_threadsafe(self._loop.loop.stop)
+            self._loop = None
+
+    def _give_up(self, loop: _Loop, blocker: One) -> None:
+        with loop.lock:
+            if blocker not in loop.running:
+                return
+            loop.given_up = True
+            moving = [one for one in loop.running if one is not blocker] + list(loop.waiting)
+            began = loop.running[blocker]
+            loop.running.clear()
+            loop.waiting.clear()
+        self.abandoned += 1
+        loop.loop.call_soon_threadsafe(loop.loop.stop)  # should it ever come back
+        self._done.append([overran(blocker.group, began, self._poke_timeout)])
+        self._loop = None
+        if moving:
+            self.put(moving)
+
+    def _start(self, loop: _Loop) -> None:
+        """Begin as many pokes as may run at once. Runs on the loop."""
+        while loop.waiting and len(loop.running) < self._concurrency and not loop.given_up:
+            try:
+                one = loop.waiting.popleft()
+            except IndexError:
+                return
+            loop.running[one] = time.monotonic()
+            loop.loop.create_task(_Watched(self._poke(loop, one), one, loop))
+
+    async def _poke(self, loop: _Loop, one: One) -> None:
+        began = loop.running.get(one, time.monotonic())
+        try:
+            async with asyncio.timeout(self._poke_timeout) as limit:
+                reports = await one.poke_async(loop.name)
+        except TimeoutError:
+            assert limit.expired()
+            reports = one.overran(began, self._poke_timeout)
+        self._report(loop, one, reports)
+        self._start(loop)
+
+    def _report(self, loop: _Loop, one: One, reports: list[Report]) -> None:
+        """Report once: whoever finds the poke among the running ones speaks for it."""
+        with loop.lock:
+            if loop.running.pop(one, None) is not None:
+                self._done.append(reports)

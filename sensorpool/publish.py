@@ -1,0 +1,232 @@
+"""Publish: tell whoever waits, after the settle has committed. The message is a hint; the database is the truth.
+
+Results go to the kombu topic exchange ``sensorpool.results``: one message for each DAG in a flush, with the dag_id as
+routing key. Its body is ``{"settled": [{"id", "dag_id", "task_id", "run_id", "map_index", "try_number", "state",
+"reason", "xcom_value"}, …]}``. ``on_settled`` signatures go to the user's own queues, at least once.
+"""
+
+import json
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+from celery import Celery
+from kombu import Connection, Consumer, Exchange, Producer, Queue
+from kombu.exceptions import OperationalError
+
+from sensorpool import wire
+from sensorpool.errors import Unreachable
+from sensorpool.failpoint import failpoint
+from sensorpool.logs import logger
+from sensorpool.model import Flushed, Settled, ShardRange
+from sensorpool.settings import Settings, hide_password
+from sensorpool.store import closing
+from sensorpool.store.database import Database
+
+LISTENER_LIMIT = 10_000  # messages that a listener may leave unread before its queue is taken for abandoned
+LISTENER_EXPIRES = 600.0  # seconds without a consumer
+
+RESULTS = Exchange(wire.RESULTS, type="topic", durable=True)
+_RETRY = {"max_retries": 2, "interval_start": 0, "interval_step": 0.2}
+
+log = logger(__name__)
+
+
+class Publisher:
+    """Sends what this process has to say. Safe to share between threads; connections are made when first needed.
+
+    :raises Unreachable: by every method that sends, when the broker does not answer.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lock = threading.RLock()
+        self._producer: Producer | None = None
+        self._senders: dict[str, Celery] = {}
+
+    def publish(self, settled: Sequence[Settled]) -> None:
+        """Publish settled instances, and send their ``on_settled`` signatures."""
+        by_dag: dict[str, list[Settled]] = defaultdict(list)
+        for each in settled:
+            by_dag[each.key.dag_id].append(each)
+        with self._sending("publish results"):
+            for dag_id, some in by_dag.items():
+                self._results().publish(
+                    {"settled": [as_message(each) for each in some]},
+                    routing_key=routing_key(dag_id),
+                    exchange=RESULTS,
+                    declare=[RESULTS],
+                    serializer="json",
+                    retry=True,
+                    retry_policy=_RETRY,
+                )
+        for each in settled:
+            if each.on_settled is not None:
+                self._call_back(each)
+
+    def nudge(self, shard_range: ShardRange) -> None:
+        """Have a range looked at now: somebody waits for something new."""
+        with self._sending("send a job"):
+            self._sender(prefixed=True).send_task(wire.POKE_SHARD, **wire.shard_message(shard_range, self._settings))
+
+    def drop_abandoned_listeners(self) -> int:
+        """Delete the queues of listeners that went away without a word (Redis has no expiry for queues)."""
+        dropped = 0
+        with self._sending("look after listeners"), self._connection() as connection:
+            channel = connection.default_channel
+            if not hasattr(channel, "client") or not hasattr(channel, "get_table"):
+                return 0  # a broker that expires queues by itself
+            try:
+                bindings = channel.get_table(wire.RESULTS)
+            except Exception:
+                return 0  # nobody listens
+            for _, _, queue in bindings:
+                if channel._size(queue) > LISTENER_LIMIT:
+                    channel.queue_delete(queue)
+                    dropped += 1
+        return dropped
+
+    def close(self) -> None:
+        """Close the connections."""
+        with self._lock:
+            if self._producer is not None:
+                self._producer.connection.release()
+                self._producer = None
+            for sender in self._senders.values():
+                sender.close()
+            self._senders.clear()
+
+    def _results(self) -> Producer:
+        if self._producer is None:
+            connection = self._connection()
+            self._producer = Producer(connection, auto_declare=False)
+        return self._producer
+
+    def _connection(self) -> Connection:
+        broker = self._settings.broker
+        return Connection(wire.broker_url(broker), connect_timeout=5, transport_options=wire.transport_options(broker))
+
+    def _sender(self, *, prefixed: bool) -> Celery:
+        """Return a Celery application that only sends: to our workers, or without our key prefix to the user's."""
+        url = self._settings.broker if prefixed else self._settings.on_settled_broker_url or self._settings.broker
+        name = f"{url} {prefixed}"
+        if name not in self._senders:
+            sender = Celery("sensorpool-sender", set_as_current=False)
+            sender.conf.update(wire.celery_settings(self._settings))
+            sender.conf.update(broker_url=wire.broker_url(url), broker_transport_options=wire.transport_options(url, prefixed=prefixed))
+            self._senders[name] = sender
+        return self._senders[name]
+
+    def _call_back(self, settled: Settled) -> None:
+        """Send an ``on_settled`` signature, with the result as its first argument unless it is immutable."""
+        assert settled.on_settled is not None
+        signature = json.loads(settled.on_settled)
+        if signature["task"] not in self._settings.on_settled_tasks:
+            log.warning("on_settled is not allowed any more", task=signature["task"], instance_id=settled.id)
+            return
+        arguments = list(signature.get("args") or ())
+        if not signature.get("immutable"):
+            arguments.insert(0, as_message(settled))
+        options = {
+            name: value
+            for name, value in (signature.get("options") or {}).items()
+            if name in {"queue", "routing_key", "exchange", "priority", "expires", "countdown"}
+        }
+        options.setdefault("queue", "celery")  # Celery's own default, not ours
+        with self._sending("send an on_settled task"):
+            self._sender(prefixed=False).send_task(
+                signature["task"], args=arguments, kwargs=signature.get("kwargs") or {}, ignore_result=True, **options
+            )
+
+    @contextmanager
+    def _sending(self, what: str) -> Iterator[None]:
+        with self._lock:
+            try:
+                yield
+            except (OperationalError, OSError) as error:
+                self._producer = None
+                broker = hide_password(self._settings.broker)
+                raise Unreachable(f"cannot {what}: the broker {broker} does not answer: {_text(error)}") from error
+
+
+@contextmanager
+def listen(settings: Settings, dag_id: str = "#") -> Iterator[Iterator[dict[str, Any]]]:
+    """Listen to results: within this context, iterate over the bodies of the messages for ever.
+
+    :param dag_id: whose results; all, if it is left out.
+    """
+    queue = Queue(
+        f"{wire.RESULTS}.{uuid4().hex}",
+        RESULTS,
+        routing_key=dag_id if dag_id == "#" else routing_key(dag_id),
+        durable=False,
+        auto_delete=True,
+        expires=LISTENER_EXPIRES,
+        max_length=LISTENER_LIMIT,
+    )
+    broker = settings.broker
+    inbox: list[dict[str, Any]] = []
+
+    def receive(body: dict[str, Any], message: Any) -> None:
+        message.ack()
+        inbox.append(body)
+
+    with (
+        Connection(wire.broker_url(broker), transport_options=wire.transport_options(broker)) as connection,
+        Consumer(connection, [queue], callbacks=[receive], accept=["json"]),
+    ):
+
+        def bodies() -> Iterator[dict[str, Any]]:
+            while True:
+                while inbox:
+                    yield inbox.pop(0)
+                try:
+                    connection.drain_events(timeout=1)
+                except TimeoutError:
+                    continue
+
+        yield bodies()
+
+
+def deliver(database: Database, publisher: Publisher, flushed: Flushed) -> bool:
+    """Publish a flush and forget its outbox row; return whether it went out. What does not go now, rescue sends."""
+    if flushed.outbox_id is None:
+        return True
+    outbox_id = flushed.outbox_id
+    try:
+        failpoint("publish.before")
+        publisher.publish(flushed.settled)
+        failpoint("publish.after")
+        database.run(lambda connection: closing.published(connection, outbox_id))
+    except Unreachable as error:
+        log.warning("results are published later", error=str(error))
+        return False
+    return True
+
+
+def routing_key(dag_id: str) -> str:
+    """Spell a dag_id as one word of a routing key: dots and wildcards mean something there."""
+    return "".join(c if c.isalnum() or c in "-_~" else f"%{ord(c):02X}" for c in dag_id)[:255]
+
+
+def as_message(settled: Settled) -> dict[str, Any]:
+    """Say a settled instance as JSON."""
+    key = settled.key
+    return {
+        "id": settled.id,
+        "dag_id": key.dag_id,
+        "task_id": key.task_id,
+        "run_id": key.run_id,
+        "map_index": key.map_index,
+        "try_number": key.try_number,
+        "state": str(settled.state),
+        "reason": settled.reason,
+        "xcom_value": None if settled.xcom_value is None else json.loads(settled.xcom_value),
+    }
+
+
+def _text(error: BaseException) -> str:
+    return hide_password(" ".join(str(error).split()))[:200] or type(error).__name__

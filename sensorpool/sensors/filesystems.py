@@ -1,0 +1,160 @@
+"""Remote files, through fsspec: whatever has a URL and an fsspec implementation."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import fsspec  # type: ignore[import-untyped]
+
+from sensorpool.sensors.connections import PokeFailed, one_line, shown_url
+from sensorpool.sensors.failures import as_infra_failure
+from sensorpool.sensors.shared import Shared
+from sensorpool.sensors.tree import Entry
+
+Answer = TypeVar("Answer")
+Key = tuple[str, str, int]
+
+MAX_FILESYSTEMS = 64
+_filesystems: Shared[Key, Any] = Shared(MAX_FILESYSTEMS)
+
+_NOT_THERE = (FileNotFoundError, NotADirectoryError)
+# what implementations call the time of the last change: sftp, s3, azure, gcs, ftp
+_MODIFIED_FIELDS = ("mtime", "LastModified", "last_modified", "updated", "modify")
+
+
+def known_protocols() -> frozenset[str]:
+    """Return the protocols that fsspec knows, whether or not their packages are installed here."""
+    return frozenset(fsspec.available_protocols())
+
+
+def ask(url: str, options: Mapping[str, Any], question: Callable[["RemoteTree", str], Answer]) -> Answer:
+    """Answer a question about the URL, over a filesystem that is kept for the next question where it can be.
+
+    :param question: gets the tree and the URL's path in it; may be asked twice.
+    :raises InfraFailure: when the filesystem cannot be reached.
+    :raises PokeFailed: when it refuses, or its package is not installed.
+    """
+    secrets = [value for value in options.values() if isinstance(value, str)]
+    try:
+        return _ask(url, options, question)
+    except (PokeFailed, PermissionError):
+        raise
+    except ImportError as error:
+        raise PokeFailed(f"{_protocol(url)}:// needs a package on this worker: {one_line(error)}") from error
+    except Exception as error:
+        reason = f"{shown_url(url)}: {type(error).__name__}: {one_line(error, secrets)}"
+        raise as_infra_failure(error, reason) or PokeFailed(reason) from error
+
+
+def _ask(url: str, options: Mapping[str, Any], question: Callable[["RemoteTree", str], Answer]) -> Answer:
+    implementation = fsspec.get_filesystem_class(_protocol(url))
+    arguments = {
+        **implementation._get_kwargs_from_urls(url),
+        **options,
+        "use_listings_cache": False,  # a sensor that looks at yesterday's listing never holds
+        "skip_instance_cache": True,  # fsspec's own cache has no bound
+    }
+
+    def make() -> Any:
+        return implementation(**arguments)
+
+    def ask_through(filesystem: Any) -> Answer:
+        filesystem.invalidate_cache()
+        return question(RemoteTree(filesystem), filesystem._strip_protocol(url))
+
+    if not implementation.cachable:
+        return ask_through(make())
+    # fsspec's rule: the async implementations are safe to share, the others belong to one thread
+    owner = 0 if implementation.async_impl else threading.get_ident()
+    key = (_protocol(url), json.dumps(arguments, sort_keys=True, default=str), owner)
+    kept = _filesystems.find(key)
+    if kept is not None:
+        try:
+            return ask_through(kept)
+        except (PokeFailed, PermissionError):
+            raise
+        except Exception:
+            # its connection may have died of idleness: ask once more over a new one
+            _filesystems.drop(key, kept)
+    fresh = _filesystems.get(key, make)
+    try:
+        return ask_through(fresh)
+    except (PokeFailed, PermissionError):
+        raise
+    except Exception:
+        _filesystems.drop(key, fresh)
+        raise
+
+
+class RemoteTree:
+    """An fsspec filesystem as a tree."""
+
+    def __init__(self, filesystem: Any) -> None:
+        self._filesystem = filesystem
+
+    def look(self, path: str) -> Entry | None:
+        """Return what is at the path."""
+        try:
+            return _entry(self._filesystem.info(path))
+        except _NOT_THERE:
+            return None
+
+    def scan(self, folder: str, wanted: Callable[[str], bool]) -> Iterator[Entry]:
+        """Return what lies in the folder and has a wanted name."""
+        try:
+            listing = self._filesystem.ls(folder, detail=True)
+        except _NOT_THERE:
+            return
+        inside = f"{folder.rstrip('/')}/"
+        for info in listing:
+            path = str(info["name"]).rstrip("/")
+            # object stores list a folder's own marker in it, and some list a file as its own content
+            if path.startswith(inside) and wanted(path[len(inside) :]):
+                yield _entry(info)
+
+    def modified(self, entry: Entry) -> float:
+        """Return when the file was last modified.
+
+        :raises PokeFailed: when the filesystem does not tell.
+        """
+        if entry.modified is not None:
+            return entry.modified
+        try:
+            told = _seconds(self._filesystem.modified(entry.path))
+        except (NotImplementedError, KeyError):
+            told = None
+        if told is None:
+            raise PokeFailed("this filesystem does not tell when a file was modified: leave out min_age")
+        return told
+
+
+def _protocol(url: str) -> str:
+    return url.partition("://")[0].lower()
+
+
+def _entry(info: Mapping[str, Any]) -> Entry:
+    size = info.get("size")
+    times = (_seconds(info.get(name)) for name in _MODIFIED_FIELDS)
+    return Entry(
+        path=str(info["name"]).rstrip("/"),
+        is_file=info.get("type") == "file",
+        is_folder=info.get("type") == "directory",
+        is_link=bool(info.get("islink")),
+        size=int(size) if size is not None else None,
+        modified=next((told for told in times if told is not None), None),
+    )
+
+
+def _seconds(told: object) -> float | None:
+    """Read a time as implementations write it: seconds, a datetime, ISO 8601, FTP's digits; UTC if unsaid."""
+    if isinstance(told, str):
+        try:
+            # FTP's digits are ISO 8601 but for the T
+            told = datetime.fromisoformat(told if "-" in told else f"{told[:8]}T{told[8:14]}")
+        except ValueError:
+            return None
+    if isinstance(told, datetime):
+        return (told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp()
+    return float(told) if isinstance(told, int | float) else None

@@ -1,0 +1,153 @@
+"""A sensor for files, on this machine or wherever fsspec reaches."""
+
+import os
+import re
+import stat
+import time
+from collections.abc import Iterator
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+from sensorpool.sensors import arguments
+from sensorpool.sensors.connections import PokeFailed, connection, connection_object, shown_url, variable
+from sensorpool.sensors.failures import as_infra_failure
+from sensorpool.sensors.tree import Entry, LocalTree, Tree, files_in, has_magic, matching
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://", re.ASCII)
+_LOCAL = ("file", "local")
+_LOCAL_TREE = LocalTree()
+
+
+class PathSensor:
+    """Holds when there is a file at a path.
+
+    As with Airflow's FileSensor, the path may be a pattern, and a folder counts when a file lies in it or in
+    a folder below it. What is missing is not there yet; a pipe, a device and a link to nothing are no files.
+    What may not be looked at is an error.
+
+    :param path: an absolute path of this machine, or a URL that fsspec knows (``s3://bucket/key``,
+        ``sftp://host/file``). ``*``, ``?`` and ``[...]`` match within a name (but no leading dot), ``**`` any
+        number of folders; write ``[*]`` for a name that has such a character.
+    :param min_age: seconds since the file was last modified, by the worker's clock: it is no longer being
+        written. With 0, the time does not matter.
+    :param min_size: bytes that the file must have. One file must satisfy both.
+    :param conn_id: names the connection with fsspec's storage options, a JSON object like ``{"key": …,
+        "secret": …}``.
+    :raises TypeError: when an argument is of the wrong type.
+    :raises ValueError: when the path is relative, its protocol unknown or its URL has a password; when an age
+        or a size is negative.
+    """
+
+    __module__ = "sensorpool.sensors"  # one spelling of the class path, wherever the class is reached from
+    poke_context_fields: ClassVar[tuple[str, ...]] = ("path", "min_age", "min_size", "conn_id")
+
+    def __init__(
+        self, path: str, *, min_age: float = 0.0, min_size: int = 0, conn_id: str | None = None
+    ) -> None:
+        self.path = arguments.text("path", path)
+        self.min_age = arguments.amount("min_age", min_age, "seconds")
+        self.min_size = arguments.count("min_size", min_size, "bytes")
+        self.conn_id = None if conn_id is None else arguments.conn_id(conn_id)
+        url = _URL.match(path)
+        protocol = url[1].lower() if url else "file"
+        self._is_local = protocol in _LOCAL
+        if self._is_local:
+            self._root, self._pattern = _split(_local_path(path[url.end() :] if url else path))
+            if conn_id is not None:
+                raise ValueError("conn_id is for URLs: a path of this machine needs no connection")
+        else:
+            _check_url(path, protocol)
+            self._root, self._pattern = _split(path)
+
+    def poke(self, context: Any = None) -> bool:  # noqa: ARG002  # every sensor's poke takes one
+        """Return whether such a file is there.
+
+        :raises InfraFailure: when the filesystem cannot be reached.
+        :raises PermissionError: when it may not be looked at.
+        :raises PokeFailed: when it refuses, or does not tell the size or the time that is asked for.
+        :raises SettingsError: when this worker does not know the connection.
+        """
+        return self._poke_local() if self._is_local else self._poke_remote()
+
+    def _poke_local(self) -> bool:
+        try:
+            if self._pattern:
+                return self._holds(_LOCAL_TREE, self._root)
+            # the common case, one system call
+            status = os.stat(self._root)
+            if stat.S_ISREG(status.st_mode):
+                return status.st_size >= self.min_size and self._is_old_enough(status.st_mtime)
+            return stat.S_ISDIR(status.st_mode) and self._holds(_LOCAL_TREE, self._root)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            if failure := as_infra_failure(error, str(error)):
+                raise failure from error
+            raise
+
+    def _poke_remote(self) -> bool:
+        from sensorpool.sensors.filesystems import ask  # not for local paths: fsspec takes 0.1 s to import
+
+        options = {}
+        if self.conn_id is not None:
+            options = connection_object(variable(self.conn_id), connection(self.conn_id))
+        return ask(self._root, options, self._holds)
+
+    def _holds(self, tree: Tree, root: str) -> bool:
+        return any(
+            self._is_big_enough(entry) and (not self.min_age or self._is_old_enough(tree.modified(entry)))
+            for entry in self._files(tree, root)
+        )
+
+    def _files(self, tree: Tree, root: str) -> Iterator[Entry]:
+        if self._pattern:
+            found = matching(tree, root, self._pattern)
+        else:
+            entry = tree.look(root)
+            found = iter([entry] if entry else [])
+        for entry in found:
+            if entry.is_file:
+                yield entry
+            elif entry.is_folder:
+                yield from files_in(tree, entry.path)
+
+    def _is_big_enough(self, entry: Entry) -> bool:
+        if self.min_size and entry.size is None:
+            raise PokeFailed("this filesystem does not tell the size of a file: leave out min_size")
+        return (entry.size or 0) >= self.min_size
+
+    def _is_old_enough(self, modified: float) -> bool:
+        # without min_age a clock that is ahead must not matter
+        return not self.min_age or time.time() - modified >= self.min_age
+
+
+def _local_path(path: str) -> str:
+    if not path.startswith("/"):
+        raise ValueError(f"path {path[:80]!r} is relative: workers work elsewhere, so give it from / on")
+    return path
+
+
+def _check_url(url: str, protocol: str) -> None:
+    from sensorpool.sensors.filesystems import known_protocols  # late, as above
+
+    if protocol not in known_protocols():
+        raise ValueError(f"path has the unknown protocol {protocol}:// (fsspec knows none of that name)")
+    if "::" in url:
+        raise ValueError("path is a chain of URLs (::): give the URL of the file itself")
+    try:
+        authority = urlsplit(url).netloc
+    except ValueError:
+        raise ValueError(f"path is not a URL: {shown_url(url)}") from None
+    if ":" in authority.rpartition("@")[0]:
+        raise ValueError(f"path has a password in it: move it to a connection ({shown_url(url)})")
+    if has_magic(authority):
+        raise ValueError(f"path has a glob character in its host or bucket: {shown_url(url)}")
+
+
+def _split(path: str) -> tuple[str, tuple[str, ...]]:
+    """Cut a path before its first part with a glob character: what is before is looked up, the rest matched."""
+    parts = path.split("/")
+    first = next((place for place, part in enumerate(parts) if has_magic(part)), None)
+    if first is None:
+        return path, ()
+    return "/".join(parts[:first]) or "/", tuple(part for part in parts[first:] if part)

@@ -1,0 +1,67 @@
+"""Costly objects that all sensors of a process share."""
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+Thing = TypeVar("Thing")
+
+
+class Shared(Generic[Key, Thing]):
+    """At most ``limit`` things in this process, one for each key; the least recently used goes first.
+
+    Safe to use from many threads. A forked child starts empty and makes its own.
+
+    :param discard: called with a thing that is let go; somebody may be using it at that moment.
+    """
+
+    def __init__(self, limit: int, discard: Callable[[Thing], object] | None = None) -> None:
+        self._limit = limit
+        self._discard = discard or _do_nothing
+        self._inherited: list[object] = []
+        self._things: OrderedDict[Key, Thing] = OrderedDict()
+        self._lock = threading.Lock()
+        os.register_at_fork(after_in_child=self._start_anew)
+
+    def __len__(self) -> int:
+        return len(self._things)
+
+    def find(self, key: Key) -> Thing | None:
+        """Return the thing if it is here."""
+        with self._lock:
+            if (thing := self._things.get(key)) is not None:
+                self._things.move_to_end(key)
+            return thing
+
+    def get(self, key: Key, make: Callable[[], Thing]) -> Thing:
+        """Return the thing, made now if it is not here; whatever ``make`` raises is raised."""
+        if (thing := self.find(key)) is not None:
+            return thing
+        made = make()  # not under the lock: it may take its time, and keys have nothing to do with each other
+        with self._lock:
+            thing = self._things.setdefault(key, made)
+            outgrown = [self._things.popitem(last=False)[1] for _ in range(len(self._things) - self._limit)]
+        for gone in outgrown if thing is made else [*outgrown, made]:
+            self._discard(gone)
+        return thing
+
+    def drop(self, key: Key, thing: Thing) -> None:
+        """Let the thing go, unless another one has taken its place."""
+        with self._lock:
+            if self._things.get(key) is not thing:
+                return
+            del self._things[key]
+        self._discard(thing)
+
+    def _start_anew(self) -> None:
+        # kept, never discarded or collected: closing it here would say goodbye on the parent's connections
+        self._inherited.append(self._things)
+        self._things = OrderedDict()
+        self._lock = threading.Lock()  # a thread of the parent may have held the old one
+
+
+def _do_nothing(_thing: object) -> None:
+    pass

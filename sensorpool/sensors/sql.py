@@ -1,0 +1,96 @@
+"""A sensor for a row in a database."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from sensorpool.sensors import arguments
+from sensorpool.sensors.connections import InfraFailure, PokeFailed, connection, variable
+from sensorpool.sensors.engines import connect, is_passing, said_by
+
+Scalar = bool | int | float | str | None
+
+
+class SqlSensor:
+    """Holds when the first cell of the first row says so.
+
+    The rule is the one that Airflow's SqlSensor documents: no row, NULL, 0, ``'0'`` and the empty string are
+    not yet, anything else holds. (Its code asks ``bool(cell)``, so there ``'0'`` holds.) False, 0.0 and an
+    empty array are not yet either.
+
+    Nothing is ever committed: PostgreSQL runs the statement in a READ ONLY transaction, SQLite in a
+    query-only connection to a file that must exist, others roll back. That is a guard against mistakes;
+    against malice, give the connection's user the right to read and no other. Rows after the first are not
+    fetched. A limit to the statement's time belongs into the connection's URL (PostgreSQL:
+    ``?options=-c%20statement_timeout=5000``).
+
+    :param sql: one statement that returns rows, with ``:name`` for each parameter (``\\:`` for a bare colon).
+    :param conn_id: names the connection, a SQLAlchemy URL.
+    :param parameters: the values by name: strings, numbers, booleans and null.
+    :raises TypeError: when an argument is of the wrong type.
+    :raises ValueError: when the SQL is empty, or its parameters are not those that are given.
+    """
+
+    __module__ = "sensorpool.sensors"  # one spelling of the class path, wherever the class is reached from
+    poke_context_fields: ClassVar[tuple[str, ...]] = ("sql", "conn_id", "parameters")
+
+    def __init__(self, sql: str, *, conn_id: str, parameters: Mapping[str, Scalar] | None = None) -> None:
+        if not isinstance(sql, str):
+            raise TypeError(f"sql is a string, not {type(sql).__name__}")
+        if not sql.strip(" \t\r\n;"):
+            raise ValueError("sql is empty")
+        if "\0" in sql:
+            raise ValueError("sql has a NUL character in it")
+        self.sql = sql
+        self.conn_id = arguments.conn_id(conn_id)
+        self.parameters = None if parameters is None else _check_parameters(parameters)
+        _compare(named=set(text(sql).compile().params), given=set(self.parameters or ()))
+
+    def poke(self, context: Any = None) -> bool:  # noqa: ARG002  # every sensor's poke takes one
+        """Return whether the first cell of the first row says so.
+
+        :raises InfraFailure: when the database cannot be reached, is short of something, or others are in the
+            way.
+        :raises PokeFailed: when it refuses the statement.
+        :raises SettingsError: when this worker does not know the connection, or lacks its driver.
+        """
+        name = variable(self.conn_id)
+        url = connection(self.conn_id)
+        try:
+            with connect(name, url) as database:
+                # one row at a time: psycopg would fetch the whole result
+                options = {"stream_results": True, "max_row_buffer": 1}
+                result = database.execute(text(self.sql), self.parameters or {}, execution_options=options)
+                if not result.returns_rows:
+                    raise PokeFailed("the statement returns no rows: a sensor waits for what a SELECT finds")
+                row = result.first()
+        except DBAPIError as error:
+            reason = f"{name}: {said_by(error, url)}"
+            raise InfraFailure(reason) if is_passing(error) else PokeFailed(reason) from error
+        except SQLAlchemyError as error:
+            raise PokeFailed(f"{name}: {said_by(error, url)}") from error
+        return row is not None and _holds(row[0])
+
+
+def _holds(cell: object) -> bool:
+    return bool(cell) and cell != "0"
+
+
+def _check_parameters(parameters: object) -> dict[str, Scalar]:
+    if not isinstance(parameters, Mapping):
+        raise TypeError(f"parameters is an object of names and values, not {type(parameters).__name__}")
+    for name, value in parameters.items():
+        if not isinstance(name, str):
+            raise TypeError(f"parameters has the name {str(name)[:40]!r}, which is not a string")
+        if value is not None and not isinstance(value, bool | int | float | str):
+            raise TypeError(f"parameters has a {type(value).__name__} for {name!r}: give a scalar")
+    return dict(parameters)
+
+
+def _compare(named: set[str], given: set[str]) -> None:
+    if missing := sorted(named - given):
+        raise ValueError(f"sql names :{missing[0]}, which parameters lacks (a bare colon is written \\:)")
+    if spare := sorted(given - named):
+        raise ValueError(f"parameters has {spare[0]!r}, but sql does not name :{spare[0]}")

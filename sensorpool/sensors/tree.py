@@ -1,0 +1,134 @@
+"""Files and folders, wherever they are: what matches a pattern, and what lies in a folder."""
+
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Protocol
+
+ANY_DEPTH = "**"
+_MAGIC = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file, a folder, or neither (a pipe, a device).
+
+    ``size`` is in bytes and ``modified`` in seconds since 1970 UTC; None is what the listing did not tell.
+    """
+
+    path: str
+    is_file: bool
+    is_folder: bool
+    is_link: bool
+    size: int | None
+    modified: float | None
+
+
+class Tree(Protocol):
+    """What can be asked of a filesystem. What is missing is no error: it is not there yet."""
+
+    def look(self, path: str) -> Entry | None:
+        """Return what is at the path."""
+        ...
+
+    def scan(self, folder: str, wanted: Callable[[str], bool]) -> Iterator[Entry]:
+        """Return what lies in the folder and has a wanted name."""
+        ...
+
+    def modified(self, entry: Entry) -> float:
+        """Return when the file was last modified."""
+        ...
+
+
+class LocalTree:
+    """The filesystem of this machine. Links are followed."""
+
+    def look(self, path: str) -> Entry | None:
+        """Return what is at the path."""
+        try:
+            return _entry(path, os.stat(path), is_link=os.path.islink(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def scan(self, folder: str, wanted: Callable[[str], bool]) -> Iterator[Entry]:
+        """Return what lies in the folder and has a wanted name."""
+        try:
+            listing = os.scandir(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        with listing:
+            for item in listing:
+                if not wanted(item.name):
+                    continue
+                try:
+                    yield _entry(item.path, item.stat(), is_link=item.is_symlink())
+                except FileNotFoundError:
+                    continue  # a link to nothing, or gone since the listing
+
+    def modified(self, entry: Entry) -> float:
+        """Return when the file was last modified."""
+        return entry.modified or 0.0  # a stat always tells
+
+
+def has_magic(name: str) -> bool:
+    """Whether the name has a glob character."""
+    return not _MAGIC.isdisjoint(name)
+
+
+def matching(tree: Tree, folder: str, pattern: Sequence[str]) -> Iterator[Entry]:
+    """Return what below the folder matches the pattern, given as its parts between slashes.
+
+    As in a shell, ``*`` and ``?`` match no leading dot; ``**`` is any number of folders, not through links.
+    """
+    part, rest = pattern[0], pattern[1:]
+    if part == ANY_DEPTH:
+        if rest:
+            yield from matching(tree, folder, rest)
+        for entry in tree.scan(folder, _is_not_hidden):
+            if not rest:
+                yield entry
+            if entry.is_folder and not entry.is_link:
+                yield from matching(tree, entry.path, pattern)
+        return
+    if has_magic(part):
+        found = tree.scan(folder, lambda name: fnmatchcase(name, part) and (name[0] != "." or part[0] == "."))
+    else:
+        entry_there = tree.look(f"{folder.rstrip('/')}/{part}")
+        found = iter([entry_there] if entry_there else [])
+    for entry in found:
+        if not rest:
+            yield entry
+        elif entry.is_folder:
+            yield from matching(tree, entry.path, rest)
+
+
+def files_in(tree: Tree, folder: str) -> Iterator[Entry]:
+    """Return the files in the folder and in the folders below it, not through links (as ``os.walk`` does)."""
+    folders = [folder]
+    while folders:
+        for entry in tree.scan(folders.pop(), _any_name):
+            if entry.is_file:
+                yield entry
+            elif entry.is_folder and not entry.is_link:
+                folders.append(entry.path)
+
+
+def _entry(path: str, status: os.stat_result, *, is_link: bool) -> Entry:
+    return Entry(
+        path=path,
+        is_file=stat.S_ISREG(status.st_mode),
+        is_folder=stat.S_ISDIR(status.st_mode),
+        is_link=is_link,
+        size=status.st_size,
+        modified=status.st_mtime,
+    )
+
+
+def _is_not_hidden(name: str) -> bool:
+    return not name.startswith(".")
+
+
+def _any_name(_name: str) -> bool:
+    return True

@@ -1,0 +1,103 @@
+"""Turn facts into verdicts. Pure: no I/O, no clock.
+
+A fact says which group at which version was poked, when the poke began, and what it saw. It is not a command: it
+settles ``group_id = g AND joined_version <= v AND state = 'sensing'`` and nothing else, so a worker that was frozen
+for an hour may hand in its facts late and do no harm. A timeout applies only if a poke that began at or after the
+deadline found nothing.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, assert_never
+
+from sensorpool.due import step_at, whole_ticks
+from sensorpool.model import Fact, Member, Milliseconds, Verdict
+from sensorpool.states import INCONCLUSIVE, Outcome, State
+
+
+@dataclass(slots=True)
+class Decision:
+    """What a flush writes: verdicts, and members whose step grows (AIP-17 ignored backoff altogether)."""
+
+    verdicts: list[Verdict] = field(default_factory=list)
+    grown: list[tuple[Member, Milliseconds]] = field(default_factory=list)  # with its next_deadline, and its new step
+
+
+def matters(fact: Fact, next_deadline: Milliseconds | None, timeouts: bool = True) -> bool:
+    """Whether a fact can change anything: most pokes find nothing, and then nothing is read or written."""
+    if fact.outcome not in INCONCLUSIVE:
+        return True
+    return timeouts and next_deadline is not None and fact.began_at >= next_deadline
+
+
+def decide(facts: Mapping[int, Fact], members: Iterable[Member], *, tick_ms: Milliseconds, timeouts: bool) -> Decision:
+    """Return what the facts, by group id, mean for the sensing members of their groups.
+
+    :param timeouts: false while the clock is in doubt; then nothing times out.
+    """
+    decision = Decision()
+    for member in members:
+        fact = facts[member.group_id]
+        if member.joined_version > fact.version:
+            continue
+        verdict = _conclude(fact, member, timeouts)
+        if verdict is not None:
+            decision.verdicts.append(verdict)
+        elif timeouts and fact.began_at >= member.next_deadline:
+            decision.grown.append(_grow(fact, member, tick_ms))
+    return decision
+
+
+def _conclude(fact: Fact, member: Member, timeouts: bool) -> Verdict | None:
+    """Apply the fact to one member; the rules are those of ``BaseSensorOperator.execute`` in Airflow 3."""
+    late = timeouts and fact.began_at >= member.timeout_at
+    match fact.outcome:
+        case Outcome.LANDED:
+            return Verdict(member.id, member.group_id, State.SUCCESS, None, fact.xcom_value)
+        case Outcome.SKIP:
+            return Verdict(member.id, member.group_id, State.SKIPPED, fact.reason)
+        case Outcome.FAIL:
+            patience = json.loads(member.execution_context)
+            lenient = patience.get("soft_fail") or patience.get("never_fail")
+            return Verdict(member.id, member.group_id, State.SKIPPED if lenient else State.FAILED, fact.reason)
+        case Outcome.POKE_ERROR:
+            patience = json.loads(member.execution_context)
+            if late:
+                return _timeout(fact, member, patience)
+            if patience.get("silent_fail"):
+                return None
+            state = State.SKIPPED if patience.get("never_fail") else State.FAILED
+            return Verdict(member.id, member.group_id, state, fact.reason)
+        case Outcome.NOT_LANDED | Outcome.POKE_TIMEOUT | Outcome.INFRA_FAILURE | Outcome.CRASHED:
+            return _timeout(fact, member, json.loads(member.execution_context)) if late else None
+        case _ as never:
+            assert_never(never)
+
+
+def _timeout(fact: Fact, member: Member, patience: dict[str, Any]) -> Verdict:
+    """Time a member out: Airflow's sensor timeout, skipped under soft_fail; or its execution_timeout, always failed."""
+    waited = (fact.began_at - member.start_date) / 1000
+    execution_timeout = patience.get("execution_timeout")
+    if execution_timeout is not None and execution_timeout < patience["timeout"]:
+        state, limit = State.FAILED, f"execution_timeout of {execution_timeout:g} s"
+    else:
+        state = State.SKIPPED if patience.get("soft_fail") else State.FAILED
+        limit = f"timeout of {patience['timeout']:g} s"
+    saw = f"; its last poke: {fact.outcome}" + (f", {fact.reason}" if fact.reason else "")
+    return Verdict(member.id, member.group_id, state, f"waited {waited:.1f} s, more than its {limit}{saw}")
+
+
+def _grow(fact: Fact, member: Member, tick_ms: Milliseconds) -> tuple[Member, Milliseconds]:
+    """Return the member with its next deadline, and its new step."""
+    patience = json.loads(member.execution_context)
+    max_wait = patience.get("max_wait")
+    step, grows_after = step_at(
+        fact.began_at - member.start_date,
+        round(patience["poke_interval"] * 1000),
+        None if max_wait is None else round(max_wait * 1000),
+    )
+    deadline = member.timeout_at
+    if grows_after is not None:
+        deadline = min(deadline, member.start_date + grows_after)
+    return replace(member, next_deadline=deadline), whole_ticks(step / 1000, tick_ms)

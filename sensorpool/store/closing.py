@@ -1,0 +1,175 @@
+"""Instances end and groups go. Whoever writes a terminal state comes this way, in this order:
+
+1. `lock_groups`, in hashcode order, in a statement of its own;
+2. `write_verdicts` on the members;
+3. `let_go`: in later statements, with their fresh snapshot, the groups that have no sensing member left are deleted
+   and the others take interval and deadline of those who stay.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+
+from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, text, update
+
+from sensorpool.errors import CountMismatch
+from sensorpool.model import Key, Member, Milliseconds, Settled, Verdict
+from sensorpool.schema import outbox
+from sensorpool.schema import poke_group as g
+from sensorpool.schema import sensor_instance as s
+from sensorpool.states import State
+from sensorpool.store.database import count_rows
+
+_IDS = bindparam("ids", expanding=True, literal_execute=True)  # integers, inlined: a thousand parameters cost more
+_FEW = 16
+
+_LOCK = select(g.c.id).where(g.c.id.in_(_IDS)).order_by(g.c.hashcode, g.c.id).with_for_update()
+
+_MEMBERS = select(
+    s.c.id, s.c.group_id, s.c.joined_version, s.c.start_date, s.c.timeout_at, s.c.next_deadline, s.c.execution_context
+).where(s.c.group_id.in_(_IDS), s.c.state == State.SENSING)
+
+_SETTLED = select(
+    s.c.id,
+    s.c.dag_id,
+    s.c.task_id,
+    s.c.run_id,
+    s.c.map_index,
+    s.c.try_number,
+    s.c.state,
+    s.c.reason,
+    s.c.xcom_value,
+    s.c.settled_at,
+    s.c.on_settled,
+).where(s.c.id.in_(_IDS))
+
+_STILL_SENSING = exists().where(s.c.group_id == g.c.id, s.c.state == State.SENSING)
+
+
+def bound_idleness(connection: Connection, milliseconds: int) -> None:
+    """Have PostgreSQL end this transaction if its process freezes in it, so that its locks hold up nobody for long."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = {int(milliseconds)}"))
+
+
+def lock_groups(connection: Connection, group_ids: Collection[int]) -> list[int]:
+    """Lock the groups in hashcode order; return those that are still there."""
+    return list(connection.execute(_LOCK, {"ids": list(group_ids)}).scalars()) if group_ids else []
+
+
+def sensing_members(connection: Connection, group_ids: Collection[int]) -> list[Member]:
+    """Return the sensing instances of groups."""
+    return [Member(*row) for row in connection.execute(_MEMBERS, {"ids": list(group_ids)})] if group_ids else []
+
+
+def groups_of(connection: Connection, instance_ids: Collection[int]) -> dict[int, int]:
+    """Return the group id of each of these instances that is sensing."""
+    query = select(s.c.id, s.c.group_id).where(s.c.id.in_(_IDS), s.c.state == State.SENSING)
+    return {row[0]: row[1] for row in connection.execute(query, {"ids": list(instance_ids)})}
+
+
+def write_verdicts(connection: Connection, verdicts: Sequence[Verdict], now: Milliseconds) -> None:
+    """Give each instance its terminal state.
+
+    :raises CountMismatch: when one of them was not sensing any more; nothing is kept then.
+    """
+    alike: dict[tuple[State, str | None, str | None], list[int]] = defaultdict(list)
+    for verdict in verdicts:
+        alike[verdict.state, verdict.reason, verdict.xcom_value].append(verdict.instance_id)
+    if len(alike) <= _FEW:
+        written = sum(
+            connection.execute(
+                update(s)
+                .where(s.c.id.in_(_IDS), s.c.state == State.SENSING)
+                .values(state=state, reason=reason, xcom_value=xcom_value, settled_at=now),
+                {"ids": ids},
+            ).rowcount
+            for (state, reason, xcom_value), ids in alike.items()
+        )
+    else:
+        written = connection.execute(
+            update(s)
+            .where(s.c.id == bindparam("instance_id"), s.c.state == State.SENSING)
+            .values(state=bindparam("b_state"), reason=bindparam("b_reason"), xcom_value=bindparam("b_xcom"), settled_at=now),
+            [
+                {"instance_id": v.instance_id, "b_state": v.state, "b_reason": v.reason, "b_xcom": v.xcom_value}
+                for v in verdicts
+            ],
+        ).rowcount
+    if written != len(verdicts):
+        raise CountMismatch(f"{written} of {len(verdicts)} instances took their terminal state")
+
+
+def write_steps(connection: Connection, grown: Sequence[tuple[Member, Milliseconds]]) -> None:
+    """Let the steps of members grow (exponential backoff)."""
+    connection.execute(
+        update(s)
+        .where(s.c.id == bindparam("instance_id"))
+        .values(poke_interval=bindparam("b_step"), next_deadline=bindparam("b_deadline")),
+        [
+            {"instance_id": member.id, "b_step": step, "b_deadline": member.next_deadline}
+            for member, step in grown
+        ],
+    )
+
+
+def let_go(connection: Connection, empty: Collection[int], staying: Collection[int]) -> None:
+    """Delete the groups that nobody waits for any more; give the others the step and deadline of those who stay.
+
+    :raises CountMismatch: when a group that should be empty is not.
+    """
+    if empty:
+        gone = connection.execute(delete(g).where(g.c.id.in_(_IDS), ~_STILL_SENSING), {"ids": list(empty)}).rowcount
+        if gone != len(empty):
+            raise CountMismatch(f"{gone} of {len(empty)} groups without members could be deleted")
+    if staying:
+        members = select(s).where(s.c.group_id == g.c.id, s.c.state == State.SENSING).subquery()
+
+        def over_members(value: object) -> object:
+            return select(value).select_from(members).scalar_subquery()  # type: ignore[call-overload]
+
+        connection.execute(
+            update(g)
+            .where(g.c.id.in_(_IDS))
+            .values(
+                poke_interval=over_members(func.min(members.c.poke_interval)),
+                next_deadline=over_members(func.min(members.c.next_deadline)),
+                members=over_members(count_rows),
+            ),
+            {"ids": list(staying)},
+        )
+
+
+def count_crash(connection: Connection, group_id: int) -> int:
+    """Count a crash that the poke of a group was seen to cause; return how many there were (0: the group is gone)."""
+    connection.execute(update(g).where(g.c.id == group_id).values(crashes=g.c.crashes + 1))
+    return connection.execute(select(g.c.crashes).where(g.c.id == group_id)).scalar() or 0
+
+
+def note_for_publishing(connection: Connection, instance_ids: Sequence[int], now: Milliseconds) -> int:
+    """Write the outbox row of a flush; return its id."""
+    row = {"created_at": now, "instance_ids": json.dumps(list(instance_ids))}
+    key = connection.execute(insert(outbox).values(row)).inserted_primary_key
+    assert key is not None
+    return int(key[0])
+
+
+def settled(connection: Connection, instance_ids: Iterable[int]) -> list[Settled]:
+    """Return instances as they are published."""
+    return [
+        Settled(row[0], Key(*row[1:6]), State(row[6]), *row[7:])
+        for row in connection.execute(_SETTLED, {"ids": list(instance_ids)})
+    ]
+
+
+def published(connection: Connection, outbox_id: int) -> None:
+    """Forget an outbox row: its message has gone out."""
+    connection.execute(delete(outbox).where(outbox.c.id == outbox_id))
+
+
+def unpublished(connection: Connection, before: Milliseconds, most: int) -> list[tuple[int, list[int]]]:
+    """Return outbox rows older than ``before``: what a dead process left behind."""
+    rows = connection.execute(
+        select(outbox.c.id, outbox.c.instance_ids).where(outbox.c.created_at < before).order_by(outbox.c.id).limit(most)
+    )
+    return [(row[0], json.loads(row[1])) for row in rows]

@@ -1,0 +1,229 @@
+"""The engine, its transactions, and the database's clock."""
+
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import BigInteger, Connection, Engine, create_engine, event, func, select
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import GenericFunction
+
+from sensorpool.errors import SettingsError, Unreachable
+from sensorpool.model import Milliseconds
+from sensorpool.settings import hide_password
+
+Result = TypeVar("Result")
+
+ATTEMPTS = 8
+_CONFLICTS = {"40001", "40P01", "55P03", "1213", "1205"}  # serialization, deadlock, lock timeouts
+_DRIVERS = {"postgresql": "postgres", "mysql": "mysql", "mariadb": "mysql"}
+
+
+class clock_ms(GenericFunction[int]):  # noqa: N801  # named as SQL functions are
+    """The database's wall clock in milliseconds since 1970 UTC, also inside a transaction."""
+
+    type = BigInteger()
+    inherit_cache = True
+
+
+@compiles(clock_ms, "postgresql")
+def _clock_postgresql(*_: Any, **__: Any) -> str:
+    return "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
+
+
+@compiles(clock_ms, "mysql")
+@compiles(clock_ms, "mariadb")
+def _clock_mysql(*_: Any, **__: Any) -> str:
+    return "CAST(unix_timestamp(sysdate(3)) * 1000 AS signed)"
+
+
+@compiles(clock_ms, "sqlite")
+def _clock_sqlite(*_: Any, **__: Any) -> str:
+    return "CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS integer)"
+
+
+class Database:
+    """One engine. Safe to share between threads, not between processes.
+
+    :param url: a SQLAlchemy URL.
+    :param clock: stands in for the database's clock in tests: returns milliseconds.
+    :raises SettingsError: when the URL is malformed or its driver is not installed.
+    """
+
+    def __init__(self, url: str, *, pool_size: int = 5, clock: Callable[[], Milliseconds] | None = None) -> None:
+        self.engine = _make_engine(url, pool_size)
+        self._clock = clock
+
+    def now(self, connection: Connection) -> Milliseconds:
+        """Ask the database what time it is."""
+        if self._clock is not None:
+            return self._clock()
+        return int(connection.execute(select(clock_ms())).scalar_one())
+
+    def read(self, question: Callable[[Connection], Result]) -> Result:
+        """Ask something that takes no locks, outside of any transaction.
+
+        :raises Unreachable: when the database does not answer.
+        """
+        try:
+            with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                return question(connection)
+        except (DBAPIError, PoolTimeout) as error:
+            if is_unreachable(error):
+                raise Unreachable(self._unreachable(error)) from error
+            raise
+
+    def run(self, change: Callable[[Connection], Result], attempts: int = ATTEMPTS) -> Result:
+        """Run a change in one transaction; on deadlock, serialization failure or a lost connection, run it again.
+
+        The change must be harmless when it is repeated: an answer to COMMIT may get lost on its way.
+
+        :raises Unreachable: when the database does not answer, after the last attempt.
+        """
+        for attempt in range(1, attempts + 1):
+            try:
+                with self.engine.begin() as connection:
+                    return change(connection)
+            except (DBAPIError, PoolTimeout) as error:
+                unreachable = is_unreachable(error)
+                if attempt == attempts and unreachable:
+                    raise Unreachable(self._unreachable(error)) from error
+                if attempt == attempts or not (unreachable or is_conflict(error)):
+                    raise
+            time.sleep(random.uniform(0, min(1.0, 0.02 * 2**attempt)))
+        raise AssertionError("unreachable")
+
+    def dispose(self) -> None:
+        """Close the connections."""
+        self.engine.dispose()
+
+    def _unreachable(self, error: Exception) -> str:
+        cause = str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__]
+        where = hide_password(self.engine.url.render_as_string(hide_password=True))
+        return f"the database {where} does not answer: {hide_password(cause[0])[:200]}"
+
+
+def is_conflict(error: Exception) -> bool:
+    """Whether two transactions were in each other's way, so that one of them has to come again."""
+    if isinstance(error, IntegrityError):
+        return True  # somebody registered the same condition or key a moment ago: next time we see it
+    code = _code(error)
+    return code in _CONFLICTS or "database is locked" in str(getattr(error, "orig", ""))
+
+
+def is_unreachable(error: Exception) -> bool:
+    """Whether the database was not there (rather than unwilling)."""
+    if isinstance(error, PoolTimeout):
+        return True
+    if not isinstance(error, DBAPIError) or is_conflict(error):
+        return False
+    code = _code(error)
+    if error.connection_invalidated or code[:2] in {"08", "57", "53"}:
+        return True
+    # no SQLSTATE: the driver never got an answer
+    return isinstance(error, OperationalError) and (code in {"", "None", "2002", "2003", "2006", "2013"})
+
+
+def _code(error: Exception) -> str:
+    orig = getattr(error, "orig", None)
+    state = getattr(orig, "sqlstate", None)
+    if state is not None:
+        return str(state)
+    if type(orig).__module__.startswith("sqlite3"):
+        return str(getattr(orig, "sqlite_errorname", "sqlite"))
+    arguments = getattr(orig, "args", ())
+    return str(arguments[0]) if arguments and isinstance(arguments[0], int) else ""
+
+
+def _make_engine(url: str, pool_size: int) -> Engine:
+    try:
+        parsed = make_url(url)
+        backend = parsed.get_backend_name()
+        options: dict[str, Any] = {"pool_pre_ping": True}
+        if backend == "sqlite":
+            if parsed.database and parsed.database != ":memory:":
+                Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+            options["connect_args"] = {"timeout": 10, "check_same_thread": False}
+        else:
+            options |= {"pool_size": pool_size, "max_overflow": pool_size, "pool_timeout": 10, "pool_recycle": 1800}
+            options["isolation_level"] = "READ COMMITTED"
+            options["connect_args"] = _connect_arguments(backend)
+        engine = create_engine(parsed, **options)
+    except NoSuchModuleError:
+        raise SettingsError(f"SENSORPOOL_DATABASE_URL: no database is called {parsed.drivername!r}") from None
+    except ModuleNotFoundError as error:
+        extra = _DRIVERS.get(parsed.get_backend_name())
+        mend = f'pip install "sensorpool[{extra}]"' if extra else f"install {error.name}"
+        raise SettingsError(f"SENSORPOOL_DATABASE_URL needs the driver {error.name}: {mend}") from None
+    except (ArgumentError, ValueError):
+        raise SettingsError("SENSORPOOL_DATABASE_URL is not a SQLAlchemy URL like sqlite:////path/to/file.db") from None
+    except OSError as error:
+        raise SettingsError(f"SENSORPOOL_DATABASE_URL: cannot make the folder {error.filename}: {error.strerror}") from None
+    if backend == "sqlite":
+        _tune_sqlite(engine)
+    return engine
+
+
+def _connect_arguments(backend: str) -> dict[str, Any]:
+    if backend == "postgresql":
+        # prepare_threshold: prepared statements do not survive PgBouncer in transaction mode
+        return {
+            "connect_timeout": 5,
+            "prepare_threshold": None,
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 20_000,
+        }
+    return {"connect_timeout": 5, "read_timeout": 30, "write_timeout": 30, "charset": "utf8mb4"}
+
+
+def _tune_sqlite(engine: Engine) -> None:
+    @event.listens_for(engine, "connect")
+    def _on_connect(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # we say BEGIN ourselves
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+
+    @event.listens_for(engine, "begin")
+    def _on_begin(connection: Connection) -> None:
+        if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
+            connection.exec_driver_sql("BEGIN IMMEDIATE")  # a lock taken late cannot be waited for
+
+
+def lower(first: Any, second: Any) -> Any:
+    """The lower of two SQL numbers; SQLite calls ``least`` ``min``."""
+    return _lower(first, second)
+
+
+class _lower(GenericFunction[int]):  # noqa: N801
+    type = BigInteger()
+    inherit_cache = True
+
+
+@compiles(_lower)
+def _least(element: Any, compiler: Any, **kw: Any) -> str:
+    name = "min" if compiler.dialect.name == "sqlite" else "least"
+    return f"{name}({compiler.process(element.clauses, **kw)})"
+
+
+class whole_quotient(GenericFunction[int]):  # noqa: N801
+    """Integer division of two non-negative SQL integers (MySQL's ``/`` rounds)."""
+
+    type = BigInteger()
+    inherit_cache = True
+
+
+@compiles(whole_quotient)
+def _quotient(element: Any, compiler: Any, **kw: Any) -> str:
+    dividend, divisor = (compiler.process(clause, **kw) for clause in element.clauses)
+    sign = "DIV" if compiler.dialect.name in {"mysql", "mariadb"} else "/"
+    return f"({dividend} {sign} {divisor})"
+
+
+count_rows = func.count()

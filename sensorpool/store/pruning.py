@@ -1,0 +1,52 @@
+"""What nobody needs any more, and what should not be there. The tables have no index on what changes: these walk by id."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection, delete, exists, select
+
+from sensorpool.model import Milliseconds
+from sensorpool.schema import poke_group as g
+from sensorpool.schema import sensor_instance as s
+from sensorpool.states import State
+
+
+@dataclass(slots=True)
+class Window:
+    """What was found among some neighbours by id."""
+
+    old: list[int] = field(default_factory=list)  # terminal instances settled before the given time
+    groupless: list[tuple[int, int]] = field(default_factory=list)  # sensing, with a group id that no group has
+    empty: list[int] = field(default_factory=list)  # groups that nobody senses in
+    last: int | None = None  # the last id looked at; None: the end of the table
+
+
+def look_at_instances(connection: Connection, after_id: int, size: int, before: Milliseconds) -> Window:
+    """Look at the next instances by id: those that settled before ``before``, and those without a group."""
+    rows = connection.execute(
+        select(s.c.id, s.c.state, s.c.settled_at, s.c.group_id, g.c.id)
+        .select_from(s.outerjoin(g, g.c.id == s.c.group_id))
+        .where(s.c.id > after_id)
+        .order_by(s.c.id)
+        .limit(size)
+    ).all()
+    window = Window(last=rows[-1][0] if len(rows) == size else None)
+    for instance_id, state, settled_at, group_id, found in rows:
+        if state == State.SENSING:
+            if found is None:
+                window.groupless.append((instance_id, group_id))
+        elif settled_at is not None and settled_at < before:
+            window.old.append(instance_id)
+    return window
+
+
+def look_at_groups(connection: Connection, after_id: int, size: int) -> Window:
+    """Look at the next groups by id: those that nobody senses in."""
+    sensing = exists().where(s.c.group_id == g.c.id, s.c.state == State.SENSING)
+    rows = connection.execute(select(g.c.id, sensing).where(g.c.id > after_id).order_by(g.c.id).limit(size)).all()
+    return Window(empty=[row[0] for row in rows if not row[1]], last=rows[-1][0] if len(rows) == size else None)
+
+
+def prune(connection: Connection, instance_ids: Sequence[int]) -> int:
+    """Delete terminal instances; return how many went."""
+    return connection.execute(delete(s).where(s.c.id.in_(instance_ids), s.c.state != State.SENSING)).rowcount
