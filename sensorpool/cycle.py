@@ -34,9 +34,9 @@ def run(worker: Worker, shard_range: ShardRange, token: str) -> JobResult:
         total.skipped = f"held by {held}"
         worker.metrics.job(total)
         return total
-    failpoint("lease.after")
-    worker.watchdog.pet()
     try:
+        failpoint("lease.after")
+        worker.watchdog.pet()
         while _Round(worker, shard_range, held, total).run():
             held.note, held.dirty = [], True
     except BaseException:

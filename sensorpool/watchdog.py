@@ -23,7 +23,8 @@ class Watchdog:
         """Say that we are alive."""
         if self._enabled and (now := time.monotonic()) - self._petted >= _PETTED_EVERY:
             self._petted = now
-            faulthandler.dump_traceback_later(self._patience, exit=True)
+            # file 2: Celery puts something in place of sys.stderr that has no descriptor
+            faulthandler.dump_traceback_later(self._patience, exit=True, file=2)
 
     def rest(self) -> None:
         """Call it off: the job has ended."""

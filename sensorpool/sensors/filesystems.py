@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import fsspec  # type: ignore[import-untyped]
+from fsspec.registry import registry  # type: ignore[import-untyped]
 
 from sensorpool.sensors.connections import PokeFailed, one_line, shown_url
 from sensorpool.sensors.failures import as_infra_failure
@@ -26,7 +27,7 @@ _MODIFIED_FIELDS = ("mtime", "LastModified", "last_modified", "updated", "modify
 
 def known_protocols() -> frozenset[str]:
     """Return the protocols that fsspec knows, whether or not their packages are installed here."""
-    return frozenset(fsspec.available_protocols())
+    return frozenset((*fsspec.available_protocols(), *registry))
 
 
 def ask(url: str, options: Mapping[str, Any], question: Callable[["RemoteTree", str], Answer]) -> Answer:
@@ -131,7 +132,7 @@ class RemoteTree:
 
 
 def _protocol(url: str) -> str:
-    return url.partition("://")[0].lower()
+    return url.partition("://")[0]
 
 
 def _entry(info: Mapping[str, Any]) -> Entry:

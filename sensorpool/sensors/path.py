@@ -49,7 +49,7 @@ class PathSensor:
         self.min_size = arguments.count("min_size", min_size, "bytes")
         self.conn_id = None if conn_id is None else arguments.conn_id(conn_id)
         url = _URL.match(path)
-        protocol = url[1].lower() if url else "file"
+        protocol = url[1] if url else "file"
         self._is_local = protocol in _LOCAL
         if self._is_local:
             self._root, self._pattern = _split(_local_path(path[url.end() :] if url else path))
