@@ -11,11 +11,12 @@ import os
 import socket
 import sys
 import time
+from functools import cache
 from types import ModuleType
 from typing import Any, NoReturn
 
 import billiard.pool
-from celery import Celery, signals
+from celery import Celery, current_app, signals
 from celery.beat import BeatLazyFunc
 
 from sensorpool import __version__, logs, metrics, migrate, wire
@@ -127,6 +128,11 @@ def _runtime_of(sender: Any) -> Runtime | None:
     return getattr(getattr(sender, "app", None), "sensorpool_runtime", None)
 
 
+def _current_runtime() -> Runtime | None:
+    """Return the runtime of this process's application, if it is one of ours."""
+    return getattr(current_app._get_current_object(), "sensorpool_runtime", None)
+
+
 @signals.celeryd_init.connect
 def _on_worker_start(instance: Any = None, **_: Any) -> None:
     """Refuse to start where it could not work, with one line that says what mends it."""
@@ -156,7 +162,7 @@ def _on_worker_start(instance: Any = None, **_: Any) -> None:
 @signals.beat_init.connect
 def _on_beat_start(sender: Any = None, **_: Any) -> None:
     runtime = _runtime_of(sender)
-    if runtime is not None:
+    if runtime is not None and not runtime.is_one_process:
         try:
             _refuse_memory(runtime.settings)
         except SettingsError as error:
@@ -194,9 +200,7 @@ def _on_worker_ready(sender: Any = None, **_: Any) -> None:
 @signals.worker_process_init.connect
 def _on_child_start(**_: Any) -> None:
     """Make ready a prefork child of ours."""
-    from celery import current_app
-
-    runtime = getattr(current_app._get_current_object(), "sensorpool_runtime", None)
+    runtime = _current_runtime()
     if runtime is not None:
         runtime.is_prefork_child = True
         _replace_when_worn(runtime)
@@ -214,9 +218,7 @@ def _replace_when_worn(runtime: Runtime) -> None:
 
 @signals.worker_process_shutdown.connect
 def _on_child_end(pid: int | None = None, **_: Any) -> None:
-    from celery import current_app
-
-    runtime = getattr(current_app._get_current_object(), "sensorpool_runtime", None)
+    runtime = _current_runtime()
     if runtime is not None:
         runtime.close()
         if pid is not None:
@@ -243,12 +245,13 @@ def _on_setup(sender: str = "", **_: Any) -> None:
 @signals.after_setup_logger.connect
 @signals.after_setup_task_logger.connect
 def _on_logging(logger: Any = None, **_: Any) -> None:
-    made = app
-    formatter = logs.formatter(made.sensorpool_runtime.settings.log_format)
-    for handler in logger.handlers:
-        handler.setFormatter(formatter)
+    runtime = _current_runtime()
+    if runtime is not None:
+        for handler in logger.handlers:
+            handler.setFormatter(logs.formatter(runtime.settings.log_format))
 
 
+@cache
 def _build() -> Celery:
     """Build the application of the environment. The celery command shall print one line, not a traceback."""
     try:
@@ -259,4 +262,8 @@ def _build() -> Celery:
         raise
 
 
-app = _build()
+def __getattr__(name: str) -> Any:
+    """Build ``app`` when it is asked for (PEP 562): importing this module does nothing."""
+    if name == "app":
+        return _build()
+    raise AttributeError(f"module 'sensorpool.app' has no attribute {name!r}")

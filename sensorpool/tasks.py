@@ -25,6 +25,7 @@ class Runtime:
         self.settings = settings
         self.metrics = Metrics()
         self.is_prefork_child = False
+        self.is_one_process = False  # worker and beat are threads of one process: a broker in memory will do
         self.place = rescue.Place()
         self._worker: tuple[int, Worker] | None = None
         self._lock = threading.Lock()
@@ -55,7 +56,7 @@ def add_tasks(app: Celery, runtime: Runtime) -> None:
     """Give an application its two tasks."""
     limit = runtime.settings.job_time_limit
 
-    @app.task(name=wire.POKE_SHARD, bind=True, time_limit=limit, ignore_result=True)
+    @app.task(name=wire.POKE_SHARD, bind=True, shared=False, time_limit=limit, ignore_result=True)
     def poke_shard(self: Task, shard_min: int, shard_max: int, tick: int = 0) -> dict[str, Any]:
         """Poke what is due in one shard range."""
         shard_range = check_range(shard_min, shard_max, runtime.settings)
@@ -68,7 +69,7 @@ def add_tasks(app: Celery, runtime: Runtime) -> None:
             log.info("poked", shard_range=str(shard_range), tick=tick, **result.as_dict())
         return result.as_dict()
 
-    @app.task(name=wire.RESCUE, ignore_result=True, time_limit=limit)
+    @app.task(name=wire.RESCUE, shared=False, ignore_result=True, time_limit=limit)
     def rescue_round() -> dict[str, int] | dict[str, str]:
         """Find what dead processes left half done."""
         try:

@@ -40,6 +40,8 @@ def transport_options(url: str, *, prefixed: bool = True) -> dict[str, Any]:
     A half-open connection hangs for ever without these time limits. The key prefix keeps our messages apart from those
     of another application on the same Redis, whose worker would else redeliver them.
     """
+    if url == MEMORY:
+        return {"polling_interval": 0.02}  # seconds; its default of one would add itself to every tick
     if not url.startswith(("redis", "unix")):
         return {}
     options: dict[str, Any] = {

@@ -1,0 +1,115 @@
+"""One process that is everything: worker and beat as threads. The embedded default, and what the demo runs."""
+
+import logging
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+from celery import Celery
+from celery.beat import Scheduler, Service
+from celery.worker import WorkController
+from celery.worker import state as worker_state
+
+from sensorpool import __version__, migrate
+from sensorpool.app import make_app
+from sensorpool.errors import Unreachable
+from sensorpool.logs import logger
+from sensorpool.settings import Settings
+from sensorpool.store.database import Database
+from sensorpool.worker import Worker
+
+JOBS_AT_ONCE = 4
+_START_LIMIT = 30.0  # seconds
+
+log = logger(__name__)
+
+
+class _Ready(WorkController):  # type: ignore[misc]  # celery is not typed
+    """A Celery worker that says when it is ready."""
+
+    def __init__(self, ready: Callable[[], None], **options: object) -> None:
+        self._ready = ready
+        super().__init__(**options)
+
+    def on_consumer_ready(self, consumer: object) -> None:
+        self._ready()
+
+
+class Standalone:
+    """A pool in this process, for as long as the context lasts.
+
+    Time limits of whole jobs do not exist on threads, and a poke that holds the interpreter lock holds up everything:
+    where that matters, run ``celery -A sensorpool worker`` and ``beat``.
+
+    :raises SchemaMismatch: when the database is not ours (an SQLite file is brought up to date by itself).
+    :raises Unreachable: when the database, Redis or the broker does not answer.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        if settings.database_url.startswith("sqlite"):
+            migrate.upgrade(settings.database_url)
+        database = Database(settings.database_url)
+        migrate.check(database, __version__)
+        database.dispose()
+        self.app: Celery = make_app(settings)
+        self.app.sensorpool_runtime.is_one_process = True
+        self.worker.leases.ping()
+        self._failure: BaseException | None = None
+        self._ready = threading.Event()
+        self._controller: _Ready | None = None
+        self._beat = Service(self.app, scheduler_cls=Scheduler)
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def worker(self) -> Worker:
+        """What runs the jobs."""
+        worker: Worker = self.app.sensorpool_runtime.worker
+        return worker
+
+    def __enter__(self) -> "Standalone":
+        self.app.set_default()  # on its threads Celery looks a task up in the default application
+        worker_state.should_stop = worker_state.should_terminate = None
+        logging.getLogger("celery").setLevel(logging.WARNING)
+        self._start("worker", self._run_worker)
+        if not self._ready.wait(_START_LIMIT) or self._failure is not None:
+            self.__exit__(None, None, None)
+            raise Unreachable(f"the worker did not start: {self._failure or 'the broker does not answer'}")
+        self._start("beat", lambda: self._beat.start(embedded_process=False))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._beat.stop()
+        if self._controller is not None:
+            worker_state.should_stop = 0
+        for thread in self._threads:
+            thread.join(_START_LIMIT)
+        self.app.sensorpool_runtime.close()
+        self.app.close()
+
+    def _run_worker(self) -> None:
+        try:
+            self._controller = _Ready(
+                self._ready.set,
+                app=self.app,
+                pool_cls="threads",
+                concurrency=min(JOBS_AT_ONCE, self.settings.shards),
+                hostname="standalone",
+                loglevel=logging.WARNING,
+                logfile=None,
+                without_heartbeat=True,
+                without_mingle=True,
+                without_gossip=True,
+            )
+            self._controller.start()
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self._ready.set()
+
+    def _start(self, name: str, run: Callable[[], None]) -> None:
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
