@@ -1,0 +1,71 @@
+"""``sensorpool standalone`` and ``db``."""
+
+import signal
+import sys
+import threading
+
+import click
+
+from sensorpool import __version__, logs, migrate
+from sensorpool.commands.output import json_option, print_json
+from sensorpool.errors import SensorpoolError
+from sensorpool.settings import Settings
+from sensorpool.store.database import Database
+
+
+@click.command()
+def standalone() -> None:
+    """Run everything in this process: worker and beat, on SQLite and in-process leases unless told otherwise."""
+    from sensorpool.standalone import Standalone
+
+    settings = Settings.load()
+    logs.configure(settings.log_format, settings.log_level)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    with Standalone(settings):
+        click.echo("sensorpool: ready", err=True)
+        stop.wait()
+
+
+@click.group()
+def db() -> None:
+    """Look after the database's schema."""
+
+
+@db.command()
+@click.option("--revision", default="head", show_default=True)
+def upgrade(revision: str) -> None:
+    """Bring the schema up to date. Again, it changes nothing."""
+    click.echo(f"the schema is {migrate.upgrade(Settings.load().database_url, revision)}")
+
+
+@db.command()
+@json_option
+def current(as_json: bool) -> None:
+    """Show the schema's revision, and the one that this version brings. 1 when there is none."""
+    found = migrate.current(Settings.load().database_url)
+    if as_json:
+        print_json({"current": found, "head": migrate.head()})
+    else:
+        click.echo(f"{found or 'none'} (this version: {migrate.head()})")
+    sys.exit(0 if found else 1)
+
+
+@db.command()
+@json_option
+def check(as_json: bool) -> None:
+    """Say whether this version may use the schema. 1, and what mends it, when not."""
+    database = Database(Settings.load().database_url)
+    try:
+        migrate.check(database, __version__)
+        problem = None
+    except SensorpoolError as error:
+        problem = str(error)
+    if as_json:
+        print_json({"usable": problem is None, "problem": problem})
+    elif problem:
+        click.echo(f"sensorpool: {problem}", err=True)
+    else:
+        click.echo("the schema is up to date")
+    sys.exit(1 if problem else 0)
