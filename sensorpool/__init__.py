@@ -43,6 +43,9 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(f"sensorpool.{_HOMES[name]}"), name)
-    if name in {"app", "celery"}:  # once imported, the name ``app`` is the module; Celery then asks for ``celery``
+    if name in {
+        "app",
+        "celery",
+    }:  # once imported, the name ``app`` is the module; Celery then asks for ``celery``
         return import_module("sensorpool.app").app
     raise AttributeError(f"module 'sensorpool' has no attribute {name!r}")

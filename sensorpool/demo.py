@@ -19,7 +19,6 @@ from typing import Any
 
 from sqlalchemy import event
 
-from sensorpool.model import Registration
 from sensorpool.pool import Pool
 from sensorpool.settings import MEMORY, Settings
 from sensorpool.standalone import Standalone
@@ -120,7 +119,10 @@ class World:
         if kind == "http":
             url = f"http://127.0.0.1:{self._server.server_port}/{name}"
             return Condition(
-                "sensorpool.sensors.HttpSensor", {"url": url}, lands_after, lambda: self._ready.add(f"/{name}")
+                "sensorpool.sensors.HttpSensor",
+                {"url": url},
+                lands_after,
+                lambda: self._ready.add(f"/{name}"),
             )
         context = {
             "conn_id": CONN_ID,
@@ -191,7 +193,7 @@ class Demo:
                 jobs = _count_jobs(service)
                 pool = Pool(self._settings)
                 self._register(pool)
-                self._land(pool, jobs, progress)
+                self._land(jobs, progress)
                 pool.close()
                 self._sum_up(jobs)
         finally:
@@ -212,7 +214,7 @@ class Demo:
             self.conditions[place].instances.append(instance.id)
         self.summary.groups = len({instance.group_id for instance in instances})
 
-    def _land(self, pool: Pool, jobs: "Jobs", progress: Callable[[int, int, int], None]) -> None:
+    def _land(self, jobs: "Jobs", progress: Callable[[int, int, int], None]) -> None:
         """Make the conditions true one after the other, and wait until everybody has heard of it."""
         started = time.monotonic()
         pending = sorted(self.conditions, key=lambda condition: condition.lands_after)

@@ -45,7 +45,11 @@ def flush(database: Database, facts: Sequence[Fact], *, tick_ms: int, timeouts: 
                 for flushed in flush(database, half, tick_ms=tick_ms, timeouts=timeouts)
             ]
         fact = facts[0]
-        log.error("a group cannot be settled as its poke says; it fails", group_id=fact.group_id, error=type(error).__name__)
+        log.error(
+            "a group cannot be settled as its poke says; it fails",
+            group_id=fact.group_id,
+            error=type(error).__name__,
+        )
         if fact.outcome is Outcome.FAIL:
             raise
         failed = Fact(
@@ -106,9 +110,7 @@ def drop_empty_groups(database: Database, group_ids: Sequence[int]) -> int:
     return database.run(change)
 
 
-def _settle(
-    database: Database, connection: Connection, facts: Sequence[Fact], tick_ms: int, timeouts: bool
-) -> Flushed:
+def _settle(database: Database, connection: Connection, facts: Sequence[Fact], tick_ms: int, timeouts: bool) -> Flushed:
     by_group = {fact.group_id: fact for fact in facts}
     failpoint("settle.before")
     closing.bound_idleness(connection, IDLE_LIMIT_MS)

@@ -101,7 +101,7 @@ def _embedded() -> Any:
         import lupa  # noqa: F401  # fakeredis runs our scripts with it
     except ModuleNotFoundError:
         raise SettingsError(
-            "SENSORPOOL_REDIS_URL is memory://, which needs `pip install \"sensorpool[embedded]\"`; "
+            'SENSORPOOL_REDIS_URL is memory://, which needs `pip install "sensorpool[embedded]"`; '
             "or name a Redis like redis://localhost:6379/0"
         ) from None
     if _embedded_server is None:
@@ -181,9 +181,7 @@ class Leases:
             pipeline.get(key(shard_range, "state"))
             pipeline.hlen(key(shard_range, "suspects"))
         answers = self._call(pipeline.execute)
-        return [
-            (answers[i], _read_state(answers[i + 1] or ""), int(answers[i + 2])) for i in range(0, len(answers), 3)
-        ]
+        return [(answers[i], _read_state(answers[i + 1] or ""), int(answers[i + 2])) for i in range(0, len(answers), 3)]
 
     def why_suspect(self, shard_range: ShardRange, group_id: int) -> str | None:
         """Return why a group is poked apart from the others, if it is."""
@@ -276,7 +274,7 @@ class Lease:
         return bool(answer == 2)
 
     def release(self) -> None:
-        """Give the lease back and leave no state: what this job poked is due again. Redis may be away: then it expires."""
+        """Give the lease back and leave no state: what this job poked is due again. With Redis away it expires."""
         try:
             self._leases._call(self._leases.client.delete, key(self.shard_range, "note"))  # we live: nobody is suspect
             self._leases.free(self.shard_range, self.token)

@@ -45,7 +45,12 @@ class Memory:
 
 
 def load(
-    database: Database, shard_range: ShardRange, held: Held, memory: Memory, now: Milliseconds, settings: Settings
+    database: Database,
+    shard_range: ShardRange,
+    held: Held,
+    memory: Memory,
+    now: Milliseconds,
+    settings: Settings,
 ) -> Loaded:
     """Ask what is due. One statement, and one more if the last job left something over.
 

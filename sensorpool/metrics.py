@@ -91,7 +91,7 @@ def serve(port: int, count_waiting: Callable[[], tuple[int, int]]) -> Any:
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
     else:
         registry = REGISTRY
-    registry.register(Waiting())  # type: ignore[arg-type]
+    registry.register(Waiting())
     return start_http_server(port, addr="127.0.0.1", registry=registry)
 
 

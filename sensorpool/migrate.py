@@ -54,7 +54,7 @@ def head() -> str:
     """Return the revision that this code belongs to."""
     from alembic.script import ScriptDirectory
 
-    name = ScriptDirectory(str(migrations_folder())).get_current_head()
+    name: str | None = ScriptDirectory(str(migrations_folder())).get_current_head()
     assert name is not None
     return name
 
@@ -109,4 +109,3 @@ def _with_connection(url: str, act: Any) -> None:
         raise
     finally:
         database.dispose()
-

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from sensorpool.states import Outcome, State
@@ -118,7 +119,7 @@ class ShardRange:
 def shard_ranges(shards: int, shard_code_upper_limit: int) -> list[ShardRange]:
     """Cut ``[0, shard_code_upper_limit)`` into contiguous ranges whose lengths differ by one at most."""
     edges = [i * shard_code_upper_limit // shards for i in range(shards + 1)]
-    return [ShardRange(low, high) for low, high in zip(edges, edges[1:], strict=False)]
+    return [ShardRange(low, high) for low, high in pairwise(edges)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from sensorpool import registration, waiting
+from sensorpool.errors import Refused
 from sensorpool.lease import Leases, connect
 from sensorpool.logs import logger
 from sensorpool.model import Instance, Milliseconds, Registration, ShardRange, shard_ranges
@@ -88,7 +89,7 @@ class Pool:
         try:
             checked = one if isinstance(one, Registration) else registration.from_mapping(one)
             return registration.plan(checked, self.settings, self._classes, try_out=try_out)
-        except registration.Refused as error:
+        except Refused as error:
             if place is None or place == 0:
                 raise
             raise type(error)(f"registration {place}: {error}") from None
@@ -97,9 +98,7 @@ class Pool:
         """Register what `plan` has checked."""
         instances: list[Instance] = []
         for start in range(0, len(plans), registration.AT_ONCE):
-            done = registration.register(
-                self.database, plans[start : start + registration.AT_ONCE], self.settings
-            )
+            done = registration.register(self.database, plans[start : start + registration.AT_ONCE], self.settings)
             instances.extend(done.instances)
             for flushed in done.superseded:
                 deliver(self.database, self.publisher, flushed)

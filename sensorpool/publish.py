@@ -116,7 +116,10 @@ class Publisher:
         if name not in self._senders:
             sender = Celery("sensorpool-sender", set_as_current=False)
             sender.conf.update(wire.celery_settings(self._settings))
-            sender.conf.update(broker_url=wire.broker_url(url), broker_transport_options=wire.transport_options(url, prefixed=prefixed))
+            sender.conf.update(
+                broker_url=wire.broker_url(url),
+                broker_transport_options=wire.transport_options(url, prefixed=prefixed),
+            )
             self._senders[name] = sender
         return self._senders[name]
 
@@ -138,7 +141,11 @@ class Publisher:
         options.setdefault("queue", "celery")  # Celery's own default, not ours
         with self._sending("send an on_settled task"):
             self._sender(prefixed=False).send_task(
-                signature["task"], args=arguments, kwargs=signature.get("kwargs") or {}, ignore_result=True, **options
+                signature["task"],
+                args=arguments,
+                kwargs=signature.get("kwargs") or {},
+                ignore_result=True,
+                **options,
             )
 
     @contextmanager

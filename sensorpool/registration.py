@@ -127,7 +127,8 @@ def _register(database: Database, connection: Connection, plans: Sequence[Plan],
         now = database.now(connection)
         versions = _join_groups(connection, fresh, settings, now)
         registering.add_instances(
-            connection, [_instance_row(each, *versions[each.identity.digest][:2], settings, now) for each in fresh]
+            connection,
+            [_instance_row(each, *versions[each.identity.digest][:2], settings, now) for each in fresh],
         )
         # under the locks now: a try that was registered at the same time is seen here
         known, late = _look_up(connection, plans)
@@ -202,15 +203,16 @@ def _join_groups(
     joined: dict[bytes, tuple[int, int, bool]] = {}
     for found in registering.groups_by_digest(connection, list(rows)):
         digest = bytes(found.digest)
-        if (found.op_classpath, found.poke_context) != (rows[digest]["op_classpath"], rows[digest]["poke_context"]):
+        if (found.op_classpath, found.poke_context) != (
+            rows[digest]["op_classpath"],
+            rows[digest]["poke_context"],
+        ):
             raise Refused("two different contexts have one digest; they cannot share a group")
         joined[digest] = (found.id, found.version, found.version == counts[digest])
     return joined
 
 
-def _instance_row(
-    each: Plan, group_id: int, version: int, settings: Settings, now: Milliseconds
-) -> dict[str, Any]:
+def _instance_row(each: Plan, group_id: int, version: int, settings: Settings, now: Milliseconds) -> dict[str, Any]:
     step, deadline, timeout_at = _times(each.patience, settings, now)
     key, identity = each.key, each.identity
     return {
@@ -236,7 +238,9 @@ def _instance_row(
     }
 
 
-def _times(patience: Patience, settings: Settings, now: Milliseconds) -> tuple[Milliseconds, Milliseconds, Milliseconds]:
+def _times(
+    patience: Patience, settings: Settings, now: Milliseconds
+) -> tuple[Milliseconds, Milliseconds, Milliseconds]:
     """Return first step, next deadline and timeout of a waiter."""
     limits = [patience.timeout] + ([patience.execution_timeout] if patience.execution_timeout is not None else [])
     timeout_at = deadline = now + round(min(limits) * 1000)

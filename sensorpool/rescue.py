@@ -74,7 +74,7 @@ def _publish_left_behind(worker: Worker, done: Rescued) -> None:
 
 
 def _walk_instances(worker: Worker, place: Place, done: Rescued) -> None:
-    """Prune what is older than the retention; fail instances whose group is gone, for nobody would ever poke for them."""
+    """Prune what is older than the retention; fail instances whose group is gone: nobody would poke for them."""
     database = worker.database
     before = database.read(database.now) - round(worker.settings.retention * 1000)
     for _ in range(WINDOWS):

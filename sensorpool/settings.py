@@ -71,12 +71,8 @@ class Settings(BaseSettings):
         default_factory=_default_database,
         description="SQLAlchemy URL of the database that holds the truth. The default is an SQLite file.",
     )
-    redis_url: str = Field(
-        MEMORY, description="Redis for leases and heartbeats. `memory://` serves one process only."
-    )
-    broker_url: str = Field(
-        "", description="Celery's broker, Redis or RabbitMQ. Left out, it is `redis_url`."
-    )
+    redis_url: str = Field(MEMORY, description="Redis for leases and heartbeats. `memory://` serves one process only.")
+    broker_url: str = Field("", description="Celery's broker, Redis or RabbitMQ. Left out, it is `redis_url`.")
 
     # what may be poked
     sensors_enabled: ClassPaths = Field(
@@ -121,12 +117,16 @@ class Settings(BaseSettings):
         (), description="Celery task names that `on_settled` may call; none unless listed here."
     )
     on_settled_broker_url: str = Field(
-        "", description="Broker of the `on_settled` tasks. Left out, it is the broker, without our key prefix."
+        "",
+        description="Broker of the `on_settled` tasks. Left out, it is the broker, without our key prefix.",
     )
 
     # to look at it
     metrics_port: int | None = Field(
-        None, ge=1, le=65535, description="Port of the worker's Prometheus metrics on loopback; none, no metrics."
+        None,
+        ge=1,
+        le=65535,
+        description="Port of the worker's Prometheus metrics on loopback; none, no metrics.",
     )
     log_format: Literal["text", "json"] = Field("text", description="`text` (key=value) or `json`, one line each.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="The least level logged.")

@@ -24,14 +24,14 @@ _START_LIMIT = 30.0  # seconds
 log = logger(__name__)
 
 
-class _Ready(WorkController):  # type: ignore[misc]  # celery is not typed
+class _Ready(WorkController):
     """A Celery worker that says when it is ready."""
 
     def __init__(self, ready: Callable[[], None], **options: object) -> None:
         self._ready = ready
         super().__init__(**options)
 
-    def on_consumer_ready(self, consumer: object) -> None:
+    def on_consumer_ready(self, consumer: object) -> None:  # noqa: ARG002  # celery's signature
         self._ready()
 
 

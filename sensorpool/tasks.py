@@ -100,7 +100,8 @@ def free_lease_of_dead(runtime: Runtime, exception: object, task_id: str, hostna
     if not isinstance(exception, WorkerLostError | TimeLimitExceeded):
         return
     try:
-        shard_range = check_range(*list(args)[:2], runtime.settings)
+        shard_min, shard_max = list(args)[:2]
+        shard_range = check_range(shard_min, shard_max, runtime.settings)
         runtime.worker.leases.free(shard_range, token(hostname, task_id))
         runtime.worker.publisher.nudge(shard_range)
         log.warning("a child died in its job; its range goes on", shard_range=str(shard_range), error=str(exception))

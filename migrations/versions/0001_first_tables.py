@@ -13,9 +13,7 @@ down_revision = None
 
 Id = sa.BigInteger().with_variant(sqlite.INTEGER(), "sqlite")
 Digest = sa.LargeBinary(32).with_variant(mysql.BINARY(32), "mysql", "mariadb")
-LongText = sa.Text().with_variant(
-    mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb"
-)
+LongText = sa.Text().with_variant(mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
 
 
 def _name(length: int) -> sa.String:

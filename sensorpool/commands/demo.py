@@ -24,7 +24,10 @@ def demo(sensors: int, seconds: float, as_json: bool) -> None:
     logs.configure("text", "ERROR")
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with tempfile.TemporaryDirectory(prefix="sensorpool-demo-") as folder, Progress(*columns, console=console) as bars:
+    with (
+        tempfile.TemporaryDirectory(prefix="sensorpool-demo-") as folder,
+        Progress(*columns, console=console) as bars,
+    ):
         run = Demo(Path(folder), sensors, seconds)
         landed = bars.add_task("conditions true", total=len(run.conditions))
         settled = bars.add_task("sensors settled", total=sensors)

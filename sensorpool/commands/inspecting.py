@@ -60,7 +60,17 @@ def list_command(state: str | None, dag_id: str | None, limit: int, as_json: boo
     if as_json:
         print_json(found)
         return
-    columns = ("id", "state", "dag_id", "task_id", "run_id", "map_index", "try_number", "waiting_since", "reason")
+    columns = (
+        "id",
+        "state",
+        "dag_id",
+        "task_id",
+        "run_id",
+        "map_index",
+        "try_number",
+        "waiting_since",
+        "reason",
+    )
     print_table(f"{len(found)} instances", columns, ([row[column] for column in columns] for row in found))
 
 

@@ -20,7 +20,12 @@ LONGEST_LINE = 1_000_000  # characters
 @click.command()
 @click.argument("sensor_class", metavar="[CLASS]", required=False)
 @click.argument("context_json", metavar="[CONTEXT_JSON]", required=False)
-@click.option("--from", "source", type=click.File("r", encoding="utf-8", errors="strict"), help="JSON lines; - for standard input.")
+@click.option(
+    "--from",
+    "source",
+    type=click.File("r", encoding="utf-8", errors="strict"),
+    help="JSON lines; - for standard input.",
+)
 @click.option("--dag-id", help="With --task-id and --run-id: who waits.")
 @click.option("--task-id")
 @click.option("--run-id")
@@ -89,7 +94,8 @@ def cancel(ids: tuple[int, ...], reason: str, as_json: bool) -> None:
 def _register_lines(pool: Pool, source: IO[str]) -> None:
     """Register lines a thousand at a time; whatever is refused is reported by its number."""
     refused: list[dict[str, Any]] = []
-    registered, groups = 0, set()
+    registered = 0
+    groups: set[int] = set()
     batch: list[tuple[int, Plan]] = []
     for number, line in _lines(source):
         try:
@@ -136,7 +142,11 @@ def _read_line(line: str) -> dict[str, Any]:
     try:
         read = parse_context(line)
     except Refused as error:
-        raise Refused(str(error).replace("a poke_context is a JSON object", "a line is a JSON object").replace("the poke_context", "the line")) from None
+        raise Refused(
+            str(error)
+            .replace("a poke_context is a JSON object", "a line is a JSON object")
+            .replace("the poke_context", "the line")
+        ) from None
     if not isinstance(read.get("poke_context", {}), dict):
         raise Refused(f"poke_context must be a JSON object, not {json.dumps(read['poke_context'])[:40]}")
     return read

@@ -67,7 +67,9 @@ def _poke_all(settings: dict[str, Any], out: TextIO) -> None:
         group_id, op_classpath, poke_context = json.loads(line)
         group = DueGroup(group_id, 0, 0, 0, 0, 0, 0, 0, None)
         ones.append(_Telling(One(group, Kept(0, op_classpath, poke_context), classes, answers), tell))
-    asynchronous = {op_classpath for op_classpath in {one.kept.op_classpath for one in ones} if _is_async(classes, op_classpath)}
+    asynchronous = {
+        op_classpath for op_classpath in {one.kept.op_classpath for one in ones} if _is_async(classes, op_classpath)
+    }
     tell({"ready": True})
     concurrency, poke_timeout = settings["concurrency"], settings["poke_timeout"]
     threads, loops = ThreadLane(concurrency, poke_timeout), LoopLane(concurrency, poke_timeout)

@@ -84,7 +84,11 @@ def sanitised(reason: str) -> str:
     """Make a reason fit for every database and every log: no NUL, no lone surrogate, no password, not too long."""
     text = reason[: 4 * MAX_REASON].replace("\x00", "\\0").encode("utf-8", "replace").decode()
     text = hide_password(text)
-    text = re.sub(r"(?i)\b(authorization|bearer|password|passwd|secret|token|api[_-]?key)(\s*[=:]\s*|\s+)\S+", r"\1\2***", text)
+    text = re.sub(
+        r"(?i)\b(authorization|bearer|password|passwd|secret|token|api[_-]?key)(\s*[=:]\s*|\s+)\S+",
+        r"\1\2***",
+        text,
+    )
     return text if len(text) <= MAX_REASON else f"{text[: MAX_REASON - 1]}…"
 
 

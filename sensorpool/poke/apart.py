@@ -1,4 +1,4 @@
-"""The lane apart: suspects are poked in a child process, so that one that hangs, exits or segfaults costs its own group.
+"""The lane apart: suspects are poked in a child process, so that one that hangs or crashes costs its own group.
 
 Suspects are groups whose poke overran, and those that a dead process had in its hands. They are poked together first.
 If the child dies with several in its hands, these are poked one by one: only a crash that we, the living parent, saw
@@ -137,7 +137,12 @@ class LaneApart:
             return Report(suspect.group, began, Outcome.POKE_TIMEOUT, f"the poke froze its process for {limit:g} s")
         if death.returncode in _OUTSIDE:
             return Report(suspect.group, began, Outcome.POKE_TIMEOUT, "its process was killed from outside")
-        return Report(suspect.group, began, Outcome.CRASHED, f"the poke took its process down ({_ending(death.returncode)})")
+        return Report(
+            suspect.group,
+            began,
+            Outcome.CRASHED,
+            f"the poke took its process down ({_ending(death.returncode)})",
+        )
 
     def _run_child(self, suspects: Sequence[Suspect], together: int) -> _Death:
         groups = {suspect.group.id: suspect.group for suspect in suspects}

@@ -1,4 +1,4 @@
-"""Constructed sensors by group id. A group's context never changes and its id is never used again: nothing goes stale."""
+"""Constructed sensors by group id. Contexts never change and ids are never used again: nothing goes stale."""
 
 import json
 import threading

@@ -163,6 +163,4 @@ class Poking:
         return [One(group, kept, self._poker.classes, self._poker.answers) for group, kept in pairs]
 
     def _batches(self, pairs: Sequence[Pair]) -> list[Work]:
-        return [
-            Many(pairs[i : i + MANY], self._poker.classes, self._poker.answers) for i in range(0, len(pairs), MANY)
-        ]
+        return [Many(pairs[i : i + MANY], self._poker.classes, self._poker.answers) for i in range(0, len(pairs), MANY)]

@@ -101,9 +101,7 @@ class Many:
             middle = len(items) // 2
             return self._ask(items[:middle]) + self._ask(items[middle:])
         if len(answers) != len(items):
-            wrong = ValueError(
-                f"{found.op_classpath}.poke_many gave {len(answers)} answers to {len(items)} contexts"
-            )
+            wrong = ValueError(f"{found.op_classpath}.poke_many gave {len(answers)} answers to {len(items)} contexts")
             return [self._answers.of_exception(group, began, wrong) for group, _ in items]
         return [
             self._answers.of_exception(group, began, value)

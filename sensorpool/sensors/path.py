@@ -41,9 +41,7 @@ class PathSensor:
     __module__ = "sensorpool.sensors"  # one spelling of the class path, wherever the class is reached from
     poke_context_fields: ClassVar[tuple[str, ...]] = ("path", "min_age", "min_size", "conn_id")
 
-    def __init__(
-        self, path: str, *, min_age: float = 0.0, min_size: int = 0, conn_id: str | None = None
-    ) -> None:
+    def __init__(self, path: str, *, min_age: float = 0.0, min_size: int = 0, conn_id: str | None = None) -> None:
         self.path = arguments.text("path", path)
         self.min_age = arguments.amount("min_age", min_age, "seconds")
         self.min_size = arguments.count("min_size", min_size, "bytes")

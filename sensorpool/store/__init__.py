@@ -1,1 +1,1 @@
-"""Every SQL statement of sensorpool, one function a sentence. Functions take a connection, and leave commits to `run`."""
+"""Every SQL statement of sensorpool, one function a sentence. They take a connection; `Database.run` commits."""

@@ -9,6 +9,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, text, update
 
@@ -20,13 +21,19 @@ from sensorpool.schema import sensor_instance as s
 from sensorpool.states import State
 from sensorpool.store.database import count_rows
 
-_IDS = bindparam("ids", expanding=True, literal_execute=True)  # integers, inlined: a thousand parameters cost more
+_IDS: Any = bindparam("ids", expanding=True, literal_execute=True)  # integers, inlined: a thousand parameters cost more
 _FEW = 16
 
 _LOCK = select(g.c.id).where(g.c.id.in_(_IDS)).order_by(g.c.hashcode, g.c.id).with_for_update()
 
 _MEMBERS = select(
-    s.c.id, s.c.group_id, s.c.joined_version, s.c.start_date, s.c.timeout_at, s.c.next_deadline, s.c.execution_context
+    s.c.id,
+    s.c.group_id,
+    s.c.joined_version,
+    s.c.start_date,
+    s.c.timeout_at,
+    s.c.next_deadline,
+    s.c.execution_context,
 ).where(s.c.group_id.in_(_IDS), s.c.state == State.SENSING)
 
 _SETTLED = select(
@@ -90,9 +97,19 @@ def write_verdicts(connection: Connection, verdicts: Sequence[Verdict], now: Mil
         written = connection.execute(
             update(s)
             .where(s.c.id == bindparam("instance_id"), s.c.state == State.SENSING)
-            .values(state=bindparam("b_state"), reason=bindparam("b_reason"), xcom_value=bindparam("b_xcom"), settled_at=now),
+            .values(
+                state=bindparam("b_state"),
+                reason=bindparam("b_reason"),
+                xcom_value=bindparam("b_xcom"),
+                settled_at=now,
+            ),
             [
-                {"instance_id": v.instance_id, "b_state": v.state, "b_reason": v.reason, "b_xcom": v.xcom_value}
+                {
+                    "instance_id": v.instance_id,
+                    "b_state": v.state,
+                    "b_reason": v.reason,
+                    "b_xcom": v.xcom_value,
+                }
                 for v in verdicts
             ],
         ).rowcount
@@ -106,10 +123,7 @@ def write_steps(connection: Connection, grown: Sequence[tuple[Member, Millisecon
         update(s)
         .where(s.c.id == bindparam("instance_id"))
         .values(poke_interval=bindparam("b_step"), next_deadline=bindparam("b_deadline")),
-        [
-            {"instance_id": member.id, "b_step": step, "b_deadline": member.next_deadline}
-            for member, step in grown
-        ],
+        [{"instance_id": member.id, "b_step": step, "b_deadline": member.next_deadline} for member, step in grown],
     )
 
 

@@ -24,7 +24,7 @@ _CONFLICTS = {"40001", "40P01", "55P03", "1213", "1205"}  # serialization, deadl
 _DRIVERS = {"postgresql": "postgres", "mysql": "mysql", "mariadb": "mysql"}
 
 
-class clock_ms(GenericFunction[int]):  # noqa: N801  # named as SQL functions are
+class clock_ms(GenericFunction[int]):  # named as SQL functions are
     """The database's wall clock in milliseconds since 1970 UTC, also inside a transaction."""
 
     type = BigInteger()
@@ -150,7 +150,12 @@ def _make_engine(url: str, pool_size: int) -> Engine:
                 Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
             options["connect_args"] = {"timeout": 10, "check_same_thread": False}
         else:
-            options |= {"pool_size": pool_size, "max_overflow": pool_size, "pool_timeout": 10, "pool_recycle": 1800}
+            options |= {
+                "pool_size": pool_size,
+                "max_overflow": pool_size,
+                "pool_timeout": 10,
+                "pool_recycle": 1800,
+            }
             options["isolation_level"] = "READ COMMITTED"
             options["connect_args"] = _connect_arguments(backend)
         engine = create_engine(parsed, **options)
@@ -163,7 +168,9 @@ def _make_engine(url: str, pool_size: int) -> Engine:
     except (ArgumentError, ValueError):
         raise SettingsError("SENSORPOOL_DATABASE_URL is not a SQLAlchemy URL like sqlite:////path/to/file.db") from None
     except OSError as error:
-        raise SettingsError(f"SENSORPOOL_DATABASE_URL: cannot make the folder {error.filename}: {error.strerror}") from None
+        raise SettingsError(
+            f"SENSORPOOL_DATABASE_URL: cannot make the folder {error.filename}: {error.strerror}"
+        ) from None
     if backend == "sqlite":
         _tune_sqlite(engine)
     return engine
@@ -201,7 +208,7 @@ def lower(first: Any, second: Any) -> Any:
     return _lower(first, second)
 
 
-class _lower(GenericFunction[int]):  # noqa: N801
+class _lower(GenericFunction[int]):
     type = BigInteger()
     inherit_cache = True
 
@@ -212,7 +219,7 @@ def _least(element: Any, compiler: Any, **kw: Any) -> str:
     return f"{name}({compiler.process(element.clauses, **kw)})"
 
 
-class whole_quotient(GenericFunction[int]):  # noqa: N801
+class whole_quotient(GenericFunction[int]):
     """Integer division of two non-negative SQL integers (MySQL's ``/`` rounds)."""
 
     type = BigInteger()

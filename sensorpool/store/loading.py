@@ -9,7 +9,6 @@ from sensorpool.model import DueGroup, Milliseconds, ShardRange
 from sensorpool.schema import poke_group as g
 from sensorpool.store.database import whole_quotient
 
-
 _GROUP = (
     g.c.id,
     g.c.version,

@@ -12,7 +12,7 @@ from sensorpool.schema import sensor_instance as s
 from sensorpool.states import State
 from sensorpool.store.database import count_rows
 
-_IDS = bindparam("ids", expanding=True, literal_execute=True)
+_IDS: Any = bindparam("ids", expanding=True, literal_execute=True)
 
 
 def states(connection: Connection, instance_ids: Collection[int]) -> dict[int, State]:
@@ -35,10 +35,7 @@ def count_waiting(connection: Connection) -> tuple[int, int]:
 def count_groups(connection: Connection, ranges: Sequence[ShardRange]) -> list[int]:
     """Count the groups of each range."""
     by_shardcode = connection.execute(select(g.c.shardcode, count_rows).group_by(g.c.shardcode)).all()
-    return [
-        sum(n for shardcode, n in by_shardcode if r.shard_min <= shardcode < r.shard_max)
-        for r in ranges
-    ]
+    return [sum(n for shardcode, n in by_shardcode if r.shard_min <= shardcode < r.shard_max) for r in ranges]
 
 
 def instance(connection: Connection, instance_id: int) -> Any | None:

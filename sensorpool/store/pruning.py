@@ -1,4 +1,4 @@
-"""What nobody needs any more, and what should not be there. The tables have no index on what changes: these walk by id."""
+"""What nobody needs any more, or should not be there. No column that changes has an index: these walk by id."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

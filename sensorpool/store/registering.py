@@ -66,7 +66,7 @@ def _joined(new: Any) -> dict[str, Any]:
 
 
 def groups_by_digest(connection: Connection, digests: Sequence[bytes]) -> list[Any]:
-    """Return id, digest, version and the whole identity of groups: two contexts never share one, whatever their hash."""
+    """Return id, digest, version and the whole identity of groups: no two contexts share one, whatever their hash."""
     return list(
         connection.execute(
             select(g.c.id, g.c.digest, g.c.version, g.c.op_classpath, g.c.poke_context).where(g.c.digest.in_(digests))
@@ -77,4 +77,3 @@ def groups_by_digest(connection: Connection, digests: Sequence[bytes]) -> list[A
 def add_instances(connection: Connection, instances: Sequence[Row]) -> None:
     """Insert sensing instances, a thousand a statement."""
     connection.execute(insert(s), instances)
-
