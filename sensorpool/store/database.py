@@ -13,7 +13,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import GenericFunction
 
-from sensorpool.errors import SettingsError, Unreachable
+from sensorpool.errors import SchemaMismatch, SettingsError, Unreachable
 from sensorpool.model import Milliseconds
 from sensorpool.settings import hide_password
 
@@ -21,6 +21,8 @@ Result = TypeVar("Result")
 
 ATTEMPTS = 8
 _CONFLICTS = {"40001", "40P01", "55P03", "1213", "1205"}  # serialization, deadlock, lock timeouts
+_SQLITE_AWAY = {"SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_NOTADB"}
+_NO_TABLE = {"42P01", "3F000", "1146"}
 _DRIVERS = {"postgresql": "postgres", "mysql": "mysql", "mariadb": "mysql"}
 
 
@@ -76,6 +78,7 @@ class Database:
         except (DBAPIError, PoolTimeout) as error:
             if is_unreachable(error):
                 raise Unreachable(self._unreachable(error)) from error
+            _explain(error)
             raise
 
     def run(self, change: Callable[[Connection], Result], attempts: int = ATTEMPTS) -> Result:
@@ -94,6 +97,7 @@ class Database:
                 if attempt == attempts and unreachable:
                     raise Unreachable(self._unreachable(error)) from error
                 if attempt == attempts or not (unreachable or is_conflict(error)):
+                    _explain(error)
                     raise
             time.sleep(random.uniform(0, min(1.0, 0.02 * 2**attempt)))
         raise AssertionError("unreachable")
@@ -106,6 +110,15 @@ class Database:
         cause = str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__]
         where = hide_password(self.engine.url.render_as_string(hide_password=True))
         return f"the database {where} does not answer: {hide_password(cause[0])[:200]}"
+
+
+def _explain(error: Exception) -> None:
+    """Say what mends it where our tables are not there.
+
+    :raises SchemaMismatch: if so.
+    """
+    if _code(error) in _NO_TABLE or "no such table" in str(getattr(error, "orig", "")):
+        raise SchemaMismatch("the database has no sensorpool tables: run `sensorpool db upgrade`") from error
 
 
 def is_conflict(error: Exception) -> bool:
@@ -123,7 +136,7 @@ def is_unreachable(error: Exception) -> bool:
     if not isinstance(error, DBAPIError) or is_conflict(error):
         return False
     code = _code(error)
-    if error.connection_invalidated or code[:2] in {"08", "57", "53"}:
+    if error.connection_invalidated or code[:2] in {"08", "57", "53", "28", "3D"} or code in _SQLITE_AWAY:
         return True
     # no SQLSTATE: the driver never got an answer
     return isinstance(error, OperationalError) and (code in {"", "None", "2002", "2003", "2006", "2013"})
