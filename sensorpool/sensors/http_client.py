@@ -1,4 +1,4 @@
-"""One bounded HTTP client for all HTTP sensors of a process."""
+"""A few bounded HTTP clients for all HTTP sensors of a process."""
 
 import time
 from base64 import b64encode
@@ -15,7 +15,9 @@ from sensorpool.errors import SettingsError
 from sensorpool.sensors.connections import InfraFailure, PokeFailed, connection_object, one_line, shown_url
 from sensorpool.sensors.shared import Shared
 
-MAX_CONNECTIONS = 100
+# a client's pool is gone through under one lock at each request, so many threads share a few small ones
+CLIENTS = 8
+MAX_CONNECTIONS = 16  # of one client
 MAX_REDIRECTS = 5
 MAX_BODY_BYTES = 1024 * 1024
 # a body that nobody asked for is read up to here, which is cheaper than a new connection, and thrown away
@@ -23,7 +25,7 @@ MAX_UNREAD_BYTES = 64 * 1024
 # shorter than servers keep an idle connection (Node.js: 5 s), or we would talk into one that is being closed
 KEEP_IDLE_SECONDS = 4.0
 
-_clients: Shared[str, httpx.Client] = Shared(1)
+_clients: Shared[int, httpx.Client] = Shared(CLIENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ def ask(
     :raises PokeFailed: when the redirects do not end, or lead to what is no HTTP.
     """
     deadline = time.monotonic() + timeout
-    client = _clients.get("", _make_client)
+    client = _clients.get(hash(url) % CLIENTS, _make_client)
     try:
         sent = httpx.Headers(headers)
         sent.update(credentials)
@@ -159,7 +161,7 @@ def _make_client() -> httpx.Client:
                 "User-Agent": "sensorpool",
                 "Accept-Encoding": "identity",  # a small compressed body may be a large one
             },
-            # one client serves everybody, so nobody's cookies may stay in it
+            # a client serves everybody, so nobody's cookies may stay in it
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
             limits=httpx.Limits(
                 max_connections=MAX_CONNECTIONS,

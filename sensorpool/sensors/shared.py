@@ -23,6 +23,7 @@ class Shared(Generic[Key, Thing]):
         self._discard = discard or _do_nothing
         self._inherited: list[object] = []
         self._things: OrderedDict[Key, Thing] = OrderedDict()
+        self._making: dict[Key, threading.Lock] = {}
         self._lock = threading.Lock()
         os.register_at_fork(after_in_child=self._start_anew)
 
@@ -40,13 +41,19 @@ class Shared(Generic[Key, Thing]):
         """Return the thing, made now if it is not here; whatever ``make`` raises is raised."""
         if (thing := self.find(key)) is not None:
             return thing
-        made = make()  # not under the lock: it may take its time, and keys have nothing to do with each other
         with self._lock:
-            thing = self._things.setdefault(key, made)
-            outgrown = [self._things.popitem(last=False)[1] for _ in range(len(self._things) - self._limit)]
-        for gone in outgrown if thing is made else [*outgrown, made]:
+            making = self._making.setdefault(key, threading.Lock())
+        with making:  # it may take its time: keys do not wait for each other, and nobody makes what another is making
+            if (thing := self.find(key)) is not None:
+                return thing
+            made = make()
+            with self._lock:
+                self._things[key] = made
+                self._making.pop(key, None)
+                outgrown = [self._things.popitem(last=False)[1] for _ in range(len(self._things) - self._limit)]
+        for gone in outgrown:
             self._discard(gone)
-        return thing
+        return made
 
     def drop(self, key: Key, thing: Thing) -> None:
         """Let the thing go, unless another one has taken its place."""
@@ -60,6 +67,7 @@ class Shared(Generic[Key, Thing]):
         # kept, never discarded or collected: closing it here would say goodbye on the parent's connections
         self._inherited.append(self._things)
         self._things = OrderedDict()
+        self._making = {}
         self._lock = threading.Lock()  # a thread of the parent may have held the old one
 
 
