@@ -50,6 +50,13 @@ _SETTLED = select(
     s.c.on_settled,
 ).where(s.c.id.in_(_IDS))
 
+
+
+def _over_sensing(value: Any) -> Any:
+    """A value over those who sense in the group that is being updated."""
+    return select(value).where(s.c.group_id == g.c.id, s.c.state == State.SENSING).correlate(g).scalar_subquery()
+
+
 _STILL_SENSING = exists().where(s.c.group_id == g.c.id, s.c.state == State.SENSING)
 
 
@@ -137,18 +144,13 @@ def let_go(connection: Connection, empty: Collection[int], staying: Collection[i
         if gone != len(empty):
             raise CountMismatch(f"{gone} of {len(empty)} groups without members could be deleted")
     if staying:
-        members = select(s).where(s.c.group_id == g.c.id, s.c.state == State.SENSING).subquery()
-
-        def over_members(value: object) -> object:
-            return select(value).select_from(members).scalar_subquery()  # type: ignore[call-overload]
-
         connection.execute(
             update(g)
             .where(g.c.id.in_(_IDS))
             .values(
-                poke_interval=over_members(func.min(members.c.poke_interval)),
-                next_deadline=over_members(func.min(members.c.next_deadline)),
-                members=over_members(count_rows),
+                poke_interval=_over_sensing(func.min(s.c.poke_interval)),
+                next_deadline=_over_sensing(func.min(s.c.next_deadline)),
+                members=_over_sensing(count_rows),
             ),
             {"ids": list(staying)},
         )
