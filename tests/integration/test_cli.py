@@ -1,0 +1,197 @@
+"""The command line: what it prints, its exit codes, and one clear line for each mistake."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sensorpool.migrate import upgrade
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+PATH_SENSOR = "sensorpool.sensors.PathSensor"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Runs the command line on an SQLite database that has its tables."""
+    url = f"sqlite:///{tmp_path / 'pool.db'}"
+    upgrade(url)
+
+    def run_it(*arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "sensorpool", *arguments],
+            env=os.environ | {"SENSORPOOL_DATABASE_URL": url} | environment,
+            input=stdin,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    return run_it
+
+
+def test_register_show_list_cancel_wait(run: Run) -> None:
+    done = run("register", PATH_SENSOR, '{"path": "/nowhere/x"}', "--dag-id=d", "--task-id=t", "--run-id=r", "--json")
+    assert done.returncode == 0, done.stderr
+    made = json.loads(done.stdout)
+    assert {"id", "hashcode", "shardcode", "group_id", "created"} <= made.keys()
+    number = str(made["id"])
+    again = run("register", "sensorpool.sensors:PathSensor", '{ "path":"/nowhere/x" }', "--dag-id=d", "--task-id=t", "--run-id=r", "--json")
+    assert (json.loads(again.stdout)["id"], json.loads(again.stdout)["created"]) == (made["id"], False)
+    shown = json.loads(run("show", number, "--json").stdout)
+    assert shown["poke_context"] == {"path": "/nowhere/x"}
+    assert shown["state"] == "sensing"
+    assert {"reason", "waiting_since", "members", "last_poke_at", "last_outcome", "next_poke_at", "timeout_at"} <= shown.keys()
+    listed = json.loads(run("list", "--state=sensing", "--dag-id=d", "--json").stdout)
+    assert [row["id"] for row in listed] == [made["id"]]
+    assert json.loads(run("list", "--dag-id=other", "--json").stdout) == []
+    assert run("wait", number, "--timeout=0").returncode == 1
+    assert run("cancel", number).returncode == 0
+    assert run("cancel", number).returncode == 0
+    assert json.loads(run("show", number, "--json").stdout)["state"] == "cancelled"
+    for command in (("status",), ("show", number), ("list",), ("config",), ("db", "current"), ("db", "check")):
+        done = run(*command)
+        assert done.returncode == 0, (command, done.stderr)
+        assert done.stdout
+
+
+def test_register_from_lines_reports_the_refused_by_number(run: Run) -> None:
+    good = {"op_classpath": PATH_SENSOR, "poke_context": {"path": "/nowhere/x"}, "dag_id": "d", "run_id": "r"}
+    lines = [
+        json.dumps(good | {"task_id": "t1", "poke_interval": 10, "timeout": 100, "soft_fail": True, "map_index": 3}),
+        "not json",
+        json.dumps(good | {"task_id": "t2"}),
+        json.dumps(good | {"task_id": "t1", "map_index": 3, "poke_context": {"path": "/nowhere/y"}}),  # another condition
+        json.dumps({"op_classpath": "os.system", "poke_context": {}}),
+        '{"op_classpath": "x.Y", "poke_context": {"a": 1, "a": 2}}',
+        '{"op_classpath": "x.Y", "poke_context": ' + "[" * 2000 + "]" * 2000 + "}",
+        json.dumps({"poke_context": {}}),
+        json.dumps(good),  # no task_id
+        json.dumps(good | {"task_id": "t3", "poke_context": {"path": "relative"}}),
+        "[]",
+        json.dumps(good | {"task_id": "t4", "poke_context": {"path": "x" * 1_000_000}}),
+        "",
+        json.dumps(good | {"task_id": "t2"}),  # the same once more
+    ]
+    done = run("register", "--from", "-", stdin="\n".join(lines))
+    assert done.returncode == 1
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert [each["line"] for each in answer["refused"]] == [2, 4, 5, 6, 7, 8, 9, 10, 11, 12]
+    assert all("\n" not in each["reason"] and len(each["reason"]) < 400 for each in answer["refused"])
+    assert answer["groups"] == 1
+    assert answer["registered"] == 3
+    listed = json.loads(run("list", "--json").stdout)
+    assert {row["task_id"] for row in listed} == {"t1", "t2"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("register", "os.system", "{}"), 2, "not enabled"),
+        (("register", "nonsense", "{}"), 2, "class path"),
+        (("register", PATH_SENSOR, "[]"), 2, "JSON object"),
+        (("register", PATH_SENSOR, "{"), 2, "not JSON"),
+        (("register", PATH_SENSOR, '{"path": NaN}'), 2, "NaN"),
+        (("register", PATH_SENSOR, '{"path": "/a\\u0000b"}'), 2, "NUL"),
+        (("register", PATH_SENSOR, '{"path": ' + "[" * 2000 + "]" * 2000 + "}"), 2, "deeper"),
+        (("register", "sensorpool.sensors.HttpSensor", '{"url": "no url"}'), 2, "url"),
+        (("register", PATH_SENSOR), 2, "CONTEXT_JSON"),
+        (("register", "--from", "/nowhere/at/all"), 2, "No such file"),
+        (("show", "12345"), 1, "there is no instance 12345"),
+        (("cancel", "12345"), 1, "there is no instance 12345"),
+        (("wait", "12345"), 1, "there is no instance 12345"),
+        (("show", "x"), 2, "not a valid integer"),
+        (("nonsense",), 2, "No such command"),
+        (("health",), 1, "beat"),
+    ],
+)
+def test_a_mistake_is_one_clear_line(run: Run, arguments: tuple[str, ...], code: int, says: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == code, done
+    said = (done.stderr or done.stdout).strip().splitlines()
+    assert says in said[-1], said
+    assert len([line for line in said if not line.startswith(("Usage:", "Try")) and line]) == 1, said
+    assert "Traceback" not in done.stderr
+    assert json.loads(run("list", "--json").stdout) == []
+
+
+@pytest.mark.parametrize(
+    ("environment", "says"),
+    [
+        ({"SENSORPOOL_TICK": "-1"}, "SENSORPOOL_TICK"),
+        ({"SENSORPOOL_TICK": "soon"}, "SENSORPOOL_TICK"),
+        ({"SENSORPOOL_LEASE_TTL": "3"}, "SENSORPOOL_HEARTBEAT"),
+        ({"SENSORPOOL_DATABASE_URL": "nonsense"}, "SENSORPOOL_DATABASE_URL"),
+        ({"SENSORPOOL_DATABASE_URL": "nosuch://x/y"}, "no database is called"),
+        ({"SENSORPOOL_DATABASE_URL": "sqlite:////proc/nowhere/x.db"}, "folder"),
+        ({"SENSORPOOL_REDIS_URL": "http://x"}, "SENSORPOOL_REDIS_URL"),
+        ({"SENSORPOOL_SENSORS_ENABLED": "not a path"}, "SENSORPOOL_SENSORS_ENABLED"),
+    ],
+)
+def test_a_bad_setting_is_one_clear_line(run: Run, environment: dict[str, str], says: str) -> None:
+    done = run("status", **environment)
+    assert done.returncode in {1, 2}
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert says in done.stderr
+
+
+def test_config_hides_secrets(run: Run) -> None:
+    secret = {"SENSORPOOL_REDIS_URL": "redis://user:hush@127.0.0.1/0", "SENSORPOOL_BROKER_URL": "amqp://u:hush@h//"}
+    for command in (("config",), ("config", "--json")):
+        done = run(*command, **secret)
+        assert done.returncode == 0, done.stderr
+        assert "hush" not in done.stdout + done.stderr
+        assert "***" in done.stdout
+
+
+def test_it_is_a_celery_command_too(run: Run, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "celery", "-A", "sensorpool", "sensorpool", "list", "--json"],
+        env=os.environ | {"SENSORPOOL_DATABASE_URL": f"sqlite:///{tmp_path / 'pool.db'}"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == []
+
+
+@pytest.mark.parametrize("command", ["worker", "beat"])
+def test_worker_and_beat_refuse_in_one_line_what_cannot_work(tmp_path: Path, command: str) -> None:
+    """The embedded default serves one process; and a foreign celeryconfig.py in the folder changes nothing."""
+    (tmp_path / "celeryconfig.py").write_text("broker_url = 'redis://elsewhere:1/0'\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "celery", "-A", "sensorpool", command],
+        env=os.environ | {"XDG_STATE_HOME": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    said = [line for line in done.stderr.splitlines() if line.startswith("sensorpool:")]
+    assert len(said) == 1
+    assert "standalone" in said[0]
+    assert "Traceback" not in done.stderr
+
+
+def test_the_demo_settles_everything_once(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "sensorpool", "demo", "--sensors=60", "--seconds=2", "--json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert (summary["sensors"], summary["settled"], summary["lost"], summary["doubled"]) == (60, 60, 0, 0)
+    assert summary["groups"] == 36
+    assert summary["pokes_saved"] > 0
+    assert {"pokes", "latency_p50_s", "latency_p99_s", "seconds"} <= summary.keys()

@@ -1,0 +1,329 @@
+"""PathSensor, against files of this machine, of fsspec's memory, and of an FTP server."""
+
+import errno
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from sensorpool.errors import InfraFailure, SettingsError
+from sensorpool.sensors import PathSensor, filesystems
+from sensorpool.sensors.connections import PokeFailed
+from sensorpool.sensors.failures import as_infra_failure
+
+from .ftp import PASSWORD, FtpServer
+
+SetConnection = Callable[[str, str], None]
+
+
+@pytest.fixture
+def memory() -> Iterator[Any]:
+    filesystem = fsspec.filesystem("memory")
+    yield filesystem
+    filesystem.store.clear()
+    filesystem.pseudo_dirs[:] = [""]
+
+
+@pytest.fixture
+def as_nobody() -> Iterator[None]:
+    """Root may look at everything, so be somebody else."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    yield
+    os.seteuid(0)
+
+
+def aged(path: Path, seconds: float, content: str = "12345") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    os.utime(path, (time.time() - seconds,) * 2)
+    return path
+
+
+def test_a_file_that_comes_and_goes(tmp_path: Path) -> None:
+    for url in (str(tmp_path / "file"), f"file://{tmp_path}/file", f"local://{tmp_path}/file"):
+        sensor = PathSensor(url)
+        assert sensor.poke({}) is False
+        (tmp_path / "file").touch()
+        assert sensor.poke({}) is True
+        (tmp_path / "file").unlink()
+        assert sensor.poke({}) is False
+
+
+def test_what_lies_below_a_missing_folder_or_a_file_is_not_there_yet(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in ("none/a", "none/*", "none/**/a", "file/a", "file/*", "*/a", "*/*", "**/a/*"):
+        assert PathSensor(f"{tmp_path}/{path}").poke({}) is False
+
+
+def test_age_and_size_must_meet_in_one_file(tmp_path: Path) -> None:
+    aged(tmp_path / "old_and_empty", 100, "")
+    aged(tmp_path / "new_and_big", 0, "x" * 1000)
+    for path in ("old_and_empty", "new_and_big", "*", "[on]*", "**", ""):
+        assert PathSensor(f"{tmp_path}/{path}", min_age=50, min_size=10).poke({}) is False
+    aged(tmp_path / "both", 51, "x" * 10)
+    for path in ("both", "*", "b?th", "[a-c]*", "**", ""):
+        assert PathSensor(f"{tmp_path}/{path}", min_age=50, min_size=10).poke({}) is True
+        assert PathSensor(f"{tmp_path}/{path}", min_age=200).poke({}) is False
+        assert PathSensor(f"{tmp_path}/{path}", min_size=1001).poke({}) is False
+
+
+def test_without_min_age_a_clock_that_is_ahead_does_not_matter(tmp_path: Path) -> None:
+    aged(tmp_path / "file", -3600)
+    for path in ("file", "*"):
+        assert PathSensor(f"{tmp_path}/{path}").poke({}) is True
+        assert PathSensor(f"{tmp_path}/{path}", min_age=0.001).poke({}) is False
+
+
+def test_a_folder_counts_when_a_file_lies_below_it(tmp_path: Path) -> None:
+    (tmp_path / "in" / "empty").mkdir(parents=True)
+    assert [PathSensor(f"{tmp_path}/{path}").poke({}) for path in ("in", "in/", "i*", "**")] == [False] * 4
+    aged(tmp_path / "in" / "deep" / "er" / "file", 0)
+    assert [PathSensor(f"{tmp_path}/{path}").poke({}) for path in ("in", "in/", "i*", "**")] == [True] * 4
+
+
+@pytest.mark.parametrize(
+    ("pattern", "holds"),
+    [
+        ("day=*/part-?.csv", True),
+        ("day=*/part-??.csv", False),
+        ("day=[12]/part-1.csv", True),
+        ("day=[!1]/part-1.csv", False),
+        ("*/part-1.csv", True),
+        ("**/part-1.csv", True),
+        ("**/day=1/*.csv", True),
+        ("**/day=1/**/*.csv", True),
+        ("day=1/**", True),
+        ("*.csv", False),
+        ("DAY=*/*.csv", False),
+        ("*/*hidden*", False),
+        ("*/.hidden*", True),
+        ("**/*.tmp", False),
+        (".*/a.tmp", True),
+        ("a[[]1].txt", True),
+        ("a[1].txt", False),
+    ],
+)
+def test_patterns_mean_the_same_everywhere(
+    tmp_path: Path, memory: Any, ftp_server: FtpServer, set_connection: SetConnection, pattern: str, holds: bool
+) -> None:
+    for path in ("day=1/part-1.csv", "day=1/.hidden", ".unseen/a.tmp", "a[1].txt"):
+        aged(tmp_path / path, 0)
+        memory.pipe(f"/root/{path}", b"12345")
+    set_connection("ftp", json.dumps({"username": "me", "password": PASSWORD}))
+    assert PathSensor(f"{tmp_path}/{pattern}").poke({}) is holds
+    assert PathSensor(f"memory://root/{pattern}").poke({}) is holds
+    assert PathSensor(f"{ftp_server.url}/{pattern}", conn_id="ftp").poke({}) is holds
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "dangling").symlink_to(tmp_path / "none")
+    (tmp_path / "ring").symlink_to(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("dangling", "pipe", "*", "**", "**/x", ""):
+        assert PathSensor(f"{tmp_path}/{path}").poke({}) is False
+    (tmp_path / "link").symlink_to(aged(tmp_path / "real" / "file", 0))
+    assert PathSensor(f"{tmp_path}/link").poke({}) is True
+    assert PathSensor(f"{tmp_path}/l*").poke({}) is True
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
+def test_what_may_not_be_looked_at_is_an_error(tmp_path: Path, as_nobody: None) -> None:
+    closed = Path(f"/tmp/sensorpool-{os.getpid()}-{time.monotonic_ns()}")
+    closed.mkdir(mode=0)
+    try:
+        for path in ("", "/file", "/*", "/**/file"):
+            with pytest.raises(PermissionError, match="Permission denied") as caught:
+                PathSensor(f"{closed}{path}").poke({})
+            assert not getattr(caught.value, "is_infra_failure", False)
+    finally:
+        closed.rmdir()
+
+
+def test_an_impossible_path_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "ring").symlink_to(tmp_path / "ring")
+    for path in (f"{tmp_path}/{'x' * 300}", f"{tmp_path}/ring"):
+        with pytest.raises(OSError, match=r"too long|Too many levels"):
+            PathSensor(path).poke({})
+
+
+def test_a_network_filesystem_that_is_gone_is_an_infra_failure() -> None:
+    for number in (errno.ESTALE, errno.EIO, errno.ETIMEDOUT, errno.EMFILE):
+        assert as_infra_failure(OSError(number, "gone"), "why") is not None
+    for error in (OSError(errno.EACCES, "no"), ValueError(), KeyError("503")):
+        assert as_infra_failure(error, "why") is None
+
+
+def test_an_error_that_comes_of_the_network_is_an_infra_failure() -> None:
+    try:
+        try:
+            raise ConnectionResetError
+        except ConnectionResetError as error:
+            raise ValueError("cannot list") from error
+    except ValueError as error:
+        assert as_infra_failure(error, "why") is not None
+    ring = ValueError()
+    ring.__cause__ = ring
+    assert as_infra_failure(ring, "why") is None
+    busy = ValueError()
+    busy.status = 503  # type: ignore[attr-defined]
+    assert as_infra_failure(busy, "why") is not None
+
+
+def test_files_in_memory(memory: Any) -> None:
+    sensor = PathSensor("memory://in/file", min_size=5)
+    assert sensor.poke({}) is False
+    memory.pipe("/in/file", b"1234")
+    assert sensor.poke({}) is False
+    memory.pipe("/in/file", b"12345")
+    assert sensor.poke({}) is True
+    assert PathSensor("memory://in").poke({}) is True
+    assert PathSensor("memory://in/*", min_age=3600).poke({}) is False
+    memory.store["/in/file"].modified = datetime(2020, 1, 1, tzinfo=UTC)
+    assert PathSensor("memory://in/*", min_age=3600).poke({}) is True
+    assert PathSensor("memory://in/file", min_age=3600).poke({}) is True
+
+
+def test_files_on_a_server(ftp_server: FtpServer, tmp_path: Path, set_connection: SetConnection) -> None:
+    set_connection("ftp", json.dumps({"username": "me", "password": PASSWORD}))
+    sensor = PathSensor(f"{ftp_server.url}/in/file", conn_id="ftp", min_age=60, min_size=5)
+    assert sensor.poke({}) is False
+    aged(tmp_path / "in" / "file", 0)
+    assert sensor.poke({}) is False
+    aged(tmp_path / "in" / "file", 90)
+    assert sensor.poke({}) is True
+    assert PathSensor(f"{ftp_server.url}/in", conn_id="ftp").poke({}) is True
+    assert PathSensor(f"{ftp_server.url}/in/*", conn_id="ftp", min_age=80).poke({}) is True
+    (tmp_path / "in" / "file").unlink()
+    assert sensor.poke({}) is False
+
+
+def test_a_wrong_password_is_an_error_that_does_not_tell_it(
+    ftp_server: FtpServer, set_connection: SetConnection
+) -> None:
+    set_connection("ftp", json.dumps({"username": "me", "password": "swordfish"}))
+    with pytest.raises(PokeFailed, match=r"ftp://127\.0\.0\.1:\d+/a: error_perm: 530 not with \*\*\*"):
+        PathSensor(f"{ftp_server.url}/a", conn_id="ftp").poke({})
+
+
+def test_a_server_that_is_gone_or_busy_is_an_infra_failure(ftp_server: FtpServer) -> None:
+    ftp_server.greeting = "421 too many users"
+    with pytest.raises(InfraFailure, match="421 too many users"):
+        PathSensor(f"{ftp_server.url}/a").poke({})
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with pytest.raises(InfraFailure, match="refused"):
+        PathSensor(f"ftp://127.0.0.1:{port}/a").poke({})
+
+
+class TiresomeFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
+    """Breaks its connection when it is told to, tells neither size nor time, and caches what it can."""
+
+    protocol = "tiresome"
+    made: list["TiresomeFileSystem"]
+    failure: Exception | None
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.broken = False
+        self.made.append(self)
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        if self.broken:
+            raise EOFError
+        if self.failure:
+            raise self.failure
+        return {"name": path, "type": "file", "size": None}
+
+
+@pytest.fixture
+def tiresome() -> type[TiresomeFileSystem]:
+    fsspec.register_implementation("tiresome", TiresomeFileSystem, clobber=True)
+    TiresomeFileSystem.made, TiresomeFileSystem.failure = [], None
+    filesystems._filesystems._things.clear()
+    return TiresomeFileSystem
+
+
+def test_a_filesystem_is_kept_until_it_breaks(tiresome: type[TiresomeFileSystem]) -> None:
+    sensors = [PathSensor(f"tiresome://host/{name}") for name in "abc"]
+    assert all(sensor.poke({}) for sensor in sensors for _ in range(3))
+    assert len(tiresome.made) == 1
+    assert not tiresome._cache
+    tiresome.made[0].broken = True
+    assert all(sensor.poke({}) for sensor in sensors)
+    assert len(tiresome.made) == 2
+    tiresome.failure = ConnectionResetError("gone")
+    with pytest.raises(InfraFailure, match="tiresome://host/a: ConnectionResetError: gone"):
+        sensors[0].poke({})
+    assert not filesystems._filesystems
+
+
+def test_a_filesystem_that_does_not_tell_is_an_error(tiresome: type[TiresomeFileSystem]) -> None:
+    assert PathSensor("tiresome://host/a").poke({})
+    with pytest.raises(PokeFailed, match="leave out min_age"):
+        PathSensor("tiresome://host/a", min_age=1).poke({})
+    with pytest.raises(PokeFailed, match="leave out min_size"):
+        PathSensor("tiresome://host/a", min_size=1).poke({})
+
+
+def test_filesystems_are_bounded(tiresome: type[TiresomeFileSystem], set_connection: SetConnection) -> None:
+    for number in range(filesystems.MAX_FILESYSTEMS + 5):
+        set_connection("some", json.dumps({"account": number}))
+        assert PathSensor("tiresome://host/a", conn_id="some").poke({})
+    assert len(filesystems._filesystems) == filesystems.MAX_FILESYSTEMS
+
+
+def test_a_package_that_is_missing_is_named() -> None:
+    fsspec.register_implementation("absent", "no_such_package.FileSystem", clobber=True, errtxt="Install absent")
+    with pytest.raises(PokeFailed, match=r"absent:// needs a package on this worker: Install absent"):
+        PathSensor("absent://a/b").poke({})
+
+
+def test_a_connection_must_be_an_object(set_connection: SetConnection) -> None:
+    set_connection("store", "hunter2")
+    with pytest.raises(SettingsError, match="SENSORPOOL_CONN_STORE is not a JSON object"):
+        PathSensor("memory://a", conn_id="store").poke({})
+
+
+@pytest.mark.parametrize(
+    ("context", "error", "said"),
+    [
+        ({"path": 5}, TypeError, "path is a string"),
+        ({"path": ""}, ValueError, "path is empty"),
+        ({"path": "a\0b"}, ValueError, "control character"),
+        ({"path": "data/file"}, ValueError, "relative"),
+        ({"path": "~/file"}, ValueError, "relative"),
+        ({"path": "./file"}, ValueError, "relative"),
+        ({"path": "file://data/file"}, ValueError, "relative"),
+        ({"path": "gopher://host/file"}, ValueError, "unknown protocol gopher"),
+        ({"path": "zip://a::memory://b"}, ValueError, "chain"),
+        ({"path": "ftp://me:hunter2@host/a"}, ValueError, "password"),
+        ({"path": "s3://buck*/a"}, ValueError, "glob character"),
+        ({"path": "ftp://[::1/a"}, ValueError, "not a URL|chain"),
+        ({"path": "/a", "min_age": -1}, ValueError, "min_age is a number of seconds from 0 up"),
+        ({"path": "/a", "min_age": float("inf")}, ValueError, "min_age"),
+        ({"path": "/a", "min_age": "1"}, TypeError, "min_age"),
+        ({"path": "/a", "min_age": True}, TypeError, "min_age"),
+        ({"path": "/a", "min_size": -1}, ValueError, "min_size is a whole number of bytes from 0 up"),
+        ({"path": "/a", "min_size": 1.5}, TypeError, "min_size"),
+        ({"path": "/a", "conn_id": "x"}, ValueError, "needs no connection"),
+        ({"path": "memory://a", "conn_id": "x y"}, ValueError, "names a connection"),
+        ({"path": "memory://a", "conn_id": 5}, TypeError, "conn_id is a string"),
+    ],
+)
+def test_refuses(context: dict[str, Any], error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said) as caught:
+        PathSensor(**context)
+    assert "\n" not in str(caught.value)
+    assert "hunter2" not in str(caught.value)
