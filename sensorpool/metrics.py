@@ -24,8 +24,11 @@ class Metrics:
 
     def start(self) -> None:
         """Make the metrics. In a worker, `prepare` was called before."""
-        from prometheus_client import Counter, Histogram
+        from prometheus_client import Counter, Histogram, values
 
+        if _MULTIPROCESS in os.environ:
+            # it chooses where to count when it is imported, and Flower's Celery command may have imported it before
+            values.ValueClass = values.MultiProcessValue()  # type: ignore[no-untyped-call]
         self._pokes = Counter("sensorpool_pokes", "Pokes made.")
         self._saved = Counter("sensorpool_pokes_saved", "Pokes saved because instances share a group.")
         self._outcomes = Counter("sensorpool_outcomes", "Pokes by what they saw.", ["outcome"])

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-import fsspec  # type: ignore[import-untyped]
-from fsspec.registry import registry  # type: ignore[import-untyped]
+import fsspec
+from fsspec.registry import registry
 
 from sensorpool.sensors.connections import PokeFailed, one_line, shown_url
 from sensorpool.sensors.failures import as_infra_failure
