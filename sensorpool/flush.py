@@ -74,11 +74,11 @@ def call_off_in(
     database: Database, connection: Connection, reasons: Mapping[int, str], state: State = State.CANCELLED
 ) -> Flushed:
     """Cancel instances inside a transaction that is going on."""
-    group_ids = set(closing.groups_of(connection, reasons).values())
-    if not group_ids:
-        return Flushed()
-    closing.lock_groups(connection, group_ids)
+    locked = closing.lock_groups(connection, set(closing.groups_of(connection, reasons).values()))
     groups = closing.groups_of(connection, reasons)  # some may have settled before we had the locks
+    if not groups:
+        return Flushed()
+    group_ids = set(groups.values()) & set(locked)
     verdicts = [Verdict(instance_id, group_id, state, reasons[instance_id]) for instance_id, group_id in groups.items()]
     staying = {m.group_id for m in closing.sensing_members(connection, group_ids) if m.id not in groups}
     return _close(database, connection, verdicts, group_ids, staying)

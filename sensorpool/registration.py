@@ -281,6 +281,8 @@ def _check_key(key: Key) -> Key:
             raise Refused(f"{name} has {len(value)} characters; {_KEY_LENGTH} are allowed")
         if "\x00" in value:
             raise Refused(f"{name} has a NUL character")
+        if value != value.strip():  # MySQL takes 'a' and 'a ' for the same
+            raise Refused(f"{name} begins or ends with a space")
         try:
             value.encode()
         except UnicodeEncodeError:

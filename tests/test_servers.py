@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import kombu
@@ -35,13 +36,12 @@ def _eventually(condition: Callable[[], bool], seconds: float = 20) -> bool:
 
 
 def _listening(pid: int) -> set[str]:
-    family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-    return {
-        connection.laddr.ip
-        for process in family
-        for connection in process.net_connections("tcp")
-        if connection.status == psutil.CONN_LISTEN
-    }
+    """Say on which addresses a process and its children listen."""
+    found = set()
+    for process in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
+        with suppress(psutil.NoSuchProcess):  # PostgreSQL's children come and go
+            found |= {c.laddr.ip for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
+    return found
 
 
 def test_it_answers_on_loopback_only(server: Server) -> None:

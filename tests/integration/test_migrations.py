@@ -18,9 +18,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """URL of an empty database of each kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'pool.db'}"
-    if request.param == "mariadb":
-        return str(request.getfixturevalue("mariadb_database"))
-    migrated = str(request.getfixturevalue("postgres_database"))
+    migrated = str(request.getfixturevalue(f"{request.param}_database"))
     migrate.downgrade(migrated, "base")
     return migrated
 
