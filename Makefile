@@ -6,7 +6,7 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet install --constraint constraints.txt
-CODE := sensorpool migrations tests celeryconfig.py
+CODE := $(wildcard sensorpool migrations tests benchmarks celeryconfig.py)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
