@@ -76,7 +76,7 @@ def _run(service: Service, postgres: PostgresServer, options: argparse.Namespace
     registered = time.monotonic() - began
     workers = [service.worker(concurrency=1) for _ in range(2)]
     service.beat()
-    until("a poke of every group", lambda: len(pokes(folder)) == options.groups, patience=300, every=1)
+    until("a poke of every group", lambda: len(pokes(folder)) == options.groups, patience=60, every=1)
     time.sleep(options.interval)
     counted = _statements(postgres)
     usage, started = _cpu(service, postgres), time.time()

@@ -243,7 +243,7 @@ class whole_quotient(GenericFunction[int]):
 def _quotient(element: Any, compiler: Any, **kw: Any) -> str:
     dividend, divisor = (compiler.process(clause, **kw) for clause in element.clauses)
     sign = "DIV" if compiler.dialect.name in {"mysql", "mariadb"} else "/"
-    return f"({dividend} {sign} {divisor})"
+    return f"(({dividend}) {sign} ({divisor}))"
 
 
 count_rows = func.count()

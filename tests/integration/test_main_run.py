@@ -30,9 +30,9 @@ def register(service: Service, folder: Path, count: int = SENSORS, groups: int =
     return [instance.id for instance in instances]
 
 
-def slots_poked_twice(service: Service, folder: Path, interval: float = 2.0) -> int:
+def slots_poked_twice(service: Service, folder: Path) -> int:
     """Count pokes that came within less than an interval of the one before, by more than a tick's jitter."""
-    tick = service.settings.tick
+    interval, tick = service.settings.poke_interval, service.settings.tick
     early = 0
     for some in pokes(folder).values():
         # the first poke comes at registration, the second with the next slot: whole intervals from there on
@@ -41,11 +41,12 @@ def slots_poked_twice(service: Service, folder: Path, interval: float = 2.0) -> 
     return early
 
 
-def test_everything_that_lands_is_settled_once_and_told(service: Service, tmp_path: Path) -> None:
+def test_everything_that_lands_is_settled_once_and_told(make_service: Callable[..., Service], tmp_path: Path) -> None:
+    service = make_service(poke_interval=4.0)
     ids = register(service, tmp_path)
     service.start(workers=2)
     service.beat()  # two beats
-    until("a poke of every group", lambda: len(pokes(tmp_path)) == GROUPS)
+    until("four pokes of every group", lambda: min(map(len, pokes(tmp_path).values())) > 3 and len(pokes(tmp_path)) == GROUPS)
     heard: dict[int, str] = {}
     with listen(service.settings) as bodies:
         for number in range(GROUPS):
