@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,11 @@ SENSOR = "sensorpool.testing.ScriptedSensor"
 def main() -> int:
     """Run it; 0 when nothing was lost, doubled, missed or poked twice an interval."""
     options = _options()
-    with tempfile.TemporaryDirectory() as folder, PostgresServer({"log_statement": "all"}) as postgres, RedisServer() as redis:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        PostgresServer({"log_statement": "all"}) as postgres,
+        RedisServer() as redis,
+    ):
         upgrade(postgres.url)
         service = Service(
             Path(folder),
@@ -100,9 +105,7 @@ def _run(service: Service, postgres: PostgresServer, options: argparse.Namespace
     found = audit.read(service.pool.database)
     states = Counter(service.pool.wait(ids, 0).values())
     intervals = _intervals(folder, started, ended, set(true_at))
-    late = sorted(
-        row[1] / 1000 - true_at[f"g{(row[0] - 1) % options.groups}"] for row in _settled(service) if row[1]
-    )
+    late = sorted(row[1] / 1000 - true_at[f"g{(row[0] - 1) % options.groups}"] for row in _settled(service) if row[1])
     ticks = took / service.settings.tick * service.settings.shards
     expected_lost = options.sensors - len(waiting) - states[State.SENSING]
     return {
@@ -116,12 +119,11 @@ def _run(service: Service, postgres: PostgresServer, options: argparse.Namespace
         "doubled": len(found.doubled) + len(found.changed),
         "pokes": intervals.pop("pokes"),
         **intervals,
-        "true to settled, p50/p99/max s": [round(late[int(len(late) * q)], 2) for q in (0.5, 0.99)] + [round(late[-1], 2)],
+        "true to settled, p50/p99/max s": [round(late[int(len(late) * q)], 2) for q in (0.5, 0.99)]
+        + [round(late[-1], 2)],
         "jobs": round(ticks),
         "statements per job": round(statements / ticks, 2),
-        "CPU, share of one core": {
-            name: round((after[name] - usage.get(name, 0)) / took, 3) for name in after
-        },
+        "CPU, share of one core": {name: round((after[name] - usage.get(name, 0)) / took, 3) for name in after},
     }
 
 
@@ -133,7 +135,7 @@ def _intervals(folder: Path, started: float, ended: float, landed: set[str]) -> 
         times = [poke.at for poke in some if started <= poke.at <= ended]
         total += len(times)
         if name not in landed:
-            gaps.extend(later - earlier for earlier, later in zip(times, times[1:], strict=False))
+            gaps.extend(later - earlier for earlier, later in pairwise(times))
     interval, tick = OPTIONS["interval"], 1.0
     gaps.sort()
     return {

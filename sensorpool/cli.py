@@ -31,7 +31,9 @@ class _OneLine(click.Group):
             ctx.exit(NO)
 
 
-@click.group("sensorpool", cls=_OneLine, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    "sensorpool", cls=_OneLine, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(__version__, prog_name="sensorpool")
 def main() -> None:
     """Takes sensors off worker slots: register what you wait for, and be told when it lands."""

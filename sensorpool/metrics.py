@@ -3,7 +3,9 @@
 Prefork children count in files that the worker's main process adds up, so `prepare` comes before the fork.
 """
 
+import atexit
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -65,7 +67,13 @@ class Metrics:
 def prepare() -> None:
     """Have children count in files. Call this in the worker's main process before it forks, and before `start`."""
     if _MULTIPROCESS not in os.environ:
-        os.environ[_MULTIPROCESS] = tempfile.mkdtemp(prefix="sensorpool-metrics-")
+        folder = os.environ[_MULTIPROCESS] = tempfile.mkdtemp(prefix="sensorpool-metrics-")
+        atexit.register(_remove, folder, os.getpid())
+
+
+def _remove(folder: str, owner: int) -> None:
+    if os.getpid() == owner:  # a child's exit leaves the others their files
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def serve(port: int, count_waiting: Callable[[], tuple[int, int]]) -> Any:

@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Connection
@@ -114,7 +115,8 @@ def _register(database: Database, connection: Connection, plans: Sequence[Plan],
     known, superseded = _look_up(connection, plans)
     instances: dict[Key, Instance] = {}
     fresh: list[Plan] = []
-    for each in {each.key: each for each in plans}.values():
+    by_key = {each.key: each for each in plans}
+    for each in by_key.values():
         row = known.get(each.key)
         if row is None:
             fresh.append(each)
@@ -125,21 +127,17 @@ def _register(database: Database, connection: Connection, plans: Sequence[Plan],
     opened: set[int] = set()
     if fresh:
         now = database.now(connection)
-        versions = _join_groups(connection, fresh, settings, now)
-        registering.add_instances(
-            connection,
-            [_instance_row(each, *versions[each.identity.digest][:2], settings, now) for each in fresh],
-        )
-        # under the locks now: a try that was registered at the same time is seen here
-        known, late = _look_up(connection, plans)
-        if late.keys() - superseded.keys():
-            later = {instance_id: why for instance_id, why in late.items() if instance_id not in superseded}
-            flushed.append(call_off_in(database, connection, later))
-        for each in fresh:
-            row = known[each.key]
-            instances[each.key] = _instance_of(row, each.key, created=True)
-            if versions[each.identity.digest][2]:
+        joined = _join_groups(connection, fresh, settings, now)
+        rows = [_instance_row(each, *joined[each.identity.digest][:2], settings, now) for each in fresh]
+        for row in registering.add_instances(connection, rows):
+            key = _key_of(row)
+            instances[key] = _instance_of(row, key, created=True)
+            if joined[by_key[key].identity.digest][2]:
                 opened.add(row.shardcode)
+        # under the locks now: a try that was registered at the same time is seen here
+        _, late = _look_up(connection, plans)
+        later = {instance_id: why for instance_id, why in late.items() if instance_id not in superseded}
+        flushed.append(call_off_in(database, connection, later))
     failpoint("register.before_commit")
     return Registered([instances[each.key] for each in plans], opened, flushed)
 
@@ -149,11 +147,11 @@ def _look_up(connection: Connection, plans: Sequence[Plan]) -> tuple[dict[Key, A
 
     :raises KeyConflict: as `register` does.
     """
-    named = {each.key.task: each for each in plans}
+    named = {each.key.task: each for each in plans if not each.key.is_fresh}
     known: dict[Key, Any] = {}
     superseded: dict[int, str] = {}
     for row in registering.instances_of_tasks(connection, list(named)):
-        key = Key(row.dag_id, row.task_id, row.run_id, row.map_index, row.try_number)
+        key = _key_of(row)
         each = named[key.task]
         if key.try_number > each.key.try_number:
             raise KeyConflict(
@@ -199,9 +197,9 @@ def _join_groups(
         else:
             row["poke_interval"] = min(row["poke_interval"], step)
             row["next_deadline"] = min(row["next_deadline"], deadline)
-    registering.join_groups(connection, sorted(rows.values(), key=lambda row: (row["hashcode"], row["digest"])))
+    in_order = sorted(rows.values(), key=lambda row: (row["hashcode"], row["digest"]))
     joined: dict[bytes, tuple[int, int, bool]] = {}
-    for found in registering.groups_by_digest(connection, list(rows)):
+    for found in registering.join_groups(connection, in_order):
         digest = bytes(found.digest)
         if (found.op_classpath, found.poke_context) != (
             rows[digest]["op_classpath"],
@@ -229,13 +227,18 @@ def _instance_row(each: Plan, group_id: int, version: int, settings: Settings, n
         "hashcode": identity.hashcode,
         "shardcode": shardcode(identity.hashcode, settings.shard_code_upper_limit),
         "state": State.SENSING,
-        "execution_context": json.dumps({k: v for k, v in asdict(each.patience).items() if v not in (None, False)}),
+        "execution_context": _spell_patience(each.patience),
         "poke_interval": step,
         "start_date": now,
         "timeout_at": timeout_at,
         "next_deadline": deadline,
         "on_settled": each.on_settled,
     }
+
+
+@lru_cache(maxsize=1_000)
+def _spell_patience(patience: Patience) -> str:
+    return json.dumps({name: value for name, value in asdict(patience).items() if value not in (None, False)})
 
 
 def _times(
@@ -251,6 +254,10 @@ def _times(
         if grows_after is not None:
             deadline = min(deadline, now + grows_after)
     return whole_ticks(base, settings.tick_ms), deadline, timeout_at
+
+
+def _key_of(row: Any) -> Key:
+    return Key(row.dag_id, row.task_id, row.run_id, row.map_index, row.try_number)
 
 
 def _instance_of(row: Any, key: Key, *, created: bool = False) -> Instance:

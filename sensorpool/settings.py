@@ -180,7 +180,8 @@ class Settings(BaseSettings):
                 "REDIS_URL must begin with redis://, rediss://, unix:// or be memory://",
             ),
             (
-                bool(self.broker_url) and not _has_scheme(self.broker, "redis", "rediss", "unix", "amqp", "amqps", "pyamqp", "memory"),
+                bool(self.broker_url)
+                and not _has_scheme(self.broker, "redis", "rediss", "unix", "amqp", "amqps", "pyamqp", "memory"),
                 "BROKER_URL must begin with redis://, rediss://, amqp:// or amqps://, or be memory://",
             ),
             (

@@ -51,7 +51,6 @@ _SETTLED = select(
 ).where(s.c.id.in_(_IDS))
 
 
-
 def _over_sensing(value: Any) -> Any:
     """A value over those who sense in the group that is being updated."""
     return select(value).where(s.c.group_id == g.c.id, s.c.state == State.SENSING).correlate(g).scalar_subquery()

@@ -1,5 +1,6 @@
 """Sensors that hang, freeze, block and crash: each costs its own group, and the others are on time."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ def lateness(folder: Path, names: list[str], since: float, until_at: float) -> f
     longest = 0.0
     for name in names:
         times = [since, *(poke.at for poke in record[name] if since < poke.at < until_at), until_at]
-        longest = max(longest, *(later - earlier for earlier, later in zip(times, times[1:], strict=False)))
+        longest = max(longest, *(later - earlier for earlier, later in pairwise(times)))
     return longest / INTERVAL
 
 
@@ -42,7 +43,9 @@ def test_a_bad_sensor_costs_its_own_group(service: Service, tmp_path: Path, sens
     until("a poke of every innocent", lambda: all(pokes(tmp_path).get(name) for name in names))
     bad = service.pool.register(sensor, {"folder": str(tmp_path), "name": "bad", "script": script})
     first = until("a poke of the bad one", lambda: pokes(tmp_path).get("bad"))[0].at
-    until("five more of it, or its end", lambda: len(pokes(tmp_path)["bad"]) > 4 or _ended(service, bad.id), patience=90)
+    until(
+        "five more of it, or its end", lambda: len(pokes(tmp_path)["bad"]) > 4 or _ended(service, bad.id), patience=90
+    )
     here = max(poke.at for some in pokes(tmp_path).values() for poke in some)
     late = lateness(tmp_path, names, first, here)
     print(f"{script}: the others were late by {late - 1:.2f} intervals at most")

@@ -41,12 +41,28 @@ def test_register_show_list_cancel_wait(run: Run) -> None:
     made = json.loads(done.stdout)
     assert {"id", "hashcode", "shardcode", "group_id", "created"} <= made.keys()
     number = str(made["id"])
-    again = run("register", "sensorpool.sensors:PathSensor", '{ "path":"/nowhere/x" }', "--dag-id=d", "--task-id=t", "--run-id=r", "--json")
+    again = run(
+        "register",
+        "sensorpool.sensors:PathSensor",
+        '{ "path":"/nowhere/x" }',
+        "--dag-id=d",
+        "--task-id=t",
+        "--run-id=r",
+        "--json",
+    )
     assert (json.loads(again.stdout)["id"], json.loads(again.stdout)["created"]) == (made["id"], False)
     shown = json.loads(run("show", number, "--json").stdout)
     assert shown["poke_context"] == {"path": "/nowhere/x"}
     assert shown["state"] == "sensing"
-    assert {"reason", "waiting_since", "members", "last_poke_at", "last_outcome", "next_poke_at", "timeout_at"} <= shown.keys()
+    assert {
+        "reason",
+        "waiting_since",
+        "members",
+        "last_poke_at",
+        "last_outcome",
+        "next_poke_at",
+        "timeout_at",
+    } <= shown.keys()
     listed = json.loads(run("list", "--state=sensing", "--dag-id=d", "--json").stdout)
     assert [row["id"] for row in listed] == [made["id"]]
     assert json.loads(run("list", "--dag-id=other", "--json").stdout) == []
@@ -66,7 +82,9 @@ def test_register_from_lines_reports_the_refused_by_number(run: Run) -> None:
         json.dumps(good | {"task_id": "t1", "poke_interval": 10, "timeout": 100, "soft_fail": True, "map_index": 3}),
         "not json",
         json.dumps(good | {"task_id": "t2"}),
-        json.dumps(good | {"task_id": "t1", "map_index": 3, "poke_context": {"path": "/nowhere/y"}}),  # another condition
+        json.dumps(
+            good | {"task_id": "t1", "map_index": 3, "poke_context": {"path": "/nowhere/y"}}
+        ),  # another condition
         json.dumps({"op_classpath": "os.system", "poke_context": {}}),
         '{"op_classpath": "x.Y", "poke_context": {"a": 1, "a": 2}}',
         '{"op_classpath": "x.Y", "poke_context": ' + "[" * 2000 + "]" * 2000 + "}",

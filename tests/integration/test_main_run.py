@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 from sensorpool.publish import listen
@@ -37,7 +38,7 @@ def slots_poked_twice(service: Service, folder: Path) -> int:
     for some in pokes(folder).values():
         # the first poke comes at registration, the second with the next slot: whole intervals from there on
         times = [poke.at for poke in some[1:]]
-        early += sum(1 for first, second in zip(times, times[1:], strict=False) if second - first < interval - tick - 0.5)
+        early += sum(1 for first, second in pairwise(times) if second - first < interval - tick - 0.5)
     return early
 
 
@@ -46,7 +47,10 @@ def test_everything_that_lands_is_settled_once_and_told(make_service: Callable[.
     ids = register(service, tmp_path)
     service.start(workers=2)
     service.beat()  # two beats
-    until("four pokes of every group", lambda: min(map(len, pokes(tmp_path).values())) > 3 and len(pokes(tmp_path)) == GROUPS)
+    until(
+        "four pokes of every group",
+        lambda: min(map(len, pokes(tmp_path).values())) > 3 and len(pokes(tmp_path)) == GROUPS,
+    )
     heard: dict[int, str] = {}
     with listen(service.settings) as bodies:
         for number in range(GROUPS):
@@ -67,7 +71,9 @@ def test_everything_that_lands_is_settled_once_and_told(make_service: Callable[.
     assert service.cli("health").returncode == 0
 
 
-def test_a_new_condition_is_poked_within_a_second_and_not_a_tick(make_service: Callable[..., Service], tmp_path: Path) -> None:
+def test_a_new_condition_is_poked_within_a_second_and_not_a_tick(
+    make_service: Callable[..., Service], tmp_path: Path
+) -> None:
     service = make_service(tick=20.0, poke_interval=20.0, lease_ttl=30.0)
     service.start()
     # every range has just had its tick; the next one is 20 s away
@@ -109,7 +115,10 @@ def test_outcomes_end_instances_as_in_airflow(service: Service, tmp_path: Path) 
 
 def test_a_timeout_comes_after_a_poke_that_found_nothing(service: Service, tmp_path: Path) -> None:
     instance = service.pool.register(SCRIPTED, {"folder": str(tmp_path), "name": "late"}, timeout=0.5)
-    until("the deadline", lambda: service.pool.database.read(service.pool.database.now) > _timeout_at(service, instance.id))
+    until(
+        "the deadline",
+        lambda: service.pool.database.read(service.pool.database.now) > _timeout_at(service, instance.id),
+    )
     land(tmp_path, "late")  # it landed after its deadline, but before anybody looked: one poke comes first
     service.start()
     assert service.pool.wait([instance.id], 30) == {instance.id: State.SUCCESS}

@@ -39,7 +39,7 @@ def test_redis_flushed_in_mid_run(service: Service, tmp_path: Path) -> None:
     before = max(some[-1].at for some in pokes(tmp_path).values())
     for _ in range(3):
         service.pool.leases.client.flushdb()
-        until("pokes after the flush", lambda: poked_since(tmp_path, before))
+        until("pokes after the flush", lambda at=before: poked_since(tmp_path, at))
         before = max(some[-1].at for some in pokes(tmp_path).values())
     finish(service, tmp_path, ids)
 

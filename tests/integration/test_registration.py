@@ -133,7 +133,9 @@ def test_an_object_is_its_class_and_its_context(pool: Pool) -> None:
         ({"on_settled": {"task": "os.system"}}, "not allowed"),
     ],
 )
-def test_bad_input_is_refused_in_one_line_and_nothing_is_kept(pool: Pool, arguments: dict[str, object], says: str) -> None:
+def test_bad_input_is_refused_in_one_line_and_nothing_is_kept(
+    pool: Pool, arguments: dict[str, object], says: str
+) -> None:
     good = {"sensor": SCRIPTED, "poke_context": context("good")}
     with pytest.raises(Refused) as refused:
         pool.register_many([good, good | arguments])
@@ -148,7 +150,16 @@ def test_bulk_registration_is_a_few_statements_a_thousand(pool: Pool) -> None:
     statements: list[str] = []
     event.listen(pool.database.engine, "before_cursor_execute", lambda *a: statements.append(a[2]))
     instances = pool.register_many(
-        ({"sensor": SCRIPTED, "poke_context": context(f"g{n % 1200}"), "dag_id": "d", "task_id": f"t{n}", "run_id": "r"} for n in range(2000)),
+        (
+            {
+                "sensor": SCRIPTED,
+                "poke_context": context(f"g{n % 1200}"),
+                "dag_id": "d",
+                "task_id": f"t{n}",
+                "run_id": "r",
+            }
+            for n in range(2000)
+        ),
         try_out=False,
     )
     assert len({instance.id for instance in instances}) == 2000

@@ -19,7 +19,7 @@ from tests import audit
 from tests.integration.test_main_run import SCRIPTED, register
 from tests.service import Service, kill_tree, until
 
-USER_APP = '''
+USER_APP = """
 import json, os
 from celery import Celery
 
@@ -29,7 +29,7 @@ app = Celery("theirs", broker=os.environ["THEIR_BROKER"])
 def go_on(result, *args, **kwargs):
     with open(os.environ["THEIR_FILE"], "a") as told:
         told.write(json.dumps([result, args, kwargs]) + "\\n")
-'''
+"""
 
 
 @pytest.fixture
@@ -49,7 +49,9 @@ def theirs(tmp_path: Path, redis_url: str) -> Iterator[Path]:
     kill_tree(process)
 
 
-def test_on_settled_tells_the_users_own_worker(make_service: Callable[..., Service], theirs: Path, tmp_path: Path) -> None:
+def test_on_settled_tells_the_users_own_worker(
+    make_service: Callable[..., Service], theirs: Path, tmp_path: Path
+) -> None:
     service = make_service(on_settled_tasks="theirs.go_on")
     signature = {"task": "theirs.go_on", "args": [42], "kwargs": {"a": 1}, "options": {}, "immutable": False}
     instance = service.pool.register(
@@ -81,9 +83,7 @@ def test_results_are_routed_by_dag(service: Service, tmp_path: Path) -> None:
 def test_flower_shows_ranges_and_small_results(service: Service, tmp_path: Path) -> None:
     register(service, tmp_path, count=6, groups=6)
     port = free_port()
-    flower = service._start(
-        "flower", "--address=127.0.0.1", f"--port={port}", FLOWER_UNAUTHENTICATED_API="true"
-    )
+    flower = service._start("flower", "--address=127.0.0.1", f"--port={port}", FLOWER_UNAUTHENTICATED_API="true")
     service.start()
     try:
         task = until("a finished job in Flower", lambda: _finished_job(port))
@@ -104,7 +104,9 @@ def test_metrics_of_a_worker(make_service: Callable[..., Service], tmp_path: Pat
     for number in range(3):
         land(tmp_path, f"g{number}")
     service.pool.wait([ids[0], ids[1], ids[2]], 30)
-    text = until("the metrics", lambda: 'sensorpool_settled_total{state="success"} 6.0' in _metrics(port) and _metrics(port))
+    text = until(
+        "the metrics", lambda: 'sensorpool_settled_total{state="success"} 6.0' in _metrics(port) and _metrics(port)
+    )
     for name in (
         "sensorpool_pokes_total",
         "sensorpool_pokes_saved_total",

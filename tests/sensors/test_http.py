@@ -62,9 +62,7 @@ def test_waits_for_one_status(server: Server) -> None:
         assert HttpSensor(f"{server.url}/", status=status).poke({})
 
 
-@pytest.mark.parametrize(
-    ("body", "holds"), [("Zustand: grün".encode(), True), (b"Zustand: rot", False), (b"", False)]
-)
+@pytest.mark.parametrize(("body", "holds"), [("Zustand: grün".encode(), True), (b"Zustand: rot", False), (b"", False)])
 def test_waits_for_a_text(server: Server, body: bytes, holds: bool) -> None:
     server.at["/"] = answer(200, body)
     assert HttpSensor(f"{server.url}/", contains="grün").poke({}) is holds
@@ -237,9 +235,7 @@ def test_credentials_do_not_follow_to_another_server(
         ('{"hunter2', "not a JSON object"),
     ],
 )
-def test_a_malformed_connection_is_named_but_not_shown(
-    set_connection: SetConnection, value: str, said: str
-) -> None:
+def test_a_malformed_connection_is_named_but_not_shown(set_connection: SetConnection, value: str, said: str) -> None:
     set_connection("api", value)
     with pytest.raises(SettingsError, match=f"SENSORPOOL_CONN_API.*{said}") as caught:
         HttpSensor("/", conn_id="api").poke({})

@@ -165,13 +165,9 @@ def test_a_network_filesystem_that_is_gone_is_an_infra_failure() -> None:
 
 
 def test_an_error_that_comes_of_the_network_is_an_infra_failure() -> None:
-    try:
-        try:
-            raise ConnectionResetError
-        except ConnectionResetError as error:
-            raise ValueError("cannot list") from error
-    except ValueError as error:
-        assert as_infra_failure(error, "why") is not None
+    listing = ValueError("cannot list")
+    listing.__cause__ = ConnectionResetError()
+    assert as_infra_failure(listing, "why") is not None
     ring = ValueError()
     ring.__cause__ = ring
     assert as_infra_failure(ring, "why") is None

@@ -132,7 +132,7 @@ def test_a_server_that_is_not_there_is_an_infra_failure(set_connection: SetConne
         port = probe.getsockname()[1]
     for driver in ("postgresql+psycopg", "mysql+pymysql"):
         set_connection("warehouse", f"{driver}://me:hunter2@127.0.0.1:{port}/d")
-        with pytest.raises(InfraFailure, match="cannot be reached: .*refused") as caught:
+        with pytest.raises(InfraFailure, match=r"cannot be reached: .*refused") as caught:
             sensor("SELECT 1").poke({})
         assert "hunter2" not in str(caught.value)
     gc.collect()
