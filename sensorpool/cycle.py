@@ -9,7 +9,7 @@ from sensorpool.load import Loaded, load, look_up
 from sensorpool.logs import logger
 from sensorpool.model import DueGroup, Fact, JobResult, Milliseconds, ShardRange
 from sensorpool.poke.answer import Report
-from sensorpool.poke.poker import Poking
+from sensorpool.poke.poker import Pair, Poking
 from sensorpool.record import Record
 from sensorpool.settle import matters
 from sensorpool.states import Outcome
@@ -36,7 +36,7 @@ def run(worker: Worker, shard_range: ShardRange, token: str) -> JobResult:
         return total
     try:
         failpoint("lease.after")
-        worker.watchdog.pet()
+        worker.watchdog.guard()
         while _Round(worker, shard_range, held, total).run():
             held.note, held.dirty = [], True
     except BaseException:
@@ -109,20 +109,20 @@ class _Round:
             poking.end()
 
     def _poke_chunks(self, poking: Poking, groups: list[DueGroup], started: float) -> list[int]:
+        pairs = look_up(self._worker.database, self._worker.poker.cache, groups)
         settings = self._settings
         chunk, place, wait = 2 * settings.poke_concurrency, 0, _WAITS[0]
         stop_at = started + max(settings.job_time_limit - 2 * settings.poke_timeout - 5, settings.job_time_limit / 3)
         flushed_at = time.monotonic()
-        while place < len(groups) or poking.outstanding:
+        while place < len(pairs) or poking.outstanding:
             here = time.monotonic()
-            self._worker.watchdog.pet()
             if here - self._renewed >= settings.heartbeat:
                 self._renewed = here
                 self._lease.extend()
             if not self._lease.is_ours() or here > stop_at:
                 break
-            if place < len(groups) and poking.queued < settings.poke_concurrency:
-                self._hand_over(poking, groups[place : place + chunk])
+            if place < len(pairs) and poking.queued < settings.poke_concurrency:
+                self._hand_over(poking, pairs[place : place + chunk])
                 place += chunk
             reports = poking.step()
             self._take(reports)
@@ -133,14 +133,13 @@ class _Round:
             wait = _WAITS[0] if reports else min(wait * 1.5, _WAITS[1])
             if poking.outstanding:
                 time.sleep(wait)
-        left = poking.withdraw() + [group.id for group in groups[place:]]
+        left = poking.withdraw() + [group.id for group, _ in pairs[place:]]
         self._drain(poking)
         self._settle()
         return left
 
-    def _hand_over(self, poking: Poking, groups: list[DueGroup]) -> None:
+    def _hand_over(self, poking: Poking, pairs: list[Pair]) -> None:
         """Note who is about to be poked, then hand them to the lanes."""
-        pairs = look_up(self._worker.database, self._worker.poker.cache, groups)
         self._lease.write_note([*poking.outstanding, *(group.id for group, _ in pairs)])
         poking.put(pairs)
 
@@ -148,7 +147,6 @@ class _Round:
         """Wait for what is being poked: no longer than one poke may take."""
         deadline = time.monotonic() + self._settings.poke_timeout + 2
         while poking.outstanding and time.monotonic() < deadline:
-            self._worker.watchdog.pet()
             self._take(poking.step())
             time.sleep(_WAITS[1] / 5)
 

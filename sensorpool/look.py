@@ -32,13 +32,12 @@ def status(pool: Pool) -> dict[str, Any]:
         {
             "shard_min": shard_range.shard_min,
             "shard_max": shard_range.shard_max,
-            "holder": holder,
+            "holder": holder or _recent_holder(state, now, pool),
             "last_tick_at": spell_time(state.last or None),
             "lag_s": _lag(state, now, pool),
             "groups": count,
             "pokes": state.pokes,
             "suspects": suspects,
-            "last_holder": state.holder or None,
         }
         for shard_range, count, (holder, state, suspects) in zip(
             pool.ranges, by_range, pool.leases.look(pool.ranges), strict=True
@@ -149,6 +148,13 @@ def _lag(state: RangeState, now: Milliseconds, pool: Pool) -> float | None:
         return None
     overdue = now - state.last - pool.settings.tick_ms
     return round(max(state.lag_ms, overdue, 0) / 1000, 3)
+
+
+def _recent_holder(state: RangeState, now: Milliseconds, pool: Pool) -> str | None:
+    """Return who had the lease last, if that was lately: between two jobs nobody holds it."""
+    if not state.last or now - state.last > _MISSED_TICKS * pool.settings.tick_ms:
+        return None
+    return state.holder or None
 
 
 def _add_pokes(pool: Pool, shown: dict[str, Any]) -> None:

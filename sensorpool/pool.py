@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from sensorpool import plan as planning
 from sensorpool import registration, waiting
 from sensorpool.errors import Refused
 from sensorpool.lease import Leases, connect
@@ -81,20 +82,20 @@ class Pool:
 
     def plan(
         self, one: Registration | Mapping[str, Any], place: int | None = None, *, try_out: bool = True
-    ) -> registration.Plan:
+    ) -> planning.Plan:
         """Check one registration without keeping it.
 
         :raises Refused: with one line that says what is wrong.
         """
         try:
-            checked = one if isinstance(one, Registration) else registration.from_mapping(one)
-            return registration.plan(checked, self.settings, self._classes, try_out=try_out)
+            checked = one if isinstance(one, Registration) else planning.from_mapping(one)
+            return planning.plan(checked, self.settings, self._classes, try_out=try_out)
         except Refused as error:
             if place is None or place == 0:
                 raise
             raise type(error)(f"registration {place}: {error}") from None
 
-    def register_plans(self, plans: Sequence[registration.Plan]) -> list[Instance]:
+    def register_plans(self, plans: Sequence[planning.Plan]) -> list[Instance]:
         """Register what `plan` has checked."""
         instances: list[Instance] = []
         for start in range(0, len(plans), registration.AT_ONCE):

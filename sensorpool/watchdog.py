@@ -1,33 +1,48 @@
 """The watchdog of a worker child: ends the process if one poke holds the interpreter lock, which no thread survives.
 
-`faulthandler` waits on a C thread that needs no interpreter lock. While a job runs the watchdog is petted twice a
-second; a child that cannot do even that is frozen whole. It says which poke froze it, exits, and is replaced; its
-job's note makes its groups suspects. Only for prefork children: elsewhere it would take the whole service down.
+`faulthandler` waits on a C thread that needs no interpreter lock. While a job runs, a thread of ours puts it off twice
+a second; a child in which no thread can do even that is frozen whole. It says which poke froze it, exits, and is
+replaced; its job's note makes its groups suspects. Only for prefork children: elsewhere it would take the whole service
+down.
 """
 
 import faulthandler
+import threading
 import time
 
-_PETTED_EVERY = 0.5  # seconds; arming it starts a thread
+_EVERY = 0.5  # seconds
 
 
 class Watchdog:
-    """Ends this process when `pet` has not been called for ``patience`` seconds."""
+    """Ends this process when no Python thread of it has run for ``patience`` seconds during a job."""
 
     def __init__(self, patience: float, *, enabled: bool) -> None:
         self._patience = patience
         self._enabled = enabled
-        self._petted = 0.0
+        self._lock = threading.Lock()
+        self._on_guard = threading.Event()
+        self._thread: threading.Thread | None = None
 
-    def pet(self) -> None:
-        """Say that we are alive."""
-        if self._enabled and (now := time.monotonic()) - self._petted >= _PETTED_EVERY:
-            self._petted = now
-            # file 2: Celery puts something in place of sys.stderr that has no descriptor
-            faulthandler.dump_traceback_later(self._patience, exit=True, file=2)
+    def guard(self) -> None:
+        """Begin: a job runs."""
+        if not self._enabled:
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._put_off, daemon=True, name="watchdog")
+            self._thread.start()
+        self._on_guard.set()
 
     def rest(self) -> None:
-        """Call it off: the job has ended."""
+        """End: the job has ended."""
         if self._enabled:
-            self._petted = 0.0
-            faulthandler.cancel_dump_traceback_later()
+            with self._lock:
+                self._on_guard.clear()
+                faulthandler.cancel_dump_traceback_later()
+
+    def _put_off(self) -> None:
+        while self._on_guard.wait():
+            with self._lock:
+                if self._on_guard.is_set():
+                    # file 2: what Celery puts in place of sys.stderr has no descriptor
+                    faulthandler.dump_traceback_later(self._patience, exit=True, file=2)
+            time.sleep(_EVERY)

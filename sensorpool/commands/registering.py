@@ -10,8 +10,9 @@ import click
 from sensorpool.commands.output import json_option, print_json
 from sensorpool.errors import KeyConflict, Refused
 from sensorpool.identity import parse_context
+from sensorpool.plan import Plan
 from sensorpool.pool import Pool
-from sensorpool.registration import AT_ONCE, Plan
+from sensorpool.registration import AT_ONCE
 from sensorpool.states import State
 
 LONGEST_LINE = 1_000_000  # characters

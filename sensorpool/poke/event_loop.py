@@ -13,6 +13,7 @@ from collections.abc import Coroutine, Generator, Iterable
 from typing import Any
 
 from sensorpool.poke.answer import Report
+from sensorpool.poke.threads import drained
 from sensorpool.poke.works import One, overran
 
 _GRACE = 1.0  # seconds that a cancelled coroutine has to end
@@ -104,21 +105,11 @@ class LoopLane:
         """Take back what nobody has begun to poke yet."""
         if self._loop is None:
             return []
-        taken: list[One] = []
-        try:
-            while True:
-                taken.append(self._loop.waiting.popleft())
-        except IndexError:
-            return taken
+        return drained(self._loop.waiting)
 
     def collect(self) -> list[list[Report]]:
         """Return what has been reported since the last call."""
-        reports: list[list[Report]] = []
-        try:
-            while True:
-                reports.append(self._done.popleft())
-        except IndexError:
-            return reports
+        return drained(self._done)
 
     def supervise(self) -> None:
         """Give up who overran: a coroutine that does not end when cancelled, or the loop that one of them blocks."""

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from sensorpool.model import DueGroup
 from sensorpool.poke.answer import Report
@@ -26,6 +26,19 @@ class Work(Protocol):
 
     def overran(self, began: float, limit: float) -> list[Report]:
         """Say that the poke overran its limit (seconds)."""
+
+
+Item = TypeVar("Item")
+
+
+def drained(queue: deque[Item]) -> list[Item]:
+    """Take everything out of a queue that others are filling or emptying."""
+    taken: list[Item] = []
+    try:
+        while True:
+            taken.append(queue.popleft())
+    except IndexError:
+        return taken
 
 
 class _Slot:
@@ -68,12 +81,7 @@ class ThreadLane:
 
     def withdraw(self) -> list[Work]:
         """Take back what nobody has taken up yet."""
-        taken: list[Work] = []
-        try:
-            while True:
-                taken.append(self._queue.popleft())
-        except IndexError:
-            return taken
+        return drained(self._queue)
 
     def supervise(self) -> None:
         """Give up the slots that overran; start threads while there is more to do than hands: one, two, four, …"""
@@ -93,12 +101,7 @@ class ThreadLane:
 
     def collect(self) -> list[list[Report]]:
         """Return what has been reported since the last call."""
-        reports: list[list[Report]] = []
-        try:
-            while True:
-                reports.append(self._done.popleft())
-        except IndexError:
-            return reports
+        return drained(self._done)
 
     @property
     def idle(self) -> bool:

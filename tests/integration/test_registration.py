@@ -169,13 +169,13 @@ def test_bulk_registration_is_a_few_statements_a_thousand(pool: Pool) -> None:
 
 
 def test_two_contexts_with_the_same_hashcode_never_share_a_poke(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sensorpool import identity, registration
+    from sensorpool import identity, plan
 
     def eight_bits(op_classpath: str, poke_context: object) -> identity.Identity:
         real = identity.identify(op_classpath, poke_context)
         return identity.Identity(real.op_classpath, real.poke_context, real.digest, real.hashcode % 256, real.phase)
 
-    monkeypatch.setattr(registration, "identify", eight_bits)
+    monkeypatch.setattr(plan, "identify", eight_bits)
     made = pool.register_many({"sensor": SCRIPTED, "poke_context": context(f"n{n}")} for n in range(600))
     assert len({instance.group_id for instance in made}) == 600
     assert len({instance.hashcode for instance in made}) <= 256
