@@ -1,0 +1,65 @@
+"""The record of a job's pokes: what was written is found again, and what is garbled is passed over."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sensorpool.record import Poked, Record, last_poke
+from sensorpool.states import Outcome
+from tests.unit.builders import START
+
+_pokes = st.lists(
+    st.tuples(st.integers(1, 2**62), st.integers(-10_000, 300_000), st.sampled_from(Outcome)),
+    unique_by=lambda poke: poke[0],
+    min_size=1,
+    max_size=50,
+)
+
+
+@given(_pokes)
+def test_every_poke_is_found_again(pokes: list[tuple[int, int, Outcome]]) -> None:
+    record = Record(START)
+    for group_id, offset, outcome in pokes:
+        record.add(group_id, START + offset, outcome)
+    assert len(record) == len(pokes)
+    text = record.text()
+    for group_id, offset, outcome in pokes:
+        assert last_poke([text], group_id) == Poked(START + offset, outcome)
+
+
+def _record(at: int, group_id: int, outcome: Outcome) -> str:
+    record = Record(at)
+    record.add(group_id, at, outcome)
+    return record.text()
+
+
+def test_the_latest_of_many_records_wins_in_any_order() -> None:
+    texts = [_record(START + shift, 5, outcome) for shift, outcome in zip((0, 9, 4), Outcome, strict=False)]
+    assert last_poke(texts, 5) == last_poke(reversed(texts), 5) == Poked(START + 9, list(Outcome)[1])
+
+
+def test_a_group_that_nobody_poked_has_no_last_poke() -> None:
+    assert last_poke([], 5) is None
+    assert last_poke([_record(START, 4, Outcome.LANDED)], 5) is None
+
+
+GARBLED = [
+    "",
+    "nonsense",
+    "null",
+    "7",
+    "[]",
+    "{}",
+    '[1,"a",[0]]',
+    '[1,"?",[0],[5]]',
+    '[1,"",[],[5]]',
+    '["x","a",[0],[5]]',
+]
+
+
+@pytest.mark.parametrize("garbled", [*GARBLED, json.dumps([START, "a", None, [5]])])
+def test_a_garbled_record_is_passed_over(garbled: str) -> None:
+    sound = _record(START, 5, Outcome.NOT_LANDED)
+    assert last_poke([garbled, sound, garbled], 5) == Poked(START, Outcome.NOT_LANDED)
