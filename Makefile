@@ -6,7 +6,7 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet install --constraint constraints.txt
-CODE := $(wildcard sensorpool migrations tests benchmarks celeryconfig.py)
+CODE := $(wildcard sensorpool migrations tests benchmarks tools celeryconfig.py)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -34,6 +34,7 @@ check: $(VENV)/test.stamp ## check format, lint, types and layers
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/settings_reference.py --check
 
 .PHONY: format
 format: $(VENV)/test.stamp ## format the code and mend what lint can mend

@@ -28,9 +28,7 @@ def test_a_group_is_due_once_a_slot_whatever_the_ticks_do(interval: int, phase: 
     for gap in gaps:
         times.append(times[-1] + gap)
     due = [
-        is_due(
-            poke_interval=interval, phase=phase, registered_at=0, next_deadline=None, last=a, now=b, commit_overlap=0
-        )
+        is_due(poke_interval=interval, phase=phase, last=earlier, now=later, **PLAIN)
         for earlier, later in pairwise(times)
     ]
     slots = [(at + phase) // interval for at in times]
