@@ -44,7 +44,7 @@ def canonical_classpath(op_classpath: object) -> str:
         raise ClassRefused(f"a class path is a string like 'pkg.mod.Class', not {type(op_classpath).__name__}")
     spelled = op_classpath.strip().replace(":", ".", 1)
     if not _CLASSPATH.fullmatch(spelled) or len(spelled) > MAX_CLASSPATH_LENGTH:
-        raise ClassRefused(f"{op_classpath[:80]!r} is not a class path: write it as 'pkg.mod.Class'")
+        raise ClassRefused(f"{ascii(op_classpath)[:80]} is not a class path: write it as 'pkg.mod.Class'")
     return spelled
 
 
@@ -56,7 +56,9 @@ def canonical_context(poke_context: object) -> str:
     if not isinstance(poke_context, Mapping):
         raise Refused(f"a poke_context is a JSON object, not {_json_name(poke_context)}")
     _check_values(poke_context)
-    text = json.dumps(poke_context, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(
+        poke_context, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=dict
+    )  # dict: other mappings are objects, too
     if (size := len(text.encode())) > MAX_CONTEXT_BYTES:
         raise Refused(f"the poke_context has {size:,} bytes; {MAX_CONTEXT_BYTES:,} are allowed")
     return text
@@ -125,7 +127,7 @@ def _check_values(context: Mapping[Any, Any]) -> None:
         elif isinstance(value, Mapping):
             for key in value:
                 if not isinstance(key, str):
-                    raise Refused(f"the poke_context has the key {str(key)[:80]!r}, which is not a string")
+                    raise Refused(f"the poke_context has a key of type {type(key).__name__}: keys are strings")
                 _check_text(key)
             pending.extend((item, depth + 1) for item in value.values())
         elif isinstance(value, list | tuple):
@@ -151,7 +153,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(result) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise Refused(f"the poke_context names the key {twice[:80]!r} twice")
+        raise Refused(f"the poke_context names the key {ascii(twice)[:80]} twice")
     return result
 
 

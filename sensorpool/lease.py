@@ -137,7 +137,7 @@ class Leases:
             dirty=bool(answer[1]),
             state=_read_state(answer[2]),
             note=_read_ids(answer[3]),
-            suspects={int(pairs[i]): str(pairs[i + 1]) for i in range(0, len(pairs), 2)},
+            suspects={int(pairs[i]): str(pairs[i + 1]) for i in range(0, len(pairs), 2) if pairs[i].isdecimal()},
         )
 
     def raise_dirty(self, shard_range: ShardRange) -> bool:
@@ -276,8 +276,9 @@ class Lease:
     def release(self) -> None:
         """Give the lease back and leave no state: what this job poked is due again. With Redis away it expires."""
         try:
-            self._leases._call(self._leases.client.delete, key(self.shard_range, "note"))  # we live: nobody is suspect
-            self._leases.free(self.shard_range, self.token)
+            # we live, so nobody in our note is suspect
+            keys = [key(self.shard_range, "lease"), key(self.shard_range, "note")]
+            self._leases._ask(self._leases._release, keys, [self.token])
         except Unreachable:
             self._lost.set()
 
@@ -287,21 +288,30 @@ def key(shard_range: ShardRange, name: str) -> str:
     return f"{PREFIX}{{{shard_range}}}:{name}"
 
 
+_GARBLED = (ValueError, TypeError, AttributeError, OverflowError, RecursionError)
+
+
 def _read_state(text: str) -> RangeState:
-    """Read what a holder left; whatever cannot be read counts as lost."""
+    """Read what a holder left; a state that cannot be read counts as lost, whole."""
     try:
         found = json.loads(text) if text else {}
-        known = {name: found[name] for name in RangeState.__slots__ if name in found}
-        state = RangeState(**known)
-        state.last = int(state.last)
-        state.left, state.recent = [int(i) for i in state.left], [int(i) for i in state.recent]
-    except (ValueError, TypeError, AttributeError):
+        return RangeState(
+            last=int(found.get("last", 0)),
+            recent=[int(group_id) for group_id in found.get("recent", ())],
+            left=[int(group_id) for group_id in found.get("left", ())],
+            infra={str(group_id): int(since) for group_id, since in found.get("infra", {}).items()},
+            holder=str(found.get("holder", "")),
+            groups=int(found.get("groups", 0)),
+            pokes=int(found.get("pokes", 0)),
+            lag_ms=int(found.get("lag_ms", 0)),
+            seconds=float(found.get("seconds", 0.0)),
+        )
+    except _GARBLED:
         return RangeState()
-    return state
 
 
 def _read_ids(text: str) -> list[int]:
     try:
-        return [int(i) for i in json.loads(text)] if text else []
-    except (ValueError, TypeError):
+        return [int(group_id) for group_id in json.loads(text)] if text else []
+    except _GARBLED:
         return []

@@ -52,7 +52,7 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         fields = "".join(f" {name}={_spell(value)}" for name, value in getattr(record, "fields", {}).items())
-        line = f"{_time(record)} {record.levelname.lower()} {record.name}: {record.getMessage()}{fields}"
+        line = f"{_time(record)} {record.levelname.lower()} {record.name}: {_flat(record.getMessage())}{fields}"
         if record.exc_info:
             line = f"{line}\n{self.formatException(record.exc_info)}"
         return hide_password(line)
@@ -94,4 +94,9 @@ def _time(record: logging.LogRecord) -> str:
 
 def _spell(value: Any) -> str:
     text = str(value)
-    return json.dumps(text, ensure_ascii=False) if not text or any(c in text for c in ' ="\n') else text
+    return json.dumps(text, ensure_ascii=False) if not text or any(c in text for c in ' ="\n\r') else text
+
+
+def _flat(text: str) -> str:
+    """Keep an event on one line, whatever is in it."""
+    return text.replace("\r", "\\r").replace("\n", "\\n")

@@ -230,8 +230,9 @@ def unknown_variables() -> list[str]:
 
 def hide_password(url: str) -> str:
     """Return the URL with the passwords in its authority and its query replaced by ``***``."""
-    url = re.sub(r"(://[^/@:]*:)[^@/]*(?=@)", r"\1***", url)
-    return re.sub(r"(?i)([?&;][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*", r"\1***", url)
+    # up to the last @: a password that was not quoted may hold one
+    url = re.sub(r"""(://[^/@:\s]*:)[^\s"'<>]*(?=@)""", r"\1***", url)
+    return re.sub(r"""(?i)([?&;][^=&\s]*(?:pass|secret|token|key)[^=&\s]*=)[^&\s"'<>]*""", r"\1***", url)
 
 
 def _has_scheme(url: str, *schemes: str) -> bool:
