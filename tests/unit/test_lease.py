@@ -1,0 +1,172 @@
+"""The lease: one holder at a time, and what it hands over."""
+
+import time
+from typing import Any
+
+import fakeredis
+import pytest
+
+from sensorpool.lease import Held, Lease, Leases, RangeState, connect, key
+from sensorpool.model import ShardRange
+from tests.unit.builders import until
+
+RANGE = ShardRange(0, 1_250)
+OTHER_RANGE = ShardRange(1_250, 2_500)
+
+
+@pytest.fixture
+def server() -> fakeredis.FakeServer:
+    """A Redis in this process, with nothing in it."""
+    return fakeredis.FakeServer()
+
+
+@pytest.fixture
+def client(server: fakeredis.FakeServer) -> Any:
+    """Its client."""
+    return fakeredis.FakeRedis(server=server, decode_responses=True)
+
+
+@pytest.fixture
+def leases(client: Any) -> Leases:
+    """Leases that end when they are given back."""
+    return Leases(client, lease_ttl=60)
+
+
+def _take(leases: Leases, token: str = "one") -> Held:
+    held = leases.acquire(RANGE, token)
+    assert isinstance(held, Held), f"held by {held}"
+    return held
+
+
+def test_a_lease_has_one_holder_and_each_range_its_own(leases: Leases) -> None:
+    held = _take(leases)
+    assert held.lease.is_ours()
+    assert leases.acquire(RANGE, "two") == "one"
+    assert isinstance(leases.acquire(OTHER_RANGE, "two"), Held)
+    held.lease.release()
+    assert isinstance(leases.acquire(RANGE, "two"), Held)
+
+
+def test_a_lease_that_nobody_renews_ends(client: Any) -> None:
+    short = Leases(client, lease_ttl=0.1)
+    held = _take(short)
+    until(lambda: not held.lease.is_ours(), "the holder stops trusting itself")
+    until(lambda: isinstance(short.acquire(RANGE, "two"), Held), "another takes the lease")
+    assert not held.lease.extend()
+    assert not held.lease.is_ours()
+
+
+def test_a_renewed_lease_lives_on(client: Any) -> None:
+    lease = _take(Leases(client, lease_ttl=10)).lease
+    client.pexpire(key(RANGE, "lease"), 1_000)
+    assert lease.extend()
+    assert client.pttl(key(RANGE, "lease")) > 5_000
+
+
+def test_another_token_can_neither_renew_nor_end_a_lease(leases: Leases, client: Any) -> None:
+    held = _take(leases)
+    stranger = Lease(leases, RANGE, "two", time.monotonic() + 60)
+    assert not stranger.extend()
+    assert not stranger.is_ours()
+    assert not stranger.finish(RangeState(last=666))
+    stranger.release()
+    assert not leases.free(RANGE, "two")
+    assert client.get(key(RANGE, "lease")) == "one"
+    assert held.lease.extend()
+    held.lease.finish(RangeState(last=1))
+    assert _take(leases, "three").state.last == 1
+
+
+def test_a_holder_that_lost_its_lease_leaves_the_note_of_the_next_one(leases: Leases, client: Any) -> None:
+    late = _take(leases)
+    client.delete(key(RANGE, "lease"))
+    _take(leases, "two").lease.write_note([7])
+    late.lease.release()
+    assert leases.free(RANGE, "two")
+    assert _take(leases, "three").note == [7]
+
+
+def test_the_state_is_handed_over_whole(leases: Leases) -> None:
+    state = RangeState(1_700_000_000_000, [1, 2], [3], {"4": 5}, "one@host", 6, 7, 8, 0.5)
+    assert not _take(leases).lease.finish(state)
+    assert _take(leases, "two").state == state
+    assert leases.look([OTHER_RANGE, RANGE]) == [(None, RangeState(), 0), ("two", state, 0)]
+
+
+def test_a_note_is_found_after_a_death_and_gone_after_a_job(leases: Leases) -> None:
+    held = _take(leases)
+    held.lease.write_note([3, 4, 5])
+    assert leases.free(RANGE, "one")  # as for a holder that is known to be dead
+    found = _take(leases, "two")
+    assert found.note == [3, 4, 5]
+    found.lease.write_note([6])
+    found.lease.finish(RangeState())
+    assert _take(leases, "three").note == []
+
+
+def test_a_job_that_ended_badly_leaves_neither_note_nor_state(leases: Leases) -> None:
+    _take(leases).lease.finish(RangeState(last=1))
+    held = _take(leases, "two")
+    held.lease.write_note([3])
+    held.lease.release()
+    found = _take(leases, "three")
+    assert (found.note, found.state.last) == ([], 1)
+
+
+def test_a_dirty_range_is_worked_on_once_more(leases: Leases, client: Any) -> None:
+    assert leases.raise_dirty(RANGE)
+    assert not leases.raise_dirty(RANGE), "somebody has sent a job already"
+    held = _take(leases)
+    assert held.dirty
+    assert leases.raise_dirty(RANGE), "the flag was taken down with the lease"
+    client.pexpire(key(RANGE, "lease"), 1_000)
+    assert held.lease.finish(RangeState(last=1), again=True)
+    assert held.lease.is_ours()
+    assert client.pttl(key(RANGE, "lease")) > 5_000
+    assert leases.acquire(RANGE, "two") == "one"
+    assert not held.lease.finish(RangeState(last=2), again=True)
+    found = _take(leases, "two")
+    assert (found.state.last, found.dirty) == (2, False)
+
+
+def test_a_holder_that_cannot_go_round_again_leaves_the_flag_up(leases: Leases) -> None:
+    held = _take(leases)
+    leases.raise_dirty(RANGE)
+    assert not held.lease.finish(RangeState(), again=False)
+    assert _take(leases, "two").dirty
+
+
+def test_suspects_are_handed_over_until_they_are_cleared(leases: Leases) -> None:
+    leases.suspect(RANGE, [1, 2, 3], "hung")
+    leases.clear_suspects(RANGE, [2])
+    leases.suspect(RANGE, [], "nobody")
+    leases.clear_suspects(RANGE, [])
+    assert _take(leases).suspects == {1: "hung", 3: "hung"}
+    assert leases.why_suspect(RANGE, 1) == "hung"
+    assert leases.why_suspect(RANGE, 2) is None
+
+
+def test_one_process_at_a_time_claims_a_suspect(leases: Leases, client: Any) -> None:
+    assert leases.claim_alone(RANGE, 1, 60)
+    assert not leases.claim_alone(RANGE, 1, 60)
+    assert leases.claim_alone(RANGE, 2, 60)
+    client.pexpire(key(RANGE, "alone:1"), 1_000)
+    leases.renew_claim(RANGE, 1, 60)
+    assert client.pttl(key(RANGE, "alone:1")) > 5_000
+    leases.unclaim(RANGE, 1)
+    assert leases.claim_alone(RANGE, 1, 60)
+
+
+def test_records_are_kept_until_they_expire(leases: Leases) -> None:
+    now = round(time.time() * 1000)
+    leases.keep_record(RANGE, "old", now + 10, now)
+    leases.keep_record(RANGE, "new", now + 60_000, now + 10)
+    assert leases.records(RANGE) == ["new"]
+    assert leases.records(OTHER_RANGE) == []
+
+
+def test_the_embedded_redis_is_one_for_the_whole_process() -> None:
+    first, second = Leases(connect("memory://"), lease_ttl=60), Leases(connect("memory://"), lease_ttl=60)
+    lease = _take(first).lease
+    assert second.acquire(RANGE, "two") == "one"
+    lease.release()

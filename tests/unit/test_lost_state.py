@@ -1,0 +1,168 @@
+"""Everything in Redis is disposable: what is garbled, lost or out of reach costs time and nothing else."""
+
+import socket
+import time
+from typing import Any
+
+import fakeredis
+import pytest
+
+from sensorpool.errors import SettingsError, Unreachable
+from sensorpool.lease import Held, Lease, Leases, RangeState, connect, key
+from sensorpool.load import Memory
+from sensorpool.model import ShardRange
+from tests.unit.builders import START
+
+RANGE = ShardRange(0, 1_250)
+
+
+@pytest.fixture
+def server() -> fakeredis.FakeServer:
+    """A Redis in this process, with nothing in it."""
+    return fakeredis.FakeServer()
+
+
+@pytest.fixture
+def client(server: fakeredis.FakeServer) -> Any:
+    """Its client."""
+    return fakeredis.FakeRedis(server=server, decode_responses=True)
+
+
+GARBLED_STATES = [
+    "nonsense",
+    "null",
+    "7",
+    '"last"',
+    "[]",
+    "{}",
+    '{"last": null}',
+    '{"last": "x"}',
+    '{"last": NaN}',
+    '{"last": 1e999}',
+    '{"left": 5}',
+    '{"left": [[]]}',
+    '{"recent": [1e999]}',
+    "[" * 100_000,
+]
+
+
+@pytest.mark.parametrize("garbled", GARBLED_STATES, ids=lambda text: text[:20])
+def test_a_garbled_state_counts_as_lost(client: Any, garbled: str) -> None:
+    client.set(key(RANGE, "state"), garbled)
+    leases = Leases(client, lease_ttl=60)
+    held = leases.acquire(RANGE, "one")
+    assert isinstance(held, Held)
+    assert held.state == RangeState()
+    assert leases.look([RANGE]) == [("one", RangeState(), 0)]
+
+
+@pytest.mark.parametrize("garbled", ['{"infra": 5}', '{"infra": {"1": "x"}}', '{"lag_ms": "x"}', '{"groups": []}'])
+def test_no_part_of_a_garbled_state_is_believed(client: Any, garbled: str) -> None:
+    client.set(key(RANGE, "state"), garbled)
+    held = Leases(client, lease_ttl=60).acquire(RANGE, "one")
+    assert isinstance(held, Held)
+    assert held.state == RangeState()
+
+
+def test_a_state_of_another_version_is_read_as_far_as_it_is_known(client: Any) -> None:
+    client.set(key(RANGE, "state"), f'{{"last": {START}, "left": [1], "tomorrow": {{}}}}')
+    held = Leases(client, lease_ttl=60).acquire(RANGE, "one")
+    assert isinstance(held, Held)
+    assert held.state == RangeState(last=START, left=[1])
+
+
+@pytest.mark.parametrize(
+    "garbled", ["nonsense", "7", "null", '["x"]', "[[]]", "[1e999]", "[" * 100_000], ids=lambda t: t[:20]
+)
+def test_a_garbled_note_blames_nobody(client: Any, garbled: str) -> None:
+    client.set(key(RANGE, "note"), garbled)
+    held = Leases(client, lease_ttl=60).acquire(RANGE, "one")
+    assert isinstance(held, Held)
+    assert held.note == []
+
+
+def test_a_garbled_suspect_is_passed_over(client: Any) -> None:
+    client.hset(key(RANGE, "suspects"), mapping={"nonsense": "why", "7": "hung"})
+    held = Leases(client, lease_ttl=60).acquire(RANGE, "one")
+    assert isinstance(held, Held)
+    assert held.suspects == {7: "hung"}
+
+
+def test_the_last_load_is_what_redis_or_this_process_remembers() -> None:
+    memory = Memory()
+    assert memory.last(RANGE, RangeState(), START) == 0
+    assert memory.last(RANGE, RangeState(last=START - 5), START) == START - 5
+    memory.remember(RANGE, START - 3)
+    assert memory.last(RANGE, RangeState(), START) == START - 3
+    assert memory.last(RANGE, RangeState(last=START - 5), START) == START - 3
+    assert memory.last(RANGE, RangeState(last=START - 1), START) == START - 1
+    assert memory.last(ShardRange(1_250, 2_500), RangeState(), START) == 0
+
+
+def test_a_last_load_in_the_future_counts_as_lost() -> None:
+    memory = Memory()
+    assert memory.last(RANGE, RangeState(last=START + 1), START) == 0
+    assert memory.last(RANGE, RangeState(last=START), START) == START
+    memory.remember(RANGE, START - 3)
+    assert memory.last(RANGE, RangeState(last=START + 1), START) == START - 3
+    memory.remember(RANGE, START + 2)
+    assert memory.last(RANGE, RangeState(last=START + 1), START) == 0
+
+
+def test_a_holder_without_redis_trusts_itself_until_its_deadline(server: fakeredis.FakeServer, client: Any) -> None:
+    leases = Leases(client, lease_ttl=60)
+    held = leases.acquire(RANGE, "one")
+    assert isinstance(held, Held)
+    server.connected = False
+    assert held.lease.extend()
+    assert held.lease.is_ours()
+    past = Lease(leases, RANGE, "one", time.monotonic() - 0.001)
+    assert not past.is_ours()
+    assert not past.extend()
+    held.lease.release()  # it expires by itself
+    assert not held.lease.is_ours()
+
+
+def test_a_flushed_redis_ends_a_lease_at_the_next_heartbeat(client: Any) -> None:
+    held = Leases(client, lease_ttl=60).acquire(RANGE, "one")
+    assert isinstance(held, Held)
+    client.flushall()
+    assert held.lease.is_ours()
+    assert not held.lease.extend()
+    assert not held.lease.is_ours()
+
+
+@pytest.fixture
+def closed_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_an_unreachable_redis_is_said_in_one_line(closed_port: int) -> None:
+    url = f"redis://:hunter2@127.0.0.1:{closed_port}/0"
+    leases = Leases(connect(url), lease_ttl=60, url=url)
+    lease = Lease(leases, RANGE, "one", time.monotonic() + 60)
+    for call in (
+        lambda: leases.acquire(RANGE, "one"),
+        lambda: leases.raise_dirty(RANGE),
+        lambda: leases.look([RANGE]),
+        lambda: leases.ping(),
+        lambda: leases.records(RANGE),
+        lambda: lease.write_note([1]),
+        lambda: lease.finish(RangeState()),
+    ):
+        with pytest.raises(Unreachable) as caught:
+            call()
+        message = str(caught.value)
+        assert message.startswith(f"Redis redis://:***@127.0.0.1:{closed_port}/0 does not answer: ")
+        assert len(message.splitlines()) == 1
+        assert "hunter2" not in message
+    assert lease.extend()
+    assert leases.eviction_policy() is None
+
+
+def test_a_malformed_redis_url_is_a_mistake_in_the_settings() -> None:
+    with pytest.raises(SettingsError, match=r"^SENSORPOOL_REDIS_URL: [^\n]+$"):
+        connect("redis://host:port/0")

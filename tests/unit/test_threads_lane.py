@@ -1,0 +1,130 @@
+"""The lane of threads: so many at once, one answer each, and one that hangs costs its own slot."""
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from sensorpool.model import DueGroup
+from sensorpool.poke.answer import Report
+from sensorpool.poke.threads import ThreadLane
+from sensorpool.poke.works import overran
+from sensorpool.states import Outcome
+from tests.unit.builders import drive, due_group, outcomes, until
+from tests.unit.scripted import Gauge
+
+PATIENT = 60.0  # seconds; nobody overruns
+LIMIT = 1.0
+
+
+class Work:
+    """Something to poke, that does as it is told and lands."""
+
+    def __init__(self, group_id: int, act: Callable[[], object] = lambda: None) -> None:
+        self.groups: list[DueGroup] = [due_group(group_id)]
+        self.begun = threading.Event()
+        self.ended = threading.Event()
+        self._act = act
+
+    def poke(self) -> list[Report]:
+        self.begun.set()
+        self._act()
+        self.ended.set()
+        return [Report(self.groups[0], 0.0, Outcome.LANDED)]
+
+    def overran(self, began: float, limit: float) -> list[Report]:
+        return [overran(self.groups[0], began, limit)]
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """What hanging works wait for; it opens when the test ends."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_everything_is_reported_once() -> None:
+    lane = ThreadLane(8, PATIENT)
+    lane.put(Work(number) for number in range(1, 2_001))
+    reports = drive(lane, lambda seen: lane.idle and len(seen) >= 2_000, "all are poked")
+    assert outcomes(reports) == dict.fromkeys(range(1, 2_001), Outcome.LANDED)
+    assert (lane.queued, lane.abandoned, lane.collect()) == (0, 0, [])
+
+
+def test_no_more_are_poked_at_once_than_the_concurrency(gate: threading.Event) -> None:
+    gauge = Gauge()
+
+    def stay() -> None:
+        with gauge:
+            gate.wait()
+
+    lane = ThreadLane(5, PATIENT)
+    lane.put(Work(number, stay) for number in range(1, 21))
+    drive(lane, lambda _: gauge.inside == 5, "five are poked at once")
+    lane.supervise()
+    assert lane.queued == 15
+    assert not lane.idle
+    gate.set()
+    assert len(drive(lane, lambda seen: len(seen) == 20, "all are poked")) == 20
+    assert gauge.most == 5
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_a_poke_that_hangs_costs_its_slot_and_nobody_else(gate: threading.Event, concurrency: int) -> None:
+    lane = ThreadLane(concurrency, LIMIT)
+    hung = [Work(number, gate.wait) for number in range(1, concurrency + 1)]
+    lane.put(hung)
+    lane.put(Work(number) for number in range(10, 30))
+    found = outcomes(drive(lane, lambda seen: len(seen) == 20 + concurrency, "the others are poked"))
+    assert {number for number, outcome in found.items() if outcome is Outcome.POKE_TIMEOUT} == set(
+        range(1, concurrency + 1)
+    )
+    until(lambda: lane.idle, "the lane is idle")
+    assert lane.abandoned == concurrency
+
+
+def test_a_poke_that_comes_back_late_is_not_reported_twice(gate: threading.Event) -> None:
+    lane = ThreadLane(1, LIMIT)
+    late = Work(1, gate.wait)
+    lane.put([late])
+    [report] = drive(lane, lambda seen: seen, "the poke is given up")
+    assert report.outcome is Outcome.POKE_TIMEOUT
+    assert report.reason == "the poke took longer than its limit of 1 s"
+    gate.set()
+    until(lambda: lane.abandoned == 0, "the thread comes back")
+    assert late.ended.is_set()
+    lane.supervise()
+    assert lane.collect() == []
+    # and the lane pokes on, with one slot and not two
+    gauge = Gauge()
+
+    def enter() -> None:
+        with gauge:
+            pass
+
+    lane.put(Work(number, enter) for number in range(2, 200))
+    assert len(drive(lane, lambda seen: len(seen) == 198, "the others are poked")) == 198
+    assert gauge.most == 1
+
+
+def test_what_nobody_has_taken_up_can_be_taken_back(gate: threading.Event) -> None:
+    lane = ThreadLane(1, PATIENT)
+    first = Work(1, gate.wait)
+    lane.put([first])
+    assert first.begun.wait(30)
+    rest = [Work(number) for number in range(2, 10)]
+    lane.put(rest)
+    assert lane.withdraw() == rest
+    assert (lane.queued, lane.withdraw()) == (0, [])
+    gate.set()
+    assert outcomes(drive(lane, lambda seen: lane.idle and seen, "the first ends")) == {1: Outcome.LANDED}
+    assert not any(work.begun.is_set() for work in rest)
+
+
+def test_a_lane_with_nothing_to_do_is_idle() -> None:
+    lane = ThreadLane(4, PATIENT)
+    lane.put([])
+    lane.supervise()
+    assert lane.idle
+    assert lane.collect() == []
