@@ -19,6 +19,13 @@ _SKIP = "AirflowSkipException"
 _FAIL = ("AirflowFailException", "AirflowSensorTimeout", "AirflowTaskTimeout")
 
 
+_SECRET = re.compile(
+    r"""(?ix) ( [\w-]* (?: password | passwd | secret | token | api[_-]?key ) ["']? \s* [=:] \s* ["']?
+              | authorization ["']? \s* [=:] \s* ["']? (?: \w+ \s+ )?
+              | bearer \s+ ) [^\s"',;&}]+"""
+)
+
+
 class Report(NamedTuple):
     """What one poke of one group saw, and when it began by the monotonic clock."""
 
@@ -46,7 +53,7 @@ class Answers:
             landed = bool(value)
             if landed and hasattr(value, "is_done") and hasattr(value, "xcom_value") and value.xcom_value is not None:
                 xcom_value = _xcom(value.xcom_value)
-        except Exception as error:
+        except BaseException as error:  # a poke's SystemExit is an error of that poke
             return self.of_exception(group, began, error)
         outcome = Outcome.LANDED if landed else Outcome.NOT_LANDED
         return Report(group, began, outcome, None, xcom_value, time.monotonic() - began)
@@ -84,11 +91,7 @@ def sanitised(reason: str) -> str:
     """Make a reason fit for every database and every log: no NUL, no lone surrogate, no password, not too long."""
     text = reason[: 4 * MAX_REASON].replace("\x00", "\\0").encode("utf-8", "replace").decode()
     text = hide_password(text)
-    text = re.sub(
-        r"(?i)\b(authorization|bearer|password|passwd|secret|token|api[_-]?key)(\s*[=:]\s*|\s+)\S+",
-        r"\1\2***",
-        text,
-    )
+    text = _SECRET.sub(r"\1***", text)
     return text if len(text) <= MAX_REASON else f"{text[: MAX_REASON - 1]}…"
 
 

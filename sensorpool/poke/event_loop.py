@@ -31,9 +31,14 @@ class _Loop:
         self.waiting: deque[One] = deque()
         self.running: dict[One, float] = {}  # began, by the monotonic clock
         self.stepping: tuple[One, float] | None = None  # who has the loop just now, and since when
+        self.asked_at = self.answered_at = time.monotonic()  # whether it still turns
         self.given_up = False
         self.lock = threading.Lock()
         threading.Thread(target=self._run, daemon=True, name="poke-loop").start()
+
+    def answer(self) -> None:
+        """Say that it turns. Runs on the loop."""
+        self.answered_at = time.monotonic()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
@@ -119,11 +124,18 @@ class LoopLane:
         now = time.monotonic()
         stepping = loop.stepping
         if stepping is not None and now - stepping[1] > self._poke_timeout:
-            self._give_up(loop, stepping[0])
+            self._give_up(loop, now, stepping[0])
+            return
+        if loop.answered_at >= loop.asked_at:
+            loop.asked_at = now
+            loop.loop.call_soon_threadsafe(loop.answer)
+        elif now - loop.asked_at > self._poke_timeout + _GRACE:
+            self._give_up(loop, now)  # what blocks it is no poke, but something that a poke left behind
             return
         for one, began in list(loop.running.items()):
             if now - began > self._poke_timeout + _GRACE:
                 self._report(loop, one, [overran(one.group, began, self._poke_timeout)])
+                loop.loop.call_soon_threadsafe(self._start, loop)  # its place is free, though it has not left
 
     def close(self) -> None:
         """Stop the loop."""
@@ -131,18 +143,25 @@ class LoopLane:
             self._loop.loop.call_soon_threadsafe(self._loop.loop.stop)
             self._loop = None
 
-    def _give_up(self, loop: _Loop, blocker: One) -> None:
+    def _give_up(self, loop: _Loop, now: float, blocker: One | None = None) -> None:
+        """Leave a blocked loop: who blocks it overran (if nobody is known, all who had their time); the others move."""
         with loop.lock:
-            if blocker not in loop.running:
+            if blocker is not None and blocker not in loop.running:
                 return
             loop.given_up = True
-            moving = [one for one in loop.running if one is not blocker] + list(loop.waiting)
-            began = loop.running[blocker]
+            limit = self._poke_timeout
+            over = [
+                (one, at)
+                for one, at in loop.running.items()
+                if one is blocker or (blocker is None and now - at > limit)
+            ]
+            left = {one for one, _ in over}
+            moving = [one for one in loop.running if one not in left] + list(loop.waiting)
             loop.running.clear()
             loop.waiting.clear()
         self.abandoned += 1
         loop.loop.call_soon_threadsafe(loop.loop.stop)  # should it ever come back
-        self._done.append([overran(blocker.group, began, self._poke_timeout)])
+        self._done.extend([overran(one.group, at, limit)] for one, at in over)
         self._loop = None
         if moving:
             self.put(moving)

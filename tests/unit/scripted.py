@@ -84,6 +84,13 @@ class Exits(Lands):
         os._exit(3)
 
 
+class ExitsQuietly(Lands):
+    """Ends its process as if all were well."""
+
+    def poke(self, context: Any) -> Any:
+        os._exit(0)
+
+
 class Segfaults(Lands):
     """Reads where nothing is."""
 
@@ -165,6 +172,18 @@ class AsyncCancels(AsyncBlocks):
 
     async def poke(self, context: Any) -> Any:
         raise asyncio.CancelledError
+
+
+class AsyncLeavesBlocker(AsyncBlocks):
+    """Lands, and leaves something on the loop that blocks it until the gate opens."""
+
+    async def poke(self, context: Any) -> Any:
+        asyncio.get_running_loop().call_later(0.05, self._block)
+        return True
+
+    def _block(self) -> None:
+        arrived[self.name].set()
+        gates[self.name].wait(LONG)
 
 
 class AsyncTimesOut(AsyncBlocks):

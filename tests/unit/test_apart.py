@@ -84,6 +84,7 @@ BAD = [
     (scripted.Hangs, POKE_TIMEOUT, "limit of 1 s"),
     (scripted.Freezes, POKE_TIMEOUT, "froze its process"),
     (scripted.Exits, CRASHED, "exit code 3"),
+    (scripted.ExitsQuietly, CRASHED, "exit code 0"),
     (scripted.Segfaults, CRASHED, "SIGSEGV"),
 ]
 

@@ -28,6 +28,7 @@ def lanes() -> Iterator[list[LoopLane]]:
     yield made
     scripted.open_all_gates()
     for lane in made:
+        until(lambda lane=lane: lane.idle, "everybody has gone")
         lane.close()
 
 
@@ -121,6 +122,17 @@ def test_those_who_wait_beside_a_blocker_are_poked_anew(lanes: list[LoopLane], n
     scripted.gates[waits].set()
     rest = outcomes(drive(lane, lambda seen: len(seen) == 4, "the others are poked on a new loop"))
     assert rest == dict.fromkeys(range(2, 6), LANDED)
+
+
+def test_a_loop_that_is_blocked_by_what_a_poke_left_behind_is_given_up(lanes: list[LoopLane], name: str) -> None:
+    lane = _lane(lanes, 4, LIMIT)
+    lane.put([one(1, scripted.AsyncLeavesBlocker, name=name)])
+    assert outcomes(drive(lane, lambda seen: seen, "it lands")) == {1: LANDED}
+    assert scripted.arrived[name].wait(30)
+    lane.put([one(number, scripted.AsyncLands) for number in range(2, 12)])
+    found = outcomes(drive(lane, lambda seen: len(seen) == 10, "the others are poked on a new loop"))
+    assert set(found.values()) == {LANDED}
+    assert lane.abandoned == 1
 
 
 def test_what_nobody_has_begun_can_be_taken_back(lanes: list[LoopLane], name: str) -> None:
