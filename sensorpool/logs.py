@@ -86,6 +86,7 @@ def configure(log_format: str, log_level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(log_level)
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # its plugins introduce themselves, one by one
 
 
 def _time(record: logging.LogRecord) -> str:

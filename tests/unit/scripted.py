@@ -130,6 +130,19 @@ class AsyncLands:
         return True
 
 
+class AsyncCounts:
+    """Lands, and counts its pokes."""
+
+    pokes: ClassVar[list[str]] = []
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    async def poke(self, context: Any) -> Any:
+        self.pokes.append(self.name)
+        return True
+
+
 class AsyncBlocks:
     """Blocks its event loop until its gate opens."""
 

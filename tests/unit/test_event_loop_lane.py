@@ -1,5 +1,6 @@
 """The lane of coroutines: one that overruns, blocks the loop or will not end costs its own group."""
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -109,6 +110,21 @@ def test_whoever_blocks_the_loop_is_reported_and_the_others_move(
     lane.put([one(30, scripted.AsyncLands)])
     assert outcomes(drive(lane, lambda seen: seen, "the new loop goes on")) == {30: LANDED}
     assert lane.collect() == []
+
+
+def test_a_loop_that_comes_back_pokes_nobody_who_has_moved(lanes: list[LoopLane], name: str) -> None:
+    before = set(threading.enumerate())
+    lane = _lane(lanes, 50, LIMIT)
+    others = [f"{name} {number}" for number in range(2, 12)]
+    counting = [one(number, scripted.AsyncCounts, name=other) for number, other in enumerate(others, 2)]
+    lane.put([one(1, scripted.AsyncBlocks, name=name), *counting])
+    assert scripted.arrived[name].wait(30)
+    [blocked] = [thread for thread in set(threading.enumerate()) - before if thread.name == "poke-loop"]
+    drive(lane, lambda seen: len(seen) == 11, "the others are poked on a new loop")
+    scripted.gates[name].set()
+    blocked.join(30)
+    assert not blocked.is_alive()
+    assert sorted(scripted.AsyncCounts.pokes) == sorted(others)
 
 
 def test_those_who_wait_beside_a_blocker_are_poked_anew(lanes: list[LoopLane], name: str) -> None:
