@@ -218,4 +218,6 @@ class _Round:
             self._worker.leases.keep_record(self._range, self._record.text(), expires, loaded.now)
         self._worker.memory.remember(self._range, loaded.now)
         failpoint("finish.before")
-        return self._lease.finish(state, again=True)
+        dirty = self._lease.finish(state, again=True)
+        failpoint("finish.after")
+        return dirty

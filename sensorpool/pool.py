@@ -8,6 +8,7 @@ from typing import Any
 from sensorpool import plan as planning
 from sensorpool import registration, waiting
 from sensorpool.errors import Refused
+from sensorpool.failpoint import failpoint
 from sensorpool.lease import Leases, connect
 from sensorpool.logs import logger
 from sensorpool.model import Instance, Milliseconds, Registration, ShardRange, shard_ranges
@@ -100,6 +101,7 @@ class Pool:
         instances: list[Instance] = []
         for start in range(0, len(plans), registration.AT_ONCE):
             done = registration.register(self.database, plans[start : start + registration.AT_ONCE], self.settings)
+            failpoint("register.after_commit")
             instances.extend(done.instances)
             for flushed in done.superseded:
                 deliver(self.database, self.publisher, flushed)

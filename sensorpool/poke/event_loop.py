@@ -19,6 +19,12 @@ from sensorpool.poke.works import One, overran
 _GRACE = 1.0  # seconds that a cancelled coroutine has to end
 
 
+async def _let_end(tasks: set[asyncio.Task[Any]]) -> None:
+    """Give cancelled tasks a moment to end."""
+    if tasks:
+        await asyncio.wait(tasks, timeout=_GRACE)
+
+
 _names = itertools.count(1)
 
 
@@ -43,6 +49,9 @@ class _Loop:
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self.loop.run_until_complete(_let_end(asyncio.all_tasks(self.loop)))
         self.loop.close()
 
 
@@ -110,7 +119,8 @@ class LoopLane:
         """Take back what nobody has begun to poke yet."""
         if self._loop is None:
             return []
-        return drained(self._loop.waiting)
+        with self._loop.lock:
+            return drained(self._loop.waiting)
 
     def collect(self) -> list[list[Report]]:
         """Return what has been reported since the last call."""
@@ -168,15 +178,17 @@ class LoopLane:
 
     def _start(self, loop: _Loop) -> None:
         """Begin as many pokes as may run at once. Runs on the loop."""
-        while loop.waiting and len(loop.running) < self._concurrency and not loop.given_up:
-            try:
+        while True:
+            with loop.lock:  # or one that is neither waiting nor running is lost to whoever gives the loop up
+                if loop.given_up or not loop.waiting or len(loop.running) >= self._concurrency:
+                    return
                 one = loop.waiting.popleft()
-            except IndexError:
-                return
-            loop.running[one] = time.monotonic()
+                loop.running[one] = time.monotonic()
             loop.loop.create_task(_Watched(self._poke(loop, one), one, loop))
 
     async def _poke(self, loop: _Loop, one: One) -> None:
+        if loop.given_up:
+            return  # it came back, and everybody has moved
         began = loop.running.get(one, time.monotonic())
         try:
             async with asyncio.timeout(self._poke_timeout) as limit:

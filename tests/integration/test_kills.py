@@ -25,6 +25,7 @@ STEPS = (
     "publish.before",
     "publish.after",
     "finish.before",
+    "finish.after",
 )
 
 
@@ -63,9 +64,11 @@ def test_without_rescue_a_dead_publisher_leaves_its_results_untold(service: Serv
     assert service.pool.database.read(looking.oldest_unpublished) is not None
 
 
-@pytest.mark.parametrize("step", ["register.before", "register.before_commit"])
-def test_a_registrant_killed_at(service: Service, tmp_path: Path, step: str) -> None:
-    """A registration that was cut short leaves nothing; the same key can be registered again."""
+@pytest.mark.parametrize(
+    ("step", "kept"), [("register.before", 0), ("register.before_commit", 0), ("register.after_commit", 1)]
+)
+def test_a_registrant_killed_at(service: Service, tmp_path: Path, step: str, kept: int) -> None:
+    """A registration that was cut short leaves all or nothing; the same key can be registered again."""
     code = (
         "import sensorpool; print(sensorpool.register("
         f"{SCRIPTED!r}, {{'folder': {str(tmp_path)!r}, 'name': 'x'}}, dag_id='d', task_id='t', run_id='r').id)"
@@ -75,7 +78,7 @@ def test_a_registrant_killed_at(service: Service, tmp_path: Path, step: str) -> 
         [sys.executable, "-c", code], env=environment | {"SENSORPOOL_FAILPOINT": f"{step}:kill"}, capture_output=True
     )
     assert killed.returncode == -9
-    assert service.pool.database.read(looking.count_waiting) == (0, 0)
+    assert service.pool.database.read(looking.count_waiting) == (kept, kept)
     again = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
     assert service.pool.database.read(looking.count_waiting) == (1, 1)
