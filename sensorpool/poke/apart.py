@@ -46,6 +46,7 @@ class _Death:
     reports: list[Report]
     in_hand: list[int] = field(default_factory=list)  # begun and not ended
     froze: bool = False
+    ready: bool = False  # it got as far as poking
     returncode: int = 0
 
 
@@ -117,6 +118,10 @@ class LaneApart:
             for report in death.reports:
                 waiting.pop(report.group.id, None)
             self._report(death.reports)
+            if not death.ready and death.returncode == 1:
+                # Python could not even start there: no group's fault
+                log.error("no child of the lane apart can be started; its groups are due again", groups=len(waiting))
+                return
             bad_end = death.froze or death.returncode != 0
             # a child that dies before its first poke died of importing a class
             held = [group_id for group_id in death.in_hand or (list(waiting) if bad_end else []) if group_id in waiting]
@@ -196,7 +201,9 @@ class LaneApart:
             patience, heard = self._settings.poke_timeout + 2, time.monotonic()
             if message is None:
                 return
-            if "begin" in message:
+            if "ready" in message:
+                death.ready = True
+            elif "begin" in message:
                 began[message["begin"]] = time.monotonic()
             elif "end" in message and message["end"] in groups:
                 since = began.pop(message["end"], time.monotonic())
