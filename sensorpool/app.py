@@ -142,7 +142,7 @@ def _on_worker_start(instance: Any = None, **_: Any) -> None:
     settings = runtime.settings
     try:
         _refuse_memory(settings)
-        database = Database(settings.database_url)
+        database = Database(settings.database_url, schema=settings.database_schema)
         migrate.check(database, __version__)
         database.dispose()
         runtime.worker.leases.ping()
@@ -190,7 +190,8 @@ def _on_worker_ready(sender: Any = None, **_: Any) -> None:
     if runtime is None or runtime.settings.metrics_port is None:
         return
     port = runtime.settings.metrics_port
-    database = Database(runtime.settings.database_url, pool_size=1)
+    settings = runtime.settings
+    database = Database(settings.database_url, schema=settings.database_schema, pool_size=1)
     try:
         metrics.serve(port, lambda: database.read(looking.count_waiting))
     except OSError as error:

@@ -163,7 +163,7 @@ class _Round:
             total.poked += 1
             total.saved += group.members - 1
             self._last_began = max(self._last_began, report.began)
-            self._record.add(group.id, began_at, outcome)
+            self._record.add(group.id, began_at, outcome, report.reason)
             metrics.poked(outcome, report.seconds)
             fact = Fact(group.id, group.version, began_at, outcome, report.reason, report.xcom_value)
             if outcome is Outcome.LANDED:

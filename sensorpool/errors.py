@@ -50,5 +50,9 @@ class SkipSensor(Exception):
     """Raised by a poke: end every waiter as skipped (Airflow's ``AirflowSkipException`` does the same)."""
 
 
+class HandBack(Exception):
+    """Raised by a poke that cannot be answered in the pool: every waiter is told to poke by itself."""
+
+
 class FailSensor(Exception):
     """Raised by a poke: end every waiter as failed, whatever ``silent_fail`` says (``AirflowFailException``)."""

@@ -14,7 +14,7 @@ from sensorpool.errors import CountMismatch
 from sensorpool.failpoint import failpoint
 from sensorpool.logs import logger
 from sensorpool.model import Fact, Flushed, Verdict
-from sensorpool.states import Outcome, State
+from sensorpool.states import Ending, Outcome, State
 from sensorpool.store import closing
 from sensorpool.store.database import Database, is_conflict, is_unreachable
 
@@ -62,16 +62,18 @@ def flush(database: Database, facts: Sequence[Fact], *, tick_ms: int, timeouts: 
         return flush(database, [failed], tick_ms=tick_ms, timeouts=timeouts)
 
 
-def call_off(database: Database, reasons: Mapping[int, str]) -> Flushed:
+def call_off(database: Database, reasons: Mapping[int, str], ending: Ending = Ending.CANCELLED) -> Flushed:
     """Cancel instances, by id, with the reason of each. Those that are not sensing stay as they are.
+
+    :param ending: `Ending.HANDED_BACK` has the waiters poke by themselves.
 
     :raises Unreachable: when the database does not answer; then nothing is cancelled.
     """
-    return database.run(lambda connection: call_off_in(database, connection, reasons))
+    return database.run(lambda connection: call_off_in(database, connection, reasons, ending))
 
 
 def call_off_in(
-    database: Database, connection: Connection, reasons: Mapping[int, str], state: State = State.CANCELLED
+    database: Database, connection: Connection, reasons: Mapping[int, str], ending: Ending = Ending.CANCELLED
 ) -> Flushed:
     """Cancel instances inside a transaction that is going on."""
     locked = closing.lock_groups(connection, set(closing.groups_of(connection, reasons).values()))
@@ -79,7 +81,10 @@ def call_off_in(
     if not groups:
         return Flushed()
     group_ids = set(groups.values()) & set(locked)
-    verdicts = [Verdict(instance_id, group_id, state, reasons[instance_id]) for instance_id, group_id in groups.items()]
+    verdicts = [
+        Verdict(instance_id, group_id, State.CANCELLED, ending, reasons[instance_id])
+        for instance_id, group_id in groups.items()
+    ]
     staying = {m.group_id for m in closing.sensing_members(connection, group_ids) if m.id not in groups}
     return _close(database, connection, verdicts, group_ids, staying)
 
@@ -90,7 +95,10 @@ def fail_groupless(database: Database, instances: Sequence[tuple[int, int]]) -> 
 
     def change(connection: Connection) -> Flushed:
         sensing = closing.groups_of(connection, [instance_id for instance_id, _ in instances])
-        verdicts = [Verdict(instance_id, group_id, State.FAILED, reason) for instance_id, group_id in sensing.items()]
+        verdicts = [
+            Verdict(instance_id, group_id, State.FAILED, Ending.FAIL, reason)
+            for instance_id, group_id in sensing.items()
+        ]
         return _close(database, connection, verdicts, (), ())
 
     return database.run(change)

@@ -99,6 +99,8 @@ def show(pool: Pool, instance_id: int) -> dict[str, Any]:
         "waiting_since": spell_time(row["start_date"]),
         "timeout_at": spell_time(row["timeout_at"]),
         "settled_at": spell_time(row["settled_at"]),
+        "ending": row["ending"],
+        "external_id": row["external_id"],
         "xcom_value": None if row["xcom_value"] is None else json.loads(row["xcom_value"]),
         "group_id": row["group_id"],
         "hashcode": row["hashcode"],
@@ -107,6 +109,7 @@ def show(pool: Pool, instance_id: int) -> dict[str, Any]:
         "shares_with": [],
         "last_poke_at": None,
         "last_outcome": None,
+        "last_reason": None,
         "next_poke_at": None,
         "next_poke_because": None,
     }
@@ -167,6 +170,7 @@ def _add_pokes(pool: Pool, shown: dict[str, Any]) -> None:
     poked = last_poke(records, shown["group_id"])
     if poked is not None:
         shown["last_poke_at"], shown["last_outcome"] = spell_time(poked.at), str(poked.outcome)
+        shown["last_reason"] = poked.reason
 
 
 def _add_next_poke(pool: Pool, shown: dict[str, Any], group: Any, now: Milliseconds) -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from packaging.version import Version
-from sqlalchemy import Connection, inspect, select
+from sqlalchemy import Connection, column, inspect, select, table, text
+from sqlalchemy.schema import CreateSchema
 from sqlalchemy.exc import DBAPIError
 
 from sensorpool.errors import SchemaMismatch, Unreachable
@@ -22,30 +23,31 @@ def migrations_folder() -> Path:
     return packed if packed.is_dir() else here.parent / "migrations"
 
 
-def upgrade(url: str, revision: str = "head") -> str:
+def upgrade(url: str, revision: str = "head", *, schema: str = "") -> str:
     """Bring the schema to a revision and return its name. Running it again changes nothing.
 
+    :param schema: where our tables are, on PostgreSQL; it is made if it is not there.
     :raises Unreachable: when the database does not answer.
     """
     from alembic import command
 
-    _with_connection(url, lambda config, _: command.upgrade(config, revision))
-    return current(url) or "base"
+    _with_connection(url, schema, lambda config, _: command.upgrade(config, revision))
+    return current(url, schema=schema) or "base"
 
 
-def downgrade(url: str, revision: str) -> str:
+def downgrade(url: str, revision: str, *, schema: str = "") -> str:
     """Take the schema back to a revision (``base`` drops all of it) and return its name."""
     from alembic import command
 
-    _with_connection(url, lambda config, _: command.downgrade(config, revision))
-    return current(url) or "base"
+    _with_connection(url, schema, lambda config, _: command.downgrade(config, revision))
+    return current(url, schema=schema) or "base"
 
 
-def current(url: str) -> str | None:
+def current(url: str, *, schema: str = "") -> str | None:
     """Return the revision that the database has, or None if it has none of our tables."""
-    database = Database(url)
+    database = Database(url, schema=schema)
     try:
-        return database.read(_current)
+        return _current(database)
     finally:
         database.dispose()
 
@@ -70,7 +72,7 @@ def check(database: Database, code_version: str) -> None:
     """
     from alembic.script import ScriptDirectory
 
-    found = database.read(_current)
+    found = _current(database)
     if found is None:
         raise SchemaMismatch(f"the database has no sensorpool tables: {MEND}")
     if found == head():
@@ -86,13 +88,16 @@ def check(database: Database, code_version: str) -> None:
         )
 
 
-def _current(connection: Connection) -> str | None:
-    if not inspect(connection).has_table(VERSION_TABLE):
-        return None
-    return connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").scalar()  # noqa: S608  # a constant
+def _current(database: Database) -> str | None:
+    def ask(connection: Connection) -> str | None:
+        if not inspect(connection).has_table(VERSION_TABLE, schema=database.schema or None):
+            return None
+        return connection.execute(select(table(VERSION_TABLE, column("version_num"), schema=database.schema or None))).scalar()
+
+    return database.read(ask)
 
 
-def _with_connection(url: str, act: Any) -> None:
+def _with_connection(url: str, schema: str, act: Any) -> None:
     from alembic.config import Config
 
     database = Database(url)
@@ -100,11 +105,14 @@ def _with_connection(url: str, act: Any) -> None:
     config.set_main_option("script_location", str(migrations_folder()).replace("%", "%%"))
     try:
         with database.engine.begin() as connection:
+            if schema:
+                connection.execute(CreateSchema(schema, if_not_exists=True))
+                connection.execute(text(f'SET LOCAL search_path TO "{schema}"'))  # the setting's pattern has no quotes
             config.attributes["connection"] = connection
             act(config, connection)
     except DBAPIError as error:
         if is_unreachable(error):
-            database.read(_current)  # raises the one clear line
+            _current(database)  # raises the one clear line
             raise Unreachable("the database went away") from error
         raise
     finally:

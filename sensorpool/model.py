@@ -3,10 +3,11 @@
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-from sensorpool.states import Outcome, State
+from sensorpool.states import Ending, Outcome, State
 
 Milliseconds = int
 """Times are milliseconds since 1970 UTC by the database's clock; spans are milliseconds too."""
@@ -76,6 +77,8 @@ class Registration:
         constructor's arguments in ``poke_context_fields``.
     :param poke_context: the JSON object that the class is constructed with; left out for an object.
     :param on_settled: a Celery signature that is sent, with the result as its first argument, once it is settled.
+    :param external_id: what the waiter is called elsewhere: in Airflow, the id of the try of the task instance.
+    :param logical_date: of the waiter's DAG run, for people.
     """
 
     sensor: object
@@ -90,11 +93,16 @@ class Registration:
     exponential_backoff: bool = False
     max_wait: float | None = None
     on_settled: Mapping[str, Any] | None = None
+    external_id: str | None = None
+    logical_date: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A registered sensor instance. ``created`` is false when the same key and try was there already."""
+    """A registered sensor instance. ``created`` is false when the same key and try was there already.
+
+    ``opened`` is true when nobody waited for the same before.
+    """
 
     id: int
     group_id: int
@@ -103,6 +111,7 @@ class Instance:
     state: State
     created: bool
     key: Key
+    opened: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +178,7 @@ class Verdict:
     instance_id: int
     group_id: int
     state: State
+    ending: Ending
     reason: str | None = None
     xcom_value: str | None = None
 
@@ -180,6 +190,7 @@ class Settled:
     id: int
     key: Key
     state: State
+    ending: Ending
     reason: str | None
     xcom_value: str | None
     settled_at: Milliseconds

@@ -8,7 +8,7 @@ from typing import Any
 
 from sensorpool.errors import Refused
 from sensorpool.identity import Identity, identify
-from sensorpool.model import Key, Patience, Registration
+from sensorpool.model import Key, Milliseconds, Patience, Registration
 from sensorpool.poke.classes import Classes, describe
 from sensorpool.settings import Settings
 
@@ -24,6 +24,8 @@ class Plan:
     key: Key
     patience: Patience
     on_settled: str | None
+    external_id: str | None = None
+    logical_date: Milliseconds | None = None
 
 
 _FIELDS = {field.name for field in fields(Registration)} - {"key", "sensor"}
@@ -70,7 +72,20 @@ def plan(registration: Registration, settings: Settings, classes: Classes, *, tr
     if try_out:
         classes.try_out(op_classpath, json.loads(identity.poke_context))
     key = _check_key(registration.key or Key.fresh(op_classpath.rpartition(".")[2]))
-    return Plan(identity, key, _check_patience(registration, settings), _check_on_settled(registration, settings))
+    return Plan(
+        identity,
+        key,
+        _check_patience(registration, settings),
+        _check_on_settled(registration, settings),
+        _check_external_id(registration.external_id),
+        None if registration.logical_date is None else round(registration.logical_date.timestamp() * 1000),
+    )
+
+
+def _check_external_id(external_id: str | None) -> str | None:
+    if external_id is not None and (not isinstance(external_id, str) or not 0 < len(external_id) <= 64):
+        raise Refused("external_id must be a string of at most 64 characters")
+    return external_id
 
 
 def _check_key(key: Key) -> Key:

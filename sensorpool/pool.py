@@ -31,7 +31,7 @@ class Pool:
 
     def __init__(self, settings: Settings | None = None, *, clock: Callable[[], Milliseconds] | None = None) -> None:
         self.settings = settings or Settings.load()
-        self.database = Database(self.settings.database_url, clock=clock)
+        self.database = Database(self.settings.database_url, schema=self.settings.database_schema, clock=clock)
         self.ranges = shard_ranges(self.settings.shards, self.settings.shard_code_upper_limit)
         self.publisher = Publisher(self.settings)
         self._classes = Classes(self.settings.sensors_enabled)
@@ -56,6 +56,7 @@ class Pool:
         exponential_backoff: bool = False,
         max_wait: float | None = None,
         on_settled: Mapping[str, Any] | None = None,
+        external_id: str | None = None,
     ) -> Instance:
         """Register one sensor. Spans are seconds.
 

@@ -2,7 +2,7 @@
 
 Results go to the kombu topic exchange ``sensorpool.results``: one message for each DAG in a flush, with the dag_id as
 routing key. Its body is ``{"settled": [{"id", "dag_id", "task_id", "run_id", "map_index", "try_number", "state",
-"reason", "xcom_value"}, …]}``. ``on_settled`` signatures go to the user's own queues, at least once.
+"ending", "reason", "xcom_value"}, …]}``. ``on_settled`` signatures go to the user's own queues, at least once.
 """
 
 import json
@@ -55,7 +55,7 @@ class Publisher:
         with self._sending("publish results"):
             for dag_id, some in by_dag.items():
                 self._results().publish(
-                    {"settled": [as_message(each) for each in some]},
+                    {"settled": [result_of(each) for each in some]},
                     routing_key=routing_key(dag_id),
                     exchange=RESULTS,
                     declare=[RESULTS],
@@ -132,7 +132,7 @@ class Publisher:
             return
         arguments = list(signature.get("args") or ())
         if not signature.get("immutable"):
-            arguments.insert(0, as_message(settled))
+            arguments.insert(0, result_of(settled))
         options = {
             name: value
             for name, value in (signature.get("options") or {}).items()
@@ -219,7 +219,7 @@ def routing_key(dag_id: str) -> str:
     return "".join(c if c.isalnum() or c in "-_~" else f"%{ord(c):02X}" for c in dag_id)[:255]
 
 
-def as_message(settled: Settled) -> dict[str, Any]:
+def result_of(settled: Settled) -> dict[str, Any]:
     """Say a settled instance as JSON."""
     key = settled.key
     return {
@@ -230,6 +230,7 @@ def as_message(settled: Settled) -> dict[str, Any]:
         "map_index": key.map_index,
         "try_number": key.try_number,
         "state": str(settled.state),
+        "ending": str(settled.ending),
         "reason": settled.reason,
         "xcom_value": None if settled.xcom_value is None else json.loads(settled.xcom_value),
     }

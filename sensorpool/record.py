@@ -1,7 +1,7 @@
 """The record of what each job poked, for `show`: kept in Redis for a while, and no loss if it goes."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sensorpool.model import Milliseconds
@@ -9,6 +9,8 @@ from sensorpool.states import Outcome
 
 _CODES = {outcome: chr(ord("a") + i) for i, outcome in enumerate(Outcome)}
 _OUTCOMES = {code: outcome for outcome, code in _CODES.items()}
+_LONGEST_REASON = 300
+_MOST_REASONS = 1_000  # in one record
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,28 +19,32 @@ class Poked:
 
     at: Milliseconds
     outcome: Outcome
+    reason: str | None = None
 
 
 class Record:
     """What one job pokes."""
 
-    __slots__ = ("_at", "_codes", "_ids", "_offsets")
+    __slots__ = ("_at", "_codes", "_ids", "_offsets", "_reasons")
 
     def __init__(self, at: Milliseconds) -> None:
         self._at = at
         self._ids: list[int] = []
         self._offsets: list[int] = []
         self._codes: list[str] = []
+        self._reasons: dict[int, str] = {}
 
-    def add(self, group_id: int, began_at: Milliseconds, outcome: Outcome) -> None:
+    def add(self, group_id: int, began_at: Milliseconds, outcome: Outcome, reason: str | None = None) -> None:
         """Note one poke."""
+        if reason is not None and len(self._reasons) < _MOST_REASONS:
+            self._reasons[len(self._ids)] = reason[:_LONGEST_REASON]
         self._ids.append(group_id)
         self._offsets.append(began_at - self._at)
         self._codes.append(_CODES[outcome])
 
     def text(self) -> str:
         """Write it down."""
-        fields: Sequence[object] = (self._at, "".join(self._codes), self._offsets, self._ids)
+        fields: Sequence[object] = (self._at, "".join(self._codes), self._offsets, self._ids, self._reasons)
         return json.dumps(fields, separators=(",", ":"))
 
     def __len__(self) -> int:
@@ -47,14 +53,26 @@ class Record:
 
 def last_poke(records: Iterable[str], group_id: int) -> Poked | None:
     """Find the last poke of a group in the records of its range."""
-    latest: Poked | None = None
+    return latest_pokes(records, {group_id}).get(group_id)
+
+
+def latest_pokes(records: Iterable[str], group_ids: Collection[int]) -> dict[int, Poked]:
+    """Find the last poke of each of these groups in the records of their range."""
+    latest: dict[int, Poked] = {}
     for text in records:
         try:
-            at, codes, offsets, ids = json.loads(text)
-            index = ids.index(group_id)
-            poked = Poked(at + offsets[index], _OUTCOMES[codes[index]])
-        except (ValueError, KeyError, TypeError, IndexError):
-            continue
-        if latest is None or poked.at > latest.at:
-            latest = poked
+            for group_id, poked in _read(text, group_ids):
+                known = latest.get(group_id)
+                if known is None or poked.at > known.at:
+                    latest[group_id] = poked
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+            continue  # garbled: it is for people, and no loss
     return latest
+
+
+def _read(text: str, group_ids: Collection[int]) -> Iterator[tuple[int, Poked]]:
+    at, codes, offsets, ids, *more = json.loads(text)  # an older version wrote no reasons
+    reasons = more[0] if more else {}
+    for index, group_id in enumerate(ids):
+        if group_id in group_ids:
+            yield group_id, Poked(at + offsets[index], _OUTCOMES[codes[index]], reasons.get(str(index)))

@@ -72,8 +72,9 @@ def _register(database: Database, connection: Connection, plans: Sequence[Plan],
         rows = [_instance_row(each, *joined[each.identity.digest][:2], settings, now) for each in fresh]
         for row in registering.add_instances(connection, rows):
             key = _key_of(row)
-            instances[key] = _instance_of(row, key, created=True)
-            if joined[by_key[key].identity.digest][2]:
+            is_new = joined[by_key[key].identity.digest][2]
+            instances[key] = _instance_of(row, key, created=True, opened=is_new)
+            if is_new:
                 opened.add(row.shardcode)
         # under the locks now: a try that was registered at the same time is seen here
         _, late = _look_up(connection, plans)
@@ -167,6 +168,8 @@ def _instance_row(each: Plan, group_id: int, version: int, settings: Settings, n
         "joined_version": version,
         "hashcode": identity.hashcode,
         "shardcode": shardcode(identity.hashcode, settings.shard_code_upper_limit),
+        "external_id": each.external_id,
+        "logical_date": each.logical_date,
         "state": State.SENSING,
         "execution_context": _spell_patience(each.patience),
         "poke_interval": step,
@@ -201,8 +204,8 @@ def _key_of(row: Any) -> Key:
     return Key(row.dag_id, row.task_id, row.run_id, row.map_index, row.try_number)
 
 
-def _instance_of(row: Any, key: Key, *, created: bool = False) -> Instance:
-    return Instance(row.id, row.group_id, row.hashcode, row.shardcode, State(row.state), created, key)
+def _instance_of(row: Any, key: Key, *, created: bool = False, opened: bool = False) -> Instance:
+    return Instance(row.id, row.group_id, row.hashcode, row.shardcode, State(row.state), created, key, opened)
 
 
 def spell(key: Key) -> str:

@@ -4,8 +4,9 @@ Its limits: so many outbox rows, and so many windows of the tables, a round; the
 Any number of rescuers may run at once: whatever one of them does twice is harmless.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
+from sensorpool import extensions
 from sensorpool.errors import CountMismatch, Unreachable
 from sensorpool.flush import drop_empty_groups, fail_groupless
 from sensorpool.logs import logger
@@ -18,6 +19,8 @@ OUTBOX_ROWS = 200  # a round
 OUTBOX_AGE = 5_000  # milliseconds: younger rows are somebody's who is about to publish them
 WINDOW = 1_000  # rows looked at in one statement
 WINDOWS = 20  # a round and table
+
+RESCUERS = "sensorpool.rescuers"  # entry points: functions that take a worker, and return what they did by name
 
 log = logger(__name__)
 
@@ -38,10 +41,12 @@ class Rescued:
     strays: int = 0  # rows that only a hand on the tables could have made
     pruned: int = 0
     listeners: int = 0  # abandoned queues
+    more: dict[str, int] = field(default_factory=dict)  # what the rescuers of other packages did
 
     def as_dict(self) -> dict[str, int]:
         """Return what was not zero."""
-        return {name: value for name, value in asdict(self).items() if value}
+        counted = asdict(self)
+        return {name: value for name, value in (counted | counted.pop("more")).items() if value}
 
 
 def rescue(worker: Worker, place: Place) -> Rescued:
@@ -57,6 +62,11 @@ def rescue(worker: Worker, place: Place) -> Rescued:
         done.listeners = worker.publisher.drop_abandoned_listeners()
     except Unreachable as error:
         log.warning("listeners were not looked after", error=str(error))
+    for name, rescuer in extensions.load(RESCUERS).items():
+        try:
+            done.more |= rescuer(worker)
+        except Exception as error:  # theirs must not cost us ours
+            log.warning("a rescuer failed", rescuer=name, error=" ".join(str(error).split())[:300])
     if found := done.as_dict():
         log.info("rescued", **found)
     return done

@@ -84,6 +84,7 @@ sensor_instance = Table(
     Column("run_id", _name(250), nullable=False),
     Column("map_index", Integer, nullable=False),
     Column("try_number", Integer, nullable=False),
+    Column("external_id", _name(64)),  # what the waiter is called elsewhere: Airflow's id of the try
     Column("logical_date", BigInteger),
     Column("operator", _name(250), nullable=False),
     Column("op_classpath", _name(500), nullable=False),
@@ -92,6 +93,7 @@ sensor_instance = Table(
     Column("hashcode", BigInteger, nullable=False),
     Column("shardcode", Integer, nullable=False),
     Column("state", _name(16), nullable=False),
+    Column("ending", _name(24)),  # why it took its terminal state
     Column("reason", LongText),
     Column("poke_context", LongText, nullable=False),  # canonical JSON, kept for people when the group is gone
     Column("execution_context", LongText, nullable=False),  # JSON: how to wait

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from sensorpool import extensions
 from sensorpool.errors import Refused, SettingsError
 from sensorpool.identity import canonical_classpath
 
@@ -27,6 +28,7 @@ INFRA_FAILURES = (
 )
 # Read elsewhere, so not settings: named here so that a typo in a setting can be told from them.
 _NOT_SETTINGS = re.compile(r"SENSORPOOL_(CONN_\w+|CONFIG_MODULE|FAILPOINT|TEST_\w+)")
+EXTENSIONS = "sensorpool.settings"  # entry points: functions that return settings by name
 
 
 def _split(value: object) -> object:
@@ -70,6 +72,11 @@ class Settings(BaseSettings):
     database_url: str = Field(
         default_factory=_default_database,
         description="SQLAlchemy URL of the database that holds the truth. The default is an SQLite file.",
+    )
+    database_schema: str = Field(
+        "",
+        pattern=r"^([a-z_][a-z0-9_]{0,62})?$",
+        description="Schema of our tables on PostgreSQL, made by `db upgrade`. Left out, the connection's own.",
     )
     redis_url: str = Field(MEMORY, description="Redis for leases and heartbeats. `memory://` serves one process only.")
     broker_url: str = Field("", description="Celery's broker, Redis or RabbitMQ. Left out, it is `redis_url`.")
@@ -133,10 +140,13 @@ class Settings(BaseSettings):
 
     @classmethod
     def load(cls, **overrides: object) -> "Settings":
-        """Read the settings from the environment; ``overrides`` win.
+        """Read the settings: ``overrides`` win over the environment, and that over Airflow's ``[sensorpool]`` section.
 
         :raises SettingsError: with one line for each thing that is wrong.
         """
+        for found in extensions.load(EXTENSIONS).values():
+            given = {name: value for name, value in found().items() if name in cls.model_fields}
+            overrides = {name: value for name, value in given.items() if not _is_in_environment(name)} | overrides
         try:
             return cls(**overrides)  # type: ignore[arg-type]  # pydantic checks them
         except ValidationError as error:
@@ -170,6 +180,10 @@ class Settings(BaseSettings):
                 self.tick > self.poke_interval,
                 f"TICK ({self.tick:g} s) must not exceed POKE_INTERVAL ({self.poke_interval:g} s), "
                 "or the default interval cannot be kept",
+            ),
+            (
+                bool(self.database_schema) and not self.database_url.startswith("postgres"),
+                "DATABASE_SCHEMA is for PostgreSQL only: leave it out, or name a PostgreSQL in DATABASE_URL",
             ),
             (
                 "://" not in self.database_url,
@@ -216,6 +230,10 @@ class Settings(BaseSettings):
         for name in ("database_url", "redis_url", "broker_url", "on_settled_broker_url"):
             values[name] = hide_password(str(values[name]))
         return values
+
+
+def _is_in_environment(name: str) -> bool:
+    return bool(os.environ.get(f"{PREFIX}{name.upper()}"))
 
 
 def unknown_variables() -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any, assert_never
 
 from sensorpool.due import step_at, whole_ticks
 from sensorpool.model import Fact, Member, Milliseconds, Verdict
-from sensorpool.states import INCONCLUSIVE, Outcome, State
+from sensorpool.states import INCONCLUSIVE, Ending, Outcome, State
 
 
 @dataclass(slots=True)
@@ -54,21 +54,22 @@ def _conclude(fact: Fact, member: Member, timeouts: bool) -> Verdict | None:
     late = timeouts and fact.began_at >= member.timeout_at
     match fact.outcome:
         case Outcome.LANDED:
-            return Verdict(member.id, member.group_id, State.SUCCESS, None, fact.xcom_value)
+            return Verdict(member.id, member.group_id, State.SUCCESS, Ending.LANDED, None, fact.xcom_value)
         case Outcome.SKIP:
-            return Verdict(member.id, member.group_id, State.SKIPPED, fact.reason)
+            return Verdict(member.id, member.group_id, State.SKIPPED, Ending.SKIP, fact.reason)
+        case Outcome.HAND_BACK:
+            return Verdict(member.id, member.group_id, State.CANCELLED, Ending.HANDED_BACK, fact.reason)
         case Outcome.FAIL:
             patience = json.loads(member.execution_context)
             lenient = patience.get("soft_fail") or patience.get("never_fail")
-            return Verdict(member.id, member.group_id, State.SKIPPED if lenient else State.FAILED, fact.reason)
+            state = State.SKIPPED if lenient else State.FAILED
+            return Verdict(member.id, member.group_id, state, Ending.FAIL, fact.reason)
         case Outcome.POKE_ERROR:
             patience = json.loads(member.execution_context)
-            if late:
-                return _timeout(fact, member, patience)
             if patience.get("silent_fail"):
-                return None
+                return _timeout(fact, member, patience) if late else None
             state = State.SKIPPED if patience.get("never_fail") else State.FAILED
-            return Verdict(member.id, member.group_id, state, fact.reason)
+            return Verdict(member.id, member.group_id, state, Ending.POKE_ERROR, fact.reason)
         case Outcome.NOT_LANDED | Outcome.POKE_TIMEOUT | Outcome.INFRA_FAILURE | Outcome.CRASHED:
             return _timeout(fact, member, json.loads(member.execution_context)) if late else None
         case _ as never:
@@ -80,12 +81,12 @@ def _timeout(fact: Fact, member: Member, patience: dict[str, Any]) -> Verdict:
     waited = (fact.began_at - member.start_date) / 1000
     execution_timeout = patience.get("execution_timeout")
     if execution_timeout is not None and execution_timeout < patience["timeout"]:
-        state, limit = State.FAILED, f"execution_timeout of {execution_timeout:g} s"
+        state, ending, limit = State.FAILED, Ending.EXECUTION_TIMEOUT, f"execution_timeout of {execution_timeout:g} s"
     else:
-        state = State.SKIPPED if patience.get("soft_fail") else State.FAILED
+        state, ending = State.SKIPPED if patience.get("soft_fail") else State.FAILED, Ending.TIMEOUT
         limit = f"timeout of {patience['timeout']:g} s"
     saw = f"; its last poke: {fact.outcome}" + (f", {fact.reason}" if fact.reason else "")
-    return Verdict(member.id, member.group_id, state, f"waited {waited:.1f} s, more than its {limit}{saw}")
+    return Verdict(member.id, member.group_id, state, ending, f"waited {waited:.1f} s, more than its {limit}{saw}")
 
 
 def _grow(fact: Fact, member: Member, tick_ms: Milliseconds) -> tuple[Member, Milliseconds]:

@@ -49,7 +49,7 @@ class Standalone:
         self.settings = settings
         if settings.database_url.startswith("sqlite"):
             migrate.upgrade(settings.database_url)
-        database = Database(settings.database_url)
+        database = Database(settings.database_url, schema=settings.database_schema)
         migrate.check(database, __version__)
         database.dispose()
         self.app: Celery = make_app(settings)

@@ -27,6 +27,20 @@ class Outcome(StrEnum):
     SKIP = "skip"  # it raised a skip exception
     FAIL = "fail"  # it raised a fail exception
     CRASHED = "crashed"  # it took its process down, as seen by that process's living parent
+    HAND_BACK = "hand_back"  # it cannot be answered in the pool: the waiter shall poke by itself
+
+
+class Ending(StrEnum):
+    """Why an instance took its terminal state: what a waiter needs to end as it would have ended by itself."""
+
+    LANDED = "landed"
+    TIMEOUT = "timeout"  # of the sensor: no retry in Airflow
+    EXECUTION_TIMEOUT = "execution_timeout"  # of the task: Airflow retries
+    POKE_ERROR = "poke_error"  # its poke raised: Airflow retries
+    SKIP = "skip"  # its poke asked to skip
+    FAIL = "fail"  # its poke asked to fail, or it was quarantined: no retry
+    CANCELLED = "cancelled"  # called off, or superseded by a higher try
+    HANDED_BACK = "handed_back"  # called off for the waiter to poke by itself
 
 
 INCONCLUSIVE = frozenset({Outcome.NOT_LANDED, Outcome.POKE_TIMEOUT, Outcome.INFRA_FAILURE, Outcome.CRASHED})

@@ -33,7 +33,7 @@ class Worker:
         watchdog: bool = False,
     ) -> None:
         self.settings = settings
-        self.database = database or Database(settings.database_url)
+        self.database = database or Database(settings.database_url, schema=settings.database_schema)
         self.leases = Leases(connect(settings.redis_url), lease_ttl=settings.lease_ttl, url=settings.redis_url)
         self.publisher = Publisher(settings)
         self.metrics = metrics or Metrics()

@@ -37,14 +37,17 @@ def db() -> None:
 @click.option("--revision", default="head", show_default=True)
 def upgrade(revision: str) -> None:
     """Bring the schema up to date. Again, it changes nothing."""
-    click.echo(f"the schema is {migrate.upgrade(Settings.load().database_url, revision)}")
+    settings = Settings.load()
+    reached = migrate.upgrade(settings.database_url, revision, schema=settings.database_schema)
+    click.echo(f"the schema is {reached}")
 
 
 @db.command()
 @json_option
 def current(as_json: bool) -> None:
     """Show the schema's revision, and the one that this version brings. 1 when there is none."""
-    found = migrate.current(Settings.load().database_url)
+    settings = Settings.load()
+    found = migrate.current(settings.database_url, schema=settings.database_schema)
     if as_json:
         print_json({"current": found, "head": migrate.head()})
     else:
@@ -56,7 +59,8 @@ def current(as_json: bool) -> None:
 @json_option
 def check(as_json: bool) -> None:
     """Say whether this version may use the schema. 1, and what mends it, when not."""
-    database = Database(Settings.load().database_url)
+    settings = Settings.load()
+    database = Database(settings.database_url, schema=settings.database_schema)
     try:
         migrate.check(database, __version__)
         problem = None

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from sensorpool.errors import ClassRefused, FailSensor, SkipSensor
+from sensorpool.errors import ClassRefused, FailSensor, HandBack, SkipSensor
 from sensorpool.model import DueGroup
 from sensorpool.settings import hide_password
 from sensorpool.states import Outcome
@@ -63,6 +63,8 @@ class Answers:
         names = [cls.__name__ for cls in type(error).__mro__]
         if isinstance(error, SkipSensor) or _SKIP in names:
             outcome = Outcome.SKIP
+        elif isinstance(error, HandBack):
+            outcome = Outcome.HAND_BACK
         elif isinstance(error, FailSensor | ClassRefused) or any(name in names for name in _FAIL):
             outcome = Outcome.FAIL
         elif self.is_infra_failure(error):

@@ -7,8 +7,12 @@ from enum import Enum
 from importlib import import_module
 from typing import Any
 
+from sensorpool import extensions
 from sensorpool.errors import ClassRefused, Refused
 from sensorpool.identity import canonical_classpath
+
+
+ADAPTERS = "sensorpool.adapters"  # entry points: class path to a function that returns what is poked in its place
 
 
 class Way(Enum):
@@ -112,9 +116,23 @@ def _load(classpath: str) -> SensorClass:
         raise ClassRefused(f"{classpath} cannot be imported: {one_line(error)}") from None
     if not inspect.isclass(found):
         raise ClassRefused(f"{module_name} has no class {name}")
+    try:
+        found = _adapted(found)
+    except Exception as error:
+        raise ClassRefused(f"{classpath} cannot be poked here: {one_line(error)}") from None
     if callable(getattr(found, "poke_many", None)):
         return SensorClass(classpath, found, Way.MANY)
     poke = getattr(found, "poke", None)
     if not callable(poke):
         raise ClassRefused(f"{classpath} is not a sensor: it has neither poke nor poke_many")
     return SensorClass(classpath, found, Way.ASYNC if inspect.iscoroutinefunction(poke) else Way.SYNC)
+
+
+def _adapted(cls: type) -> Any:
+    """Return what is poked in the place of a class: itself, unless it or a base of it has an adapter."""
+    adapters = extensions.named(ADAPTERS)
+    for base in cls.__mro__:
+        entry = adapters.get(f"{base.__module__}.{base.__qualname__}")
+        if entry is not None:
+            return entry.load()(cls)
+    return cls

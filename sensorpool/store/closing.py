@@ -18,7 +18,7 @@ from sensorpool.model import Key, Member, Milliseconds, Settled, Verdict
 from sensorpool.schema import outbox
 from sensorpool.schema import poke_group as g
 from sensorpool.schema import sensor_instance as s
-from sensorpool.states import State
+from sensorpool.states import Ending, State
 from sensorpool.store.database import count_rows
 
 _IDS: Any = bindparam("ids", expanding=True, literal_execute=True)  # integers, inlined: a thousand parameters cost more
@@ -44,6 +44,7 @@ _SETTLED = select(
     s.c.map_index,
     s.c.try_number,
     s.c.state,
+    s.c.ending,
     s.c.reason,
     s.c.xcom_value,
     s.c.settled_at,
@@ -55,6 +56,13 @@ def _over_sensing(value: Any) -> Any:
     """A value over those who sense in the group that is being updated."""
     return select(value).where(s.c.group_id == g.c.id, s.c.state == State.SENSING).correlate(g).scalar_subquery()
 
+
+_ENDINGS = {
+    State.SUCCESS: Ending.LANDED,
+    State.FAILED: Ending.FAIL,
+    State.SKIPPED: Ending.SKIP,
+    State.CANCELLED: Ending.CANCELLED,
+}
 
 _STILL_SENSING = exists().where(s.c.group_id == g.c.id, s.c.state == State.SENSING)
 
@@ -86,18 +94,18 @@ def write_verdicts(connection: Connection, verdicts: Sequence[Verdict], now: Mil
 
     :raises CountMismatch: when one of them was not sensing any more; nothing is kept then.
     """
-    alike: dict[tuple[State, str | None, str | None], list[int]] = defaultdict(list)
+    alike: dict[tuple[State, Ending, str | None, str | None], list[int]] = defaultdict(list)
     for verdict in verdicts:
-        alike[verdict.state, verdict.reason, verdict.xcom_value].append(verdict.instance_id)
+        alike[verdict.state, verdict.ending, verdict.reason, verdict.xcom_value].append(verdict.instance_id)
     if len(alike) <= _FEW:
         written = sum(
             connection.execute(
                 update(s)
                 .where(s.c.id.in_(_IDS), s.c.state == State.SENSING)
-                .values(state=state, reason=reason, xcom_value=xcom_value, settled_at=now),
+                .values(state=state, ending=ending, reason=reason, xcom_value=xcom_value, settled_at=now),
                 {"ids": ids},
             ).rowcount
-            for (state, reason, xcom_value), ids in alike.items()
+            for (state, ending, reason, xcom_value), ids in alike.items()
         )
     else:
         written = connection.execute(
@@ -105,6 +113,7 @@ def write_verdicts(connection: Connection, verdicts: Sequence[Verdict], now: Mil
             .where(s.c.id == bindparam("instance_id"), s.c.state == State.SENSING)
             .values(
                 state=bindparam("b_state"),
+                ending=bindparam("b_ending"),
                 reason=bindparam("b_reason"),
                 xcom_value=bindparam("b_xcom"),
                 settled_at=now,
@@ -113,6 +122,7 @@ def write_verdicts(connection: Connection, verdicts: Sequence[Verdict], now: Mil
                 {
                     "instance_id": v.instance_id,
                     "b_state": v.state,
+                    "b_ending": v.ending,
                     "b_reason": v.reason,
                     "b_xcom": v.xcom_value,
                 }
@@ -172,7 +182,8 @@ def note_for_publishing(connection: Connection, instance_ids: Sequence[int], now
 def settled(connection: Connection, instance_ids: Iterable[int]) -> list[Settled]:
     """Return instances as they are published."""
     return [
-        Settled(row[0], Key(*row[1:6]), State(row[6]), *row[7:])
+        # rows that an older version settled have no ending
+        Settled(row[0], Key(*row[1:6]), State(row[6]), Ending(row[7]) if row[7] else _ENDINGS[row[6]], *row[8:])
         for row in connection.execute(_SETTLED, {"ids": list(instance_ids)})
     ]
 

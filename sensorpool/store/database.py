@@ -53,12 +53,18 @@ class Database:
     """One engine. Safe to share between threads, not between processes.
 
     :param url: a SQLAlchemy URL.
+    :param schema: where our tables are, on PostgreSQL; empty, the connection's own schema.
     :param clock: stands in for the database's clock in tests: returns milliseconds.
     :raises SettingsError: when the URL is malformed or its driver is not installed.
     """
 
-    def __init__(self, url: str, *, pool_size: int = 5, clock: Callable[[], Milliseconds] | None = None) -> None:
+    def __init__(
+        self, url: str, *, schema: str = "", pool_size: int = 5, clock: Callable[[], Milliseconds] | None = None
+    ) -> None:
         self.engine = _make_engine(url, pool_size)
+        if schema:  # not by search_path: PgBouncer in transaction mode does not keep it
+            self.engine = self.engine.execution_options(schema_translate_map={None: schema})
+        self.schema = schema
         self._clock = clock
 
     def now(self, connection: Connection) -> Milliseconds:
@@ -156,6 +162,8 @@ def _code(error: Exception) -> str:
 def _make_engine(url: str, pool_size: int) -> Engine:
     try:
         parsed = make_url(url)
+        if parsed.drivername.startswith("postgres"):
+            parsed = parsed.set(drivername="postgresql+psycopg")  # Airflow's URLs name other drivers
         backend = parsed.get_backend_name()
         options: dict[str, Any] = {"pool_pre_ping": True}
         if backend == "sqlite":

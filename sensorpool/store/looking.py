@@ -21,6 +21,29 @@ def states(connection: Connection, instance_ids: Collection[int]) -> dict[int, S
     return {row[0]: State(row[1]) for row in connection.execute(query, {"ids": list(instance_ids)})}
 
 
+def waiters(connection: Connection, instance_ids: Collection[int]) -> list[Any]:
+    """Return state, group and number of members of these instances; members is None once the group is gone."""
+    query = (
+        select(s.c.id, s.c.state, s.c.group_id, s.c.shardcode, s.c.start_date, s.c.timeout_at, g.c.members)
+        .select_from(s.outerjoin(g, g.c.id == s.c.group_id))
+        .where(s.c.id.in_(_IDS))
+    )
+    return list(connection.execute(query, {"ids": list(instance_ids)}))
+
+
+def external_waiters(connection: Connection, after_group: int, size: int, before: Milliseconds) -> tuple[Any, int | None]:
+    """Look at those who sense in the next groups by id, for somebody elsewhere, since before a time.
+
+    :returns: rows of id and external_id; and the last group looked at, None at the end.
+    """
+    groups = connection.execute(select(g.c.id).where(g.c.id > after_group).order_by(g.c.id).limit(size)).scalars().all()
+    query = select(s.c.id, s.c.external_id).where(
+        s.c.group_id.in_(_IDS), s.c.state == State.SENSING, s.c.external_id.is_not(None), s.c.start_date < before
+    )
+    rows = connection.execute(query, {"ids": list(groups)}).all() if groups else []
+    return rows, groups[-1] if len(groups) == size else None
+
+
 def count_by_state(connection: Connection) -> dict[str, int]:
     """Count the instances in each state; those that were pruned are gone."""
     return {row[0]: row[1] for row in connection.execute(select(s.c.state, count_rows).group_by(s.c.state))}

@@ -7,7 +7,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text, update
 
-from sensorpool import __version__, migrate
+from sensorpool import Pool, Settings, __version__, migrate
 from sensorpool.errors import SchemaMismatch
 from sensorpool.schema import metadata, schema_info
 from sensorpool.store.database import Database
@@ -62,3 +62,29 @@ def test_check_says_what_mends_it(url: str) -> None:
     with pytest.raises(SchemaMismatch, match="upgrade sensorpool"):
         migrate.check(database, __version__)
     database.dispose()
+
+
+def test_a_schema_of_our_own_leaves_the_rest_of_the_database_alone(postgres_database: str) -> None:
+    migrate.downgrade(postgres_database, "base")
+    before = Database(postgres_database)
+    with before.engine.begin() as connection:
+        connection.execute(text("CREATE TABLE alembic_version (version_num varchar(32))"))  # somebody else's
+        connection.execute(text("INSERT INTO alembic_version VALUES ('theirs')"))
+    assert migrate.upgrade(postgres_database, schema="pool") == migrate.head()
+    assert migrate.upgrade(postgres_database, schema="pool") == migrate.head()
+    assert migrate.current(postgres_database) is None
+    theirs = inspect(before.engine).get_table_names()
+    assert set(theirs) - {migrate.VERSION_TABLE} == {"alembic_version"}
+    pool = Pool(
+        Settings.load(
+            database_url=postgres_database.replace("+psycopg", "+psycopg2"),  # as Airflow spells it
+            database_schema="pool",
+            sensors_enabled="sensorpool.sensors.TimeSensor",
+        )
+    )
+    instance = pool.register("sensorpool.sensors.TimeSensor", {"target_time": "2100-01-01T00:00:00Z"}, external_id="abc")
+    assert pool.cancel(instance.id) == "cancelled"
+    migrate.check(pool.database, __version__)
+    pool.close()
+    assert migrate.downgrade(postgres_database, "base", schema="pool") == "base"
+    before.dispose()

@@ -17,16 +17,18 @@ LENIENCY = [  # soft_fail and never_fail exclude each other, as in Airflow
 
 
 def _airflow(outcome: Outcome, soft_fail: bool, silent_fail: bool, never_fail: bool, late: bool) -> State | None:
-    """``BaseSensorOperator.execute`` of Airflow 3, but for one thing: an error of a late poke counts as "not yet"."""
+    """``BaseSensorOperator.execute`` of Airflow 3."""
     nothing = outcome in INCONCLUSIVE
     if outcome is Outcome.LANDED:
         return State.SUCCESS
     if outcome is Outcome.SKIP:
         return State.SKIPPED
+    if outcome is Outcome.HAND_BACK:
+        return State.CANCELLED  # ours: the waiter pokes by itself
     if outcome is Outcome.FAIL:
         return State.SKIPPED if soft_fail or never_fail else State.FAILED
     if outcome is Outcome.POKE_ERROR:
-        nothing = silent_fail or late
+        nothing = silent_fail
     if nothing:
         if not late:
             return None

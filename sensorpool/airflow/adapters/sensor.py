@@ -1,0 +1,49 @@
+"""Any sensor that can be built again from its arguments."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, NoReturn
+
+from airflow.sdk.bases.sensor import BaseSensorOperator
+
+from sensorpool.airflow import compat
+from sensorpool.airflow.codec import encode
+from sensorpool.airflow.rebuild import rebuild
+from sensorpool.errors import HandBack
+from sensorpool.model import PokeReturnValue
+
+
+class RebuiltSensor:
+    """Stands in for a sensor class in the pool."""
+
+    __slots__ = ("_sensor",)
+    sensor_class: ClassVar[type[BaseSensorOperator]]
+
+    def __init__(self, **poke_context: Any) -> None:
+        self._sensor = rebuild(self.sensor_class, poke_context)
+
+    def poke(self, _: Mapping[str, Any]) -> Any:
+        """Poke the sensor; what it returns for XCom is encoded."""
+        found = self._sensor.poke(NO_CONTEXT)  # type: ignore[arg-type]
+        value = getattr(found, "xcom_value", None)
+        return found if value is None else PokeReturnValue(bool(found), encode(value, "its XCom value"))
+
+
+def adapt(cls: type[BaseSensorOperator]) -> type[RebuiltSensor]:
+    """Return what is poked in the place of a sensor class."""
+    compat.become_server()
+    return type(f"Rebuilt{cls.__name__}", (RebuiltSensor,), {"__slots__": (), "sensor_class": cls})
+
+
+class _NoContext(dict[str, Any]):
+    """The template context in the pool: there is none. A sensor that reads it goes back to its worker."""
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise HandBack("its poke reads the template context, which only a worker has")
+
+    def __iter__(self) -> Iterator[str]:
+        self._refuse()
+
+    __getitem__ = get = __contains__ = keys = values = items = _refuse  # type: ignore[assignment]
+
+
+NO_CONTEXT = _NoContext()

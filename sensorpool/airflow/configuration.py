@@ -1,0 +1,145 @@
+"""The ``[sensorpool]`` section of Airflow's configuration: one configuration for Airflow and the pool.
+
+``AIRFLOW__SENSORPOOL__NAME`` or ``airflow.cfg`` give the settings of `sensorpool.settings` by the same names, and those
+of Airflow's side, below. ``SENSORPOOL_NAME`` wins where both are set. Nothing here imports airflow unless the section
+is in use: the command line stays quick.
+"""
+
+import importlib.util
+import os
+import sys
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from sensorpool.errors import SettingsError
+from sensorpool.settings import BUILT_IN_SENSORS, PREFIX, Names, Seconds, Settings
+
+SECTION = "sensorpool"
+_ENVIRONMENT = f"AIRFLOW__{SECTION.upper()}__"
+SCHEMA = "sensorpool"  # of our tables, in whichever PostgreSQL the section names
+
+# Each of them is held against the installed provider by a test (docs/sensors.md).
+AIRFLOW_SENSORS = (
+    "airflow.providers.amazon.aws.sensors.s3.S3KeySensor",
+    "airflow.providers.apache.hive.sensors.hive_partition.HivePartitionSensor",
+    "airflow.providers.apache.hive.sensors.metastore_partition.MetastorePartitionSensor",
+    "airflow.providers.apache.hive.sensors.named_hive_partition.NamedHivePartitionSensor",
+    "airflow.providers.common.sql.sensors.sql.SqlSensor",
+    "airflow.providers.ftp.sensors.ftp.FTPSensor",
+    "airflow.providers.http.sensors.http.HttpSensor",
+    "airflow.providers.redis.sensors.redis_key.RedisKeySensor",
+    "airflow.providers.sftp.sensors.sftp.SFTPSensor",
+    "airflow.providers.standard.operators.trigger_dagrun.TriggerDagRunOperator",
+    "airflow.providers.standard.sensors.date_time.DateTimeSensor",
+    "airflow.providers.standard.sensors.external_task.ExternalTaskSensor",
+    "airflow.providers.standard.sensors.filesystem.FileSensor",
+    "airflow.providers.standard.sensors.time.TimeSensor",
+    "airflow.providers.standard.sensors.time_delta.TimeDeltaSensor",
+)
+
+
+class AirflowSettings(BaseSettings):
+    """The settings of Airflow's side. Times are seconds."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)
+
+    enabled: bool = Field(
+        False, description="Whether sensors leave their worker slots (AIP-17's `use_smart_sensor`). Off, all run natively."
+    )
+    first_poke: Literal["worker", "pool"] = Field(
+        "worker",
+        description="`worker`: the task pokes once before it registers, so that what holds already ends there and then.",
+    )
+    include: Names = Field(("*",), description="Patterns over `dag_id` and `dag_id.task_id`: who is pooled.")
+    exclude: Names = Field((), description="Patterns over `dag_id` and `dag_id.task_id`: who is not.")
+    on_pool_dead: Literal["wait", "native"] = Field(
+        "wait",
+        description="When no tick has finished for `pool_dead_after`: wait for the pool, or run the sensors natively.",
+    )
+    pool_dead_after: Seconds = Field(300.0, description="Time without a finished tick after which the pool counts as dead.")
+    hand_back_rate: Seconds = Field(5.0, description="Sensors a second that go back to workers when the pool is dead.")
+    deferral_grace: Seconds = Field(
+        3600.0, description="How long after a sensor's timeout Airflow itself ends the task: a backstop."
+    )
+    resume_hold: float = Field(
+        10.0,
+        ge=0,
+        description="Time after registration before which no task resumes on a worker (a race of Airflow 3.3).",
+    )
+    log_every: Seconds = Field(300.0, description="Time between two lines in the log of a task that waits.")
+
+    @classmethod
+    def load(cls, **overrides: object) -> "AirflowSettings":
+        """Read the settings of Airflow's side; ``overrides`` win.
+
+        :raises SettingsError: with one line for each thing that is wrong.
+        """
+        given = {name: value for name, value in section().items() if name in cls.model_fields}
+        given = {name: value for name, value in given.items() if not os.environ.get(f"{PREFIX}{name.upper()}")}
+        try:
+            return cls(**(given | overrides))
+        except ValidationError as error:
+            lines = [f"[{SECTION}] {item['loc'][0]}: {item['msg']}" for item in error.errors()]
+            raise SettingsError("\n".join(lines)) from None
+
+    def admits(self, dag_id: str, task_id: str) -> bool:
+        """Whether the patterns let a task be pooled."""
+        names = (dag_id, f"{dag_id}.{task_id}")
+
+        def matches(patterns: tuple[str, ...]) -> bool:
+            return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
+
+        return matches(self.include) and not matches(self.exclude)
+
+
+def section() -> dict[str, str]:
+    """Return what the section says, by name; empty if it is not in use."""
+    in_environment = {
+        name.removeprefix(_ENVIRONMENT).lower(): value
+        for name, value in os.environ.items()
+        if name.startswith(_ENVIRONMENT) and value
+    }
+    # a command or a secret back end gives the value: only Airflow knows how to ask it
+    is_indirect = any(name.endswith(("_cmd", "_secret")) for name in in_environment)
+    if not (is_indirect or "airflow.configuration" in sys.modules or _in_file()):
+        return in_environment
+    if importlib.util.find_spec("airflow") is None:
+        return in_environment
+    from airflow.configuration import conf
+
+    names = [*Settings.model_fields, *AirflowSettings.model_fields]
+    found = {name: conf.get(SECTION, name, fallback=None) for name in names}
+    return {name: value for name, value in found.items() if value not in (None, "")}
+
+
+def settings() -> dict[str, Any]:
+    """Return the core's settings that the section gives: the entry point ``sensorpool.settings``."""
+    found: dict[str, Any] = {name: value for name, value in section().items() if name in Settings.model_fields}
+    if not found and not section():
+        return {}
+    found.setdefault("sensors_enabled", BUILT_IN_SENSORS + AIRFLOW_SENSORS)
+    if str(os.environ.get(f"{PREFIX}DATABASE_URL") or found.get("database_url", "")).startswith("postgres"):
+        found.setdefault("database_schema", SCHEMA)
+    elif found.get("database_schema") == SCHEMA:
+        del found["database_schema"]  # the default, and only PostgreSQL has schemas
+    return found
+
+
+def _in_file() -> bool:
+    home = Path(os.environ.get("AIRFLOW_HOME") or "~/airflow").expanduser()
+    path = Path(os.environ.get("AIRFLOW_CONFIG") or home / "airflow.cfg").expanduser()
+    try:
+        return _names_section(str(path), path.stat().st_mtime_ns)
+    except OSError:
+        return False
+
+
+@lru_cache(maxsize=4)
+def _names_section(path: str, _changed: int) -> bool:
+    with open(path, encoding="utf-8", errors="replace") as lines:
+        return any(line.strip() == f"[{SECTION}]" for line in lines)

@@ -1,0 +1,100 @@
+"""How a task ends that resumes on a worker: as the native sensor would have ended, by Airflow's own code.
+
+The resume method enters the sensor's own ``execute`` again; where that arrives at BaseSensorOperator's, what the pool
+saw is returned or raised. So a class that does more in its ``execute`` does it, and callbacks, emails, retries,
+outlets and listeners are Airflow's.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    AirflowTaskTimeout,
+)
+
+from sensorpool.airflow.codec import decode
+from sensorpool.states import Ending, State
+
+_SAW = "_sensorpool_saw"
+
+
+class PokeFailed(Exception):
+    """A poke in the pool raised this. Not an AirflowException: those become skips under soft_fail when a task resumes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saw:
+    """What the pool saw, as the trigger's event says it."""
+
+    state: State
+    ending: Ending
+    reason: str | None = None
+    xcom_value: Any = None
+    started: float = 0.0  # seconds since 1970: when the task began to wait
+
+    @classmethod
+    def read(cls, event: Any, started: float) -> "Saw":
+        """Read an event. ``airflow dags test`` hands over the payload of an end event: its state as a string."""
+        if isinstance(event, Mapping):
+            state, ending = State(event["state"]), Ending(event["ending"])
+            return cls(state, ending, event.get("reason"), decode(event.get("xcom_value")), started)
+        if str(event).rpartition(".")[2].lower() == State.SUCCESS:
+            return cls(State.SUCCESS, Ending.LANDED, started=started)
+        return cls(State.FAILED, Ending.POKE_ERROR, f"not an event of the pool: {str(event)[:100]}", started=started)
+
+
+def resume(self: Any, context: Any, event: Any = None, started: float = 0.0) -> Any:
+    """Enter ``execute`` again; added to BaseSensorOperator as its method."""
+    saw = Saw.read(event, started or time.time())
+    vars(self)[_SAW] = saw
+    try:
+        return self.execute(context)
+    finally:
+        vars(self).pop(_SAW, None)
+
+
+def take(sensor: Any) -> Saw | None:
+    """Take what the pool saw, if this is a resumed task."""
+    return vars(sensor).pop(_SAW, None)
+
+
+def conclude(sensor: Any, context: Any, saw: Saw, native: Callable[[Any, Any], Any]) -> Any:
+    """Return or raise what BaseSensorOperator.execute would have.
+
+    :raises AirflowSensorTimeout: at a sensor's timeout: Airflow does not retry it.
+    :raises AirflowTaskTimeout: at the execution_timeout: it does.
+    :raises PokeFailed: for an error of the poke: it does.
+    :raises AirflowFailException: when the poke asked to fail, or somebody cancelled the instance.
+    :raises AirflowSkipException: when the poke asked to skip, or under soft_fail and never_fail.
+    """
+    waited = time.time() - saw.started
+    if saw.ending is Ending.HANDED_BACK:
+        sensor.log.info("sensorpool: handed back, runs natively from here: %s", saw.reason)
+        sensor.timeout = max(0.0, sensor.timeout - waited)
+        return native(sensor, context)
+    # the pool has applied them; BaseSensorOperator.resume_execution would apply them to what it did not natively
+    sensor.soft_fail = sensor.never_fail = False
+    if saw.state is State.SUCCESS:
+        sensor.log.info("Success criteria met. Exiting.")
+        return saw.xcom_value
+    reason = saw.reason or str(saw.ending)
+    if saw.state is State.SKIPPED:
+        raise AirflowSkipException(reason)
+    match saw.ending:
+        case Ending.TIMEOUT:
+            raise AirflowSensorTimeout(
+                f"Sensor has timed out; run duration of {waited} seconds exceeds "
+                f"the specified timeout of {sensor.timeout}. ({reason})"
+            )
+        case Ending.EXECUTION_TIMEOUT:
+            sensor.on_kill()  # as Airflow does where it enforces it
+            raise AirflowTaskTimeout(reason)
+        case Ending.FAIL | Ending.CANCELLED:
+            raise AirflowFailException(reason)
+        case _:
+            raise PokeFailed(reason)

@@ -1,0 +1,109 @@
+"""The first poke, on the worker: a condition that already holds ends the task there and then."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from airflow.sdk.bases.sensor import BaseSensorOperator
+
+from sensorpool.airflow import compat, rebuild
+from sensorpool.airflow.refusal import NotPoolable
+
+
+class _NotLanded(BaseException):
+    """The poke found nothing. Not an Exception: a sensor that catches those must not catch this."""
+
+
+class FirstPoke:
+    """One poke by Airflow's own ``execute``, so that all of its rules for errors, skips and timeouts hold.
+
+    It asks for the next interval after a poke that found nothing; here it gets `_NotLanded` for an answer. Should
+    Airflow ask under another name one day, the sensor just goes on natively.
+    """
+
+    def __init__(self, sensor: BaseSensorOperator, native: Callable[[Any, Any], Any]) -> None:
+        self.landed = False
+        self.waited = 0.0  # seconds; in reschedule mode those since its first poke
+        self._sensor = sensor
+        self._native = native
+        self._read: list[str] = []
+        self._changed: list[str] = []
+
+    def poke(self, context: Any) -> Any:
+        """Poke once; return what ``execute`` returned if it landed.
+
+        :raises BaseException: whatever ``execute`` raises.
+        """
+        before = rebuild.state_of(self._sensor)
+        with self._shadowed():
+            try:
+                result = self._native(self._sensor, context)
+                self.landed = True
+                return result
+            except _NotLanded:
+                pass
+        after = rebuild.state_of(self._sensor)
+        self._changed = [name for name in before if name in after and before[name] != after[name]]
+        return None
+
+    def check(self) -> None:
+        """Make sure that the poke needs no more than the sensor's arguments.
+
+        :raises NotPoolable: when it read the template context, or changed the sensor.
+        """
+        if self._read:
+            raise NotPoolable(f"its poke reads {self._read[0]} from the template context", "reads_context")
+        if self._changed:
+            raise NotPoolable(f"its poke changes its attribute {self._changed[0]}: it is stateful", "stateful")
+
+    @contextmanager
+    def _shadowed(self) -> Iterator[None]:
+        attributes, own_poke = vars(self._sensor), self._sensor.poke
+
+        def next_interval(_: Any, run_duration: Callable[[], float], *__: Any) -> float:
+            self.waited = run_duration()
+            raise _NotLanded
+
+        attributes[compat.NEXT_INTERVAL] = next_interval
+        attributes["poke"] = lambda context: own_poke(_Watched(context, self._read))
+        try:
+            yield
+        finally:
+            del attributes[compat.NEXT_INTERVAL], attributes["poke"]
+
+
+class _Watched(dict[str, Any]):
+    """The template context, noting what is read from it."""
+
+    def __init__(self, context: Mapping[str, Any], read: list[str]) -> None:
+        super().__init__()
+        self._context = context
+        self._read = read
+
+    def __getitem__(self, name: str) -> Any:
+        self._read.append(repr(name))
+        return self._context[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self._read.append(repr(name))
+        return self._context.get(name, default)
+
+    def __contains__(self, name: object) -> bool:
+        self._read.append(repr(name))
+        return name in self._context
+
+    def __iter__(self) -> Iterator[str]:  # ** comes this way too
+        self._read.append("all names")
+        return iter(self._context)
+
+    def keys(self) -> Any:
+        self._read.append("all names")
+        return self._context.keys()
+
+    def values(self) -> Any:
+        self._read.append("all values")
+        return self._context.values()
+
+    def items(self) -> Any:
+        self._read.append("all values")
+        return self._context.items()

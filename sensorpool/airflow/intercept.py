@@ -1,0 +1,87 @@
+"""Where sensors leave their worker slot: `BaseSensorOperator.execute`, patched once a process.
+
+The class is patched and not the instance: `prepare_for_execution` copies tasks and `unmap` makes new ones. Order as in
+AIP-17: templates are rendered and pre_execute has run; then it is asked whether the sensor is poolable. Whatever goes
+wrong on the way, the sensor runs as it would without sensorpool, and its log says why in a line.
+"""
+
+import functools
+import time
+from typing import Any
+
+from airflow.sdk.bases.sensor import BaseSensorOperator
+
+from sensorpool.airflow import finish, poolable, slot, triggered_run
+from sensorpool.airflow.first_poke import FirstPoke
+from sensorpool.airflow.slot import Execute
+from sensorpool.model import Registration
+
+
+def install() -> None:
+    """Patch the classes that are there. With ``enabled`` off they only serve tasks that wait already."""
+    if not hasattr(BaseSensorOperator, slot.RESUME):
+        native = BaseSensorOperator.execute
+        setattr(BaseSensorOperator, slot.RESUME, finish.resume)
+        BaseSensorOperator.execute = _patched(native)  # type: ignore[method-assign]
+    triggered_run.install()
+
+
+def _patched(native: Execute) -> Execute:
+    @functools.wraps(native)
+    def execute(self: BaseSensorOperator, context: Any) -> Any:
+        saw = finish.take(self)
+        if saw is not None:
+            return finish.conclude(self, context, saw, native)
+        return wait_in_pool(self, context, native) if slot.is_enabled() else native(self, context)
+
+    return execute
+
+
+def wait_in_pool(sensor: BaseSensorOperator, context: Any, native: Execute) -> Any:
+    """Poke once, register and defer; or run natively and say why.
+
+    :raises TaskDeferred: when it waits in the pool.
+    """
+    ours, started = slot.airflow_settings(), time.time()
+    try:
+        op_classpath, poke_context = poolable.condition_of(sensor, context, slot.pool().settings, ours)
+    except Exception as error:
+        slot.keep(sensor, error)
+        return native(sensor, context)
+    first = FirstPoke(sensor, native)
+    if ours.first_poke == "worker":
+        result = first.poke(context)
+        if first.landed:
+            return result
+    timeout = max(0.0, sensor.timeout - first.waited)
+    try:
+        first.check()
+        instance = slot.register(
+            Registration(
+                sensor=op_classpath,
+                poke_context=poke_context,
+                key=slot.key_of(context["ti"]),
+                poke_interval=sensor.poke_interval or 1.0,
+                timeout=timeout,
+                execution_timeout=_execution_timeout(sensor, first.waited),
+                soft_fail=bool(sensor.soft_fail),
+                silent_fail=bool(sensor.silent_fail),
+                never_fail=bool(sensor.never_fail),
+                exponential_backoff=bool(sensor.exponential_backoff),
+                max_wait=sensor.max_wait.total_seconds() if sensor.max_wait else None,
+                external_id=str(context["ti"].id),
+                logical_date=context.get("logical_date"),
+            )
+        )
+    except Exception as error:
+        slot.keep(sensor, error)
+        return native(sensor, context)
+    direct = poolable.ends_directly(sensor, context)
+    slot.leave(sensor, instance, direct=direct, timeout=timeout, started=started - first.waited)
+
+
+def _execution_timeout(sensor: BaseSensorOperator, waited: float) -> float | None:
+    """Return what is left of the task's execution_timeout. In reschedule mode it never counts the time between pokes."""
+    if sensor.execution_timeout is None or sensor.reschedule:
+        return None
+    return max(0.0, sensor.execution_timeout.total_seconds() - waited)

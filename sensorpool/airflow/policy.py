@@ -1,0 +1,29 @@
+"""The entry point ``airflow.policy``: called for every task that a process parses, in the dag processor and on workers.
+
+A module that Airflow loads here must not import airflow at its top, do no I/O and never raise: a load error would be
+fatal to every Airflow process.
+"""
+
+import logging
+from typing import Any
+
+import pluggy
+
+hookimpl = pluggy.HookimplMarker("airflow.policy")
+
+_failed = False
+
+
+@hookimpl
+def task_policy(task: Any) -> None:  # noqa: ARG001  # the hook's signature
+    """Patch the sensor classes, once a process; tasks stay as they are."""
+    global _failed
+    if _failed:
+        return
+    try:
+        from sensorpool.airflow.intercept import install
+
+        install()
+    except Exception:
+        _failed = True
+        logging.getLogger(__name__).warning("sensorpool is not in effect: it could not be installed", exc_info=True)

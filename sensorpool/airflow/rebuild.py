@@ -1,0 +1,114 @@
+"""Say a sensor as JSON, and build it again from that: no work per class.
+
+What counts are the arguments of its constructor, with templates rendered. That they make the same sensor is proved on
+the worker before anything is registered: built again, all its attributes must be the same.
+"""
+
+import json
+from collections.abc import Mapping
+from inspect import Parameter, signature
+from typing import Any
+
+from airflow.sdk.bases.sensor import BaseSensorOperator
+
+from sensorpool.airflow import compat
+from sensorpool.airflow.codec import decode, encode
+from sensorpool.airflow.refusal import NotPoolable
+
+_DEEPEST = 4
+_TASK_ID = "sensorpool"
+
+
+def poke_context_of(sensor: BaseSensorOperator) -> dict[str, Any]:
+    """Return the JSON object that a sensor can be built from: its poke_context.
+
+    AIP-17's ``poke_context_fields`` is honoured where the class has it: then these attributes are the arguments.
+
+    :raises NotPoolable: when an argument cannot be said as JSON, or the sensor built from it is another one.
+    """
+    arguments = {name: encode(value, f"its argument {name}") for name, value in _arguments(sensor).items()}
+    try:
+        again = rebuild(type(sensor), json.loads(json.dumps(arguments)))
+    except Exception as error:
+        raise NotPoolable(f"it cannot be built again from its arguments: {_one_line(error)}") from None
+    if (name := _difference(_state(sensor), _state(again))) is not None:
+        raise NotPoolable(f"built again from its arguments, its attribute {name} is another one")
+    return arguments
+
+
+def rebuild(cls: type[BaseSensorOperator], poke_context: Mapping[str, Any]) -> BaseSensorOperator:
+    """Build a sensor from its poke_context.
+
+    :raises Exception: whatever its constructor raises.
+    """
+    return cls(task_id=_TASK_ID, **{name: decode(value) for name, value in poke_context.items()})
+
+
+def state_of(sensor: BaseSensorOperator) -> dict[str, Any]:
+    """Return those attributes of a sensor that JSON can say, to see later whether a poke changes them."""
+    found: dict[str, Any] = {}
+    for name, value in _state(sensor).items():
+        try:
+            found[name] = encode(value)
+        except NotPoolable:
+            continue
+    return found
+
+
+def _arguments(sensor: BaseSensorOperator) -> dict[str, Any]:
+    fields = getattr(type(sensor), "poke_context_fields", None)
+    if fields is not None:
+        missing = [name for name in fields if not hasattr(sensor, name)]
+        if missing:
+            raise NotPoolable(f"its poke_context_fields name {missing[0]}, which it does not have")
+        return {name: getattr(sensor, name) for name in fields}
+    parameters = signature(type(sensor).__init__).parameters
+    arguments: dict[str, Any] = {}
+    for name, value in compat.constructor_arguments(sensor).items():
+        if name in compat.base_arguments():
+            continue
+        # the constructor's arguments are as the DAG file gave them; the attributes are rendered
+        given = getattr(sensor, name) if name in sensor.template_fields and hasattr(sensor, name) else value
+        if name in parameters and _is_default(parameters[name], given):
+            continue  # so that a default that is spelled out is the same condition
+        arguments[name] = given
+    return arguments
+
+
+def _is_default(parameter: Parameter, value: Any) -> bool:
+    default = parameter.default
+    return type(default) is type(value) and isinstance(value, str | int | float | None) and default == value
+
+
+def _state(sensor: BaseSensorOperator) -> dict[str, Any]:
+    base = compat.base_attributes()
+    return {
+        name: value
+        for name, value in vars(sensor).items()
+        if name not in base and not name.startswith(("_BaseOperator__", "_abc_"))
+    }
+
+
+def _difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str | None:
+    """Name an attribute that differs."""
+    for name in one.keys() | other.keys():
+        if name not in one or name not in other or not _same(one[name], other[name], _DEEPEST):
+            return name
+    return None
+
+
+def _same(one: Any, other: Any, depth: int) -> bool:
+    try:
+        if one is other or bool(one == other):
+            return True
+    except Exception:
+        return False
+    # an object without an equality of its own is what it is made of
+    if type(one) is not type(other) or depth == 0 or not hasattr(one, "__dict__") or callable(one):
+        return False
+    mine, its = vars(one), vars(other)
+    return mine.keys() == its.keys() and all(_same(mine[name], its[name], depth - 1) for name in mine)
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]

@@ -1,0 +1,103 @@
+"""A task leaves its worker slot, or keeps it and says why."""
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from functools import cache
+from typing import Any, NoReturn
+
+from airflow.sdk.exceptions import TaskDeferred
+
+from sensorpool.airflow import compat
+from sensorpool.airflow.configuration import AirflowSettings
+from sensorpool.airflow.refusal import NotPoolable
+from sensorpool.airflow.trigger import PoolTrigger
+from sensorpool.errors import SensorpoolError
+from sensorpool.model import Instance, Key, Registration
+from sensorpool.pool import Pool
+from sensorpool.settings import Settings
+from sensorpool.states import State
+
+RESUME = "sensorpool_resume"  # the method that Airflow calls when the task resumes
+Execute = Callable[[Any, Any], Any]
+
+
+@cache
+def is_enabled() -> bool:
+    """Whether sensors leave their slots; not when a setting is wrong."""
+    try:
+        return airflow_settings().enabled
+    except SensorpoolError as error:
+        compat.logger.warning("sensorpool is not in effect: %s", " ".join(str(error).split()))
+        return False
+
+
+@cache
+def airflow_settings() -> AirflowSettings:
+    """Return the settings of Airflow's side.
+
+    :raises SettingsError: when one is wrong.
+    """
+    return AirflowSettings.load()
+
+
+@cache
+def pool() -> Pool:
+    """Return this process's pool.
+
+    :raises SettingsError: when a setting is wrong.
+    """
+    settings = Settings.load()
+    if settings.embedded:
+        raise NotPoolable("[sensorpool] redis_url and database_url do not name a pool", "not_configured")
+    return Pool(settings)
+
+
+def register(registration: Registration) -> Instance:
+    """Register what was proved on this worker.
+
+    :raises NotPoolable: when this try had its turn in the pool already.
+    :raises SensorpoolError: as `Pool.register`.
+    """
+    instance = pool().register_plans([pool().plan(registration, try_out=False)])[0]
+    if instance.state is not State.SENSING:
+        raise NotPoolable(f"this try was in the pool already (instance {instance.id}: {instance.state})", "again")
+    return instance
+
+
+def leave(task: Any, instance: Instance, *, direct: bool, timeout: float | None, started: float) -> NoReturn:
+    """Free the slot.
+
+    :param direct: whether a success may be written without a worker.
+    :param timeout: seconds that the pool waits; Airflow itself ends the task some time later. None: for ever.
+    :param started: when the task began to wait, in seconds since 1970.
+    :raises TaskDeferred: always; Airflow takes it up.
+    """
+    compat.count("registered")
+    others = "" if instance.opened else ", where others wait for the same"
+    task.log.info("sensorpool: waits in the pool as instance %s%s; its worker slot is free.", instance.id, others)
+    raise TaskDeferred(
+        trigger=PoolTrigger(
+            instance_id=instance.id, direct=direct, push_xcom=bool(task.do_xcom_push), registered_at=time.time()
+        ),
+        method_name=RESUME,
+        kwargs={"started": started},
+        timeout=None if timeout is None else timedelta(seconds=timeout + airflow_settings().deferral_grace),
+    )
+
+
+def keep(task: Any, error: Exception) -> None:
+    """Say why a task keeps its slot."""
+    why = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, NotPoolable):
+        kind = error.kind
+        task.log.info("sensorpool: runs natively: %s", why[:500])
+    else:
+        kind = "registration_failed"
+        task.log.warning("sensorpool: runs natively: %s", why[:500])
+    compat.count("native", {"reason": kind})
+
+
+def key_of(ti: Any) -> Key:
+    """Return the key of a try of a task instance: AIP-17's, and the try."""
+    return Key(ti.dag_id, ti.task_id, ti.run_id, -1 if ti.map_index is None else ti.map_index, ti.try_number)

@@ -1,0 +1,113 @@
+"""TriggerDagRunOperator with ``wait_for_completion``: starts its run on the worker, and waits for it in the pool.
+
+It shows the protocol for operators that wait: *start* on the worker whatever has to be started, register what is to
+be waited for, leave the slot; *poke* is the pool's (`adapters.dag_run`); what comes of it is raised or returned where
+the task resumes. AIP-17 named SubDag; this operator is what took its place.
+"""
+
+import functools
+import sys
+import time
+from typing import Any, NoReturn
+
+from airflow.sdk.exceptions import AirflowException, DagRunTriggerException
+
+from sensorpool.airflow import compat, poolable, slot
+from sensorpool.airflow.finish import Saw
+from sensorpool.airflow.slot import Execute
+from sensorpool.errors import SensorpoolError
+from sensorpool.model import Instance, Registration
+from sensorpool.plan import LONGEST
+from sensorpool.states import Ending, State
+
+_MODULE = "airflow.providers.standard.operators.trigger_dagrun"
+
+
+def install() -> None:
+    """Patch the operator, if anybody has imported it."""
+    operator = getattr(sys.modules.get(_MODULE), "TriggerDagRunOperator", None)
+    if operator is None or hasattr(operator, slot.RESUME):
+        return
+    setattr(operator, slot.RESUME, resume)
+    operator.execute = _patched(operator.execute)
+
+
+def _patched(native: Execute) -> Execute:
+    @functools.wraps(native)
+    def execute(self: Any, context: Any) -> Any:
+        if not (slot.is_enabled() and self.wait_for_completion and not self.deferrable):
+            return native(self, context)
+        try:
+            op_classpath = poolable.admit(self, slot.pool().settings, slot.airflow_settings())
+        except Exception as error:
+            slot.keep(self, error)
+            return native(self, context)
+        try:
+            return native(self, context)
+        except DagRunTriggerException as request:
+            if not request.wait_for_completion:
+                raise
+            wait_in_pool(self, context, request, op_classpath)
+
+    return execute
+
+
+def wait_in_pool(operator: Any, context: Any, request: DagRunTriggerException, op_classpath: str) -> NoReturn:
+    """Start the run, and wait for it in the pool.
+
+    :raises TaskDeferred: when it waits in the pool.
+    :raises DagRunTriggerException: when Airflow shall do it natively.
+    """
+    started = time.time()
+    registration = Registration(
+        sensor=op_classpath,
+        poke_context={
+            "dag_id": request.trigger_dag_id,
+            "run_id": request.dag_run_id,
+            "allowed_states": sorted(str(state) for state in request.allowed_states),
+            "failed_states": sorted(str(state) for state in request.failed_states),
+        },
+        key=slot.key_of(context["ti"]),
+        poke_interval=request.poke_interval or 1.0,
+        timeout=LONGEST,  # the operator has none
+        external_id=str(context["ti"].id),
+        logical_date=context.get("logical_date"),
+    )
+    instance: Instance | None = None
+    try:
+        # A run that is reset may stand as successful until then: nobody may look at it before.
+        if not request.reset_dag_run:
+            instance = slot.register(registration)
+        if not compat.start_dag_run(request):
+            raise SensorpoolError("the run is there already")
+        if instance is None:
+            instance = slot.register(registration)
+    except Exception as error:
+        slot.keep(operator, error)
+        if instance is not None:
+            slot.pool().cancel(instance.id, "its run was not started")
+        raise request from None
+    context["ti"].xcom_push(key="trigger_run_id", value=request.dag_run_id)
+    slot.leave(operator, instance, direct=False, timeout=None, started=started)
+
+
+def resume(self: Any, context: Any, event: Any = None, started: float = 0.0) -> None:
+    """End as the operator ends natively; added to it as its method.
+
+    :raises AirflowException: when the run has failed; Airflow retries.
+    """
+    saw = Saw.read(event, started)
+    if saw.state is State.SUCCESS:
+        self.log.info("DagRun finished with allowed state.")
+        return
+    if saw.ending is not Ending.HANDED_BACK:
+        raise AirflowException((saw.reason or str(saw.ending)).removeprefix("AirflowException: "))
+    run_id = context["ti"].xcom_pull(task_ids=self.task_id, key="trigger_run_id", map_indexes=context["ti"].map_index)
+    self.log.info("sensorpool: handed back, waits for run %s on this worker: %s", run_id, saw.reason)
+    while True:
+        state = context["ti"].get_dagrun_state(self.trigger_dag_id, run_id)
+        if state in self.failed_states:
+            raise AirflowException(f"{self.trigger_dag_id} failed with failed state {state}")
+        if state in self.allowed_states:
+            return
+        time.sleep(self.poke_interval)

@@ -1,0 +1,1 @@
+"""A real Airflow with the pool beside it."""

@@ -1,0 +1,85 @@
+"""What a company has beside its DAGs: a sensor of its own, callbacks, an e-mail back end. It knows no sensorpool."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk.bases.sensor import BaseSensorOperator, PokeReturnValue
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+WORK = Path(os.environ.get("E2E_WORK", "."))
+
+
+def note(kind: str, **what: Any) -> None:
+    """Note what happened: one file a note, for many processes write at once."""
+    folder = WORK / "notes"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{time.time_ns()}-{os.getpid()}"
+    path.with_suffix(".tmp").write_text(json.dumps({"kind": kind, **what}))
+    path.with_suffix(".tmp").rename(path.with_suffix(".json"))
+
+
+class FlagSensor(BaseSensorOperator):
+    """Does what a file says: nothing while it is not there.
+
+    :param flag: name of the file in the work folder.
+    """
+
+    template_fields = ("flag",)
+
+    def __init__(self, *, flag: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.flag = flag
+
+    def poke(self, context: Any) -> bool | PokeReturnValue:
+        note("poke", flag=self.flag, pid=os.getpid())
+        path = WORK / self.flag
+        if not path.exists():
+            return False
+        word, _, rest = path.read_text().partition(" ")
+        match word:
+            case "land":
+                return True
+            case "xcom":
+                return PokeReturnValue(is_done=True, xcom_value=json.loads(rest))
+            case "skip":
+                raise AirflowSkipException(rest or "nothing to do")
+            case "fail":
+                raise AirflowFailException(rest or "will never come")
+            case "raise":
+                raise RuntimeError(rest or "cannot look")
+        return False
+
+
+class ThoroughSensor(FlagSensor):
+    """Does more in its execute than the base class."""
+
+    def execute(self, context: Any) -> Any:
+        """Return something of its own."""
+        super().execute(context)
+        return f"{self.flag} is here"
+
+
+def noting(kind: str) -> Any:
+    """Return a callback that notes its call."""
+
+    def callback(context: Any) -> None:
+        ti = context["ti"]
+        note(
+            "callback",
+            callback=kind,
+            dag_id=ti.dag_id,
+            task_id=ti.task_id,
+            map_index=ti.map_index,
+            try_number=ti.try_number,
+            exception=type(context["exception"]).__name__ if context.get("exception") else None,
+        )
+
+    return callback
+
+
+def send_email(to: Any, subject: str, html_content: str, *_: Any, **__: Any) -> None:
+    """Note an e-mail."""
+    note("email", to=to, subject=subject)
