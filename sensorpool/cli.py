@@ -9,6 +9,7 @@ from sensorpool import __version__
 from sensorpool.commands.demo import demo
 from sensorpool.commands.inspecting import config, health, list_command, show, status
 from sensorpool.commands.registering import cancel, register, wait
+from sensorpool.commands.running import doctor, drain
 from sensorpool.commands.serving import db, standalone
 from sensorpool.errors import KeyConflict, Refused, SensorpoolError, SettingsError
 
@@ -39,7 +40,21 @@ def main() -> None:
     """Takes sensors off worker slots: register what you wait for, and be told when it lands."""
 
 
-for _command in (register, status, show, list_command, cancel, wait, health, config, db, demo, standalone):
+for _command in (
+    register,
+    status,
+    show,
+    list_command,
+    cancel,
+    wait,
+    health,
+    config,
+    db,
+    demo,
+    standalone,
+    doctor,
+    drain,
+):
     main.add_command(_command)
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from packaging.version import Version
 from sqlalchemy import Connection, column, inspect, select, table, text
-from sqlalchemy.schema import CreateSchema
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.schema import CreateSchema
 
 from sensorpool.errors import SchemaMismatch, Unreachable
 from sensorpool.schema import schema_info
@@ -92,7 +92,9 @@ def _current(database: Database) -> str | None:
     def ask(connection: Connection) -> str | None:
         if not inspect(connection).has_table(VERSION_TABLE, schema=database.schema or None):
             return None
-        return connection.execute(select(table(VERSION_TABLE, column("version_num"), schema=database.schema or None))).scalar()
+        return connection.execute(
+            select(table(VERSION_TABLE, column("version_num"), schema=database.schema or None))
+        ).scalar()
 
     return database.read(ask)
 

@@ -49,7 +49,8 @@ class AirflowSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)
 
     enabled: bool = Field(
-        False, description="Whether sensors leave their worker slots (AIP-17's `use_smart_sensor`). Off, all run natively."
+        False,
+        description="Whether sensors leave their worker slots (AIP-17's `use_smart_sensor`). Off, all run natively.",
     )
     first_poke: Literal["worker", "pool"] = Field(
         "worker",
@@ -61,7 +62,9 @@ class AirflowSettings(BaseSettings):
         "wait",
         description="When no tick has finished for `pool_dead_after`: wait for the pool, or run the sensors natively.",
     )
-    pool_dead_after: Seconds = Field(300.0, description="Time without a finished tick after which the pool counts as dead.")
+    pool_dead_after: Seconds = Field(
+        300.0, description="Time without a finished tick after which the pool counts as dead."
+    )
     hand_back_rate: Seconds = Field(5.0, description="Sensors a second that go back to workers when the pool is dead.")
     deferral_grace: Seconds = Field(
         3600.0, description="How long after a sensor's timeout Airflow itself ends the task: a backstop."
@@ -82,7 +85,7 @@ class AirflowSettings(BaseSettings):
         given = {name: value for name, value in section().items() if name in cls.model_fields}
         given = {name: value for name, value in given.items() if not os.environ.get(f"{PREFIX}{name.upper()}")}
         try:
-            return cls(**(given | overrides))
+            return cls(**(given | overrides))  # type: ignore[arg-type]  # pydantic checks them
         except ValidationError as error:
             lines = [f"[{SECTION}] {item['loc'][0]}: {item['msg']}" for item in error.errors()]
             raise SettingsError("\n".join(lines)) from None

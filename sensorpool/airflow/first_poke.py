@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow.sdk.bases.sensor import BaseSensorOperator
 
-from sensorpool.airflow import compat, rebuild
+from sensorpool.airflow import compat, known, rebuild
 from sensorpool.airflow.refusal import NotPoolable
 
 
@@ -53,7 +53,7 @@ class FirstPoke:
         """
         if self._read:
             raise NotPoolable(f"its poke reads {self._read[0]} from the template context", "reads_context")
-        if self._changed:
+        if self._changed and not known.vouches_for_itself(type(self._sensor)):
             raise NotPoolable(f"its poke changes its attribute {self._changed[0]}: it is stateful", "stateful")
 
     @contextmanager

@@ -162,7 +162,7 @@ class Hub:
                 time.sleep(_PATIENCE)
 
     def _hear(self, body: dict[str, Any]) -> None:
-        named = {one.get("id") for one in body.get("settled", ()) if isinstance(one, dict)}
+        named: set[Any] = {one.get("id") for one in body.get("settled", ()) if isinstance(one, dict)}
         with self._lock:
             ours = named & self._boxes.keys()
             self._asked |= ours

@@ -6,9 +6,10 @@ from importlib import import_module
 from typing import Any
 
 from airflow.sdk.bases.operator import BaseOperator
+from airflow.sdk.bases.sensor import BaseSensorOperator
 
 from sensorpool import extensions
-from sensorpool.airflow import compat, rebuild
+from sensorpool.airflow import compat, known, rebuild
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.refusal import NotPoolable
 from sensorpool.poke.classes import ADAPTERS
@@ -23,6 +24,9 @@ def condition_of(
     :raises NotPoolable: with the reason why it runs natively.
     """
     op_classpath = admit(sensor, settings, ours)
+    why = known.why_not(op_classpath)
+    if why is not None:
+        raise NotPoolable(why, "stateful")
     for base in type(sensor).__mro__:
         entry = extensions.named(ADAPTERS).get(f"{base.__module__}.{base.__qualname__}")
         if entry is not None:
@@ -67,22 +71,19 @@ def ends_directly(sensor: BaseOperator, context: Mapping[str, Any]) -> bool:
         or getattr(sensor, "overwrite_rtif_after_execution", False)
         or context.get("map_index_template") is not None
         or next(iter(sensor.iter_mapped_dependants()), None) is not None
-        or _works_after_its_base(sensor)
+        or _has_own_execute(sensor)
         or compat.has_listeners()
     )
 
 
-# `execute` of these calls that of BaseSensorOperator and does no more
-_ONLY_CALLS_BASE = frozenset({"airflow.providers."})
+def _has_own_execute(sensor: BaseOperator) -> bool:
+    """Whether a class brings an `execute` of its own, which may do more once its base's has returned.
 
-
-def _works_after_its_base(sensor: BaseOperator) -> bool:
-    """Whether the class brings an `execute` of its own, which may do more after its base's has returned."""
-    from airflow.sdk.bases.sensor import BaseSensorOperator
-
+    Those of the providers do not, save the ones that `known` names.
+    """
     for cls in type(sensor).__mro__:
         if cls is BaseSensorOperator:
             return False
-        if "execute" in vars(cls):
-            return not cls.__module__.startswith(tuple(_ONLY_CALLS_BASE))
+        if "execute" in vars(cls) and not cls.__module__.startswith("airflow.providers."):
+            return True
     return True

@@ -77,9 +77,7 @@ def leave(task: Any, instance: Instance, *, direct: bool, timeout: float | None,
     others = "" if instance.opened else ", where others wait for the same"
     task.log.info("sensorpool: waits in the pool as instance %s%s; its worker slot is free.", instance.id, others)
     raise TaskDeferred(
-        trigger=PoolTrigger(
-            instance_id=instance.id, direct=direct, push_xcom=bool(task.do_xcom_push), registered_at=time.time()
-        ),
+        trigger=PoolTrigger(instance_id=instance.id, direct=direct, registered_at=time.time()),
         method_name=RESUME,
         kwargs={"started": started},
         timeout=None if timeout is None else timedelta(seconds=timeout + airflow_settings().deferral_grace),

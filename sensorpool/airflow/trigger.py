@@ -7,7 +7,6 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
-from sensorpool.airflow.codec import decode
 from sensorpool.airflow.hub import Hub
 from sensorpool.states import State
 
@@ -17,17 +16,13 @@ class PoolTrigger(BaseTrigger):
 
     :param instance_id: the instance.
     :param direct: whether a success may be written without a worker (`poolable.ends_directly`).
-    :param push_xcom: whether such a success pushes its value.
     :param registered_at: seconds since 1970, by the worker's clock.
     """
 
     supports_triggerer_queue = False  # the task's queue is for workers; any triggerer has a hub
 
-    def __init__(
-        self, instance_id: int, direct: bool = False, push_xcom: bool = True, registered_at: float = 0.0
-    ) -> None:
+    def __init__(self, instance_id: int, direct: bool = False, registered_at: float = 0.0) -> None:
         super().__init__()
-        self.push_xcom = push_xcom
         self.instance_id = instance_id
         self.direct = direct
         self.registered_at = registered_at
@@ -37,7 +32,6 @@ class PoolTrigger(BaseTrigger):
         return f"{type(self).__module__}.{type(self).__qualname__}", {
             "instance_id": self.instance_id,
             "direct": self.direct,
-            "push_xcom": self.push_xcom,
             "registered_at": self.registered_at,
         }
 
@@ -51,10 +45,10 @@ class PoolTrigger(BaseTrigger):
         finally:
             hub.leave(box)
         self.log.info("sensorpool: instance %s ended: %s", self.instance_id, end.ending)
-        if self.direct and end.state is State.SUCCESS and decode(end.xcom_value) == end.xcom_value:
+        # Airflow 3.3 writes the XComs of an end event as JSON within JSON: with a value, the task resumes
+        if self.direct and end.state is State.SUCCESS and end.xcom_value is None:
             self.log.info("Success criteria met. Exiting.")
-            xcoms = {"return_value": end.xcom_value} if self.push_xcom and end.xcom_value is not None else None
-            yield TaskSuccessEvent(xcoms=xcoms)
+            yield TaskSuccessEvent()
             return
         # A resume within seconds of the deferral can be marked failed: "state mismatch" (Airflow 3.3).
         hold = hub.settings.resume_hold
@@ -65,5 +59,3 @@ class PoolTrigger(BaseTrigger):
         """Cancel the instance: somebody marked or cleared the task."""
         hub = await Hub.come_by(self.log.warning)
         await asyncio.to_thread(hub.cancel, self.instance_id, "its task was marked or cleared in Airflow")
-
-

@@ -11,7 +11,6 @@ from sensorpool import extensions
 from sensorpool.errors import ClassRefused, Refused
 from sensorpool.identity import canonical_classpath
 
-
 ADAPTERS = "sensorpool.adapters"  # entry points: class path to a function that returns what is poked in its place
 
 

@@ -182,10 +182,14 @@ def note_for_publishing(connection: Connection, instance_ids: Sequence[int], now
 def settled(connection: Connection, instance_ids: Iterable[int]) -> list[Settled]:
     """Return instances as they are published."""
     return [
-        # rows that an older version settled have no ending
-        Settled(row[0], Key(*row[1:6]), State(row[6]), Ending(row[7]) if row[7] else _ENDINGS[row[6]], *row[8:])
+        Settled(row[0], Key(*row[1:6]), State(row[6]), _ending(row[7], row[6]), row[8], row[9], row[10], row[11])
         for row in connection.execute(_SETTLED, {"ids": list(instance_ids)})
     ]
+
+
+def _ending(ending: str | None, state: str) -> Ending:
+    """Read an ending; rows that an older version settled have none."""
+    return _ENDINGS.get(State(state), Ending.CANCELLED) if ending is None else Ending(ending)
 
 
 def published(connection: Connection, outbox_id: int) -> None:

@@ -31,7 +31,9 @@ def waiters(connection: Connection, instance_ids: Collection[int]) -> list[Any]:
     return list(connection.execute(query, {"ids": list(instance_ids)}))
 
 
-def external_waiters(connection: Connection, after_group: int, size: int, before: Milliseconds) -> tuple[Any, int | None]:
+def external_waiters(
+    connection: Connection, after_group: int, size: int, before: Milliseconds
+) -> tuple[Any, int | None]:
     """Look at those who sense in the next groups by id, for somebody elsewhere, since before a time.
 
     :returns: rows of id and external_id; and the last group looked at, None at the end.

@@ -179,7 +179,9 @@ class Cluster:
             found = self.api("GET", "/monitor/health", authorised=False)
         except OSError:
             return False
-        return all(found[name]["status"] == "healthy" for name in ("metadatabase", "scheduler", "triggerer", "dag_processor"))
+        return all(
+            found[name]["status"] == "healthy" for name in ("metadatabase", "scheduler", "triggerer", "dag_processor")
+        )
 
     def api(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, authorised: bool = True) -> Any:
         """Call Airflow's public API (v2).
@@ -256,7 +258,11 @@ class Cluster:
         """Return the lines of a task's log, as its page in Airflow shows them."""
         path = f"/dags/{dag_id}/dagRuns/{urllib.parse.quote(run_id)}/taskInstances/{task_id}/logs/{try_number}"
         found = self.api("GET", f"{path}?map_index={map_index}&full_content=true")
-        return [str(line.get("event", "")) if isinstance(line, dict) else str(line) for line in found["content"]]
+        return [str(line) for line in found["content"]]  # the exception of a line stands beside its event
+
+    def notes(self) -> list[dict[str, Any]]:
+        """Return what the company's sensors and callbacks noted."""
+        return [json.loads(path.read_text()) for path in sorted((self.work / "notes").glob("*.json"))]
 
     def memory(self, name: str) -> float:
         """Return the resident memory of a component and its children, in MiB."""

@@ -82,7 +82,9 @@ def test_a_schema_of_our_own_leaves_the_rest_of_the_database_alone(postgres_data
             sensors_enabled="sensorpool.sensors.TimeSensor",
         )
     )
-    instance = pool.register("sensorpool.sensors.TimeSensor", {"target_time": "2100-01-01T00:00:00Z"}, external_id="abc")
+    instance = pool.register(
+        "sensorpool.sensors.TimeSensor", {"target_time": "2100-01-01T00:00:00Z"}, external_id="abc"
+    )
     assert pool.cancel(instance.id) == "cancelled"
     migrate.check(pool.database, __version__)
     pool.close()

@@ -1,0 +1,76 @@
+"""What the doctor looks at where Airflow is installed."""
+
+import importlib.util
+from collections.abc import Iterator
+
+from sensorpool import extensions
+from sensorpool.airflow.configuration import AirflowSettings, section
+from sensorpool.doctor import Finding
+from sensorpool.errors import SettingsError
+from sensorpool.pool import Pool
+from sensorpool.states import State
+from sensorpool.store import looking
+
+
+def check(pool: Pool) -> Iterator[Finding]:
+    """Look Airflow's side over: the entry point ``sensorpool.checks``."""
+    if importlib.util.find_spec("airflow") is None:
+        yield Finding("airflow", "ok", "is not installed here: the pool serves others")
+        return
+    try:
+        ours = AirflowSettings.load()
+    except SettingsError as error:
+        yield from (Finding("airflow", "wrong", line) for line in str(error).splitlines())
+        return
+    verdict = "on" if ours.enabled else "off: all sensors run natively"
+    yield Finding("airflow", "ok" if ours.enabled else "warning", f"[sensorpool] enabled is {verdict}")
+    known = {*AirflowSettings.model_fields, *type(pool.settings).model_fields}
+    for name in sorted(section().keys() - known):
+        if not name.endswith(("_cmd", "_secret")):
+            yield Finding("airflow", "warning", f"[sensorpool] has no option {name}")
+    if "sensorpool" not in extensions.named("airflow.policy"):
+        yield Finding("airflow", "wrong", "the policy is not installed: pip install sensorpool where Airflow is")
+    yield from _look_at_airflow(pool)
+
+
+def _look_at_airflow(pool: Pool) -> Iterator[Finding]:
+    from airflow.configuration import conf
+    from sqlalchemy import text
+
+    from sensorpool.airflow import compat
+
+    compat.become_server()
+    capacity = conf.getint("triggerer", "capacity", fallback=1000)
+    waiting = pool.database.read(looking.count_by_state).get(State.SENSING, 0)
+    enough = waiting < 0.8 * capacity
+    yield Finding(
+        "triggerer",
+        "ok" if enough else "warning",
+        f"[triggerer] capacity is {capacity} a triggerer, {waiting} wait now; a triggerer needs `ulimit -n` above it",
+    )
+    if not conf.get("core", "fernet_key", fallback=""):
+        yield Finding("fernet key", "warning", "[core] fernet_key is empty: Connections are not encrypted")
+    from airflow.utils.session import create_session
+
+    try:
+        with create_session() as session:
+            session.execute(text("SELECT count(*) FROM connection WHERE is_encrypted")).scalar()
+            yield from _try_a_connection(session)
+    except Exception as error:
+        said = " ".join(str(error).split())[:200]
+        yield Finding("airflow database", "wrong", f"Connections and Variables cannot be had from here: {said}")
+
+
+def _try_a_connection(session: object) -> Iterator[Finding]:
+    """Read one encrypted connection: it takes the fernet key that Airflow wrote it with."""
+    from airflow.models.connection import Connection
+    from sqlalchemy import select
+
+    found = session.execute(select(Connection).where(Connection.is_encrypted).limit(1)).scalars().first()  # type: ignore[attr-defined]
+    try:
+        if found is not None:
+            found.get_password()
+    except Exception as error:
+        yield Finding("fernet key", "wrong", f"it is not the one that Airflow has: {type(error).__name__}")
+        return
+    yield Finding("airflow database", "ok", "Connections and Variables can be had from here")

@@ -1,0 +1,58 @@
+"""``sensorpool doctor`` and ``drain``."""
+
+import sys
+from dataclasses import asdict
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+
+from sensorpool.commands.output import json_option, print_json
+from sensorpool.pool import Pool
+from sensorpool.settings import Settings
+from sensorpool.states import State
+
+_MARKS = {"ok": "ok     ", "warning": "WARNING", "wrong": "WRONG  "}
+
+
+@click.command()
+@json_option
+def doctor(as_json: bool) -> None:
+    """Look this installation over, line by line. 1 when something is wrong."""
+    from sensorpool.doctor import examine
+
+    findings = []
+    for finding in examine(Settings.load()):
+        findings.append(finding)
+        if not as_json:
+            click.echo(f"{_MARKS[finding.verdict]}  {finding.subject}: {finding.said}")
+    if as_json:
+        print_json([asdict(finding) for finding in findings])
+    sys.exit(1 if any(finding.verdict == "wrong" for finding in findings) else 0)
+
+
+@click.command()
+@click.option("--rate", type=click.FloatRange(min=0.1), default=20, show_default=True, help="Waiters a second.")
+@json_option
+def drain(rate: float, as_json: bool) -> None:
+    """Hand Airflow's waiting tasks back: they go on as they would without sensorpool.
+
+    Set [sensorpool] enabled = False first, or new ones come in the meantime.
+    """
+    from sensorpool import drain as draining
+    from sensorpool.store import looking
+
+    pool = Pool()
+    waiting = pool.database.read(looking.count_by_state).get(State.SENSING, 0)
+    done = 0
+    with Progress(console=Console(stderr=True), disable=as_json) as bars:
+        bar = bars.add_task("handed back", total=waiting)
+        for count in draining.drain(pool, rate):
+            done += count
+            bars.update(bar, completed=done)
+    left = pool.database.read(looking.count_by_state).get(State.SENSING, 0)
+    pool.close()
+    if as_json:
+        print_json({"handed_back": done, "sensing": left})
+    else:
+        click.echo(f"{done} handed back; {left} still wait here")

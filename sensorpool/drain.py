@@ -1,0 +1,39 @@
+"""Drain: hand waiters back, so that each goes on by itself where it came from.
+
+Only those have somewhere to go that registered with an ``external_id``, as Airflow's tasks do.
+"""
+
+import time
+from collections.abc import Iterator
+
+from sensorpool.flush import call_off
+from sensorpool.pool import Pool
+from sensorpool.publish import deliver
+from sensorpool.states import Ending
+from sensorpool.store import looking
+
+_WINDOW = 500  # groups in one statement
+_REASON = "the pool is being drained"
+
+
+def drain(pool: Pool, rate: float) -> Iterator[int]:
+    """Hand back all who wait, at most ``rate`` a second; yield how many went, batch by batch.
+
+    :raises Unreachable: when the database does not answer; those who went, went.
+    """
+    database, place = pool.database, 0
+    at_once = max(1, round(rate))
+    while True:
+        now = database.read(database.now)
+        rows, last = database.read(lambda c, at=place: looking.external_waiters(c, at, _WINDOW, now + 1))  # type: ignore[misc]
+        ids = [row.id for row in rows]
+        for start in range(0, len(ids), at_once):
+            some = ids[start : start + at_once]
+            flushed = call_off(database, dict.fromkeys(some, _REASON), Ending.HANDED_BACK)
+            deliver(database, pool.publisher, flushed)
+            yield len(flushed.settled)
+            if start + at_once < len(ids) or last is not None:
+                time.sleep(len(some) / rate)
+        if last is None:
+            return
+        place = last

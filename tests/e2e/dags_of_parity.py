@@ -1,0 +1,25 @@
+"""The names of the cases in ``dags/parity.py``, which only Airflow imports."""
+
+CASES = (
+    "success",
+    "reschedule",
+    "success_callbacks",
+    "xcom",
+    "xcom_not_pushed",
+    "outlet",
+    "timeout",
+    "timeout_soft_fail",
+    "timeout_never_fail",
+    "error",
+    "error_soft_fail",
+    "error_never_fail",
+    "error_silent_fail",
+    "error_email",
+    "skip",
+    "fail",
+    "fail_soft_fail",
+    "execution_timeout",
+    "thorough",
+    "mapped",
+    "mapped_dependant",
+)

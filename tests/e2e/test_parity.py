@@ -1,0 +1,128 @@
+"""Each case on the native sensor and on the pool, on the same Airflow: everything that can be seen must be the same."""
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.e2e.cluster import Cluster
+from tests.e2e.dags_of_parity import CASES
+
+RUN = "run1"
+FLAGS = {  # what the condition does, once the sensors wait
+    "xcom": 'xcom {"rows": 3}',
+    "xcom_not_pushed": 'xcom {"rows": 3}',
+    "error": "raise no such bucket",
+    "error_soft_fail": "raise no such bucket",
+    "error_never_fail": "raise no such bucket",
+    "error_silent_fail": "raise no such bucket",
+    "error_email": "raise no such bucket",
+    "skip": "skip a holiday",
+    "fail": "fail wrong account",
+    "fail_soft_fail": "fail wrong account",
+    "mapped_dependant": "xcom [1, 2, 3]",
+}
+NEVER = {"timeout", "timeout_soft_fail", "timeout_never_fail", "execution_timeout"}
+SAID = {  # what the log of the native sensor says last, and that of the pooled one too
+    "success": "Success criteria met. Exiting.",
+    "timeout": "Sensor has timed out",
+    "error": "no such bucket",
+    "skip": "a holiday",
+    "fail": "wrong account",
+}
+
+
+@dataclass
+class Seen:
+    """What can be seen of a run."""
+
+    states: dict[tuple[str, int], tuple[str | None, int]]
+    xcoms: dict[tuple[str, int], Any]
+    callbacks: Counter[tuple[Any, ...]] = field(default_factory=Counter)
+    emails: int = 0
+    asset_events: int = 0
+
+
+@pytest.fixture(scope="module")
+def seen(cluster: Cluster) -> dict[str, dict[str, Seen]]:
+    """Both runs of all cases: they wait together, and then each condition does what its case says."""
+    dag_ids = [f"{mode}_{case}" for mode in ("native", "pooled") for case in CASES]
+    for dag_id in dag_ids:
+        cluster.trigger(dag_id, RUN)
+    for case in set(CASES) - NEVER:
+        for mode in ("native", "pooled"):
+            cluster.wait_for(f"{mode}_{case} to wait", lambda m=mode, c=case: _waits(cluster, m, c))
+            for name in _flags(mode, case):
+                path = cluster.work / name
+                path.with_suffix(".new").write_text(FLAGS.get(case, "land"))
+                path.with_suffix(".new").rename(path)
+    for dag_id in dag_ids:
+        cluster.wait_for(f"the end of {dag_id}", lambda d=dag_id: cluster.run_state(d, RUN) in {"success", "failed"})
+    return {case: {mode: _look(cluster, f"{mode}_{case}") for mode in ("native", "pooled")} for case in CASES}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_ends_as_the_native_sensor_does(cluster: Cluster, seen: dict[str, dict[str, Seen]], case: str) -> None:
+    pooled = cluster.instances(dag_id=f"pooled_{case}")
+    assert pooled, "it was not pooled"
+    assert all(row.state != "sensing" for row in pooled)
+    assert not cluster.instances(dag_id=f"native_{case}")
+    assert seen[case]["pooled"] == seen[case]["native"]
+    if case in SAID:
+        for mode in ("native", "pooled"):
+            lines = cluster.log_of(f"{mode}_{case}", RUN, "wait")
+            assert any(SAID[case] in line for line in lines), (mode, lines)
+
+
+def test_the_log_says_what_happened(cluster: Cluster, seen: dict[str, dict[str, Seen]]) -> None:
+    assert seen
+    log = "\n".join(cluster.log_of("pooled_timeout", RUN, "wait"))
+    for line in ("waits in the pool as instance", "waits in the pool since", "ended: timeout"):
+        assert line in log
+    assert "runs natively: the patterns" in "\n".join(cluster.log_of("native_success", RUN, "wait"))
+
+
+def _waits(cluster: Cluster, mode: str, case: str) -> bool:
+    states = [state for (task, _), (state, _) in cluster.states(f"{mode}_{case}", RUN).items() if task == "wait"]
+    waiting = {"deferred"} if mode == "pooled" else {"running", "up_for_reschedule"}
+    if mode == "native" and not (cluster.work / "notes").exists():
+        return False
+    return len(states) == (2 if case == "mapped" else 1) and set(states) <= waiting
+
+
+def _flags(mode: str, case: str) -> list[str]:
+    match case:
+        case "mapped":
+            return [f"{mode}_mapped_a", f"{mode}_mapped_b"]
+        case "mapped_dependant":
+            return [f"{mode}_mapped_dependant"]
+    return [f"{mode}_{case}_{RUN}"]
+
+
+def _look(cluster: Cluster, dag_id: str) -> Seen:
+    xcoms = {
+        (row[0], row[1], row[2]): row[3]
+        for row in cluster.rows(
+            "SELECT task_id, map_index, key, value FROM xcom WHERE dag_id = :dag_id AND run_id = :run_id",
+            dag_id=dag_id,
+            run_id=RUN,
+        )
+    }
+    found = Seen(cluster.states(dag_id, RUN), {key: _without_mode(value) for key, value in xcoms.items()})
+    for note in cluster.notes():
+        if note["kind"] == "callback" and note["dag_id"] == dag_id:
+            found.callbacks[note["callback"], note["task_id"], note["map_index"], note["try_number"]] += 1
+        if note["kind"] == "email" and f"{dag_id}." in note["subject"]:
+            found.emails += 1
+    found.asset_events = cluster.rows(
+        "SELECT count(*) FROM asset_event WHERE source_dag_id = :dag_id AND source_run_id = :run_id",
+        dag_id=dag_id,
+        run_id=RUN,
+    )[0][0]
+    return found
+
+
+def _without_mode(value: Any) -> Any:
+    return json.loads(json.dumps(value).replace("native_", "").replace("pooled_", ""))
