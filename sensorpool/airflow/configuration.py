@@ -50,11 +50,11 @@ class AirflowSettings(BaseSettings):
 
     enabled: bool = Field(
         False,
-        description="Whether sensors leave their worker slots (AIP-17's `use_smart_sensor`). Off, all run natively.",
+        description="Whether sensors leave their worker slots (AIP-17's `use_smart_sensor`); off, all run natively.",
     )
     first_poke: Literal["worker", "pool"] = Field(
         "worker",
-        description="`worker`: the task pokes once before it registers, so that what holds already ends there and then.",
+        description="`worker`: the task pokes once before it registers; what holds already ends there and then.",
     )
     include: Names = Field(("*",), description="Patterns over `dag_id` and `dag_id.task_id`: who is pooled.")
     exclude: Names = Field((), description="Patterns over `dag_id` and `dag_id.task_id`: who is not.")

@@ -24,7 +24,10 @@ _SAW = "_sensorpool_saw"
 
 
 class PokeFailed(Exception):
-    """A poke in the pool raised this. Not an AirflowException: those become skips under soft_fail when a task resumes."""
+    """A poke in the pool raised this.
+
+    Not an AirflowException: under soft_fail those become skips when a task resumes.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,8 @@ def resume(self: Any, context: Any, event: Any = None, started: float = 0.0) -> 
 
 def take(sensor: Any) -> Saw | None:
     """Take what the pool saw, if this is a resumed task."""
-    return vars(sensor).pop(_SAW, None)
+    saw: Saw | None = vars(sensor).pop(_SAW, None)
+    return saw
 
 
 def conclude(sensor: Any, context: Any, saw: Saw, native: Callable[[Any, Any], Any]) -> Any:

@@ -13,8 +13,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.gossip import Gossip
@@ -68,10 +69,8 @@ class Box:
 
     def put(self, item: End | str) -> None:
         """Tell the trigger; from any thread."""
-        try:
+        with suppress(RuntimeError):  # the loop is closed: the triggerer is going
             self._loop.call_soon_threadsafe(self._queue.put_nowait, item)
-        except RuntimeError:
-            pass  # the loop is closed: the triggerer is going
 
     async def next_end(self, say: Callable[[str], object]) -> End | None:
         """Wait for the next item: the end, or something to say."""
@@ -85,7 +84,7 @@ class Box:
 class Hub:
     """See the module. Safe to share between threads."""
 
-    _of_processes: dict[int, "Hub"] = {}
+    _of_processes: ClassVar[dict[int, "Hub"]] = {}
     _making = threading.Lock()
 
     def __init__(self, pool: Pool, settings: AirflowSettings) -> None:

@@ -22,7 +22,7 @@ def install() -> None:
     if not hasattr(BaseSensorOperator, slot.RESUME):
         native = BaseSensorOperator.execute
         setattr(BaseSensorOperator, slot.RESUME, finish.resume)
-        BaseSensorOperator.execute = _patched(native)  # type: ignore[method-assign]
+        BaseSensorOperator.execute = _patched(native)
     triggered_run.install()
 
 
@@ -81,7 +81,8 @@ def wait_in_pool(sensor: BaseSensorOperator, context: Any, native: Execute) -> A
 
 
 def _execution_timeout(sensor: BaseSensorOperator, waited: float) -> float | None:
-    """Return what is left of the task's execution_timeout. In reschedule mode it never counts the time between pokes."""
+    """Return what is left of the execution_timeout; in reschedule mode the time between pokes never counts."""
     if sensor.execution_timeout is None or sensor.reschedule:
         return None
-    return max(0.0, sensor.execution_timeout.total_seconds() - waited)
+    seconds: float = sensor.execution_timeout.total_seconds()
+    return max(0.0, seconds - waited)

@@ -28,7 +28,7 @@ def get_provider_info() -> dict[str, Any]:
         "versions": [__version__],
         "config": {
             SECTION: {
-                "description": "sensorpool: sensors leave their worker slots. `SENSORPOOL_NAME` wins over an option here.",
+                "description": "Sensors leave their worker slots. `SENSORPOOL_NAME` wins over an option here.",
                 "options": options,
             }
         },

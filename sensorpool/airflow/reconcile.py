@@ -32,32 +32,37 @@ def reconcile(worker: Worker) -> dict[str, int]:
     while True:
         rows, last = database.read(lambda c, at=place: looking.external_waiters(c, at, WINDOW, before))  # type: ignore[misc]
         waiting = {row.id: row.external_id for row in rows if _is_uuid(row.external_id)}
-        if waiting:
-            under_way = _under_way(set(waiting.values()))
-            gone = {instance_id: _REASON for instance_id, ti_id in waiting.items() if ti_id not in under_way}
-            if gone:
-                flushed = call_off(database, gone)
-                deliver(database, worker.publisher, flushed)
-                cancelled += len(flushed.settled)
+        gone = _gone(set(waiting.values())) if waiting else set()
+        if gone:
+            flushed = call_off(database, {one: _REASON for one, ti_id in waiting.items() if ti_id in gone})
+            deliver(database, worker.publisher, flushed)
+            cancelled += len(flushed.settled)
         if last is None:
             return {"cancelled": cancelled}
         place = last
 
 
-def _under_way(ti_ids: Collection[str]) -> set[str]:
-    """Return those of these ids of tries that Airflow has under way."""
+def _gone(ti_ids: Collection[str]) -> set[str]:
+    """Return those of these ids of tries that Airflow does not have under way any more."""
     from sensorpool.airflow import compat
 
     compat.become_server()
     from airflow.models.taskinstance import TaskInstance
+    from airflow.models.taskinstancehistory import TaskInstanceHistory
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
-    query = select(TaskInstance.id).where(
-        TaskInstance.id.in_([UUID(ti_id) for ti_id in ti_ids]), TaskInstance.state.in_(_UNDER_WAY)
-    )
+    ids = [UUID(ti_id) for ti_id in ti_ids]
     with create_session() as session:
-        return {str(ti_id) for ti_id in session.execute(query).scalars()}
+        rows = session.execute(select(TaskInstance.id, TaskInstance.state).where(TaskInstance.id.in_(ids)))
+        states = {str(ti_id): state for ti_id, state in rows}
+        earlier = session.execute(
+            select(TaskInstanceHistory.task_instance_id).where(TaskInstanceHistory.task_instance_id.in_(ids))
+        )
+        past = {str(ti_id) for ti_id in earlier.scalars()}
+    if not states and not past:
+        return set()  # a database that knows none of them is not theirs
+    return {ti_id for ti_id in ti_ids if states.get(ti_id) not in _UNDER_WAY}
 
 
 def _is_uuid(text: str) -> bool:

@@ -232,7 +232,8 @@ class Cluster:
     def states(self, dag_id: str, run_id: str) -> dict[tuple[str, int], tuple[str | None, int]]:
         """Return state and try of each task instance of a run, by task id and map index."""
         rows = self.rows(
-            "SELECT task_id, map_index, state, try_number FROM task_instance WHERE dag_id = :dag_id AND run_id = :run_id",
+            "SELECT task_id, map_index, state, try_number FROM task_instance"
+            " WHERE dag_id = :dag_id AND run_id = :run_id",
             dag_id=dag_id,
             run_id=run_id,
         )

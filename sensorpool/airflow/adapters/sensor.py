@@ -23,7 +23,7 @@ class RebuiltSensor:
 
     def poke(self, _: Mapping[str, Any]) -> Any:
         """Poke the sensor; what it returns for XCom is encoded."""
-        found = self._sensor.poke(NO_CONTEXT)  # type: ignore[arg-type]
+        found = self._sensor.poke(NO_CONTEXT)
         value = getattr(found, "xcom_value", None)
         return found if value is None else PokeReturnValue(bool(found), encode(value, "its XCom value"))
 
@@ -43,7 +43,7 @@ class _NoContext(dict[str, Any]):
     def __iter__(self) -> Iterator[str]:
         self._refuse()
 
-    __getitem__ = get = __contains__ = keys = values = items = _refuse  # type: ignore[assignment]
+    __getitem__ = get = __contains__ = keys = values = items = _refuse
 
 
 NO_CONTEXT = _NoContext()

@@ -1,0 +1,244 @@
+"""What operators do, and what happens to them, while sensors wait."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import text
+
+from tests.e2e.cluster import Cluster
+
+WAITING = 24
+
+
+@pytest.fixture
+def fleet(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator["Fleet"]:
+    """Sensors that wait."""
+    made = Fleet(cluster, request.node.name.replace("[", "_").replace("]", ""))
+    yield made
+    made.land()
+
+
+class Fleet:
+    """A run of the DAG ``fleet``."""
+
+    def __init__(self, cluster: Cluster, run_id: str, dag_id: str = "fleet") -> None:
+        self.cluster, self.run_id, self.dag_id = cluster, run_id, dag_id
+        self.flags: list[str] = []
+
+    def wait(self, count: int = WAITING, distinct: int = 6) -> None:
+        """Start sensors, and wait until all of them wait in the pool."""
+        self.start(count, distinct)
+        self.cluster.wait_for(f"{count} deferred", lambda: self.states() == {"deferred": count})
+
+    def start(self, count: int, distinct: int) -> None:
+        """Start sensors."""
+        self.flags = [f"{self.run_id}_{number % distinct}" for number in range(count)]
+        self.cluster.trigger(self.dag_id, self.run_id, flags=self.flags)
+
+    def states(self) -> Counter[str | None]:
+        """Count the sensors' states."""
+        found = self.cluster.states(self.dag_id, self.run_id)
+        return Counter(state for (task, index), (state, _) in found.items() if task == "wait" and index >= 0)
+
+    def land(self) -> None:
+        """Let all conditions hold."""
+        for flag in set(self.flags):
+            (self.cluster.work / flag).write_text("land")
+
+    def is_over(self) -> bool:
+        """Whether the run has ended."""
+        return self.cluster.run_state(self.dag_id, self.run_id) in {"success", "failed"}
+
+    def pokes(self) -> int:
+        """Count the pokes of this run's conditions."""
+        return sum(note["kind"] == "poke" and note["flag"] in self.flags for note in self.cluster.notes())
+
+    def ends_well(self) -> None:
+        """Land, and see every sensor succeed."""
+        self.land()
+        self.cluster.wait_for("success of all", self.is_over)
+        assert self.states() == {"success": len(self.flags)}
+        assert {row.state for row in self.cluster.instances(run_id=self.run_id)} == {"success"}
+
+
+@pytest.mark.parametrize("component", ["pool", "triggerer", "celery"])
+def test_no_sensor_fails_when_a_process_is_killed(cluster: Cluster, fleet: Fleet, component: str) -> None:
+    fleet.wait()
+    cluster.stop_component(component)
+    fleet.land()  # it lands while they are away
+    cluster.start_component(component)
+    fleet.ends_well()
+
+
+def test_one_of_two_triggerers_is_killed(cluster: Cluster, fleet: Fleet) -> None:
+    cluster.start_component("triggerer-2", "triggerer")
+    fleet.wait()
+    cluster.stop_component("triggerer")
+    fleet.ends_well()
+    cluster.start_component("triggerer")
+    cluster.stop_component("triggerer-2")
+
+
+@pytest.mark.parametrize("dag_id", ["fleet", "fleet_called_back"])
+def test_conditions_that_hold_already_when_they_register(cluster: Cluster, dag_id: str) -> None:
+    """A resume within seconds of the deferral can be marked failed by Airflow 3.3; here none may be."""
+    cluster.stop_component("celery")
+    cluster.start_component("celery", AIRFLOW__SENSORPOOL__FIRST_POKE="pool")
+    fleet = Fleet(cluster, f"true_at_once_{dag_id}", dag_id)
+    for number in range(WAITING):
+        (cluster.work / f"{fleet.run_id}_{number}").write_text("land")
+    fleet.start(WAITING, WAITING)
+    fleet.ends_well()
+    cluster.stop_component("celery")
+    cluster.start_component("celery")
+
+
+@pytest.mark.parametrize("new_state", ["success", "failed", "cleared"])
+def test_marked_or_cleared_tasks_are_poked_no_more(cluster: Cluster, fleet: Fleet, new_state: str) -> None:
+    fleet.wait(count=2, distinct=2)
+    first = cluster.instances(run_id=fleet.run_id)
+    if new_state == "cleared":
+        cluster.api(
+            "POST",
+            "/dags/fleet/clearTaskInstances",
+            {"dry_run": False, "dag_run_id": fleet.run_id, "task_ids": ["wait"]},
+        )
+    else:
+        for index in range(2):
+            path = f"/dags/fleet/dagRuns/{fleet.run_id}/taskInstances/wait/{index}"
+            cluster.api("PATCH", path, {"new_state": new_state})
+    ids = [row.id for row in first]
+
+    def cancelled() -> bool:
+        states = [cluster.instances(id=one)[0].state for one in ids]
+        return states == ["cancelled", "cancelled"]
+
+    began = time.monotonic()
+    cluster.wait_for("their instances cancelled", cancelled)
+    assert time.monotonic() - began < 10
+    if new_state == "cleared":
+        cluster.wait_for("their next try", lambda: fleet.states() == {"deferred": 2})
+        fleet.land()
+        cluster.wait_for("its success", lambda: fleet.states() == {"success": 2})
+        assert [row.try_number for row in cluster.instances(run_id=fleet.run_id, state="success")] == [2, 2]
+    else:
+        pokes = fleet.pokes()
+        cluster.sleep_until(time.monotonic() + 5)  # two intervals and a half
+        assert fleet.pokes() == pokes
+        assert fleet.states() == {new_state: 2}
+
+
+def test_marked_while_no_triggerer_runs(cluster: Cluster, fleet: Fleet) -> None:
+    fleet.wait(count=1, distinct=1)
+    instance = cluster.instances(run_id=fleet.run_id)[0]
+    cluster.stop_component("triggerer")
+    cluster.api("PATCH", f"/dags/fleet/dagRuns/{fleet.run_id}/taskInstances/wait/0", {"new_state": "success"})
+    cluster.wait_for("the instance cancelled", lambda: cluster.instances(id=instance.id)[0].state == "cancelled")
+    cluster.start_component("triggerer")
+    assert fleet.states() == {"success": 1}
+
+
+def test_the_pools_database_cannot_be_reached(cluster: Cluster) -> None:
+    cluster.stop_component("celery")
+    dead = "postgresql://nobody@127.0.0.1:1/nowhere"
+    cluster.start_component("celery", AIRFLOW__SENSORPOOL__DATABASE_URL=dead)
+    cluster.trigger("one", "no_database", flag="no_database")
+    cluster.wait_for("a running sensor", lambda: cluster.states("one", "no_database")[("wait", -1)][0] == "running")
+    cluster.wait_for("its line", lambda: "runs natively" in "\n".join(cluster.log_of("one", "no_database", "wait")))
+    (cluster.work / "no_database").write_text("land")
+    cluster.wait_for("its success", lambda: cluster.run_state("one", "no_database") == "success")
+    assert not cluster.instances(run_id="no_database")
+    assert "does not answer" in "\n".join(cluster.log_of("one", "no_database", "wait"))
+    cluster.stop_component("celery")
+    cluster.start_component("celery")
+
+
+def test_switched_off_while_they_wait_and_then_drained(cluster: Cluster, fleet: Fleet) -> None:
+    fleet.wait(count=4, distinct=2)
+    cluster.stop_component("celery")
+    cluster.start_component("celery", AIRFLOW__SENSORPOOL__ENABLED="False")
+    served = fleet.flags[0]
+    (cluster.work / served).write_text("land")
+    cluster.wait_for("those who wait to be served", lambda: fleet.states()["success"] == 2)
+    done = cluster.run("sensorpool", "drain", "--json")
+    assert '"handed_back": 2' in done.stdout
+    cluster.wait_for("the others to run natively", lambda: fleet.states()["running"] == 2)
+    fleet.land()
+    cluster.wait_for("all of them", lambda: fleet.states() == {"success": 4})
+    cluster.stop_component("celery")
+    cluster.start_component("celery")
+
+
+def test_a_dead_pool_gives_its_tasks_back(cluster: Cluster, fleet: Fleet) -> None:
+    cluster.stop_component("triggerer")
+    cluster.start_component(
+        "triggerer", AIRFLOW__SENSORPOOL__ON_POOL_DEAD="native", AIRFLOW__SENSORPOOL__POOL_DEAD_AFTER="5"
+    )
+    fleet.wait(count=3, distinct=1)
+    cluster.stop_component("pool")
+    cluster.wait_for("them to run natively", lambda: fleet.states() == {"running": 3})
+    fleet.land()
+    cluster.wait_for("all of them", lambda: fleet.states() == {"success": 3})
+    cluster.start_component("pool")
+    cluster.stop_component("triggerer")
+    cluster.start_component("triggerer")
+
+
+def test_connections_and_kinds_of_sensors(cluster: Cluster) -> None:
+    with cluster.database.connect() as connection:
+        connection.execute(text("CREATE TABLE arrivals (id int)"))
+    url = cluster.postgres
+    cluster.api(
+        "POST",
+        "/connections",
+        {
+            "connection_id": "warehouse",
+            "conn_type": "postgres",
+            "host": "127.0.0.1",
+            "port": url.port,
+            "login": "sensorpool",
+            "password": url.password,
+            "schema": "postgres",
+        },
+    )
+    at = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() + 15))
+    cluster.trigger("kinds", "run1", at=at)
+    waiting = ("sql", -1), ("date_time", -1)
+    cluster.wait_for(
+        "sensors of each kind", lambda: all(cluster.states("kinds", "run1")[one][0] == "deferred" for one in waiting)
+    )
+    cluster.wait_for("the moment", lambda: cluster.states("kinds", "run1")[("date_time", -1)][0] == "success")
+    assert cluster.states("kinds", "run1")[("sql", -1)][0] == "deferred"
+    with cluster.database.connect() as connection:
+        connection.execute(text("INSERT INTO arrivals VALUES (1)"))
+    cluster.wait_for("the row", lambda: cluster.run_state("kinds", "run1") == "success")
+    assert {row.task_id for row in cluster.instances(dag_id="kinds")} == {"sql", "date_time"}
+    said = cluster.run("sensorpool", "doctor").stdout
+    assert "Connections and Variables can be had from here" in said
+
+
+def test_a_run_that_is_triggered_and_waited_for(cluster: Cluster) -> None:
+    cluster.trigger("parent", "run1", flag="child")
+    cluster.wait_for("the parent to wait", lambda: cluster.states("parent", "run1")[("run_child", -1)][0] == "deferred")
+    (cluster.work / "child").write_text("land")
+    cluster.wait_for("its end", lambda: cluster.run_state("parent", "run1") == "success")
+    assert [row.state for row in cluster.instances(dag_id="parent")] == ["success"]
+
+
+def test_a_test_run_is_native(cluster: Cluster) -> None:
+    (cluster.work / "of_test").write_text("land")
+    done = cluster.run("airflow", "dags", "test", "one", "--conf", '{"flag": "of_test"}')
+    assert "this is a test run" in done.stdout + done.stderr
+    assert not [row for row in cluster.instances(dag_id="one") if "of_test" in row.poke_context]
+
+
+def test_airflow_knows_the_provider_and_its_options(cluster: Cluster) -> None:
+    listed = cluster.run("airflow", "config", "list", "--section", "sensorpool").stdout
+    for name in ("enabled = True", "first_poke = worker", "shards = 4", "shard_code_upper_limit = 10000"):
+        assert name in listed
+    assert "sensorpool" in cluster.run("airflow", "providers", "list").stdout
+    shown = cluster.run("sensorpool", "config", "--json").stdout
+    assert '"database_schema": "sensorpool"' in shown
+    assert cluster.postgres.password not in shown
