@@ -238,7 +238,8 @@ def _is_in_environment(name: str) -> bool:
 
 def unknown_variables() -> list[str]:
     """Name the ``SENSORPOOL_*`` variables that no setting has: most likely typos."""
-    known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
+    elsewhere = [name for found in extensions.load(EXTENSIONS).values() for name in getattr(found, "names", ())]
+    known = {f"{PREFIX}{name.upper()}" for name in [*Settings.model_fields, *elsewhere]}
     return sorted(
         name
         for name in os.environ

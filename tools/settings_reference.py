@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.settings import PREFIX, Settings
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
@@ -11,7 +12,17 @@ HEAD = """# Settings
 One environment variable each, read at start. Times are seconds. Lists are comma-separated. Impossible combinations are
 refused at start, with a line each. `sensorpool config` shows what is in effect.
 
+In Airflow, `airflow.cfg` or `AIRFLOW__SENSORPOOL__NAME` give the same settings in the section `[sensorpool]`;
+`SENSORPOOL_NAME` wins. There `database_schema` is `sensorpool` by default on PostgreSQL, and `sensors_enabled` has the
+usual sensors of the providers ([airflow](airflow.md)).
+
 This page is generated: `python tools/settings_reference.py`.
+
+| variable | default | what it is |
+| --- | --- | --- |
+"""
+AIRFLOW = """
+## Airflow's side
 
 | variable | default | what it is |
 | --- | --- | --- |
@@ -24,8 +35,12 @@ Read elsewhere, and not settings: `SENSORPOOL_CONN_<ID>` (a connection, see [how
 
 def page() -> str:
     """Return the page."""
+    return f"{HEAD}{_rows(Settings)}\n{AIRFLOW}{_rows(AirflowSettings)}\n{TAIL}"
+
+
+def _rows(settings: type[Settings] | type[AirflowSettings]) -> str:
     rows = []
-    for name, field in Settings.model_fields.items():
+    for name, field in settings.model_fields.items():
         default = field.default
         if field.default_factory is not None:
             shown = "an SQLite file in the user's state folder"
@@ -36,7 +51,7 @@ def page() -> str:
         else:
             shown = "none" if default in (None, "") else f"`{default}`"
         rows.append(f"| `{PREFIX}{name.upper()}` | {shown} | {field.description} |")
-    return HEAD + "\n".join(rows) + "\n" + TAIL
+    return "\n".join(rows)
 
 
 def main() -> int:

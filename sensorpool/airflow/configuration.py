@@ -133,6 +133,9 @@ def settings() -> dict[str, Any]:
     return found
 
 
+settings.names = tuple(AirflowSettings.model_fields)  # type: ignore[attr-defined]  # also read from SENSORPOOL_NAME
+
+
 def _in_file() -> bool:
     home = Path(os.environ.get("AIRFLOW_HOME") or "~/airflow").expanduser()
     path = Path(os.environ.get("AIRFLOW_CONFIG") or home / "airflow.cfg").expanduser()

@@ -11,10 +11,11 @@ from uuid import UUID
 
 from sensorpool.flush import call_off
 from sensorpool.publish import deliver
+from sensorpool.states import Ending
 from sensorpool.store import looking
 from sensorpool.worker import Worker
 
-YOUNG = 60_000  # milliseconds: such a task may not have got as far as deferring
+YOUNG = 2_000  # milliseconds
 WINDOW = 1_000  # groups in one statement
 _UNDER_WAY = ("deferred", "running", "queued", "scheduled", "restarting")
 _REASON = "its task does not wait any more in Airflow"
@@ -34,7 +35,9 @@ def reconcile(worker: Worker) -> dict[str, int]:
         waiting = {row.id: row.external_id for row in rows if _is_uuid(row.external_id)}
         gone = _gone(set(waiting.values())) if waiting else set()
         if gone:
-            flushed = call_off(database, {one: _REASON for one, ti_id in waiting.items() if ti_id in gone})
+            reasons = {one: _REASON for one, ti_id in waiting.items() if ti_id in gone}
+            # handed back, not just cancelled: should a task wait after all, it goes on by itself
+            flushed = call_off(database, reasons, Ending.HANDED_BACK)
             deliver(database, worker.publisher, flushed)
             cancelled += len(flushed.settled)
         if last is None:

@@ -48,7 +48,7 @@ def pool() -> Pool:
     :raises SettingsError: when a setting is wrong.
     """
     settings = Settings.load()
-    if settings.embedded:
+    if settings.embedded or "database_url" not in settings.model_fields_set:
         raise NotPoolable("[sensorpool] redis_url and database_url do not name a pool", "not_configured")
     return Pool(settings)
 
