@@ -44,7 +44,7 @@ def wait_in_pool(sensor: BaseSensorOperator, context: Any, native: Execute) -> A
     """
     ours, started = slot.airflow_settings(), time.time()
     try:
-        op_classpath, poke_context = poolable.condition_of(sensor, context, slot.pool().settings, ours)
+        condition = poolable.condition_of(sensor, context, slot.pool().settings, ours)
     except Exception as error:
         slot.keep(sensor, error)
         return native(sensor, context)
@@ -55,11 +55,12 @@ def wait_in_pool(sensor: BaseSensorOperator, context: Any, native: Execute) -> A
             return result
     timeout = max(0.0, sensor.timeout - first.waited)
     try:
-        first.check()
+        if not condition.adapted:
+            first.check()
         instance = slot.register(
             Registration(
-                sensor=op_classpath,
-                poke_context=poke_context,
+                sensor=condition.op_classpath,
+                poke_context=condition.poke_context,
                 key=slot.key_of(context["ti"]),
                 poke_interval=sensor.poke_interval or 1.0,
                 timeout=timeout,

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -16,10 +17,19 @@ from sensorpool.poke.classes import ADAPTERS
 from sensorpool.settings import Settings
 
 
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What a sensor waits for. ``adapted``: an adapter said it, and pokes in the sensor's place."""
+
+    op_classpath: str
+    poke_context: dict[str, Any]
+    adapted: bool
+
+
 def condition_of(
     sensor: BaseOperator, context: Mapping[str, Any], settings: Settings, ours: AirflowSettings
-) -> tuple[str, dict[str, Any]]:
-    """Return class path and poke_context of what a sensor waits for.
+) -> Condition:
+    """Return what a sensor waits for.
 
     :raises NotPoolable: with the reason why it runs natively.
     """
@@ -32,9 +42,9 @@ def condition_of(
         if entry is not None:
             say = getattr(import_module(entry.module), "poke_context_of", None)
             if say is not None:
-                return op_classpath, say(sensor, context)
+                return Condition(op_classpath, say(sensor, context), adapted=True)
             break
-    return op_classpath, rebuild.poke_context_of(sensor)
+    return Condition(op_classpath, rebuild.poke_context_of(sensor), adapted=False)
 
 
 def admit(task: BaseOperator, settings: Settings, ours: AirflowSettings) -> str:

@@ -215,12 +215,13 @@ class Cluster:
         with self.database.connect() as connection:
             return list(connection.execute(text(statement), parameters))
 
-    def trigger(self, dag_id: str, run_id: str, **conf: Any) -> None:
+    def trigger(self, dag_id: str, run_id: str, logical_date: str | None = None, **conf: Any) -> None:
         """Start a run of a DAG, once it is known."""
+        body = {"dag_run_id": run_id, "logical_date": logical_date, "conf": conf}
 
         def started() -> bool:
             try:
-                self.api("POST", f"/dags/{dag_id}/dagRuns", {"dag_run_id": run_id, "logical_date": None, "conf": conf})
+                self.api("POST", f"/dags/{dag_id}/dagRuns", body)
             except urllib.error.HTTPError as error:
                 if error.code in {404, 500}:
                     return False
