@@ -29,6 +29,7 @@ AIRFLOW_SENSORS = (
     "airflow.providers.apache.hive.sensors.hive_partition.HivePartitionSensor",
     "airflow.providers.apache.hive.sensors.metastore_partition.MetastorePartitionSensor",
     "airflow.providers.apache.hive.sensors.named_hive_partition.NamedHivePartitionSensor",
+    "airflow.providers.apache.spark.operators.spark_submit.SparkSubmitOperator",
     "airflow.providers.common.sql.sensors.sql.SqlSensor",
     "airflow.providers.ftp.sensors.ftp.FTPSensor",
     "airflow.providers.http.sensors.http.HttpSensor",

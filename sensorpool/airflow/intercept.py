@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow.sdk.bases.sensor import BaseSensorOperator
 
-from sensorpool.airflow import finish, poolable, slot, triggered_run
+from sensorpool.airflow import finish, poolable, resumable_job, slot, triggered_run
 from sensorpool.airflow.first_poke import FirstPoke
 from sensorpool.airflow.slot import Execute
 from sensorpool.model import Registration
@@ -24,6 +24,7 @@ def install() -> None:
         setattr(BaseSensorOperator, slot.RESUME, finish.resume)
         BaseSensorOperator.execute = _patched(native)
     triggered_run.install()
+    resumable_job.install()
 
 
 def _patched(native: Execute) -> Execute:

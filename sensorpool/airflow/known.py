@@ -29,6 +29,13 @@ NOT_POOLABLE = {
     "redis.sensors.redis_pub_sub.RedisPubSubSensor": _ON_EARLIER,
 }
 
+# what the status of a job depends on, so that nothing else of these operators is kept in the pool
+JOB_ARGUMENTS = {
+    f"{_PROVIDERS}apache.spark.operators.spark_submit.SparkSubmitOperator": frozenset(
+        {"conn_id", "deploy_mode", "spark_binary", "track_driver_via_k8s_api", "yarn_track_via_rm_api"}
+    ),
+}
+
 
 def why_not(op_classpath: str) -> str | None:
     """Return why a sensor of the providers is not poolable, if it is known not to be."""

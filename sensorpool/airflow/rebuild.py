@@ -5,10 +5,11 @@ the worker before anything is registered: built again, all its attributes must b
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from inspect import Parameter, signature
 from typing import Any
 
+from airflow.sdk.bases.operator import BaseOperator
 from airflow.sdk.bases.sensor import BaseSensorOperator
 
 from sensorpool.airflow import compat
@@ -26,17 +27,30 @@ def poke_context_of(sensor: BaseSensorOperator) -> dict[str, Any]:
 
     :raises NotPoolable: when an argument cannot be said as JSON, or the sensor built from it is another one.
     """
-    arguments = {name: encode(value, f"its argument {name}") for name, value in _arguments(sensor).items()}
-    try:
-        again = rebuild(type(sensor), json.loads(json.dumps(arguments)))
-    except Exception as error:
-        raise NotPoolable(f"it cannot be built again from its arguments: {_one_line(error)}") from None
+    arguments, again = _rebuilt(sensor, _arguments(sensor))
     if (name := _difference(_state(sensor), _state(again))) is not None:
         raise NotPoolable(f"built again from its arguments, its attribute {name} is another one")
     return arguments
 
 
-def rebuild(cls: type[BaseSensorOperator], poke_context: Mapping[str, Any]) -> BaseSensorOperator:
+def arguments_of(operator: BaseOperator, names: Collection[str] | None) -> dict[str, Any]:
+    """Return those arguments of an operator, or all, as JSON that it can be built from.
+
+    :raises NotPoolable: when they cannot be said as JSON, or it cannot be built from them.
+    """
+    arguments = _arguments(operator)
+    return _rebuilt(operator, {name: arguments[name] for name in arguments if names is None or name in names})[0]
+
+
+def _rebuilt(operator: BaseOperator, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    encoded = {name: encode(value, f"its argument {name}") for name, value in arguments.items()}
+    try:
+        return encoded, rebuild(type(operator), json.loads(json.dumps(encoded)))
+    except Exception as error:
+        raise NotPoolable(f"it cannot be built again from its arguments: {_one_line(error)}") from None
+
+
+def rebuild(cls: Any, poke_context: Mapping[str, Any]) -> Any:
     """Build a sensor from its poke_context.
 
     :raises Exception: whatever its constructor raises.
@@ -55,7 +69,7 @@ def state_of(sensor: BaseSensorOperator) -> dict[str, Any]:
     return found
 
 
-def _arguments(sensor: BaseSensorOperator) -> dict[str, Any]:
+def _arguments(sensor: BaseOperator) -> dict[str, Any]:
     fields = getattr(type(sensor), "poke_context_fields", None)
     if fields is not None:
         missing = [name for name in fields if not hasattr(sensor, name)]

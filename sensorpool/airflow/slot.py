@@ -65,12 +65,15 @@ def register(registration: Registration) -> Instance:
     return instance
 
 
-def leave(task: Any, instance: Instance, *, direct: bool, timeout: float | None, started: float) -> NoReturn:
+def leave(
+    task: Any, instance: Instance, *, direct: bool, timeout: float | None, started: float, **more: Any
+) -> NoReturn:
     """Free the slot.
 
     :param direct: whether a success may be written without a worker.
     :param timeout: seconds that the pool waits; Airflow itself ends the task some time later. None: for ever.
     :param started: when the task began to wait, in seconds since 1970.
+    :param more: what else the resume method is called with, as JSON.
     :raises TaskDeferred: always; Airflow takes it up.
     """
     compat.count("registered")
@@ -79,7 +82,7 @@ def leave(task: Any, instance: Instance, *, direct: bool, timeout: float | None,
     raise TaskDeferred(
         trigger=PoolTrigger(instance_id=instance.id, direct=direct, registered_at=time.time()),
         method_name=RESUME,
-        kwargs={"started": started},
+        kwargs={"started": started, **more},
         timeout=None if timeout is None else timedelta(seconds=timeout + airflow_settings().deferral_grace),
     )
 

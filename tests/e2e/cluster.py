@@ -125,7 +125,7 @@ class Cluster:
             "E2E_WORK": str(self.work),
             "C_FORCE_ROOT": "1",
             "PYTHONPATH": str(SITE),
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PATH": f"{SITE / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         }
         ours = {f"AIRFLOW__SENSORPOOL__{name.upper()}": str(value) for name, value in self.options.items()}
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "SENSORPOOL"))}
@@ -229,6 +229,15 @@ class Cluster:
             return True
 
         until(f"a run of {dag_id}", started, PATIENCE, 0.5)
+
+    def put_connection(self, connection: Mapping[str, Any]) -> None:
+        """Make a Connection, or make it anew."""
+        try:
+            self.api("POST", "/connections", connection)
+        except urllib.error.HTTPError as error:
+            if error.code != 409:
+                raise
+            self.api("PATCH", f"/connections/{connection['connection_id']}", connection)
 
     def states(self, dag_id: str, run_id: str) -> dict[tuple[str, int], tuple[str | None, int]]:
         """Return state and try of each task instance of a run, by task id and map index."""
