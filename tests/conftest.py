@@ -45,6 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in [name for name in os.environ if name.startswith("SENSORPOOL_")]:
         if not name.startswith("SENSORPOOL_TEST_"):
             del os.environ[name]
+    for name in [name for name in os.environ if name.startswith("AIRFLOW__SENSORPOOL__")]:
+        del os.environ[name]
     seed = os.environ.setdefault(SEED, str(secrets.randbelow(2**32)))
     if not seed.isdecimal():
         raise pytest.UsageError(f"{SEED} must be a whole number, not {seed!r}")

@@ -2,8 +2,8 @@
 
 The path of one sensor task::
 
-    worker      `policy` patches BaseSensorOperator (`intercept`); its execute asks `poolable`, pokes once, registers,
-                and defers to a `trigger`
+    worker      `policy` patches BaseSensorOperator (`intercept`); its execute (`sensor_task`) asks `poolable`, pokes
+                once, registers, and defers to a `trigger`
     pool        builds the sensor again from its arguments (`rebuild`, `adapters`) and pokes it for all who wait for it
     triggerer   one `hub` hears of all results; each trigger ends its task, or has it resume on a worker
     worker      `finish` returns or raises what the pool saw, so that callbacks, retries and outlets are Airflow's own

@@ -50,8 +50,12 @@ def _look_at_airflow(pool: Pool) -> Iterator[Finding]:
     )
     if not conf.get("core", "fernet_key", fallback=""):
         yield Finding("fernet key", "warning", "[core] fernet_key is empty: Connections are not encrypted")
+    from airflow.api.common.airflow_health import get_airflow_health
     from airflow.utils.session import create_session
 
+    triggerer = get_airflow_health()["triggerer"]["status"]
+    if triggerer != "healthy":
+        yield Finding("triggerer", "wrong", f"none is alive ({triggerer}): tasks that wait would never end")
     try:
         with create_session() as session:
             session.execute(text("SELECT count(*) FROM connection WHERE is_encrypted")).scalar()

@@ -85,6 +85,13 @@ def start_dag_run(request: Any) -> bool:
     return not (isinstance(answer, ErrorResponse) and answer.error == ErrorType.DAGRUN_ALREADY_EXISTS)
 
 
+def holds_secret(value: Any) -> bool:
+    """Whether Airflow would mask something of a value in a log: a password that it has seen, a key called token."""
+    from airflow.sdk._shared.secrets_masker import redact
+
+    return bool(redact(value) != value)
+
+
 def count(name: str, tags: Mapping[str, str] | None = None) -> None:
     """Count something in Airflow's metrics."""
     from airflow.sdk.observability import stats

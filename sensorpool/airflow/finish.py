@@ -1,8 +1,7 @@
 """How a task ends that resumes on a worker: as the native sensor would have ended, by Airflow's own code.
 
-The resume method enters the sensor's own ``execute`` again; where that arrives at BaseSensorOperator's, what the pool
-saw is returned or raised. So a class that does more in its ``execute`` does it, and callbacks, emails, retries,
-outlets and listeners are Airflow's.
+The task enters the sensor's own ``execute`` again (`sensor_task.resume`); where that arrives at BaseSensorOperator's,
+what the pool saw is returned or raised. So callbacks, emails, retries, outlets and listeners are Airflow's.
 """
 
 import time
@@ -19,8 +18,6 @@ from airflow.sdk.exceptions import (
 
 from sensorpool.airflow.codec import decode
 from sensorpool.states import Ending, State
-
-_SAW = "_sensorpool_saw"
 
 
 class PokeFailed(Exception):
@@ -49,22 +46,6 @@ class Saw:
         if str(event).rpartition(".")[2].lower() == State.SUCCESS:
             return cls(State.SUCCESS, Ending.LANDED, started=started)
         return cls(State.FAILED, Ending.POKE_ERROR, f"not an event of the pool: {str(event)[:100]}", started=started)
-
-
-def resume(self: Any, context: Any, event: Any = None, started: float = 0.0) -> Any:
-    """Enter ``execute`` again; added to BaseSensorOperator as its method."""
-    saw = Saw.read(event, started or time.time())
-    vars(self)[_SAW] = saw
-    try:
-        return self.execute(context)
-    finally:
-        vars(self).pop(_SAW, None)
-
-
-def take(sensor: Any) -> Saw | None:
-    """Take what the pool saw, if this is a resumed task."""
-    saw: Saw | None = vars(sensor).pop(_SAW, None)
-    return saw
 
 
 def conclude(sensor: Any, context: Any, saw: Saw, native: Callable[[Any, Any], Any]) -> Any:

@@ -1,90 +1,65 @@
-"""Where sensors leave their worker slot: `BaseSensorOperator.execute`, patched once a process.
+"""Where tasks leave their worker slot: methods of three classes, patched once a process.
 
-The class is patched and not the instance: `prepare_for_execution` copies tasks and `unmap` makes new ones. Order as in
-AIP-17: templates are rendered and pre_execute has run; then it is asked whether the sensor is poolable. Whatever goes
-wrong on the way, the sensor runs as it would without sensorpool, and its log says why in a line.
+The classes are patched and not the instances: `prepare_for_execution` copies tasks and `unmap` makes new ones. Each
+patch enters a module of ours that has ``execute(task, context, native)`` and ``resume(task, context, event, …)``; it is
+imported only then, for what is imported here is paid for by every task of Airflow.
 """
 
 import functools
-import time
+import logging
+import sys
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 from typing import Any
 
-from airflow.sdk.bases.sensor import BaseSensorOperator
+RESUME = "sensorpool_resume"  # the method that Airflow calls when a task resumes
+RESUMED = "_sensorpool_resumed"  # the attribute of a task that has resumed: what its module left for itself
 
-from sensorpool.airflow import finish, poolable, resumable_job, slot, triggered_run
-from sensorpool.airflow.first_poke import FirstPoke
-from sensorpool.airflow.slot import Execute
-from sensorpool.model import Registration
+Execute = Callable[[Any, Any], Any]
+
+_PATCHES = (  # module, class and method of Airflow's, and our module
+    ("airflow.sdk.bases.sensor", "BaseSensorOperator", "execute", "sensor_task"),
+    ("airflow.sdk.bases.resumablejobmixin", "ResumableJobMixin", "execute_resumable", "resumable_job"),
+    ("airflow.providers.standard.operators.trigger_dagrun", "TriggerDagRunOperator", "execute", "triggered_run"),
+)
 
 
 def install() -> None:
-    """Patch the classes that are there. With ``enabled`` off they only serve tasks that wait already."""
-    if not hasattr(BaseSensorOperator, slot.RESUME):
-        native = BaseSensorOperator.execute
-        setattr(BaseSensorOperator, slot.RESUME, finish.resume)
-        BaseSensorOperator.execute = _patched(native)
-    triggered_run.install()
-    resumable_job.install()
+    """Patch the classes that somebody has imported. With ``enabled`` off they only serve tasks that wait already."""
+    for module, name, method, ours in _PATCHES:
+        cls = getattr(sys.modules.get(module), name, None)
+        if cls is not None and not hasattr(cls, RESUME):
+            setattr(cls, RESUME, _resuming(ours))
+            setattr(cls, method, _entering(getattr(cls, method), ours))
 
 
-def _patched(native: Execute) -> Execute:
+def _entering(native: Execute, ours: str) -> Execute:
     @functools.wraps(native)
-    def execute(self: BaseSensorOperator, context: Any) -> Any:
-        saw = finish.take(self)
-        if saw is not None:
-            return finish.conclude(self, context, saw, native)
-        return wait_in_pool(self, context, native) if slot.is_enabled() else native(self, context)
+    def execute(self: Any, context: Any) -> Any:
+        if RESUMED in vars(self) or is_enabled():
+            return import_module(f"sensorpool.airflow.{ours}").execute(self, context, native)
+        return native(self, context)
 
     return execute
 
 
-def wait_in_pool(sensor: BaseSensorOperator, context: Any, native: Execute) -> Any:
-    """Poke once, register and defer; or run natively and say why.
+def _resuming(ours: str) -> Callable[..., Any]:
+    def resume(self: Any, context: Any, event: Any = None, **left: Any) -> Any:
+        """Go on where the task left its slot."""
+        return import_module(f"sensorpool.airflow.{ours}").resume(self, context, event, **left)
 
-    :raises TaskDeferred: when it waits in the pool.
-    """
-    ours, started = slot.airflow_settings(), time.time()
+    return resume
+
+
+@cache
+def is_enabled() -> bool:
+    """Whether tasks leave their slots; not when a setting is wrong."""
+    from sensorpool.airflow.configuration import AirflowSettings
+
     try:
-        condition = poolable.condition_of(sensor, context, slot.pool().settings, ours)
+        return AirflowSettings.load().enabled
     except Exception as error:
-        slot.keep(sensor, error)
-        return native(sensor, context)
-    first = FirstPoke(sensor, native)
-    if ours.first_poke == "worker":
-        result = first.poke(context)
-        if first.landed:
-            return result
-    timeout = max(0.0, sensor.timeout - first.waited)
-    try:
-        if not condition.adapted:
-            first.check()
-        instance = slot.register(
-            Registration(
-                sensor=condition.op_classpath,
-                poke_context=condition.poke_context,
-                key=slot.key_of(context["ti"]),
-                poke_interval=sensor.poke_interval or 1.0,
-                timeout=timeout,
-                execution_timeout=_execution_timeout(sensor, first.waited),
-                soft_fail=bool(sensor.soft_fail),
-                silent_fail=bool(sensor.silent_fail),
-                never_fail=bool(sensor.never_fail),
-                exponential_backoff=bool(sensor.exponential_backoff),
-                max_wait=sensor.max_wait.total_seconds() if sensor.max_wait else None,
-                external_id=str(context["ti"].id),
-                logical_date=context.get("logical_date"),
-            )
-        )
-    except Exception as error:
-        slot.keep(sensor, error)
-        return native(sensor, context)
-    direct = poolable.ends_directly(sensor, context)
-    slot.leave(sensor, instance, direct=direct, timeout=timeout, started=started - first.waited)
-
-
-def _execution_timeout(sensor: BaseSensorOperator, waited: float) -> float | None:
-    """Return what is left of the execution_timeout; in reschedule mode the time between pokes never counts."""
-    if sensor.execution_timeout is None or sensor.reschedule:
-        return None
-    seconds: float = sensor.execution_timeout.total_seconds()
-    return max(0.0, seconds - waited)
+        why = " ".join(str(error).split())
+        logging.getLogger(__name__).warning("sensorpool is not in effect: %s", why)
+        return False

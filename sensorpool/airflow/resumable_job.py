@@ -9,48 +9,35 @@ import functools
 import time
 from typing import Any
 
-from airflow.sdk import ResumableJobMixin
-
 from sensorpool.airflow import known, poolable, rebuild, slot
 from sensorpool.airflow.adapters.job import EXTERNAL_ID
 from sensorpool.airflow.finish import Saw
-from sensorpool.airflow.slot import Execute
+from sensorpool.airflow.intercept import RESUMED, Execute
 from sensorpool.model import Registration
 from sensorpool.plan import LONGEST
 
-_JOB = "_sensorpool_job"
 
+def execute(operator: Any, context: Any, native: Execute) -> Any:
+    """Stand in for ``ResumableJobMixin.execute_resumable``.
 
-def install() -> None:
-    """Patch the mixin, once a process."""
-    if not hasattr(ResumableJobMixin, slot.RESUME):
-        setattr(ResumableJobMixin, slot.RESUME, resume)
-        ResumableJobMixin.execute_resumable = _patched(ResumableJobMixin.execute_resumable)
-
-
-def _patched(native: Execute) -> Execute:
-    @functools.wraps(native)
-    def execute_resumable(self: Any, context: Any) -> Any:
-        job = vars(self).pop(_JOB, None)
-        if job is not None:
-            self.poll_until_complete(job, context)
-            return self.get_job_result(job, context)
-        if not slot.is_enabled():
-            return native(self, context)
-        try:
-            op_classpath = poolable.admit(self, slot.pool().settings, slot.airflow_settings())
-            arguments = rebuild.arguments_of(self, known.JOB_ARGUMENTS.get(op_classpath))
-        except Exception as error:
-            slot.keep(self, error)
-            return native(self, context)
-        waiting = functools.partial(_wait_in_pool, self, op_classpath, arguments, self.poll_until_complete)
-        vars(self)["poll_until_complete"] = waiting
-        try:
-            return native(self, context)
-        finally:
-            del vars(self)["poll_until_complete"]
-
-    return execute_resumable
+    :raises BaseException: whatever that raises.
+    """
+    job = vars(operator).pop(RESUMED, None)
+    if job is not None:
+        operator.poll_until_complete(job, context)
+        return operator.get_job_result(job, context)
+    try:
+        op_classpath = poolable.admit(operator, slot.pool().settings, slot.airflow_settings())
+        arguments = rebuild.arguments_of(operator, known.JOB_ARGUMENTS.get(op_classpath))
+    except Exception as error:
+        slot.keep(operator, error)
+        return native(operator, context)
+    waiting = functools.partial(_wait_in_pool, operator, op_classpath, arguments, operator.poll_until_complete)
+    vars(operator)["poll_until_complete"] = waiting
+    try:
+        return native(operator, context)
+    finally:
+        del vars(operator)["poll_until_complete"]
 
 
 def _wait_in_pool(
@@ -77,15 +64,15 @@ def _wait_in_pool(
     slot.leave(operator, instance, direct=False, timeout=None, started=time.time(), job=external_id)
 
 
-def resume(self: Any, context: Any, event: Any = None, started: float = 0.0, job: Any = None) -> Any:
-    """Enter ``execute`` again, which ends as its job has; added to the mixin as its method.
+def resume(operator: Any, context: Any, event: Any = None, started: float = 0.0, job: Any = None) -> Any:
+    """Enter ``execute`` again, which ends as its job has.
 
     Whatever the pool saw, the operator looks for itself: a job that is not over is waited for on this worker.
     """
     saw = Saw.read(event, started)
-    self.log.info("sensorpool: job %s: %s", job, saw.reason or saw.ending)
-    vars(self)[_JOB] = job
+    operator.log.info("sensorpool: job %s: %s", job, saw.reason or saw.ending)
+    vars(operator)[RESUMED] = job
     try:
-        return self.execute(context)
+        return operator.execute(context)
     finally:
-        vars(self).pop(_JOB, None)
+        vars(operator).pop(RESUMED, None)

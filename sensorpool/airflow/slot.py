@@ -1,7 +1,6 @@
 """A task leaves its worker slot, or keeps it and says why."""
 
 import time
-from collections.abc import Callable
 from datetime import timedelta
 from functools import cache
 from typing import Any, NoReturn
@@ -10,26 +9,13 @@ from airflow.sdk.exceptions import TaskDeferred
 
 from sensorpool.airflow import compat
 from sensorpool.airflow.configuration import AirflowSettings
+from sensorpool.airflow.intercept import RESUME
 from sensorpool.airflow.refusal import NotPoolable
 from sensorpool.airflow.trigger import PoolTrigger
-from sensorpool.errors import SensorpoolError
 from sensorpool.model import Instance, Key, Registration
 from sensorpool.pool import Pool
 from sensorpool.settings import Settings
 from sensorpool.states import State
-
-RESUME = "sensorpool_resume"  # the method that Airflow calls when the task resumes
-Execute = Callable[[Any, Any], Any]
-
-
-@cache
-def is_enabled() -> bool:
-    """Whether sensors leave their slots; not when a setting is wrong."""
-    try:
-        return airflow_settings().enabled
-    except SensorpoolError as error:
-        compat.logger.warning("sensorpool is not in effect: %s", " ".join(str(error).split()))
-        return False
 
 
 @cache
@@ -56,9 +42,11 @@ def pool() -> Pool:
 def register(registration: Registration) -> Instance:
     """Register what was proved on this worker.
 
-    :raises NotPoolable: when this try had its turn in the pool already.
+    :raises NotPoolable: when this try had its turn in the pool already, or there is a secret among its arguments.
     :raises SensorpoolError: as `Pool.register`.
     """
+    if compat.holds_secret(registration.poke_context):
+        raise NotPoolable("one of its arguments holds a secret, and the pool keeps arguments", "secret")
     instance = pool().register_plans([pool().plan(registration, try_out=False)])[0]
     if instance.state is not State.SENSING:
         raise NotPoolable(f"this try was in the pool already (instance {instance.id}: {instance.state})", "again")

@@ -5,8 +5,6 @@ be waited for, leave the slot; *poke* is the pool's (`adapters.dag_run`); what c
 the task resumes. AIP-17 named SubDag; this operator is what took its place.
 """
 
-import functools
-import sys
 import time
 from typing import Any, NoReturn
 
@@ -14,42 +12,31 @@ from airflow.sdk.exceptions import AirflowException, DagRunTriggerException
 
 from sensorpool.airflow import compat, poolable, slot
 from sensorpool.airflow.finish import Saw
-from sensorpool.airflow.slot import Execute
+from sensorpool.airflow.intercept import Execute
 from sensorpool.errors import SensorpoolError
 from sensorpool.model import Instance, Registration
 from sensorpool.plan import LONGEST
 from sensorpool.states import Ending, State
 
-_MODULE = "airflow.providers.standard.operators.trigger_dagrun"
 
+def execute(operator: Any, context: Any, native: Execute) -> Any:
+    """Stand in for the operator's ``execute``.
 
-def install() -> None:
-    """Patch the operator, if anybody has imported it."""
-    operator = getattr(sys.modules.get(_MODULE), "TriggerDagRunOperator", None)
-    if operator is None or hasattr(operator, slot.RESUME):
-        return
-    setattr(operator, slot.RESUME, resume)
-    operator.execute = _patched(operator.execute)
-
-
-def _patched(native: Execute) -> Execute:
-    @functools.wraps(native)
-    def execute(self: Any, context: Any) -> Any:
-        if not (slot.is_enabled() and self.wait_for_completion and not self.deferrable):
-            return native(self, context)
-        try:
-            op_classpath = poolable.admit(self, slot.pool().settings, slot.airflow_settings())
-        except Exception as error:
-            slot.keep(self, error)
-            return native(self, context)
-        try:
-            return native(self, context)
-        except DagRunTriggerException as request:
-            if not request.wait_for_completion:
-                raise
-            wait_in_pool(self, context, request, op_classpath)
-
-    return execute
+    :raises BaseException: whatever that raises.
+    """
+    if not operator.wait_for_completion or operator.deferrable:
+        return native(operator, context)
+    try:
+        op_classpath = poolable.admit(operator, slot.pool().settings, slot.airflow_settings())
+    except Exception as error:
+        slot.keep(operator, error)
+        return native(operator, context)
+    try:
+        return native(operator, context)
+    except DagRunTriggerException as request:
+        if not request.wait_for_completion:
+            raise
+        wait_in_pool(operator, context, request, op_classpath)
 
 
 def wait_in_pool(operator: Any, context: Any, request: DagRunTriggerException, op_classpath: str) -> NoReturn:
@@ -91,23 +78,25 @@ def wait_in_pool(operator: Any, context: Any, request: DagRunTriggerException, o
     slot.leave(operator, instance, direct=False, timeout=None, started=started)
 
 
-def resume(self: Any, context: Any, event: Any = None, started: float = 0.0) -> None:
-    """End as the operator ends natively; added to it as its method.
+def resume(operator: Any, context: Any, event: Any = None, started: float = 0.0) -> None:
+    """End as the operator ends natively.
 
     :raises AirflowException: when the run has failed; Airflow retries.
     """
     saw = Saw.read(event, started)
     if saw.state is State.SUCCESS:
-        self.log.info("DagRun finished with allowed state.")
+        operator.log.info("DagRun finished with allowed state.")
         return
     if saw.ending is not Ending.HANDED_BACK:
         raise AirflowException((saw.reason or str(saw.ending)).removeprefix("AirflowException: "))
-    run_id = context["ti"].xcom_pull(task_ids=self.task_id, key="trigger_run_id", map_indexes=context["ti"].map_index)
-    self.log.info("sensorpool: handed back, waits for run %s on this worker: %s", run_id, saw.reason)
+    run_id = context["ti"].xcom_pull(
+        task_ids=operator.task_id, key="trigger_run_id", map_indexes=context["ti"].map_index
+    )
+    operator.log.info("sensorpool: handed back, waits for run %s on this worker: %s", run_id, saw.reason)
     while True:
-        state = context["ti"].get_dagrun_state(self.trigger_dag_id, run_id)
-        if state in self.failed_states:
-            raise AirflowException(f"{self.trigger_dag_id} failed with failed state {state}")
-        if state in self.allowed_states:
+        state = context["ti"].get_dagrun_state(operator.trigger_dag_id, run_id)
+        if state in operator.failed_states:
+            raise AirflowException(f"{operator.trigger_dag_id} failed with failed state {state}")
+        if state in operator.allowed_states:
             return
-        time.sleep(self.poke_interval)
+        time.sleep(operator.poke_interval)

@@ -209,6 +209,10 @@ def test_connections_and_kinds_of_sensors(cluster: Cluster) -> None:
     )
     cluster.wait_for("the moment", lambda: cluster.states("kinds", "run1")[("date_time", -1)][0] == "success")
     assert cluster.states("kinds", "run1")[("sql", -1)][0] == "deferred"
+    log = "\n".join(cluster.log_of("kinds", "run1", "secret"))
+    assert "holds a secret" in log
+    assert url.password not in log
+    (cluster.work / url.password).write_text("land")
     with cluster.database.connect() as connection:
         connection.execute(text("INSERT INTO arrivals VALUES (1)"))
     cluster.wait_for("the row", lambda: cluster.run_state("kinds", "run1") == "success")

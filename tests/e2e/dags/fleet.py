@@ -26,6 +26,7 @@ with DAG("one", schedule=None):
 with DAG("kinds", schedule=None):
     SqlSensor(task_id="sql", conn_id="warehouse", sql="SELECT count(*) FROM arrivals", **PATIENT)
     DateTimeSensor(task_id="date_time", target_time="{{ dag_run.conf['at'] }}", **PATIENT)
+    FlagSensor(task_id="secret", flag="{{ conn.warehouse.password }}", **PATIENT)
     PythonSensor(task_id="python", python_callable=lambda: True, **PATIENT)
 
 with DAG("parent", schedule=None):
