@@ -50,6 +50,13 @@ class Bench(Cluster):
         row = self.rows("SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = 'postgres'")
         return int(row[0][0])
 
+    def rows_written(self) -> int:
+        """Return how many rows of Airflow's database have been written."""
+        row = self.rows(
+            "SELECT tup_inserted + tup_updated + tup_deleted FROM pg_stat_database WHERE datname = 'postgres'"
+        )
+        return int(row[0][0])
+
     def count(self, dag_ids: str, state: str) -> int:
         """Count waiting tasks in a state."""
         row = self.rows(
@@ -63,10 +70,12 @@ class Bench(Cluster):
 def measure(bench: Bench, what: str, sensors: int) -> dict[str, float]:
     """Measure one window: transactions and CPU a second."""
     cpu = {name: bench.cpu(name) for name in bench.processes}
-    transactions, pokes, began = bench.transactions(), len(bench.notes()), time.monotonic()
+    transactions, written = bench.transactions(), bench.rows_written()
+    pokes, began = len(bench.notes()), time.monotonic()
     bench.sleep_until(began + WINDOW)
     seconds = time.monotonic() - began
     found = {"sensors": sensors, "transactions_s": (bench.transactions() - transactions) / seconds}
+    found["rows_written_s"] = (bench.rows_written() - written) / seconds
     found |= {f"cpu_{name}": round((bench.cpu(name) - cpu[name]) / seconds, 4) for name in bench.processes}
     found["pokes_per_10_s"] = (len(bench.notes()) - pokes) / seconds * 10
     click.echo(f"{what}: {json.dumps(found)}")
@@ -116,8 +125,10 @@ def waiting(sensors: int) -> None:
                 for dag_id, index, end in rows
             )
             states = dict(bench.pool_rows("SELECT state, count(*) FROM sensorpool.sensor_instance GROUP BY state"))
-            per_minute = 60 / sensors * (pooled["transactions_s"] - idle["transactions_s"])
-            natively = 60 / rescheduling * (native["transactions_s"] - idle["transactions_s"])
+
+            def a_minute(window: dict[str, float], what: str) -> float:
+                return round(60 / window["sensors"] * (window[what] - idle[what]), 3)
+
             summary = {
                 "sensors": sensors,
                 "distinct": distinct,
@@ -127,8 +138,10 @@ def waiting(sensors: int) -> None:
                 "native_pokes_per_interval": sensors,
                 "true_to_success_p50_s": round(statistics.median(after), 2),
                 "true_to_success_p99_s": round(after[int(len(after) * 0.99)], 2),
-                "airflow_transactions_per_sensor_minute": round(per_minute, 3),
-                "airflow_transactions_per_sensor_minute_reschedule": round(natively, 3),
+                "airflow_transactions_per_sensor_minute": a_minute(pooled, "transactions_s"),
+                "airflow_transactions_per_sensor_minute_reschedule": a_minute(native, "transactions_s"),
+                "airflow_rows_written_per_sensor_minute": a_minute(pooled, "rows_written_s"),
+                "airflow_rows_written_per_sensor_minute_reschedule": a_minute(native, "rows_written_s"),
                 "states": states,
             }
             click.echo(json.dumps(summary, indent=2))
