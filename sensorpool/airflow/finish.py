@@ -5,8 +5,7 @@ what the pool saw is returned or raised. So callbacks, emails, retries, outlets 
 """
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 from airflow.sdk.exceptions import (
@@ -17,6 +16,7 @@ from airflow.sdk.exceptions import (
 )
 
 from sensorpool.airflow.codec import decode
+from sensorpool.airflow.saw import Saw
 from sensorpool.states import Ending, State
 
 
@@ -27,37 +27,17 @@ class PokeFailed(Exception):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Saw:
-    """What the pool saw, as the trigger's event says it."""
-
-    state: State
-    ending: Ending
-    reason: str | None = None
-    xcom_value: Any = None
-    started: float = 0.0  # seconds since 1970: when the task began to wait
-
-    @classmethod
-    def read(cls, event: Any, started: float) -> "Saw":
-        """Read an event. ``airflow dags test`` hands over the payload of an end event: its state as a string."""
-        if isinstance(event, Mapping):
-            state, ending = State(event["state"]), Ending(event["ending"])
-            return cls(state, ending, event.get("reason"), decode(event.get("xcom_value")), started)
-        if str(event).rpartition(".")[2].lower() == State.SUCCESS:
-            return cls(State.SUCCESS, Ending.LANDED, started=started)
-        return cls(State.FAILED, Ending.POKE_ERROR, f"not an event of the pool: {str(event)[:100]}", started=started)
-
-
-def conclude(sensor: Any, context: Any, saw: Saw, native: Callable[[Any, Any], Any]) -> Any:
+def conclude(sensor: Any, context: Any, saw: Saw, started: float, native: Callable[[Any, Any], Any]) -> Any:
     """Return or raise what BaseSensorOperator.execute would have.
 
+    :param started: when the task began to wait, in seconds since 1970.
     :raises AirflowSensorTimeout: at a sensor's timeout: Airflow does not retry it.
     :raises AirflowTaskTimeout: at the execution_timeout: it does.
     :raises PokeFailed: for an error of the poke: it does.
     :raises AirflowFailException: when the poke asked to fail, or somebody cancelled the instance.
     :raises AirflowSkipException: when the poke asked to skip, or under soft_fail and never_fail.
     """
-    waited = time.time() - saw.started
+    waited = time.time() - started
     if saw.ending is Ending.HANDED_BACK:
         sensor.log.info("sensorpool: handed back, runs natively from here: %s", saw.reason)
         sensor.timeout = max(0.0, sensor.timeout - waited)
@@ -66,7 +46,7 @@ def conclude(sensor: Any, context: Any, saw: Saw, native: Callable[[Any, Any], A
     sensor.soft_fail = sensor.never_fail = False
     if saw.state is State.SUCCESS:
         sensor.log.info("Success criteria met. Exiting.")
-        return saw.xcom_value
+        return decode(saw.xcom_value)
     reason = saw.reason or str(saw.ending)
     if saw.state is State.SKIPPED:
         raise AirflowSkipException(reason)

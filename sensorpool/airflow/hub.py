@@ -14,18 +14,17 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.gossip import Gossip
 from sensorpool.airflow.pulse import Pulse
+from sensorpool.airflow.saw import Saw
 from sensorpool.errors import SensorpoolError, Unknown
 from sensorpool.flush import call_off
 from sensorpool.logs import logger
-from sensorpool.model import Settled
 from sensorpool.pool import Pool
-from sensorpool.publish import deliver, listen, result_of
+from sensorpool.publish import deliver, listen
 from sensorpool.settings import Settings
 from sensorpool.states import Ending, State
 from sensorpool.store import closing, looking
@@ -37,26 +36,6 @@ _PATIENCE = 10.0  # seconds between two attempts at what does not answer
 log = logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class End:
-    """How an instance ended."""
-
-    state: State
-    ending: Ending
-    reason: str | None = None
-    xcom_value: Any = None
-
-    @classmethod
-    def of(cls, settled: Settled) -> Self:
-        """Read a settled instance."""
-        said = result_of(settled)
-        return cls(settled.state, settled.ending, settled.reason, said["xcom_value"])
-
-    def as_payload(self) -> dict[str, Any]:
-        """Say it as the payload of a trigger's event."""
-        return asdict(self) | {"state": str(self.state), "ending": str(self.ending)}
-
-
 class Box:
     """Where one trigger hears of its instance."""
 
@@ -65,17 +44,17 @@ class Box:
     def __init__(self, instance_id: int) -> None:
         self.instance_id = instance_id
         self._loop = asyncio.get_running_loop()
-        self._queue: asyncio.Queue[End | str] = asyncio.Queue()
+        self._queue: asyncio.Queue[Saw | str] = asyncio.Queue()
 
-    def put(self, item: End | str) -> None:
+    def put(self, item: Saw | str) -> None:
         """Tell the trigger; from any thread."""
         with suppress(RuntimeError):  # the loop is closed: the triggerer is going
             self._loop.call_soon_threadsafe(self._queue.put_nowait, item)
 
-    async def next_end(self, say: Callable[[str], object]) -> End | None:
+    async def next_end(self, say: Callable[[str], object]) -> Saw | None:
         """Wait for the next item: the end, or something to say."""
         item = await self._queue.get()
-        if isinstance(item, End):
+        if isinstance(item, Saw):
             return item
         say(item)
         return None
@@ -199,11 +178,11 @@ class Hub:
             ended = [row.id for row in rows.values() if row.state != State.SENSING]
             if ended:
                 for settled in database.read(lambda c, ended=ended: closing.settled(c, ended)):  # type: ignore[misc]
-                    self._end(settled.id, End.of(settled))
+                    self._end(settled.id, Saw.of(settled))
             for instance_id in some:
                 if instance_id not in rows:
                     why = f"the pool does not know instance {instance_id} any more"
-                    self._end(instance_id, End(State.CANCELLED, Ending.HANDED_BACK, why))
+                    self._end(instance_id, Saw(State.CANCELLED, Ending.HANDED_BACK, why))
             self._tell(self._gossip.met(row for row in rows.values() if row.state == State.SENSING))
 
     def _hand_back(self, instance_ids: list[int]) -> None:
@@ -218,9 +197,9 @@ class Hub:
         except Exception as error:
             log.warning("tasks go back to workers; their instances are cancelled later", error=str(error)[:200])
             for instance_id in instance_ids:
-                self._end(instance_id, End(State.CANCELLED, Ending.HANDED_BACK, why))
+                self._end(instance_id, Saw(State.CANCELLED, Ending.HANDED_BACK, why))
 
-    def _end(self, instance_id: int, end: End) -> None:
+    def _end(self, instance_id: int, end: Saw) -> None:
         with self._lock:
             boxes = list(self._boxes.get(instance_id, ()))
         for box in boxes:

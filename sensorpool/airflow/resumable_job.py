@@ -11,8 +11,8 @@ from typing import Any
 
 from sensorpool.airflow import known, poolable, rebuild, slot
 from sensorpool.airflow.adapters.job import EXTERNAL_ID
-from sensorpool.airflow.finish import Saw
 from sensorpool.airflow.intercept import RESUMED, Execute
+from sensorpool.airflow.saw import Saw
 from sensorpool.model import Registration
 from sensorpool.plan import LONGEST
 
@@ -64,12 +64,12 @@ def _wait_in_pool(
     slot.leave(operator, instance, direct=False, timeout=None, started=time.time(), job=external_id)
 
 
-def resume(operator: Any, context: Any, event: Any = None, started: float = 0.0, job: Any = None) -> Any:
+def resume(operator: Any, context: Any, event: Any = None, job: Any = None, **_: Any) -> Any:
     """Enter ``execute`` again, which ends as its job has.
 
     Whatever the pool saw, the operator looks for itself: a job that is not over is waited for on this worker.
     """
-    saw = Saw.read(event, started)
+    saw = Saw.read(event)
     operator.log.info("sensorpool: job %s: %s", job, saw.reason or saw.ending)
     vars(operator)[RESUMED] = job
     try:

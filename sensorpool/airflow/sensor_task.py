@@ -10,9 +10,10 @@ from typing import Any
 from airflow.sdk.bases.sensor import BaseSensorOperator
 
 from sensorpool.airflow import poolable, slot
-from sensorpool.airflow.finish import Saw, conclude
+from sensorpool.airflow.finish import conclude
 from sensorpool.airflow.first_poke import FirstPoke
 from sensorpool.airflow.intercept import RESUMED, Execute
+from sensorpool.airflow.saw import Saw
 from sensorpool.model import Registration
 
 
@@ -21,15 +22,16 @@ def execute(sensor: BaseSensorOperator, context: Any, native: Execute) -> Any:
 
     :raises BaseException: whatever that raises.
     """
-    saw = vars(sensor).pop(RESUMED, None)
-    if saw is not None:
-        return conclude(sensor, context, saw, native)
+    left = vars(sensor).pop(RESUMED, None)
+    if left is not None:
+        saw, started = left
+        return conclude(sensor, context, saw, started, native)
     return wait_in_pool(sensor, context, native)
 
 
 def resume(sensor: Any, context: Any, event: Any = None, started: float = 0.0) -> Any:
     """Enter the sensor's own ``execute`` again, so that a class that does more there does it."""
-    vars(sensor)[RESUMED] = Saw.read(event, started or time.time())
+    vars(sensor)[RESUMED] = (Saw.read(event), started or time.time())
     try:
         return sensor.execute(context)
     finally:

@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 from airflow.sdk.exceptions import AirflowException, DagRunTriggerException
 
 from sensorpool.airflow import compat, poolable, slot
-from sensorpool.airflow.finish import Saw
 from sensorpool.airflow.intercept import Execute
+from sensorpool.airflow.saw import Saw
 from sensorpool.errors import SensorpoolError
 from sensorpool.model import Instance, Registration
 from sensorpool.plan import LONGEST
@@ -78,12 +78,12 @@ def wait_in_pool(operator: Any, context: Any, request: DagRunTriggerException, o
     slot.leave(operator, instance, direct=False, timeout=None, started=started)
 
 
-def resume(operator: Any, context: Any, event: Any = None, started: float = 0.0) -> None:
+def resume(operator: Any, context: Any, event: Any = None, **_: Any) -> None:
     """End as the operator ends natively.
 
     :raises AirflowException: when the run has failed; Airflow retries.
     """
-    saw = Saw.read(event, started)
+    saw = Saw.read(event)
     if saw.state is State.SUCCESS:
         operator.log.info("DagRun finished with allowed state.")
         return
