@@ -28,6 +28,10 @@ NOT_POOLABLE = {
     "google.cloud.sensors.vertex_ai.feature_store.FeatureViewSyncSensor": _BEFORE,
     "redis.sensors.redis_pub_sub.RedisPubSubSensor": _ON_EARLIER,
 }
+# its execute fetches what the notebook made, once its base's has returned: never ended without a worker
+WORKS_AFTERWARDS = frozenset(
+    {f"{_PROVIDERS}amazon.aws.sensors.sagemaker_unified_studio_notebook.SageMakerUnifiedStudioNotebookSensor"}
+)
 
 # what the status of a job depends on, so that nothing else of these operators is kept in the pool
 JOB_ARGUMENTS = {

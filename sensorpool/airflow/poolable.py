@@ -91,6 +91,8 @@ def _has_own_execute(sensor: BaseOperator) -> bool:
 
     Those of the providers do not, save the ones that `known` names.
     """
+    if f"{type(sensor).__module__}.{type(sensor).__qualname__}" in known.WORKS_AFTERWARDS:
+        return True
     for cls in type(sensor).__mro__:
         if cls is BaseSensorOperator:
             return False

@@ -5,6 +5,7 @@ the worker before anything is registered: built again, all its attributes must b
 """
 
 import json
+import re
 from collections.abc import Collection, Mapping
 from inspect import Parameter, signature
 from typing import Any
@@ -18,6 +19,7 @@ from sensorpool.airflow.refusal import NotPoolable
 
 _DEEPEST = 4
 _TASK_ID = "sensorpool"
+_BY_ITSELF = re.compile(r"multiple values for keyword argument '(\w+)'")
 
 
 def poke_context_of(sensor: BaseSensorOperator) -> dict[str, Any]:
@@ -43,11 +45,23 @@ def arguments_of(operator: BaseOperator, names: Collection[str] | None) -> dict[
 
 
 def _rebuilt(operator: BaseOperator, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-    encoded = {name: encode(value, f"its argument {name}") for name, value in arguments.items()}
-    try:
-        return encoded, rebuild(type(operator), json.loads(json.dumps(encoded)))
-    except Exception as error:
-        raise NotPoolable(f"it cannot be built again from its arguments: {_one_line(error)}") from None
+    """Say arguments as JSON, and build the operator from that."""
+    own = signature(type(operator).__init__).parameters
+    encoded: dict[str, Any] = {}
+    for name, value in arguments.items():
+        try:
+            encoded[name] = encode(value, f"its argument {name}")
+        except NotPoolable:
+            if name in own:
+                raise
+            # what a class hands on to its base by itself: built again, it does so again
+    while True:
+        try:
+            return encoded, rebuild(type(operator), json.loads(json.dumps(encoded)))
+        except Exception as error:
+            by_itself = _BY_ITSELF.search(str(error))
+            if by_itself is None or encoded.pop(by_itself[1], None) is None:
+                raise NotPoolable(f"it cannot be built again from its arguments: {_one_line(error)}") from None
 
 
 def rebuild(cls: Any, poke_context: Mapping[str, Any]) -> Any:
@@ -91,7 +105,9 @@ def _arguments(sensor: BaseOperator) -> dict[str, Any]:
 
 def _is_default(parameter: Parameter, value: Any) -> bool:
     default = parameter.default
-    return type(default) is type(value) and isinstance(value, str | int | float | None) and default == value
+    if default is value:
+        return True
+    return type(default) is type(value) and isinstance(value, str | int | float) and bool(default == value)
 
 
 def _state(sensor: BaseSensorOperator) -> dict[str, Any]:
