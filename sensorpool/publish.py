@@ -8,7 +8,7 @@ routing key. Its body is ``{"settled": [{"id", "dag_id", "task_id", "run_id", "m
 import json
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
@@ -160,10 +160,13 @@ class Publisher:
 
 
 @contextmanager
-def listen(settings: Settings, dag_id: str = "#") -> Iterator[Iterator[dict[str, Any]]]:
-    """Listen to results: within this context, iterate over the bodies of the messages for ever.
+def listen(
+    settings: Settings, dag_id: str = "#", until: Callable[[], bool] = lambda: False
+) -> Iterator[Iterator[dict[str, Any]]]:
+    """Listen to results: within this context, iterate over the bodies of the messages.
 
     :param dag_id: whose results; all, if it is left out.
+    :param until: is asked every second; once it is true, the iteration ends.
     """
     queue = Queue(
         f"{wire.RESULTS}.{uuid4().hex}",
@@ -187,7 +190,7 @@ def listen(settings: Settings, dag_id: str = "#") -> Iterator[Iterator[dict[str,
     ):
 
         def bodies() -> Iterator[dict[str, Any]]:
-            while True:
+            while not until():
                 while inbox:
                     yield inbox.pop(0)
                 try:

@@ -7,7 +7,6 @@ is in use: the command line stays quick.
 
 import importlib.util
 import os
-import sys
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
@@ -110,7 +109,7 @@ def section() -> dict[str, str]:
     }
     # a command or a secret back end gives the value: only Airflow knows how to ask it
     is_indirect = any(name.endswith(("_cmd", "_secret")) for name in in_environment)
-    if not (is_indirect or "airflow.configuration" in sys.modules or _in_file()):
+    if not (is_indirect or _in_file()):
         return in_environment
     if importlib.util.find_spec("airflow") is None:
         return in_environment
@@ -124,7 +123,7 @@ def section() -> dict[str, str]:
 def settings() -> dict[str, Any]:
     """Return the core's settings that the section gives: the entry point ``sensorpool.settings``."""
     found: dict[str, Any] = {name: value for name, value in section().items() if name in Settings.model_fields}
-    if not found and not section():
+    if not section() and not os.environ.get(f"{PREFIX}ENABLED"):
         return {}
     found.setdefault("sensors_enabled", BUILT_IN_SENSORS + AIRFLOW_SENSORS)
     if str(os.environ.get(f"{PREFIX}DATABASE_URL") or found.get("database_url", "")).startswith("postgres"):

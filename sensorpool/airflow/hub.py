@@ -75,8 +75,20 @@ class Hub:
         self._wake = threading.Event()
         self._gossip = Gossip(pool, settings.log_every)
         self._pulse = Pulse(pool, settings)
-        for work in (self._listen, self._look):
-            threading.Thread(target=work, daemon=True, name=f"sensorpool-hub{work.__name__}").start()
+        self._closing = threading.Event()
+        self._threads = [
+            threading.Thread(target=work, daemon=True, name=f"sensorpool-hub{work.__name__}")
+            for work in (self._listen, self._look)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Stop hearing and looking."""
+        self._closing.set()
+        self._wake.set()
+        for thread in self._threads:
+            thread.join(_PATIENCE)
 
     @classmethod
     def of_this_process(cls) -> "Hub":
@@ -130,14 +142,14 @@ class Hub:
             log.warning("an instance is cancelled later", instance_id=instance_id, error=str(error))
 
     def _listen(self) -> None:
-        while True:
+        while not self._closing.is_set():
             try:
-                with listen(self._pool.settings) as bodies:
+                with listen(self._pool.settings, until=self._closing.is_set) as bodies:
                     for body in bodies:
                         self._hear(body)
             except Exception as error:
                 log.warning("no results are heard; the sweep goes on", error=" ".join(str(error).split())[:200])
-                time.sleep(_PATIENCE)
+                self._closing.wait(_PATIENCE)
 
     def _hear(self, body: dict[str, Any]) -> None:
         named: set[Any] = {one.get("id") for one in body.get("settled", ()) if isinstance(one, dict)}
@@ -149,7 +161,7 @@ class Hub:
 
     def _look(self) -> None:
         swept = time.monotonic()
-        while True:
+        while not self._closing.is_set():
             self._wake.wait(1.0)
             self._wake.clear()
             now = time.monotonic()
@@ -167,7 +179,7 @@ class Hub:
                     self._asked |= asked & self._boxes.keys()
                 log.warning("the hub looks again later", error=" ".join(str(error).split())[:300])
                 self._hand_back(self._pulse.feel(now, self._boxes.keys()))
-                time.sleep(1.0)
+                self._closing.wait(1.0)
 
     def _ask(self, instance_ids: Iterable[int]) -> None:
         """Ask the database how these are doing."""

@@ -19,6 +19,7 @@ from sensorpool.airflow.refusal import NotPoolable
 
 _DEEPEST = 4
 _TASK_ID = "sensorpool"
+_FIELDS = "poke_context_fields"
 _BY_ITSELF = re.compile(r"multiple values for keyword argument '(\w+)'")
 
 
@@ -30,7 +31,11 @@ def poke_context_of(sensor: BaseSensorOperator) -> dict[str, Any]:
     :raises NotPoolable: when an argument cannot be said as JSON, or the sensor built from it is another one.
     """
     arguments, again = _rebuilt(sensor, _arguments(sensor))
-    if (name := _difference(_state(sensor), _state(again))) is not None:
+    if hasattr(type(sensor), _FIELDS):
+        of_sensor, of_again = _arguments(sensor), _arguments(again)
+    else:
+        of_sensor, of_again = _state(sensor), _state(again)
+    if (name := _difference(of_sensor, of_again)) is not None:
         raise NotPoolable(f"built again from its arguments, its attribute {name} is another one")
     return arguments
 
@@ -84,7 +89,7 @@ def state_of(sensor: BaseSensorOperator) -> dict[str, Any]:
 
 
 def _arguments(sensor: BaseOperator) -> dict[str, Any]:
-    fields = getattr(type(sensor), "poke_context_fields", None)
+    fields = getattr(type(sensor), _FIELDS, None)
     if fields is not None:
         missing = [name for name in fields if not hasattr(sensor, name)]
         if missing:

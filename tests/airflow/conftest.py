@@ -6,8 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
+# Airflow's own providers use what Airflow has deprecated
+_THEIRS = (r"ignore:The `airflow\.utils\.operator_helpers\.\w+` attribute is deprecated",)
+
 
 def pytest_configure(config: pytest.Config) -> None:
+    for warning in _THEIRS:
+        config.addinivalue_line("filterwarnings", warning)
+    os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"  # one of them is a listener
     # Importing airflow writes a configuration and logs into its home; it need not be the developer's.
     if "AIRFLOW_HOME" not in os.environ:
         home = tempfile.TemporaryDirectory(prefix="sensorpool-airflow-")

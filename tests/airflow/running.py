@@ -1,0 +1,62 @@
+"""A sensor's task without Airflow's task runner: its context, and its execute as the runner calls it."""
+
+import contextvars
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from airflow.sdk import DAG
+from airflow.sdk.bases.operator import ExecutorSafeguard
+from airflow.sdk.bases.sensor import BaseSensorOperator
+
+
+@dataclass
+class Ti:
+    """As much of a task instance as a sensor's task asks for."""
+
+    dag_id: str
+    task_id: str
+    run_id: str = "run1"
+    map_index: int = -1
+    try_number: int = 1
+    id: Any = field(default_factory=uuid4)
+
+    def get_first_reschedule_date(self, _: Any) -> None:
+        """It was never rescheduled."""
+
+
+def in_dag(cls: Any, dag_id: str = "dag", **arguments: Any) -> Any:
+    """Construct a sensor as a DAG file does."""
+    with DAG(dag_id, schedule=None):
+        return cls(task_id="wait", **arguments)
+
+
+def context_of(sensor: BaseSensorOperator, **more: Any) -> dict[str, Any]:
+    """Return a template context."""
+    return {"ti": Ti(sensor.dag_id, sensor.task_id), **more}
+
+
+def as_runner(sensor: BaseSensorOperator, method: str, *arguments: Any, **named: Any) -> Any:
+    """Call a method of a task as the task runner does: only then its execute may be called."""
+    context = contextvars.copy_context()
+    context.run(ExecutorSafeguard.tracker.set, sensor)
+    return context.run(getattr(sensor, method), *arguments, **named)
+
+
+class Flag(BaseSensorOperator):
+    """Does what it is told."""
+
+    template_fields = ("flag",)
+    answers: Mapping[str, Any] = {}
+
+    def __init__(self, *, flag: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.flag = flag
+
+    def poke(self, context: Any) -> Any:
+        """Return or raise what stands under its flag."""
+        answer = self.answers.get(self.flag, False)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer(self, context) if callable(answer) else answer

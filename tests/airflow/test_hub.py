@@ -1,0 +1,213 @@
+"""The hub and its triggers, on a real pool: what ends, how, and what is said meanwhile."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("airflow")
+
+from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
+
+from sensorpool import Pool, Settings
+from sensorpool.airflow import hub as hubs
+from sensorpool.airflow.configuration import AirflowSettings
+from sensorpool.airflow.hub import Hub
+from sensorpool.airflow.trigger import PoolTrigger
+from sensorpool.drain import drain
+from sensorpool.flush import call_off, flush
+from sensorpool.model import Fact
+from sensorpool.publish import deliver
+from sensorpool.states import Ending, Outcome, State
+from tests.service import PATIENCE
+
+SENSOR = "sensorpool.sensors.TimeSensor"
+
+
+@pytest.fixture
+def pool(postgres_database: str, redis_url: str) -> Any:
+    """A pool that nobody pokes in."""
+    made = Pool(Settings.load(database_url=postgres_database, redis_url=redis_url, poke_interval=60.0))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def make_hub(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Hub]]:
+    """Makes this process's hub."""
+    hubs_made: list[Hub] = []
+
+    def make(**settings: Any) -> Hub:
+        made = Hub(pool, AirflowSettings(**({"resume_hold": 0.0} | settings)))
+        hubs_made.append(made)
+        monkeypatch.setattr(Hub, "of_this_process", classmethod(lambda _: made))
+        return made
+
+    yield make
+    for made in hubs_made:
+        made.close()
+
+
+def register(pool: Pool, number: int = 0) -> int:
+    target = f"2100-01-01T00:00:{number:02}Z"
+    return pool.register(SENSOR, {"target_time": target}, external_id=f"try-{number}").id
+
+
+def land(pool: Pool, instance_id: int, outcome: Outcome = Outcome.LANDED, *, tell: bool = True, **fact: Any) -> None:
+    """Settle an instance, as a worker does."""
+    with pool.database.engine.connect() as connection:
+        row = connection.exec_driver_sql(f"SELECT group_id FROM sensor_instance WHERE id = {instance_id}").one()
+    for flushed in flush(pool.database, [Fact(row[0], 1, 10**13, outcome, **fact)], tick_ms=1000):
+        if tell:
+            deliver(pool.database, pool.publisher, flushed)
+
+
+async def first(trigger: PoolTrigger) -> TriggerEvent:
+    async for event in trigger.run():
+        return event
+    raise AssertionError("it ended without an event")
+
+
+def run(made: Awaitable[Any]) -> Any:
+    async def limited() -> Any:
+        return await asyncio.wait_for(made, PATIENCE)
+
+    return asyncio.run(limited())
+
+
+async def meanwhile(trigger: PoolTrigger, act: Callable[[], Any]) -> TriggerEvent:
+    """Act once the trigger waits; return its event."""
+    waiting = asyncio.create_task(first(trigger))
+    hub = Hub.of_this_process()
+    while trigger.instance_id not in hub._gossip._waiting:
+        await asyncio.sleep(0.02)
+    await asyncio.to_thread(act)
+    return await waiting
+
+
+def test_a_success_ends_the_task_without_a_worker(pool: Pool, make_hub: Callable[..., Hub]) -> None:
+    make_hub()
+    one = register(pool)
+    event = run(meanwhile(PoolTrigger(one, direct=True), lambda: land(pool, one)))
+    assert isinstance(event, TaskSuccessEvent)
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_a_value_takes_a_worker(pool: Pool, make_hub: Callable[..., Hub], direct: bool) -> None:
+    make_hub()
+    one = register(pool)
+    event = run(meanwhile(PoolTrigger(one, direct=direct), lambda: land(pool, one, xcom_value='{"rows": 3}')))
+    assert event.payload == {"state": "success", "ending": "landed", "reason": None, "xcom_value": {"rows": 3}}
+
+
+def test_a_failure_takes_a_worker(pool: Pool, make_hub: Callable[..., Hub]) -> None:
+    make_hub()
+    one = register(pool)
+    event = run(meanwhile(PoolTrigger(one, direct=True), lambda: land(pool, one, Outcome.POKE_ERROR, reason="no")))
+    assert event.payload == {"state": "failed", "ending": "poke_error", "reason": "no", "xcom_value": None}
+
+
+def test_what_ended_before_the_triggerer_came_back_is_found(pool: Pool, make_hub: Callable[..., Hub]) -> None:
+    one = register(pool)
+    land(pool, one)
+    make_hub()
+    assert isinstance(run(first(PoolTrigger(one, direct=True))), TaskSuccessEvent)
+
+
+def test_a_lost_message_is_made_up_for(
+    pool: Pool, make_hub: Callable[..., Hub], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hubs, "SWEEP_EVERY", 0.5)
+    make_hub()
+    one = register(pool)
+    assert isinstance(
+        run(meanwhile(PoolTrigger(one, direct=True), lambda: land(pool, one, tell=False))), TaskSuccessEvent
+    )
+
+
+def test_nobody_resumes_within_the_hold(pool: Pool, make_hub: Callable[..., Hub]) -> None:
+    make_hub(resume_hold=2.0)
+    one = register(pool)
+    registered_at = time.time()
+    land(pool, one, Outcome.POKE_ERROR, reason="no")
+    run(first(PoolTrigger(one, registered_at=registered_at)))
+    assert time.time() >= registered_at + 2.0
+    two = register(pool, 2)
+    land(pool, two)
+    began = time.monotonic()
+    run(first(PoolTrigger(two, direct=True, registered_at=time.time() + 3600)))  # a worker's clock may be wrong
+    assert time.monotonic() - began < PATIENCE
+
+
+def test_an_unknown_instance_goes_back(pool: Pool, make_hub: Callable[..., Hub]) -> None:
+    make_hub()
+    event = run(first(PoolTrigger(4711)))
+    assert (event.payload["state"], event.payload["ending"]) == (State.CANCELLED, Ending.HANDED_BACK)
+
+
+def test_a_marked_task_is_cancelled(pool: Pool, make_hub: Callable[..., Hub]) -> None:
+    make_hub()
+    one = register(pool)
+
+    async def mark() -> None:
+        trigger = PoolTrigger(one)
+        waiting = asyncio.create_task(first(trigger))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await trigger.on_kill()
+
+    run(mark())
+    assert pool.wait([one], 0) == {one: State.CANCELLED}
+
+
+def test_a_forged_message_ends_nobody(pool: Pool, make_hub: Callable[..., Hub]) -> None:
+    hub = make_hub()
+    one = register(pool)
+
+    def forge() -> None:
+        for body in ({"settled": [{"id": one, "state": "success"}]}, {"settled": ["x"]}, {}, {"settled": [{"id": []}]}):
+            try:
+                hub._hear(body)
+            except TypeError:
+                continue  # the listener says so and goes on
+        land(pool, one, Outcome.SKIP, reason="really")
+
+    assert run(meanwhile(PoolTrigger(one, direct=True), forge)).payload["state"] == State.SKIPPED
+
+
+def test_draining_hands_back(pool: Pool, make_hub: Callable[..., Hub]) -> None:
+    make_hub()
+    one, two = register(pool), pool.register(SENSOR, {"target_time": "2100-01-02T00:00:00Z"}).id
+    event = run(meanwhile(PoolTrigger(one), lambda: list(drain(pool, 1000))))
+    assert event.payload["ending"] == Ending.HANDED_BACK
+    assert pool.wait([one, two], 0) == {one: State.CANCELLED, two: State.SENSING}  # two has nowhere to go
+
+
+@pytest.mark.parametrize("on_pool_dead", ["wait", "native"])
+def test_a_dead_pool(
+    pool: Pool, make_hub: Callable[..., Hub], monkeypatch: pytest.MonkeyPatch, on_pool_dead: str
+) -> None:
+    monkeypatch.setattr(hubs, "SWEEP_EVERY", 0.2)
+    hub = make_hub(on_pool_dead=on_pool_dead, pool_dead_after=0.5)
+    one = register(pool)
+
+    def until_dead() -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not hub._pulse._said:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        if on_pool_dead == "wait":
+            assert pool.wait([one], 0) == {one: State.SENSING}
+            deliver(pool.database, pool.publisher, call_off(pool.database, {one: "enough"}))
+
+    event = run(meanwhile(PoolTrigger(one), until_dead))
+    assert event.payload["ending"] == (Ending.CANCELLED if on_pool_dead == "wait" else Ending.HANDED_BACK)
+
+
+def test_serialization_is_what_the_constructor_takes() -> None:
+    path, arguments = PoolTrigger(7, direct=True, registered_at=3.5).serialize()
+    assert path == f"{PoolTrigger.__module__}.{PoolTrigger.__qualname__}"
+    assert PoolTrigger(**arguments).serialize() == (path, arguments)
+    assert PoolTrigger.supports_triggerer_queue is False

@@ -1,0 +1,196 @@
+"""Airflow's sensors as the pool pokes them: built from JSON, on the real thing."""
+
+import datetime as dt
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+pytest.importorskip("airflow.providers.amazon")
+
+import redis
+from airflow.providers.amazon.aws.sensors.s3 import S3KeySensor
+from airflow.providers.apache.hive.sensors.hive_partition import HivePartitionSensor
+from airflow.providers.apache.hive.sensors.metastore_partition import MetastorePartitionSensor
+from airflow.providers.apache.hive.sensors.named_hive_partition import NamedHivePartitionSensor
+from airflow.providers.common.sql.sensors.sql import SqlSensor
+from airflow.providers.http.sensors.http import HttpSensor
+from airflow.providers.redis.sensors.redis_key import RedisKeySensor
+from airflow.providers.standard.sensors.date_time import DateTimeSensor
+from airflow.providers.standard.sensors.filesystem import FileSensor
+from airflow.providers.standard.sensors.time import TimeSensor
+from airflow.providers.standard.sensors.time_delta import TimeDeltaSensor
+from airflow.sdk import DAG, timezone
+from sqlalchemy import create_engine, make_url, text
+
+from sensorpool import Settings
+from sensorpool.airflow.configuration import AirflowSettings
+from sensorpool.airflow.poolable import condition_of
+from sensorpool.errors import HandBack
+from sensorpool.poke.classes import Classes
+from tests.airflow.hive_metastore import MetastoreEndpoint
+from tests.airflow.metastore_schema import MetastoreSchema
+from tests.airflow.running import Flag, context_of, in_dag
+from tests.sensors.serving import Server, answer
+from tests.servers import fresh_database
+
+SetConnection = Callable[[str, str], None]
+
+
+def in_the_pool(sensor: Any, **context: Any) -> Any:
+    """Return what the pool pokes for a sensor: through JSON, by the pool's own code."""
+    path = f"{type(sensor).__module__}.{type(sensor).__qualname__}"
+    settings = Settings.load(sensors_enabled=path)
+    condition = condition_of(sensor, context_of(sensor, **context), settings, AirflowSettings())
+    poke_context = json.loads(json.dumps(condition.poke_context))
+    return Classes([path]).find(path).construct(poke_context)
+
+
+def test_file(tmp_path: Path, set_airflow_connection: SetConnection) -> None:
+    set_airflow_connection("fs_default", "fs://")
+    pooled = in_the_pool(in_dag(FileSensor, filepath=str(tmp_path / "arrived")))
+    assert not pooled.poke({})
+    (tmp_path / "arrived").touch()
+    assert pooled.poke({})
+
+
+def test_sql(postgres_server: Any, set_airflow_connection: SetConnection) -> None:
+    with fresh_database(postgres_server) as url:
+        set_airflow_connection("warehouse", make_url(url).set(drivername="postgres").render_as_string(False))
+        engine = create_engine(url, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.execute(text("CREATE TABLE arrivals (day date)"))
+        pooled = in_the_pool(
+            in_dag(
+                SqlSensor,
+                conn_id="warehouse",
+                sql="SELECT count(*) FROM arrivals WHERE day = %(day)s",
+                parameters={"day": dt.date(2026, 11, 2)},
+            )
+        )
+        assert not pooled.poke({})
+        with engine.connect() as connection:
+            connection.execute(text("INSERT INTO arrivals VALUES ('2026-11-02')"))
+        engine.dispose()
+        assert pooled.poke({})
+
+
+def test_http(set_airflow_connection: SetConnection) -> None:
+    server = Server()
+    set_airflow_connection("http_default", server.url)
+    pooled = in_the_pool(in_dag(HttpSensor, endpoint="done", request_params={"day": "1"}))
+    assert not pooled.poke({})
+    server.at["/done?day=1"] = answer(200)
+    assert pooled.poke({})
+    server.close()
+
+
+def test_s3_key() -> None:
+    pooled = in_the_pool(in_dag(S3KeySensor, bucket_key=["s3://lake/day=1/_SUCCESS"], aws_conn_id="lake"))
+    assert pooled._sensor.bucket_key == ["s3://lake/day=1/_SUCCESS"]
+    assert pooled._sensor.aws_conn_id == "lake"
+
+
+def test_redis_key(redis_url: str, set_airflow_connection: SetConnection) -> None:
+    server, _, number = redis_url.rpartition("/")
+    set_airflow_connection("redis_default", f"{server}?db={number}")
+    pooled = in_the_pool(in_dag(RedisKeySensor, key="arrived", redis_conn_id="redis_default"))
+    assert not pooled.poke({})
+    with redis.Redis.from_url(redis_url) as client:
+        client.set("arrived", "1")
+    assert pooled.poke({})
+
+
+@pytest.fixture
+def moments() -> tuple[dt.datetime, dt.datetime]:
+    now = timezone.utcnow()
+    return now - dt.timedelta(hours=1), now + dt.timedelta(hours=1)
+
+
+def test_date_time(moments: tuple[dt.datetime, dt.datetime]) -> None:
+    past, future = moments
+    assert in_the_pool(in_dag(DateTimeSensor, target_time=past.isoformat())).poke({})
+    assert not in_the_pool(in_dag(DateTimeSensor, target_time=future)).poke({})
+
+
+def test_time_is_that_of_the_day_on_which_the_task_was_parsed() -> None:
+    assert in_the_pool(in_dag(TimeSensor, target_time=dt.time(0, 0, 0, 1))).poke({})
+    assert not in_the_pool(in_dag(TimeSensor, target_time=dt.time(23, 59, 59, 999_999))).poke({})
+    start = dt.datetime(2026, 1, 1, tzinfo=ZoneInfo("Asia/Tokyo"))
+    with DAG("tokyo", schedule=None, start_date=start):
+        sensor = TimeSensor(task_id="wait", target_time=dt.time(12))
+    settings = Settings.load(sensors_enabled="airflow.providers.standard.sensors.time.TimeSensor")
+    condition = condition_of(sensor, context_of(sensor), settings, AirflowSettings())
+    assert condition.poke_context["target_time"].endswith("T03:00:00+00:00")
+
+
+def test_time_delta(moments: tuple[dt.datetime, dt.datetime]) -> None:
+    past, future = moments
+    sensor = in_dag(TimeDeltaSensor, delta=dt.timedelta(minutes=30))
+    assert in_the_pool(sensor, data_interval_end=past).poke({})
+    assert not in_the_pool(sensor, data_interval_end=future).poke({})
+
+
+def test_named_hive_partitions(set_airflow_connection: SetConnection) -> None:
+    with MetastoreEndpoint() as endpoint:
+        set_airflow_connection("metastore_default", f"hive-metastore://{endpoint.host}:{endpoint.port}")
+        names = ["sales.orders/ds=2026-01-01", "sales.orders/ds=2026-01-02"]
+        pooled = in_the_pool(in_dag(NamedHivePartitionSensor, partition_names=names))
+        assert not pooled.poke({})
+        endpoint.add("sales", "orders", "ds=2026-01-01")
+        assert not pooled.poke({})
+        endpoint.add("sales", "orders", "ds=2026-01-02")
+        assert pooled.poke({})
+
+
+def test_hive_partition(set_airflow_connection: SetConnection) -> None:
+    with MetastoreEndpoint() as endpoint:
+        set_airflow_connection("metastore_default", f"hive-metastore://{endpoint.host}:{endpoint.port}")
+        endpoint.add("sales", "orders", "ds=2026-01-01")
+        pooled = in_the_pool(in_dag(HivePartitionSensor, table="sales.orders", partition="ds='2026-01-02'"))
+        assert not pooled.poke({})
+        endpoint.add("sales", "orders", "ds=2026-01-02")
+        assert pooled.poke({})
+
+
+def test_metastore_partition(postgres_server: Any, set_airflow_connection: SetConnection) -> None:
+    with fresh_database(postgres_server) as url:
+        set_airflow_connection("metastore_mysql", make_url(url).set(drivername="postgres").render_as_string(False))
+        schema = MetastoreSchema(url)
+        pooled = in_the_pool(
+            in_dag(MetastorePartitionSensor, table="orders", schema="sales", partition_name="ds=2026-01-01")
+        )
+        assert not pooled.poke({})
+        schema.add("sales", "orders", "ds=2026-01-01")
+        assert pooled.poke({})
+
+
+def test_a_poke_that_reads_the_template_context_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        Flag,
+        "answers",
+        {
+            "item": lambda _, context: context["ti"],
+            "get": lambda _, context: context.get("ds"),
+            "in": lambda _, context: "ds" in context,
+            "all": lambda _, context: dict(**context),
+        },
+    )
+    for flag in Flag.answers:
+        with pytest.raises(HandBack, match="template context"):
+            in_the_pool(in_dag(Flag, flag=flag)).poke({})
+
+
+def test_a_value_comes_back_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.sdk.bases.sensor import PokeReturnValue
+
+    value = {"at": dt.datetime(2026, 11, 2, tzinfo=dt.UTC)}
+    monkeypatch.setattr(Flag, "answers", {"x": PokeReturnValue(is_done=True, xcom_value=value)})
+    found = in_the_pool(in_dag(Flag, flag="x")).poke({})
+    assert found
+    assert json.loads(json.dumps(found.xcom_value)) == {
+        "at": {"__type__": "datetime", "value": "2026-11-02T00:00:00+00:00"}
+    }
