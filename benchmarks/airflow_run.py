@@ -27,7 +27,12 @@ WINDOW = 120.0  # seconds that are measured while nothing but waiting goes on
 
 
 class Bench(Cluster):
-    """Airflow, with the pool's tables in a database of their own."""
+    """Airflow, with the pool's tables in a database of their own, and its scheduler at its usual pace."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """As of the suite, but for what makes that quick."""
+        return super().environment | {"AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1"}
 
     def start(self) -> None:
         """Start everything."""
@@ -91,14 +96,16 @@ def waiting(sensors: int) -> None:
             idle = measure(bench, "idle", 0)
             memory = bench.memory("triggerer")
             rescheduling = min(60, sensors)
-            bench.trigger("native_reschedule", "run1", flags=[f"r{n}" for n in range(rescheduling)])
+            bench.trigger("native_bench_reschedule", "run1", flags=[f"r{n}" for n in range(rescheduling)])
             until(
                 "rescheduling", lambda: bench.count("native_%", "up_for_reschedule") >= 0.9 * rescheduling, HOURS, 1.0
             )
             native = measure(bench, "mode=reschedule, 60 s", rescheduling)
             for number in range(rescheduling):
                 (bench.work / f"r{number}").write_text("land")
-            until("the end of those", lambda: bench.run_state("native_reschedule", "run1") == "success", HOURS, 1.0)
+            until(
+                "the end of those", lambda: bench.run_state("native_bench_reschedule", "run1") == "success", HOURS, 1.0
+            )
 
             distinct = round(sensors * 0.6)
             names = [f"f{n % distinct}" for n in range(sensors)]

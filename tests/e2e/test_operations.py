@@ -1,5 +1,6 @@
 """What operators do, and what happens to them, while sensors wait."""
 
+import os
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from sqlalchemy import text
 
 from tests.e2e.cluster import Cluster
 
-WAITING = 24
+WAITING = int(os.environ.get("SENSORPOOL_TEST_WAITING", "24"))
 
 
 @pytest.fixture

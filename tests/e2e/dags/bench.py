@@ -14,7 +14,7 @@ for number in range(10):
     with DAG(f"bench_{number}", schedule=None, max_active_tasks=5000):
         FlagSensor.partial(task_id="wait", retries=0, poke_interval=10, timeout=7200).expand(flag=flags())
 
-with DAG("native_reschedule", schedule=None, max_active_tasks=5000):
+with DAG("native_bench_reschedule", schedule=None, max_active_tasks=5000):
     FlagSensor.partial(task_id="wait", retries=0, poke_interval=60, timeout=7200, mode="reschedule").expand(
         flag=flags()
     )
