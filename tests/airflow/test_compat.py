@@ -1,0 +1,115 @@
+"""What we use of Airflow under private or moving names is still there, and means what it meant."""
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("airflow")
+
+from airflow.policies import task_policy
+from airflow.sdk import DAG, ResumableJobMixin
+from airflow.sdk.bases.sensor import BaseSensorOperator
+from airflow.sdk.exceptions import AirflowException, AirflowTaskTimeout
+from airflow.sdk.execution_time.comms import TriggerDagRun
+from airflow.sdk.execution_time.supervisor import InProcessSupervisorComms
+from airflow.serialization.serialized_objects import DagSerialization
+
+from sensorpool import extensions
+from sensorpool.airflow import compat, intercept, policy
+from tests.airflow.running import Flag, in_dag
+
+
+def test_constructor_arguments_are_those_given_and_inherited_ones() -> None:
+    found = compat.constructor_arguments(in_dag(Flag, flag="x", poke_interval=3, retries=2))
+    assert (found["flag"], found["poke_interval"], found["retries"]) == ("x", 3, 2)
+
+
+def test_every_argument_and_attribute_of_a_bare_sensor_is_a_base_one() -> None:
+    assert {"task_id", "poke_interval", "timeout", "soft_fail", "mode", "retries", "pool"} <= compat.base_arguments()
+    sensor = in_dag(Flag, flag="x")
+    assert vars(sensor).keys() - compat.base_attributes() - {"flag"} <= {
+        name for name in vars(sensor) if name.startswith("_BaseOperator__")
+    }
+
+
+def test_execute_asks_for_the_next_interval_by_this_name() -> None:
+    assert list(inspect.signature(getattr(BaseSensorOperator, compat.NEXT_INTERVAL)).parameters) == [
+        "self",
+        "started_at",
+        "run_duration",
+        "poke_count",
+    ]
+    source = inspect.getsource(inspect.unwrap(BaseSensorOperator.execute))
+    assert source.count(f"self.{compat.NEXT_INTERVAL}(started_at, run_duration, poke_count)") == 2
+
+
+def test_a_task_timeout_is_no_airflow_exception() -> None:
+    """So BaseSensorOperator.resume_execution does not make a skip of it."""
+    assert not issubclass(AirflowTaskTimeout, AirflowException)
+
+
+def test_a_run_is_started_with_these_fields() -> None:
+    fields = {"dag_id", "run_id", "logical_date", "run_after", "conf", "reset_dag_run", "note"}
+    assert fields <= TriggerDagRun.model_fields.keys()
+
+
+def test_resumable_jobs_have_this_protocol() -> None:
+    assert {"submit_job", "get_job_status", "is_job_active", "poll_until_complete", "get_job_result"} <= set(
+        ResumableJobMixin.__abstractmethods__
+    ) | set(dir(ResumableJobMixin))
+    source = inspect.getsource(inspect.unwrap(ResumableJobMixin.execute_resumable))
+    assert "self.poll_until_complete(external_id, context)" in source
+
+
+def test_a_test_run_is_known_by_its_comms(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.sdk.execution_time import task_runner
+
+    assert not compat.is_test_run()
+    comms = InProcessSupervisorComms.__new__(InProcessSupervisorComms)
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", comms, raising=False)
+    assert compat.is_test_run()
+
+
+@pytest.mark.parametrize(
+    ("value", "holds"),
+    [({"path": "/data"}, False), ({"headers": {"Authorization": "x"}}, True), ({"api_key": "x"}, True)],
+)
+def test_secrets_are_known(value: dict[str, object], holds: bool) -> None:
+    assert compat.holds_secret(value) is holds
+
+
+def test_the_policy_is_found_and_patches_once() -> None:
+    assert extensions.named("airflow.policy")["sensorpool"].load() is policy
+    assert inspect.signature(policy.task_policy).parameters.keys() == inspect.signature(task_policy).parameters.keys()
+    policy.task_policy(None)
+    patched = BaseSensorOperator.execute
+    policy.task_policy(None)
+    assert BaseSensorOperator.execute is patched
+    assert hasattr(BaseSensorOperator, intercept.RESUME)
+
+
+def test_the_policy_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intercept, "install", lambda: 1 / 0)
+    monkeypatch.setattr(policy, "_failed", False)
+    policy.task_policy(None)
+    policy.task_policy(None)
+
+
+def test_the_policy_imports_no_airflow_and_little_else() -> None:
+    code = (
+        "import sys, sensorpool.airflow.policy, sensorpool.airflow.intercept as i; i.install();"
+        "print([m for m in sys.modules if m.split('.')[0] in {'airflow', 'celery', 'sqlalchemy', 'pydantic', 'redis'}])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+def test_the_serialized_dag_stays_the_same() -> None:
+    with DAG("dag", schedule=None) as dag:
+        Flag(task_id="wait", flag="x")
+    before = DagSerialization.to_dict(dag)
+    for task in dag.tasks:
+        policy.task_policy(task)
+    assert DagSerialization.to_dict(dag) == before
