@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from inspect import signature
 from typing import Any
@@ -93,7 +94,8 @@ def holds_secret(value: Any) -> bool:
 
 
 def count(name: str, tags: Mapping[str, str] | None = None) -> None:
-    """Count something in Airflow's metrics."""
-    from airflow.sdk.observability import stats
+    """Count something in Airflow's metrics; no task fails for want of a counter."""
+    with suppress(Exception):
+        from airflow.sdk.observability import stats
 
-    stats.incr(f"sensorpool.{name}", tags=dict(tags or {}))
+        stats.incr(f"sensorpool.{name}", tags=dict(tags or {}))

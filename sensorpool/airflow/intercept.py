@@ -37,11 +37,19 @@ def install() -> None:
 def _entering(native: Execute, ours: str) -> Execute:
     @functools.wraps(native)
     def execute(self: Any, context: Any) -> Any:
-        if RESUMED in vars(self) or is_enabled():
-            return import_module(f"sensorpool.airflow.{ours}").execute(self, context, native)
-        return native(self, context)
+        part = _part(ours) if RESUMED in vars(self) or is_enabled() else None
+        return native(self, context) if part is None else part.execute(self, context, native)
 
     return execute
+
+
+def _part(ours: str) -> Any:
+    """Import a module of ours; None, with a line that says why, if it cannot be: then the task runs natively."""
+    try:
+        return import_module(f"sensorpool.airflow.{ours}")
+    except Exception as error:
+        logging.getLogger(__name__).warning("sensorpool is not in effect: %s: %s", type(error).__name__, error)
+        return None
 
 
 def _resuming(ours: str) -> Callable[..., Any]:

@@ -1,6 +1,5 @@
 """What the pool saw of an instance: from the hub to a trigger, in the trigger's event, and to the task that resumes."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -30,9 +29,14 @@ class Saw:
 
     @classmethod
     def read(cls, event: Any) -> Self:
-        """Read an event. ``airflow dags test`` hands over the payload of an end event: its state as a string."""
-        if isinstance(event, Mapping):
-            return cls(State(event["state"]), Ending(event["ending"]), event.get("reason"), event.get("xcom_value"))
+        """Read an event. ``airflow dags test`` hands over the payload of an end event: its state as a string.
+
+        What cannot be read, of another version perhaps, counts as handed back: the task runs natively.
+        """
         if str(event).rpartition(".")[2].lower() == State.SUCCESS:
             return cls(State.SUCCESS, Ending.LANDED)
-        return cls(State.FAILED, Ending.POKE_ERROR, f"not an event of the pool: {str(event)[:100]}")
+        try:
+            return cls(State(event["state"]), Ending(event["ending"]), event.get("reason"), event.get("xcom_value"))
+        except (TypeError, KeyError, ValueError, AttributeError):
+            why = f"the trigger's event cannot be read: {str(event)[:100]}"
+            return cls(State.CANCELLED, Ending.HANDED_BACK, why)

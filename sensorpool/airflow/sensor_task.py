@@ -58,6 +58,7 @@ def wait_in_pool(sensor: BaseSensorOperator, context: Any, native: Execute) -> A
     try:
         if not condition.adapted:
             first.check()
+        direct = poolable.ends_directly(sensor, context)
         instance = slot.register(
             Registration(
                 sensor=condition.op_classpath,
@@ -78,7 +79,6 @@ def wait_in_pool(sensor: BaseSensorOperator, context: Any, native: Execute) -> A
     except Exception as error:
         slot.keep(sensor, error)
         return native(sensor, context)
-    direct = poolable.ends_directly(sensor, context)
     slot.leave(sensor, instance, direct=direct, timeout=timeout, started=started - first.waited)
 
 

@@ -21,7 +21,8 @@ class PoolTrigger(BaseTrigger):
 
     supports_triggerer_queue = False  # the task's queue is for workers; any triggerer has a hub
 
-    def __init__(self, instance_id: int, direct: bool = False, registered_at: float = 0.0) -> None:
+    def __init__(self, instance_id: int, direct: bool = False, registered_at: float = 0.0, **_: Any) -> None:
+        # another version's worker may say more
         super().__init__()
         self.instance_id = instance_id
         self.direct = direct

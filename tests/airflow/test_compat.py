@@ -18,7 +18,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from sensorpool import extensions
 from sensorpool.airflow import compat, intercept, policy
-from tests.airflow.running import Flag, in_dag
+from tests.airflow.running import Flag, as_runner, context_of, in_dag
 
 
 def test_constructor_arguments_are_those_given_and_inherited_ones() -> None:
@@ -113,3 +113,12 @@ def test_the_serialized_dag_stays_the_same() -> None:
     for task in dag.tasks:
         policy.task_policy(task)
     assert DagSerialization.to_dict(dag) == before
+
+
+def test_a_part_of_ours_that_cannot_be_imported_leaves_the_sensor_native(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intercept, "is_enabled", lambda: True)
+    monkeypatch.setattr(intercept, "import_module", lambda _: 1 / 0)
+    monkeypatch.setattr(Flag, "answers", {"x": True})
+    intercept.install()
+    sensor = in_dag(Flag, flag="x")
+    assert as_runner(sensor, "execute", context_of(sensor)) is None

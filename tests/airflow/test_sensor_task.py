@@ -287,7 +287,8 @@ def test_what_is_handed_back_runs_natively(pool: Pool, monkeypatch: pytest.Monke
 def test_the_payload_of_an_end_event_is_understood() -> None:
     assert Saw.read("success").state is State.SUCCESS
     assert Saw.read("TaskInstanceState.SUCCESS").state is State.SUCCESS
-    assert Saw.read(None).state is State.FAILED
+    for garbled in (None, "failed", {}, {"state": "success"}, {"state": "x", "ending": "y"}, 3):
+        assert Saw.read(garbled).ending is Ending.HANDED_BACK
 
 
 def test_execution_timeout_calls_on_kill(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
