@@ -28,7 +28,9 @@ class Log:
         self._pool = pool
         self.gossip = Gossip(pool, every)
         context = {"target_time": "2100-01-01T00:00:00Z"}
-        self._mine = [pool.register(SENSOR, context) for _ in range(4)][0]
+        self._mine = pool.register(SENSOR, context)
+        for _ in range(3):
+            pool.register(SENSOR, context)
         self.lines: list[str] = []
 
     def meet(self) -> None:
