@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from sensorpool.errors import SettingsError
-from sensorpool.settings import BUILT_IN_SENSORS, PREFIX, Names, Seconds, Settings
+from sensorpool.settings import BUILT_IN_SENSORS, PREFIX, Names, Seconds, Settings, hide_password
 
 SECTION = "sensorpool"
 _ENVIRONMENT = f"AIRFLOW__{SECTION.upper()}__"
@@ -101,7 +101,10 @@ class AirflowSettings(BaseSettings):
 
 
 def section() -> dict[str, str]:
-    """Return what the section says, by name; empty if it is not in use."""
+    """Return what the section says, by name; empty if it is not in use.
+
+    :raises SettingsError: when Airflow cannot read it.
+    """
     in_environment = {
         name.removeprefix(_ENVIRONMENT).lower(): value
         for name, value in os.environ.items()
@@ -113,10 +116,14 @@ def section() -> dict[str, str]:
         return in_environment
     if importlib.util.find_spec("airflow") is None:
         return in_environment
-    from airflow.configuration import conf
-
     names = [*Settings.model_fields, *AirflowSettings.model_fields]
-    found = {name: conf.get(SECTION, name, fallback=None) for name in names}
+    try:
+        from airflow.configuration import conf
+
+        found = {name: conf.get(SECTION, name, fallback=None) for name in names}
+    except Exception as error:  # a command fails, a secret back end does not answer, the file is garbled
+        why = hide_password(" ".join(str(error).split()))[:300]
+        raise SettingsError(f"[{SECTION}] of Airflow's configuration cannot be read: {why}") from None
     return {name: value for name, value in found.items() if value not in (None, "")}
 
 

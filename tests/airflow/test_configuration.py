@@ -101,6 +101,23 @@ def test_what_is_wrong_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch) -> Non
         AirflowSettings.load()
 
 
+def test_a_command_that_fails_is_said_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "airflow.cfg").write_text("[sensorpool]\ndatabase_url_cmd = false\n")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "SENSORPOOL"))}
+    done = subprocess.run(
+        [sys.executable, "-m", "sensorpool", "status"],
+        env=kept | {"AIRFLOW_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    lines = [line for line in done.stderr.splitlines() if line.startswith("sensorpool:")]
+    assert done.returncode == 2
+    assert len(lines) == 1
+    assert "[sensorpool] of Airflow's configuration cannot be read" in lines[0]
+    assert "Traceback" not in done.stderr
+
+
 def test_airflows_side_is_no_typo(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SENSORPOOL_ON_POOL_DEAD", "wait")
     monkeypatch.setenv("SENSORPOOL_ON_POOL_DED", "wait")
