@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from sensorpool import extensions
 from sensorpool.airflow.configuration import AirflowSettings, section
 from sensorpool.doctor import Finding
-from sensorpool.errors import SettingsError
+from sensorpool.errors import SensorpoolError, SettingsError
 from sensorpool.pool import Pool
 from sensorpool.states import State
 from sensorpool.store import looking
@@ -41,7 +41,10 @@ def _look_at_airflow(pool: Pool) -> Iterator[Finding]:
 
     compat.become_server()
     capacity = conf.getint("triggerer", "capacity", fallback=1000)
-    waiting = pool.database.read(looking.count_by_state).get(State.SENSING, 0)
+    try:
+        waiting = pool.database.read(looking.count_by_state).get(State.SENSING, 0)
+    except SensorpoolError:
+        waiting = 0  # what is wrong with our database was said already
     enough = waiting < 0.8 * capacity
     yield Finding(
         "triggerer",
