@@ -1,5 +1,6 @@
 """The first poke, on the worker: a condition that already holds ends the task there and then."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -26,6 +27,7 @@ class FirstPoke:
         self.waited = 0.0  # seconds; in reschedule mode those since its first poke
         self._sensor = sensor
         self._native = native
+        self._took = 0.0  # seconds
         self._read: list[str] = []
         self._changed: list[str] = []
 
@@ -46,11 +48,14 @@ class FirstPoke:
         self._changed = [name for name in before if name in after and before[name] != after[name]]
         return None
 
-    def check(self) -> None:
-        """Make sure that the poke needs no more than the sensor's arguments.
+    def check(self, limit: float) -> None:
+        """Make sure that the poke needs no more than the sensor's arguments, and no longer than the pool allows.
 
-        :raises NotPoolable: when it read the template context, or changed the sensor.
+        :param limit: the pool's time limit of a poke, in seconds: one that overruns it never lands there.
+        :raises NotPoolable: when it took longer, read the template context, or changed the sensor.
         """
+        if self._took > limit:
+            raise NotPoolable(f"its poke took {self._took:.1f} s, and poke_timeout is {limit:g} s", "slow")
         if self._read:
             raise NotPoolable(f"its poke reads {self._read[0]} from the template context", "reads_context")
         if self._changed and not known.vouches_for_itself(type(self._sensor)):
@@ -64,8 +69,15 @@ class FirstPoke:
             self.waited = run_duration()
             raise _NotLanded
 
+        def poke(context: Any) -> Any:
+            began = time.monotonic()
+            try:
+                return own_poke(_Watched(context, self._read))
+            finally:
+                self._took = time.monotonic() - began
+
         attributes[compat.NEXT_INTERVAL] = next_interval
-        attributes["poke"] = lambda context: own_poke(_Watched(context, self._read))
+        attributes["poke"] = poke
         try:
             yield
         finally:

@@ -57,7 +57,7 @@ def wait_in_pool(sensor: BaseSensorOperator, context: Any, native: Execute) -> A
     timeout = max(0.0, sensor.timeout - first.waited)
     try:
         if not condition.adapted:
-            first.check()
+            first.check(slot.pool().settings.poke_timeout)
         direct = poolable.ends_directly(sensor, context)
         instance = slot.register(
             Registration(

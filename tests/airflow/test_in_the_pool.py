@@ -24,6 +24,7 @@ from airflow.providers.standard.sensors.filesystem import FileSensor
 from airflow.providers.standard.sensors.time import TimeSensor
 from airflow.providers.standard.sensors.time_delta import TimeDeltaSensor
 from airflow.sdk import DAG, timezone
+from airflow.sdk.exceptions import AirflowRescheduleException
 from sqlalchemy import create_engine, make_url, text
 
 from sensorpool import Settings
@@ -182,6 +183,12 @@ def test_a_poke_that_reads_the_template_context_goes_back(monkeypatch: pytest.Mo
     for flag in Flag.answers:
         with pytest.raises(HandBack, match="template context"):
             in_the_pool(in_dag(Flag, flag=flag)).poke({})
+
+
+def test_a_poke_that_reschedules_itself_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Flag, "answers", {"x": AirflowRescheduleException(timezone.utcnow())})
+    with pytest.raises(HandBack, match="AirflowRescheduleException"):
+        in_the_pool(in_dag(Flag, flag="x")).poke({})
 
 
 def test_a_value_comes_back_encoded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -307,4 +307,6 @@ def test_airflow_asks_for_the_next_interval_where_the_first_poke_stops_it(pool: 
         patch.setattr(intercept, "is_enabled", lambda: False)
         assert first.poke(context_of(sensor)) is None
     assert not first.landed
-    first.check()
+    first.check(limit=10.0)
+    with pytest.raises(NotPoolable, match=r"its poke took .* and poke_timeout is -1 s"):
+        first.check(limit=-1.0)

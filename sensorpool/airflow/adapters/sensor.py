@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, NoReturn
 
 from airflow.sdk.bases.sensor import BaseSensorOperator
+from airflow.sdk.exceptions import AirflowRescheduleException, TaskDeferred
 
 from sensorpool.airflow import compat
 from sensorpool.airflow.codec import encode
@@ -23,7 +24,10 @@ class RebuiltSensor:
 
     def poke(self, _: Mapping[str, Any]) -> Any:
         """Poke the sensor; what it returns for XCom is encoded."""
-        found = self._sensor.poke(NO_CONTEXT)
+        try:
+            found = self._sensor.poke(NO_CONTEXT)
+        except (AirflowRescheduleException, TaskDeferred) as error:
+            raise HandBack(f"its poke raised {type(error).__name__}, which only a worker can follow") from None
         value = getattr(found, "xcom_value", None)
         return found if value is None else PokeReturnValue(bool(found), encode(value, "its XCom value"))
 
