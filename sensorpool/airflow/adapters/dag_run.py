@@ -54,8 +54,8 @@ def _read(context: Mapping[str, Any]) -> _Wait:
 
 
 def _answer(wait: _Wait, state: str | None) -> bool | Exception:
-    """As ``_handle_trigger_dag_run`` of the task runner does: failed states go first."""
-    if state in wait.failed:
-        error: Exception = AirflowException(f"{wait.dag_id} failed with failed state {state}")
+    """As ``_handle_trigger_dag_run`` of the task runner does, to the letter: failed states go first."""
+    if state is not None and state in wait.failed:
+        error: Exception = AirflowException(f"{wait.dag_id} failed with failed state {compat.state_as_told(state)}")
         return error
     return state in wait.allowed
