@@ -86,6 +86,13 @@ def start_dag_run(request: Any) -> bool:
     return not (isinstance(answer, ErrorResponse) and answer.error == ErrorType.DAGRUN_ALREADY_EXISTS)
 
 
+def state_as_told(state: str) -> Any:
+    """Return a DAG run's state as the task runner is told it, whose text is another one (``DagRunState.FAILED``)."""
+    from airflow.sdk.execution_time.comms import DagRunStateResult
+
+    return DagRunStateResult(state=state).state
+
+
 def holds_secret(value: Any) -> bool:
     """Whether Airflow would mask something of a value in a log: a password that it has seen, a key called token."""
     from airflow.sdk._shared.secrets_masker import redact

@@ -2,9 +2,15 @@
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.servers import Elsewhere, Server, fresh_database
+
+if TYPE_CHECKING:
+    from tests.airflow.metadata import Metadata
 
 # Airflow's own providers use what Airflow has deprecated
 _THEIRS = (r"ignore:The `airflow\.utils\.operator_helpers\.\w+` attribute is deprecated",)
@@ -27,3 +33,21 @@ def set_airflow_connection(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, st
         monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", uri)
 
     return put
+
+
+@pytest.fixture(scope="session")
+def airflow_database(postgres_server: Server | Elsewhere, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of a database with Airflow's own tables in it."""
+    from tests.airflow.metadata import migrate
+
+    with fresh_database(postgres_server) as url:
+        yield migrate(url, tmp_path_factory.mktemp("airflow"))
+
+
+@pytest.fixture(scope="module")
+def airflow_metadata(airflow_database: str) -> Iterator["Metadata"]:
+    """Airflow's database, which Airflow in this process uses as well."""
+    from tests.airflow.metadata import in_use
+
+    with in_use(airflow_database) as metadata:
+        yield metadata

@@ -1,7 +1,7 @@
 """Runs of DAGs: what TriggerDagRunOperator waits for (`triggered_run`)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow.models.dagrun import DagRun
 from airflow.sdk.exceptions import AirflowException
@@ -9,6 +9,7 @@ from airflow.utils.session import create_session
 from sqlalchemy import select, tuple_
 
 from sensorpool.airflow import compat
+from sensorpool.airflow.adapters.asking import read_each, rows_of, text_of
 
 
 def adapt(_: type) -> type["DagRuns"]:
@@ -22,21 +23,39 @@ class DagRuns:
 
     @classmethod
     def poke_many(cls, contexts: Sequence[Mapping[str, Any]]) -> list[bool | Exception]:
-        """Answer each context: whether its run is in an allowed state, or the exception of a failed one.
+        """Answer each context (``dag_id``, ``run_id``, ``allowed_states`` and ``failed_states``).
+
+        Whether its run is in an allowed state, or the exception of a failed one. A run that is not there has not
+        landed: it may be about to be started.
 
         :raises Exception: when Airflow's database does not answer.
         """
-        keys = {(context["dag_id"], context["run_id"]) for context in contexts}
+        read = read_each(_read, contexts)
+        keys = {(one.dag_id, one.run_id) for one in read if isinstance(one, _Wait)}
         query = select(DagRun.dag_id, DagRun.run_id, DagRun.state)
         with create_session() as session:
-            rows = session.execute(query.where(tuple_(DagRun.dag_id, DagRun.run_id).in_(keys)))
+            rows = rows_of(query, tuple_(DagRun.dag_id, DagRun.run_id), keys, session)
             states = {(dag_id, run_id): str(state) for dag_id, run_id, state in rows}
-        return [_answer(context, states.get((context["dag_id"], context["run_id"]))) for context in contexts]
+        return [_answer(one, states.get((one.dag_id, one.run_id))) if isinstance(one, _Wait) else one for one in read]
 
 
-def _answer(context: Mapping[str, Any], state: str | None) -> bool | Exception:
-    """As ``_handle_trigger_dag_run`` of the task runner does."""
-    if state in context["failed_states"]:
-        error: Exception = AirflowException(f"{context['dag_id']} failed with failed state {state}")
+class _Wait(NamedTuple):
+    """One context, read."""
+
+    dag_id: str
+    run_id: str
+    allowed: frozenset[str]
+    failed: frozenset[str]
+
+
+def _read(context: Mapping[str, Any]) -> _Wait:
+    allowed, failed = frozenset(context["allowed_states"]), frozenset(context["failed_states"])
+    return _Wait(text_of(context["dag_id"]), text_of(context["run_id"]), allowed, failed)
+
+
+def _answer(wait: _Wait, state: str | None) -> bool | Exception:
+    """As ``_handle_trigger_dag_run`` of the task runner does, to the letter: failed states go first."""
+    if state is not None and state in wait.failed:
+        error: Exception = AirflowException(f"{wait.dag_id} failed with failed state {compat.state_as_told(state)}")
         return error
-    return bool(state in context["allowed_states"])
+    return state in wait.allowed

@@ -1,17 +1,16 @@
 """ExternalTaskSensor: its poke asks the task runner, so the pool asks Airflow's database instead, once for all of them.
 
 The questions are those that the execution API answers to the native sensor (``task-instances/count``, ``…/states`` and
-``dag-runs/count``); what is made of the answers is the sensor's own arithmetic, mapped tasks and all.
+``dag-runs/count``); what is made of the answers is the sensor's own arithmetic, mapped tasks and all. Runs are asked
+for first and then the tasks in them, so that each statement is on one table, and an index of it.
 """
 
 import datetime as dt
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
-from itertools import islice
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from airflow.models.dagbag import DBDagBag
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
 from airflow.providers.standard.exceptions import (
@@ -25,10 +24,24 @@ from airflow.utils.session import create_session
 from sqlalchemy import func, select, tuple_
 
 from sensorpool.airflow import compat
+from sensorpool.airflow.adapters.asking import read_each, rows_of, text_of
+from sensorpool.airflow.adapters.task_groups import Group, tasks_of_groups
 from sensorpool.airflow.refusal import NotPoolable
 
-AT_ONCE = 500  # values in one statement
-_OWN = ("poke", "_poke_af3", "_calculate_count", "_handle_failed_states", "_handle_skipped_states")
+# what makes up its poke: a subclass that brings its own is another sensor
+OWN = (
+    "poke",
+    "_poke_af3",
+    "_get_dttm_filter",
+    "_get_logical_date",
+    "_calculate_count",
+    "_handle_failed_states",
+    "_handle_skipped_states",
+    "_check_for_existence",
+    "get_count",
+    "get_external_task_group_task_ids",
+)
+_STATES = ("allowed_states", "skipped_states", "failed_states")
 
 
 def adapt(_: type[ExternalTaskSensor]) -> type["ExternalTasks"]:
@@ -38,27 +51,35 @@ def adapt(_: type[ExternalTaskSensor]) -> type["ExternalTasks"]:
 
 
 def poke_context_of(sensor: ExternalTaskSensor, context: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a sensor's condition depends on, as JSON.
+    """Return what a sensor's condition depends on, as JSON; dates are ISO 8601 in UTC.
 
-    :raises NotPoolable: with ``execution_date_fn``, and for subclasses that poke in their own way.
+    ``check_existence`` is no part of it: in Airflow 3 the sensor's ``_poke_af3`` takes all to exist.
+
+    :raises NotPoolable: with ``execution_date_fn``, for subclasses that poke in their own way, and for arguments that
+        the execution API refuses or that cannot be asked for.
     """
     if sensor.execution_date_fn is not None:
         raise NotPoolable("its argument execution_date_fn is a callable")
-    for name in _OWN:
+    for name in OWN:
         if getattr(type(sensor), name) is not getattr(ExternalTaskSensor, name):
             raise NotPoolable(f"it brings a {name} of its own")
-    dates = sensor._get_dttm_filter(context)
-    task_ids = sensor.external_task_ids
-    if task_ids and len(task_ids) > len(set(task_ids)):
+    task_ids = list(sensor.external_task_ids or ())
+    if len(task_ids) > len(set(task_ids)):
         raise NotPoolable("it names an external task twice, which it refuses itself")
+    if any(state is None for name in _STATES for state in getattr(sensor, name)):
+        raise NotPoolable("the state None is among its states")
+    try:
+        # an empty group is none, as in _poke_af3
+        group_id = None if task_ids or not sensor.external_task_group_id else text_of(sensor.external_task_group_id)
+        dag_id, task_ids = text_of(sensor.external_dag_id), sorted(map(text_of, task_ids))
+    except ValueError as error:
+        raise NotPoolable(f"one of the external ids is {error}") from None
     return {
-        "external_dag_id": sensor.external_dag_id,
-        "external_task_ids": sorted(task_ids) if task_ids else None,
-        "external_task_group_id": sensor.external_task_group_id,
-        "logical_dates": sorted(date.astimezone(dt.UTC).isoformat() for date in dates),
-        "allowed_states": sorted(map(str, sensor.allowed_states)),
-        "skipped_states": sorted(map(str, sensor.skipped_states)),
-        "failed_states": sorted(map(str, sensor.failed_states)),
+        "external_dag_id": dag_id,
+        "external_task_ids": task_ids or None,
+        "external_task_group_id": group_id,
+        "logical_dates": sorted(date.astimezone(dt.UTC).isoformat() for date in sensor._get_dttm_filter(context)),
+        **{name: sorted(map(str, getattr(sensor, name))) for name in _STATES},
         "soft_fail": bool(sensor.soft_fail),
     }
 
@@ -68,130 +89,145 @@ class ExternalTasks:
 
     @classmethod
     def poke_many(cls, contexts: Sequence[Mapping[str, Any]]) -> list[bool | Exception]:
-        """Answer each context: whether it landed, or the exception that the native sensor raises.
+        """Answer each context (`poke_context_of`): whether it landed, or the exception that the native sensor raises.
 
         :raises Exception: when Airflow's database does not answer.
         """
-        waits = [_Wait(context) for context in contexts]
+        read = read_each(Wait.read, contexts)
+        waits = [one for one in read if isinstance(one, Wait)]
         with create_session() as session:
-            tasks_of_groups = {
-                group: _tasks_of_group(*group, session) for group in {one.group for one in waits if one.group}
-            }
-            for one in waits:
-                if one.group:
-                    one.tasks = tasks_of_groups[one.group]
-            states = _states_of_tasks({part for one in waits for part in one.parts()}, session)
-            states |= _states_of_runs({part for one in waits for part in one.runs()}, session)
-        return [one.answer(states) for one in waits]
+            groups = tasks_of_groups({one.group for one in waits if one.group}, session)
+            runs = _runs({(one.dag_id, date) for one in waits for date in one.dates}, session)
+            states = _states(
+                {
+                    (one.dag_id, task_id, run.run_id)
+                    for one in waits
+                    for task_id in one.tasks_of(groups)
+                    for run in one.runs_of(runs)
+                },
+                session,
+            )
+        return [one.answer(groups, runs, states) if isinstance(one, Wait) else one for one in read]
 
 
-class _Wait:
-    """One context, read."""
+class Run(NamedTuple):
+    """A run of a DAG."""
 
-    def __init__(self, context: Mapping[str, Any]) -> None:
-        self.dag_id: str = context["external_dag_id"]
-        self.task_ids: list[str] = context["external_task_ids"] or []
-        group_id = None if self.task_ids else context["external_task_group_id"]
-        self.group = None if group_id is None else (self.dag_id, group_id)
-        self.tasks: Sequence[str] | None = self.task_ids  # None: there is no such group
-        self._dates = [dt.datetime.fromisoformat(date) for date in context["logical_dates"]]
-        self._context = context
+    run_id: str
+    state: str | None
 
-    def parts(self) -> list[tuple[str, str, dt.datetime]]:
-        """Return the tasks to ask for: DAG, task and logical date."""
-        return [(self.dag_id, task, date) for task in self.tasks or () for date in self._dates]
 
-    def runs(self) -> list[tuple[str, dt.datetime]]:
-        """Return the runs to ask for, where the whole DAG is waited for."""
-        return [] if self.task_ids or self.group else [(self.dag_id, date) for date in self._dates]
+Groups = Mapping[Group, tuple[str, ...] | Exception]
+Runs = Mapping[tuple[str, dt.datetime], list[Run]]  # by DAG and logical date
+States = Mapping[tuple[str, str, str], Mapping[str | None, int]]  # by DAG, task and run: so many are in a state
 
-    def answer(self, states: "States") -> bool | Exception:
-        """Do as ``ExternalTaskSensor.poke`` does."""
-        if self.group and self.tasks is None:
-            return LookupError(f"Task group {self.group[1]} not found in DAG {self.dag_id}")
-        if self._context["failed_states"] and self._count("failed_states", states) > 0:
+
+def _runs(keys: Iterable[tuple[str, dt.datetime]], session: Any) -> Runs:
+    query = select(DagRun.dag_id, DagRun.logical_date, DagRun.run_id, DagRun.state)
+    found: dict[tuple[str, dt.datetime], list[Run]] = defaultdict(list)
+    for dag_id, date, run_id, state in rows_of(query, tuple_(DagRun.dag_id, DagRun.logical_date), keys, session):
+        found[dag_id, date].append(Run(run_id, state))
+    return found
+
+
+def _states(keys: Iterable[tuple[str, str, str]], session: Any) -> States:
+    key = (TaskInstance.dag_id, TaskInstance.task_id, TaskInstance.run_id)
+    query = select(*key, TaskInstance.state, func.count()).group_by(*key, TaskInstance.state)
+    found: dict[tuple[str, str, str], dict[str | None, int]] = defaultdict(dict)
+    for dag_id, task_id, run_id, state, number in rows_of(query, tuple_(*key), keys, session):
+        found[dag_id, task_id, run_id][state] = number
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """One context, read: waits for tasks, or for a group, or for a whole run."""
+
+    dag_id: str
+    task_ids: list[str]
+    group: Group | None
+    dates: list[dt.datetime]
+    allowed: frozenset[str]
+    skipped: frozenset[str]
+    failed: frozenset[str]
+    soft_fail: bool
+
+    @classmethod
+    def read(cls, context: Mapping[str, Any]) -> "Wait":
+        """Read a context.
+
+        :raises Exception: when it is none of `poke_context_of`.
+        """
+        dag_id = text_of(context["external_dag_id"])
+        task_ids = [text_of(task_id) for task_id in context["external_task_ids"] or ()]
+        group_id = context["external_task_group_id"]
+        dates = [dt.datetime.fromisoformat(date) for date in context["logical_dates"]]
+        if any(date.tzinfo is None for date in dates):
+            raise ValueError("a logical date has no offset")
+        group = (dag_id, text_of(group_id)) if group_id and not task_ids else None
+        allowed, skipped, failed = (frozenset(context[name]) for name in _STATES)
+        return cls(dag_id, task_ids, group, dates, allowed, skipped, failed, bool(context["soft_fail"]))
+
+    def tasks_of(self, groups: Groups) -> Sequence[str]:
+        """Return the tasks to ask for."""
+        tasks = groups[self.group] if self.group else self.task_ids
+        return () if isinstance(tasks, Exception) else tasks
+
+    def runs_of(self, runs: Runs) -> list[Run]:
+        """Return the runs to look at."""
+        return [run for date in self.dates for run in runs.get((self.dag_id, date), ())]
+
+    def answer(self, groups: Groups, runs: Runs, states: States) -> bool | Exception:
+        """Do as ``ExternalTaskSensor.poke`` does: what failed goes before what was skipped."""
+        if self.group and isinstance(missing := groups[self.group], Exception):
+            return missing
+
+        def count(wanted: frozenset[str]) -> float:
+            return self._count(wanted, self.tasks_of(groups), self.runs_of(runs), states)
+
+        if self.failed and count(self.failed) > 0:
             return self._failed()
-        if self._context["skipped_states"] and self._count("skipped_states", states) > 0:
-            return _skip(f"{self._what()} reached a state in our states-to-skip-on list. Skipping.")
-        return self._count("allowed_states", states) == len(self._dates)
+        if self.skipped and count(self.skipped) > 0:
+            return self._skipped()
+        return count(self.allowed) == len(self.dates)
 
-    def _count(self, which: str, states: "States") -> float:
-        """Count what is in these states, normalised as the sensor does."""
-        wanted = self._context[which]
-        parts: Sequence[tuple[Any, ...]] = self.parts() or self.runs()
-        found = [row for part in parts for row in states.get(part, ())]
-        if not self.group:
-            return sum(row.number for row in found if row.state in wanted) / max(1, len(self.task_ids))
-        by_run: dict[str, bool] = {}
-        for row in found:
-            by_run[row.run_id] = by_run.get(row.run_id, True) and row.state in wanted
-        return sum(by_run.values())
+    def _count(self, wanted: frozenset[str], tasks: Sequence[str], runs: Sequence[Run], states: States) -> float:
+        """Count what is in these states, as ``_get_count`` and ``_calculate_count`` do."""
+        if not tasks and not self.group:
+            return sum(run.state in wanted for run in runs)
+        by_run = [[states.get((self.dag_id, task, run.run_id), {}) for task in tasks] for run in runs]
+        if self.group:
+            # a run without any of its tasks does not count: _get_count_by_matched_states
+            return sum(any(run) and all(state in wanted for task in run for state in task) for run in by_run)
+        found = sum(number for run in by_run for task in run for state, number in task.items() if state in wanted)
+        return found / len(self.task_ids)
 
     def _failed(self) -> Exception:
-        kind: type[Exception] = ExternalDagFailedError
-        if self._context["soft_fail"]:
-            return _skip(f"{self._what()} failed. Skipping due to soft_fail.")
+        kind: type[Exception]
         if self.task_ids:
-            kind = ExternalTaskFailedError
+            kind, what = ExternalTaskFailedError, f"{self._some_tasks()} failed."
         elif self.group:
-            kind = ExternalTaskGroupFailedError
-        return kind(f"{self._what()} failed.")
+            kind, what = ExternalTaskGroupFailedError, f"{self._the_group()} in DAG '{self.dag_id}' failed."
+        else:
+            kind, what = ExternalDagFailedError, f"The external DAG {self.dag_id} failed."
+        return _skip(f"{what} Skipping due to soft_fail.") if self.soft_fail else kind(what)
 
-    def _what(self) -> str:
+    def _skipped(self) -> Exception:
         if self.task_ids:
-            return f"Some of the external tasks {self.task_ids} in DAG {self.dag_id}"
-        if self.group:
-            return f"The external task_group '{self.group[1]}' in DAG '{self.dag_id}'"
-        return f"The external DAG {self.dag_id}"
+            what = self._some_tasks()
+        elif self.group:
+            what = f"{self._the_group()} in DAG {self.dag_id}"
+        else:
+            what = f"The external DAG {self.dag_id}"
+        return _skip(f"{what} reached a state in our states-to-skip-on list. Skipping.")
+
+    def _some_tasks(self) -> str:
+        return f"Some of the external tasks {self.task_ids} in DAG {self.dag_id}"
+
+    def _the_group(self) -> str:
+        return f"The external task_group '{self.group[1] if self.group else ''}'"
 
 
 def _skip(why: str) -> Exception:
     error: Exception = AirflowSkipException(why)
     return error
-
-
-class _Row(NamedTuple):
-    """So many of one task, or one run, are in a state."""
-
-    run_id: str
-    state: str | None
-    number: int
-
-
-States = dict[tuple[Any, ...], list[_Row]]
-
-
-def _states_of_tasks(parts: Iterable[tuple[str, str, dt.datetime]], session: Any) -> States:
-    key = (TaskInstance.dag_id, TaskInstance.task_id, DagRun.logical_date)
-    columns = (*key, TaskInstance.run_id, TaskInstance.state)
-    same_run = (DagRun.dag_id == TaskInstance.dag_id) & (DagRun.run_id == TaskInstance.run_id)
-    query = select(*columns, func.count()).join(DagRun, same_run).group_by(*columns)
-    return _ask(query, key, parts, session)
-
-
-def _states_of_runs(parts: Iterable[tuple[str, dt.datetime]], session: Any) -> States:
-    key = (DagRun.dag_id, DagRun.logical_date)
-    columns = (*key, DagRun.run_id, DagRun.state)
-    return _ask(select(*columns, func.count()).group_by(*columns), key, parts, session)
-
-
-def _ask(query: Any, key: tuple[Any, ...], parts: Iterable[tuple[Any, ...]], session: Any) -> States:
-    """Ask for some at a time."""
-    found: States = defaultdict(list)
-    waiting = iter(parts)
-    while some := list(islice(waiting, AT_ONCE)):
-        for row in session.execute(query.where(tuple_(*key).in_(some))):
-            found[tuple(row[: len(key)])].append(_Row(row[-3], row[-2], row[-1]))
-    return found
-
-
-def _tasks_of_group(dag_id: str, group_id: str, session: Any) -> list[str] | None:
-    """Return the tasks of a group in the latest version of a DAG; None if it is not there."""
-    dag = _dags().get_latest_version_of_dag(dag_id, session=session)
-    group = None if dag is None else dag.task_group_dict.get(group_id)
-    return None if group is None else [task.task_id for task in group.iter_tasks()]
-
-
-@cache
-def _dags() -> DBDagBag:
-    return DBDagBag()
