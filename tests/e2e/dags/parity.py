@@ -29,7 +29,7 @@ CASES: dict[str, dict[str, Any]] = {
     "fail": {"retries": 2, **CALLBACKS},
     "fail_soft_fail": {"soft_fail": True, **CALLBACKS},
     "execution_timeout": {
-        "execution_timeout": timedelta(seconds=6),
+        "execution_timeout": timedelta(seconds=12),
         "retries": 1,
         "retry_delay": timedelta(seconds=1),
         **CALLBACKS,
