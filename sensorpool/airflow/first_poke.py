@@ -85,7 +85,7 @@ class FirstPoke:
 
 
 class _Watched(dict[str, Any]):
-    """The template context, noting what is read from it."""
+    """The template context, noting what is read from it, or done to it."""
 
     def __init__(self, context: Mapping[str, Any], read: list[str]) -> None:
         super().__init__()
@@ -119,3 +119,17 @@ class _Watched(dict[str, Any]):
     def items(self) -> Any:
         self._read.append("all values")
         return self._context.items()
+
+    def __len__(self) -> int:  # bool() comes this way too
+        self._read.append("how much there is")
+        return len(self._context)
+
+    def _whole(method: str) -> Callable[..., Any]:  # type: ignore[misc]  # makes methods, and is none
+        def call(self: "_Watched", *args: Any, **kwargs: Any) -> Any:
+            self._read.append("all of it")
+            return getattr(self._context, method)(*args, **kwargs)
+
+        return call
+
+    __setitem__, __delitem__, __or__, __ror__ = map(_whole, ("__setitem__", "__delitem__", "__or__", "__ror__"))
+    copy, pop, popitem, setdefault, update = map(_whole, ("copy", "pop", "popitem", "setdefault", "update"))

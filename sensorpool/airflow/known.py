@@ -1,11 +1,12 @@
 """Sensors of the providers that look poolable and are not: found by reading each of them.
 
-A sensor of the providers that is not named here is proved one by one on the worker; those of other packages are also
-watched at their first poke (`first_poke`). A class that has AIP-17's ``poke_context_fields`` says of itself that its
-answer depends on these alone.
+A sensor of the providers read that is not named here is proved one by one on the worker; those of other packages are
+also watched at their first poke (`first_poke`). What is said of a class holds for those derived from it. A class that
+has AIP-17's ``poke_context_fields`` says of itself that its answer depends on these alone.
 """
 
 _PROVIDERS = "airflow.providers."
+_READ = ("amazon", "apache.hive", "celery", "common.sql", "ftp", "google", "http", "redis", "sftp", "standard")
 _ON_EARLIER = "its answer builds on earlier pokes"
 _BEFORE = "its execute prepares what its poke needs"
 _AFTER = "its execute works with what its last poke left"
@@ -27,6 +28,7 @@ NOT_POOLABLE = {
     "google.cloud.sensors.pubsub.PubSubPullSensor": _AFTER,
     "google.cloud.sensors.vertex_ai.feature_store.FeatureViewSyncSensor": _BEFORE,
     "redis.sensors.redis_pub_sub.RedisPubSubSensor": _ON_EARLIER,
+    "standard.sensors.bash.BashSensor": "its command sees the environment of its worker, where Airflow names the task",
 }
 # its execute fetches what the notebook made, once its base's has returned: never ended without a worker
 WORKS_AFTERWARDS = frozenset(
@@ -41,13 +43,28 @@ JOB_ARGUMENTS = {
 }
 
 
-def why_not(op_classpath: str) -> str | None:
-    """Return why a sensor of the providers is not poolable, if it is known not to be."""
-    if not op_classpath.startswith(_PROVIDERS):
-        return None
-    return NOT_POOLABLE.get(op_classpath.removeprefix(_PROVIDERS))
+def why_not(cls: type) -> str | None:
+    """Return why a sensor is known not to be poolable, if it is: its own class, or one that it is derived from."""
+    for name in _names(cls):
+        if (why := NOT_POOLABLE.get(name.removeprefix(_PROVIDERS))) is not None and name.startswith(_PROVIDERS):
+            return why
+    return None
+
+
+def works_afterwards(cls: type) -> bool:
+    """Whether it is known that a class does more once its base's ``execute`` has returned."""
+    return not WORKS_AFTERWARDS.isdisjoint(_names(cls))
+
+
+def was_read(cls: type) -> bool:
+    """Whether a class is of the providers whose sensors were read."""
+    return cls.__module__.startswith(tuple(f"{_PROVIDERS}{name}." for name in _READ))
 
 
 def vouches_for_itself(cls: type) -> bool:
     """Whether it is known that a class's answers do not build on one another."""
-    return cls.__module__.startswith(_PROVIDERS) or hasattr(cls, "poke_context_fields")
+    return was_read(cls) or hasattr(cls, "poke_context_fields")
+
+
+def _names(cls: type) -> list[str]:
+    return [f"{base.__module__}.{base.__qualname__}" for base in cls.__mro__]

@@ -34,7 +34,7 @@ def condition_of(
     :raises NotPoolable: with the reason why it runs natively.
     """
     op_classpath = admit(sensor, settings, ours)
-    why = known.why_not(op_classpath)
+    why = known.why_not(type(sensor))
     if why is not None:
         raise NotPoolable(why, "stateful")
     for base in type(sensor).__mro__:
@@ -89,13 +89,13 @@ def ends_directly(sensor: BaseOperator, context: Mapping[str, Any]) -> bool:
 def _has_own_execute(sensor: BaseOperator) -> bool:
     """Whether a class brings an `execute` of its own, which may do more once its base's has returned.
 
-    Those of the providers do not, save the ones that `known` names.
+    Those of the providers that were read do not, save the ones that `known` names.
     """
-    if f"{type(sensor).__module__}.{type(sensor).__qualname__}" in known.WORKS_AFTERWARDS:
+    if known.works_afterwards(type(sensor)):
         return True
     for cls in type(sensor).__mro__:
         if cls is BaseSensorOperator:
             return False
-        if "execute" in vars(cls) and not cls.__module__.startswith("airflow.providers."):
+        if "execute" in vars(cls) and not known.was_read(cls):
             return True
     return True

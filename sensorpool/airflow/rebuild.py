@@ -4,8 +4,10 @@ What counts are the arguments of its constructor, with templates rendered. That 
 the worker before anything is registered: built again, all its attributes must be the same.
 """
 
+import datetime as dt
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
 from inspect import Parameter, signature
 from typing import Any
@@ -133,16 +135,36 @@ def _difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str | None:
 
 
 def _same(one: Any, other: Any, depth: int) -> bool:
+    """Whether a poke can see no difference: equal is not enough, `Path("a") == PurePath("a")`."""
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
     try:
-        if one is other or bool(one == other):
+        match one:
+            case dict():
+                named_alike = one.keys() == other.keys() and _types(one) == _types(other)
+                return named_alike and all(_same(one[name], other[name], depth) for name in one)
+            case list() | tuple():
+                return len(one) == len(other) and all(map(_same, one, other, [depth] * len(one)))
+            case set() | frozenset():
+                return bool(one == other) and _types(one) == _types(other)
+            case dt.datetime() | dt.time():
+                # an offset is not its time zone: another day may have another one
+                zones = [(moment.tzinfo is None, moment.tzname()) for moment in (one, other)]
+                return bool(one == other) and zones[0] == zones[1]
+        if one == other:
             return True
     except Exception:
         return False
     # an object without an equality of its own is what it is made of
-    if type(one) is not type(other) or depth == 0 or not hasattr(one, "__dict__") or callable(one):
+    if depth == 0 or not hasattr(one, "__dict__") or callable(one):
         return False
-    mine, its = vars(one), vars(other)
-    return mine.keys() == its.keys() and all(_same(mine[name], its[name], depth - 1) for name in mine)
+    return _same(vars(one), vars(other), depth - 1)
+
+
+def _types(items: Collection[Any]) -> Counter[type]:
+    return Counter(map(type, items))
 
 
 def _one_line(error: BaseException) -> str:

@@ -39,17 +39,18 @@ def poke_context_of(sensor: BaseSensorOperator, context: Mapping[str, Any]) -> d
     :raises NotPoolable: for a subclass that pokes in its own way.
     """
     target: Any
-    match type(sensor).__name__:
-        case "DateTimeSensor":
+    cls = type(sensor)
+    match f"{cls.__module__}.{cls.__qualname__}".removeprefix("airflow.providers.standard.sensors."):
+        case "date_time.DateTimeSensor":
             target = sensor.target_time
             target = timezone.parse(target) if isinstance(target, str) else target
-        case "TimeSensor":
+        case "time.TimeSensor":
             target = sensor.target_datetime
-        case "TimeDeltaSensor":
+        case "time_delta.TimeDeltaSensor":
             delta = sensor.delta if isinstance(sensor.delta, dt.timedelta) else dt.timedelta(minutes=int(sensor.delta))
             target = (context.get("data_interval_end") or context["dag_run"].run_after) + delta
-        case name:
-            raise NotPoolable(f"{name} is not known here")
+        case _:
+            raise NotPoolable(f"{cls.__qualname__} is not known here")
     if not isinstance(target, dt.datetime):
         raise NotPoolable(f"its target is a {type(target).__name__}")
     return {"target_time": timezone.convert_to_utc(target).isoformat()}

@@ -48,6 +48,9 @@ class _NoContext(dict[str, Any]):
         self._refuse()
 
     __getitem__ = get = __contains__ = keys = values = items = _refuse
+    __len__ = _refuse  # bool() comes this way too
+    __setitem__ = __delitem__ = __or__ = __ror__ = __ior__ = _refuse
+    copy = pop = popitem = setdefault = update = clear = _refuse
 
 
 NO_CONTEXT = _NoContext()
