@@ -1,40 +1,50 @@
 """Write docs/sensors.md: every sensor class of the installed providers, and whether it can be pooled.
 
 The verdict is the project's own: each class is constructed with placeholders for its arguments, and asked as on a
-worker. What only a poke would show (that it reads the template context) is looked up in its source. ``--check`` says
-whether the page is fresh. Needs Airflow and the providers: the environment of `make e2e`.
+worker. What only a poke would show (that it reads the template context) is looked up in its source
+(`context_in_poke`). ``--check`` says whether the page is fresh. Needs Airflow and the providers: the environment of
+`make e2e`.
 """
 
-import ast
 import datetime as dt
 import importlib
 import inspect
 import logging
-import pkgutil
 import re
 import sys
-import textwrap
 import warnings
 from collections.abc import Iterator
-from importlib.metadata import version
+from importlib.metadata import entry_points
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-PAGE = Path(__file__).parents[1] / "docs" / "sensors.md"
-PROVIDERS = ("standard", "common.sql", "http", "apache.hive", "ftp", "sftp", "redis", "amazon", "google")
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))  # run as a script, too
+from tools import context_in_poke  # noqa: E402
+
+PAGE = ROOT / "docs" / "sensors.md"
 HEAD = """# Which sensors can be pooled
 
-Every sensor class of these providers, as they are in the versions named. This page is generated and held fresh by a
-test: `python tools/sensors_reference.py`.
+Every sensor class of the installed providers, as they are in the versions named. This page is generated and held fresh
+by a test: `python tools/sensors_reference.py`.
 
 - **poolable**: built again from its constructor's arguments it is the same sensor, and its poke needs no more.
-- **poolable if**: so, unless the argument that is named is given: a callable cannot be sent to the pool.
+- **poolable if** the arguments named are not given: callables and hooks cannot be sent to the pool, and with some
+  arguments the poke reads the template context, which only a worker has.
 - **native**: it runs on its worker as ever, for the reason given. Nothing has to be configured for that.
 
-A class must also be listed in `[sensorpool] sensors_enabled`; those with a ✓ are by default. With `deferrable=True` a
-sensor never asks the pool: it defers by itself. Subclasses are judged by themselves, on the worker, each time: a
-company's own class is poolable if it can be imported by the pool and passes the same proof; with AIP-17's
-`poke_context_fields` it says itself which of its attributes are its condition.
+A class must also be listed in `[sensorpool] sensors_enabled`; those with a ✓ are by default, and so are
+{operators}, which wait for what they have started. With `deferrable=True` a
+sensor never asks the pool: it defers by itself.
+
+This is what holds for a class; each task is proved once more on its worker, with its rendered arguments. One whose
+arguments JSON cannot say, or says as another type (an enum's member, a `pendulum` time, a `Path`), runs natively too.
+
+Subclasses are judged by themselves, save that what is said here against a class holds for those derived from it, and
+that those of `DateTimeSensor`, `TimeSensor` and `TimeDeltaSensor` are native. A company's own class is poolable if the
+pool can import it and it passes the same proof. With AIP-17's `poke_context_fields` it says itself which of its
+attributes are its condition: then only these are sent and compared, and its poke may change the others.
 """
 
 
@@ -60,96 +70,138 @@ def main() -> int:
 
 def page() -> str:
     """Return the page."""
-    warnings.simplefilter("ignore")
-    logging.disable(logging.WARNING)
-    parts, missing = [HEAD], []
-    for provider in PROVIDERS:
-        classes, not_imported = _classes(provider)
-        missing += not_imported
-        package = f"apache-airflow-providers-{provider.replace('.', '-')}"
-        rows = sorted(judge(cls) for cls in classes)
-        parts.append(
-            f"\n## {provider} ({version(package)})\n\n| class | ✓ | verdict | why |\n| --- | --- | --- | --- |\n"
-        )
-        parts += [
-            f"| `{row.name}` | {'✓' if row.by_default else ''} | {row.verdict} | {row.reason} |\n" for row in rows
-        ]
+    from sensorpool.airflow.configuration import AIRFLOW_SENSORS
+
+    operators = [f"`{path.rpartition('.')[2]}`" for path in AIRFLOW_SENSORS if ".operators." in path]
+    parts, missing = [HEAD.format(operators=" and ".join(operators))], {}
+    with _quietly():
+        for provider, version in _providers():
+            missing |= _import_sensors(provider)
+            rows = sorted(judge(cls) for cls in _classes(provider))
+            if rows:
+                parts.append(f"\n## {provider.removeprefix('airflow.providers.')} ({version})\n\n")
+                parts.append("| class | ✓ | verdict | why |\n| --- | --- | --- | --- |\n")
+            parts += [
+                f"| `{row.name}` | {'✓' if row.by_default else ''} | {row.verdict} | {row.reason} |\n" for row in rows
+            ]
     if missing:
-        parts.append("\nNot looked at, for they need a provider that is not installed here:\n\n")
-        parts += [f"- `{name}`\n" for name in sorted(missing)]
+        parts.append("\n## Not looked at\n\nThese modules cannot be imported here:\n\n")
+        parts += [f"- `{module}`: {why}\n" for module, why in sorted(missing.items())]
     return "".join(parts)
 
 
 def judge(cls: type) -> Verdict:
     """Say whether a class can be pooled."""
-    from airflow.sdk import DAG
-
-    from sensorpool.airflow import known, rebuild
     from sensorpool.airflow.configuration import AIRFLOW_SENSORS
     from sensorpool.airflow.refusal import NotPoolable
 
-    op_classpath = f"{cls.__module__}.{cls.__qualname__}"
-
     def say(verdict: str, reason: str = "") -> Verdict:
-        return Verdict(cls.__qualname__, op_classpath in AIRFLOW_SENSORS, verdict, reason)
+        return Verdict(cls.__qualname__, _path(cls) in AIRFLOW_SENSORS, verdict, reason)
 
-    if not _reaches_base(cls):
-        return say("native", "its execute never asks the base class")
-    if (why := known.why_not(op_classpath)) is not None:
-        return say("native", why)
-    callables = sorted(name for name, parameter in _parameters(cls).items() if _is_callable(name, parameter))
-    required = [name for name in callables if _parameters(cls)[name].default is inspect.Parameter.empty]
-    if required or cls.__name__.startswith("Python") or "Decorated" in cls.__name__:
-        return say("native", f"its argument {(required or ['python_callable'])[0]} is a callable")
-    reason = f"unless {' or '.join(f'`{name}`' for name in callables)} is given" if callables else ""
-    if (adapted := _adapter(cls)) is not None:
-        return say("poolable if" if callables else "poolable", "; ".join(filter(None, (adapted, reason))))
-    with DAG("placeholder", schedule=None):
-        sensor = _construct(cls, _placeholders(cls))
+    if not context_in_poke.reaches_base(cls, "execute"):
+        return say("native", "its `execute` never calls that of BaseSensorOperator")
+    required = {
+        name: _placeholder(name, parameter)
+        for name, parameter in _parameters(cls).items()
+        if parameter.default is inspect.Parameter.empty
+    } | _SPECIAL.get(cls.__name__, {})
+    sensor = _construct(cls, required)
     if getattr(sensor, "deferrable", False):
         return say("native", "it always defers by itself")
-    to_callables = bool(callables) and all(_parameters(cls)[name].default is None for name in callables)
-    if cls.__name__ in _UNLESS:
-        reason = _UNLESS[cls.__name__]
-    elif (what := _reads_context(cls, may_hand_on=to_callables)) is not None:
-        return say("native", what)
     try:
-        rebuild.poke_context_of(sensor)
+        adapted = _condition_of(sensor).adapted
     except NotPoolable as error:
-        return say("native", str(error))
-    return say("poolable if" if reason else "poolable", reason)
+        called = [name for name, value in required.items() if value is _a_callable]
+        return say("native", f"its argument {called[0]} is a callable" if called else str(error))
+    conditions = {
+        name for name, parameter in _parameters(cls).items() if name not in required and _is_object(parameter)
+    }
+    for name in sorted(conditions):
+        try:
+            _condition_of(_construct(cls, required | {name: _a_callable}))
+        except NotPoolable:
+            continue
+        raise AssertionError(f"{_path(cls)} is pooled with a callable for {name}")
+    if not adapted:  # an adapter pokes in its place, and has what it needs of the context
+        off = {name for name, parameter in _parameters(cls).items() if not parameter.default}
+        for use in context_in_poke.uses(cls, off):
+            if use.only_with is None:
+                return say("native", f"its poke {use.what}")
+            conditions.add(use.only_with)
+    if not conditions:
+        return say("poolable")
+    *names, last = (f"`{name}`" for name in sorted(conditions))
+    return say("poolable if", f"{', '.join(names)} and {last} are not given" if names else f"{last} is not given")
 
 
-_UNLESS = {"DayOfWeekSensor": "unless `use_task_logical_date` is given: then it reads the template context"}
+def _condition_of(sensor: Any) -> Any:
+    """Ask as a worker does, with all its sensors enabled."""
+    from sensorpool.airflow import poolable
+    from sensorpool.airflow.configuration import AirflowSettings
+    from sensorpool.settings import Settings
+
+    settings = Settings.load(sensors_enabled=_path(type(sensor)))
+    return poolable.condition_of(sensor, _CONTEXT, settings, AirflowSettings(include=("*",), exclude=()))
 
 
-def _adapter(cls: type) -> str | None:
-    """Return what its adapter does, if it has one of its own."""
-    from sensorpool import extensions
-    from sensorpool.poke.classes import ADAPTERS
+_MOMENT = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+_CONTEXT = {
+    "logical_date": _MOMENT,
+    "data_interval_end": _MOMENT,
+    "dag_run": SimpleNamespace(logical_date=_MOMENT, run_after=_MOMENT),
+}
 
-    entry = extensions.named(ADAPTERS).get(f"{cls.__module__}.{cls.__qualname__}")
-    return None if entry is None else f"by an adapter: `{entry.module.rpartition('.')[2]}`"
+
+def _path(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
 
 
-def _classes(provider: str) -> tuple[list[type], list[str]]:
+class _quietly(warnings.catch_warnings):
+    """What the providers say while they are imported and constructed is not ours to show."""
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
+
+    def __exit__(self, *exc_info: object) -> None:
+        logging.disable(logging.NOTSET)
+        super().__exit__(*exc_info)
+
+
+def _providers() -> list[tuple[str, str]]:
+    """Return the packages of the installed providers and their versions, that of Airflow's own sensors first."""
+    found = {
+        (entry.module.rpartition(".")[0], entry.dist.version)
+        for entry in entry_points(group="apache_airflow_provider")
+        if entry.module.startswith("airflow.providers.") and entry.dist is not None
+    }
+    return sorted(found, key=lambda one: (not one[0].endswith(".standard"), one))
+
+
+_A_SENSOR = re.compile(r"^class (\w*Sensor|\w+\([^)]*Sensor)", re.MULTILINE)
+
+
+def _import_sensors(provider: str) -> dict[str, str]:
+    """Import all modules of a provider that define sensors; return those that cannot be, and why."""
+    missing = {}
+    for folder in importlib.import_module(provider).__path__:
+        for path in sorted(Path(folder).rglob("*.py")):
+            if _A_SENSOR.search(path.read_text()) is None:
+                continue
+            name = ".".join((provider, *path.relative_to(folder).with_suffix("").parts)).removesuffix(".__init__")
+            try:
+                importlib.import_module(name)
+            except Exception as error:
+                missing[name] = " ".join(f"{type(error).__name__}: {error}".split()).partition(". ")[0]
+    return missing
+
+
+def _classes(provider: str) -> list[type]:
     from airflow.sdk.bases.sensor import BaseSensorOperator
 
-    package = importlib.import_module(f"airflow.providers.{provider}")
-    missing: list[str] = []
-    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.", onerror=_no_matter):
-        if ".sensors" in found.name and "example_dags" not in found.name:
-            try:
-                importlib.import_module(found.name)
-            except Exception:
-                missing.append(found.name)
-    prefix = f"airflow.providers.{provider}."
-    every = [cls for cls in _subclasses(BaseSensorOperator) if cls.__module__.startswith(prefix)]
-    return [cls for cls in dict.fromkeys(every) if not _is_base(cls)], missing
-
-
-def _no_matter(_: str) -> None:
-    """A package that cannot be imported has no sensors for us; a module of sensors is named on the page."""
+    every = dict.fromkeys(_subclasses(BaseSensorOperator))
+    return [cls for cls in every if cls.__module__.startswith(f"{provider}.") and not _is_base(cls)]
 
 
 def _subclasses(cls: type) -> Iterator[type]:
@@ -160,9 +212,7 @@ def _subclasses(cls: type) -> Iterator[type]:
 
 def _is_base(cls: type) -> bool:
     """Whether a class is there to be derived from only."""
-    if inspect.isabstract(cls) or cls.__name__.endswith("BaseSensor") or cls.__name__.startswith(("AwsBase", "Base")):
-        return True
-    return any("raise NotImplementedError" in _source(function) for _, function in _own_functions(cls, "poke"))
+    return inspect.isabstract(cls) or "BaseSensor" in cls.__name__
 
 
 def _parameters(cls: type) -> dict[str, inspect.Parameter]:
@@ -178,33 +228,33 @@ def _parameters(cls: type) -> dict[str, inspect.Parameter]:
     return {name: one for name, one in found.items() if one.kind in ordinary and name not in skipped}
 
 
-def _is_callable(name: str, parameter: inspect.Parameter) -> bool:
-    return "Callable" in str(parameter.annotation) or name.endswith(("_callback", "_callable", "check_fn"))
+def _is_object(parameter: inspect.Parameter) -> bool:
+    """Whether an argument is no value, but something to be called."""
+    return re.search(r"Callable|Retry", str(parameter.annotation)) is not None or parameter.name == "hook"
+
+
+def _a_callable(*_: Any, **__: Any) -> bool:
+    return True
 
 
 def _construct(cls: Any, arguments: dict[str, Any]) -> Any:
     """Construct a sensor; what a class hands on to its base by itself is left out."""
+    from airflow.sdk import DAG
+
+    arguments = dict(arguments)
     while True:
         try:
-            return cls(task_id="placeholder", **arguments)
+            with DAG("placeholder", schedule=None):
+                return cls(task_id="placeholder", **arguments)
         except TypeError as error:
             by_itself = re.search(r"multiple values for keyword argument '(\w+)'", str(error))
-            if by_itself is None or by_itself[1] not in arguments:
+            if by_itself is None or arguments.pop(by_itself[1], None) is None:
                 raise
-            del arguments[by_itself[1]]
-
-
-def _placeholders(cls: type) -> dict[str, Any]:
-    special = _SPECIAL.get(cls.__name__, {})
-    return {
-        name: _placeholder(name, str(parameter.annotation))
-        for name, parameter in _parameters(cls).items()
-        if parameter.default is inspect.Parameter.empty
-    } | special
 
 
 _SPECIAL: dict[str, dict[str, Any]] = {
     "TimeSensorAsync": {"target_time": dt.time(1)},
+    "TimeSensor": {"target_time": dt.time(1)},
     "DayOfWeekSensor": {"week_day": "Monday"},
     "EC2InstanceStateSensor": {"target_state": "running"},
     "OpenSearchServerlessCollectionActiveSensor": {"collection_id": "x"},
@@ -213,10 +263,15 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "LambdaFunctionStateSensor": {"function_name": "f"},
     "RdsDbSensor": {"db_identifier": "x"},
     "BigtableTableReplicationCompletedSensor": {"instance_id": "i", "table_id": "t"},
+    "DecoratedSensorOperator": {"python_callable": _a_callable, "op_args": [], "op_kwargs": {}},
+    "_DecoratedSFTPSensor": {"python_callable": _a_callable, "multiple_outputs": False},
 }
 
 
-def _placeholder(name: str, annotation: str) -> Any:
+def _placeholder(name: str, parameter: inspect.Parameter) -> Any:
+    annotation = str(parameter.annotation)
+    if _is_object(parameter):
+        return _a_callable
     if name == "external_ids" or annotation.startswith(("list", "Sequence", "set", "Iterable")):
         return ["x"]
     if annotation.startswith(("int", "float")):
@@ -224,71 +279,8 @@ def _placeholder(name: str, annotation: str) -> Any:
     if "timedelta" in annotation:
         return dt.timedelta(days=1)
     if "datetime" in annotation:
-        return dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+        return _MOMENT
     return {} if annotation.startswith(("dict", "Mapping")) else "x"
-
-
-def _reaches_base(cls: type) -> bool:
-    """Whether its execute gets to the base class's."""
-    for base, function in _own_functions(cls, "execute"):
-        if "super().execute" not in _source(function):
-            return False
-        if base.__module__ == "airflow.sdk.bases.sensor":
-            break
-    return True
-
-
-def _reads_context(cls: type, may_hand_on: bool) -> str | None:
-    """Say what its poke does with the template context.
-
-    :param may_hand_on: whether it may be handed on: to a callable that need not be given.
-    """
-    seen: set[str] = set()
-    waiting = ["poke"]
-    while waiting:
-        method = waiting.pop()
-        if method in seen:
-            continue
-        seen.add(method)
-        for _, function in _own_functions(cls, method):
-            tree = ast.parse(_source(function))
-            for node in ast.walk(tree):
-                if isinstance(node, ast.Subscript) and _is_context(node.value):
-                    return f"its poke reads {_quoted(node.slice)} from the template context"
-                if isinstance(node, ast.Call):
-                    called = ast.unparse(node.func)
-                    if called == "context.get":
-                        return f"its poke reads {_quoted(node.args[0])} from the template context"
-                    handed_on = any(_is_context(value) for value in [*node.args, *(k.value for k in node.keywords)])
-                    if called.startswith(("self.", "super().")) and hasattr(cls, called.rpartition(".")[2]):
-                        waiting.append(called.rpartition(".")[2])
-                    elif handed_on and not may_hand_on:
-                        return f"its poke hands the template context to `{called}`"
-    return None
-
-
-def _quoted(node: ast.AST) -> str:
-    return f"`{ast.unparse(node)}`".replace("'", "")
-
-
-def _is_context(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and node.id == "context"
-
-
-def _own_functions(cls: type, name: str) -> Iterator[tuple[type, Any]]:
-    """Yield the functions of a name in the providers' classes, the nearest first, as far as each asks its base."""
-    for base in cls.__mro__:
-        function = vars(base).get(name)
-        function = getattr(function, "fget", None) or getattr(function, "func", None) or function
-        if not base.__module__.startswith("airflow.providers.") or not inspect.isfunction(function):
-            continue
-        yield base, function
-        if f"super().{name}" not in _source(function):
-            return
-
-
-def _source(function: Any) -> str:
-    return textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from airflow.providers.apache.hive.sensors.hive_partition import HivePartitionSe
 from airflow.providers.apache.hive.sensors.metastore_partition import MetastorePartitionSensor
 from airflow.providers.apache.hive.sensors.named_hive_partition import NamedHivePartitionSensor
 from airflow.providers.common.sql.sensors.sql import SqlSensor
+from airflow.providers.ftp.sensors.ftp import FTPSensor
 from airflow.providers.http.sensors.http import HttpSensor
 from airflow.providers.redis.sensors.redis_key import RedisKeySensor
 from airflow.providers.standard.sensors.date_time import DateTimeSensor
@@ -35,6 +36,7 @@ from sensorpool.poke.classes import Classes
 from tests.airflow.hive_metastore import MetastoreEndpoint
 from tests.airflow.metastore_schema import MetastoreSchema
 from tests.airflow.running import Flag, context_of, in_dag
+from tests.sensors.ftp import PASSWORD, FtpServer
 from tests.sensors.serving import Server, answer
 from tests.servers import fresh_database
 
@@ -93,6 +95,16 @@ def test_s3_key() -> None:
     pooled = in_the_pool(in_dag(S3KeySensor, bucket_key=["s3://lake/day=1/_SUCCESS"], aws_conn_id="lake"))
     assert pooled._sensor.bucket_key == ["s3://lake/day=1/_SUCCESS"]
     assert pooled._sensor.aws_conn_id == "lake"
+
+
+def test_ftp(tmp_path: Path, set_airflow_connection: SetConnection) -> None:
+    server = FtpServer(tmp_path)
+    set_airflow_connection("ftp_default", f"ftp://me:{PASSWORD}@127.0.0.1:{server.port}")
+    pooled = in_the_pool(in_dag(FTPSensor, path="/arrived"))
+    assert not pooled.poke({})
+    (tmp_path / "arrived").touch()
+    assert pooled.poke({})
+    server.close()
 
 
 def test_redis_key(redis_url: str, set_airflow_connection: SetConnection) -> None:
@@ -178,6 +190,11 @@ def test_a_poke_that_reads_the_template_context_goes_back(monkeypatch: pytest.Mo
             "get": lambda _, context: context.get("ds"),
             "in": lambda _, context: "ds" in context,
             "all": lambda _, context: dict(**context),
+            "whether": lambda _, context: bool(context),
+            "copy": lambda _, context: context.copy(),
+            "with": lambda _, context: context | {"x": 1},
+            "pop": lambda _, context: context.pop("ds", None),
+            "set": lambda _, context: context.update(x=1),
         },
     )
     for flag in Flag.answers:

@@ -1,15 +1,19 @@
 """The page of all sensor classes is fresh, and those listed by default can be pooled."""
 
 import importlib
+from typing import Any
 
 import pytest
 
 pytest.importorskip("airflow.providers.google")
 
-from sensorpool.airflow.configuration import AIRFLOW_SENSORS
-from tools import sensors_reference
+from airflow.providers.standard.sensors.filesystem import FileSensor
+from airflow.sdk.bases.sensor import BaseSensorOperator
 
-AIP_17 = ("NamedHivePartitionSensor", "MetastorePartitionSensor")
+from sensorpool.airflow.configuration import AIRFLOW_SENSORS
+from tools import context_in_poke, sensors_reference
+
+HIVE = ("NamedHivePartitionSensor", "HivePartitionSensor", "MetastorePartitionSensor")
 
 
 def test_the_page_is_fresh() -> None:
@@ -27,7 +31,130 @@ def test_what_is_listed_by_default_can_be_pooled(op_classpath: str) -> None:
     assert (cls.__module__, cls.__qualname__) == (module, name)  # its one spelling
 
 
-@pytest.mark.parametrize("name", AIP_17)
-def test_the_two_of_aip_17_are_in_the_first_group(name: str) -> None:
-    row = next(line for line in sensors_reference.PAGE.read_text().splitlines() if line.startswith(f"| `{name}`"))
-    assert row.split("|")[2:4] in ([" ✓ ", " poolable "], [" ✓ ", " poolable if "])
+@pytest.mark.parametrize("name", HIVE)
+def test_those_of_hive_are_in_the_first_group(name: str) -> None:
+    assert row(name)[1:3] in (["✓", "poolable"], ["✓", "poolable if"])
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict", "why"),
+    [
+        ("HttpSensor", "poolable if", "`response_check` is not given"),
+        ("DayOfWeekSensor", "poolable if", "`use_task_logical_date` is not given"),
+        ("SqsSensor", "native", "its poke reads `ti` from the template context"),
+        ("GCSObjectUpdateSensor", "native", "its poke hands the template context to `self.ts_func`"),
+        ("PythonSensor", "native", "its argument python_callable is a callable"),
+        ("WaitSensor", "native", "its `execute` never calls that of BaseSensorOperator"),
+        ("CeleryQueueSensor", "native", "its poke asks the task runner for XComs"),
+    ],
+)
+def test_one_of_each_kind(name: str, verdict: str, why: str) -> None:
+    assert row(name)[2:] == [verdict, why]
+
+
+def row(name: str) -> list[str]:
+    rows = (line for line in sensors_reference.PAGE.read_text().splitlines() if line.startswith(f"| `{name}` |"))
+    return [cell.strip() for cell in next(rows).strip("|").split("|")]
+
+
+# what the source shows
+
+
+class Looks(BaseSensorOperator):
+    """Its pokes look at the template context, each in its own way."""
+
+    def poke_by_name(self, ctx: Any) -> Any:
+        return ctx["ds"]
+
+    def poke_by_get(self, context: Any) -> Any:
+        return context.get("ds")
+
+    def poke_elsewhere(self, context: Any) -> Any:
+        return print(x=context)
+
+    def poke_to_a_hook(self, context: Any) -> Any:
+        return self.hook.poke_not(context)
+
+    def poke_all_of_it(self, context: Any) -> Any:
+        return print(**context)
+
+    def poke_whether(self, context: Any) -> Any:
+        return True if context else None
+
+    def poke_kept(self, context: Any) -> Any:
+        self.kept = context
+
+    def poke_further_on(self, context: Any) -> Any:
+        return self._further_on(1, handed=context)
+
+    def _further_on(self, _: int, handed: Any) -> Any:
+        return "ds" in handed
+
+    def poke_through_its_base(self, context: Any) -> Any:
+        return super().execute(context)
+
+    def poke_otherwise(self, context: Any) -> Any:
+        if self.flag:
+            return True
+        return context["ds"]
+
+    def poke_in_the_test(self, context: Any) -> Any:
+        if context["ds"]:
+            return self.flag
+
+    def poke_where_another_flag_is_on(self, context: Any) -> Any:
+        if self.other:
+            return context["ds"]
+
+
+class LooksNot(BaseSensorOperator):
+    """Its pokes do not, or only where an argument is given."""
+
+    def poke_not(self, context: Any) -> Any:
+        return self._not(context)
+
+    def _not(self, context: Any) -> bool:
+        return self.log is None
+
+    def poke_if(self, context: Any) -> Any:
+        if self.flag is not None:
+            return self._if(context)
+
+    def _if(self, context: Any) -> Any:
+        return context["ds"]
+
+
+def of_a_provider(cls: type, poke: str) -> type:
+    """Return a class of a provider with this poke."""
+    made = type("Made", (cls,), {"poke": vars(cls)[poke]})
+    made.__module__ = cls.__module__ = "airflow.providers.made"
+    return made
+
+
+def pokes(cls: type) -> list[str]:
+    return [name for name in vars(cls) if name.startswith("poke_")]
+
+
+@pytest.fixture(autouse=True)
+def modules() -> Any:
+    yield
+    Looks.__module__ = LooksNot.__module__ = __name__
+
+
+@pytest.mark.parametrize("poke", pokes(Looks))
+def test_a_poke_that_looks_at_the_context_is_found(poke: str) -> None:
+    found = list(context_in_poke.uses(of_a_provider(Looks, poke), {"flag"}))
+    assert found
+    assert found[0].only_with is None
+
+
+@pytest.mark.parametrize(("poke", "guards"), [("poke_not", set()), ("poke_if", {"flag"})])
+def test_one_that_does_not_is_not(poke: str, guards: set[str]) -> None:
+    assert {use.only_with for use in context_in_poke.uses(of_a_provider(LooksNot, poke), {"flag"})} == guards
+
+
+def test_what_is_pooled_with_a_callable_is_no_row_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sensors_reference, "_is_object", lambda parameter: parameter.name == "fs_conn_id")
+    monkeypatch.setattr(sensors_reference, "_a_callable", "fs_other")  # which JSON can say
+    with pytest.raises(AssertionError, match="FileSensor is pooled with a callable for fs_conn_id"):
+        sensors_reference.judge(FileSensor)

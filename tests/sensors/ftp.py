@@ -1,4 +1,4 @@
-"""An FTP server on the loopback interface: as much of RFC 959 and RFC 3659 as it takes to list folders."""
+"""An FTP server on the loopback interface: as much of RFC 959 and RFC 3659 as it takes to look around."""
 
 import os
 import socket
@@ -8,6 +8,11 @@ import time
 from pathlib import Path
 
 PASSWORD = "hunter2"
+
+
+def changed(status: os.stat_result) -> str:
+    """Return when a file was changed, as RFC 3659 says it."""
+    return time.strftime("%Y%m%d%H%M%S", time.gmtime(status.st_mtime))
 
 
 class FtpServer:
@@ -33,6 +38,12 @@ class FtpServer:
                         self.say("230 welcome" if argument == PASSWORD else f"530 not with {argument}")
                     elif command == "TYPE":
                         self.say("200 fine")
+                    elif command == "MDTM":
+                        item = root / argument.strip("/")
+                        self.say(f"213 {changed(item.stat())}" if item.exists() else "550 no such file")
+                    elif command == "QUIT":
+                        self.say("221 bye")
+                        return
                     elif command == "PASV":
                         self.waiting = socket.create_server(("127.0.0.1", 0))
                         port = self.waiting.getsockname()[1]
@@ -53,8 +64,7 @@ class FtpServer:
                         for item in listing:
                             status = item.stat()
                             kind = "dir" if item.is_dir() else "file"
-                            modify = time.strftime("%Y%m%d%H%M%S", time.gmtime(status.st_mtime))
-                            facts = f"type={kind};size={status.st_size};modify={modify}; {item.name}\r\n"
+                            facts = f"type={kind};size={status.st_size};modify={changed(status)}; {item.name}\r\n"
                             connection.sendall(facts.encode())
                     self.say("226 done")
 

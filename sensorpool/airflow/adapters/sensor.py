@@ -41,7 +41,7 @@ def adapt(cls: type[BaseSensorOperator]) -> type[RebuiltSensor]:
 class _NoContext(dict[str, Any]):
     """The template context in the pool: there is none. A sensor that reads it goes back to its worker."""
 
-    def _refuse(self, *_: Any) -> NoReturn:
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise HandBack("its poke reads the template context, which only a worker has")
 
     def __iter__(self) -> Iterator[str]:
@@ -50,7 +50,7 @@ class _NoContext(dict[str, Any]):
     __getitem__ = get = __contains__ = keys = values = items = _refuse
     __len__ = _refuse  # bool() comes this way too
     __setitem__ = __delitem__ = __or__ = __ror__ = __ior__ = _refuse
-    copy = pop = popitem = setdefault = update = clear = _refuse
+    copy = pop = popitem = setdefault = update = clear = _refuse  # type: ignore[assignment]
 
 
 NO_CONTEXT = _NoContext()
