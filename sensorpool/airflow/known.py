@@ -38,7 +38,10 @@ WORKS_AFTERWARDS = frozenset(
 # what the status of a job depends on, so that nothing else of these operators is kept in the pool
 JOB_ARGUMENTS = {
     f"{_PROVIDERS}apache.spark.operators.spark_submit.SparkSubmitOperator": frozenset(
-        {"conn_id", "deploy_mode", "spark_binary", "track_driver_via_k8s_api", "yarn_track_via_rm_api"}
+        {
+            *("conn_id", "deploy_mode", "spark_binary", "track_driver_via_k8s_api", "yarn_track_via_rm_api"),
+            *("keytab", "principal", "yarn_rm_auth"),
+        }
     ),
 }
 

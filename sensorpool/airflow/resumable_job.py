@@ -10,8 +10,9 @@ import time
 from typing import Any
 
 from sensorpool.airflow import known, poolable, rebuild, slot
-from sensorpool.airflow.adapters.job import EXTERNAL_ID
+from sensorpool.airflow.adapters.job import EXTERNAL_ID, job_of
 from sensorpool.airflow.intercept import RESUMED, Execute
+from sensorpool.airflow.refusal import NotPoolable
 from sensorpool.airflow.saw import Saw
 from sensorpool.model import Registration
 from sensorpool.plan import LONGEST
@@ -43,25 +44,38 @@ def execute(operator: Any, context: Any, native: Execute) -> Any:
 def _wait_in_pool(
     operator: Any, op_classpath: str, arguments: dict[str, Any], native_poll: Execute, external_id: Any, context: Any
 ) -> Any:
-    """Wait for a job that was submitted, or is found again.
+    """Wait for a job that was submitted, or is found again: in the pool, if it can ask for the status as it stands.
 
     :raises TaskDeferred: when it waits in the pool.
     """
+    poke_context = {**arguments, EXTERNAL_ID: external_id}
+    registration = Registration(
+        sensor=op_classpath,
+        poke_context=poke_context,
+        key=slot.key_of(context["ti"]),
+        timeout=LONGEST,  # these operators have none
+        external_id=str(context["ti"].id),
+        logical_date=context.get("logical_date"),
+    )
     try:
-        instance = slot.register(
-            Registration(
-                sensor=op_classpath,
-                poke_context={**arguments, EXTERNAL_ID: external_id},
-                key=slot.key_of(context["ti"]),
-                timeout=LONGEST,  # these operators have none
-                external_id=str(context["ti"].id),
-                logical_date=context.get("logical_date"),
-            )
-        )
+        instance = None if _is_over(type(operator), poke_context) else slot.register(registration)
     except Exception as error:
         slot.keep(operator, error)
+        instance = None
+    if instance is None:
         return native_poll(external_id, context)
     slot.leave(operator, instance, direct=False, timeout=None, started=time.time(), job=external_id)
+
+
+def _is_over(cls: type, poke_context: dict[str, Any]) -> bool:
+    """Ask for the status of a job as the pool will.
+
+    :raises NotPoolable: when it cannot be had so: by what only the operator has, or from its worker's files.
+    """
+    try:
+        return job_of(cls)(**poke_context).poke({})
+    except Exception as error:
+        raise NotPoolable(f"the pool could not ask for its status: {error}", "status") from error
 
 
 def resume(operator: Any, context: Any, event: Any = None, job: Any = None, **_: Any) -> Any:

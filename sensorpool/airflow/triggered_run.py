@@ -8,6 +8,7 @@ the task resumes. AIP-17 named SubDag; this operator is what took its place.
 import time
 from typing import Any, NoReturn
 
+from airflow.sdk import timezone
 from airflow.sdk.exceptions import AirflowException, DagRunTriggerException
 
 from sensorpool.airflow import compat, poolable, slot
@@ -53,6 +54,7 @@ def wait_in_pool(operator: Any, context: Any, request: DagRunTriggerException, o
             "run_id": request.dag_run_id,
             "allowed_states": sorted(str(state) for state in request.allowed_states),
             "failed_states": sorted(str(state) for state in request.failed_states),
+            "asked_at": timezone.utcnow().isoformat(),
         },
         key=slot.key_of(context["ti"]),
         poke_interval=request.poke_interval or 1.0,
@@ -84,14 +86,15 @@ def resume(operator: Any, context: Any, event: Any = None, **_: Any) -> None:
     :raises AirflowException: when the run has failed; Airflow retries.
     """
     saw = Saw.read(event)
+    run_id = context["ti"].xcom_pull(
+        task_ids=operator.task_id, key="trigger_run_id", map_indexes=context["ti"].map_index
+    )
+    operator.trigger_run_id = run_id  # as execute leaves it, for listeners
     if saw.state is State.SUCCESS:
         operator.log.info("DagRun finished with allowed state.")
         return
     if saw.ending is not Ending.HANDED_BACK:
         raise AirflowException((saw.reason or str(saw.ending)).removeprefix("AirflowException: "))
-    run_id = context["ti"].xcom_pull(
-        task_ids=operator.task_id, key="trigger_run_id", map_indexes=context["ti"].map_index
-    )
     operator.log.info("sensorpool: handed back, waits for run %s on this worker: %s", run_id, saw.reason)
     while True:
         state = context["ti"].get_dagrun_state(operator.trigger_dag_id, run_id)

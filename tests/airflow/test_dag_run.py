@@ -17,10 +17,13 @@ from airflow.sdk.exceptions import AirflowException, DagRunTriggerException
 from airflow.sdk.execution_time import task_runner
 from airflow.utils.state import DagRunState
 
+from sensorpool.airflow.adapters import dag_run
 from sensorpool.airflow.adapters.dag_run import DagRuns
+from sensorpool.errors import HandBack
 from tests.airflow.metadata import Metadata
 
 STATES = [str(state) for state in DagRunState]
+NOW = dt.datetime.now(dt.UTC).isoformat()
 FIRST = timezone.datetime(2026, 11, 1)
 
 
@@ -97,6 +100,7 @@ def test_answers_are_those_of_the_task_runner(
             "run_id": rng.choice(list(runs)),
             "allowed_states": some_states() or ["success"],
             "failed_states": some_states(),
+            "asked_at": NOW,
         }
         for _ in range(200)
     ]
@@ -106,11 +110,14 @@ def test_answers_are_those_of_the_task_runner(
     assert any(isinstance(answer, tuple) and answer[0] is AirflowException for answer in natively)
 
 
-def test_a_run_that_is_not_there_has_not_landed(airflow_metadata: Metadata) -> None:
+def test_a_run_that_is_not_there_yet_has_not_landed_and_one_that_is_gone_goes_back(airflow_metadata: Metadata) -> None:
     """Its waiting is registered before it is started."""
     context = {"dag_id": "triggered", "run_id": "nowhere", "allowed_states": ["success"], "failed_states": ["failed"]}
-    assert DagRuns.poke_many([context]) == [False]
+    assert DagRuns.poke_many([{**context, "asked_at": NOW}]) == [False]
     assert DagRuns.poke_many([]) == []
+    long_ago = (dt.datetime.now(dt.UTC) - dag_run.TO_START - dt.timedelta(seconds=1)).isoformat()
+    (gone,) = DagRuns.poke_many([{**context, "asked_at": long_ago}])
+    assert isinstance(gone, HandBack)
 
 
 def test_a_bad_context_fails_alone(runs: dict[str, str]) -> None:
@@ -120,17 +127,26 @@ def test_a_bad_context_fails_alone(runs: dict[str, str]) -> None:
         "run_id": run_id,
         "allowed_states": ["success"],
         "failed_states": ["failed"],
+        "asked_at": NOW,
     }
     first, *bad, last = DagRuns.poke_many(
-        [good, {}, {**good, "run_id": "a\0"}, {**good, "dag_id": 7}, {**good, "failed_states": None}, good]
+        [
+            good,
+            {},
+            {**good, "asked_at": "soon"},
+            {**good, "run_id": "a\0"},
+            {**good, "dag_id": 7},
+            {**good, "failed_states": None},
+            good,
+        ]
     )
     assert first is last is True
-    assert [type(answer) for answer in bad] == [KeyError, ValueError, ValueError, TypeError]
+    assert [type(answer) for answer in bad] == [KeyError, ValueError, ValueError, ValueError, TypeError]
 
 
 @pytest.mark.parametrize(("number", "statements"), [(0, 0), (1, 1), (200, 1), (501, 2)])
 def test_the_number_of_statements(airflow_metadata: Metadata, number: int, statements: int) -> None:
-    context = {"dag_id": "triggered", "allowed_states": ["success"], "failed_states": []}
+    context = {"dag_id": "triggered", "allowed_states": ["success"], "failed_states": [], "asked_at": NOW}
     with airflow_metadata.statements() as seen:
         assert DagRuns.poke_many([{**context, "run_id": f"no{one}"} for one in range(number)]) == [False] * number
     assert len(seen) == statements

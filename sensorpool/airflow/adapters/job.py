@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from sensorpool.airflow import compat
-from sensorpool.airflow.adapters.sensor import NO_CONTEXT
 from sensorpool.airflow.rebuild import rebuild
-from sensorpool.errors import HandBack, InfraFailure
+from sensorpool.errors import InfraFailure
 
 EXTERNAL_ID = "__external_id__"
 
@@ -27,9 +26,8 @@ class Job:
         :raises InfraFailure: when its status cannot be had: the native operator asks again, too.
         """
         try:
-            status = self._operator.get_job_status(self._external_id, NO_CONTEXT)
-        except HandBack:
-            raise
+            # without what a context may keep of it: the worker has tried whether that will do
+            status = self._operator.get_job_status(self._external_id, {})
         except Exception as error:
             raise InfraFailure(f"{type(error).__name__}: {error}") from error
         return not self._operator.is_job_active(status)
@@ -38,4 +36,9 @@ class Job:
 def adapt(cls: type) -> type[Job]:
     """Return what is poked in the place of an operator with ``ResumableJobMixin``."""
     compat.become_server()
+    return job_of(cls)
+
+
+def job_of(cls: type) -> type[Job]:
+    """Return the jobs of an operator's class."""
     return type(f"JobOf{cls.__name__}", (Job,), {"__slots__": (), "operator_class": cls})

@@ -50,7 +50,7 @@ class _NoContext(dict[str, Any]):
     __getitem__ = get = __contains__ = keys = values = items = _refuse
     __len__ = _refuse  # bool() comes this way too
     __setitem__ = __delitem__ = __or__ = __ror__ = __ior__ = _refuse
-    copy = pop = popitem = setdefault = update = clear = _refuse  # type: ignore[assignment]
+    copy = pop = popitem = setdefault = update = clear = _refuse
 
 
 NO_CONTEXT = _NoContext()
