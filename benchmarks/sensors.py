@@ -1,0 +1,91 @@
+"""The conditions of the benchmarks: each becomes true at a time that it was given, and costs what it says."""
+
+import asyncio
+import os
+import struct
+import time
+from collections.abc import Sequence
+from typing import Any
+
+NEVER = 4e9  # seconds since 1970
+RECORD = struct.Struct("<Id")  # which, and when
+
+
+class NoOp:
+    """A condition that costs nothing to look at.
+
+    :param n: its number.
+    :param land_at: when it becomes true, in seconds since 1970.
+    """
+
+    __slots__ = ("_land_at",)
+
+    def __init__(self, n: int, land_at: float = NEVER) -> None:  # noqa: ARG002  # the number makes it another condition
+        self._land_at = land_at
+
+    def poke(self, context: Any) -> bool:  # noqa: ARG002  # the signature of sensors
+        """Look at the clock."""
+        return time.time() >= self._land_at
+
+
+class AsyncNoOp(NoOp):
+    """The same by coroutine."""
+
+    async def poke(self, context: Any) -> bool:  # type: ignore[override]  # noqa: ARG002
+        """Look at the clock."""
+        return time.time() >= self._land_at
+
+
+class ManyNoOp:
+    """The same, many in one call."""
+
+    @classmethod
+    def poke_many(cls, contexts: Sequence[dict[str, Any]]) -> list[bool]:
+        """Look at the clock once."""
+        now = time.time()
+        return [now >= context.get("land_at", NEVER) for context in contexts]
+
+
+class Slow(NoOp):
+    """A condition whose back end takes its time to answer; it writes down when it was asked.
+
+    :param seconds: how long the answer takes.
+    :param record: the file to write to; without one nothing is written.
+    """
+
+    __slots__ = ("_n", "_record", "_seconds")
+
+    def __init__(self, n: int, seconds: float, land_at: float = NEVER, record: str = "") -> None:
+        super().__init__(n, land_at)
+        self._n, self._seconds, self._record = n, seconds, record
+
+    def poke(self, context: Any) -> bool:
+        """Wait for the answer."""
+        if self._record:
+            write_down(self._record, self._n)
+        time.sleep(self._seconds)
+        return super().poke(context)
+
+
+class AsyncSlow(Slow):
+    """The same by coroutine."""
+
+    __slots__ = ()
+
+    async def poke(self, context: Any) -> bool:  # type: ignore[override]  # noqa: ARG002
+        """Wait for the answer."""
+        if self._record:
+            write_down(self._record, self._n)
+        await asyncio.sleep(self._seconds)
+        return time.time() >= self._land_at
+
+
+_files: dict[str, int] = {}
+
+
+def write_down(path: str, n: int) -> None:
+    """Append which condition was looked at now: one small write, so that many processes may share the file."""
+    record = _files.get(path)
+    if record is None:
+        record = _files[path] = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(record, RECORD.pack(n, time.time()))

@@ -1,0 +1,207 @@
+"""Where a benchmark plays: PostgreSQL, Redis, beat and prefork workers of the real service, and what they take.
+
+CPU is counted for all of them, and for the client where it takes part; nothing is left out.
+"""
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+from sqlalchemy import text
+
+from sensorpool.states import State
+from sensorpool.migrate import upgrade
+from sensorpool.pool import Pool
+from tests.servers import PostgresServer, RedisServer
+from tests.service import Service, children, until
+
+ROOT = Path(__file__).parents[1]
+HOUR = 3600.0
+# as a server of this size would have them
+POSTGRES = {"shared_buffers": "1GB", "max_wal_size": "4GB", "track_io_timing": "off"}
+
+Cpu = dict[str, float]  # seconds by part: beat, worker, PostgreSQL, Redis, client
+
+
+class Stage:
+    """The service on servers of its own.
+
+    :param workers: worker processes, of one child each.
+    :param settings: those of the service, over the defaults of the product.
+    """
+
+    def __init__(self, *, workers: int = 1, **settings: Any) -> None:
+        self._workers = workers
+        self._settings: dict[str, Any] = {
+            "sensors_enabled": ",".join(
+                [f"benchmarks.sensors.{name}" for name in ("NoOp", "AsyncNoOp", "ManyNoOp", "Slow", "AsyncSlow")]
+                + [f"sensorpool.sensors.{name}" for name in ("PathSensor", "HttpSensor", "SqlSensor")]
+            ),
+            **{name: value for name, value in PRODUCT.items() if name not in settings},
+        } | settings
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sensorpool-bench-")))
+            self.postgres = stack.enter_context(PostgresServer(POSTGRES))
+            self.redis = stack.enter_context(RedisServer())
+            upgrade(self.postgres.url)
+            self.service = Service(self.folder, self.postgres.url, self.redis.url, **self._settings)
+            # one job of a prefork child may take what the sensors of the benchmark are worth
+            self.service.environment |= {"PYTHONPATH": str(ROOT), "SENSORPOOL_CONFIG_MODULE": "benchmarks.overlay"}
+            stack.callback(self.service.stop)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._stack.close()
+
+    @property
+    def pool(self) -> Pool:
+        """The pool, as its clients see it."""
+        return self.service.pool
+
+    def start(self, **environment: str) -> None:
+        """Start workers and one beat, and wait until each range was looked at."""
+        for _ in range(self._workers):
+            self.service.worker(concurrency=1, **environment)
+        self.service.beat(**environment)
+        until("the first look at every range", self.service.is_ready, HOUR, 0.2)
+
+    def restart_workers(self) -> float:
+        """Replace the workers and beat; return when the new ones were started (monotonic)."""
+        for process in self.service.processes:
+            process.terminate()
+        for process in self.service.processes:
+            process.wait(60)
+        self.service.processes.clear()
+        self.service.pool.leases.client.flushdb()
+        began = time.monotonic()
+        for _ in range(self._workers):
+            self.service.worker(concurrency=1)
+        self.service.beat()
+        return began
+
+    # meters
+
+    def cpu(self) -> Cpu:
+        """Return the CPU seconds of each part so far, those of ended children included."""
+        used: Cpu = {"beat": 0.0, "workers": 0.0}
+        for process in self.service.processes:
+            if process.poll() is None:
+                part = "beat" if "beat" in str(process.args) else "workers"
+                used[part] += tree_seconds(psutil.Process(process.pid))
+        used["PostgreSQL"] = tree_seconds(psutil.Process(self.postgres.pid))
+        used["Redis"] = tree_seconds(psutil.Process(self.redis.pid))
+        used["client"] = sum(os.times()[:2])
+        return used
+
+    def children(self) -> list[psutil.Process]:
+        """Return the workers' children, which poke."""
+        return [
+            child for process in self.service.processes if "worker" in str(process.args) for child in children(process)
+        ]
+
+    def memory(self) -> int:
+        """Return the resident bytes of all children."""
+        return sum(child.memory_info().rss for child in self.children())
+
+    def counters(self) -> dict[str, int]:
+        """Return what the workers have counted so far: pokes, groups, landed, jobs, skipped."""
+        return read_jobs(self.folder)
+
+    @contextmanager
+    def statements(self) -> Iterator[list[str]]:
+        """Collect the statements that PostgreSQL is asked to run meanwhile (not while CPU is measured: it logs them)."""
+        found: list[str] = []
+        self._log_statements("all")
+        place = self.postgres.log.stat().st_size
+        yield found
+        self._log_statements("none")
+        with self.postgres.log.open(errors="replace") as log:
+            log.seek(place)
+            for line in log:
+                for mark in ("LOG:  statement: ", "LOG:  execute "):
+                    if mark in line:
+                        statement = line.split(mark, 1)[1].strip()
+                        if statement.split(" ", 1)[0] not in {"BEGIN", "COMMIT", "ROLLBACK", "ALTER"}:
+                            found.append(statement)
+
+    def _log_statements(self, which: str) -> None:
+        engine = self.pool.database.engine.execution_options(isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.execute(text(f"ALTER SYSTEM SET log_statement = '{which}'"))
+            connection.execute(text("SELECT pg_reload_conf()"))
+        time.sleep(0.5)
+
+    def rows(self, statement: str, **values: Any) -> list[Any]:
+        """Ask the database."""
+        return list(self.pool.database.read(lambda c: c.execute(text(statement), values).all()))
+
+    def states(self) -> dict[str, int]:
+        """Count the instances by state."""
+        return {row[0]: row[1] for row in self.rows("SELECT state, count(*) FROM sensor_instance GROUP BY state")}
+
+    def sensing(self) -> int:
+        """Count those who wait."""
+        return self.states().get(str(State.SENSING), 0)
+
+
+# Settings.load would give these, were they not what the tests' fast profile overrides
+PRODUCT: dict[str, Any] = {
+    "shards": 8,
+    "tick": 5.0,
+    "poke_interval": 60.0,
+    "poke_timeout": 10.0,
+    "lease_ttl": 30.0,
+    "heartbeat": 5.0,
+    "rescue_interval": 15.0,
+    "log_level": "INFO",
+}
+
+
+def tree_seconds(root: psutil.Process) -> float:
+    """Return the CPU seconds of a process and of all its descendants, those that have ended included."""
+
+    def own(process: psutil.Process) -> float:
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            return 0.0
+        return float(times.user + times.system + times.children_user + times.children_system)
+
+    return own(root) + sum(own(child) for child in root.children(recursive=True))
+
+
+def less(after: Mapping[str, float], before: Mapping[str, float]) -> Cpu:
+    """Return what was used between two looks."""
+    return {name: value - before.get(name, 0.0) for name, value in after.items()}
+
+
+def read_jobs(folder: Path) -> dict[str, int]:
+    """Add up what the jobs say in the workers' logs."""
+    total = {"jobs": 0, "poked": 0, "landed": 0, "errors": 0, "settled": 0, "left": 0}
+    for path in folder.glob("worker-*.log"):
+        with path.open(errors="replace") as log:
+            for line in log:
+                if "message=poked" not in line and '"poked"' not in line and " poked " not in line:
+                    continue
+                total["jobs"] += 1
+                for name in ("poked", "landed", "errors", "settled", "left"):
+                    place = line.rfind(f" {name}=")
+                    if place >= 0:
+                        total[name] += int(line[place + len(name) + 2 :].split(" ", 1)[0].split("}")[0])
+    return total
+
+
+def write_json(path: Path, found: object) -> None:
+    """Write a result."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found, indent=1, sort_keys=True, default=str) + "\n")
