@@ -15,9 +15,9 @@ from typing import Any, Self
 import psutil
 from sqlalchemy import text
 
-from sensorpool.states import State
 from sensorpool.migrate import upgrade
 from sensorpool.pool import Pool
+from sensorpool.states import State
 from tests.servers import PostgresServer, RedisServer
 from tests.service import Service, children, until
 

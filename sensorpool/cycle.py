@@ -5,11 +5,11 @@ import time
 from sensorpool.failpoint import failpoint
 from sensorpool.flush import GROUPS
 from sensorpool.lease import Held, Lease
-from sensorpool.load import Loaded, load, look_up
+from sensorpool.load import Loaded, load
 from sensorpool.logs import logger
-from sensorpool.model import DueGroup, Fact, JobResult, Milliseconds, ShardRange
-from sensorpool.poke.answer import Report
-from sensorpool.poke.poker import Pair, Poking
+from sensorpool.model import Fact, JobResult, Milliseconds, Report, ShardRange
+from sensorpool.poke.poker import Poking
+from sensorpool.poke.works import One
 from sensorpool.record import Record
 from sensorpool.settle import matters
 from sensorpool.states import Outcome
@@ -17,6 +17,7 @@ from sensorpool.worker import Worker
 
 FLUSH_EVERY = 0.1  # seconds
 _WAITS = (0.001, 0.05)  # seconds between two looks at the lanes: the first, and the longest
+_NOT_LANDED = Outcome.NOT_LANDED
 _LONGEST_RECORD = 6 * 3_600_000  # milliseconds
 
 log = logger(__name__)
@@ -71,10 +72,11 @@ class _Round:
         self._record = Record(now)
         if self._is_idle(now):
             return self._lease.finish(self._held.state, again=True)
-        loaded = load(self._worker.database, self._range, self._held, self._worker.memory, now, self._settings)
+        worker = self._worker
+        loaded = load(worker.database, worker.poker.cache, self._range, self._held, worker.memory, now, self._settings)
         failpoint("load.after")
-        self._total.groups += len(loaded.groups)
-        ordinary = self._set_suspects_apart(loaded.groups)
+        self._total.groups += len(loaded.ones)
+        ordinary = self._set_suspects_apart(loaded.ones)
         left = self._poke(ordinary, started)
         if not self._lease.is_ours():
             log.warning("the lease was lost; what was not poked is due again", shard_range=str(self._range))
@@ -87,42 +89,44 @@ class _Round:
         state = self._held.state
         return not (self._held.dirty or self._held.note) and 0 <= now - state.last < self._settings.tick_ms // 2
 
-    def _set_suspects_apart(self, groups: list[DueGroup]) -> list[DueGroup]:
+    def _set_suspects_apart(self, ones: list[One]) -> list[One]:
         """Hand the suspects over to the lane apart; return the others."""
         if self._held.note:
             log.warning("a holder died; the groups in its hands are poked apart", groups=len(self._held.note))
             self._worker.leases.suspect(self._range, self._held.note, "in a dead holder's hands")
             self._held.suspects.update(dict.fromkeys(self._held.note, "in a dead holder's hands"))
-        suspects = [group for group in groups if group.crashes or group.id in self._held.suspects]
+        known = self._held.suspects
+        if not known and not self._worker.poker.cache.crashed:
+            return ones
+        suspects = [one.group for one in ones if one.group.crashes or one.group.id in known]
         if not suspects:
-            return groups
+            return ones
         self._worker.suspects.offer(self._range, suspects)
         apart = {group.id for group in suspects}
-        return [group for group in groups if group.id not in apart]
+        return [one for one in ones if one.group.id not in apart]
 
-    def _poke(self, groups: list[DueGroup], started: float) -> list[int]:
+    def _poke(self, ones: list[One], started: float) -> list[int]:
         """Poke the groups chunk by chunk; return those that there was no time for."""
         poking = self._worker.poker.begin()
         try:
-            return self._poke_chunks(poking, groups, started)
+            return self._poke_chunks(poking, ones, started)
         finally:
             poking.end()
 
-    def _poke_chunks(self, poking: Poking, groups: list[DueGroup], started: float) -> list[int]:
-        pairs = look_up(self._worker.database, self._worker.poker.cache, groups)
+    def _poke_chunks(self, poking: Poking, ones: list[One], started: float) -> list[int]:
         settings = self._settings
         chunk, place, wait = 2 * settings.poke_concurrency, 0, _WAITS[0]
         stop_at = started + max(settings.job_time_limit - 2 * settings.poke_timeout - 5, settings.job_time_limit / 3)
         flushed_at = time.monotonic()
-        while place < len(pairs) or poking.outstanding:
+        while place < len(ones) or poking.outstanding:
             here = time.monotonic()
             if here - self._renewed >= settings.heartbeat:
                 self._renewed = here
                 self._lease.extend()
             if not self._lease.is_ours() or here > stop_at:
                 break
-            if place < len(pairs) and poking.queued < settings.poke_concurrency:
-                self._hand_over(poking, pairs[place : place + chunk])
+            if place < len(ones) and poking.queued < settings.poke_concurrency:
+                self._hand_over(poking, ones[place : place + chunk])
                 place += chunk
             reports = poking.step()
             self._take(reports)
@@ -133,15 +137,16 @@ class _Round:
             wait = _WAITS[0] if reports else min(wait * 1.5, _WAITS[1])
             if poking.outstanding:
                 time.sleep(wait)
-        left = poking.withdraw() + [group.id for group, _ in pairs[place:]]
+        left = poking.withdraw() + [one.group.id for one in ones[place:]]
         self._drain(poking)
         self._settle()
         return left
 
-    def _hand_over(self, poking: Poking, pairs: list[Pair]) -> None:
+    def _hand_over(self, poking: Poking, ones: list[One]) -> None:
         """Note who is about to be poked, then hand them to the lanes."""
-        self._lease.write_note([*poking.outstanding, *(group.id for group, _ in pairs)])
-        poking.put(pairs)
+        ids = [one.group.id for one in ones]
+        self._lease.write_note([*poking.outstanding, *ids])
+        poking.put(ones, ids)
 
     def _drain(self, poking: Poking) -> None:
         """Wait for what is being poked: no longer than one poke may take."""
@@ -151,34 +156,39 @@ class _Round:
             time.sleep(_WAITS[1] / 5)
 
     def _take(self, reports: list[Report]) -> None:
-        """Read reports: count them, and keep the facts that can change anything."""
+        """Read reports: count them, and keep the facts that can change anything. Most found nothing, and cost least."""
         if not reports:
             return
         failpoint("poke.after")
-        total, metrics = self._total, self._worker.metrics
-        hung: list[int] = []
-        for report in reports:
-            group, outcome = report.group, report.outcome
-            began_at = self._now + round((report.began - self._started) * 1000)
-            total.poked += 1
-            total.saved += group.members - 1
-            self._last_began = max(self._last_began, report.began)
-            self._record.add(group.id, began_at, outcome, report.reason)
-            metrics.poked(outcome, report.seconds)
-            fact = Fact(group.id, group.version, began_at, outcome, report.reason, report.xcom_value)
-            if outcome is Outcome.LANDED:
-                total.landed += 1
-            elif outcome is not Outcome.NOT_LANDED:
-                total.errors += 1
-                if outcome is Outcome.POKE_TIMEOUT:
-                    hung.append(group.id)
-            if outcome is Outcome.INFRA_FAILURE or str(group.id) in self._held.state.infra:
-                fact = self._within_window(fact)
-            if matters(fact, group.next_deadline, self._trusted):
-                self._facts.append(fact)
-        if hung:
-            log.warning("pokes overran their limit; they are poked apart from now on", groups=len(hung))
-            self._worker.leases.suspect(self._range, hung, "overran its time limit")
+        started, now, trusted, infra = self._started, self._now, self._trusted, self._held.state.infra
+        offsets = [int((report.began - started) * 1000) for report in reports]
+        self._record.add(reports, offsets)
+        self._worker.metrics.poked(reports)
+        self._total.poked += len(reports)
+        self._total.saved += sum([report.group.members for report in reports]) - len(reports)
+        self._last_began = max(self._last_began, reports[-1].began)
+        for report, offset in zip(reports, offsets, strict=True):
+            if report.outcome is _NOT_LANDED and not infra:
+                deadline = report.group.next_deadline
+                if not trusted or deadline is None or now + offset < deadline:
+                    continue
+            self._take_one(report, now + offset)
+
+    def _take_one(self, report: Report, began_at: Milliseconds) -> None:
+        """Keep the fact of a report that saw something, or came after a deadline."""
+        group, outcome = report.group, report.outcome
+        fact = Fact(group.id, group.version, began_at, outcome, report.reason, report.xcom_value)
+        if outcome is Outcome.LANDED:
+            self._total.landed += 1
+        elif outcome is not _NOT_LANDED:
+            self._total.errors += 1
+        if outcome is Outcome.POKE_TIMEOUT:
+            log.warning("a poke overran its limit; it is poked apart from now on", group_id=group.id)
+            self._worker.leases.suspect(self._range, [group.id], "overran its time limit")
+        if outcome is Outcome.INFRA_FAILURE or str(group.id) in self._held.state.infra:
+            fact = self._within_window(fact)
+        if matters(fact.outcome, began_at, group.next_deadline, self._trusted):
+            self._facts.append(fact)
 
     def _within_window(self, fact: Fact) -> Fact:
         """Hold an infrastructure failure against its window (AIP-17's ``infra_failure_retry_window``)."""
@@ -205,7 +215,7 @@ class _Round:
         late = max(0, loaded.now - loaded.last - self._settings.tick_ms) if loaded.last else 0
         poking_took = round((self._last_began - self._started) * 1000) if self._last_began else 0
         state.last, state.recent, state.left = loaded.now, loaded.recent, left
-        state.holder, state.groups, state.pokes = self._lease.token, len(loaded.groups), len(self._record)
+        state.holder, state.groups, state.pokes = self._lease.token, len(loaded.ones), len(self._record)
         state.lag_ms, state.seconds = late + poking_took, round(here - started, 3)
         oldest = loaded.now - round(2 * self._settings.infra_failure_window * 1000)
         state.infra = {name: since for name, since in state.infra.items() if since > oldest}
@@ -213,7 +223,7 @@ class _Round:
         self._total.seconds += here - started
         self._total.lag_seconds = max(self._total.lag_seconds, state.lag_ms / 1000)
         if len(self._record):
-            longest = max((group.poke_interval for group in loaded.groups), default=0)
+            longest = max([one.group.poke_interval for one in loaded.ones], default=0)
             expires = loaded.now + min(max(2 * longest, 60_000), _LONGEST_RECORD)
             self._worker.leases.keep_record(self._range, self._record.text(), expires, loaded.now)
         self._worker.memory.remember(self._range, loaded.now)

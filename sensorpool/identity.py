@@ -8,8 +8,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sensorpool.errors import ClassRefused, Refused
 
@@ -20,8 +19,7 @@ MAX_CLASSPATH_LENGTH = 500
 _CLASSPATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """The identity of a condition.
 
     ``digest`` is 32 bytes, ``hashcode`` its first 64 bits as a signed integer, ``phase`` 31 of its later bits (they

@@ -5,17 +5,19 @@ known from the state that the last holder left or, if Redis lost that, from what
 nobody knows, the whole range is due once.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sensorpool.due import is_due
 from sensorpool.lease import Held, RangeState
 from sensorpool.model import DueGroup, Milliseconds, ShardRange
-from sensorpool.poke.cache import Cache, Kept
+from sensorpool.poke.cache import Cache
+from sensorpool.poke.works import One
 from sensorpool.settings import Settings
 from sensorpool.store import loading
 from sensorpool.store.database import Database
 
-CONTEXTS_AT_ONCE = 10_000
+GROUPS_AT_ONCE = 10_000
 
 
 @dataclass(slots=True)
@@ -24,7 +26,7 @@ class Loaded:
 
     now: Milliseconds
     last: Milliseconds
-    groups: list[DueGroup]
+    ones: list[One]
     recent: list[int]  # what the next load will find again as new
 
 
@@ -46,34 +48,45 @@ class Memory:
 
 def load(
     database: Database,
+    cache: Cache,
     shard_range: ShardRange,
     held: Held,
     memory: Memory,
     now: Milliseconds,
     settings: Settings,
 ) -> Loaded:
-    """Ask what is due. One statement, and one more if the last job left something over.
+    """Ask what is due: one statement, and one more for groups that this process has not seen as they are now.
 
     :raises Unreachable: when the database does not answer.
     """
     last = memory.last(shard_range, held.state, now)
     overlap = round(settings.commit_overlap * 1000)
+    rows = database.read(lambda c: loading.due_groups(c, shard_range, last=last, now=now, commit_overlap=overlap))
     left = set(held.state.left)
-
-    def ask(connection: object) -> list[DueGroup]:
-        due = loading.due_groups(connection, shard_range, last=last, now=now, commit_overlap=overlap)  # type: ignore[arg-type]
-        missing = left - {group.id for group in due}
-        return loading.groups_by_id(connection, list(missing)) + due if missing else due  # type: ignore[arg-type]
-
-    found = database.read(ask)
-    poked_as_new = set(held.state.recent) - left
-    due = [group for group in found if group.id not in poked_as_new or _is_due_again(group, last, now)]
-    first = [group for group in due if group.id in left]
-    rest = [group for group in due if group.id not in left]
+    ones = _look_up(database, cache, rows, left)
+    new_after = now - overlap
+    recent = [one.group.id for one in ones if one.group.registered_at > new_after] if cache.newest > new_after else []
+    if poked_as_new := set(held.state.recent) - left:
+        ones = [one for one in ones if one.group.id not in poked_as_new or _is_due_again(one.group, last, now)]
+    first: list[One] = []
+    if left:
+        first = [one for one in ones if one.group.id in left]
+        ones = [one for one in ones if one.group.id not in left]
     # each job starts elsewhere in its range, so that nobody always comes last
-    start = (now // settings.tick_ms * 7_919) % len(rest) if rest else 0
-    recent = [group.id for group in found if group.registered_at > now - overlap]
-    return Loaded(now, last, first + rest[start:] + rest[:start], recent)
+    start = (now // settings.tick_ms * 7_919) % len(ones) if ones else 0
+    return Loaded(now, last, first + ones[start:] + ones[:start], recent)
+
+
+def _look_up(database: Database, cache: Cache, rows: Sequence[loading.DueRow], left: set[int]) -> list[One]:
+    """Return what is due and what was left over, with the kept sensor of each; groups that are gone are not."""
+    ones, missing = cache.look_up(rows)
+    if left:
+        missing = [*missing, *left.difference(row[0] for row in rows)]
+    for start in range(0, len(missing), GROUPS_AT_ONCE):
+        some = missing[start : start + GROUPS_AT_ONCE]
+        for group, op_classpath, poke_context in database.read(lambda c, some=some: loading.groups(c, some)):  # type: ignore[misc]
+            ones.append(cache.keep(group, op_classpath, poke_context))
+    return ones
 
 
 def _is_due_again(group: DueGroup, last: Milliseconds, now: Milliseconds) -> bool:
@@ -87,18 +100,3 @@ def _is_due_again(group: DueGroup, last: Milliseconds, now: Milliseconds) -> boo
         now=now,
         commit_overlap=0,
     )
-
-
-def look_up(database: Database, cache: Cache, groups: list[DueGroup]) -> list[tuple[DueGroup, Kept]]:
-    """Return each group with its kept sensor. Contexts that this process has not seen come by one more statement.
-
-    :raises Unreachable: when the database does not answer.
-    """
-    hits, missing = cache.look_up(groups)
-    by_id = {group.id: group for group in missing}
-    ids = list(by_id)
-    for start in range(0, len(ids), CONTEXTS_AT_ONCE):
-        some = ids[start : start + CONTEXTS_AT_ONCE]
-        for group_id, op_classpath, poke_context in database.read(lambda c, some=some: loading.contexts(c, some)):  # type: ignore[misc]
-            hits[group_id] = cache.keep(by_id[group_id], op_classpath, poke_context)
-    return [(group, hits[group.id]) for group in groups if group.id in hits]

@@ -7,11 +7,11 @@ import atexit
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections import Counter as Counted
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from sensorpool.model import JobResult, Settled
-from sensorpool.states import Outcome
+from sensorpool.model import JobResult, Report, Settled
 
 _MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
 _POKE_SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -40,11 +40,13 @@ class Metrics:
         self._skipped = Counter("sensorpool_jobs_skipped", "Jobs that found their range taken.")
         self._on = True
 
-    def poked(self, outcome: Outcome, seconds: float) -> None:
-        """Count one poke of which the length is known."""
+    def poked(self, reports: Sequence[Report]) -> None:
+        """Count pokes of which the length is known."""
         if self._on:
-            self._outcomes.labels(outcome.value).inc()
-            self._seconds.observe(seconds)
+            for outcome, number in Counted(report.outcome for report in reports).items():
+                self._outcomes.labels(outcome.value).inc(number)
+            for report in reports:
+                self._seconds.observe(report.seconds)
 
     def job(self, result: JobResult) -> None:
         """Count one job."""

@@ -1,11 +1,11 @@
-"""The values that the verbs hand to each other."""
+"""The values that the verbs hand to each other. What comes by the thousand is a tuple, which costs least."""
 
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from sensorpool.states import Ending, Outcome, State
 
@@ -24,8 +24,7 @@ class PokeReturnValue:
         return self.is_done
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(NamedTuple):
     """Who waits: AIP-17's key of a task instance, and its try. A plain Celery user may leave it to `Key.fresh`."""
 
     dag_id: str
@@ -50,8 +49,7 @@ class Key:
         return (self.dag_id, self.task_id, self.run_id, self.map_index)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class Patience(NamedTuple):
     """How to wait: AIP-17's execution_context. Spans in seconds. Never part of the identity.
 
     ``timeout`` counts from registration, and one poke always comes before it takes effect. ``exponential_backoff``
@@ -97,8 +95,7 @@ class Registration:
     logical_date: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
+class Instance(NamedTuple):
     """A registered sensor instance. ``created`` is false when the same key and try was there already.
 
     ``opened`` is true when nobody waited for the same before.
@@ -131,9 +128,8 @@ def shard_ranges(shards: int, shard_code_upper_limit: int) -> list[ShardRange]:
     return [ShardRange(low, high) for low, high in pairwise(edges)]
 
 
-@dataclass(frozen=True, slots=True)
-class DueGroup:
-    """A group that is due: a row of the load."""
+class DueGroup(NamedTuple):
+    """A group as the load sees it. Whoever changes its row takes the next version, so id and version say it all."""
 
     id: int
     version: int
@@ -146,8 +142,18 @@ class DueGroup:
     next_deadline: Milliseconds | None
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Report(NamedTuple):
+    """What one poke of one group saw, and when it began by the monotonic clock."""
+
+    group: DueGroup
+    began: float
+    outcome: Outcome
+    reason: str | None = None
+    xcom_value: str | None = None
+    seconds: float = 0.0
+
+
+class Fact(NamedTuple):
     """Group ``group_id`` at ``version`` was poked from ``began_at`` on, and this is what was seen."""
 
     group_id: int
@@ -158,8 +164,7 @@ class Fact:
     xcom_value: str | None = None  # JSON text
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """A sensing instance of a group, as the settle needs it."""
 
     id: int
@@ -171,8 +176,7 @@ class Member:
     execution_context: str  # JSON text of Patience
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """The terminal state that an instance takes."""
 
     instance_id: int
@@ -183,8 +187,7 @@ class Verdict:
     xcom_value: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(NamedTuple):
     """One settled instance, as it is published."""
 
     id: int

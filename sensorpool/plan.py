@@ -3,8 +3,8 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import fields
+from typing import Any, NamedTuple
 
 from sensorpool.errors import Refused
 from sensorpool.identity import Identity, identify
@@ -16,8 +16,7 @@ LONGEST = 10 * 365 * 86_400.0  # seconds
 _KEY_LENGTH = 250
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """A registration that was checked: nothing in it can be refused any more but for what the database holds."""
 
     identity: Identity
@@ -29,7 +28,7 @@ class Plan:
 
 
 _FIELDS = {field.name for field in fields(Registration)} - {"key", "sensor"}
-_KEY_FIELDS = {field.name for field in fields(Key)}
+_KEY_FIELDS = frozenset(Key._fields)
 
 
 def from_mapping(named: Mapping[str, Any]) -> Registration:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sensorpool.model import Milliseconds
+from sensorpool.model import Milliseconds, Report
 from sensorpool.states import Outcome
 
 _CODES = {outcome: chr(ord("a") + i) for i, outcome in enumerate(Outcome)}
@@ -30,17 +30,19 @@ class Record:
     def __init__(self, at: Milliseconds) -> None:
         self._at = at
         self._ids: list[int] = []
-        self._offsets: list[int] = []
+        self._offsets: list[Milliseconds] = []
         self._codes: list[str] = []
         self._reasons: dict[int, str] = {}
 
-    def add(self, group_id: int, began_at: Milliseconds, outcome: Outcome, reason: str | None = None) -> None:
-        """Note one poke."""
-        if reason is not None and len(self._reasons) < _MOST_REASONS:
-            self._reasons[len(self._ids)] = reason[:_LONGEST_REASON]
-        self._ids.append(group_id)
-        self._offsets.append(began_at - self._at)
-        self._codes.append(_CODES[outcome])
+    def add(self, reports: Sequence[Report], offsets: Sequence[Milliseconds]) -> None:
+        """Note pokes, and when each began after the time of the record."""
+        before = len(self._ids)
+        self._ids += [report.group.id for report in reports]
+        self._codes += [_CODES[report.outcome] for report in reports]
+        self._offsets += offsets
+        told = [(before + place, report.reason) for place, report in enumerate(reports) if report.reason is not None]
+        for place, reason in told[: _MOST_REASONS - len(self._reasons)]:
+            self._reasons[place] = reason[:_LONGEST_REASON]
 
     def text(self) -> str:
         """Write it down."""

@@ -8,7 +8,7 @@ fact carries the version that was loaded before its poke began (`settle`).
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -182,7 +182,7 @@ def _instance_row(each: Plan, group_id: int, version: int, settings: Settings, n
 
 @lru_cache(maxsize=1_000)
 def _spell_patience(patience: Patience) -> str:
-    return json.dumps({name: value for name, value in asdict(patience).items() if value not in (None, False)})
+    return json.dumps({name: value for name, value in patience._asdict().items() if value not in (None, False)})
 
 
 def _times(

@@ -8,7 +8,7 @@ deadline found nothing.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 from sensorpool.due import step_at, whole_ticks
@@ -24,11 +24,13 @@ class Decision:
     grown: list[tuple[Member, Milliseconds]] = field(default_factory=list)  # with its next_deadline, and its new step
 
 
-def matters(fact: Fact, next_deadline: Milliseconds | None, timeouts: bool = True) -> bool:
-    """Whether a fact can change anything: most pokes find nothing, and then nothing is read or written."""
-    if fact.outcome not in INCONCLUSIVE:
+def matters(
+    outcome: Outcome, began_at: Milliseconds, next_deadline: Milliseconds | None, timeouts: bool = True
+) -> bool:
+    """Whether what was seen can change anything: most pokes find nothing, and then nothing is read or written."""
+    if outcome not in INCONCLUSIVE:
         return True
-    return timeouts and next_deadline is not None and fact.began_at >= next_deadline
+    return timeouts and next_deadline is not None and began_at >= next_deadline
 
 
 def decide(facts: Mapping[int, Fact], members: Iterable[Member], *, tick_ms: Milliseconds, timeouts: bool) -> Decision:
@@ -101,4 +103,4 @@ def _grow(fact: Fact, member: Member, tick_ms: Milliseconds) -> tuple[Member, Mi
     deadline = member.timeout_at
     if grows_after is not None:
         deadline = min(deadline, member.start_date + grows_after)
-    return replace(member, next_deadline=deadline), whole_ticks(step / 1000, tick_ms)
+    return member._replace(next_deadline=deadline), whole_ticks(step / 1000, tick_ms)

@@ -8,8 +8,7 @@ from sensorpool.clock import ClockWatch
 from sensorpool.lease import Leases
 from sensorpool.logs import logger
 from sensorpool.metrics import Metrics
-from sensorpool.model import DueGroup, Fact, Milliseconds, ShardRange
-from sensorpool.poke.answer import Report
+from sensorpool.model import DueGroup, Fact, Milliseconds, Report, ShardRange
 from sensorpool.poke.apart import LaneApart, Suspect
 from sensorpool.settings import Settings
 from sensorpool.settle import matters
@@ -52,17 +51,17 @@ class Suspects:
 
         :raises Unreachable: when the database or Redis does not answer.
         """
-        claimed = {
-            group.id: group
+        claimed = [
+            group.id
             for group in groups
             if not self._lane.has(group.id) and self._leases.claim_alone(shard_range, group.id, self._claim_seconds)
-        }
-        rows = self._database.read(lambda connection: loading.contexts(connection, list(claimed)))
+        ]
+        rows = self._database.read(lambda connection: loading.groups(connection, claimed))
         with self._lock:
-            self._ranges.update(dict.fromkeys(claimed, shard_range))
+            self._ranges.update((group.id, shard_range) for group, _, _ in rows)
         self._lane.offer(
-            Suspect(claimed[group_id], op_classpath, poke_context, alone=claimed[group_id].crashes > 0)
-            for group_id, op_classpath, poke_context in rows
+            Suspect(group, op_classpath, poke_context, alone=group.crashes > 0)
+            for group, op_classpath, poke_context in rows
         )
 
     @property
@@ -81,7 +80,8 @@ class Suspects:
         trusted = self._clock.trusts(now)
         facts = [self._fact_of(report, now - round((here - report.began) * 1000)) for report in reports]
         deadlines = {report.group.id: report.group.next_deadline for report in reports}
-        if mattering := [fact for fact in facts if matters(fact, deadlines[fact.group_id], trusted)]:
+        mattering = [f for f in facts if matters(f.outcome, f.began_at, deadlines[f.group_id], trusted)]
+        if mattering:
             self._settle(mattering)
         for report in reports:
             with self._lock:
@@ -93,7 +93,7 @@ class Suspects:
 
     def _fact_of(self, report: Report, began_at: Milliseconds) -> Fact:
         group, reason = report.group, report.reason
-        self._metrics.poked(report.outcome, report.seconds)
+        self._metrics.poked([report])
         if report.outcome is Outcome.CRASHED:
             crashes = self._database.run(lambda connection: closing.count_crash(connection, group.id))
             log.warning("a poke took its process down", group_id=group.id, crashes=crashes, reason=reason)

@@ -13,13 +13,12 @@ import threading
 import time
 from typing import Any, TextIO
 
-from sensorpool.model import DueGroup
-from sensorpool.poke.answer import Answers, Report
-from sensorpool.poke.cache import Kept
+from sensorpool.model import DueGroup, Report
+from sensorpool.poke.answer import Answers
 from sensorpool.poke.classes import Classes, Way
 from sensorpool.poke.event_loop import LoopLane
 from sensorpool.poke.threads import ThreadLane
-from sensorpool.poke.works import One
+from sensorpool.poke.works import Means, One
 
 
 class _Telling(One):
@@ -27,8 +26,8 @@ class _Telling(One):
 
     __slots__ = ("_tell",)
 
-    def __init__(self, one: One, tell: Any) -> None:
-        super().__init__(one.group, one.kept, one._classes, one._answers)
+    def __init__(self, group: DueGroup, op_classpath: str, poke_context: str, means: Means, tell: Any) -> None:
+        super().__init__(group, op_classpath, poke_context, means)
         self._tell = tell
 
     def poke(self) -> list[Report]:
@@ -61,20 +60,21 @@ def _poke_all(settings: dict[str, Any], out: TextIO) -> None:
             out.write(json.dumps(message) + "\n")
             out.flush()
 
-    classes, answers = Classes(settings["sensors_enabled"]), Answers(settings["infra_failures"])
+    classes = Classes(settings["sensors_enabled"])
+    means = Means(classes, Answers(settings["infra_failures"]), {})
     ones: list[_Telling] = []
     for line in sys.stdin:
         group_id, op_classpath, poke_context = json.loads(line)
         group = DueGroup(group_id, 0, 0, 0, 0, 0, 0, 0, None)
-        ones.append(_Telling(One(group, Kept(0, op_classpath, poke_context), classes, answers), tell))
+        ones.append(_Telling(group, op_classpath, poke_context, means, tell))
     asynchronous = {
-        op_classpath for op_classpath in {one.kept.op_classpath for one in ones} if _is_async(classes, op_classpath)
+        op_classpath for op_classpath in {one.op_classpath for one in ones} if _is_async(classes, op_classpath)
     }
     tell({"ready": True})
     concurrency, poke_timeout = settings["concurrency"], settings["poke_timeout"]
     threads, loops = ThreadLane(concurrency, poke_timeout), LoopLane(concurrency, poke_timeout)
-    threads.put(one for one in ones if one.kept.op_classpath not in asynchronous)
-    if some := [one for one in ones if one.kept.op_classpath in asynchronous]:
+    threads.put(one for one in ones if one.op_classpath not in asynchronous)
+    if some := [one for one in ones if one.op_classpath in asynchronous]:
         loops.put(some)
     missing = {one.group.id for one in ones}
     while missing:

@@ -4,10 +4,10 @@ import json
 import re
 import time
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import Any
 
 from sensorpool.errors import ClassRefused, FailSensor, HandBack, SkipSensor
-from sensorpool.model import DueGroup
+from sensorpool.model import DueGroup, Report
 from sensorpool.settings import hide_password
 from sensorpool.states import Outcome
 
@@ -24,17 +24,6 @@ _SECRET = re.compile(
               | authorization ["']? \s* [=:] \s* ["']? (?: \w+ \s+ )?
               | bearer \s+ ) [^\s"',;&}]+"""
 )
-
-
-class Report(NamedTuple):
-    """What one poke of one group saw, and when it began by the monotonic clock."""
-
-    group: DueGroup
-    began: float
-    outcome: Outcome
-    reason: str | None = None
-    xcom_value: str | None = None
-    seconds: float = 0.0
 
 
 class Answers:

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sensorpool.logs import logger
-from sensorpool.model import DueGroup
-from sensorpool.poke.answer import Report
+from sensorpool.model import DueGroup, Report
 from sensorpool.settings import Settings
 from sensorpool.states import Outcome
 

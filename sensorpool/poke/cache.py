@@ -1,82 +1,61 @@
-"""Constructed sensors by group id. Contexts never change and ids are never used again: nothing goes stale."""
+"""Groups and their sensors by id. Contexts never change and ids are never used again, so nothing goes stale."""
 
-import json
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Any
 
 from sensorpool.model import DueGroup
-from sensorpool.poke.classes import Classes, SensorClass, Way
-
-
-class Kept:
-    """A sensor that is constructed at its first poke, under that poke's time limit."""
-
-    __slots__ = ("_context", "hashcode", "home", "op_classpath", "poke", "way")
-
-    def __init__(self, hashcode: int, op_classpath: str, poke_context: str) -> None:
-        self.hashcode = hashcode
-        self.op_classpath = op_classpath
-        self.home = 0  # the event loop that it was constructed on, for clients belong to their loop
-        self.way: Way | None = None
-        self.poke: Any = None  # a bound poke; for a class that answers many at once, the context
-        self._context: str | None = poke_context
-
-    def prepare(self, classes: Classes, home: int = 0) -> SensorClass:
-        """Construct the sensor, if that has not been done (on this event loop).
-
-        :raises ClassRefused: when the class is not allowed or is no sensor; anything that its constructor raises.
-        """
-        found = classes.find(self.op_classpath)
-        if self.way is None or home != self.home:
-            assert self._context is not None
-            sensor = found.construct(json.loads(self._context))
-            self.poke = sensor if found.way is Way.MANY else sensor.poke
-            self.way, self.home = found.way, home
-            if found.way is not Way.ASYNC:
-                self._context = None
-        return found
+from sensorpool.poke.works import Means, One
 
 
 class Cache:
-    """A bounded cache by group id, the least recently poked going first. Safe to share between threads."""
+    """A bounded cache by group id, the oldest going first. Safe to share between threads.
 
-    def __init__(self, size: int) -> None:
+    Not the least recently poked: pokes come in rounds, for which that is the worst order, and keeping it costs most.
+    """
+
+    def __init__(self, size: int, means: Means) -> None:
         self._size = size
-        self._kept: OrderedDict[int, Kept] = OrderedDict()
+        self._means = means
+        self._kept: OrderedDict[int, One] = OrderedDict()
         self._lock = threading.Lock()
+        self.newest = 0  # when the last one of the groups ever kept was registered
+        self.crashed = False  # whether one of them ever took its process down
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def look_up(self, groups: Iterable[DueGroup]) -> tuple[dict[int, Kept], list[DueGroup]]:
-        """Return the kept sensors by group id, and the groups that this process has not seen yet."""
-        hits: dict[int, Kept] = {}
-        missing: list[DueGroup] = []
-        kept = self._kept
+    def look_up(self, rows: Iterable[tuple[int, int, int]]) -> tuple[list[One], list[int]]:
+        """Return those groups (id, version, hashcode) that are kept as they are, and the ids of the others."""
+        hits: list[One] = []
+        missing: list[int] = []
+        get = self._kept.get
         with self._lock:
-            for group in groups:
-                found = kept.get(group.id)
+            for group_id, version, hashcode in rows:
+                one = get(group_id)
                 # ids are never used again; that they agree is looked at all the same
-                if found is not None and found.hashcode == group.hashcode:
-                    kept.move_to_end(group.id)
-                    hits[group.id] = found
+                if one is not None and one.group.version == version and one.group.hashcode == hashcode:
+                    hits.append(one)
                 else:
-                    missing.append(group)
+                    missing.append(group_id)
         return hits, missing
 
-    def keep(self, group: DueGroup, op_classpath: str, poke_context: str) -> Kept:
-        """Keep a group's sensor; the oldest goes if there are too many."""
-        kept = Kept(group.hashcode, op_classpath, poke_context)
+    def keep(self, group: DueGroup, op_classpath: str, poke_context: str) -> One:
+        """Keep a group as it is now, with the sensor that it has already; the oldest goes if there are too many."""
         with self._lock:
-            self._kept[group.id] = kept
+            self.newest = max(self.newest, group.registered_at)
+            self.crashed = self.crashed or group.crashes > 0
+            one = self._kept.get(group.id)
+            if one is not None and one.group.hashcode == group.hashcode:
+                one.group = group
+            else:
+                one = self._kept[group.id] = One(group, op_classpath, poke_context, self._means)
             if len(self._kept) > self._size:
                 self._kept.popitem(last=False)
-        return kept
+        return one
 
     def drop(self, group_ids: Iterable[int]) -> None:
-        """Forget groups: settled, or bound to an event loop that is gone."""
+        """Forget groups that have settled."""
         with self._lock:
             for group_id in group_ids:
                 self._kept.pop(group_id, None)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Coroutine, Generator, Iterable
 from typing import Any
 
-from sensorpool.poke.answer import Report
+from sensorpool.model import Report
 from sensorpool.poke.threads import drained
 from sensorpool.poke.works import One, overran
 
@@ -195,7 +195,7 @@ class LoopLane:
                 reports = await one.poke_async(loop.name)
         except TimeoutError:
             assert limit.expired()
-            reports = one.overran(began, self._poke_timeout)
+            reports = [overran(one.group, began, self._poke_timeout)]
         self._report(loop, one, reports)
         self._start(loop)
 

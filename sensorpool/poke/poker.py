@@ -2,19 +2,16 @@
 
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from sensorpool.model import DueGroup
-from sensorpool.poke.answer import Answers, Report
-from sensorpool.poke.cache import Cache, Kept
+from sensorpool.model import Report
+from sensorpool.poke.answer import Answers
+from sensorpool.poke.cache import Cache
 from sensorpool.poke.classes import Classes, SensorClass, Way
 from sensorpool.poke.event_loop import LoopLane
-from sensorpool.poke.threads import ThreadLane, Work
-from sensorpool.poke.works import MANY, Many, One, overran
+from sensorpool.poke.threads import Hands, ThreadLane
+from sensorpool.poke.works import IN_A_ROW, MANY, QUICK, Many, Means, One, Row, overran
 from sensorpool.settings import Settings
-
-Pair = tuple[DueGroup, Kept]
 
 
 class Poker:
@@ -22,11 +19,12 @@ class Poker:
 
     def __init__(self, settings: Settings) -> None:
         self.classes = Classes(settings.sensors_enabled)
-        self.answers = Answers(settings.infra_failures)
-        self.cache = Cache(settings.groups_cached)
+        self.means = Means(self.classes, Answers(settings.infra_failures), {})
+        self.cache = Cache(settings.groups_cached, self.means)
         self.concurrency = settings.poke_concurrency
         self.poke_timeout = settings.poke_timeout
         self._lanes: list[ThreadLane] = []  # those with threads that have not come back
+        self._hands = Hands()
         self._free_loops: list[LoopLane] = []
         self._abandoned_loops = 0
         self._lock = threading.Lock()
@@ -43,7 +41,7 @@ class Poker:
         """Begin to poke for one job."""
         with self._lock:
             loops = self._free_loops.pop() if self._free_loops else LoopLane(self.concurrency, self.poke_timeout)
-        return Poking(self, ThreadLane(self.concurrency, self.poke_timeout), loops)
+        return Poking(self, ThreadLane(self.concurrency, self.poke_timeout, self._hands), loops)
 
     def end(self, threads: ThreadLane, loops: LoopLane) -> None:
         """Take back what `begin` lent."""
@@ -92,21 +90,21 @@ class Poking:
     """The poking of one job: `put` groups, `step` now and then, and take what was reported."""
 
     def __init__(self, poker: Poker, threads: ThreadLane, loops: LoopLane) -> None:
-        self.outstanding: dict[int, DueGroup] = {}  # handed over and not reported yet
+        self.outstanding: dict[int, One] = {}  # handed over and not reported yet
         self._poker = poker
         self._threads = threads
         self._loops = loops
-        self._importing: dict[str, tuple[float, list[Pair]]] = {}  # since when, and who waits for it
+        self._importing: dict[str, tuple[float, Sequence[One]]] = {}  # since when, and who waits for it
         self._failed: list[Report] = []
 
-    def put(self, pairs: Iterable[Pair]) -> None:
+    def put(self, ones: Sequence[One], ids: Sequence[int]) -> None:
         """Deal groups out to the lanes."""
-        by_class: dict[str, list[Pair]] = defaultdict(list)
-        for pair in pairs:
-            self.outstanding[pair[0].id] = pair[0]
-            by_class[pair[1].op_classpath].append(pair)
-        for op_classpath, some in by_class.items():
-            self._deal(op_classpath, some, time.monotonic())
+        self.outstanding.update(zip(ids, ones, strict=True))
+        since, paths = time.monotonic(), [one.op_classpath for one in ones]
+        for op_classpath in set(paths):
+            same = ones if paths.count(op_classpath) == len(paths) else None
+            some = same or [one for one, path in zip(ones, paths, strict=True) if path == op_classpath]
+            self._deal(op_classpath, some, since)
 
     @property
     def queued(self) -> int:
@@ -116,8 +114,8 @@ class Poking:
     def step(self) -> list[Report]:
         """Look after the lanes, and return what was reported since the last step."""
         waiting, self._importing = self._importing, {}
-        for op_classpath, (since, pairs) in waiting.items():
-            self._deal(op_classpath, pairs, since)
+        for op_classpath, (since, ones) in waiting.items():
+            self._deal(op_classpath, ones, since)
         self._threads.supervise()
         self._loops.supervise()
         reports, self._failed = self._failed, []
@@ -125,8 +123,9 @@ class Poking:
             reports.extend(some)
         for some in self._loops.collect():
             reports.extend(some)
+        reported = self.outstanding.pop
         for report in reports:
-            self.outstanding.pop(report.group.id, None)
+            reported(report.group.id, None)
         return reports
 
     def withdraw(self) -> list[int]:
@@ -143,24 +142,20 @@ class Poking:
         """Give the lanes back."""
         self._poker.end(self._threads, self._loops)
 
-    def _deal(self, op_classpath: str, pairs: list[Pair], since: float) -> None:
+    def _deal(self, op_classpath: str, ones: Sequence[One], since: float) -> None:
         found = self._poker.find(op_classpath)
-        limit = self._poker.poke_timeout
+        limit, means = self._poker.poke_timeout, self._poker.means
         if found is None and time.monotonic() - since > limit:
-            self._failed.extend(overran(group, since, limit) for group, _ in pairs)
+            self._failed.extend(overran(one.group, since, limit) for one in ones)
         elif found is None:
-            self._importing[op_classpath] = (since, pairs)
+            self._importing[op_classpath] = (since, ones)
         elif isinstance(found, Exception):
-            self._failed.extend(self._poker.answers.of_exception(group, since, found) for group, _ in pairs)
+            self._failed.extend(means.answers.of_exception(one.group, since, found) for one in ones)
         elif found.way is Way.ASYNC:
-            self._loops.put(self._ones(pairs))
+            self._loops.put(ones)
         elif found.way is Way.MANY:
-            self._threads.put(self._batches(pairs))
+            self._threads.put(Many(ones[i : i + MANY], means) for i in range(0, len(ones), MANY))
+        elif means.pace.get(op_classpath, 1.0) > QUICK:
+            self._threads.put(ones)
         else:
-            self._threads.put(self._ones(pairs))
-
-    def _ones(self, pairs: Sequence[Pair]) -> list[One]:
-        return [One(group, kept, self._poker.classes, self._poker.answers) for group, kept in pairs]
-
-    def _batches(self, pairs: Sequence[Pair]) -> list[Work]:
-        return [Many(pairs[i : i + MANY], self._poker.classes, self._poker.answers) for i in range(0, len(pairs), MANY)]
+            self._threads.put(Row(ones[i : i + IN_A_ROW], means) for i in range(0, len(ones), IN_A_ROW))

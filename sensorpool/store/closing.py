@@ -160,6 +160,7 @@ def let_go(connection: Connection, empty: Collection[int], staying: Collection[i
                 poke_interval=_over_sensing(func.min(s.c.poke_interval)),
                 next_deadline=_over_sensing(func.min(s.c.next_deadline)),
                 members=_over_sensing(count_rows),
+                version=g.c.version + 1,
             ),
             {"ids": list(staying)},
         )
@@ -167,7 +168,7 @@ def let_go(connection: Connection, empty: Collection[int], staying: Collection[i
 
 def count_crash(connection: Connection, group_id: int) -> int:
     """Count a crash that the poke of a group was seen to cause; return how many there were (0: the group is gone)."""
-    connection.execute(update(g).where(g.c.id == group_id).values(crashes=g.c.crashes + 1))
+    connection.execute(update(g).where(g.c.id == group_id).values(crashes=g.c.crashes + 1, version=g.c.version + 1))
     return connection.execute(select(g.c.crashes).where(g.c.id == group_id)).scalar() or 0
 
 

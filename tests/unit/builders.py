@@ -5,11 +5,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sensorpool.model import DueGroup, Fact, Member
-from sensorpool.poke.answer import Answers, Report
-from sensorpool.poke.cache import Kept
+from sensorpool.model import DueGroup, Fact, Member, Report
+from sensorpool.poke.answer import Answers
 from sensorpool.poke.classes import Classes
-from sensorpool.poke.works import One
+from sensorpool.poke.works import Means, One
 from sensorpool.settings import INFRA_FAILURES
 from sensorpool.states import Outcome
 
@@ -51,15 +50,11 @@ def classpath(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
-def pair(group_id: int, cls: type, **poke_context: Any) -> tuple[DueGroup, Kept]:
+def one(group_id: int, cls: type, means: Means | None = None, **poke_context: Any) -> One:
     """A group and its sensor, not constructed yet."""
-    return due_group(group_id), Kept(group_id, classpath(cls), json.dumps(poke_context))
-
-
-def one(group_id: int, cls: type, **poke_context: Any) -> One:
-    """The poke of one group."""
-    group, kept = pair(group_id, cls, **poke_context)
-    return One(group, kept, Classes([classpath(cls)]), Answers(INFRA_FAILURES))
+    if means is None:
+        means = Means(Classes([classpath(cls)]), Answers(INFRA_FAILURES), {})
+    return One(due_group(group_id), classpath(cls), json.dumps(poke_context), means)
 
 
 def drive(lane: Any, finished: Callable[[list[Report]], Any], what: str) -> list[Report]:

@@ -18,7 +18,7 @@ from sensorpool.identity import identify
 from sensorpool.model import DueGroup, ShardRange
 from sensorpool.schema import poke_group
 from sensorpool.store.database import Database
-from sensorpool.store.loading import due_groups
+from sensorpool.store.loading import DueRow, due_groups, groups
 from tests.unit.builders import START
 
 RANGE = ShardRange(100, 200)
@@ -69,19 +69,23 @@ def assert_agreement(database: Database, look: Look) -> None:
     """Put the groups into the table, ask the query what is due, and hold it against the rule."""
     rows = [_row(number, columns) for number, columns in enumerate(look.groups, 1)]
 
-    def ask(connection: Connection) -> list[DueGroup]:
+    def ask(connection: Connection) -> tuple[list[DueRow], list[tuple[DueGroup, str, str]]]:
         connection.execute(delete(poke_group))
         connection.execute(insert(poke_group), rows)
-        return due_groups(connection, RANGE, last=look.last, now=look.now, commit_overlap=look.commit_overlap)
+        due = due_groups(connection, RANGE, last=look.last, now=look.now, commit_overlap=look.commit_overlap)
+        return due, groups(connection, [row[0] for row in due])
 
-    found = database.run(ask)
+    found, whole = database.run(ask)
     expected = [row for row in rows if _is_due(row, look)]
-    assert sorted(group.hashcode for group in found) == [row["hashcode"] for row in expected]
-    for group in found:
+    assert sorted(hashcode for _, _, hashcode in found) == [row["hashcode"] for row in expected]
+    assert all(version == rows[hashcode - 1]["version"] for _, version, hashcode in found)
+    assert {group.id for group, _, _ in whole} == {row[0] for row in found}
+    for group, op_classpath, poke_context in whole:
         row = rows[group.hashcode - 1]
         assert (group.version, group.members, group.crashes) == (row["version"], row["members"], row["crashes"])
         assert (group.poke_interval, group.phase) == (row["poke_interval"], row["phase"])
         assert (group.registered_at, group.next_deadline) == (row["registered_at"], row["next_deadline"])
+        assert (op_classpath, poke_context) == (row["op_classpath"], row["poke_context"])
 
 
 def _is_due(row: dict[str, Any], look: Look) -> bool:

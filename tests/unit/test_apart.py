@@ -1,5 +1,6 @@
 """The lane apart, with real children: one that hangs or crashes costs its own group, and no other is blamed."""
 
+import json
 import os
 import signal
 import sys
@@ -9,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from sensorpool.poke.answer import Report
+from sensorpool.model import Report
 from sensorpool.poke.apart import LaneApart, Suspect
 from sensorpool.settings import Settings
 from sensorpool.states import Outcome
 from tests.unit import scripted
-from tests.unit.builders import classpath, due_group, pair, until
+from tests.unit.builders import classpath, due_group, until
 
 CLASSES = [
     value for value in vars(scripted).values() if isinstance(value, type) and value.__module__ == scripted.__name__
@@ -42,8 +43,7 @@ class Lane:
     def offer(self, number: int, cls: type | str, *, alone: bool = False, **context: str) -> int:
         if isinstance(cls, str):
             return self.lane.offer([Suspect(due_group(number), cls, "{}", alone)])
-        group, kept = pair(number, cls, **context)
-        return self.lane.offer([Suspect(group, kept.op_classpath, str(kept._context), alone)])
+        return self.lane.offer([Suspect(due_group(number), classpath(cls), json.dumps(context), alone)])
 
     def offer_together(self, *classes: type) -> None:
         """Offer groups 1, 2, 3, …, in one child as long as it lives."""

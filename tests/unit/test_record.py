@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sensorpool.model import Report
 from sensorpool.record import Poked, Record, last_poke
 from sensorpool.states import Outcome
-from tests.unit.builders import START
+from tests.unit.builders import START, due_group
 
 _pokes = st.lists(
     st.tuples(st.integers(1, 2**62), st.integers(-10_000, 300_000), st.sampled_from(Outcome)),
@@ -21,8 +22,9 @@ _pokes = st.lists(
 @given(_pokes)
 def test_every_poke_is_found_again(pokes: list[tuple[int, int, Outcome]]) -> None:
     record = Record(START)
-    for group_id, offset, outcome in pokes:
-        record.add(group_id, START + offset, outcome)
+    for some in (pokes[::2], pokes[1::2]):
+        reports = [Report(due_group(group_id), 0.0, outcome) for group_id, _, outcome in some]
+        record.add(reports, [offset for _, offset, _ in some])
     assert len(record) == len(pokes)
     text = record.text()
     for group_id, offset, outcome in pokes:
@@ -31,7 +33,7 @@ def test_every_poke_is_found_again(pokes: list[tuple[int, int, Outcome]]) -> Non
 
 def _record(at: int, group_id: int, outcome: Outcome) -> str:
     record = Record(at)
-    record.add(group_id, at, outcome)
+    record.add([Report(due_group(group_id), 0.0, outcome)], [0])
     return record.text()
 
 

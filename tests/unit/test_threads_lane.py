@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from sensorpool.model import DueGroup
-from sensorpool.poke.answer import Report
+from sensorpool.model import DueGroup, Report
 from sensorpool.poke.threads import ThreadLane
 from sensorpool.poke.works import overran
 from sensorpool.states import Outcome
@@ -21,6 +20,7 @@ class Work:
     """Something to poke, that does as it is told and lands."""
 
     def __init__(self, group_id: int, act: Callable[[], object] = lambda: None) -> None:
+        self.began = 0.0
         self.groups: list[DueGroup] = [due_group(group_id)]
         self.begun = threading.Event()
         self.ended = threading.Event()
@@ -32,8 +32,11 @@ class Work:
         self.ended.set()
         return [Report(self.groups[0], 0.0, Outcome.LANDED)]
 
-    def overran(self, began: float, limit: float) -> list[Report]:
-        return [overran(self.groups[0], began, limit)]
+    def overran(self, limit: float) -> list[Report]:
+        return [overran(self.groups[0], self.began, limit)]
+
+    def rest(self) -> "list[Work]":
+        return []
 
 
 @pytest.fixture

@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 
 from sensorpool.errors import ClassRefused
-from sensorpool.poke.answer import Answers, Report
+from sensorpool.model import Report
+from sensorpool.poke.answer import Answers
 from sensorpool.poke.classes import Classes
-from sensorpool.poke.works import Many, One
+from sensorpool.poke.works import Many, Means
 from sensorpool.settings import INFRA_FAILURES
 from sensorpool.states import Outcome
 from tests.unit import scripted
-from tests.unit.builders import classpath, one, pair
+from tests.unit.builders import classpath, one
 
 LANDED, NOT_LANDED, ERROR, INFRA = (
     Outcome.LANDED,
@@ -28,8 +29,8 @@ def no_calls() -> None:
 
 
 def _ask(says: list[Any], cls: type = scripted.Many) -> list[Report]:
-    items = [pair(number, cls, say=say) for number, say in enumerate(says, 1)]
-    reports = Many(items, Classes([classpath(cls)]), Answers(INFRA_FAILURES)).poke()
+    means = Means(Classes([classpath(cls)]), Answers(INFRA_FAILURES), {})
+    reports = Many([one(number, cls, means, say=say) for number, say in enumerate(says, 1)], means).poke()
     assert [report.group.id for report in reports] == list(range(1, len(says) + 1)), "in order"
     return reports
 
@@ -93,13 +94,13 @@ def test_a_poke_alone_of_a_class_that_answers_many_asks_with_one_context() -> No
 
 @pytest.mark.parametrize("many", [False, True])
 def test_a_class_that_is_not_enabled_fails_its_groups_and_is_not_imported(many: bool) -> None:
-    items = [pair(1, scripted.Lands), pair(2, scripted.Lands)]
-    classes, answers = Classes(["other.Class"]), Answers([])
-    reports = Many(items, classes, answers).poke() if many else One(*items[0], classes, answers).poke()
+    means = Means(Classes(["other.Class"]), Answers([]), {})
+    ones = [one(number, scripted.Lands, means) for number in (1, 2)]
+    reports = Many(ones, means).poke() if many else ones[0].poke()
     assert {report.outcome for report in reports} == {Outcome.FAIL}
     assert "tests.unit.scripted.Lands is not enabled" in str(reports[0].reason)
     with pytest.raises(ClassRefused, match="is not enabled"):
-        classes.find("os.system")
+        means.classes.find("os.system")
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()], ids=repr)
@@ -114,7 +115,7 @@ def test_a_poke_cannot_raise_its_way_out(monkeypatch: pytest.MonkeyPatch, error:
 
 
 def test_all_of_a_call_that_overran_are_reported() -> None:
-    items = [pair(number, scripted.Many, say=True) for number in (1, 2)]
-    work = Many(items, Classes([]), Answers([]))
+    means = Means(Classes([]), Answers([]), {})
+    work = Many([one(number, scripted.Many, means, say=True) for number in (1, 2)], means)
     assert [group.id for group in work.groups] == [1, 2]
-    assert [report.outcome for report in work.overran(0.0, 1.0)] == [Outcome.POKE_TIMEOUT] * 2
+    assert [report.outcome for report in work.overran(1.0)] == [Outcome.POKE_TIMEOUT] * 2
