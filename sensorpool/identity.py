@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sensorpool.errors import ClassRefused, Refused
@@ -40,6 +41,11 @@ def canonical_classpath(op_classpath: object) -> str:
     """
     if not isinstance(op_classpath, str):
         raise ClassRefused(f"a class path is a string like 'pkg.mod.Class', not {type(op_classpath).__name__}")
+    return _spelled(op_classpath)
+
+
+@lru_cache(maxsize=1_000)
+def _spelled(op_classpath: str) -> str:
     spelled = op_classpath.strip().replace(":", ".", 1)
     if not _CLASSPATH.fullmatch(spelled) or len(spelled) > MAX_CLASSPATH_LENGTH:
         raise ClassRefused(f"{ascii(op_classpath)[:80]} is not a class path: write it as 'pkg.mod.Class'")
@@ -114,7 +120,7 @@ def _check_values(context: Mapping[Any, Any]) -> None:
             raise Refused(f"the poke_context has more than {MAX_CONTEXT_BYTES:,} values")
         if isinstance(value, str):
             _check_text(value)
-        elif value is None or isinstance(value, bool):
+        elif value is None or value is True or value is False:
             continue
         elif isinstance(value, int):
             if not -(2**63) <= value < 2**63:
@@ -139,6 +145,8 @@ def _check_text(text: str) -> None:
         raise Refused(f"the poke_context has more than {MAX_CONTEXT_BYTES:,} bytes")
     if "\x00" in text:
         raise Refused("the poke_context has a NUL character")
+    if text.isascii():
+        return
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sensorpool.errors import Refused
@@ -29,6 +30,7 @@ class Plan(NamedTuple):
 
 _FIELDS = {field.name for field in fields(Registration)} - {"key", "sensor"}
 _KEY_FIELDS = frozenset(Key._fields)
+_IDS = frozenset(("dag_id", "task_id", "run_id"))
 
 
 def from_mapping(named: Mapping[str, Any]) -> Registration:
@@ -44,13 +46,11 @@ def from_mapping(named: Mapping[str, Any]) -> Registration:
         raise Refused("op_classpath is missing")
     if unknown := sorted(str(name) for name in rest.keys() - _FIELDS - _KEY_FIELDS):
         raise Refused(f"there is no field {unknown[0][:80]!r} in a registration")
-    parts = {name: rest.pop(name) for name in _KEY_FIELDS & rest.keys() if rest[name] is not None}
-    for name in _KEY_FIELDS:
-        rest.pop(name, None)
-    ids = {"dag_id", "task_id", "run_id"}
-    if parts.keys() & ids and not ids <= parts.keys():
+    parts = {name: value for name in Key._fields if (value := rest.pop(name, None)) is not None}
+    ids = len(_IDS & parts.keys())
+    if 0 < ids < len(_IDS):
         raise Refused("a key needs dag_id, task_id and run_id: name all three, or none for a fresh one")
-    key = Key(**parts) if ids <= parts.keys() else None
+    key = Key(**parts) if ids else None
     return Registration(sensor=sensor, key=key, **{name: value for name, value in rest.items() if value is not None})
 
 
@@ -98,10 +98,11 @@ def _check_key(key: Key) -> Key:
             raise Refused(f"{name} has a NUL character")
         if value != value.strip():  # MySQL takes 'a' and 'a ' for the same
             raise Refused(f"{name} begins or ends with a space")
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise Refused(f"{name} has a lone surrogate, which UTF-8 cannot say") from None
+        if not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                raise Refused(f"{name} has a lone surrogate, which UTF-8 cannot say") from None
     for name, least in (("map_index", -1), ("try_number", 0)):
         value = getattr(key, name)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**31:
@@ -110,14 +111,33 @@ def _check_key(key: Key) -> Key:
 
 
 def _check_patience(registration: Registration, settings: Settings) -> Patience:
+    given = (
+        registration.poke_interval,
+        registration.timeout,
+        registration.execution_timeout,
+        registration.exponential_backoff,
+        registration.max_wait,
+        registration.soft_fail,
+        registration.silent_fail,
+        registration.never_fail,
+    )
+    try:
+        return _patience(settings.poke_interval, settings.timeout, *given)
+    except TypeError:  # something in it cannot be looked up
+        return _patience.__wrapped__(settings.poke_interval, settings.timeout, *given)
+
+
+@lru_cache(maxsize=1_000, typed=True)
+def _patience(default_poke_interval: float, default_timeout: float, *given: Any) -> Patience:
+    """Check how to wait; nearly all who register wait alike."""
+    named = dict(zip(Patience._fields, given, strict=True))
     patience = Patience(
-        poke_interval=_span("poke_interval", registration.poke_interval, settings.poke_interval),
-        timeout=_span("timeout", registration.timeout, settings.timeout, zero=True),
-        execution_timeout=_span("execution_timeout", registration.execution_timeout, None, zero=True),
-        max_wait=_span("max_wait", registration.max_wait, None),
+        poke_interval=_span("poke_interval", named["poke_interval"], default_poke_interval),
+        timeout=_span("timeout", named["timeout"], default_timeout, zero=True),
+        execution_timeout=_span("execution_timeout", named["execution_timeout"], None, zero=True),
+        max_wait=_span("max_wait", named["max_wait"], None),
         **{
-            name: _flag(name, getattr(registration, name))
-            for name in ("soft_fail", "silent_fail", "never_fail", "exponential_backoff")
+            name: _flag(name, named[name]) for name in ("soft_fail", "silent_fail", "never_fail", "exponential_backoff")
         },
     )
     if patience.soft_fail and patience.never_fail:  # Airflow's rule, and its words

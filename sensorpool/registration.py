@@ -5,12 +5,11 @@ versions is the order of commits. No result that was observed before an instance
 fact carries the version that was loaded before its poke began (`settle`).
 """
 
+import itertools
 import json
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -25,6 +24,7 @@ from sensorpool.settings import Settings
 from sensorpool.states import State
 from sensorpool.store import registering
 from sensorpool.store.database import Database
+from sensorpool.store.words import NewGroup, NewInstance
 
 AT_ONCE = 1_000  # registrations in one transaction
 _OPERATOR_LENGTH = 250
@@ -49,135 +49,128 @@ def register(database: Database, plans: Sequence[Plan], settings: Settings) -> R
     :raises Unreachable: when the database does not answer; what is kept then is found again by its key.
     """
     _check_among_themselves(plans)
-    return database.run(lambda connection: _register(database, connection, plans, settings))
+    attempts = itertools.count()
+
+    def change(connection: Connection) -> Registered:
+        # Nearly always nobody is there. If somebody is, their unique key says so, and the next attempt looks first.
+        return _register(database, connection, plans, settings, look_first=next(attempts) > 0)
+
+    return database.run(change)
 
 
-def _register(database: Database, connection: Connection, plans: Sequence[Plan], settings: Settings) -> Registered:
-    known, superseded = _look_up(connection, plans)
-    instances: dict[Key, Instance] = {}
-    fresh: list[Plan] = []
+def _register(
+    database: Database, connection: Connection, plans: Sequence[Plan], settings: Settings, *, look_first: bool
+) -> Registered:
     by_key = {each.key: each for each in plans}
-    for each in by_key.values():
-        row = known.get(each.key)
-        if row is None:
-            fresh.append(each)
-        else:
-            instances[each.key] = _instance_of(row, each.key)
-    failpoint("register.before")
-    flushed = [call_off_in(database, connection, superseded)]
+    known = _look_up(connection, by_key) if look_first else {}
+    fresh = [each for key, each in by_key.items() if key not in known]
     opened: set[int] = set()
+    failpoint("register.before")
     if fresh:
-        now = database.now(connection)
-        joined = _join_groups(connection, fresh, settings, now)
-        rows = [_instance_row(each, *joined[each.identity.digest][:2], settings, now) for each in fresh]
-        for row in registering.add_instances(connection, rows):
-            key = _key_of(row)
-            is_new = joined[by_key[key].identity.digest][2]
-            instances[key] = _instance_of(row, key, created=True, opened=is_new)
-            if is_new:
-                opened.add(row.shardcode)
-        # under the locks now: a try that was registered at the same time is seen here
-        _, late = _look_up(connection, plans)
-        later = {instance_id: why for instance_id, why in late.items() if instance_id not in superseded}
-        flushed.append(call_off_in(database, connection, later))
+        joined = _join(database, connection, fresh, settings)
+        opened = {instance.shardcode for instance in joined.values() if instance.opened}
+        known |= joined
+    # under the locks now: a try that was registered at the same time is seen here
+    superseded = _supersede(connection, by_key)
+    flushed = [call_off_in(database, connection, superseded)] if superseded else []
     failpoint("register.before_commit")
-    return Registered([instances[each.key] for each in plans], opened, flushed)
+    return Registered([known[each.key] for each in plans], opened, flushed)
 
 
-def _look_up(connection: Connection, plans: Sequence[Plan]) -> tuple[dict[Key, Any], dict[int, str]]:
-    """Find the tries of these task instances: those that are registered already, and lower ones to cancel.
+def _look_up(connection: Connection, by_key: Mapping[Key, Plan]) -> dict[Key, Instance]:
+    """Find those that are registered already.
 
-    :raises KeyConflict: as `register` does.
+    :raises KeyConflict: when one of them waits for something else.
     """
-    named = {each.key.task: each for each in plans if not each.key.is_fresh}
-    known: dict[Key, Any] = {}
-    superseded: dict[int, str] = {}
-    for row in registering.instances_of_tasks(connection, list(named)):
-        key = _key_of(row)
-        each = named[key.task]
-        if key.try_number > each.key.try_number:
+    known: dict[Key, Instance] = {}
+    for row in registering.instances_of_tasks(connection, [key.task for key in by_key if not key.is_fresh]):
+        key = registering.key_of(row)
+        each = by_key.get(key)
+        if each is None:
+            continue
+        if (row.op_classpath, row.poke_context) != (each.identity.op_classpath, each.identity.poke_context):
             raise KeyConflict(
-                f"{spell(each.key)} comes too late: try {key.try_number} is registered already (instance {row.id})"
-            )
-        if key.try_number < each.key.try_number:
-            if row.state == State.SENSING:
-                superseded[row.id] = f"superseded by try {each.key.try_number}"
-        elif (row.op_classpath, row.poke_context) != (each.identity.op_classpath, each.identity.poke_context):
-            raise KeyConflict(
-                f"{spell(each.key)} is registered already, waiting for something else (instance {row.id}): "
+                f"{spell(key)} is registered already, waiting for something else (instance {row.id}): "
                 "use another key or a higher try_number"
             )
-        else:
-            known[key] = row
-    return known, superseded
+        known[key] = Instance(row.id, row.group_id, row.hashcode, row.shardcode, State(row.state), False, key)
+    return known
 
 
-def _join_groups(
-    connection: Connection, plans: Sequence[Plan], settings: Settings, now: Milliseconds
-) -> dict[bytes, tuple[int, int, bool]]:
-    """Make or join the groups; return group id, version, and whether it is new, by digest."""
-    counts = Counter(each.identity.digest for each in plans)
-    rows: dict[bytes, dict[str, Any]] = {}
+def _supersede(connection: Connection, by_key: Mapping[Key, Plan]) -> dict[int, str]:
+    """Find the lower tries that are to be cancelled, and why, by id.
+
+    :raises KeyConflict: when there is a higher one.
+    """
+    numbers = {key.task: key.try_number for key in by_key if not key.is_fresh}
+    superseded: dict[int, str] = {}
+    for other in registering.other_tries(connection, [key for key in by_key if not key.is_fresh]):
+        ours = numbers[other.key.task]
+        if other.key.try_number > ours:
+            late = other.key._replace(try_number=ours)
+            raise KeyConflict(
+                f"{spell(late)} comes too late: try {other.key.try_number} is registered already (instance {other.id})"
+            )
+        if other.state == State.SENSING:
+            superseded[other.id] = f"superseded by try {ours}"
+    return superseded
+
+
+def _join(database: Database, connection: Connection, plans: Sequence[Plan], settings: Settings) -> dict[Key, Instance]:
+    """Make or join the groups, and insert the instances.
+
+    :raises Refused: when a digest is there for another context.
+    """
+    groups: dict[bytes, NewGroup] = {}
+    instances: list[NewInstance] = []
     for each in plans:
-        identity = each.identity
-        step, deadline, _ = _times(each.patience, settings, now)
-        row = rows.get(identity.digest)
-        if row is None:
-            rows[identity.digest] = {
-                "digest": identity.digest,
-                "hashcode": identity.hashcode,
-                "shardcode": shardcode(identity.hashcode, settings.shard_code_upper_limit),
-                "version": counts[identity.digest],
-                "members": counts[identity.digest],
-                "op_classpath": identity.op_classpath,
-                "poke_context": identity.poke_context,
-                "poke_interval": step,
-                "phase": identity.phase % SPREAD,
-                "registered_at": now,
-                "next_deadline": deadline,
-            }
+        identity, patience = each.identity, each.patience
+        step, deadline, timeout = _spans(patience, settings.tick_ms)
+        group = groups.get(identity.digest)
+        if group is None:
+            groups[identity.digest] = NewGroup(
+                identity.digest,
+                identity.hashcode,
+                shardcode(identity.hashcode, settings.shard_code_upper_limit),
+                1,
+                identity.op_classpath,
+                identity.poke_context,
+                step,
+                identity.phase % SPREAD,
+                deadline,
+            )
         else:
-            row["poke_interval"] = min(row["poke_interval"], step)
-            row["next_deadline"] = min(row["next_deadline"], deadline)
-    in_order = sorted(rows.values(), key=lambda row: (row["hashcode"], row["digest"]))
-    joined: dict[bytes, tuple[int, int, bool]] = {}
-    for found in registering.join_groups(connection, in_order):
-        digest = bytes(found.digest)
-        if (found.op_classpath, found.poke_context) != (
-            rows[digest]["op_classpath"],
-            rows[digest]["poke_context"],
-        ):
-            raise Refused("two different contexts have one digest; they cannot share a group")
-        joined[digest] = (found.id, found.version, found.version == counts[digest])
-    return joined
-
-
-def _instance_row(each: Plan, group_id: int, version: int, settings: Settings, now: Milliseconds) -> dict[str, Any]:
-    step, deadline, timeout_at = _times(each.patience, settings, now)
-    key, identity = each.key, each.identity
-    return {
-        "dag_id": key.dag_id,
-        "task_id": key.task_id,
-        "run_id": key.run_id,
-        "map_index": key.map_index,
-        "try_number": key.try_number,
-        "operator": identity.op_classpath.rpartition(".")[2][:_OPERATOR_LENGTH],
-        "op_classpath": identity.op_classpath,
-        "poke_context": identity.poke_context,
-        "group_id": group_id,
-        "joined_version": version,
-        "hashcode": identity.hashcode,
-        "shardcode": shardcode(identity.hashcode, settings.shard_code_upper_limit),
-        "external_id": each.external_id,
-        "logical_date": each.logical_date,
-        "state": State.SENSING,
-        "execution_context": _spell_patience(each.patience),
-        "poke_interval": step,
-        "start_date": now,
-        "timeout_at": timeout_at,
-        "next_deadline": deadline,
-        "on_settled": each.on_settled,
-    }
+            groups[identity.digest] = group._replace(
+                members=group.members + 1,
+                poke_interval=min(group.poke_interval, step),
+                next_deadline=min(group.next_deadline, deadline),
+            )
+        instances.append(
+            NewInstance(
+                identity.digest,
+                *each.key,
+                each.external_id,
+                each.logical_date,
+                identity.op_classpath.rpartition(".")[2][:_OPERATOR_LENGTH],
+                _spell_patience(patience),
+                step,
+                timeout,
+                deadline,
+                each.on_settled,
+            )
+        )
+    in_order = sorted(groups.values(), key=lambda group: (group.hashcode, group.digest))
+    joined = {row.key: row for row in registering.join(connection, in_order, instances, database.given_now(connection))}
+    if len(joined) != len(plans):
+        raise Refused("two different contexts have one digest; they cannot share a group")
+    found: dict[Key, Instance] = {}
+    for each in plans:
+        row, group = joined[each.key], groups[each.identity.digest]
+        is_new = row.version == group.members
+        found[each.key] = Instance(
+            row.id, row.group_id, group.hashcode, group.shardcode, State.SENSING, True, each.key, is_new
+        )
+    return found
 
 
 @lru_cache(maxsize=1_000)
@@ -185,27 +178,18 @@ def _spell_patience(patience: Patience) -> str:
     return json.dumps({name: value for name, value in patience._asdict().items() if value not in (None, False)})
 
 
-def _times(
-    patience: Patience, settings: Settings, now: Milliseconds
-) -> tuple[Milliseconds, Milliseconds, Milliseconds]:
-    """Return first step, next deadline and timeout of a waiter."""
+@lru_cache(maxsize=1_000)
+def _spans(patience: Patience, tick_ms: Milliseconds) -> tuple[Milliseconds, Milliseconds, Milliseconds]:
+    """Return first step of a waiter, and how long after its registration its next deadline and its timeout are."""
     limits = [patience.timeout] + ([patience.execution_timeout] if patience.execution_timeout is not None else [])
-    timeout_at = deadline = now + round(min(limits) * 1000)
+    timeout = deadline = round(min(limits) * 1000)
     base = patience.poke_interval
     if patience.exponential_backoff:
         most = None if patience.max_wait is None else round(patience.max_wait * 1000)
         _, grows_after = step_at(0, round(base * 1000), most)
         if grows_after is not None:
-            deadline = min(deadline, now + grows_after)
-    return whole_ticks(base, settings.tick_ms), deadline, timeout_at
-
-
-def _key_of(row: Any) -> Key:
-    return Key(row.dag_id, row.task_id, row.run_id, row.map_index, row.try_number)
-
-
-def _instance_of(row: Any, key: Key, *, created: bool = False, opened: bool = False) -> Instance:
-    return Instance(row.id, row.group_id, row.hashcode, row.shardcode, State(row.state), created, key, opened)
+            deadline = min(deadline, grows_after)
+    return whole_ticks(base, tick_ms), deadline, timeout
 
 
 def spell(key: Key) -> str:

@@ -73,6 +73,10 @@ class Database:
             return self._clock()
         return int(connection.execute(select(clock_ms())).scalar_one())
 
+    def given_now(self, connection: Connection) -> Milliseconds | None:
+        """Return what time it is, where a statement cannot ask that by itself (None: it can)."""
+        return None if self._clock is None and connection.dialect.name == "postgresql" else self.now(connection)
+
     def read(self, question: Callable[[Connection], Result]) -> Result:
         """Ask something that takes no locks, outside of any transaction.
 
@@ -116,6 +120,11 @@ class Database:
         cause = str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__]
         where = hide_password(self.engine.url.render_as_string(hide_password=True))
         return f"the database {where} does not answer: {hide_password(cause[0])[:200]}"
+
+
+def schema_of(connection: Connection) -> str:
+    """Return where our tables are (empty: in the connection's own schema)."""
+    return str(connection.get_execution_options().get("schema_translate_map", {}).get(None, ""))
 
 
 def _explain(error: Exception) -> None:

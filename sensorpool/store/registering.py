@@ -1,19 +1,20 @@
-"""Groups and instances come."""
+"""Groups and instances come: in one statement on PostgreSQL, in a few elsewhere."""
 
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Integer, Table, Text, and_, bindparam, column, func, insert, select, tuple_
-from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy import Connection, Integer, Text, and_, bindparam, func, insert, select, true, tuple_
+from sqlalchemy.dialects import mysql, sqlite
 from sqlalchemy.dialects.postgresql import ARRAY
 
+from sensorpool.model import Key, Milliseconds
 from sensorpool.schema import poke_group as g
 from sensorpool.schema import sensor_instance as s
+from sensorpool.states import State
+from sensorpool.store import joining_postgres
 from sensorpool.store.database import lower
-
-Row = dict[str, Any]
-
+from sensorpool.store.words import Joined, NewGroup, NewInstance, Try
 
 _KEY = (s.c.dag_id, s.c.task_id, s.c.run_id, s.c.map_index)
 _TRY = (
@@ -35,7 +36,8 @@ def _tries_by_arrays() -> Any:
     arrays = [bindparam(part.name, type_=ARRAY(Integer if part is s.c.map_index else Text)) for part in _KEY]
     wanted = func.unnest(*arrays).table_valued(*names, name="wanted").render_derived()
     same = and_(*(part == wanted.c[part.name] for part in _KEY))
-    return select(*_TRY).select_from(wanted.join(s, same))
+    found = select(*_TRY).where(same).offset(0).lateral("found")  # see joining_postgres
+    return select(*found.c).select_from(wanted.join(found, true()))
 
 
 _TRIES_BY_ARRAYS = _tries_by_arrays()
@@ -52,43 +54,62 @@ def instances_of_tasks(connection: Connection, tasks: Sequence[tuple[str, str, s
     return list(connection.execute(_TRIES_BY_TUPLES, {"tasks": list(tasks)}))
 
 
-@cache  # building it costs more than running it
-def _from_arrays(table: Table, names: tuple[str, ...]) -> Any:
-    """Rows from one array a column: a constant statement, where VALUES of a thousand rows is parsed anew each time."""
-    arrays = [bindparam(name, type_=ARRAY(table.c[name].type)) for name in names]
-    rows = func.unnest(*arrays).table_valued(*(column(name, table.c[name].type) for name in names)).render_derived()
-    return postgresql.insert(table).from_select(names, select(*(rows.c[name] for name in names)))
+def join(
+    connection: Connection, groups: Sequence[NewGroup], instances: Sequence[NewInstance], now: Milliseconds | None
+) -> list[Joined]:
+    """Make the groups, or take the next version of those that are there, and insert the instances.
 
+    Either way the rows of the groups are locked: within a group the order of versions is the order of commits.
 
-def _as_arrays(rows: Sequence[Row]) -> dict[str, list[Any]]:
-    return {name: [row[name] for row in rows] for name in rows[0]}
-
-
-_GROUP = (g.c.id, g.c.digest, g.c.version, g.c.op_classpath, g.c.poke_context)
-
-
-def join_groups(connection: Connection, groups: Sequence[Row]) -> list[Any]:
-    """Make the groups, or take the next version of those that are there; either way their rows are locked.
-
-    One statement a thousand: RETURNING is what has SQLAlchemy put many rows into one.
-
-    :param groups: a row each, in hashcode order (the order that every writer locks in).
-    :returns: id, digest, version and the whole identity of each: no two contexts share a group, whatever their hash.
+    :param groups: in hashcode order (the order that every writer locks in).
+    :param now: stands in for the database's clock.
+    :returns: the instances; those of a group whose digest is there for another context are missing, for no two contexts
+        share a group, whatever their hash.
     """
-    dialect = connection.dialect.name
-    if dialect in {"mysql", "mariadb"}:
-        into = mysql.insert(g)
-        connection.execute(into.on_duplicate_key_update(_joined(into.inserted)), groups)
-        return list(connection.execute(select(*_GROUP).where(g.c.digest.in_([row["digest"] for row in groups]))))
-    upsert = _upsert(dialect, tuple(groups[0]))
-    return list(connection.execute(upsert, groups if dialect == "sqlite" else _as_arrays(groups)))
+    if connection.dialect.name == "postgresql":
+        return joining_postgres.join(connection, groups, instances, now)
+    assert now is not None
+    identities = {group.digest: (group.op_classpath, group.poke_context) for group in groups}
+    joined = {bytes(row.digest): row for row in _join_groups(connection, [_group_row(group, now) for group in groups])}
+    rows = [
+        _instance_row(each, row, now)
+        for each in instances
+        if ((row := joined[each.joined_digest]).op_classpath, row.poke_context) == identities[each.joined_digest]
+    ]
+    return _add_instances(connection, rows) if rows else []
+
+
+def other_tries(connection: Connection, keys: Sequence[Key]) -> list[Try]:
+    """Return the other tries of these task instances."""
+    if not keys:
+        return []
+    if connection.dialect.name == "postgresql":
+        return joining_postgres.other_tries(connection, keys)
+    own = set(keys)
+    tries = [Try(key_of(row), row.id, row.state) for row in instances_of_tasks(connection, [key.task for key in keys])]
+    return [each for each in tries if each.key not in own]
+
+
+def key_of(row: Any) -> Key:
+    """Return the key of a row of `instances_of_tasks`."""
+    return Key(row.dag_id, row.task_id, row.run_id, row.map_index, row.try_number)
+
+
+_GROUP = (g.c.id, g.c.digest, g.c.version, g.c.hashcode, g.c.shardcode, g.c.op_classpath, g.c.poke_context)
+
+
+def _join_groups(connection: Connection, groups: Sequence[dict[str, Any]]) -> list[Any]:
+    if connection.dialect.name == "sqlite":
+        return list(connection.execute(_upsert_sqlite(), groups))
+    into = mysql.insert(g)
+    connection.execute(into.on_duplicate_key_update(_joined(into.inserted)), groups)
+    return list(connection.execute(select(*_GROUP).where(g.c.digest.in_([row["digest"] for row in groups]))))
 
 
 @cache
-def _upsert(dialect: str, names: tuple[str, ...]) -> Any:
-    statement: Any = sqlite.insert(g) if dialect == "sqlite" else _from_arrays(g, names)
-    upsert = statement.on_conflict_do_update(index_elements=[g.c.digest], set_=_joined(statement.excluded))
-    return upsert.returning(*_GROUP)
+def _upsert_sqlite() -> Any:
+    into = sqlite.insert(g)
+    return into.on_conflict_do_update(index_elements=[g.c.digest], set_=_joined(into.excluded)).returning(*_GROUP)
 
 
 def _joined(new: Any) -> dict[str, Any]:
@@ -101,16 +122,38 @@ def _joined(new: Any) -> dict[str, Any]:
     }
 
 
-def add_instances(connection: Connection, instances: Sequence[Row]) -> list[Any]:
-    """Insert sensing instances, a thousand a statement; return them as `instances_of_tasks` does."""
-    dialect = connection.dialect
-    if dialect.name == "postgresql" or dialect.insert_executemany_returning:
-        rows: Any = _as_arrays(instances) if dialect.name == "postgresql" else instances
-        return list(connection.execute(_insertion(dialect.name, tuple(instances[0])), rows))
-    connection.execute(insert(s), instances)
-    return instances_of_tasks(connection, [tuple(row[c.name] for c in _KEY) for row in instances])
+def _group_row(group: NewGroup, now: Milliseconds) -> dict[str, Any]:
+    times = {"version": group.members, "registered_at": now, "next_deadline": now + group.next_deadline}
+    return group._asdict() | times
 
 
-@cache
-def _insertion(dialect: str, names: tuple[str, ...]) -> Any:
-    return (_from_arrays(s, names) if dialect == "postgresql" else insert(s)).returning(*_TRY)
+def _instance_row(each: NewInstance, group: Any, now: Milliseconds) -> dict[str, Any]:
+    row = each._asdict()
+    del row["joined_digest"]
+    return row | {
+        "op_classpath": group.op_classpath,
+        "poke_context": group.poke_context,
+        "group_id": group.id,
+        "joined_version": group.version,
+        "hashcode": group.hashcode,
+        "shardcode": group.shardcode,
+        "state": State.SENSING,
+        "poke_interval": row.pop("step"),
+        "start_date": now,
+        "timeout_at": now + row.pop("timeout"),
+        "next_deadline": now + row.pop("deadline"),
+    }
+
+
+_ADDED = (*_KEY, s.c.try_number, s.c.id, s.c.group_id, s.c.joined_version)
+_INSERT = insert(s).returning(*_ADDED)
+
+
+def _add_instances(connection: Connection, rows: Sequence[dict[str, Any]]) -> list[Joined]:
+    if connection.dialect.insert_executemany_returning:
+        added = connection.execute(_INSERT, rows)
+    else:
+        connection.execute(insert(s), rows)
+        keys = [tuple(row[c.name] for c in (*_KEY, s.c.try_number)) for row in rows]
+        added = connection.execute(select(*_ADDED).where(tuple_(*_KEY, s.c.try_number).in_(keys)))
+    return [Joined(Key(*row[:5]), *row[5:]) for row in added]

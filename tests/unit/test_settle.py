@@ -148,7 +148,7 @@ def test_a_fact_that_does_not_matter_changes_nothing(
     waits = member(soft_fail=flags[0], silent_fail=flags[1], never_fail=flags[2])
     seen = fact(outcome, began_at=waits.timeout_at + began)
     decision = decide({1: seen}, [waits], tick_ms=TICK, timeouts=timeouts)
-    if not matters(seen, waits.next_deadline, timeouts):
+    if not matters(seen.outcome, seen.began_at, waits.next_deadline, timeouts):
         assert (decision.verdicts, decision.grown) == ([], [])
     elif outcome is not Outcome.POKE_ERROR:  # silent_fail is the member's own affair
         assert decision.verdicts
