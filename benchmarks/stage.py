@@ -119,7 +119,7 @@ class Stage:
 
     @contextmanager
     def statements(self) -> Iterator[list[str]]:
-        """Collect the statements that PostgreSQL is asked to run meanwhile (not while CPU is measured: it logs them)."""
+        """Collect the statements that PostgreSQL runs meanwhile. Not while CPU is measured, for it logs them."""
         found: list[str] = []
         self._log_statements("all")
         place = self.postgres.log.stat().st_size

@@ -121,7 +121,7 @@ def drop_empty_groups(database: Database, group_ids: Sequence[int]) -> int:
 def _settle(database: Database, connection: Connection, facts: Sequence[Fact], tick_ms: int, timeouts: bool) -> Flushed:
     by_group = {fact.group_id: fact for fact in facts}
     failpoint("settle.before")
-    closing.bound_idleness(connection, IDLE_LIMIT_MS)
+    closing.begin(connection, IDLE_LIMIT_MS)
     locked = closing.lock_groups(connection, by_group)
     members = closing.sensing_members(connection, locked)
     decision = settle.decide(by_group, members, tick_ms=tick_ms, timeouts=timeouts)
@@ -143,14 +143,13 @@ def _close(
     staying: Collection[int],
 ) -> Flushed:
     """Write verdicts; let the emptied groups go; leave the outbox row. The groups are locked already."""
-    flushed = Flushed(emptied=[group_id for group_id in touched if group_id not in set(staying)])
+    flushed = Flushed(emptied=list(set(touched).difference(staying)))
     now = database.now(connection)
     if verdicts:
-        closing.write_verdicts(connection, verdicts, now)
+        flushed.settled = closing.write_verdicts(connection, verdicts, now)
     closing.let_go(connection, flushed.emptied, staying)
     if verdicts:
         ids = [verdict.instance_id for verdict in verdicts]
-        flushed.settled = closing.settled(connection, ids)
         flushed.outbox_id = closing.note_for_publishing(connection, ids, now)
     failpoint("settle.before_commit")
     return flushed

@@ -1,20 +1,20 @@
 """Publish: tell whoever waits, after the settle has committed. The message is a hint; the database is the truth.
 
-Results go to the kombu topic exchange ``sensorpool.results``: one message for each DAG in a flush, with the dag_id as
-routing key. Its body is ``{"settled": [{"id", "dag_id", "task_id", "run_id", "map_index", "try_number", "state",
-"ending", "reason", "xcom_value"}, …]}``. ``on_settled`` signatures go to the user's own queues, at least once.
+Results go to the kombu topic exchange ``sensorpool.results``: one message for each flush, with the dag_id as routing
+key or, where there is more than one, `MIXED`. Its body is ``{"settled": [{"id", "dag_id", "task_id", "run_id",
+"map_index", "try_number", "state", "ending", "reason", "xcom_value"}, …]}``. ``on_settled`` signatures go to the user's
+own queues, at least once.
 """
 
 import json
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
 from celery import Celery
-from kombu import Connection, Consumer, Exchange, Producer, Queue
+from kombu import Connection, Consumer, Exchange, Producer, Queue, binding
 from kombu.exceptions import OperationalError
 
 from sensorpool import wire
@@ -30,6 +30,7 @@ LISTENER_LIMIT = 10_000  # messages that a listener may leave unread before its 
 LISTENER_EXPIRES = 600.0  # seconds without a consumer
 
 RESULTS = Exchange(wire.RESULTS, type="topic", durable=True)
+MIXED = "%"  # no dag_id is spelled so: a message for each of a hundred DAGs costs a hundred times as much
 _RETRY = {"max_retries": 2, "interval_start": 0, "interval_step": 0.2}
 
 log = logger(__name__)
@@ -49,20 +50,17 @@ class Publisher:
 
     def publish(self, settled: Sequence[Settled]) -> None:
         """Publish settled instances, and send their ``on_settled`` signatures."""
-        by_dag: dict[str, list[Settled]] = defaultdict(list)
-        for each in settled:
-            by_dag[each.key.dag_id].append(each)
+        dag_ids = {each.key.dag_id for each in settled}
         with self._sending("publish results"):
-            for dag_id, some in by_dag.items():
-                self._results().publish(
-                    {"settled": [result_of(each) for each in some]},
-                    routing_key=routing_key(dag_id),
-                    exchange=RESULTS,
-                    declare=[RESULTS],
-                    serializer="json",
-                    retry=True,
-                    retry_policy=_RETRY,
-                )
+            self._results().publish(
+                {"settled": [result_of(each) for each in settled]},
+                routing_key=routing_key(dag_ids.pop()) if len(dag_ids) == 1 else MIXED,
+                exchange=RESULTS,
+                declare=[RESULTS],
+                serializer="json",
+                retry=True,
+                retry_policy=_RETRY,
+            )
         for each in settled:
             if each.on_settled is not None:
                 self._call_back(each)
@@ -165,13 +163,13 @@ def listen(
 ) -> Iterator[Iterator[dict[str, Any]]]:
     """Listen to results: within this context, iterate over the bodies of the messages.
 
-    :param dag_id: whose results; all, if it is left out.
+    :param dag_id: whose results, and no others; all, if it is left out.
     :param until: is asked every second; once it is true, the iteration ends.
     """
+    keys = [dag_id] if dag_id == "#" else [routing_key(dag_id), MIXED]
     queue = Queue(
         f"{wire.RESULTS}.{uuid4().hex}",
-        RESULTS,
-        routing_key=dag_id if dag_id == "#" else routing_key(dag_id),
+        bindings=[binding(RESULTS, routing_key=key) for key in keys],
         durable=False,
         auto_delete=True,
         expires=LISTENER_EXPIRES,
@@ -182,7 +180,10 @@ def listen(
 
     def receive(body: dict[str, Any], message: Any) -> None:
         message.ack()
-        inbox.append(body)
+        if dag_id != "#":
+            body["settled"] = [each for each in body["settled"] if each["dag_id"] == dag_id]
+        if body["settled"]:
+            inbox.append(body)
 
     with (
         Connection(wire.broker_url(broker), transport_options=wire.transport_options(broker)) as connection,

@@ -2,16 +2,29 @@
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import BigInteger, Connection, Engine, create_engine, event, func, select
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Connection,
+    CursorResult,
+    Dialect,
+    Engine,
+    bindparam,
+    create_engine,
+    event,
+    func,
+    select,
+)
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.functions import GenericFunction
+from sqlalchemy.sql.functions import FunctionElement, GenericFunction
+from sqlalchemy.types import UserDefinedType
 
 from sensorpool.errors import SchemaMismatch, SettingsError, Unreachable
 from sensorpool.model import Milliseconds
@@ -122,9 +135,23 @@ class Database:
         return f"the database {where} does not answer: {hide_password(cause[0])[:200]}"
 
 
-def schema_of(connection: Connection) -> str:
-    """Return where our tables are (empty: in the connection's own schema)."""
-    return str(connection.get_execution_options().get("schema_translate_map", {}).get(None, ""))
+def table_prefix(connection: Connection) -> str:
+    """Return what stands before the names of our tables in SQL that SQLAlchemy does not write."""
+    schema = connection.get_execution_options().get("schema_translate_map", {}).get(None, "")
+    return f'"{schema}".' if schema else ""
+
+
+def fetch(connection: Connection, statement: str, values: Mapping[str, Any]) -> list[Any]:
+    """Run SQL as the driver takes it, and return its rows as they are: SQLAlchemy's cost four times as much."""
+    return fetched(connection.exec_driver_sql(statement, dict(values)))
+
+
+def fetched(found: CursorResult[Any]) -> list[Any]:
+    """Return the rows of a result as the driver gives them."""
+    assert found.cursor is not None
+    rows = list(found.cursor.fetchall())
+    found.close()
+    return rows
 
 
 def _explain(error: Exception) -> None:
@@ -264,3 +291,38 @@ def _quotient(element: Any, compiler: Any, **kw: Any) -> str:
 
 
 count_rows = func.count()
+
+
+class _Ids(UserDefinedType[Any]):
+    """Integers as one text, like ``{1,2,3}``: as an array they cost five times as much to write."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_: Any) -> str:
+        return "BIGINT[]"
+
+    def bind_processor(self, _: Dialect) -> Callable[[Any], str]:
+        return lambda ids: f"{{{','.join(map(str, ids))}}}"
+
+
+def among(column: Any) -> Any:
+    """Whether a column of integers is among the parameter ``ids``."""
+    return _among(column, bindparam("ids", type_=_Ids()))
+
+
+class _among(FunctionElement[bool]):
+    type = Boolean()
+    inherit_cache = True
+
+
+@compiles(_among)
+def _in_literals(element: Any, compiler: Any, **kw: Any) -> str:
+    column, _ = element.clauses
+    literals: Any = bindparam("ids", expanding=True, literal_execute=True)
+    return str(compiler.process(column.in_(literals), **kw))
+
+
+@compiles(_among, "postgresql")
+def _any_of(element: Any, compiler: Any, **kw: Any) -> str:
+    column, ids = (compiler.process(clause, **kw) for clause in element.clauses)
+    return f"{column} = ANY (CAST({ids} AS BIGINT[]))"

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from sensorpool.model import Key, Milliseconds
-from sensorpool.store.database import schema_of
+from sensorpool.store.database import fetch, table_prefix
 from sensorpool.store.words import Joined, NewGroup, NewInstance, Try
 
 # the types of `NewGroup` and of `NewInstance`
@@ -26,7 +26,7 @@ WITH clock AS (
     SELECT coalesce(%(now)b::int8, CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)) AS now
 ),
 joined AS (
-    INSERT INTO {schema}poke_group AS g (
+    INSERT INTO {prefix}poke_group AS g (
         digest, hashcode, shardcode, version, members, op_classpath, poke_context, poke_interval, phase,
         registered_at, next_deadline
     )
@@ -41,7 +41,7 @@ joined AS (
     WHERE g.op_classpath = excluded.op_classpath AND g.poke_context = excluded.poke_context
     RETURNING g.*
 )
-INSERT INTO {schema}sensor_instance (
+INSERT INTO {prefix}sensor_instance (
     dag_id, task_id, run_id, map_index, try_number, external_id, logical_date, operator, op_classpath, group_id,
     joined_version, hashcode, shardcode, state, poke_context, execution_context, poke_interval, start_date, timeout_at,
     next_deadline, on_settled
@@ -60,7 +60,7 @@ SELECT own.dag_id, own.task_id, own.run_id, own.map_index, other.try_number, oth
 FROM unnest(%(dag_id)b::text[], %(task_id)b::text[], %(run_id)b::text[], %(map_index)b::int4[], %(try_number)b::int4[])
      AS own (dag_id, task_id, run_id, map_index, try_number)
 CROSS JOIN LATERAL (
-    SELECT s.try_number, s.id, s.state FROM {schema}sensor_instance s
+    SELECT s.try_number, s.id, s.state FROM {prefix}sensor_instance s
     WHERE s.dag_id = own.dag_id AND s.task_id = own.task_id AND s.run_id = own.run_id AND s.map_index = own.map_index
           AND s.try_number <> own.try_number
     OFFSET 0
@@ -75,39 +75,27 @@ def join(
     values: dict[str, Any] = {"now": now}
     for prefix, rows in (("g", groups), ("i", instances)):
         values |= {f"{prefix}{place}": list(column) for place, column in enumerate(zip(*rows, strict=True))}
-    found = _fetch(connection, _join_text(schema_of(connection)), values)
+    found = fetch(connection, _join_text(table_prefix(connection)), values)
     return [Joined(Key(*row[:5]), *row[5:]) for row in found]
 
 
 def other_tries(connection: Connection, keys: Sequence[Key]) -> list[Try]:
     """See `registering.other_tries`."""
     columns = dict(zip(Key._fields, zip(*keys, strict=True), strict=True))
-    statement = _OTHER_TRIES.format(schema=_prefix(schema_of(connection)))
-    rows = _fetch(connection, statement, {name: list(values) for name, values in columns.items()})
+    statement = _OTHER_TRIES.format(prefix=table_prefix(connection))
+    rows = fetch(connection, statement, {name: list(values) for name, values in columns.items()})
     return [Try(Key(*row[:5]), *row[5:]) for row in rows]
 
 
-def _fetch(connection: Connection, statement: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
-    found = connection.exec_driver_sql(statement, values)
-    assert found.cursor is not None
-    rows = list(found.cursor.fetchall())
-    found.close()
-    return rows
-
-
 @cache
-def _join_text(schema: str) -> str:
-    def arrays(prefix: str, types: Sequence[str]) -> str:
-        return ", ".join(f"%({prefix}{place})b::{kind}[]" for place, kind in enumerate(types))
+def _join_text(prefix: str) -> str:
+    def arrays(name: str, types: Sequence[str]) -> str:
+        return ", ".join(f"%({name}{place})b::{kind}[]" for place, kind in enumerate(types))
 
     return _JOIN.format(
-        schema=_prefix(schema),
+        prefix=prefix,
         group_arrays=arrays("g", _GROUP_TYPES),
         group_columns=", ".join(NewGroup._fields),
         instance_arrays=arrays("i", _INSTANCE_TYPES),
         instance_columns=", ".join(NewInstance._fields),
     )
-
-
-def _prefix(schema: str) -> str:
-    return f'"{schema}".' if schema else ""

@@ -3,21 +3,19 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import Connection, func, select
 
 from sensorpool.model import Milliseconds, ShardRange
 from sensorpool.schema import outbox
 from sensorpool.schema import poke_group as g
 from sensorpool.schema import sensor_instance as s
 from sensorpool.states import State
-from sensorpool.store.database import count_rows
-
-_IDS: Any = bindparam("ids", expanding=True, literal_execute=True)
+from sensorpool.store.database import among, count_rows
 
 
 def states(connection: Connection, instance_ids: Collection[int]) -> dict[int, State]:
     """Return the state of each of these instances that exists."""
-    query = select(s.c.id, s.c.state).where(s.c.id.in_(_IDS))
+    query = select(s.c.id, s.c.state).where(among(s.c.id))
     return {row[0]: State(row[1]) for row in connection.execute(query, {"ids": list(instance_ids)})}
 
 
@@ -26,7 +24,7 @@ def waiters(connection: Connection, instance_ids: Collection[int]) -> list[Any]:
     query = (
         select(s.c.id, s.c.state, s.c.group_id, s.c.shardcode, s.c.start_date, s.c.timeout_at, g.c.members)
         .select_from(s.outerjoin(g, g.c.id == s.c.group_id))
-        .where(s.c.id.in_(_IDS))
+        .where(among(s.c.id))
     )
     return list(connection.execute(query, {"ids": list(instance_ids)}))
 
@@ -40,7 +38,7 @@ def external_waiters(
     """
     groups = connection.execute(select(g.c.id).where(g.c.id > after_group).order_by(g.c.id).limit(size)).scalars().all()
     query = select(s.c.id, s.c.external_id).where(
-        s.c.group_id.in_(_IDS), s.c.state == State.SENSING, s.c.external_id.is_not(None), s.c.start_date < before
+        among(s.c.group_id), s.c.state == State.SENSING, s.c.external_id.is_not(None), s.c.start_date < before
     )
     rows = connection.execute(query, {"ids": list(groups)}).all() if groups else []
     return rows, groups[-1] if len(groups) == size else None
