@@ -105,7 +105,11 @@ def _run(service: Service, postgres: PostgresServer, options: argparse.Namespace
     found = audit.read(service.pool.database)
     states = Counter(service.pool.wait(ids, 0).values())
     intervals = _intervals(folder, started, ended, set(true_at))
-    late = sorted(row[1] / 1000 - true_at[f"g{(row[0] - 1) % options.groups}"] for row in _settled(service) if row[1])
+    late = sorted(
+        row[1] / 1000 - true_at[f"g{int(row[0].removeprefix('t')) % options.groups}"]
+        for row in _settled(service)
+        if row[1]
+    )
     ticks = took / service.settings.tick * service.settings.shards
     expected_lost = options.sensors - len(waiting) - states[State.SENSING]
     return {
@@ -162,7 +166,7 @@ def _fault(what: str, service: Service, postgres: PostgresServer, workers: list[
 
 
 def _settled(service: Service) -> list[Any]:
-    query = text("SELECT id, settled_at FROM sensor_instance WHERE state = 'success'")
+    query = text("SELECT task_id, settled_at FROM sensor_instance WHERE state = 'success'")
     return list(service.pool.database.read(lambda connection: connection.execute(query).all()))
 
 

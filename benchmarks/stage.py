@@ -55,7 +55,10 @@ class Stage:
             upgrade(self.postgres.url)
             self.service = Service(self.folder, self.postgres.url, self.redis.url, **self._settings)
             # one job of a prefork child may take what the sensors of the benchmark are worth
-            self.service.environment |= {"PYTHONPATH": str(ROOT), "SENSORPOOL_CONFIG_MODULE": "benchmarks.overlay"}
+            self.service.environment |= {
+                "PYTHONPATH": str(ROOT),
+                "SENSORPOOL_CONFIG_MODULE": "benchmarks.celery_settings",
+            }
             stack.callback(self.service.stop)
             self._stack = stack.pop_all()
         return self

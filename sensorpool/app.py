@@ -12,6 +12,7 @@ import os
 import socket
 import sys
 import time
+from datetime import UTC, datetime
 from functools import cache
 from types import ModuleType
 from typing import Any, NoReturn
@@ -19,6 +20,8 @@ from typing import Any, NoReturn
 import billiard.pool
 from celery import Celery, current_app, signals
 from celery.beat import BeatLazyFunc
+from celery.schedules import schedstate
+from celery.schedules import schedule as celery_schedule
 
 from sensorpool import __version__, logs, metrics, migrate, wire
 from sensorpool.errors import SensorpoolError, SettingsError
@@ -81,17 +84,36 @@ def schedule(settings: Settings) -> dict[str, dict[str, Any]]:
         arguments = options.pop("args")
         entries[f"poke-{shard_range}"] = {
             "task": wire.POKE_SHARD,
-            "schedule": settings.tick,
+            "schedule": _Every(settings.tick, nowfun=_utc_now),
             "args": arguments,
             "kwargs": {"tick": BeatLazyFunc(_tick_number, settings.tick)},
             "options": options,
         }
     entries["rescue"] = {
         "task": wire.RESCUE,
-        "schedule": settings.rescue_interval,
+        "schedule": _Every(settings.rescue_interval, nowfun=_utc_now),
         "options": {"expires": settings.rescue_interval, "queue": wire.QUEUE},
     }
     return entries
+
+
+_EARLY = 0.01  # seconds: celery.beat.Scheduler.adjust
+
+
+class _Every(celery_schedule):
+    """A span of seconds, at a third of the cost of Celery's own: that works out time zones whenever beat looks at it.
+
+    And beat looks ten milliseconds early, again and again until they are over; so they are added here.
+    """
+
+    def is_due(self, last_run_at: datetime) -> schedstate:
+        """Return whether it is due, and in how many seconds to look again."""
+        left = self.seconds - (_utc_now() - last_run_at).total_seconds()
+        return schedstate(is_due=False, next=left + _EARLY) if left > 0 else schedstate(is_due=True, next=self.seconds)
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
 
 
 def _tick_number(tick: float) -> int:

@@ -123,6 +123,7 @@ class Leases:
         self._extend = self._script("extend")
         self._finish = self._script("finish")
         self._release = self._script("release")
+        self._keep = self._script("keep")
 
     def acquire(self, shard_range: ShardRange, token: str) -> Held | str:
         """Take the lease of a range; return it with what was left behind, or the token of who holds it."""
@@ -190,12 +191,7 @@ class Leases:
 
     def keep_record(self, shard_range: ShardRange, record: str, expires: Milliseconds, now: Milliseconds) -> None:
         """Keep what a job poked until ``expires``, and drop the records that have expired."""
-        name = key(shard_range, "pokes")
-        pipeline = self.client.pipeline(transaction=False)
-        pipeline.zremrangebyscore(name, "-inf", now)
-        pipeline.zadd(name, {record: expires})
-        pipeline.pexpireat(name, expires + 60_000)
-        self._call(pipeline.execute)
+        self._ask(self._keep, [key(shard_range, "pokes")], [record, expires, now])
 
     def records(self, shard_range: ShardRange) -> list[str]:
         """Return the records of what the jobs of a range poked."""

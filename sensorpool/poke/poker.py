@@ -10,7 +10,7 @@ from sensorpool.poke.cache import Cache
 from sensorpool.poke.classes import Classes, SensorClass, Way
 from sensorpool.poke.event_loop import LoopLane
 from sensorpool.poke.threads import Hands, ThreadLane
-from sensorpool.poke.works import IN_A_ROW, MANY, QUICK, Many, Means, One, Row, overran
+from sensorpool.poke.works import IN_A_ROW, MANY, QUICK, SLOW, Many, Means, One, Row, overran
 from sensorpool.settings import Settings
 
 
@@ -155,7 +155,7 @@ class Poking:
             self._loops.put(ones)
         elif found.way is Way.MANY:
             self._threads.put(Many(ones[i : i + MANY], means) for i in range(0, len(ones), MANY))
-        elif means.pace.get(op_classpath, 1.0) > QUICK:
-            self._threads.put(ones)
+        elif (pace := means.pace.get(op_classpath)) is None or pace > QUICK:
+            self._threads.put(ones, slow=pace is not None and pace > SLOW)
         else:
             self._threads.put(Row(ones[i : i + IN_A_ROW], means) for i in range(0, len(ones), IN_A_ROW))

@@ -109,11 +109,18 @@ class ThreadLane:
         self._lock = threading.Lock()
         self._looked_at, self._queued_then = time.monotonic(), 0
 
-    def put(self, works: Iterable[Work]) -> None:
-        """Queue work, and make sure that somebody takes it up."""
+    def put(self, works: Iterable[Work], *, slow: bool = False) -> None:
+        """Queue work, and make sure that somebody takes it up.
+
+        :param slow: that it waits for answers is known, so that as many as may poke at once begin.
+        """
         self._queue.extend(works)
         self._queued_then = len(self._queue)
         self.supervise()
+        if slow:
+            with self._lock:
+                busy = len(self._slots)
+            self._add(min(self._concurrency - busy, len(self._queue)))
 
     @property
     def queued(self) -> int:
@@ -141,11 +148,7 @@ class ThreadLane:
         taken, self._looked_at, self._queued_then = self._queued_then - queued, now, queued
         if busy and taken * _QUICK > since * busy:
             return
-        for _ in range(min(self._concurrency - busy, queued, max(1, busy))):
-            slot = _Slot()
-            with self._lock:
-                self._slots.add(slot)
-            self._hands.do(partial(self._work, slot))
+        self._add(min(self._concurrency - busy, queued, max(1, busy)))
 
     def collect(self) -> list[list[Report]]:
         """Return what has been reported since the last call."""
@@ -155,6 +158,13 @@ class ThreadLane:
     def idle(self) -> bool:
         """Whether everything was poked or given up."""
         return not self._queue and not self._slots
+
+    def _add(self, number: int) -> None:
+        for _ in range(number):
+            slot = _Slot()
+            with self._lock:
+                self._slots.add(slot)
+            self._hands.do(partial(self._work, slot))
 
     def _give_up(self, slot: _Slot, now: float) -> None:
         with slot.lock:

@@ -15,6 +15,7 @@ from sensorpool.states import Outcome
 MANY = 500  # contexts in one call of poke_many
 IN_A_ROW = 64  # pokes of a quick class that a thread takes up at once
 QUICK = 50e-6  # seconds: a class whose pokes take no longer is quick
+SLOW = 5e-3  # seconds: one whose pokes take longer waits for answers
 
 _NOT_LANDED = Outcome.NOT_LANDED
 _monotonic = time.monotonic

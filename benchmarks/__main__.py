@@ -1,0 +1,50 @@
+"""Run the benchmarks: each starts what it needs, prints a table, and writes its figures below ``results/``."""
+
+import importlib
+import shlex
+import sys
+import time
+
+import click
+
+from benchmarks import report
+
+QUESTIONS = {
+    "airbnb": "20,000 sensors on 12,000 groups, pokes of 100 ms: processes, CPU, missed intervals, latency",
+    "million": "from 1,000 sensors to (--full) a million: registration, CPU, memory, statements, cold start",
+    "overhead": "CPU of a poke above the bare call, by kind of poke and number of groups",
+    "settle": "10,000 landed groups at once; 5,000 duplicates of one; 10,000 timeouts",
+    "register": "one at a time, from 8 processes, in bulk, at midnight",
+    "scale": "workers and shards",
+    "latency": "from a true condition to the settled row and to the message",
+    "hotpath": "where the CPU of a worker goes, by a sampling profiler",
+}
+
+
+@click.command(help=__doc__)
+@click.argument("questions", nargs=-1, type=click.Choice(list(QUESTIONS)))
+@click.option("--full", is_flag=True, help="At full size: an hour.")
+def main(questions: tuple[str, ...], full: bool) -> None:
+    """Run them."""
+    failed = []
+    for question in questions or QUESTIONS:
+        report.console.print(f"[bold]{question}[/bold]: {QUESTIONS[question]}")
+        began = time.monotonic()
+        module = importlib.import_module(f"benchmarks.{question}")
+        rows: list[report.Row] = []
+        try:
+            for row in module.run(full):
+                report.console.print(f"  {row['case']}: done after {time.monotonic() - began:.0f} s")
+                rows.append(row)
+        except report.Failed as error:
+            report.console.print(f"[red]{question}: {error}[/red]")
+            failed.append(question)
+        command = f"python -m benchmarks {question}" + (" --full" if full else "")
+        report.show(f"{question} ({shlex.join(command.split())}, {time.monotonic() - began:.0f} s)", rows)
+        report.write(question, rows, command)
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""What a benchmark found: rows for a table on the terminal, and for a file."""
+
+import json
+import platform
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+Row = dict[str, Any]
+RESULTS = Path(__file__).parent / "results"
+
+console = Console(soft_wrap=True)
+
+
+class Failed(Exception):
+    """A case did not do what it says: its figures would be worth nothing."""
+
+
+def demand(holds: bool, what: str) -> None:
+    """Let a case stand only if something holds.
+
+    :raises Failed: when it does not.
+    """
+    if not holds:
+        raise Failed(what)
+
+
+def show(question: str, rows: Sequence[Row]) -> None:
+    """Print a table, one column a case where the cases are few."""
+    table = Table(title=question, title_justify="left")
+    table.add_column("")
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    for row in rows:
+        table.add_column(str(row.get("case", "")), justify="right")
+    for name in names:
+        if name != "case":
+            table.add_row(name, *(said(row.get(name, "")) for row in rows))
+    if rows:
+        console.print(table)
+
+
+def said(value: object) -> str:
+    """Say a value shortly."""
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+        case int():
+            return f"{value:,}"
+        case dict():
+            return "\n".join(f"{name} {said(each)}" for name, each in value.items())
+        case list() | tuple():
+            return " / ".join(map(said, value))
+    return str(value)
+
+
+def write(question: str, rows: Iterable[Row], command: str) -> Path:
+    """Write the rows as JSON, with the machine and the command that gave them."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{question}.json"
+    found = {
+        "question": question,
+        "command": command,
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": {
+            "cores": psutil.cpu_count(),
+            "memory_gib": round(psutil.virtual_memory().total / 2**30),
+            "python": platform.python_version(),
+            "nanoseconds_a_loop": round(loop_speed() * 1e9, 1),
+        },
+        "rows": list(rows),
+    }
+    path.write_text(json.dumps(found, indent=1, default=str) + "\n")
+    return path
+
+
+def loop_speed() -> float:
+    """Return the CPU seconds of one round of an empty loop: what figures of other machines are to be held against."""
+    began = time.process_time()
+    for _ in range(2_000_000):
+        pass
+    return (time.process_time() - began) / 2_000_000
+
+
+def quantiles(values: Sequence[float]) -> Row:
+    """Return p50, p99 and the largest."""
+    ordered = sorted(values)
+    if not ordered:
+        return {"p50": None, "p99": None, "max": None}
+    return {
+        "p50": round(ordered[len(ordered) // 2], 3),
+        "p99": round(ordered[int(len(ordered) * 0.99)], 3),
+        "max": round(ordered[-1], 3),
+    }
