@@ -19,7 +19,7 @@ from sensorpool.migrate import upgrade
 from sensorpool.pool import Pool
 from sensorpool.states import State
 from tests.servers import PostgresServer, RedisServer
-from tests.service import Service, children, until
+from tests.service import Service, children, kill_tree, until
 
 ROOT = Path(__file__).parents[1]
 HOUR = 3600.0
@@ -81,9 +81,7 @@ class Stage:
     def restart_workers(self) -> float:
         """Replace the workers and beat; return when the new ones were started (monotonic)."""
         for process in self.service.processes:
-            process.terminate()
-        for process in self.service.processes:
-            process.wait(60)
+            kill_tree(process)
         self.service.processes.clear()
         self.service.pool.leases.client.flushdb()
         began = time.monotonic()
@@ -151,6 +149,10 @@ class Stage:
     def states(self) -> dict[str, int]:
         """Count the instances by state."""
         return {row[0]: row[1] for row in self.rows("SELECT state, count(*) FROM sensor_instance GROUP BY state")}
+
+    def groups(self) -> int:
+        """Count the groups."""
+        return int(self.rows("SELECT count(*) FROM poke_group")[0][0])
 
     def sensing(self) -> int:
         """Count those who wait."""

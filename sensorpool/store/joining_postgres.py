@@ -14,7 +14,8 @@ from sensorpool.model import Key, Milliseconds
 from sensorpool.store.database import fetch, table_prefix
 from sensorpool.store.words import Joined, NewGroup, NewInstance, Try
 
-# the types of `NewGroup` and of `NewInstance`
+# the types of `NewGroup`, `NewInstance` and `Key`
+_KEY_TYPES = ("text", "text", "text", "int4", "int4")
 _GROUP_TYPES = ("bytea", "int8", "int4", "int4", "text", "text", "int8", "int8", "int8")
 _INSTANCE_TYPES = (
     *("bytea", "text", "text", "text", "int4", "int4", "text", "int8", "text", "text"),
@@ -32,7 +33,7 @@ joined AS (
     )
     SELECT digest, hashcode, shardcode, members, members, op_classpath, poke_context, poke_interval, phase,
            clock.now, clock.now + next_deadline
-    FROM unnest({group_arrays}) AS new ({group_columns}), clock
+    FROM {groups}, clock
     ON CONFLICT (digest) DO UPDATE SET
         version = g.version + excluded.version,
         members = g.members + excluded.members,
@@ -50,19 +51,18 @@ SELECT new.dag_id, new.task_id, new.run_id, new.map_index, new.try_number, new.e
        new.operator, joined.op_classpath, joined.id, joined.version, joined.hashcode, joined.shardcode, 'sensing',
        joined.poke_context, new.execution_context, new.step, clock.now, clock.now + new.timeout,
        clock.now + new.deadline, new.on_settled
-FROM unnest({instance_arrays}) AS new ({instance_columns}) JOIN joined ON joined.digest = new.joined_digest, clock
+FROM {instances} JOIN joined ON joined.digest = new.joined_digest, clock
 RETURNING dag_id, task_id, run_id, map_index, try_number, id, group_id, joined_version
 """
 
 # OFFSET 0 keeps the planner from joining: while its statistics are old it would read the whole table for it
 _OTHER_TRIES = """
-SELECT own.dag_id, own.task_id, own.run_id, own.map_index, other.try_number, other.id, other.state
-FROM unnest(%(dag_id)b::text[], %(task_id)b::text[], %(run_id)b::text[], %(map_index)b::int4[], %(try_number)b::int4[])
-     AS own (dag_id, task_id, run_id, map_index, try_number)
+SELECT new.dag_id, new.task_id, new.run_id, new.map_index, other.try_number, other.id, other.state
+FROM {keys}
 CROSS JOIN LATERAL (
     SELECT s.try_number, s.id, s.state FROM {prefix}sensor_instance s
-    WHERE s.dag_id = own.dag_id AND s.task_id = own.task_id AND s.run_id = own.run_id AND s.map_index = own.map_index
-          AND s.try_number <> own.try_number
+    WHERE s.dag_id = new.dag_id AND s.task_id = new.task_id AND s.run_id = new.run_id AND s.map_index = new.map_index
+          AND s.try_number <> new.try_number
     OFFSET 0
 ) AS other
 """
@@ -72,30 +72,40 @@ def join(
     connection: Connection, groups: Sequence[NewGroup], instances: Sequence[NewInstance], now: Milliseconds | None
 ) -> list[Joined]:
     """See `registering.join`."""
-    values: dict[str, Any] = {"now": now}
-    for prefix, rows in (("g", groups), ("i", instances)):
-        values |= {f"{prefix}{place}": list(column) for place, column in enumerate(zip(*rows, strict=True))}
-    found = fetch(connection, _join_text(table_prefix(connection)), values)
-    return [Joined(Key(*row[:5]), *row[5:]) for row in found]
+    alone = len(instances) == 1
+    values = {"now": now, **_values("g", groups, alone), **_values("i", instances, alone)}
+    rows = fetch(connection, _join_text(table_prefix(connection), alone), values)
+    return [Joined(Key(*row[:5]), *row[5:]) for row in rows]
 
 
 def other_tries(connection: Connection, keys: Sequence[Key]) -> list[Try]:
     """See `registering.other_tries`."""
-    columns = dict(zip(Key._fields, zip(*keys, strict=True), strict=True))
-    statement = _OTHER_TRIES.format(prefix=table_prefix(connection))
-    rows = fetch(connection, statement, {name: list(values) for name, values in columns.items()})
+    alone = len(keys) == 1
+    rows = fetch(connection, _other_tries_text(table_prefix(connection), alone), _values("k", keys, alone))
     return [Try(Key(*row[:5]), *row[5:]) for row in rows]
 
 
 @cache
-def _join_text(prefix: str) -> str:
-    def arrays(name: str, types: Sequence[str]) -> str:
-        return ", ".join(f"%({name}{place})b::{kind}[]" for place, kind in enumerate(types))
+def _join_text(prefix: str, alone: bool) -> str:
+    groups = _source("g", NewGroup._fields, _GROUP_TYPES, alone)
+    instances = _source("i", NewInstance._fields, _INSTANCE_TYPES, alone)
+    return _JOIN.format(prefix=prefix, groups=groups, instances=instances)
 
-    return _JOIN.format(
-        prefix=prefix,
-        group_arrays=arrays("g", _GROUP_TYPES),
-        group_columns=", ".join(NewGroup._fields),
-        instance_arrays=arrays("i", _INSTANCE_TYPES),
-        instance_columns=", ".join(NewInstance._fields),
-    )
+
+@cache
+def _other_tries_text(prefix: str, alone: bool) -> str:
+    return _OTHER_TRIES.format(prefix=prefix, keys=_source("k", Key._fields, _KEY_TYPES, alone))
+
+
+def _source(name: str, columns: Sequence[str], types: Sequence[str], alone: bool) -> str:
+    """Return rows to select from: a row alone, which is by far the most frequent, as it is; others as arrays."""
+    if alone:
+        row = (f"%({name}{place})b::{kind} AS {columns[place]}" for place, kind in enumerate(types))
+        return f"(SELECT {', '.join(row)}) AS new"
+    arrays = ", ".join(f"%({name}{place})b::{kind}[]" for place, kind in enumerate(types))
+    return f"unnest({arrays}) AS new ({', '.join(columns)})"
+
+
+def _values(name: str, rows: Sequence[tuple[Any, ...]], alone: bool) -> dict[str, Any]:
+    columns = rows[0] if alone else map(list, zip(*rows, strict=True))
+    return {f"{name}{place}": column for place, column in enumerate(columns)}

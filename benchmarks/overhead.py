@@ -1,0 +1,147 @@
+"""What a poke costs above the bare call: by kind of poke, and by the number of groups."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import psutil
+from sqlalchemy import text
+
+from benchmarks import sensors
+from benchmarks.report import Row, demand
+from benchmarks.stage import Stage, less, tree_seconds
+from sensorpool.sensors import HttpSensor, PathSensor, SqlSensor
+from tests.service import until
+
+WINDOW = 20.0
+
+
+def run(full: bool) -> Iterator[Row]:
+    """No-op pokes at saturation, by number; then each kind of poke."""
+    for groups in (1_000, 10_000, 100_000, *((300_000,) if full else ())):
+        yield measure(f"no-op, {groups:,} groups every second", "NoOp", groups, interval=1.0)
+    yield measure("no-op async, 5,000 groups", "AsyncNoOp", 5_000, interval=1.0)
+    yield measure("no-op poke_many, 10,000 groups", "ManyNoOp", 10_000, interval=1.0)
+    yield measure("100 ms, 2,000 groups", "Slow", 2_000, interval=5.0, seconds=0.1, poke_concurrency=128)
+    yield measure("100 ms async, 2,000 groups", "AsyncSlow", 2_000, interval=5.0, seconds=0.1, poke_concurrency=128)
+    yield measure("file, 5,000 groups", PathSensor, 5_000, interval=2.0)
+    yield measure("SQL, 1,000 groups", SqlSensor, 1_000, interval=2.0)
+    with serving() as url:
+        yield measure("HTTP, 1,000 groups", HttpSensor, 1_000, interval=2.0, url=url)
+
+
+def measure(case: str, kind: Any, groups: int, *, interval: float, poke_concurrency: int = 64, **context: Any) -> Row:
+    """Measure a window of 20 s."""
+    with Stage(
+        tick=1.0, poke_interval=interval, groups_cached=1_000_000, poke_concurrency=poke_concurrency, workers=1
+    ) as stage:
+        path = f"benchmarks.sensors.{kind}" if isinstance(kind, str) else f"sensorpool.sensors.{kind.__name__}"
+        database = stage.postgres.url
+        contexts = [_context(kind, n, context) for n in range(groups)]
+        stage.service.environment["SENSORPOOL_CONN_BENCH"] = database
+        stage.pool.register_many(
+            {"sensor": path, "poke_context": each, "dag_id": "dag", "task_id": f"task{n}", "run_id": "run"}
+            for n, each in enumerate(contexts)
+        )
+        with stage.pool.database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text("VACUUM (ANALYZE)"))
+        stage.start()
+        until("a poke of each", lambda: stage.counters()["poked"] >= groups, 120, 0.5)
+        time.sleep(2 * interval)
+        before, counted, began = stage.cpu(), stage.counters(), time.monotonic()
+        time.sleep(WINDOW)
+        used, seconds = less(stage.cpu(), before), time.monotonic() - began
+        now = stage.counters()
+        pokes = now["poked"] - counted["poked"]
+        demand(now["errors"] == 0, "pokes failed")
+        demand(pokes > 0.5 * groups * seconds / interval, f"only {pokes} pokes in {seconds:.0f} s")
+        used.pop("client" if "HTTP" not in case else "", 0.0)
+        total = 1e6 * sum(used.values()) / pokes
+        bare = _bare(kind, contexts[:500], stage)
+        return {
+            "case": case,
+            "groups": groups,
+            "pokes a second": pokes / seconds,
+            "CPU of a poke, µs": total,
+            "bare call, µs": bare,
+            "above the bare call, µs": total - bare,
+            "by part, µs": {name: round(1e6 * value / pokes, 2) for name, value in used.items()},
+            "one core, %": 100 * sum(used.values()) / seconds,
+        }
+
+
+def _context(kind: Any, n: int, context: dict[str, Any]) -> dict[str, Any]:
+    if kind is PathSensor:
+        return {"path": f"/nowhere/{n}"}
+    if kind is SqlSensor:
+        return {"conn_id": "bench", "sql": f"SELECT count(*) FROM poke_group WHERE id = -{n}"}
+    if kind is HttpSensor:
+        return {"url": f"{context['url']}/{n}"}
+    return {"n": n, **context}
+
+
+def _bare(kind: Any, contexts: list[dict[str, Any]], stage: Stage) -> float:
+    """Return the CPU of a bare poke in µs, that of the server that it asks included."""
+    import os
+
+    os.environ["SENSORPOOL_CONN_BENCH"] = stage.postgres.url
+    cls = getattr(sensors, kind) if isinstance(kind, str) else kind
+    calls: list[Callable[[], Any]]
+    if hasattr(cls, "poke_many"):
+        calls, each = [lambda: cls.poke_many(contexts)], len(contexts)
+    else:
+        made = [cls(**context) for context in contexts]
+        if kind in {"AsyncNoOp", "AsyncSlow"}:
+            return _bare_async(made)
+        calls, each = [lambda one=one: one.poke({}) for one in made], 1  # type: ignore[misc]
+    for call in calls[:5]:
+        call()
+    rounds = 1 if kind in {"Slow"} else 20
+    calls = calls[:50] if kind == "Slow" else calls
+    servers = [psutil.Process(stage.postgres.pid)]
+    idle = sum(map(tree_seconds, servers))
+    began = time.process_time()
+    for _ in range(rounds):
+        for call in calls:
+            call()
+    spent = time.process_time() - began + sum(map(tree_seconds, servers)) - idle
+    return 1e6 * spent / (rounds * len(calls) * each)
+
+
+def _bare_async(made: list[Any]) -> float:
+    import asyncio
+
+    async def all_() -> None:
+        await asyncio.gather(*(one.poke({}) for one in made))
+
+    began = time.process_time()
+    asyncio.run(all_())
+    return 1e6 * (time.process_time() - began) / len(made)
+
+
+class serving:
+    """A web server on loopback that has nothing; its CPU is the client's here."""
+
+    def __enter__(self) -> str:
+        class Nothing(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                self.send_response(404)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            do_HEAD = do_GET
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Nothing)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
