@@ -76,6 +76,7 @@ def call_off_in(
     database: Database, connection: Connection, reasons: Mapping[int, str], ending: Ending = Ending.CANCELLED
 ) -> Flushed:
     """Cancel instances inside a transaction that is going on."""
+    closing.begin(connection, IDLE_LIMIT_MS)
     locked = closing.lock_groups(connection, set(closing.groups_of(connection, reasons).values()))
     groups = closing.groups_of(connection, reasons)  # some may have settled before we had the locks
     if not groups:
@@ -94,6 +95,7 @@ def fail_groupless(database: Database, instances: Sequence[tuple[int, int]]) -> 
     reason = "its poke group is gone: somebody changed the tables by hand"
 
     def change(connection: Connection) -> Flushed:
+        closing.begin(connection, IDLE_LIMIT_MS)
         sensing = closing.groups_of(connection, [instance_id for instance_id, _ in instances])
         verdicts = [
             Verdict(instance_id, group_id, State.FAILED, Ending.FAIL, reason)
@@ -111,6 +113,7 @@ def drop_empty_groups(database: Database, group_ids: Sequence[int]) -> int:
     """
 
     def change(connection: Connection) -> int:
+        closing.begin(connection, IDLE_LIMIT_MS)
         locked = closing.lock_groups(connection, group_ids)
         closing.let_go(connection, locked, ())
         return len(locked)
