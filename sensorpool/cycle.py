@@ -2,6 +2,8 @@
 
 import time
 
+from sqlalchemy import Connection
+
 from sensorpool.failpoint import failpoint
 from sensorpool.flush import GROUPS
 from sensorpool.lease import Held, Lease
@@ -66,14 +68,9 @@ class _Round:
     def run(self) -> bool:
         """Do it; return whether the range became dirty meanwhile, so that we hold it for another round."""
         started = time.monotonic()
-        now = self._worker.database.read(self._worker.database.now)
-        self._trusted = self._worker.clock.trusts(now)
-        self._now, self._started = now, time.monotonic()
-        self._record = Record(now)
-        if self._is_idle(now):
+        loaded = self._worker.database.read(self._load)
+        if loaded is None:
             return self._lease.finish(self._held.state, again=True)
-        worker = self._worker
-        loaded = load(worker.database, worker.poker.cache, self._range, self._held, worker.memory, now, self._settings)
         failpoint("load.after")
         self._total.groups += len(loaded.ones)
         ordinary = self._set_suspects_apart(loaded.ones)
@@ -83,6 +80,17 @@ class _Round:
             self._total.extra["lost_lease"] = True
             return False
         return self._finish(loaded, left, started)
+
+    def _load(self, connection: Connection) -> Loaded | None:
+        """Ask for the time, and for what is due; None if this is a repeated message."""
+        worker = self._worker
+        now = worker.database.now(connection)
+        self._trusted = worker.clock.trusts(now)
+        self._now, self._started = now, time.monotonic()
+        self._record = Record(now)
+        if self._is_idle(now):
+            return None
+        return load(connection, worker.poker.cache, self._range, self._held, worker.memory, now, self._settings)
 
     def _is_idle(self, now: Milliseconds) -> bool:
         """Whether this is a repeated message: the range was looked at less than half a tick ago, and nothing is new."""

@@ -8,6 +8,8 @@ nobody knows, the whole range is due once.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sqlalchemy import Connection
+
 from sensorpool.due import is_due
 from sensorpool.lease import Held, RangeState
 from sensorpool.model import DueGroup, Milliseconds, ShardRange
@@ -15,7 +17,6 @@ from sensorpool.poke.cache import Cache
 from sensorpool.poke.works import One
 from sensorpool.settings import Settings
 from sensorpool.store import loading
-from sensorpool.store.database import Database
 
 GROUPS_AT_ONCE = 10_000
 
@@ -47,7 +48,7 @@ class Memory:
 
 
 def load(
-    database: Database,
+    connection: Connection,
     cache: Cache,
     shard_range: ShardRange,
     held: Held,
@@ -55,15 +56,12 @@ def load(
     now: Milliseconds,
     settings: Settings,
 ) -> Loaded:
-    """Ask what is due: one statement, and one more for groups that this process has not seen as they are now.
-
-    :raises Unreachable: when the database does not answer.
-    """
+    """Ask what is due: one statement, and one more for groups that this process has not seen as they are now."""
     last = memory.last(shard_range, held.state, now)
     overlap = round(settings.commit_overlap * 1000)
-    rows = database.read(lambda c: loading.due_groups(c, shard_range, last=last, now=now, commit_overlap=overlap))
+    rows = loading.due_groups(connection, shard_range, last=last, now=now, commit_overlap=overlap)
     left = set(held.state.left)
-    ones = _look_up(database, cache, rows, left)
+    ones = _look_up(connection, cache, rows, left)
     new_after = now - overlap
     recent = [one.group.id for one in ones if one.group.registered_at > new_after] if cache.newest > new_after else []
     if poked_as_new := set(held.state.recent) - left:
@@ -77,14 +75,13 @@ def load(
     return Loaded(now, last, first + ones[start:] + ones[:start], recent)
 
 
-def _look_up(database: Database, cache: Cache, rows: Sequence[loading.DueRow], left: set[int]) -> list[One]:
+def _look_up(connection: Connection, cache: Cache, rows: Sequence[loading.DueRow], left: set[int]) -> list[One]:
     """Return what is due and what was left over, with the kept sensor of each; groups that are gone are not."""
     ones, missing = cache.look_up(rows)
     if left:
         missing = [*missing, *left.difference(row[0] for row in rows)]
     for start in range(0, len(missing), GROUPS_AT_ONCE):
-        some = missing[start : start + GROUPS_AT_ONCE]
-        for group, op_classpath, poke_context in database.read(lambda c, some=some: loading.groups(c, some)):  # type: ignore[misc]
+        for group, op_classpath, poke_context in loading.groups(connection, missing[start : start + GROUPS_AT_ONCE]):
             ones.append(cache.keep(group, op_classpath, poke_context))
     return ones
 
