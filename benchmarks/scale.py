@@ -14,7 +14,8 @@ GROUPS, INTERVAL, WINDOW = 20_000, 5.0, 20.0
 
 def run(full: bool) -> Iterator[Row]:
     """20,000 no-op groups every 5 s, by workers and by shards."""
-    for workers, shards in ((1, 1), (1, 8), (1, 64), (1, 256), (2, 8), (2, 64), *(((4, 64),) if full else ())):
+    quick = [(1, 1), (1, 64), (2, 8)]
+    for workers, shards in [(1, 1), (1, 8), (1, 64), (1, 256), (2, 8), (2, 64), (4, 64)] if full else quick:
         yield measure(workers, shards)
 
 

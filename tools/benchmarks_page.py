@@ -1,0 +1,196 @@
+"""Write ``docs/benchmarks.md`` and its plots from the figures below ``benchmarks/results``: needs matplotlib."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("svg")
+from matplotlib import pyplot
+
+ROOT = Path(__file__).parents[1]
+RESULTS, PAGE, PLOTS = ROOT / "benchmarks" / "results", ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "plots"
+TEXT = ROOT / "tools" / "benchmarks_page.md"
+
+Rows = list[dict[str, Any]]
+
+
+def main() -> None:
+    """Write the page: the text, with its tables and plots in their places."""
+    found = {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
+    PLOTS.mkdir(exist_ok=True)
+    matplotlib.rcParams["svg.hashsalt"] = "sensorpool"  # the same figures give the same file
+    text = TEXT.read_text()
+    places: dict[str, Callable[[], str]] = {
+        "machine": lambda: machine(found),
+        "budgets": lambda: budgets({name: each["rows"] for name, each in found.items()}),
+        "peers": lambda: peers(found["peers"]["rows"]) if "peers" in found else "Not measured yet.",
+        **{name: lambda name=name: table(found[name]) for name in found if name != "peers"},  # type: ignore[misc]
+        "plot growth": lambda: growth(found["million"]["rows"]),
+        "plot overhead": lambda: bars("overhead", found["overhead"]["rows"], "above the bare call, µs", "µs of CPU"),
+        "plot hotpath": lambda: shares(found["hotpath"]["rows"]),
+    }
+    for name, fill in places.items():
+        mark = f"<!-- {name} -->"
+        if mark in text:
+            text = text.replace(mark, fill())
+    PAGE.write_text(text)
+
+
+def machine(found: dict[str, Any]) -> str:
+    """Say what the figures were taken on."""
+    of = next(iter(found.values()))["machine"]
+    dates = sorted({each["date"] for each in found.values() if "date" in each})
+    return (
+        f"{of['cores']} shared virtual cores, {of['memory_gib']} GiB, Python {of['python']}, {dates[-1]}; "
+        f"an empty Python loop takes {of['nanoseconds_a_loop']:g} ns a round there, so hold other machines against that."
+    )
+
+
+def table(one: dict[str, Any]) -> str:
+    """Return a question's figures, a column a case."""
+    rows: Rows = one["rows"]
+    names = [name for name in dict.fromkeys(name for row in rows for name in row) if name != "case"]
+    lines = [
+        "| | " + " | ".join(row["case"] for row in rows) + " |",
+        "| --- |" + " ---: |" * len(rows),
+        *(f"| {name} | " + " | ".join(said(row.get(name)) for row in rows) + " |" for name in names),
+    ]
+    return f"`{one['command']}`\n\n" + "\n".join(lines)
+
+
+def said(value: Any) -> str:
+    """Say a figure."""
+    match value:
+        case None:
+            return ""
+        case bool() | str():
+            return str(value)
+        case float():
+            return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+        case int():
+            return f"{value:,}"
+        case dict():
+            return "<br>".join(f"{name} {said(each)}" for name, each in value.items())
+        case list():
+            return " / ".join(map(said, value))
+    return str(value)
+
+
+def budgets(found: dict[str, Rows]) -> str:
+    """Hold the figures against the budgets of the design."""
+
+    def case(question: str, start: str) -> dict[str, Any]:
+        rows = [row for row in found.get(question, []) if str(row["case"]).startswith(start)]
+        return rows[-1] if rows else {}
+
+    def figure(question: str, start: str, name: str) -> float | None:
+        value = case(question, start).get(name)
+        return None if value is None else float(value)
+
+    lines: list[tuple[str, float | None, float, str]] = [
+        ("20,000 sensors, 100 ms, 180 s: % of a core", figure("airbnb", "every 180", "CPU in all, % of one core"), 5, "%"),
+        ("the same: missed intervals", figure("airbnb", "every", "missed intervals"), 0, ""),
+        ("1,000,000 sensors, 180 s: % of a core", figure("million", "1,000,000", "CPU in all, % of one core"), 15, "%"),
+        ("the same: KB a resident group", _kilo(figure("million", "1,000,000", "bytes a resident group")), 1.5, "KB"),
+        ("no-op poke at saturation", _least(found.get("overhead", []), "no-op, "), 3, "µs"),
+        ("100 ms poke, everything included", figure("overhead", "100 ms, ", "CPU of a poke, µs"), 40, "µs"),
+        ("the same, by coroutine", figure("overhead", "100 ms async", "CPU of a poke, µs"), 40, "µs"),
+        ("settle, 10,000 landed groups: a row", figure("settle", "10,000 groups", "CPU of a row, µs"), 20, "µs"),
+        ("settle, 5,000 duplicates: a row", figure("settle", "5,000", "CPU of a row, µs"), 20, "µs"),
+        ("bulk register: a row", figure("register", "100,000 in bulk, 60%", "CPU of a row, µs")
+         or figure("register", "20,000 in bulk, 60%", "CPU of a row, µs"), 25, "µs"),
+        ("single register", figure("register", "one at a time", "CPU of a row, µs"), 500, "µs"),
+        ("statements a range and tick", figure("million", "100,000", "statements a range and tick"), 4, ""),
+        ("true to settled, above half an interval and half a tick (mean)",
+         figure("latency", "interval 5", "mean above half an interval and half a tick, ms"), 60, "ms"),
+        ("true to settled, above an interval and a tick (longest)",
+         figure("latency", "interval 5", "longest above an interval and a tick, ms"), 200, "ms"),
+    ]  # fmt: skip
+    rows = [
+        f"| {what} | {limit:g} {unit} | {'not measured' if value is None else f'{said(value)} {unit}'} | "
+        f"{'' if value is None else 'met' if value <= limit else 'missed'} |"
+        for what, value, limit, unit in lines
+    ]
+    return "| budget | at most | measured | |\n| --- | ---: | ---: | --- |\n" + "\n".join(rows)
+
+
+def _kilo(value: float | None) -> float | None:
+    return None if value is None else value / 1000
+
+
+def _least(rows: Rows, start: str) -> float | None:
+    figures = [row["CPU of a poke, µs"] for row in rows if str(row["case"]).startswith(start)]
+    return min(figures, default=None)
+
+
+def peers(rows: Rows) -> str:
+    """Return the peers, each with its ratio to ours."""
+    ours = next(row for row in rows if row["peer"] == "sensorpool")
+    lines = ["| peer | version | sensors | µs of CPU a poke | µs a unique poke | ratio | memory, MB | note |"]
+    lines.append("| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |")
+    for row in rows:
+        ratio = row["cpu_us_per_unique_poke"] / ours["cpu_us_per_unique_poke"]
+        memory = row.get("memory_bytes")
+        lines.append(
+            f"| {row['peer']} | {row['version']} | {row['sensors']:,}{' (per poke)' if row.get('extrapolated') else ''} "
+            f"| {said(float(row['cpu_us_per_poke']))} | {said(float(row['cpu_us_per_unique_poke']))} | {ratio:,.2g} "
+            f"| {'' if memory is None else said(memory / 1e6)} | {row.get('note', '')} |"
+        )
+    return "\n".join(lines)
+
+
+def growth(rows: Rows) -> str:
+    """Plot how CPU and memory grow with the number of sensors."""
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 3.6))
+    scaled = [row for row in rows if row["interval, s"] < 100]
+    slow = [row for row in rows if row["interval, s"] >= 100]
+    for some, mark, label in ((scaled, "o-", "every 18 s"), (slow, "s", "every 180 s")):
+        if some:
+            sensors = [row["sensors"] for row in some]
+            left.plot(sensors, [row["CPU in all, % of one core"] for row in some], mark, label=label)
+            right.plot(sensors, [row["memory of a worker, MB"] for row in some], mark, label=label)
+    for axes, name in ((left, "CPU of everything, % of one core"), (right, "memory of the worker, MB")):
+        axes.set(xscale="log", xlabel="sensors (40 % duplicates)", ylabel=name, ylim=(0, None))
+        axes.grid(alpha=0.3)
+        axes.legend()
+    return _save(figure, "growth")
+
+
+def bars(name: str, rows: Rows, key: str, label: str) -> str:
+    """Plot one figure of each case."""
+    figure, axes = pyplot.subplots(figsize=(8, 0.4 * len(rows) + 1))
+    axes.barh([row["case"] for row in rows], [row[key] for row in rows])
+    for place, row in enumerate(rows):
+        axes.text(row[key], place, f" {said(float(row[key]))}", va="center")
+    axes.invert_yaxis()
+    axes.set(xlabel=label, xlim=(0, 1.15 * max(row[key] for row in rows)))
+    return _save(figure, name)
+
+
+def shares(rows: Rows) -> str:
+    """Plot where the samples of each case fell."""
+    figure, axes = pyplot.subplots(figsize=(9, 0.6 * len(rows) + 1.6))
+    parts = list(dict.fromkeys(part for row in rows for part in row["share of the samples, %"]))
+    done = [0.0] * len(rows)
+    for part in parts:
+        widths = [row["share of the samples, %"].get(part, 0.0) for row in rows]
+        axes.barh([row["case"] for row in rows], widths, left=done, label=part)
+        done = [was + width for was, width in zip(done, widths, strict=True)]
+    axes.invert_yaxis()
+    axes.set(xlabel="% of the samples")
+    axes.legend(ncols=5, loc="upper center", bbox_to_anchor=(0.4, -0.25), fontsize=8)
+    return _save(figure, "hotpath")
+
+
+def _save(figure: Any, name: str) -> str:
+    figure.tight_layout()
+    figure.savefig(PLOTS / f"{name}.svg", metadata={"Date": None})
+    pyplot.close(figure)
+    return f"![{name}](plots/{name}.svg)"
+
+
+if __name__ == "__main__":
+    main()
