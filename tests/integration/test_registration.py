@@ -18,7 +18,7 @@ from sensorpool.flush import flush
 from sensorpool.migrate import upgrade
 from sensorpool.model import Fact
 from sensorpool.states import Outcome, State
-from sensorpool.store import looking
+from sensorpool.store import closing, looking
 from sensorpool.testing import ScriptedSensor
 from tests.service import SCRIPTED as NAMES
 
@@ -166,6 +166,24 @@ def test_bulk_registration_is_a_few_statements_a_thousand(pool: Pool) -> None:
     assert pool.database.read(looking.count_waiting) == (1200, 2000)
     # insert batches and look-ups are cut by the drivers' limits on parameters, never by the row
     assert len(statements) < 60
+
+
+def test_whoever_changes_a_group_takes_its_next_version(pool: Pool) -> None:
+    """What a process keeps of a group is known by it."""
+
+    def version() -> int:
+        query = text("SELECT version FROM poke_group")
+        return int(pool.database.read(lambda connection: connection.execute(query)).scalar_one())
+
+    seen = []
+    for task_id in ("a", "b", "c"):
+        instance = pool.register(SCRIPTED, context("x"), dag_id="d", task_id=task_id, run_id="r")
+        seen.append(version())
+    pool.cancel(instance.id)
+    seen.append(version())
+    pool.database.run(lambda connection: closing.count_crash(connection, instance.group_id))
+    seen.append(version())
+    assert seen == sorted(set(seen))
 
 
 def test_two_contexts_with_the_same_hashcode_never_share_a_poke(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
