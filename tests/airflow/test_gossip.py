@@ -6,9 +6,11 @@ import pytest
 
 from sensorpool import Pool, Settings
 from sensorpool.airflow.gossip import Gossip
+from sensorpool.model import Report
 from sensorpool.record import Record
 from sensorpool.states import Outcome
 from sensorpool.store import looking
+from tests.unit.builders import due_group
 
 SENSOR = "sensorpool.sensors.TimeSensor"
 
@@ -41,7 +43,7 @@ class Log:
     def poked(self, at: int, outcome: Outcome, reason: str | None = None) -> None:
         """The pool has poked it, and time goes by."""
         record = Record(at)
-        record.add(self._mine.group_id, at, outcome, reason)
+        record.add([Report(due_group(self._mine.group_id), 0.0, outcome, reason)], [0])
         shard_range = self._pool.range_of(self._mine.shardcode)
         self._pool.leases.keep_record(shard_range, record.text(), 2**42, 0)
         self.gossip._looked -= 3600
