@@ -175,12 +175,18 @@ class _Round:
         self._total.poked += len(reports)
         self._total.saved += sum([report.group.members for report in reports]) - len(reports)
         self._last_began = max(self._last_began, reports[-1].began)
+        hung: list[int] = []
         for report, offset in zip(reports, offsets, strict=True):
             if report.outcome is _NOT_LANDED and not infra:
                 deadline = report.group.next_deadline
                 if not trusted or deadline is None or now + offset < deadline:
                     continue
             self._take_one(report, now + offset)
+            if report.outcome is Outcome.POKE_TIMEOUT:
+                hung.append(report.group.id)
+        if hung:
+            log.warning("pokes overran their limit; they are poked apart from now on", groups=len(hung))
+            self._worker.leases.suspect(self._range, hung, "overran its time limit")
 
     def _take_one(self, report: Report, began_at: Milliseconds) -> None:
         """Keep the fact of a report that saw something, or came after a deadline."""
@@ -190,9 +196,6 @@ class _Round:
             self._total.landed += 1
         elif outcome is not _NOT_LANDED:
             self._total.errors += 1
-        if outcome is Outcome.POKE_TIMEOUT:
-            log.warning("a poke overran its limit; it is poked apart from now on", group_id=group.id)
-            self._worker.leases.suspect(self._range, [group.id], "overran its time limit")
         if outcome is Outcome.INFRA_FAILURE or str(group.id) in self._held.state.infra:
             fact = self._within_window(fact)
         if matters(fact.outcome, began_at, group.next_deadline, self._trusted):
