@@ -45,7 +45,7 @@ def machine(found: dict[str, Any]) -> str:
     dates = sorted({each["date"] for each in found.values() if "date" in each})
     return (
         f"{of['cores']} shared virtual cores, {of['memory_gib']} GiB, Python {of['python']}, {dates[-1]}; "
-        f"an empty Python loop takes {of['nanoseconds_a_loop']:g} ns a round there, so hold other machines against that."
+        f"a round of an empty Python loop takes {of['nanoseconds_a_loop']:g} ns: hold other machines against that."
     )
 
 
@@ -91,9 +91,9 @@ def budgets(found: dict[str, Rows]) -> str:
         return None if value is None else float(value)
 
     lines: list[tuple[str, float | None, float, str]] = [
-        ("20,000 sensors, 100 ms, 180 s: % of a core", figure("airbnb", "every 180", "CPU in all, % of one core"), 5, "%"),
+        ("20,000 sensors, 100 ms, 180 s: a core", figure("airbnb", "every 180", "CPU in all, % of one core"), 5, "%"),
         ("the same: missed intervals", figure("airbnb", "every", "missed intervals"), 0, ""),
-        ("1,000,000 sensors, 180 s: % of a core", figure("million", "1,000,000", "CPU in all, % of one core"), 15, "%"),
+        ("1,000,000 sensors, 180 s: a core", figure("million", "1,000,000", "CPU in all, % of one core"), 15, "%"),
         ("the same: KB a resident group", _kilo(figure("million", "1,000,000", "bytes a resident group")), 1.5, "KB"),
         ("no-op poke at saturation", _least(found.get("overhead", []), "no-op, "), 3, "µs"),
         ("100 ms poke, everything included", figure("overhead", "100 ms, ", "CPU of a poke, µs"), 40, "µs"),
@@ -133,9 +133,9 @@ def peers(rows: Rows) -> str:
     lines.append("| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |")
     for row in rows:
         ratio = row["cpu_us_per_unique_poke"] / ours["cpu_us_per_unique_poke"]
-        memory = row.get("memory_bytes")
+        memory, fewer = row.get("memory_bytes"), " (per poke)" if row.get("extrapolated") else ""
         lines.append(
-            f"| {row['peer']} | {row['version']} | {row['sensors']:,}{' (per poke)' if row.get('extrapolated') else ''} "
+            f"| {row['peer']} | {row['version']} | {row['sensors']:,}{fewer} "
             f"| {said(float(row['cpu_us_per_poke']))} | {said(float(row['cpu_us_per_unique_poke']))} | {ratio:,.2g} "
             f"| {'' if memory is None else said(memory / 1e6)} | {row.get('note', '')} |"
         )
