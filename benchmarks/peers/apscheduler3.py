@@ -10,7 +10,9 @@ from benchmarks.peers.window import INTERVAL, Result, cpu_of, paths, resident, r
 from tests.service import kill_tree, until
 
 SCRIPT = Path(__file__).with_name("apscheduler3_run.py")
-NOTE = "one process, in memory: nothing survives a restart, nothing is shared, and a second process would poke it all again"
+NOTE = (
+    "one process, in memory: nothing survives a restart, nothing is shared, and a second process pokes all of it again"
+)
 
 
 def measure(size: int, seconds: float) -> Result:

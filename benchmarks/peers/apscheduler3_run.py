@@ -1,9 +1,9 @@
-"""APScheduler with a job a sensor; runs in an environment of its own, see apscheduler3.py. Arguments: PATHS INTERVAL."""
+"""APScheduler with a job a sensor; runs in the environment of apscheduler3.py. Arguments: PATHS INTERVAL."""
 
 import os
 import sys
 import threading
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from apscheduler.executors.pool import ThreadPoolExecutor
@@ -25,9 +25,9 @@ def main() -> None:
     scheduler = BackgroundScheduler(
         executors={"default": ThreadPoolExecutor(10)},
         job_defaults={"coalesce": True, "misfire_grace_time": None},
-        timezone=timezone.utc,
+        timezone=UTC,
     )
-    begin = datetime.now(timezone.utc) + timedelta(seconds=2)
+    begin = datetime.now(UTC) + timedelta(seconds=2)
     for n, path in enumerate(paths):
         # as if they had begun to wait at any time
         first = begin + timedelta(seconds=interval * n / len(paths))

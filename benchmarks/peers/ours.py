@@ -30,7 +30,10 @@ def measure(size: int, seconds: float, interval: float = INTERVAL) -> Result:
         distinct = len(set(paths(stage.folder, size)))
         until("two rounds", lambda: pokes() >= 2 * distinct, 3 * interval + 600, 1.0)
         seen = watch(
-            whole_intervals(seconds, interval), stage.cpu, pokes, lambda: transactions(stage.service.settings.database_url)
+            whole_intervals(seconds, interval),
+            stage.cpu,
+            pokes,
+            lambda: transactions(stage.service.settings.database_url),
         )
         memory = resident(*(process.pid for process in stage.service.processes))
     return result(

@@ -102,4 +102,7 @@ def measure(size: int, seconds: float) -> Result:
             asked=size,
             note=NOTE,
         )
-        return found | {"cold_cpu_s": round(cold, 3), "cold_cpu_us_per_unique_poke": round(cold / distinct_of(size) * 1e6)}
+        return found | {
+            "cold_cpu_s": round(cold, 3),
+            "cold_cpu_us_per_unique_poke": round(cold / distinct_of(size) * 1e6),
+        }

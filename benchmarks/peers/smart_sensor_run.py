@@ -3,6 +3,7 @@
 ``register PATHS`` registers a sensor for each line of a file as Airflow's tasks do; ``run INTERVAL`` is the operator.
 """
 
+import logging
 import os
 import resource
 import sys
@@ -73,6 +74,8 @@ def main() -> None:
         register(Path(argument).read_text().split())
     else:
         operator = SmartSensorOperator(task_id="smart_sensor_task", poke_interval=float(argument), poke_timeout=10)
+        # four lines a round; those of the sensors go to their own logs, as ever
+        operator.log.addHandler(logging.StreamHandler())
         operator.execute({})
 
 
