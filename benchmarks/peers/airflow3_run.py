@@ -10,7 +10,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.peers.window import (
-    INTERVAL,
     Result,
     cpu_of,
     paths,
@@ -28,14 +27,14 @@ IDLE = 30.0  # seconds of a window without a sensor
 SETTLE = 15.0  # seconds after the last task was started, for what follows from that
 FEW = "{} sensors, each poked every {:g} s. What Airflow takes when nobody waits is taken off, in its favour. "
 NOTES = {
-    "reschedule": "A worker start a poke; counted by the reschedules in the database. It has a slot only while it pokes.",
+    "reschedule": "A worker start a poke, counted by the reschedules in the database. It has a slot only while it pokes.",
     "deferrable_file": "Pokes on the triggerer's event loop: cheap, and nearly nothing in the database. The pokes are "
     "reckoned from the interval, for FileTrigger does not tell them: too many of them, if the loop was late.",
     "deferrable_external": "Asks the API server by way of the triggerer; counted by what its triggers log. This poke "
     "asks for another condition than a file.",
 }
 # how many sensors, and how often each pokes: a load that a few of them can make and two cores can bear
-LOADS = {"reschedule": (30, INTERVAL), "deferrable_file": (60, 0.1), "deferrable_external": (60, 2.0)}
+LOADS = {"reschedule": (120, 60.0), "deferrable_file": (60, 0.05), "deferrable_external": (60, 2.0)}
 
 
 class Airflow(Cluster):

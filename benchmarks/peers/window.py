@@ -40,13 +40,13 @@ def cpu_of(parts: Mapping[str, int]) -> Cpu:
 
 
 def resident(*pids: int) -> int:
-    """Return the resident bytes of process trees."""
+    """Return the bytes of process trees that are in memory, those that processes share counted once."""
     total = 0
     for pid in pids:
         root = psutil.Process(pid)
         for process in [root, *root.children(recursive=True)]:
             try:
-                total += process.memory_info().rss
+                total += process.memory_full_info().pss
             except psutil.NoSuchProcess:
                 continue
     return total
@@ -93,7 +93,7 @@ def result(
     """Return the figures of a window.
 
     :param shares: whether one poke serves all that wait for the same.
-    :param memory: resident bytes of the peer's own processes; those of its database and broker are not in it.
+    :param memory: bytes of the peer's own processes; those of its database and broker are not in it.
     :param asked: how many sensors there should have been.
     :param idle: a window of the same peer without a sensor, which is not the sensors' cost.
     """
