@@ -36,7 +36,17 @@ def table(found: dict[str, Result]) -> Table:
     shown = Table(title="CPU of all processes of each peer; the ratio is of the CPU per unique poke")
     for name in ("peer", "version"):
         shown.add_column(name)
-    for name in ("sensors", "pokes", "CPU s", "µs/poke", "µs/unique poke", "ratio", "MiB", "tx/sensor-minute"):
+    for name in (
+        "sensors",
+        "every s",
+        "pokes",
+        "CPU s",
+        "µs/poke",
+        "µs/unique poke",
+        "ratio",
+        "MiB",
+        "tx/sensor-minute",
+    ):
         shown.add_column(name, justify="right")
     base = found.get(OURS, {}).get("cpu_us_per_unique_poke")
     for each in found.values():
@@ -45,6 +55,7 @@ def table(found: dict[str, Result]) -> Table:
             each["peer"],
             each["version"],
             f"{each['sensors']:,}{' *' if each['extrapolated'] else ''}",
+            f"{each['interval_s']:g}",
             f"{each['pokes']:,}",
             f"{sum(each['cpu_s'].values()):.2f}",
             f"{each['cpu_us_per_poke']:,.0f}",

@@ -27,7 +27,7 @@ IDLE = 30.0  # seconds of a window without a sensor
 SETTLE = 15.0  # seconds after the last task was started, for what follows from that
 FEW = "{} sensors, each poked every {:g} s. What Airflow takes when nobody waits is taken off, in its favour. "
 NOTES = {
-    "reschedule": "A worker start a poke, counted by the reschedules in the database. It has a slot only while it pokes.",
+    "reschedule": "A worker start a poke, counted by the reschedules in the database. Has a slot only while it pokes.",
     "deferrable_file": "Pokes on the triggerer's event loop: cheap, and nearly nothing in the database. The pokes are "
     "reckoned from the interval, for FileTrigger does not tell them: too many of them, if the loop was late.",
     "deferrable_external": "Asks the API server by way of the triggerer; counted by what its triggers log. This poke "
@@ -127,8 +127,9 @@ def measure(kind: str, size: int, seconds: float) -> Result:
         asked=size,
         note=FEW.format(sensors, interval) + NOTES[kind],
         idle=idle,
+        interval=interval,
     )
-    return found | {"idle_memory_bytes": idle_memory, "interval_s": interval}
+    return found | {"idle_memory_bytes": idle_memory}
 
 
 if __name__ == "__main__":

@@ -88,12 +88,14 @@ def result(
     memory: int,
     asked: int,
     note: str,
+    interval: float = INTERVAL,
     idle: Result | None = None,
 ) -> Result:
     """Return the figures of a window.
 
     :param shares: whether one poke serves all that wait for the same.
     :param memory: bytes of the peer's own processes; those of its database and broker are not in it.
+    :param interval: seconds between two pokes of a sensor.
     :param asked: how many sensors there should have been.
     :param idle: a window of the same peer without a sensor, which is not the sensors' cost.
     """
@@ -112,6 +114,7 @@ def result(
         "version": version,
         "sensors": sensors,
         "distinct": distinct,
+        "interval_s": interval,
         "window_s": seen["window_s"],
         "rounds": round(rounds, 2),
         "pokes": pokes,
@@ -125,5 +128,6 @@ def result(
     if idle:
         found["idle_cpu_s_per_s"] = round(sum(idle["cpu_s"].values()) / idle["window_s"], 4)
     if sent is not None:
+        found["db_transactions_per_poke"] = round(sent / pokes, 4)
         found["db_transactions_per_sensor_minute"] = round(sent / sensors / seen["window_s"] * 60, 4)
     return found
