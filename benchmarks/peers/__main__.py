@@ -64,7 +64,7 @@ def table(found: dict[str, Result]) -> Table:
             f"{each['memory_bytes'] / 2**20:,.0f}",
             "" if transactions is None else f"{transactions:.3f}",
         )
-    shown.caption = "* fewer than asked for: its figures are per poke of those"
+    shown.caption = "* fewer than asked for: figures per poke of those"
     return shown
 
 
