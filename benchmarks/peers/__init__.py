@@ -1,0 +1,1 @@
+"""What users have today, measured beside the pool: see `python -m benchmarks.peers --help`."""

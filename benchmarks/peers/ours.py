@@ -1,0 +1,57 @@
+"""The pool itself, on the same load: one worker of one child, one beat, PostgreSQL, Redis."""
+
+import time
+from importlib.metadata import version
+
+from benchmarks.peers.window import INTERVAL, Result, paths, resident, result, transactions, watch, whole_intervals
+from benchmarks.stage import Stage
+from tests.service import until
+
+TICK = 5.0
+NOTE = "beat, worker, its child, PostgreSQL and Redis are all counted; with few sensors it is the ticks that cost"
+
+
+def measure(size: int, seconds: float, interval: float = INTERVAL) -> Result:
+    """Measure the steady state: every condition has been poked."""
+    with Stage(workers=1, poke_interval=interval, tick=TICK) as stage:
+        stage.start()
+        stage.pool.register_many(
+            {
+                "sensor": "sensorpool.sensors.PathSensor",
+                "poke_context": {"path": path},
+                "dag_id": f"d{n % 50}",
+                "task_id": f"t{n}",
+                "run_id": "r",
+            }
+            for n, path in enumerate(paths(stage.folder, size))
+        )
+
+        def pokes() -> int:
+            return stage.counters()["poked"]
+
+        distinct = len(set(paths(stage.folder, size)))
+        until("a round", lambda: pokes() >= distinct, 600, 1.0)
+        time.sleep(TICK)  # what begins with it is over
+        seen = watch(
+            whole_intervals(seconds, interval),
+            stage.cpu,
+            pokes,
+            lambda: transactions(stage.service.settings.database_url),
+        )
+        memory = resident(*(process.pid for process in stage.service.processes))
+    return result(
+        f"sensorpool, every {interval:g} s",
+        f"sensorpool {version('sensorpool')}",
+        size,
+        seen,
+        shares=True,
+        memory=memory,
+        asked=size,
+        note=NOTE,
+        interval=interval,
+    )
+
+
+def measure_60(size: int, seconds: float) -> Result:
+    """Measure it with its usual interval."""
+    return measure(size, seconds, 60.0)
