@@ -41,7 +41,7 @@ e2e: $(VENV_E2E)/e2e.stamp ## run the tests on a real Airflow of their own
 bench: $(VENV)/bench.stamp ## measure: a quarter of an hour (ARGS='settle register' for some questions)
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-bench-full: $(VENV)/bench.stamp ## measure at full size, beside the peers, and write docs/benchmarks.md: two hours
+bench-full: $(VENV)/bench.stamp $(VENV_E2E)/e2e.stamp ## measure at full size, beside the peers, and write docs/benchmarks.md: two hours
 	@$(BIN)/python -m benchmarks --full $(ARGS)
 	@$(BIN)/python -m benchmarks.peers
 	@$(BIN)/python tools/benchmarks_page.py
@@ -61,7 +61,7 @@ format: $(VENV)/test.stamp ## format the code and mend what lint can mend
 
 .PHONY: clean
 clean: ## remove the environment and all caches
-	rm -rf $(VENV) $(VENV_E2E) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV_E2E) .venv-peers build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find $(CODE) -name __pycache__ -type d -exec rm -rf {} +
 
 # A stamp is newer than what it was made from only if all of it was installed.

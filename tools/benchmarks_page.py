@@ -20,14 +20,15 @@ Rows = list[dict[str, Any]]
 def main() -> None:
     """Write the page: the text, with its tables and plots in their places."""
     found = {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
+    measured = found.pop("peers", {})
     PLOTS.mkdir(exist_ok=True)
     matplotlib.rcParams["svg.hashsalt"] = "sensorpool"  # the same figures give the same file
     text = TEXT.read_text()
     places: dict[str, Callable[[], str]] = {
         "machine": lambda: machine(found),
         "budgets": lambda: budgets({name: each["rows"] for name, each in found.items()}),
-        "peers": lambda: peers(found["peers"]["rows"]) if "peers" in found else "Not measured yet.",
-        **{name: lambda name=name: table(found[name]) for name in found if name != "peers"},  # type: ignore[misc]
+        "peers": lambda: peers(measured),
+        **{name: lambda name=name: table(found[name]) for name in found},  # type: ignore[misc]
         "plot growth": lambda: growth(found["million"]["rows"]),
         "plot overhead": lambda: bars("overhead", found["overhead"]["rows"], "above the bare call, µs", "µs of CPU"),
         "plot hotpath": lambda: shares(found["hotpath"]["rows"]),
@@ -126,20 +127,25 @@ def _least(rows: Rows, start: str) -> float | None:
     return min(figures, default=None)
 
 
-def peers(rows: Rows) -> str:
-    """Return the peers, each with its ratio to ours."""
-    ours = next(row for row in rows if row["peer"] == "sensorpool")
-    lines = ["| peer | version | sensors | µs of CPU a poke | µs a unique poke | ratio | memory, MB | note |"]
-    lines.append("| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |")
-    for row in rows:
-        ratio = row["cpu_us_per_unique_poke"] / ours["cpu_us_per_unique_poke"]
-        memory, fewer = row.get("memory_bytes"), " (per poke)" if row.get("extrapolated") else ""
+def peers(found: dict[str, dict[str, Any]]) -> str:
+    """Return the peers, each with its ratio to ours, and what is to be said of each."""
+    if "sensorpool" not in found:
+        return "Not measured yet."
+    ours = found["sensorpool"]["cpu_us_per_unique_poke"]
+    lines = [
+        "| peer | version | sensors | every, s | µs of CPU a poke | a unique poke | ratio | MB | transactions a poke |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for row in found.values():
+        fewer = " (fewer)" if row["extrapolated"] else ""
+        figures = (row["cpu_us_per_poke"], row["cpu_us_per_unique_poke"], row["cpu_us_per_unique_poke"] / ours)
+        more = (row["memory_bytes"] / 1e6, row.get("db_transactions_per_poke"))
         lines.append(
-            f"| {row['peer']} | {row['version']} | {row['sensors']:,}{fewer} "
-            f"| {said(float(row['cpu_us_per_poke']))} | {said(float(row['cpu_us_per_unique_poke']))} | {ratio:,.2g} "
-            f"| {'' if memory is None else said(memory / 1e6)} | {row.get('note', '')} |"
+            f"| {row['peer']} | {row['version']} | {row['sensors']:,}{fewer} | {row['interval_s']:g} | "
+            + " | ".join(said(None if value is None else float(value)) for value in (*figures, *more))
+            + " |"
         )
-    return "\n".join(lines)
+    return "\n".join(lines) + "\n\n" + "\n".join(f"- **{row['peer']}**: {row['note']}" for row in found.values())
 
 
 def growth(rows: Rows) -> str:
