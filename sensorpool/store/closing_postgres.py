@@ -1,5 +1,6 @@
 """Instances end, on PostgreSQL: all of a flush in one statement, however many states and reasons there are."""
 
+import json
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -9,12 +10,14 @@ from sqlalchemy import Connection
 from sensorpool.model import Milliseconds, Verdict
 from sensorpool.store.database import fetch, table_prefix
 
+# What each is told is looked up by its id. A join would do, but whenever thousands have just settled the planner takes
+# the few that sense for one, and compares each with each.
 _WRITE = """
 UPDATE {prefix}sensor_instance s
-SET state = v.state, ending = v.ending, reason = v.reason, xcom_value = v.xcom_value, settled_at = %(now)s
-FROM unnest(%(id)b::int8[], %(state)b::text[], %(ending)b::text[], %(reason)b::text[], %(xcom_value)b::text[])
-     AS v (id, state, ending, reason, xcom_value)
-WHERE s.id = v.id AND s.state = 'sensing'
+SET state = told.by_id -> s.id::text ->> 0, ending = told.by_id -> s.id::text ->> 1,
+    reason = told.by_id -> s.id::text ->> 2, xcom_value = told.by_id -> s.id::text ->> 3, settled_at = %(now)s
+FROM (SELECT %(told)s::jsonb AS by_id) AS told
+WHERE s.id = ANY (%(ids)s::bigint[]) AND s.state = 'sensing'
 RETURNING s.id, s.dag_id, s.task_id, s.run_id, s.map_index, s.try_number, s.state, s.ending, s.reason, s.xcom_value,
           s.settled_at, s.on_settled
 """
@@ -22,15 +25,9 @@ RETURNING s.id, s.dag_id, s.task_id, s.run_id, s.map_index, s.try_number, s.stat
 
 def write_verdicts(connection: Connection, verdicts: Sequence[Verdict], now: Milliseconds) -> list[Any]:
     """Give each sensing instance its terminal state; return the columns of `closing.settled`."""
-    values = {
-        "id": [verdict.instance_id for verdict in verdicts],
-        "state": [str(verdict.state) for verdict in verdicts],
-        "ending": [str(verdict.ending) for verdict in verdicts],
-        "reason": [verdict.reason for verdict in verdicts],
-        "xcom_value": [verdict.xcom_value for verdict in verdicts],
-        "now": now,
-    }
-    return fetch(connection, _write(table_prefix(connection)), values)
+    told = {each.instance_id: (each.state, each.ending, each.reason, each.xcom_value) for each in verdicts}
+    ids = f"{{{','.join(map(str, told))}}}"
+    return fetch(connection, _write(table_prefix(connection)), {"now": now, "told": json.dumps(told), "ids": ids})
 
 
 @cache

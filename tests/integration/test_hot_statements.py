@@ -93,8 +93,9 @@ def assert_indexed(plans: dict[str, str], at_least: int) -> None:
     for statement, plan in plans.items():
         for table in BIG:
             assert f"Seq Scan on {table}" not in plan, f"{statement}\n{plan}"
-            # an index that is read from end to end is no better
-            assert "Hash Join" not in plan or "joined" in statement, f"{statement}\n{plan}"
+        # a join whose sizes it cannot guess may compare each with each
+        if statement.lstrip().startswith(("UPDATE", "DELETE")):
+            assert " Join" not in plan, f"{statement}\n{plan}"
 
 
 @pytest.fixture(params=["fresh statistics", "no statistics", "statistics of when all had settled"])
