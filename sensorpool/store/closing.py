@@ -19,7 +19,7 @@ from sensorpool.schema import poke_group as g
 from sensorpool.schema import sensor_instance as s
 from sensorpool.states import Ending, State
 from sensorpool.store import closing_postgres
-from sensorpool.store.database import among, count_rows
+from sensorpool.store.functions import among, count_rows
 
 _LOCK = select(g.c.id).where(among(g.c.id)).order_by(g.c.hashcode, g.c.id).with_for_update()
 

@@ -7,7 +7,8 @@ from sqlalchemy import BigInteger, Connection, Select, and_, bindparam, or_, sel
 
 from sensorpool.model import DueGroup, Milliseconds, ShardRange
 from sensorpool.schema import poke_group as g
-from sensorpool.store.database import among, fetched, whole_quotient
+from sensorpool.store.database import fetched
+from sensorpool.store.functions import among, whole_quotient
 
 _GROUP = (
     g.c.id,

@@ -10,7 +10,7 @@ from sensorpool.schema import outbox
 from sensorpool.schema import poke_group as g
 from sensorpool.schema import sensor_instance as s
 from sensorpool.states import State
-from sensorpool.store.database import among, count_rows
+from sensorpool.store.functions import among, count_rows
 
 
 def states(connection: Connection, instance_ids: Collection[int]) -> dict[int, State]:

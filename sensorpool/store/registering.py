@@ -13,7 +13,7 @@ from sensorpool.schema import poke_group as g
 from sensorpool.schema import sensor_instance as s
 from sensorpool.states import State
 from sensorpool.store import joining_postgres
-from sensorpool.store.database import lower
+from sensorpool.store.functions import lower
 from sensorpool.store.words import Joined, NewGroup, NewInstance, Try
 
 _KEY = (s.c.dag_id, s.c.task_id, s.c.run_id, s.c.map_index)
