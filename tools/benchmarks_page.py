@@ -104,7 +104,7 @@ def budgets(found: dict[str, Rows]) -> str:
         ("bulk register: a row", figure("register", "100,000 in bulk, 60%", "CPU of a row, µs")
          or figure("register", "20,000 in bulk, 60%", "CPU of a row, µs"), 25, "µs"),
         ("single register", figure("register", "one at a time", "CPU of a row, µs"), 500, "µs"),
-        ("statements a range and tick, few landing", figure("million", "1,000 ev", "statements a range and tick"), 4, ""),
+        ("statements a range and tick", figure("million", "1,000 ev", "statements a range and tick"), 4, ""),
         ("true to settled, above half an interval and half a tick (mean)",
          figure("latency", "interval 5", "mean above half an interval and half a tick, ms"), 60, "ms"),
         ("true to settled, above an interval and a tick (longest)",
