@@ -136,7 +136,7 @@ def peers(found: dict[str, dict[str, Any]]) -> str:
         "| peer | version | sensors | every, s | µs of CPU a poke | a unique poke | ratio | MB | transactions a poke |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for row in found.values():
+    for row in sorted(found.values(), key=lambda row: float(row["cpu_us_per_unique_poke"])):
         fewer = " (fewer)" if row["extrapolated"] else ""
         figures = (row["cpu_us_per_poke"], row["cpu_us_per_unique_poke"], row["cpu_us_per_unique_poke"] / ours)
         more = (row["memory_bytes"] / 1e6, row.get("db_transactions_per_poke"))
