@@ -26,6 +26,7 @@ from celery.schedules import schedule as celery_schedule
 from sensorpool import __version__, logs, metrics, migrate, wire
 from sensorpool.errors import SensorpoolError, SettingsError
 from sensorpool.model import shard_ranges
+from sensorpool.poke import memory
 from sensorpool.settings import MEMORY, Settings, unknown_variables
 from sensorpool.store import looking
 from sensorpool.store.database import Database
@@ -63,7 +64,7 @@ def worker_settings(settings: Settings) -> dict[str, Any]:
         "task_reject_on_worker_lost": False,
         # sensors are other people's code: what they leak goes with the child
         "worker_max_tasks_per_child": 10_000,
-        "worker_max_memory_per_child": 1_500_000,  # KB
+        "worker_max_memory_per_child": settings.poke_memory * 1024 // 2,  # KB; before its pokes run out of it
         "worker_soft_shutdown_timeout": 10,
         "worker_cancel_long_running_tasks_on_connection_loss": False,
         # Flower lives on these
@@ -97,6 +98,7 @@ def schedule(settings: Settings) -> dict[str, dict[str, Any]]:
     return entries
 
 
+_LOOK_AFTER_CHILDREN = 0.5  # seconds
 _EARLY = 0.01  # seconds: celery.beat.Scheduler.adjust
 
 
@@ -210,7 +212,13 @@ def _refuse_memory(settings: Settings) -> None:
 @signals.worker_ready.connect
 def _on_worker_ready(sender: Any = None, **_: Any) -> None:
     runtime = _runtime_of(sender)
-    if runtime is None or runtime.settings.metrics_port is None:
+    if runtime is None:
+        return
+    hub = getattr(sender, "hub", None)
+    if hub is not None and hasattr(sender.pool, "maintain_pool"):
+        # Celery looks every five seconds: it is told of deaths, but too early to see some of them
+        hub.call_repeatedly(_LOOK_AFTER_CHILDREN, sender.pool.maintain_pool)
+    if runtime.settings.metrics_port is None:
         return
     port = runtime.settings.metrics_port
     settings = runtime.settings
@@ -229,6 +237,7 @@ def _on_child_start(**_: Any) -> None:
         runtime.is_prefork_child = True
         # what a job makes lives as long as the job: to look for garbage in it every 700 objects costs a tenth of it
         gc.set_threshold(20_000, 20, 20)
+        memory.limit(runtime.settings.poke_memory)
         _replace_when_worn(runtime)
 
 

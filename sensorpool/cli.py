@@ -7,7 +7,7 @@ import click
 
 from sensorpool import __version__
 from sensorpool.commands.demo import demo
-from sensorpool.commands.inspecting import config, health, list_command, show, status
+from sensorpool.commands.inspecting import config, health, list_command, quarantine, release, show, status
 from sensorpool.commands.registering import cancel, register, wait
 from sensorpool.commands.running import doctor, drain
 from sensorpool.commands.serving import db, standalone
@@ -47,6 +47,8 @@ for _command in (
     list_command,
     cancel,
     wait,
+    quarantine,
+    release,
     health,
     config,
     db,

@@ -1,11 +1,14 @@
 """One job: take the lease of a range, and then load, poke, settle and publish, in this order."""
 
 import time
+from collections.abc import Iterator
+from itertools import islice
 
 from sqlalchemy import Connection
 
 from sensorpool.failpoint import failpoint
 from sensorpool.flush import GROUPS
+from sensorpool.infra_window import within_window
 from sensorpool.lease import Held, Lease
 from sensorpool.load import Loaded, load
 from sensorpool.logs import logger
@@ -15,12 +18,13 @@ from sensorpool.poke.works import One
 from sensorpool.record import Record
 from sensorpool.settle import matters
 from sensorpool.states import Outcome
+from sensorpool.suspects import DEAD_HOLDER, OUT_OF_MEMORY, OVERRAN
 from sensorpool.worker import Worker
 
 FLUSH_EVERY = 0.1  # seconds
 _WAITS = (0.001, 0.05)  # seconds between two looks at the lanes: the first, and the longest
 _NOT_LANDED = Outcome.NOT_LANDED
-_LONGEST_RECORD = 6 * 3_600_000  # milliseconds
+_LONG = 1.0  # seconds: a job does not wait longer for what it has begun
 
 log = logger(__name__)
 
@@ -39,14 +43,11 @@ def run(worker: Worker, shard_range: ShardRange, token: str) -> JobResult:
         return total
     try:
         failpoint("lease.after")
-        worker.watchdog.guard()
         while _Round(worker, shard_range, held, total).run():
             held.note, held.dirty = [], True
     except BaseException:
         held.lease.release()
         raise
-    finally:
-        worker.watchdog.rest()
     worker.metrics.job(total)
     return total
 
@@ -98,70 +99,88 @@ class _Round:
         return not (self._held.dirty or self._held.note) and 0 <= now - state.last < self._settings.tick_ms // 2
 
     def _set_suspects_apart(self, ones: list[One]) -> list[One]:
-        """Hand the suspects over to the lane apart; return the others."""
+        """Hand the suspects over to the lanes apart; return the others."""
         if self._held.note:
             log.warning("a holder died; the groups in its hands are poked apart", groups=len(self._held.note))
-            self._worker.leases.suspect(self._range, self._held.note, "in a dead holder's hands")
-            self._held.suspects.update(dict.fromkeys(self._held.note, "in a dead holder's hands"))
+            self._worker.leases.suspect(self._range, self._held.note, DEAD_HOLDER)
+            self._held.suspects.update(dict.fromkeys(self._held.note, DEAD_HOLDER))
         known = self._held.suspects
         if not known and not self._worker.poker.cache.crashed:
             return ones
-        suspects = [one.group for one in ones if one.group.crashes or one.group.id in known]
+        suspects = {
+            one.group: known.get(one.group.id, "") for one in ones if one.group.crashes or one.group.id in known
+        }
         if not suspects:
             return ones
-        self._worker.suspects.offer(self._range, suspects)
+        busy = self._worker.suspects.offer(self._range, suspects)
+        if busy:
+            self._total.extra["busy"] = self._total.extra.get("busy", 0) + busy
         apart = {group.id for group in suspects}
         return [one for one in ones if one.group.id not in apart]
 
     def _poke(self, ones: list[One], started: float) -> list[int]:
-        """Poke the groups chunk by chunk; return those that there was no time for."""
+        """Poke the groups; return those that there was no time for. Pokes that take long are left to go on alone."""
+        if not ones:
+            return []
+        self._worker.watchdog.guard()
         poking = self._worker.poker.begin()
         try:
-            return self._poke_chunks(poking, ones, started)
-        finally:
+            left = self._poke_in_turn(poking, ones, started)
+        except BaseException:
             poking.end()
+            self._worker.watchdog.rest()
+            raise
+        if poking.outstanding:
+            self._total.extra["slow"] = len(poking.outstanding)
+            self._worker.suspects.adopt(self._range, poking)
+        else:
+            poking.end()
+            self._worker.watchdog.rest()
+        return left
 
-    def _poke_chunks(self, poking: Poking, ones: list[One], started: float) -> list[int]:
+    def _poke_in_turn(self, poking: Poking, ones: list[One], started: float) -> list[int]:
         settings = self._settings
-        chunk, place, wait = 2 * settings.poke_concurrency, 0, _WAITS[0]
-        stop_at = started + max(settings.job_time_limit - 2 * settings.poke_timeout - 5, settings.job_time_limit / 3)
+        chunk, wait = 2 * settings.poke_concurrency, _WAITS[0]
+        lines = _by_class(ones)
+        stop_at, patience = started + settings.tick, min(_LONG, settings.tick / 2)
         flushed_at = time.monotonic()
-        while place < len(ones) or poking.outstanding:
+        while lines or poking.outstanding:
             here = time.monotonic()
             if here - self._renewed >= settings.heartbeat:
                 self._renewed = here
                 self._lease.extend()
             if not self._lease.is_ours() or here > stop_at:
                 break
-            if place < len(ones) and poking.queued < settings.poke_concurrency:
-                self._hand_over(poking, ones[place : place + chunk])
-                place += chunk
+            if lines:
+                self._hand_over(poking, lines, chunk)
             reports = poking.step()
             self._take(reports)
             chunk = max(2 * settings.poke_concurrency, min(2 * len(reports), 5_000))
             if self._facts and (here - flushed_at >= FLUSH_EVERY or len(self._facts) >= GROUPS):
                 self._settle()
                 flushed_at = time.monotonic()
+            if not reports and poking.is_held_up(patience):
+                break
             wait = _WAITS[0] if reports else min(wait * 1.5, _WAITS[1])
             if poking.outstanding:
                 time.sleep(wait)
-        left = poking.withdraw() + [one.group.id for one in ones[place:]]
-        self._drain(poking)
+        left = poking.withdraw() + [one.group.id for line in lines.values() for one in line]
         self._settle()
         return left
 
-    def _hand_over(self, poking: Poking, ones: list[One]) -> None:
-        """Note who is about to be poked, then hand them to the lanes."""
-        ids = [one.group.id for one in ones]
-        self._lease.write_note([*poking.outstanding, *ids])
-        poking.put(ones, ids)
-
-    def _drain(self, poking: Poking) -> None:
-        """Wait for what is being poked: no longer than one poke may take."""
-        deadline = time.monotonic() + self._settings.poke_timeout + 2
-        while poking.outstanding and time.monotonic() < deadline:
-            self._take(poking.step())
-            time.sleep(_WAITS[1] / 5)
+    def _hand_over(self, poking: Poking, lines: dict[str, Iterator[One]], chunk: int) -> None:
+        """Note who is about to be poked, then hand them to the lanes: of each class so many as keep its slots busy."""
+        ones: list[One] = []
+        for op_classpath, line in list(lines.items()):
+            if poking.wants_more(op_classpath):
+                some = list(islice(line, chunk))
+                ones += some
+                if len(some) < chunk:
+                    del lines[op_classpath]
+        if ones:
+            ids = [one.group.id for one in ones]
+            self._lease.write_note([*poking.outstanding, *ids])
+            poking.put(ones, ids)
 
     def _take(self, reports: list[Report]) -> None:
         """Read reports: count them, and keep the facts that can change anything. Most found nothing, and cost least."""
@@ -176,6 +195,7 @@ class _Round:
         self._total.saved += sum([report.group.members for report in reports]) - len(reports)
         self._last_began = max(self._last_began, reports[-1].began)
         hung: list[int] = []
+        greedy: list[int] = []
         for report, offset in zip(reports, offsets, strict=True):
             if report.outcome is _NOT_LANDED and not infra:
                 deadline = report.group.next_deadline
@@ -184,9 +204,14 @@ class _Round:
             self._take_one(report, now + offset)
             if report.outcome is Outcome.POKE_TIMEOUT:
                 hung.append(report.group.id)
+            elif report.outcome is Outcome.CRASHED:
+                greedy.append(report.group.id)
         if hung:
             log.warning("pokes overran their limit; they are poked apart from now on", groups=len(hung))
-            self._worker.leases.suspect(self._range, hung, "overran its time limit")
+            self._worker.leases.suspect(self._range, hung, OVERRAN)
+        if greedy:
+            log.warning("pokes ran out of memory; they are poked apart from now on", groups=len(greedy))
+            self._worker.leases.suspect(self._range, greedy, OUT_OF_MEMORY)
 
     def _take_one(self, report: Report, began_at: Milliseconds) -> None:
         """Keep the fact of a report that saw something, or came after a deadline."""
@@ -197,23 +222,9 @@ class _Round:
         elif outcome is not _NOT_LANDED:
             self._total.errors += 1
         if outcome is Outcome.INFRA_FAILURE or str(group.id) in self._held.state.infra:
-            fact = self._within_window(fact)
+            fact = within_window(fact, self._held.state.infra, self._settings.infra_failure_window)
         if matters(fact.outcome, began_at, group.next_deadline, self._trusted):
             self._facts.append(fact)
-
-    def _within_window(self, fact: Fact) -> Fact:
-        """Hold an infrastructure failure against its window (AIP-17's ``infra_failure_retry_window``)."""
-        infra, name = self._held.state.infra, str(fact.group_id)
-        if fact.outcome is not Outcome.INFRA_FAILURE:
-            infra.pop(name, None)
-            return fact
-        since = infra.setdefault(name, fact.began_at)
-        window = self._settings.infra_failure_window
-        if fact.began_at - since < window * 1000:
-            return fact
-        infra.pop(name)
-        reason = f"{fact.reason} (for longer than {window:g} s)"
-        return Fact(fact.group_id, fact.version, fact.began_at, Outcome.POKE_ERROR, reason)
 
     def _settle(self) -> None:
         facts, self._facts = self._facts, []
@@ -234,11 +245,22 @@ class _Round:
         self._total.seconds += here - started
         self._total.lag_seconds = max(self._total.lag_seconds, state.lag_ms / 1000)
         if len(self._record):
-            longest = max([one.group.poke_interval for one in loaded.ones], default=0)
-            expires = loaded.now + min(max(2 * longest, 60_000), _LONGEST_RECORD)
+            expires = self._record.expires(one.group for one in loaded.ones)
             self._worker.leases.keep_record(self._range, self._record.text(), expires, loaded.now)
-        self._worker.memory.remember(self._range, loaded.now)
+        if not left:  # should Redis forget them, they are due again by an older load
+            self._worker.memory.remember(self._range, loaded.now)
         failpoint("finish.before")
         dirty = self._lease.finish(state, again=True)
         failpoint("finish.after")
         return dirty
+
+
+def _by_class(ones: list[One]) -> dict[str, Iterator[One]]:
+    """Line groups up by class, for a slow class shall not stand in the way of the others."""
+    lines: dict[str, list[One]] = {}
+    for one in ones:
+        try:
+            lines[one.op_classpath].append(one)
+        except KeyError:
+            lines[one.op_classpath] = [one]
+    return {op_classpath: iter(line) for op_classpath, line in lines.items()}

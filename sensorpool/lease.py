@@ -161,18 +161,25 @@ class Leases:
         if cleared := [str(group_id) for group_id in group_ids]:
             self._call(self.client.hdel, key(shard_range, "suspects"), *cleared)
 
-    def claim_alone(self, shard_range: ShardRange, group_id: int, seconds: float) -> bool:
-        """Claim one suspect, so that no two processes poke it at once."""
-        name = key(shard_range, f"alone:{group_id}")
-        return bool(self._call(self.client.set, name, "1", nx=True, px=max(1, int(seconds * 1000))))
+    def claim(self, shard_range: ShardRange, group_ids: Sequence[int], seconds: float) -> list[int]:
+        """Claim groups that are poked outside of a job, so that no two processes poke one at once; return whose."""
+        pipeline = self.client.pipeline(transaction=False)
+        for group_id in group_ids:
+            pipeline.set(_claim(shard_range, group_id), "1", nx=True, px=max(1, int(seconds * 1000)))
+        answers = self._call(pipeline.execute) if group_ids else []
+        return [group_id for group_id, answer in zip(group_ids, answers, strict=True) if answer]
 
-    def renew_claim(self, shard_range: ShardRange, group_id: int, seconds: float) -> None:
-        """Keep a claim on a suspect."""
-        self._call(self.client.pexpire, key(shard_range, f"alone:{group_id}"), max(1, int(seconds * 1000)))
+    def renew_claims(self, claims: Iterable[tuple[ShardRange, int]], seconds: float) -> None:
+        """Keep claims."""
+        pipeline = self.client.pipeline(transaction=False)
+        for shard_range, group_id in claims:
+            pipeline.pexpire(_claim(shard_range, group_id), max(1, int(seconds * 1000)))
+        self._call(pipeline.execute)
 
-    def unclaim(self, shard_range: ShardRange, group_id: int) -> None:
-        """Let go of a suspect."""
-        self._call(self.client.delete, key(shard_range, f"alone:{group_id}"))
+    def unclaim(self, shard_range: ShardRange, group_ids: Iterable[int]) -> None:
+        """Let go of groups."""
+        if names := [_claim(shard_range, group_id) for group_id in group_ids]:
+            self._call(self.client.delete, *names)
 
     def look(self, ranges: Sequence[ShardRange]) -> list[tuple[str | None, RangeState, int]]:
         """Return holder, state and number of suspects of each range."""
@@ -282,6 +289,10 @@ class Lease:
 def key(shard_range: ShardRange, name: str) -> str:
     """Return the Redis key of something of a range; the braces keep a range's keys in one slot of a cluster."""
     return f"{PREFIX}{{{shard_range}}}:{name}"
+
+
+def _claim(shard_range: ShardRange, group_id: int) -> str:
+    return key(shard_range, f"alone:{group_id}")
 
 
 _GARBLED = (ValueError, TypeError, AttributeError, OverflowError, RecursionError)

@@ -19,11 +19,12 @@ from sensorpool.settings import Settings
 from sensorpool.store import loading
 
 GROUPS_AT_ONCE = 10_000
+_NEWCOMERS = 600_000  # milliseconds: whoever has waited for longer is none, whatever the interval
 
 
 @dataclass(slots=True)
 class Loaded:
-    """What is due, those that were left over first."""
+    """What is due: those that were left over first, and those who wait for their first poke last."""
 
     now: Milliseconds
     last: Milliseconds
@@ -66,13 +67,15 @@ def load(
     recent = [one.group.id for one in ones if one.group.registered_at > new_after] if cache.newest > new_after else []
     if poked_as_new := set(held.state.recent) - left:
         ones = [one for one in ones if one.group.id not in poked_as_new or _is_due_again(one.group, last, now)]
-    first: list[One] = []
-    if left:
-        first = [one for one in ones if one.group.id in left]
-        ones = [one for one in ones if one.group.id not in left]
     # each job starts elsewhere in its range, so that nobody always comes last
     start = (now // settings.tick_ms * 7_919) % len(ones) if ones else 0
-    return Loaded(now, last, first + ones[start:] + ones[:start], recent)
+    ones = ones[start:] + ones[:start]
+    if left:
+        ones.sort(key=lambda one: one.group.id not in left)
+    if cache.newest > now - _NEWCOMERS:
+        # and a storm of registrations waits for those who were there before
+        ones.sort(key=lambda one: one.group.registered_at > now - one.group.poke_interval)
+    return Loaded(now, last, ones, recent)
 
 
 def _look_up(connection: Connection, cache: Cache, rows: Sequence[loading.DueRow], left: set[int]) -> list[One]:

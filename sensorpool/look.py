@@ -7,12 +7,13 @@ from typing import Any
 from sensorpool import __version__, migrate
 from sensorpool.due import next_slot_at
 from sensorpool.errors import SensorpoolError, Unknown, Unreachable
+from sensorpool.identity import identify
 from sensorpool.lease import RangeState
 from sensorpool.model import Milliseconds
 from sensorpool.pool import Pool
 from sensorpool.record import last_poke
 from sensorpool.states import State
-from sensorpool.store import looking
+from sensorpool.store import barring, looking
 
 SHOWN_MEMBERS = 20
 _MISSED_TICKS = 3  # after which a range counts as stopped
@@ -27,7 +28,7 @@ def status(pool: Pool) -> dict[str, Any]:
     states = database.read(looking.count_by_state)
     groups, _ = database.read(looking.count_waiting)
     by_range = database.read(lambda connection: looking.count_groups(connection, pool.ranges))
-    now = database.read(database.now)
+    now, oldest = database.read(database.now), database.read(looking.oldest_unpublished)
     ranges = [
         {
             "shard_min": shard_range.shard_min,
@@ -37,6 +38,7 @@ def status(pool: Pool) -> dict[str, Any]:
             "lag_s": _lag(state, now, pool),
             "groups": count,
             "pokes": state.pokes,
+            "left": len(state.left),
             "suspects": suspects,
         }
         for shard_range, count, (holder, state, suspects) in zip(
@@ -47,6 +49,9 @@ def status(pool: Pool) -> dict[str, Any]:
         "sensing": states.get(State.SENSING, 0),
         "groups": groups,
         "states": {str(state): states.get(state, 0) for state in State},
+        "quarantined": len(database.read(barring.quarantined)),
+        "dags_over_quota": database.read(barring.dags_over_quota),
+        "unpublished_s": None if oldest is None else round((now - oldest) / 1000, 3),
         "ranges": ranges,
     }
 
@@ -112,6 +117,7 @@ def show(pool: Pool, instance_id: int) -> dict[str, Any]:
         "last_reason": None,
         "next_poke_at": None,
         "next_poke_because": None,
+        "quarantined": _quarantine_of(pool, row),
     }
     _add_pokes(pool, shown)
     group = database.read(lambda connection: looking.group(connection, row["group_id"]))
@@ -143,6 +149,16 @@ def spell_time(at: Milliseconds | None) -> str | None:
     if at is None:
         return None
     return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _quarantine_of(pool: Pool, row: Any) -> str | None:
+    """Say since when and why the condition of an instance is in quarantine, and how to let it out."""
+    digest = identify(row["op_classpath"], json.loads(row["poke_context"])).digest
+    found = pool.database.read(lambda connection: barring.quarantined(connection, [digest]))
+    if not found:
+        return None
+    why = f"since {spell_time(found[0]['since'])}: {found[0]['crashes']} crashes, the last time: {found[0]['reason']}"
+    return f"{why}; `sensorpool release {row['id']}` lets it out"
 
 
 def _lag(state: RangeState, now: Milliseconds, pool: Pool) -> float | None:

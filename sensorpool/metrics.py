@@ -38,11 +38,14 @@ class Metrics:
         self._lag = Histogram("sensorpool_lag_seconds", "Seconds by which a job was late.", buckets=_LAG_SECONDS)
         self._settled = Counter("sensorpool_settled", "Instances settled.", ["state"])
         self._skipped = Counter("sensorpool_jobs_skipped", "Jobs that found their range taken.")
+        self._left = Counter("sensorpool_left", "Due groups that a job had no time for; the next one begins with them.")
+        self._busy = Counter("sensorpool_busy", "Due groups that missed their turn: their last poke went on still.")
         self._on = True
 
     def poked(self, reports: Sequence[Report]) -> None:
         """Count pokes of which the length is known."""
         if self._on:
+            self._pokes.inc(len(reports))
             for outcome, number in Counted(report.outcome for report in reports).items():
                 self._outcomes.labels(outcome.value).inc(number)
             for report in reports:
@@ -55,8 +58,9 @@ class Metrics:
         if result.skipped:
             self._skipped.inc()
             return
-        self._pokes.inc(result.poked)
         self._saved.inc(result.saved)
+        self._left.inc(result.left)
+        self._busy.inc(result.extra.get("busy", 0))
         self._lag.observe(result.lag_seconds)
 
     def settled(self, settled: list[Settled]) -> None:

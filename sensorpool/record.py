@@ -4,11 +4,12 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sensorpool.model import Milliseconds, Report
+from sensorpool.model import DueGroup, Milliseconds, Report
 from sensorpool.states import Outcome
 
 _CODES = {outcome: chr(ord("a") + i) for i, outcome in enumerate(Outcome)}
 _OUTCOMES = {code: outcome for outcome, code in _CODES.items()}
+_SHORTEST, _LONGEST = 60_000, 6 * 3_600_000  # milliseconds
 _LONGEST_REASON = 300
 _MOST_REASONS = 1_000  # in one record
 
@@ -43,6 +44,11 @@ class Record:
         told = [(before + place, report.reason) for place, report in enumerate(reports) if report.reason is not None]
         for place, reason in told[: _MOST_REASONS - len(self._reasons)]:
             self._reasons[place] = reason[:_LONGEST_REASON]
+
+    def expires(self, groups: Iterable[DueGroup]) -> Milliseconds:
+        """Say until when it is of use: for two intervals of these groups, within limits."""
+        longest = max((group.poke_interval for group in groups), default=0)
+        return self._at + min(max(2 * longest, _SHORTEST), _LONGEST)
 
     def text(self) -> str:
         """Write it down."""

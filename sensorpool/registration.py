@@ -22,7 +22,7 @@ from sensorpool.model import Flushed, Instance, Key, Milliseconds, Patience
 from sensorpool.plan import Plan
 from sensorpool.settings import Settings
 from sensorpool.states import State
-from sensorpool.store import registering
+from sensorpool.store import barring, registering
 from sensorpool.store.database import Database
 from sensorpool.store.words import NewGroup, NewInstance
 
@@ -119,7 +119,7 @@ def _supersede(connection: Connection, by_key: Mapping[Key, Plan]) -> dict[int, 
 def _join(database: Database, connection: Connection, plans: Sequence[Plan], settings: Settings) -> dict[Key, Instance]:
     """Make or join the groups, and insert the instances.
 
-    :raises Refused: when a digest is there for another context.
+    :raises Refused: when a condition is quarantined, a DAG over its quota, or a digest there for another context.
     """
     groups: dict[bytes, NewGroup] = {}
     instances: list[NewInstance] = []
@@ -162,7 +162,7 @@ def _join(database: Database, connection: Connection, plans: Sequence[Plan], set
     in_order = sorted(groups.values(), key=lambda group: (group.hashcode, group.digest))
     joined = {row.key: row for row in registering.join(connection, in_order, instances, database.given_now(connection))}
     if len(joined) != len(plans):
-        raise Refused("two different contexts have one digest; they cannot share a group")
+        raise Refused(_why_refused(connection, plans))
     found: dict[Key, Instance] = {}
     for each in plans:
         row, group = joined[each.key], groups[each.identity.digest]
@@ -171,6 +171,22 @@ def _join(database: Database, connection: Connection, plans: Sequence[Plan], set
             row.id, row.group_id, group.hashcode, group.shardcode, State.SENSING, True, each.key, is_new
         )
     return found
+
+
+def _why_refused(connection: Connection, plans: Sequence[Plan]) -> str:
+    barred = barring.barred(connection, [each.identity.digest for each in plans], {each.key.dag_id for each in plans})
+    for each in plans:
+        if (reason := barred.conditions.get(each.identity.digest)) is not None:
+            return (
+                f"{spell(each.key)} waits for something in quarantine ({each.identity.op_classpath}: {reason}); "
+                "once it is mended, `sensorpool release` lets it out"
+            )
+        if (sensing := barred.dags.get(each.key.dag_id)) is not None:
+            return (
+                f"{each.key.dag_id} has too many sensors waiting ({sensing:,}): "
+                "wait until some have settled, or raise SENSORPOOL_DAG_QUOTA"
+            )
+    return "two different contexts have one digest; they cannot share a group"
 
 
 @lru_cache(maxsize=1_000)

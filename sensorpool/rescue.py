@@ -12,7 +12,7 @@ from sensorpool.flush import drop_empty_groups, fail_groupless
 from sensorpool.logs import logger
 from sensorpool.model import Flushed
 from sensorpool.publish import deliver
-from sensorpool.store import closing, pruning
+from sensorpool.store import barring, closing, pruning
 from sensorpool.worker import Worker
 
 OUTBOX_ROWS = 200  # a round
@@ -41,6 +41,7 @@ class Rescued:
     strays: int = 0  # rows that only a hand on the tables could have made
     pruned: int = 0
     listeners: int = 0  # abandoned queues
+    let_out: int = 0  # of quarantine
     more: dict[str, int] = field(default_factory=dict)  # what the rescuers of other packages did
 
     def as_dict(self) -> dict[str, int]:
@@ -58,6 +59,7 @@ def rescue(worker: Worker, place: Place) -> Rescued:
     _publish_left_behind(worker, done)
     _walk_instances(worker, place, done)
     _walk_groups(worker, place, done)
+    _look_at_what_is_refused(worker, done)
     try:
         done.listeners = worker.publisher.drop_abandoned_listeners()
     except Unreachable as error:
@@ -81,6 +83,16 @@ def _publish_left_behind(worker: Worker, done: Rescued) -> None:
         if not deliver(database, worker.publisher, Flushed(settled, [], outbox_id)):
             return  # the broker is away; it would be for the next one too
         done.published += 1
+
+
+def _look_at_what_is_refused(worker: Worker, done: Rescued) -> None:
+    """Let out who has been in quarantine for the retention, and note the DAGs that have too many sensors."""
+    database, settings = worker.database, worker.settings
+    now = database.read(database.now)
+    done.let_out = database.run(lambda connection: barring.prune(connection, now - round(settings.retention * 1000)))
+    over = database.run(lambda connection: barring.look_at_quotas(connection, settings.dag_quota, now))
+    for dag_id, sensing in over.items():
+        log.warning("a DAG is over its quota; no more of its sensors are taken", dag_id=dag_id, sensing=sensing)
 
 
 def _walk_instances(worker: Worker, place: Place, done: Rescued) -> None:

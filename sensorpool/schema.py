@@ -109,6 +109,27 @@ sensor_instance = Table(
     sqlite_autoincrement=True,
 )
 
+# Conditions whose poke took its process down too often: refused until they are let out.
+poke_quarantine = Table(
+    "poke_quarantine",
+    metadata,
+    Column("digest", Digest, primary_key=True),
+    Column("op_classpath", _name(500), nullable=False),
+    Column("poke_context", LongText, nullable=False),
+    Column("crashes", Integer, nullable=False),
+    Column("reason", LongText, nullable=False),
+    Column("since", BigInteger, nullable=False),
+)
+
+# DAGs that have so many sensing instances that no more are taken.
+dag_over_quota = Table(
+    "dag_over_quota",
+    metadata,
+    Column("dag_id", _name(250), primary_key=True),
+    Column("sensing", Integer, nullable=False),
+    Column("since", BigInteger, nullable=False),
+)
+
 # One row per flush, written with the settle and deleted when its message has gone out.
 outbox = Table(
     "sensorpool_outbox",

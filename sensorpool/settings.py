@@ -113,7 +113,15 @@ class Settings(BaseSettings):
     commit_overlap: Seconds = Field(
         10.0, description="How far the load looks back for registrations whose commit came late."
     )
-    crash_limit: Count = Field(3, description="Crashes after which a group fails.")
+    crash_limit: Count = Field(3, description="Crashes after which a condition is quarantined, and its group fails.")
+    poke_memory: Count = Field(
+        2048,
+        description="Memory in MB that pokes may take in one process; one that wants more counts as a crash (Linux).",
+    )
+    dag_quota: Count = Field(
+        100_000,
+        description="Sensing instances of one DAG beyond which no more are taken; rescue counts, so it takes a while.",
+    )
     max_abandoned: Count = Field(8, description="Hung threads after which a worker child is replaced between jobs.")
     groups_cached: Count = Field(200_000, description="Constructed sensors that one process keeps.")
 

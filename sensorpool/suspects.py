@@ -1,30 +1,49 @@
-"""Suspects: groups that hung or were in a dead holder's hands. They are poked apart, and cleared or quarantined."""
+"""Pokes outside of jobs: nobody waits for them, and what they see is settled here.
+
+Two kinds. Suspects hung, or were in a dead holder's hands: they are poked apart in child processes, those that hang in
+one lane and those that may crash in another, until they are cleared or quarantined. And pokes that take long go on
+where they are after their job has ended, so that it can give its range back. Either is marked as suspect in Redis, and
+claimed, so that no job pokes it as well.
+"""
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from sensorpool.clock import ClockWatch
+from sensorpool.errors import Unreachable
+from sensorpool.infra_window import within_window
 from sensorpool.lease import Leases
 from sensorpool.logs import logger
 from sensorpool.metrics import Metrics
 from sensorpool.model import DueGroup, Fact, Milliseconds, Report, ShardRange
 from sensorpool.poke.apart import LaneApart, Suspect
+from sensorpool.poke.poker import Poking
+from sensorpool.record import Record
 from sensorpool.settings import Settings
 from sensorpool.settle import matters
 from sensorpool.states import Outcome
-from sensorpool.store import closing, loading
+from sensorpool.store import barring, loading
 from sensorpool.store.database import Database
+from sensorpool.watchdog import Watchdog
 
+DEAD_HOLDER = "in a dead holder's hands"
+OUT_OF_MEMORY = "ran out of memory"
+OVERRAN = "overran its time limit"
+SLOW = "its poke takes long"
+
+_HUNG = (OVERRAN, SLOW)
 _STILL_SUSPECT = frozenset({Outcome.POKE_TIMEOUT, Outcome.CRASHED})
+_LOOK_EVERY = 0.05  # seconds
+_GRACE = 5.0  # seconds beyond the time limit in which a poke that goes on must have been given up
 
 log = logger(__name__)
 
 
 class Suspects:
-    """The suspects that this process has in hand.
+    """The groups that this process pokes outside of jobs.
 
-    :param settle: settles facts; called on the thread of the lane apart.
+    :param settle: settles facts; called on the threads of the lanes.
     """
 
     def __init__(
@@ -34,6 +53,7 @@ class Suspects:
         leases: Leases,
         metrics: Metrics,
         clock: ClockWatch,
+        watchdog: Watchdog,
         settle: Callable[[Sequence[Fact]], int],
     ) -> None:
         self._settings = settings
@@ -41,63 +61,140 @@ class Suspects:
         self._leases = leases
         self._metrics = metrics
         self._clock = clock
+        self._watchdog = watchdog
         self._settle = settle
-        self._lane = LaneApart(settings, self._take, self._keep)
+        self._crashing = LaneApart(settings, self._take, self._keep)
+        self._hanging = LaneApart(settings, self._take, self._keep)
+        self._going_on: list[tuple[Poking, float]] = []  # with the time by which all must have been reported
+        self._kept = 0.0
+        self._thread: threading.Thread | None = None
         self._ranges: dict[int, ShardRange] = {}
+        self._infra: dict[str, Milliseconds] = {}
         self._lock = threading.Lock()
 
-    def offer(self, shard_range: ShardRange, groups: Sequence[DueGroup]) -> None:
-        """Have suspects poked apart, save those that some process has in hand. Waits for nothing.
+    def offer(self, shard_range: ShardRange, groups: Mapping[DueGroup, str]) -> int:
+        """Have suspects, each with why it is one, poked apart. Waits for nothing.
 
+        :returns: how many are being poked still, here or in another process, and miss this turn.
         :raises Unreachable: when the database or Redis does not answer.
         """
-        claimed = [
-            group.id
-            for group in groups
-            if not self._lane.has(group.id) and self._leases.claim_alone(shard_range, group.id, self._claim_seconds)
-        ]
+        free = [group.id for group in groups if not self._has(group.id)]
+        claimed = self._leases.claim(shard_range, free, self._claim_seconds)
         rows = self._database.read(lambda connection: loading.groups(connection, claimed))
         with self._lock:
             self._ranges.update((group.id, shard_range) for group, _, _ in rows)
-        self._lane.offer(
-            Suspect(group, op_classpath, poke_context, alone=group.crashes > 0)
-            for group, op_classpath, poke_context in rows
-        )
+        hung = {group.id for group, why in groups.items() if why in _HUNG and not group.crashes}
+        suspects = [Suspect(*row, alone=row[0].crashes > 0) for row in rows]
+        self._hanging.offer(suspect for suspect in suspects if suspect.group.id in hung)
+        self._crashing.offer(suspect for suspect in suspects if suspect.group.id not in hung)
+        return len(groups) - len(claimed)
+
+    def adopt(self, shard_range: ShardRange, poking: Poking) -> None:
+        """Let pokes go on that take too long for their job; the watchdog is on guard until they have ended.
+
+        :raises Unreachable: when Redis does not answer; they go on all the same.
+        """
+        group_ids = list(poking.outstanding)
+        with self._lock:
+            self._ranges.update(dict.fromkeys(group_ids, shard_range))
+            limit = self._settings.poke_timeout + _GRACE
+            self._going_on.append((poking, time.monotonic() + limit))
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._look_after, daemon=True, name="poke-on")
+                self._thread.start()
+        self._leases.suspect(shard_range, group_ids, SLOW)
+        self._leases.claim(shard_range, group_ids, self._claim_seconds)
 
     @property
     def _claim_seconds(self) -> float:
-        return max(self._settings.lease_ttl, 2 * self._settings.poke_timeout)
+        return 3 * self._settings.heartbeat
 
     def _keep(self, group_ids: Sequence[int]) -> None:
-        for group_id in group_ids:
-            shard_range = self._ranges.get(group_id)
-            if shard_range is not None:
-                self._leases.renew_claim(shard_range, group_id, self._claim_seconds)
+        with self._lock:
+            claims = [(self._ranges[group_id], group_id) for group_id in group_ids if group_id in self._ranges]
+        if claims:
+            self._leases.renew_claims(claims, self._claim_seconds)
+
+    def _look_after(self) -> None:
+        """Take what the pokes that go on see, until none does."""
+        while True:
+            with self._lock:
+                going_on = list(self._going_on)
+                if not going_on:
+                    self._thread = None  # under the lock: whoever adopts next starts another
+                    return
+            for poking, ends in going_on:
+                reports = poking.step()
+                try:
+                    if reports:
+                        self._take(reports)
+                except Unreachable as error:
+                    log.warning("what slow pokes saw is lost; they are due again", error=str(error))
+                except Exception:
+                    log.exception("what slow pokes saw is lost; they are due again")
+                if not poking.outstanding or time.monotonic() > ends:
+                    with self._lock:
+                        self._going_on.remove((poking, ends))
+                    poking.end()
+                    self._watchdog.rest()
+            if time.monotonic() - self._kept >= self._settings.heartbeat:
+                self._kept = time.monotonic()
+                try:
+                    self._keep([group_id for poking, _ in going_on for group_id in list(poking.outstanding)])
+                except Unreachable as error:
+                    log.warning("claims on slow pokes were not renewed", error=str(error))
+            time.sleep(_LOOK_EVERY)
+
+    def _has(self, group_id: int) -> bool:
+        if self._crashing.has(group_id) or self._hanging.has(group_id):
+            return True
+        with self._lock:
+            return any(group_id in poking.outstanding for poking, _ in self._going_on)
 
     def _take(self, reports: Sequence[Report]) -> None:
-        """Settle what the lane apart saw, and clear those who came through."""
+        """Settle what was seen, and clear those who came through.
+
+        :raises Unreachable: when the database or Redis does not answer; what was not settled is due again.
+        """
+        with self._lock:
+            ranges = {report.group.id: self._ranges.pop(report.group.id, None) for report in reports}
         now, here = self._database.read(self._database.now), time.monotonic()
         trusted = self._clock.trusts(now)
-        facts = [self._fact_of(report, now - round((here - report.began) * 1000)) for report in reports]
+        self._metrics.poked(reports)
+        offsets = [round((report.began - here) * 1000) for report in reports]
+        facts = [self._fact_of(report, now + offset) for report, offset in zip(reports, offsets, strict=True)]
         deadlines = {report.group.id: report.group.next_deadline for report in reports}
         mattering = [f for f in facts if matters(f.outcome, f.began_at, deadlines[f.group_id], trusted)]
         if mattering:
             self._settle(mattering)
-        for report in reports:
-            with self._lock:
-                shard_range = self._ranges.pop(report.group.id, None)
-            if shard_range is not None:
-                if report.outcome not in _STILL_SUSPECT:
-                    self._leases.clear_suspects(shard_range, [report.group.id])
-                self._leases.unclaim(shard_range, report.group.id)
+        for shard_range in set(ranges.values()) - {None}:
+            assert shard_range is not None
+            own = [place for place, report in enumerate(reports) if ranges[report.group.id] == shard_range]
+            record = Record(now)
+            record.add([reports[place] for place in own], [offsets[place] for place in own])
+            self._leases.keep_record(
+                shard_range, record.text(), record.expires(report.group for report in reports), now
+            )
+            group_ids = [reports[place].group.id for place in own]
+            cleared = [reports[place].group.id for place in own if reports[place].outcome not in _STILL_SUSPECT]
+            self._leases.clear_suspects(shard_range, cleared)
+            self._leases.unclaim(shard_range, group_ids)
 
     def _fact_of(self, report: Report, began_at: Milliseconds) -> Fact:
-        group, reason = report.group, report.reason
-        self._metrics.poked([report])
+        group = report.group
+        fact = Fact(group.id, group.version, began_at, report.outcome, report.reason, report.xcom_value)
         if report.outcome is Outcome.CRASHED:
-            crashes = self._database.run(lambda connection: closing.count_crash(connection, group.id))
-            log.warning("a poke took its process down", group_id=group.id, crashes=crashes, reason=reason)
-            if crashes >= self._settings.crash_limit:
-                why = f"quarantined: its poke took its process down {crashes} times, the last time: {reason}"
-                return Fact(group.id, group.version, began_at, Outcome.FAIL, why)
-        return Fact(group.id, group.version, began_at, report.outcome, reason, report.xcom_value)
+            return self._blame(fact)
+        with self._lock:
+            return within_window(fact, self._infra, self._settings.infra_failure_window)
+
+    def _blame(self, fact: Fact) -> Fact:
+        """Count a crash against its group; at the limit the condition is quarantined, and all who wait for it fail."""
+        limit, reason = self._settings.crash_limit, fact.reason or ""
+        now = self._database.read(self._database.now)
+        crashes = self._database.run(lambda c: barring.count_crash(c, fact.group_id, limit, reason, now))
+        log.warning("a poke took its process down", group_id=fact.group_id, crashes=crashes, reason=reason)
+        if crashes < limit:
+            return fact
+        why = f"quarantined: its poke took its process down {crashes} times, the last time: {reason}"
+        return fact._replace(outcome=Outcome.FAIL, reason=why)

@@ -40,8 +40,10 @@ class Worker:
         self.poker = Poker(settings)
         self.memory = Memory()
         self.clock = ClockWatch()
-        self.watchdog = Watchdog(settings.poke_timeout + 1, enabled=watchdog)
-        self.suspects = Suspects(settings, self.database, self.leases, self.metrics, self.clock, self.settle)
+        self.watchdog = Watchdog(settings.poke_timeout + 0.5, enabled=watchdog)
+        self.suspects = Suspects(
+            settings, self.database, self.leases, self.metrics, self.clock, self.watchdog, self.settle
+        )
 
     @property
     def is_worn(self) -> bool:

@@ -1,5 +1,6 @@
 """``sensorpool status``, ``show``, ``list``, ``health`` and ``config``."""
 
+import json
 import sys
 
 import click
@@ -21,7 +22,13 @@ def status(as_json: bool) -> None:
         return
     counts = ", ".join(f"{count} {state}" for state, count in found["states"].items() if state != State.SENSING)
     click.echo(f"{found['sensing']} sensing in {found['groups']} groups; {counts}")
-    columns = ("shards", "groups", "holder", "last tick", "lag s", "pokes", "apart")
+    if found["quarantined"]:
+        click.echo(f"{found['quarantined']} conditions in quarantine: `sensorpool quarantine` lists them")
+    for dag_id, sensing in found["dags_over_quota"].items():
+        click.echo(f"{dag_id} is over its quota ({sensing:,} sensing): no more of its sensors are taken")
+    if found["unpublished_s"] is not None:
+        click.echo(f"results have been waiting to be published for {found['unpublished_s']} s")
+    columns = ("shards", "groups", "holder", "last tick", "lag s", "pokes", "left", "apart")
     rows = (
         (
             f"{r['shard_min']}-{r['shard_max']}",
@@ -30,6 +37,7 @@ def status(as_json: bool) -> None:
             r["last_tick_at"],
             r["lag_s"],
             r["pokes"],
+            r["left"],
             r["suspects"],
         )
         for r in found["ranges"]
@@ -72,6 +80,38 @@ def list_command(state: str | None, dag_id: str | None, limit: int, as_json: boo
         "reason",
     )
     print_table(f"{len(found)} instances", columns, ([row[column] for column in columns] for row in found))
+
+
+@click.command()
+@json_option
+def quarantine(as_json: bool) -> None:
+    """List the conditions in quarantine: their pokes took their process down, so they are refused."""
+    from sensorpool import quarantine as inside
+
+    found = inside.quarantined(Pool())
+    if as_json:
+        print_json(found)
+        return
+    columns = ("op_classpath", "poke_context", "since", "crashes", "reason")
+    rows = ([json.dumps(row[c]) if c == "poke_context" else row[c] for c in columns] for row in found)
+    print_table(f"{len(found)} in quarantine", columns, rows)
+
+
+@click.command()
+@click.argument("ids", metavar="[ID...]", type=int, nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Let everything out.")
+@json_option
+def release(ids: tuple[int, ...], everything: bool, as_json: bool) -> None:
+    """Let out of quarantine what these instances waited for. Instances that failed stay failed: register them again."""
+    from sensorpool import quarantine as inside
+
+    if bool(ids) == everything:
+        raise click.UsageError("name the ID of an instance that waited for it, or --all")
+    count = inside.release(Pool(), None if everything else ids)
+    if as_json:
+        print_json({"released": count})
+    else:
+        click.echo(f"{count} let out of quarantine")
 
 
 @click.command()

@@ -14,9 +14,11 @@ import time
 from typing import Any, TextIO
 
 from sensorpool.model import DueGroup, Report
+from sensorpool.poke import memory
 from sensorpool.poke.answer import Answers
 from sensorpool.poke.classes import Classes, Way
 from sensorpool.poke.event_loop import LoopLane
+from sensorpool.poke.slots import Slots
 from sensorpool.poke.threads import ThreadLane
 from sensorpool.poke.works import Means, One
 
@@ -70,9 +72,10 @@ def _poke_all(settings: dict[str, Any], out: TextIO) -> None:
     asynchronous = {
         op_classpath for op_classpath in {one.op_classpath for one in ones} if _is_async(classes, op_classpath)
     }
+    memory.limit(settings["poke_memory"])
     tell({"ready": True})
     concurrency, poke_timeout = settings["concurrency"], settings["poke_timeout"]
-    threads, loops = ThreadLane(concurrency, poke_timeout), LoopLane(concurrency, poke_timeout)
+    threads, loops = ThreadLane(Slots(concurrency), poke_timeout), LoopLane(Slots(concurrency), poke_timeout)
     threads.put(one for one in ones if one.op_classpath not in asynchronous)
     if some := [one for one in ones if one.op_classpath in asynchronous]:
         loops.put(some)

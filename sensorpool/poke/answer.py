@@ -50,7 +50,9 @@ class Answers:
     def of_exception(self, group: DueGroup, began: float, error: BaseException) -> Report:
         """Read an exception: Airflow's rules for skip and fail, AIP-17's for infrastructure failures."""
         names = [cls.__name__ for cls in type(error).__mro__]
-        if isinstance(error, SkipSensor) or _SKIP in names:
+        if isinstance(error, MemoryError):
+            outcome = Outcome.CRASHED  # and no answer: whether it was its own fault is found out apart
+        elif isinstance(error, SkipSensor) or _SKIP in names:
             outcome = Outcome.SKIP
         elif isinstance(error, HandBack):
             outcome = Outcome.HAND_BACK

@@ -1,8 +1,8 @@
 """The lane apart: suspects are poked in a child process, so that one that hangs or crashes costs its own group.
 
 Suspects are groups whose poke overran, and those that a dead process had in its hands. They are poked together first.
-If the child dies with several in its hands, these are poked one by one: only a crash that we, the living parent, saw
-with one group in the child's hands counts against that group; a kill from outside never does.
+If the child dies with several in its hands, these come again, the last to begin by himself: only a crash that we, the
+living parent, saw with one group in the child's hands counts against that group; a kill from outside never does.
 """
 
 import json
@@ -18,6 +18,7 @@ from typing import Any
 
 from sensorpool.logs import logger
 from sensorpool.model import DueGroup, Report
+from sensorpool.poke import memory
 from sensorpool.settings import Settings
 from sensorpool.states import Outcome
 
@@ -47,6 +48,7 @@ class _Death:
     froze: bool = False
     ready: bool = False  # it got as far as poking
     returncode: int = 0
+    starved: bool = False  # the kernel killed somebody because memory ran out
 
 
 class LaneApart:
@@ -128,8 +130,9 @@ class LaneApart:
             if len(in_hand) == 1:
                 self._report([self._blame(in_hand[0], death)])
             elif in_hand:
-                for suspect in in_hand:
-                    self._poke([suspect], 1)
+                # most likely it was the last to begin: so the others go on together, and he by himself
+                self._poke(in_hand[:-1], together)
+                self._poke(in_hand[-1:], 1)
             elif waiting:
                 log.warning("a child of the lane apart ended early", returncode=death.returncode)
                 return
@@ -139,6 +142,8 @@ class LaneApart:
         if death.froze:
             limit = self._settings.poke_timeout
             return Report(suspect.group, began, Outcome.POKE_TIMEOUT, f"the poke froze its process for {limit:g} s")
+        if death.starved and death.returncode == -signal.SIGKILL:
+            return Report(suspect.group, began, Outcome.CRASHED, "the poke took all the memory there was")
         if death.returncode in _OUTSIDE:
             return Report(suspect.group, began, Outcome.POKE_TIMEOUT, "its process was killed from outside")
         return Report(
@@ -163,7 +168,7 @@ class LaneApart:
         reader = threading.Thread(target=_read, args=(child.stdout, messages), daemon=True)
         reader.start()
         began: dict[int, float] = {}
-        death = _Death([])
+        death, starved = _Death([]), memory.kills()
         try:
             _write_input(child.stdin, self._settings, suspects, together)
             self._listen(messages, groups, began, death)
@@ -174,6 +179,7 @@ class LaneApart:
                 except subprocess.TimeoutExpired:
                     child.kill()
             death.returncode = child.wait()
+            death.starved = memory.kills() > starved
             reader.join(5)
             child.stdout.close()
         death.in_hand = list(began)
@@ -191,13 +197,13 @@ class LaneApart:
         while True:
             self._keep()
             try:
-                message = messages.get(timeout=min(1.0, patience))
+                message = messages.get(timeout=0.2)
             except queue.Empty:
                 if time.monotonic() - heard > patience:
                     death.froze = True
                     return
                 continue
-            patience, heard = self._settings.poke_timeout + 2, time.monotonic()
+            patience, heard = self._settings.poke_timeout + 0.5, time.monotonic()
             if message is None:
                 return
             if "ready" in message:
@@ -219,6 +225,7 @@ def _write_input(stdin: Any, settings: Settings, suspects: Sequence[Suspect], to
         "sensors_enabled": settings.sensors_enabled,
         "infra_failures": settings.infra_failures,
         "poke_timeout": settings.poke_timeout,
+        "poke_memory": settings.poke_memory,
         "concurrency": together,
     }
     try:

@@ -13,6 +13,7 @@ from collections.abc import Coroutine, Generator, Iterable
 from typing import Any
 
 from sensorpool.model import Report
+from sensorpool.poke.slots import Slots, Waiting
 from sensorpool.poke.threads import drained
 from sensorpool.poke.works import One, overran
 
@@ -31,10 +32,10 @@ _names = itertools.count(1)
 class _Loop:
     """One event loop and who is on it."""
 
-    def __init__(self) -> None:
+    def __init__(self, slots: Slots) -> None:
         self.name = next(_names)
         self.loop = asyncio.new_event_loop()
-        self.waiting: deque[One] = deque()
+        self.waiting: Waiting[One] = Waiting(slots)
         self.running: dict[One, float] = {}  # began, by the monotonic clock
         self.stepping: tuple[One, float] | None = None  # who has the loop just now, and since when
         self.asked_at = self.answered_at = time.monotonic()  # whether it still turns
@@ -87,13 +88,13 @@ class _Watched(Coroutine[Any, Any, None]):
 class LoopLane:
     """Pokes by coroutines.
 
-    :param concurrency: pokes at once.
+    :param slots: how many pokes at once; lanes may share them.
     :param poke_timeout: seconds.
     """
 
-    def __init__(self, concurrency: int, poke_timeout: float) -> None:
+    def __init__(self, slots: Slots, poke_timeout: float) -> None:
         self.abandoned = 0  # loops that were given up
-        self._concurrency = concurrency
+        self._slots = slots
         self._poke_timeout = poke_timeout
         self._done: deque[list[Report]] = deque()
         self._loop: _Loop | None = None
@@ -101,14 +102,28 @@ class LoopLane:
     def put(self, ones: Iterable[One]) -> None:
         """Queue pokes."""
         if self._loop is None:
-            self._loop = _Loop()
-        self._loop.waiting.extend(ones)
+            self._loop = _Loop(self._slots)
+        self._loop.waiting.put(ones)
         self._loop.loop.call_soon_threadsafe(self._start, self._loop)
 
     @property
     def queued(self) -> int:
         """How many nobody has begun to poke yet."""
         return len(self._loop.waiting) if self._loop else 0
+
+    @property
+    def takeable(self) -> int:
+        """How many of them could be begun now."""
+        return self._loop.waiting.takeable if self._loop else 0
+
+    def queued_of(self, op_classpath: str) -> int:
+        """How many of a class nobody has begun to poke yet."""
+        return self._loop.waiting.of_class(op_classpath) if self._loop else 0
+
+    def slow(self, seconds: float) -> bool:
+        """Whether all pokes that go on have been going on for so long."""
+        now, loop = time.monotonic(), self._loop
+        return loop is None or all(now - began > seconds for began in list(loop.running.values()))
 
     @property
     def idle(self) -> bool:
@@ -119,8 +134,7 @@ class LoopLane:
         """Take back what nobody has begun to poke yet."""
         if self._loop is None:
             return []
-        with self._loop.lock:
-            return drained(self._loop.waiting)
+        return self._loop.waiting.drain()
 
     def collect(self) -> list[list[Report]]:
         """Return what has been reported since the last call."""
@@ -145,7 +159,8 @@ class LoopLane:
         for one, began in list(loop.running.items()):
             if now - began > self._poke_timeout + _GRACE:
                 self._report(loop, one, [overran(one.group, began, self._poke_timeout)])
-                loop.loop.call_soon_threadsafe(self._start, loop)  # its place is free, though it has not left
+        if loop.waiting.takeable:  # a slot came free, here or in a lane that shares them
+            loop.loop.call_soon_threadsafe(self._start, loop)
 
     def close(self) -> None:
         """Stop the loop."""
@@ -166,9 +181,11 @@ class LoopLane:
                 if one is blocker or (blocker is None and now - at > limit)
             ]
             left = {one for one, _ in over}
-            moving = [one for one in loop.running if one not in left] + list(loop.waiting)
+            running = list(loop.running)
+            moving = [one for one in running if one not in left] + loop.waiting.drain()
             loop.running.clear()
-            loop.waiting.clear()
+        for one in running:
+            self._slots.release(one.op_classpath)
         self.abandoned += 1
         loop.loop.call_soon_threadsafe(loop.loop.stop)  # should it ever come back
         self._done.extend([overran(one.group, at, limit)] for one, at in over)
@@ -180,9 +197,9 @@ class LoopLane:
         """Begin as many pokes as may run at once. Runs on the loop."""
         while True:
             with loop.lock:  # or one that is neither waiting nor running is lost to whoever gives the loop up
-                if loop.given_up or not loop.waiting or len(loop.running) >= self._concurrency:
+                one = None if loop.given_up else loop.waiting.take()
+                if one is None:
                     return
-                one = loop.waiting.popleft()
                 loop.running[one] = time.monotonic()
             loop.loop.create_task(_Watched(self._poke(loop, one), one, loop))
 
@@ -202,5 +219,7 @@ class LoopLane:
     def _report(self, loop: _Loop, one: One, reports: list[Report]) -> None:
         """Report once: whoever finds the poke among the running ones speaks for it."""
         with loop.lock:
-            if loop.running.pop(one, None) is not None:
-                self._done.append(reports)
+            if loop.running.pop(one, None) is None:
+                return
+            self._done.append(reports)
+        self._slots.release(one.op_classpath)

@@ -9,6 +9,7 @@ from sensorpool.poke.answer import Answers
 from sensorpool.poke.cache import Cache
 from sensorpool.poke.classes import Classes, SensorClass, Way
 from sensorpool.poke.event_loop import LoopLane
+from sensorpool.poke.slots import Slots
 from sensorpool.poke.threads import Hands, ThreadLane
 from sensorpool.poke.works import IN_A_ROW, MANY, QUICK, SLOW, Many, Means, One, Row, overran
 from sensorpool.settings import Settings
@@ -25,6 +26,7 @@ class Poker:
         self.poke_timeout = settings.poke_timeout
         self._lanes: list[ThreadLane] = []  # those with threads that have not come back
         self._hands = Hands()
+        self._slots, self._loop_slots = Slots(self.concurrency), Slots(self.concurrency)
         self._free_loops: list[LoopLane] = []
         self._abandoned_loops = 0
         self._lock = threading.Lock()
@@ -40,8 +42,8 @@ class Poker:
     def begin(self) -> "Poking":
         """Begin to poke for one job."""
         with self._lock:
-            loops = self._free_loops.pop() if self._free_loops else LoopLane(self.concurrency, self.poke_timeout)
-        return Poking(self, ThreadLane(self.concurrency, self.poke_timeout, self._hands), loops)
+            loops = self._free_loops.pop() if self._free_loops else LoopLane(self._loop_slots, self.poke_timeout)
+        return Poking(self, ThreadLane(self._slots, self.poke_timeout, self._hands), loops)
 
     def end(self, threads: ThreadLane, loops: LoopLane) -> None:
         """Take back what `begin` lent."""
@@ -106,10 +108,18 @@ class Poking:
             some = same or [one for one, path in zip(ones, paths, strict=True) if path == op_classpath]
             self._deal(op_classpath, some, since)
 
-    @property
-    def queued(self) -> int:
-        """How many nobody has begun to poke yet, as far as known."""
-        return self._threads.queued + self._loops.queued
+    def wants_more(self, op_classpath: str) -> bool:
+        """Whether so few of a class wait to be begun that its slots may soon be without work."""
+        waiting = self._threads.queued_of(op_classpath) + self._loops.queued_of(op_classpath)
+        return waiting < self._poker.concurrency and op_classpath not in self._importing
+
+    def is_held_up(self, seconds: float) -> bool:
+        """Whether nothing can be begun, and all that goes on has been going on for so long."""
+        now = time.monotonic()
+        lanes: tuple[ThreadLane | LoopLane, ...] = (self._threads, self._loops)
+        return all(now - since > seconds for since, _ in self._importing.values()) and all(
+            not lane.takeable and lane.slow(seconds) for lane in lanes
+        )
 
     def step(self) -> list[Report]:
         """Look after the lanes, and return what was reported since the last step."""

@@ -1,4 +1,4 @@
-"""The lane of threads: they pull from one shared queue (a future a poke costs 12 µs, this 0.05 µs).
+"""The lane of threads: they pull what waits from one shared place (a future a poke costs 12 µs).
 
 A poke that overruns its time limit costs its own slot: the slot is given up with its thread, and a new one takes its
 place. Nothing waits for the thread; if it ever comes back it finds that its slot is gone, and leaves it.
@@ -13,6 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import Protocol, TypeVar
 
 from sensorpool.model import DueGroup, Report
+from sensorpool.poke.slots import Slots, Waiting
 
 _IDLE = 30.0  # seconds that a thread waits for more to do
 _QUICK = 50e-6  # seconds: more threads do not make pokes faster that take no longer, for they wait for nothing
@@ -22,6 +23,7 @@ _SLOW = 0.01  # seconds: nobody waits longer behind a poke, where there are othe
 class Work(Protocol):
     """Something to poke: one thing, or several one after the other."""
 
+    op_classpath: str
     began: float  # when the poke that goes on began, by the monotonic clock
 
     @property
@@ -94,16 +96,16 @@ class _Slot:
 class ThreadLane:
     """Pokes on threads.
 
-    :param concurrency: pokes at once.
+    :param slots: how many pokes at once; lanes may share them.
     :param poke_timeout: seconds.
     """
 
-    def __init__(self, concurrency: int, poke_timeout: float, hands: Hands | None = None) -> None:
+    def __init__(self, slots: Slots, poke_timeout: float, hands: Hands | None = None) -> None:
         self.abandoned = 0  # threads that were given up and have not come back
-        self._concurrency = concurrency
+        self._places = slots
         self._poke_timeout = poke_timeout
         self._hands = hands or Hands()
-        self._queue: deque[Work] = deque()
+        self._waiting: Waiting[Work] = Waiting(slots)
         self._done: deque[list[Report]] = deque()
         self._slots: set[_Slot] = set()
         self._lock = threading.Lock()
@@ -114,22 +116,29 @@ class ThreadLane:
 
         :param slow: that it waits for answers is known, so that as many as may poke at once begin.
         """
-        self._queue.extend(works)
-        self._queued_then = len(self._queue)
+        self._waiting.put(works)
+        self._queued_then = len(self._waiting)
         self.supervise()
         if slow:
-            with self._lock:
-                busy = len(self._slots)
-            self._add(min(self._concurrency - busy, len(self._queue)))
+            self._add(self._waiting.takeable)
 
     @property
     def queued(self) -> int:
         """How much work nobody has taken up yet."""
-        return len(self._queue)
+        return len(self._waiting)
+
+    @property
+    def takeable(self) -> int:
+        """How much of it could be taken up now."""
+        return self._waiting.takeable
+
+    def queued_of(self, op_classpath: str) -> int:
+        """How much work of a class nobody has taken up yet."""
+        return self._waiting.of_class(op_classpath)
 
     def withdraw(self) -> list[Work]:
         """Take back what nobody has taken up yet."""
-        return drained(self._queue)
+        return self._waiting.drain()
 
     def supervise(self) -> None:
         """Give up the slots that overran; add threads while they are waiting for answers: one, two, four, …"""
@@ -139,25 +148,32 @@ class ThreadLane:
         for slot in slots:
             work = slot.work
             if work is not None and now - work.began > _SLOW:
-                self._queue.extend(work.rest())
+                self._waiting.put(work.rest())
                 if now - work.began > self._poke_timeout:
                     self._give_up(slot, now)
         with self._lock:
             busy = len(self._slots)
-        queued, since = len(self._queue), now - self._looked_at
+        queued, since = len(self._waiting), now - self._looked_at
         taken, self._looked_at, self._queued_then = self._queued_then - queued, now, queued
-        if busy and taken * _QUICK > since * busy:
+        if not queued or (busy and taken * _QUICK > since * busy):
             return
-        self._add(min(self._concurrency - busy, queued, max(1, busy)))
+        self._add(min(self._waiting.takeable, max(1, busy)))
 
     def collect(self) -> list[list[Report]]:
         """Return what has been reported since the last call."""
         return drained(self._done)
 
+    def slow(self, seconds: float) -> bool:
+        """Whether all pokes that go on have been going on for so long."""
+        now = time.monotonic()
+        with self._lock:
+            works = [slot.work for slot in self._slots]
+        return all(work is not None and now - work.began > seconds for work in works)
+
     @property
     def idle(self) -> bool:
         """Whether everything was poked or given up."""
-        return not self._queue and not self._slots
+        return not self._slots and not self._waiting
 
     def _add(self, number: int) -> None:
         for _ in range(number):
@@ -175,15 +191,12 @@ class ThreadLane:
         with self._lock:
             self.abandoned += 1
             self._slots.discard(slot)
+        self._places.release(work.op_classpath)
         self._done.append(work.overran(self._poke_timeout))
 
     def _work(self, slot: _Slot) -> None:
-        queue, done, monotonic, lock = self._queue, self._done, time.monotonic, slot.lock
-        while True:
-            try:
-                work = queue.popleft()
-            except IndexError:
-                break
+        take, done, monotonic, lock = self._waiting.take, self._done, time.monotonic, slot.lock
+        while (work := take()) is not None:
             work.began = monotonic()
             slot.work = work
             reports = work.poke()
@@ -192,6 +205,7 @@ class ThreadLane:
                     break
                 slot.work = None
             done.append(reports)
+            self._places.release(work.op_classpath)
         with self._lock:
             if slot.given_up:
                 self.abandoned -= 1

@@ -114,11 +114,12 @@ class Row:
     Whoever looks after the thread may take back those that wait behind one that turns out to be slow.
     """
 
-    __slots__ = ("_means", "_poking", "_reports", "_waiting", "began")
+    __slots__ = ("_means", "_poking", "_reports", "_waiting", "began", "op_classpath")
 
     def __init__(self, ones: Iterable[One], means: Means) -> None:
         self.began = 0.0
         self._waiting = deque(ones)
+        self.op_classpath = self._waiting[0].op_classpath
         self._poking: One | None = None
         self._reports: list[Report] = []
         self._means = means
@@ -155,7 +156,7 @@ class Row:
             pass  # nobody waits
         if self._reports:
             took = sum([each.seconds for each in self._reports]) / len(self._reports)
-            self._means.pace[one.op_classpath] = took
+            self._means.pace[self.op_classpath] = took
         return self._reports
 
     def overran(self, limit: float) -> list[Report]:
@@ -178,9 +179,10 @@ class Row:
 class Many:
     """Groups of one class that answers many contexts in one call."""
 
-    __slots__ = ("_means", "_ones", "began")
+    __slots__ = ("_means", "_ones", "began", "op_classpath")
 
     def __init__(self, ones: Sequence[One], means: Means) -> None:
+        self.op_classpath = ones[0].op_classpath
         self.began = 0.0
         self._ones = ones
         self._means = means

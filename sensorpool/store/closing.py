@@ -164,12 +164,6 @@ def let_go(connection: Connection, empty: Collection[int], staying: Collection[i
         )
 
 
-def count_crash(connection: Connection, group_id: int) -> int:
-    """Count a crash that the poke of a group was seen to cause; return how many there were (0: the group is gone)."""
-    connection.execute(update(g).where(g.c.id == group_id).values(crashes=g.c.crashes + 1, version=g.c.version + 1))
-    return connection.execute(select(g.c.crashes).where(g.c.id == group_id)).scalar() or 0
-
-
 def note_for_publishing(connection: Connection, instance_ids: Sequence[int], now: Milliseconds) -> int:
     """Write the outbox row of a flush; return its id."""
     row = {"created_at": now, "instance_ids": json.dumps(list(instance_ids))}

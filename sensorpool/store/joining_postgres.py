@@ -34,6 +34,7 @@ joined AS (
     SELECT digest, hashcode, shardcode, members, members, op_classpath, poke_context, poke_interval, phase,
            clock.now, clock.now + next_deadline
     FROM {groups}, clock
+    WHERE NOT EXISTS (SELECT FROM {prefix}poke_quarantine q WHERE q.digest = new.digest)
     ON CONFLICT (digest) DO UPDATE SET
         version = g.version + excluded.version,
         members = g.members + excluded.members,
@@ -52,6 +53,7 @@ SELECT new.dag_id, new.task_id, new.run_id, new.map_index, new.try_number, new.e
        joined.poke_context, new.execution_context, new.step, clock.now, clock.now + new.timeout,
        clock.now + new.deadline, new.on_settled
 FROM {instances} JOIN joined ON joined.digest = new.joined_digest, clock
+WHERE NOT EXISTS (SELECT FROM {prefix}dag_over_quota o WHERE o.dag_id = new.dag_id)
 RETURNING dag_id, task_id, run_id, map_index, try_number, id, group_id, joined_version
 """
 

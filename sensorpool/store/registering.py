@@ -12,7 +12,7 @@ from sensorpool.model import Key, Milliseconds
 from sensorpool.schema import poke_group as g
 from sensorpool.schema import sensor_instance as s
 from sensorpool.states import State
-from sensorpool.store import joining_postgres
+from sensorpool.store import barring, joining_postgres
 from sensorpool.store.functions import lower
 from sensorpool.store.words import Joined, NewGroup, NewInstance, Try
 
@@ -63,12 +63,14 @@ def join(
 
     :param groups: in hashcode order (the order that every writer locks in).
     :param now: stands in for the database's clock.
-    :returns: the instances; those of a group whose digest is there for another context are missing, for no two contexts
-        share a group, whatever their hash.
+    :returns: the instances; those that are barred are missing, and so are those of a group whose digest is there for
+        another context, for no two contexts share a group, whatever their hash.
     """
     if connection.dialect.name == "postgresql":
         return joining_postgres.join(connection, groups, instances, now)
     assert now is not None
+    if any(barring.barred(connection, [group.digest for group in groups], {each.dag_id for each in instances})):
+        return []
     identities = {group.digest: (group.op_classpath, group.poke_context) for group in groups}
     joined = {bytes(row.digest): row for row in _join_groups(connection, [_group_row(group, now) for group in groups])}
     rows = [

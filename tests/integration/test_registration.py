@@ -18,7 +18,7 @@ from sensorpool.flush import flush
 from sensorpool.migrate import upgrade
 from sensorpool.model import Fact
 from sensorpool.states import Outcome, State
-from sensorpool.store import closing, looking
+from sensorpool.store import barring, looking
 from sensorpool.testing import ScriptedSensor
 from tests.service import SCRIPTED as NAMES
 
@@ -181,7 +181,7 @@ def test_whoever_changes_a_group_takes_its_next_version(pool: Pool) -> None:
         seen.append(version())
     pool.cancel(instance.id)
     seen.append(version())
-    pool.database.run(lambda connection: closing.count_crash(connection, instance.group_id))
+    pool.database.run(lambda connection: barring.count_crash(connection, instance.group_id, 3, "as seen", 0))
     seen.append(version())
     assert seen == sorted(set(seen))
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from sensorpool.poke.event_loop import LoopLane
+from sensorpool.poke.slots import Slots
 from sensorpool.states import Outcome
 from tests.unit import scripted
 from tests.unit.builders import drive, one, outcomes, until
@@ -34,7 +35,7 @@ def lanes() -> Iterator[list[LoopLane]]:
 
 
 def _lane(lanes: list[LoopLane], concurrency: int, limit: float) -> LoopLane:
-    lanes.append(LoopLane(concurrency, limit))
+    lanes.append(LoopLane(Slots(concurrency), limit))
     return lanes[-1]
 
 

@@ -146,15 +146,15 @@ def test_suspects_are_handed_over_until_they_are_cleared(leases: Leases) -> None
     assert leases.why_suspect(RANGE, 2) is None
 
 
-def test_one_process_at_a_time_claims_a_suspect(leases: Leases, client: Any) -> None:
-    assert leases.claim_alone(RANGE, 1, 60)
-    assert not leases.claim_alone(RANGE, 1, 60)
-    assert leases.claim_alone(RANGE, 2, 60)
+def test_one_process_at_a_time_claims_a_group(leases: Leases, client: Any) -> None:
+    assert leases.claim(RANGE, [1, 2], 60) == [1, 2]
+    assert leases.claim(RANGE, [1, 2, 3], 60) == [3]
+    assert leases.claim(RANGE, [], 60) == []
     client.pexpire(key(RANGE, "alone:1"), 1_000)
-    leases.renew_claim(RANGE, 1, 60)
+    leases.renew_claims([(RANGE, 1)], 60)
     assert client.pttl(key(RANGE, "alone:1")) > 5_000
-    leases.unclaim(RANGE, 1)
-    assert leases.claim_alone(RANGE, 1, 60)
+    leases.unclaim(RANGE, [1, 2])
+    assert leases.claim(RANGE, [1, 2, 3], 60) == [1, 2]
 
 
 def test_records_are_kept_until_they_expire(leases: Leases) -> None:

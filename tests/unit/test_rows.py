@@ -9,6 +9,7 @@ import pytest
 from sensorpool.poke.answer import Answers
 from sensorpool.poke.cache import Cache
 from sensorpool.poke.classes import Classes
+from sensorpool.poke.slots import Slots
 from sensorpool.poke.threads import Hands, ThreadLane
 from sensorpool.poke.works import Means, Row
 from sensorpool.states import Outcome
@@ -84,7 +85,7 @@ def test_a_report_says_when_its_own_poke_began(means: Means) -> None:
 
 
 def test_those_behind_a_slow_one_are_taken_back_and_poked_by_others(means: Means, gate: threading.Event) -> None:
-    lane = ThreadLane(2, PATIENT)
+    lane = ThreadLane(Slots(2), PATIENT)
     lane.put([row(means, "", "wait", *[""] * 20)])
     assert Says.begun.wait(30)
     found = outcomes(drive(lane, lambda seen: len(seen) == 20, "the others are poked while one waits"))
@@ -96,7 +97,7 @@ def test_those_behind_a_slow_one_are_taken_back_and_poked_by_others(means: Means
 
 
 def test_one_that_hangs_costs_its_slot_and_nobody_else(means: Means, gate: threading.Event) -> None:
-    lane = ThreadLane(1, LIMIT)
+    lane = ThreadLane(Slots(1), LIMIT)
     lane.put([row(means, "", "land", "wait", "", "")])
     found = outcomes(drive(lane, lambda seen: len(seen) == 5, "all are reported"))
     assert found == {1: NOT_LANDED, 2: LANDED, 3: POKE_TIMEOUT, 4: NOT_LANDED, 5: NOT_LANDED}
@@ -165,7 +166,7 @@ def test_a_poke_speaks_of_the_version_at_which_it_began(means: Means, gate: thre
     """Who joins while it goes on was not asked for: what it sees is not told to them."""
     cache = Cache(10, means)
     kept = cache.keep(due_group(1, version=1, hashcode=7), classpath(Says), '{"say":"wait"}')
-    lane = ThreadLane(1, PATIENT)
+    lane = ThreadLane(Slots(1), PATIENT)
     lane.put([kept])
     assert Says.begun.wait(30)
     cache.keep(due_group(1, version=2, hashcode=7), classpath(Says), '{"say":"wait"}')

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from sensorpool.model import DueGroup, Report
+from sensorpool.poke.slots import Slots
 from sensorpool.poke.threads import ThreadLane
 from sensorpool.poke.works import overran
 from sensorpool.states import Outcome
@@ -18,6 +19,8 @@ LIMIT = 1.0
 
 class Work:
     """Something to poke, that does as it is told and lands."""
+
+    op_classpath = "pkg.mod.Told"
 
     def __init__(self, group_id: int, act: Callable[[], object] = lambda: None) -> None:
         self.began = 0.0
@@ -48,7 +51,7 @@ def gate() -> Iterator[threading.Event]:
 
 
 def test_everything_is_reported_once() -> None:
-    lane = ThreadLane(8, PATIENT)
+    lane = ThreadLane(Slots(8), PATIENT)
     lane.put(Work(number) for number in range(1, 2_001))
     reports = drive(lane, lambda seen: lane.idle and len(seen) >= 2_000, "all are poked")
     assert outcomes(reports) == dict.fromkeys(range(1, 2_001), Outcome.LANDED)
@@ -62,7 +65,7 @@ def test_no_more_are_poked_at_once_than_the_concurrency(gate: threading.Event) -
         with gauge:
             gate.wait()
 
-    lane = ThreadLane(5, PATIENT)
+    lane = ThreadLane(Slots(5), PATIENT)
     lane.put(Work(number, stay) for number in range(1, 21))
     drive(lane, lambda _: gauge.inside == 5, "five are poked at once")
     lane.supervise()
@@ -75,7 +78,7 @@ def test_no_more_are_poked_at_once_than_the_concurrency(gate: threading.Event) -
 
 @pytest.mark.parametrize("concurrency", [1, 3])
 def test_a_poke_that_hangs_costs_its_slot_and_nobody_else(gate: threading.Event, concurrency: int) -> None:
-    lane = ThreadLane(concurrency, LIMIT)
+    lane = ThreadLane(Slots(concurrency), LIMIT)
     hung = [Work(number, gate.wait) for number in range(1, concurrency + 1)]
     lane.put(hung)
     lane.put(Work(number) for number in range(10, 30))
@@ -88,7 +91,7 @@ def test_a_poke_that_hangs_costs_its_slot_and_nobody_else(gate: threading.Event,
 
 
 def test_a_poke_that_comes_back_late_is_not_reported_twice(gate: threading.Event) -> None:
-    lane = ThreadLane(1, LIMIT)
+    lane = ThreadLane(Slots(1), LIMIT)
     late = Work(1, gate.wait)
     lane.put([late])
     [report] = drive(lane, lambda seen: seen, "the poke is given up")
@@ -112,7 +115,7 @@ def test_a_poke_that_comes_back_late_is_not_reported_twice(gate: threading.Event
 
 
 def test_what_nobody_has_taken_up_can_be_taken_back(gate: threading.Event) -> None:
-    lane = ThreadLane(1, PATIENT)
+    lane = ThreadLane(Slots(1), PATIENT)
     first = Work(1, gate.wait)
     lane.put([first])
     assert first.begun.wait(30)
@@ -126,7 +129,7 @@ def test_what_nobody_has_taken_up_can_be_taken_back(gate: threading.Event) -> No
 
 
 def test_a_lane_with_nothing_to_do_is_idle() -> None:
-    lane = ThreadLane(4, PATIENT)
+    lane = ThreadLane(Slots(4), PATIENT)
     lane.put([])
     lane.supervise()
     assert lane.idle

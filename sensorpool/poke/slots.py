@@ -1,0 +1,101 @@
+"""Who may poke next: the slots of a process are shared out between the sensor classes that want them.
+
+The next slot goes to the class that holds the fewest, and no class ever holds all of them. So a class whose backend is
+slow, or hangs, waits for itself: the others always find a slot.
+"""
+
+import threading
+from collections import Counter, deque
+from collections.abc import Iterable
+from typing import Generic, Protocol, TypeVar
+
+_KEPT_FREE = 8  # one slot in so many is kept from any one class
+
+
+class Classed(Protocol):
+    """Something to poke, of one class."""
+
+    op_classpath: str
+
+
+Item = TypeVar("Item", bound=Classed)
+
+
+class Slots:
+    """The slots of a process: so many pokes go on at once, whichever jobs began them. Safe to share between threads."""
+
+    def __init__(self, concurrency: int) -> None:
+        self.concurrency = concurrency
+        self.most_of_a_class = concurrency - concurrency // _KEPT_FREE
+        self.busy: Counter[str] = Counter()  # by class
+        self.taken = 0
+        self.lock = threading.Lock()
+
+    @property
+    def free(self) -> int:
+        """How many nobody has."""
+        return self.concurrency - self.taken
+
+    def release(self, op_classpath: str) -> None:
+        """Give a slot back."""
+        with self.lock:
+            self.taken -= 1
+            self.busy[op_classpath] -= 1
+            if not self.busy[op_classpath]:
+                del self.busy[op_classpath]
+
+
+class Waiting(Generic[Item]):
+    """What one lane has to poke and nobody has begun, by class. Safe to share between threads."""
+
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
+        self._by_class: dict[str, deque[Item]] = {}
+
+    def put(self, items: Iterable[Item]) -> None:
+        """Add some."""
+        with self._slots.lock:
+            for item in items:
+                self._by_class.setdefault(item.op_classpath, deque()).append(item)
+
+    def take(self) -> Item | None:
+        """Take the next one, and a slot for it; None, if there is none, or no slot for those that there are."""
+        slots = self._slots
+        with slots.lock:
+            if slots.taken >= slots.concurrency:
+                return None
+            busy, most = slots.busy, slots.most_of_a_class
+            op_classpath = min(self._by_class, key=busy.__getitem__, default=None)
+            if op_classpath is None or busy[op_classpath] >= most:
+                return None
+            items = self._by_class[op_classpath]
+            item = items.popleft()
+            if not items:
+                del self._by_class[op_classpath]
+            busy[op_classpath] += 1
+            slots.taken += 1
+            return item
+
+    @property
+    def takeable(self) -> int:
+        """How many could be taken now."""
+        slots = self._slots
+        with slots.lock:
+            room = ((slots.most_of_a_class - slots.busy[name], len(items)) for name, items in self._by_class.items())
+            return max(0, min(slots.free, sum(min(most, number) for most, number in room)))
+
+    def drain(self) -> list[Item]:
+        """Take everything out."""
+        with self._slots.lock:
+            taken = [item for items in self._by_class.values() for item in items]
+            self._by_class.clear()
+            return taken
+
+    def __len__(self) -> int:
+        with self._slots.lock:
+            return sum(map(len, self._by_class.values()))
+
+    def of_class(self, op_classpath: str) -> int:
+        """How many of a class wait."""
+        with self._slots.lock:
+            return len(self._by_class.get(op_classpath, ()))
