@@ -12,7 +12,6 @@ import os
 import socket
 import sys
 import time
-from datetime import UTC, datetime
 from functools import cache
 from types import ModuleType
 from typing import Any, NoReturn
@@ -20,8 +19,7 @@ from typing import Any, NoReturn
 import billiard.pool
 from celery import Celery, current_app, signals
 from celery.beat import BeatLazyFunc
-from celery.schedules import schedstate
-from celery.schedules import schedule as celery_schedule
+from celery.schedules import schedule as every
 
 from sensorpool import __version__, logs, metrics, migrate, wire
 from sensorpool.errors import SensorpoolError, SettingsError
@@ -71,8 +69,8 @@ def worker_settings(settings: Settings) -> dict[str, Any]:
         "worker_send_task_events": True,
         "task_send_sent_event": True,
         "worker_hijack_root_logger": False,
-        # a shelve file is of no use: everything is due at once after a start, and that is harmless
-        "beat_scheduler": "celery.beat:Scheduler",
+        # no shelve file either: everything is due at once after a start, and that is harmless
+        "beat_scheduler": "sensorpool.beat:Ticks",
         "beat_max_loop_interval": 1,
     }
 
@@ -81,41 +79,24 @@ def schedule(settings: Settings) -> dict[str, dict[str, Any]]:
     """Return beat's schedule: one entry for each shard range, and rescue."""
     entries: dict[str, dict[str, Any]] = {}
     for shard_range in shard_ranges(settings.shards, settings.shard_code_upper_limit):
-        options = wire.shard_message(shard_range, settings)
+        options = wire.shard_message(shard_range)
         arguments = options.pop("args")
         entries[f"poke-{shard_range}"] = {
             "task": wire.POKE_SHARD,
-            "schedule": _Every(settings.tick, nowfun=_utc_now),
+            "schedule": every(settings.tick),
             "args": arguments,
             "kwargs": {"tick": BeatLazyFunc(_tick_number, settings.tick)},
             "options": options,
         }
     entries["rescue"] = {
         "task": wire.RESCUE,
-        "schedule": _Every(settings.rescue_interval, nowfun=_utc_now),
-        "options": {"expires": settings.rescue_interval, "queue": wire.QUEUE},
+        "schedule": every(settings.rescue_interval),
+        "options": {"expires": wire.EXPIRES, "queue": wire.QUEUE},
     }
     return entries
 
 
 _LOOK_AFTER_CHILDREN = 0.5  # seconds
-_EARLY = 0.01  # seconds: celery.beat.Scheduler.adjust
-
-
-class _Every(celery_schedule):
-    """A span of seconds, at a third of the cost of Celery's own: that works out time zones whenever beat looks at it.
-
-    And beat looks ten milliseconds early, again and again until they are over; so they are added here.
-    """
-
-    def is_due(self, last_run_at: datetime) -> schedstate:
-        """Return whether it is due, and in how many seconds to look again."""
-        left = self.seconds - (_utc_now() - last_run_at).total_seconds()
-        return schedstate(is_due=False, next=left + _EARLY) if left > 0 else schedstate(is_due=True, next=self.seconds)
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
 
 
 def _tick_number(tick: float) -> int:

@@ -68,7 +68,7 @@ class Publisher:
     def nudge(self, shard_range: ShardRange) -> None:
         """Have a range looked at now: somebody waits for something new."""
         with self._sending("send a job"):
-            self._sender(prefixed=True).send_task(wire.POKE_SHARD, **wire.shard_message(shard_range, self._settings))
+            self._sender(prefixed=True).send_task(wire.POKE_SHARD, **wire.shard_message(shard_range))
 
     def drop_abandoned_listeners(self) -> int:
         """Delete the queues of listeners that went away without a word (Redis has no expiry for queues)."""

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from types import TracebackType
 
 from celery import Celery
-from celery.beat import Scheduler, Service
+from celery.beat import Service
 from celery.worker import WorkController
 from celery.worker import state as worker_state
 
 from sensorpool import __version__, migrate
 from sensorpool.app import make_app
+from sensorpool.beat import Ticks
 from sensorpool.errors import Unreachable
 from sensorpool.logs import logger
 from sensorpool.settings import Settings
@@ -58,7 +59,7 @@ class Standalone:
         self._failure: BaseException | None = None
         self._ready = threading.Event()
         self._controller: _Ready | None = None
-        self._beat = Service(self.app, scheduler_cls=Scheduler)
+        self._beat = Service(self.app, scheduler_cls=Ticks)
         self._threads: list[threading.Thread] = []
 
     @property

@@ -26,6 +26,7 @@ from sensorpool.store.functions import clock_ms
 Result = TypeVar("Result")
 
 ATTEMPTS = 8
+SQLITE_PATIENCE = 3.0  # seconds that one attempt waits for another writer
 _CONFLICTS = {"40001", "40P01", "55P03", "1213", "1205"}  # serialization, deadlock, lock timeouts
 _SQLITE_AWAY = {"SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_NOTADB"}
 _NO_TABLE = {"42P01", "3F000", "1146"}
@@ -79,19 +80,20 @@ class Database:
 
         The change must be harmless when it is repeated: an answer to COMMIT may get lost on its way.
 
-        :raises Unreachable: when the database does not answer, after the last attempt.
+        :raises Unreachable: when the database does not answer, or is busy with others, after the last attempt.
         """
         for attempt in range(1, attempts + 1):
             try:
                 with self.engine.begin() as connection:
                     return change(connection)
             except (DBAPIError, PoolTimeout) as error:
-                unreachable = is_unreachable(error)
-                if attempt == attempts and unreachable:
-                    raise Unreachable(self._unreachable(error)) from error
-                if attempt == attempts or not (unreachable or is_conflict(error)):
+                if not (is_unreachable(error) or is_conflict(error)) or (
+                    attempt == attempts and isinstance(error, IntegrityError)
+                ):
                     _explain(error)
                     raise
+                if attempt == attempts:
+                    raise Unreachable(self._unreachable(error)) from error
             time.sleep(random.uniform(0, min(1.0, 0.02 * 2**attempt)))
         raise AssertionError("unreachable")
 
@@ -102,7 +104,8 @@ class Database:
     def _unreachable(self, error: Exception) -> str:
         cause = str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__]
         where = hide_password(self.engine.url.render_as_string(hide_password=True))
-        return f"the database {where} does not answer: {hide_password(cause[0])[:200]}"
+        does = "is busy" if is_conflict(error) else "does not answer"
+        return f"the database {where} {does}: {hide_password(cause[0])[:200]}"
 
 
 def table_prefix(connection: Connection) -> str:
@@ -175,7 +178,7 @@ def _make_engine(url: str, pool_size: int) -> Engine:
         if backend == "sqlite":
             if parsed.database and parsed.database != ":memory:":
                 Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-            options["connect_args"] = {"timeout": 10, "check_same_thread": False}
+            options["connect_args"] = {"timeout": SQLITE_PATIENCE, "check_same_thread": False}
         else:
             options |= {
                 "pool_size": pool_size,
