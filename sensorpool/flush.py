@@ -19,7 +19,7 @@ from sensorpool.store import closing
 from sensorpool.store.database import Database, is_conflict, is_unreachable
 
 GROUPS = 1_000  # in one flush
-IDLE_LIMIT_MS = 15_000  # a process that freezes inside the transaction holds its locks no longer than this
+IDLE_LIMIT_MS = 3_000  # a process that freezes inside the transaction holds its locks no longer than this
 
 log = logger(__name__)
 

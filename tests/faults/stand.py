@@ -1,0 +1,65 @@
+"""A service that runs for a whole module of faults, with proxies between it and its servers."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import text
+
+from tests import audit
+from tests.faults.proxy import Proxy
+from tests.faults.trial import Record, Trial
+from tests.service import Service, until
+
+
+class Stand:
+    """The service, its proxies, and its processes. The test itself speaks to the servers directly."""
+
+    def __init__(self, service: Service, redis: Proxy, postgres: Proxy, record: Callable[[str], Record]) -> None:
+        self.service = service
+        self.redis = redis
+        self.postgres = postgres
+        self._record = record
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self.beats: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *, workers: int = 1) -> None:
+        """Start workers and a beat, and wait for the first ticks."""
+        for _ in range(workers):
+            self.add_worker()
+        self.beats.append(self.service.beat())
+        until("the first tick of every range", self.service.is_ready)
+
+    def add_worker(self, **environment: str) -> subprocess.Popen[bytes]:
+        """Start one more worker."""
+        worker = self.service.worker(**environment)
+        self.workers.append(worker)
+        return worker
+
+    def trial(self, fault: str, **options: Any) -> Trial:
+        """Begin a trial of a fault."""
+        return Trial(self.service, self._record(fault), **options)
+
+    def sql(self, *statements: str) -> None:
+        """Run statements, each by itself."""
+        engine = self.service.pool.database.engine.execution_options(isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            for statement in statements:
+                connection.execute(text(statement))
+
+    def heal(self) -> None:
+        """See that nothing is broken when the next trial begins."""
+        self.redis.heal()
+        self.postgres.heal()
+
+
+def behind_proxies(
+    folder: Path, database_url: str, redis_url: str, redis: Proxy, postgres: Proxy, **settings: Any
+) -> Service:
+    """Make a service that finds its servers behind the proxies, while the test finds them where they are."""
+    service = Service(folder, database_url, redis_url, **settings)
+    service.environment["SENSORPOOL_DATABASE_URL"] = postgres.url(database_url)
+    service.environment["SENSORPOOL_REDIS_URL"] = redis.url(redis_url)
+    audit.install(service.pool.database)
+    return service

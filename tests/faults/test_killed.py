@@ -1,0 +1,117 @@
+"""Faults 1-7: processes killed (-9) around every step that changes state. Nothing is lost, nothing happens twice."""
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sensorpool.publish import listen
+from sensorpool.store import looking
+from sensorpool.testing import land
+from tests.faults.stand import Stand
+from tests.faults.trial import SENSOR, runs
+from tests.service import Service, children, kill_tree, until
+
+STEPS = {
+    "lease.after": 1,
+    "load.after": 2,
+    "poke.after": 3,
+    "settle.before": 4,
+    "settle.before_commit": 4,
+    "settle.after_commit": 5,
+    "publish.before": 5,
+    "publish.after": 6,
+    "finish.before": 6,
+    "finish.after": 6,
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_worker_killed_at(stand: Stand, tmp_path: Path, step: str) -> None:
+    for number in range(runs(full=20)):
+        once = tmp_path / f"killed{number}"
+        trial = stand.trial(f"{STEPS[step]} worker killed at {step}")
+        heard: set[int] = set()
+        with listen(stand.service.settings) as bodies:
+            with trial.fault():
+                kill_tree(stand.workers.pop())
+                stand.add_worker(SENSORPOOL_FAILPOINT=f"{step}:kill:{once}")
+                until("the kill", once.exists)
+            trial.end()
+            for body in bodies:  # told at least once, by rescue if need be
+                heard.update(each["id"] for each in body["settled"])
+                if heard >= set(trial.ids):
+                    break
+
+
+def test_child_killed(stand: Stand) -> None:
+    for _ in range(runs(full=100)):
+        trial = stand.trial("7 prefork child killed")
+        with trial.fault():
+            children(stand.workers[0])[0].kill()
+        trial.end()
+
+
+def test_worker_killed_whole(stand: Stand) -> None:
+    for _ in range(runs(full=50)):
+        trial = stand.trial("7 whole worker killed")
+        with trial.fault():
+            kill_tree(stand.workers.pop())
+            stand.add_worker()
+        trial.end()
+
+
+def test_storm_of_kills(stand: Stand, rng: random.Random) -> None:
+    """Children die at random moments, one after the other, while conditions come true."""
+    kills = 2_000 if runs(full=2) > 1 else 12
+    trial = stand.trial(f"7 children killed at random, {kills} times", groups=40, sensors=60)
+    with trial.fault():
+        for number in range(kills):
+            until("a child", lambda: children(stand.workers[0]))
+            time.sleep(rng.uniform(0.0, 0.4))  # the moment is what is tried
+            rng.choice(until("a child", lambda: children(stand.workers[0]))).kill()
+            if number % 50 < 10:
+                trial.land([rng.choice(trial.names)])
+    trial.end(patience=120)
+
+
+def test_without_rescue_a_dead_publisher_leaves_its_results_untold(service: Service, tmp_path: Path) -> None:
+    """Rescue is what makes the tests above true: without it the outbox keeps what a dead process left."""
+    made = service.pool.register_many(
+        {"sensor": SENSOR, "poke_context": {"folder": str(tmp_path), "name": f"g{n}"}} for n in range(2)
+    )
+    for n in range(2):
+        land(tmp_path, f"g{n}")
+    once = tmp_path / "killed"
+    service.environment["SENSORPOOL_RESCUE_INTERVAL"] = "86400"
+    service.worker(SENSORPOOL_FAILPOINT=f"settle.after_commit:kill:{once}")
+    service.beat()
+    assert set(service.pool.wait([instance.id for instance in made], 60).values()) == {"success"}
+    assert once.exists()
+    assert service.pool.database.read(looking.oldest_unpublished) is not None
+
+
+@pytest.mark.parametrize(
+    ("step", "kept"), [("register.before", 0), ("register.before_commit", 0), ("register.after_commit", 1)]
+)
+def test_registrant_killed_at(make_service: Callable[..., Service], tmp_path: Path, step: str, kept: int) -> None:
+    """A registration that was cut short leaves all or nothing; the same key can be registered again."""
+    service = make_service()
+    code = (
+        "import sensorpool; print(sensorpool.register("
+        f"{SENSOR!r}, {{'folder': {str(tmp_path)!r}, 'name': 'x'}}, dag_id='d', task_id='t', run_id='r').id)"
+    )
+    environment = os.environ | service.environment
+    killed = subprocess.run(
+        [sys.executable, "-c", code], env=environment | {"SENSORPOOL_FAILPOINT": f"{step}:kill"}, capture_output=True
+    )
+    assert killed.returncode == -9
+    assert service.pool.database.read(looking.count_waiting) == (kept, kept)
+    again = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    assert service.pool.database.read(looking.count_waiting) == (1, 1)

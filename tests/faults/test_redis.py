@@ -1,0 +1,106 @@
+"""Faults 12-17 and 24: Redis loses all, goes away, stops answering, is full, fails over. Time is lost, and no more."""
+
+import time
+
+import redis
+
+from tests.faults.stand import Stand
+from tests.faults.trial import Trial, outage, runs
+from tests.servers import RedisServer
+from tests.service import until
+
+
+def pokes_since(trial: Trial, since: float) -> int:
+    """How many pokes of this trial began since a time."""
+    return sum(1 for some in trial.pokes().values() for poke in some if poke.at > since)
+
+
+def lasts(seconds: float) -> None:
+    """Let an outage last."""
+    ends = time.monotonic() + seconds
+    until("the outage's end", lambda: time.monotonic() > ends, patience=seconds + 60)
+
+
+def test_flushed_in_mid_run(stand: Stand) -> None:
+    for _ in range(runs(full=50)):
+        trial = stand.trial("12 Redis FLUSHALL")
+        with trial.fault():
+            for _ in range(3):
+                stand.service.pool.leases.client.flushall()
+                flushed = time.time()
+                until("pokes after it", lambda trial=trial, flushed=flushed: trial.is_poked(flushed))
+        trial.end()
+
+
+def test_restarted(stand: Stand, redis_server: RedisServer) -> None:
+    for _ in range(runs(full=20)):
+        trial = stand.trial("13 Redis killed and started")
+        with trial.fault():
+            redis_server.kill()
+            redis_server.start()
+        trial.end()
+
+
+def test_down(stand: Stand) -> None:
+    """Row 24 as well: the database can be reached, and nobody pokes, settles or times out without a lease."""
+    for _ in range(runs(full=3)):
+        trial = stand.trial("14 Redis down (24: the database is not)")
+        with trial.fault():
+            stand.redis.refuse()
+            lasts(outage(8.0))
+            down = time.time()
+            lasts(2.0)
+            assert pokes_since(trial, down) == 0, "no lease, no poke"
+            stand.redis.heal()
+        trial.end()
+
+
+def test_half_open(stand: Stand) -> None:
+    for _ in range(runs(full=3)):
+        trial = stand.trial("15 Redis a black hole (half-open connections)")
+        with trial.fault():
+            stand.redis.swallow()
+            lasts(outage(5.0))
+            stand.redis.reset()
+            stand.redis.heal()
+        trial.end()
+
+
+def test_out_of_memory(stand: Stand) -> None:
+    for _ in range(runs(full=5)):
+        trial = stand.trial("16 Redis out of memory")
+        client = stand.service.pool.leases.client
+        with trial.fault():
+            client.config_set("maxmemory", "1")
+            lasts(outage(4.0))
+            client.config_set("maxmemory", "0")
+        trial.end()
+
+
+def test_failover_to_a_replica_without_the_lease(stand: Stand) -> None:
+    """The other one knows nothing: no lease, no state, no queue."""
+    for _ in range(runs(full=10)):
+        trial = stand.trial("17 Redis fails over to one that knows nothing")
+        direct = stand.service.pool.leases.client
+        with RedisServer() as replica, trial.fault():
+            before = stand.redis.target
+            with redis.Redis.from_url(replica.url) as client:
+                client.config_set("requirepass", direct.connection_pool.connection_kwargs["password"])
+            stand.redis.target = replica.port
+            stand.redis.reset()
+            switched = time.time()
+            until("pokes by the other one", lambda trial=trial, switched=switched: trial.is_poked(switched))
+            stand.redis.target = before
+            stand.redis.reset()
+        trial.end()
+
+
+def test_evicting_policy_is_warned_of(stand: Stand) -> None:
+    client = stand.service.pool.leases.client
+    client.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        stand.add_worker()
+        log = stand.service.folder / f"worker-{len(stand.service.processes) - 1}.log"
+        until("the warning", lambda: "set maxmemory-policy to noeviction" in log.read_text())
+    finally:
+        client.config_set("maxmemory-policy", "noeviction")

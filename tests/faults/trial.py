@@ -1,0 +1,173 @@
+"""One trial of a fault: sensors wait, the fault comes and goes, and everything must end as it should, once.
+
+Half of the conditions come true while the fault lasts, the other half after it has healed; one sensor's deadline
+passes meanwhile though its condition has come true; one more may neither land nor time out.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import text
+
+from sensorpool.states import State
+from sensorpool.testing import Poke, land, pokes
+from tests import audit
+from tests.service import Service, until
+
+FULL = os.environ.get("SENSORPOOL_TEST_FULL") == "1"
+SENSOR = "sensorpool.testing.ScriptedSensor"
+GROUPS, SENSORS = 12, 20
+
+
+def outage(seconds: float, *, full: float = 60.0) -> float:
+    """How long an outage lasts: the real length in the full profile."""
+    return full if FULL else seconds
+
+
+def runs(*, full: int) -> int:
+    """How often a fault is tried: once, or so often in the full profile."""
+    return full if FULL else 1
+
+
+@dataclass
+class Record:
+    """What came of the trials of one fault: a row of the table in docs/guarantees.md."""
+
+    fault: str
+    runs: int = 0
+    sensors: int = 0
+    lost: int = 0  # did not reach a terminal state
+    doubled: int = 0  # reached two, or changed it
+    wrong: int = 0  # failed, or ended otherwise than it should have
+    recovery: list[float] = field(default_factory=list)  # intervals from healed and true to settled
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return asdict(self)
+
+    def add(self, *, sensors: int, lost: int, doubled: int, wrong: int, recovery: list[float]) -> None:
+        """Add one trial."""
+        self.runs += 1
+        self.sensors += sensors
+        self.lost += lost
+        self.doubled += doubled
+        self.wrong += wrong
+        self.recovery += recovery
+
+
+class Trial:
+    """Sensors on a running service, for one fault."""
+
+    _number = 0
+
+    def __init__(self, service: Service, record: Record, *, groups: int = GROUPS, sensors: int = SENSORS) -> None:
+        Trial._number += 1
+        self.service = service
+        self.record = record
+        self.folder = service.folder
+        self.names = [f"t{Trial._number}g{n}" for n in range(groups)]
+        self.true_at: dict[str, float] = {}
+        self.healed_at = 0.0
+        of = {f"t{n}": self.names[n % groups] for n in range(sensors)}
+        self.waiting = self._register(of, timeout=3600.0)
+        # true before its deadline passes, and nobody there to see it: the first thing after an outage is a poke
+        self.tight = self._register({"tight": f"t{Trial._number}tight"}, timeout=service.settings.poke_interval * 2)
+        self.patient = self._register({"patient": f"t{Trial._number}patient"}, timeout=3600.0)
+        until("pokes of all", self.is_poked)
+
+    def _register(self, of: dict[str, str], **options: Any) -> dict[int, str]:
+        """Register tasks, each with the name of its condition; return the names by instance id."""
+        instances = self.service.pool.register_many(
+            {
+                "sensor": SENSOR,
+                "poke_context": {"folder": str(self.folder), "name": name},
+                "dag_id": f"dag{Trial._number % 3}",
+                "task_id": task_id,
+                "run_id": f"trial{Trial._number}",
+                **options,
+            }
+            for task_id, name in of.items()
+        )
+        return {instance.id: name for instance, name in zip(instances, of.values(), strict=True)}
+
+    @property
+    def ids(self) -> list[int]:
+        """All whose conditions come true."""
+        return [*self.waiting, *self.tight]
+
+    def pokes(self) -> dict[str, list[Poke]]:
+        """The pokes of this trial's conditions."""
+        own = {*self.waiting.values(), *self.tight.values(), *self.patient.values()}
+        return {name: some for name, some in pokes(self.folder).items() if name in own}
+
+    def is_poked(self, since: float = 0.0) -> bool:
+        """Whether every condition that is not true yet was poked since a time."""
+        own, found = {*self.waiting.values(), *self.patient.values()} - self.true_at.keys(), self.pokes()
+        return all(any(poke.at > since for poke in found.get(name, ())) for name in own)
+
+    def land(self, names: list[str]) -> None:
+        """Make conditions true."""
+        for name in names:
+            self.true_at[name] = land(self.folder, name)
+
+    @contextmanager
+    def fault(self) -> Iterator[None]:
+        """The fault comes within this context, and has healed at its end."""
+        self.land([*self.names[::2], *self.tight.values()])
+        yield
+        self.healed_at = time.time()
+
+    def end(self, *, patience: float = 60.0) -> None:
+        """See that everything ends as it should, and record it."""
+        self.healed_at = self.healed_at or time.time()
+        self.land(self.names[1::2])
+        states = self.service.pool.wait(self.ids, patience)
+        still = self.service.pool.wait(self.patient, 0)
+        audited = audit.read(self.service.pool.database)
+        lost = [i for i, state in states.items() if state is State.SENSING]
+        wrong = [i for i, state in states.items() if state not in {State.SENSING, State.SUCCESS}]
+        wrong += [i for i, state in still.items() if state is not State.SENSING]
+        doubled = [*audited.doubled, *audited.changed]
+        self.record.add(
+            sensors=len(self.ids) + len(self.patient),
+            lost=len(lost),
+            doubled=len(doubled),
+            wrong=len(wrong),
+            recovery=self._recovery(),
+        )
+        for instance_id in self.patient:
+            self.service.pool.cancel(instance_id)
+        found = {"lost": lost, "wrong": wrong, "doubled": doubled}
+        assert not any(found.values()), f"{found}\n{self.service.logs()[-4000:]}"
+        until("an empty outbox", lambda: _outbox(self.service) == 0)
+
+    def _recovery(self) -> list[float]:
+        """How long it took, in intervals, from when a condition was true and the fault healed to its settled row."""
+        query = text("SELECT id, settled_at FROM sensor_instance WHERE settled_at IS NOT NULL")
+        rows = self.service.pool.database.read(lambda connection: connection.execute(query).all())
+        names = self.waiting | self.tight
+        return [
+            max(0.0, row[1] / 1000 - max(self.true_at[names[row[0]]], self.healed_at))
+            / self.service.settings.poke_interval
+            for row in rows
+            if row[0] in names
+        ]
+
+
+def _outbox(service: Service) -> int:
+    query = text("SELECT count(*) FROM sensorpool_outbox")
+    return int(service.pool.database.read(lambda connection: connection.execute(query)).scalar_one())
+
+
+StartTrial = Callable[[str], Trial]
+"""Begin a trial of the fault of this name, on a service that runs."""
+
+
+def log_of(folder: Path, name: str) -> str:
+    """What a process said so far."""
+    return (folder / name).read_text(errors="replace")
