@@ -146,6 +146,10 @@ def _on_worker_start(instance: Any = None, **_: Any) -> None:
     if runtime is None:
         return
     settings = runtime.settings
+    if settings.broker.startswith("redis"):
+        from sensorpool import transport
+
+        transport.install()
     try:
         _refuse_memory(settings)
         database = Database(settings.database_url, schema=settings.database_schema)
