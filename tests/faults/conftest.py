@@ -5,13 +5,10 @@ import os
 import statistics
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from sqlalchemy import make_url
 
-from tests.faults.proxy import Proxy
-from tests.faults.stand import Stand, behind_proxies
+from tests.faults.stand import Stand, stand_on
 from tests.faults.trial import Record
 from tests.integration.conftest import make_service, service  # noqa: F401  # fixtures
 from tests.servers import Elsewhere, Server, fresh_database
@@ -45,44 +42,23 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="module")
-def make_stand(
+def running(
     tmp_path_factory: pytest.TempPathFactory,
     postgres_server: Server | Elsewhere,
     postgres_template: str,
     redis_server: Server | Elsewhere,
     redis_numbers: Iterator[int],
-) -> Iterator[Callable[..., Stand]]:
-    """Makes one service behind proxies; ends it."""
-    made: list[Stand] = []
-    url = redis_server.start().url
-    redis_url = f"{url.rpartition('/')[0]}/{next(redis_numbers)}"
+) -> Iterator[Stand]:
+    """A service with one worker of two children and a beat, for the whole module."""
+    redis_url = f"{redis_server.start().url.rpartition('/')[0]}/{next(redis_numbers)}"
     with (
         fresh_database(postgres_server, template=postgres_template) as database_url,
-        Proxy(int(url.rpartition(":")[2].partition("/")[0])) as redis,
-        Proxy(make_url(database_url).port or 0) as postgres,
+        stand_on(tmp_path_factory.mktemp("stand"), database_url, redis_url, record_of) as stand,
     ):
-
-        def make(**settings: Any) -> Stand:
-            folder = tmp_path_factory.mktemp("stand")
-            behind = behind_proxies(folder, database_url, redis_url, redis, postgres, **settings)
-            made.append(Stand(behind, redis, postgres, record_of))
-            behind.pool.leases.client.flushdb()
-            return made[-1]
-
-        yield make
-        for stand in made:
-            redis_server.start()
-            postgres_server.start()
-            stand.heal()
-            stand.service.stop()
-
-
-@pytest.fixture(scope="module")
-def running(make_stand: Callable[..., Stand]) -> Stand:
-    """A service with one worker of two children and a beat, for the whole module."""
-    stand = make_stand()
-    stand.start()
-    return stand
+        stand.start()
+        yield stand
+        redis_server.start()
+        postgres_server.start()
 
 
 @pytest.fixture

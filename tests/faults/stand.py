@@ -1,11 +1,12 @@
 """A service that runs for a whole module of faults, with proxies between it and its servers."""
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import make_url, text
 
 from tests import audit
 from tests.faults.proxy import Proxy
@@ -54,12 +55,21 @@ class Stand:
         self.postgres.heal()
 
 
-def behind_proxies(
-    folder: Path, database_url: str, redis_url: str, redis: Proxy, postgres: Proxy, **settings: Any
-) -> Service:
-    """Make a service that finds its servers behind the proxies, while the test finds them where they are."""
-    service = Service(folder, database_url, redis_url, **settings)
-    service.environment["SENSORPOOL_DATABASE_URL"] = postgres.url(database_url)
-    service.environment["SENSORPOOL_REDIS_URL"] = redis.url(redis_url)
-    audit.install(service.pool.database)
-    return service
+@contextmanager
+def stand_on(
+    folder: Path, database_url: str, redis_url: str, record: Callable[[str], Record], **settings: Any
+) -> Iterator[Stand]:
+    """A service that finds its servers behind proxies, while the test finds them where they are."""
+    port = int(redis_url.rpartition(":")[2].partition("/")[0])
+    with Proxy(port) as redis, Proxy(make_url(database_url).port or 0) as postgres:
+        service = Service(folder, database_url, redis_url, **settings)
+        service.environment["SENSORPOOL_DATABASE_URL"] = postgres.url(database_url)
+        service.environment["SENSORPOOL_REDIS_URL"] = redis.url(redis_url)
+        audit.install(service.pool.database)
+        service.pool.leases.client.flushdb()
+        stand = Stand(service, redis, postgres, record)
+        try:
+            yield stand
+        finally:
+            stand.heal()
+            service.stop()

@@ -1,0 +1,137 @@
+"""Faults 29 and 46: wall clocks that jump an hour and run fast or slow, servers and workers elsewhere in the world."""
+
+import glob
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import make_url
+
+from sensorpool.migrate import upgrade
+from sensorpool.states import State
+from sensorpool.testing import pokes
+from tests.faults.stand import Stand, stand_on
+from tests.faults.trial import SENSOR, Record, Trial
+from tests.servers import Elsewhere, PostgresServer, RedisServer, fresh_database
+from tests.service import kill_tree, until
+
+
+class Clocks:
+    """Wall clocks of processes: set by a file that they read whenever they ask for the time."""
+
+    def __init__(self, folder: Path, library: str) -> None:
+        self.file = folder / "clock"
+        self.environment = {
+            "LD_PRELOAD": library,
+            "FAKETIME_TIMESTAMP_FILE": str(self.file),
+            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "DONT_FAKE_MONOTONIC": "1",
+        }
+        self.set("+0")
+
+    def set(self, offset: str) -> None:
+        """Set them, like ``+1h`` or ``+0 x1.05``."""
+        written = self.file.with_suffix(".new")
+        written.write_text(offset)
+        written.chmod(0o644)
+        written.rename(self.file)
+
+
+class ClockedPostgres(PostgresServer):
+    """A PostgreSQL whose clock can be set."""
+
+    library = ""
+
+    @property
+    def clocks(self) -> Clocks:
+        """Its clock."""
+        if not hasattr(self, "_clocks"):
+            self._clocks = Clocks(self.folder, self.library)
+        return self._clocks
+
+    def environment(self) -> dict[str, str]:
+        return super().environment() | self.clocks.environment
+
+
+@pytest.fixture(scope="module")
+def library() -> str:
+    """The library that fakes the time (Debian: faketime)."""
+    found = sorted(glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1"))
+    if not found:
+        missing = "no libfaketime: apt-get install faketime"
+        (pytest.fail if os.environ.get("CI") == "true" and os.geteuid() == 0 else pytest.skip)(missing)
+    return found[0]
+
+
+def some_pokes(trial: Trial, number: int) -> None:
+    """Wait until the one that never lands was poked so often more."""
+    [name] = trial.patient.values()
+    before = len(trial.pokes().get(name, ()))
+    until(f"{number} pokes", lambda: len(trial.pokes().get(name, ())) >= before + number)
+
+
+@pytest.mark.parametrize("whose", ["worker", "beat"])
+def test_wall_clock_of_a_process_jumps(stand: Stand, tmp_path: Path, library: str, whose: str) -> None:
+    clocks = Clocks(tmp_path, library)
+    if whose == "worker":
+        kill_tree(stand.workers.pop())
+        stand.add_worker(**clocks.environment)
+    else:
+        kill_tree(stand.beats.pop())
+        stand.beats.append(stand.service.beat(**clocks.environment))
+    for offset in ("+1h", "-1h", "+0 x1.05", "+0 x0.95"):
+        trial = stand.trial(f"29 wall clock of {whose}: {offset}")
+        with trial.fault():
+            clocks.set(offset)
+            some_pokes(trial, 3)
+        trial.end()
+    clocks.set("+0")
+
+
+@pytest.fixture
+def clocked(
+    library: str,
+    tmp_path: Path,
+    redis_server: RedisServer | Elsewhere,
+    redis_numbers: Iterator[int],
+    record: Callable[[str], Record],
+) -> Iterator[tuple[Stand, Clocks]]:
+    """A service on a database whose clock can be set."""
+    ClockedPostgres.library = library
+    redis_url = f"{redis_server.start().url.rpartition('/')[0]}/{next(redis_numbers)}"
+    with ClockedPostgres() as postgres, fresh_database(postgres) as database_url:
+        upgrade(database_url)
+        with stand_on(tmp_path, database_url, redis_url, record) as stand:
+            stand.start()
+            yield stand, postgres.clocks
+
+
+def test_clock_of_the_database_jumps(clocked: tuple[Stand, Clocks]) -> None:
+    """Nobody times out by it: not the one whose timeout of an hour is over by the new clock."""
+    stand, clocks = clocked
+    trial = stand.trial("29 clock of the database: +1h, and back", tight=False)
+    with trial.fault():
+        clocks.set("+1h")
+        some_pokes(trial, 3)
+        clocks.set("+0")
+        some_pokes(trial, 3)
+    trial.end()
+
+
+def test_time_zones(stand: Stand) -> None:
+    """Fault 46: server and worker live elsewhere in the world, the worker where an hour is missing in spring."""
+    kill_tree(stand.workers.pop())
+    name = make_url(stand.service.settings.database_url).database
+    stand.sql(f"ALTER DATABASE {name} SET timezone = 'America/St_Johns'")
+    stand.postgres.reset()
+    stand.add_worker(TZ="Asia/Kathmandu", PGTZ="Pacific/Chatham")
+    trial = stand.trial("46 server, worker and session in other time zones")
+    with trial.fault():
+        some_pokes(trial, 2)
+    trial.end()
+    soon = stand.service.pool.register(SENSOR, {"folder": str(stand.service.folder), "name": "soon"}, timeout=1.0)
+    assert stand.service.pool.wait([soon.id], 60) == {soon.id: State.FAILED}
+    waited = [poke.at for poke in pokes(stand.service.folder)["soon"]]
+    assert waited[-1] - waited[0] < 60
