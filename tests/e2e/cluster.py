@@ -119,6 +119,7 @@ class Cluster:
             "AIRFLOW__CORE__PARALLELISM": "512",
             "AIRFLOW__CORE__MAX_ACTIVE_TASKS_PER_DAG": "2000",
             "AIRFLOW__TRIGGERER__CAPACITY": "5000",
+            "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "10",  # a dead one's triggers move after that
             "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self.folder / "logs"),
             "AIRFLOW__EMAIL__EMAIL_BACKEND": "company.send_email",
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
@@ -284,6 +285,11 @@ class Cluster:
         path = f"/dags/{dag_id}/dagRuns/{urllib.parse.quote(run_id)}/taskInstances/{task_id}/logs/{try_number}"
         found = self.api("GET", f"{path}?map_index={map_index}&full_content=true")
         return [str(line) for line in found["content"]]  # the exception of a line stands beside its event
+
+    def lines(self, dag_id: str, run_id: str, words: str) -> int:
+        """Count lines in the logs of a run's tasks, as they lie in the folder: there may be no API server to ask."""
+        folder = self.folder / "logs" / f"dag_id={dag_id}" / f"run_id={run_id}"
+        return sum(path.read_text(errors="replace").count(words) for path in folder.rglob("*.log*") if path.is_file())
 
     def notes(self) -> list[dict[str, Any]]:
         """Return what the company's sensors and callbacks noted."""

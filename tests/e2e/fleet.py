@@ -17,9 +17,11 @@ class Fleet:
         self.flags: list[str] = []
 
     def wait(self, count: int = WAITING, distinct: int = 6) -> None:
-        """Start sensors, and wait until all of them wait in the pool."""
+        """Start sensors, and wait until all of them wait in the pool, and their triggers for that."""
         self.start(count, distinct)
         self.cluster.wait_for(f"{count} deferred", lambda: self.states() == {"deferred": count})
+        words = "waits in the pool since"
+        self.cluster.wait_for("triggers", lambda: self.cluster.lines(self.dag_id, self.run_id, words) == count)
 
     def start(self, count: int, distinct: int) -> None:
         """Start sensors."""

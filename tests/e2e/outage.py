@@ -56,9 +56,10 @@ class Outage:
         self.cluster.trigger(self.dag_id, self.run_id, **conf)  # type: ignore[arg-type]
 
     def wait(self) -> None:
-        """Start the sensors, and wait until all of them wait in the pool."""
+        """Start the sensors, and wait until all of them wait in the pool, and their triggers for that."""
         self.start()
         self.cluster.wait_for("all deferred", lambda: Counter(self.states().values()) == {"deferred": 8})
+        self.cluster.wait_for("their triggers", lambda: self.lines("waits in the pool since") == 8)
 
     def land(self) -> None:
         """Let all conditions hold."""
@@ -76,9 +77,8 @@ class Outage:
         return self.cluster.instances(dag_id=self.dag_id, run_id=self.run_id)
 
     def lines(self, words: str) -> int:
-        """Count lines in the tasks' logs, as they lie in the folder: there may be no API server to ask."""
-        folder = self.cluster.folder / "logs" / f"dag_id={self.dag_id}" / f"run_id={self.run_id}"
-        return sum(path.read_text(errors="replace").count(words) for path in folder.rglob("*.log*") if path.is_file())
+        """Count lines in the tasks' logs."""
+        return self.cluster.lines(self.dag_id, self.run_id, words)
 
     def has_settled(self) -> bool:
         """Whether the pool's database has the end of each."""
