@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 from sqlalchemy import text
 
-from sensorpool.store.database import Database
+from sensorpool.store.database import Database, table_prefix
 
 _POSTGRES = (
-    "CREATE TABLE audit (id bigserial PRIMARY KEY, instance_id bigint, was text, became text)",
-    """CREATE FUNCTION note_state() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-         INSERT INTO audit (instance_id, was, became) VALUES (NEW.id, OLD.state, NEW.state); RETURN NEW; END $$""",
-    """CREATE TRIGGER note_state AFTER UPDATE ON sensor_instance FOR EACH ROW
-         WHEN (OLD.state IS DISTINCT FROM NEW.state OR OLD.state <> 'sensing') EXECUTE FUNCTION note_state()""",
+    "CREATE TABLE {in_}audit (id bigserial PRIMARY KEY, instance_id bigint, was text, became text)",
+    """CREATE FUNCTION {in_}note_state() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+         INSERT INTO {in_}audit (instance_id, was, became) VALUES (NEW.id, OLD.state, NEW.state); RETURN NEW; END $$""",
+    """CREATE TRIGGER note_state AFTER UPDATE ON {in_}sensor_instance FOR EACH ROW
+         WHEN (OLD.state IS DISTINCT FROM NEW.state OR OLD.state <> 'sensing') EXECUTE FUNCTION {in_}note_state()""",
 )
 
 
@@ -34,14 +34,16 @@ def install(database: Database) -> None:
     """Install the audit (PostgreSQL)."""
     with database.engine.begin() as connection:
         for statement in _POSTGRES:
-            connection.execute(text(statement))
+            connection.execute(text(statement.format(in_=table_prefix(connection))))
 
 
 def read(database: Database) -> Audit:
     """Read the audit, and what is still sensing."""
     with database.engine.connect() as connection:
-        changes = connection.execute(text("SELECT instance_id, was, became FROM audit")).all()
-        sensing = connection.execute(text("SELECT id FROM sensor_instance WHERE state = 'sensing'")).scalars().all()
+        here = table_prefix(connection)
+        changes = connection.execute(text(f"SELECT instance_id, was, became FROM {here}audit")).all()
+        waiting = text(f"SELECT id FROM {here}sensor_instance WHERE state = 'sensing'")
+        sensing = connection.execute(waiting).scalars().all()
     times = Counter(row[0] for row in changes)
     return Audit(
         still_sensing=list(sensing),

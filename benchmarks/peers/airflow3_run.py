@@ -58,8 +58,7 @@ class Airflow(Cluster):
 
     def start(self) -> None:
         """Start Airflow, and wait until it is healthy."""
-        self.postgres.start()
-        self.redis.start()
+        self.start_servers()
         self.run("airflow", "db", "migrate")
         for name in COMPONENTS:
             if name not in {"pool", "beat"}:

@@ -54,6 +54,13 @@ def has_own(sensor: BaseOperator, method: str) -> bool:
     return getattr(type(sensor), method, None) is not getattr(BaseOperator, method)
 
 
+def execution_api(path: str) -> str:
+    """Return the URL of a part of the API that workers ask when they run a task."""
+    from airflow.executors.base_executor import get_execution_api_server_url
+
+    return f"{get_execution_api_server_url().rstrip('/')}/{path}"
+
+
 def become_server() -> None:
     """Have this process ask Airflow's database for Connections and Variables, as the scheduler does.
 

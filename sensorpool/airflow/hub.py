@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, ClassVar
 
+from sensorpool.airflow.api_server import ApiServer
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.gossip import Gossip
 from sensorpool.airflow.pulse import Pulse
@@ -68,6 +69,7 @@ class Hub:
 
     def __init__(self, pool: Pool, settings: AirflowSettings) -> None:
         self.settings = settings
+        self.api_server = ApiServer()
         self._pool = pool
         self._boxes: dict[int, list[Box]] = {}
         self._asked: set[int] = set()  # those that somebody said something of, or who have just come
@@ -78,7 +80,7 @@ class Hub:
         self._closing = threading.Event()
         self._threads = [
             threading.Thread(target=work, daemon=True, name=f"sensorpool-hub{work.__name__}")
-            for work in (self._listen, self._look)
+            for work in (self._listen, self._look, self._meet)
         ]
         for thread in self._threads:
             thread.start()
@@ -180,6 +182,11 @@ class Hub:
                 log.warning("the hub looks again later", error=" ".join(str(error).split())[:300])
                 self._hand_back(self._pulse.feel(now, self._boxes.keys()))
                 self._closing.wait(1.0)
+
+    def _meet(self) -> None:
+        """Have the API server's first answer."""
+        while not self._closing.is_set() and not self.api_server.ask():
+            self._closing.wait(SWEEP_EVERY)
 
     def _ask(self, instance_ids: Iterable[int]) -> None:
         """Ask the database how these are doing."""

@@ -54,6 +54,7 @@ class PoolTrigger(BaseTrigger):
         # A resume within seconds of the deferral can be marked failed: "state mismatch" (Airflow 3.3).
         hold = hub.settings.resume_hold
         await asyncio.sleep(min(hold, max(0.0, self.registered_at + hold - time.time())))
+        await hub.api_server.comes(self.log.warning)
         yield TriggerEvent(end.as_payload())
 
     async def on_kill(self) -> None:

@@ -12,6 +12,7 @@ pytest.importorskip("airflow")
 from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
 
 from sensorpool import Pool, Settings
+from sensorpool.airflow import api_server
 from sensorpool.airflow import hub as hubs
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.hub import Hub
@@ -38,6 +39,7 @@ def pool(postgres_database: str, redis_url: str) -> Any:
 def make_hub(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Hub]]:
     """Makes this process's hub."""
     hubs_made: list[Hub] = []
+    monkeypatch.setattr(api_server, "FIRST_ANSWER", 0.0)  # there is none
 
     def make(**settings: Any) -> Hub:
         made = Hub(pool, AirflowSettings(**({"resume_hold": 0.0} | settings)))

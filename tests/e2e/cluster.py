@@ -1,4 +1,7 @@
-"""A real Airflow 3.3 on loopback: PostgreSQL, Redis, CeleryExecutor, all components, and the pool beside it."""
+"""A real Airflow 3.3 on loopback: PostgreSQL, Redis, CeleryExecutor, all components, and the pool beside it.
+
+Airflow and the pool have a Redis each and a PostgreSQL role each, so that one can lose what the other keeps.
+"""
 
 import json
 import os
@@ -15,7 +18,7 @@ from typing import Any, Self
 
 import psutil
 from cryptography.fernet import Fernet
-from sqlalchemy import Engine, create_engine, text
+from sqlalchemy import Engine, create_engine, make_url, text
 
 from tests.servers import PostgresServer, RedisServer
 from tests.servers.server import LOOPBACK, free_port
@@ -48,7 +51,7 @@ class Cluster:
         self.work = folder / "work"
         self.work.mkdir(parents=True)
         (folder / "logs").mkdir()
-        self.postgres, self.redis = PostgresServer(), RedisServer()
+        self.postgres, self.redis, self.pool_redis = PostgresServer(), RedisServer(), RedisServer()
         self.port = free_port()
         self.slots = slots
         self.options = {
@@ -83,18 +86,18 @@ class Cluster:
             kill_tree(process)
         if self._engine is not None:
             self._engine.dispose()
-        self.redis.close()
-        self.postgres.close()
+        for server in (self.redis, self.pool_redis, self.postgres):
+            server.close()
 
     @property
     def environment(self) -> dict[str, str]:
         """The one configuration that serves Airflow and the pool."""
-        database, redis = self.postgres.url, self.redis.url.rpartition("/")[0]
+        database = make_url(self.postgres.url).set(username="airflow").render_as_string(hide_password=False)
         mine = {
             "AIRFLOW_HOME": str(self.folder / "home"),
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database,
             "AIRFLOW__CORE__EXECUTOR": "CeleryExecutor",
-            "AIRFLOW__CELERY__BROKER_URL": f"{redis}/1",
+            "AIRFLOW__CELERY__BROKER_URL": self.redis.url,
             "AIRFLOW__CELERY__RESULT_BACKEND": f"db+{database}",
             "AIRFLOW__CELERY__WORKER_CONCURRENCY": str(self.slots),
             "AIRFLOW__CELERY__WORKER_ENABLE_REMOTE_CONTROL": "False",
@@ -116,15 +119,16 @@ class Cluster:
             "AIRFLOW__CORE__PARALLELISM": "512",
             "AIRFLOW__CORE__MAX_ACTIVE_TASKS_PER_DAG": "2000",
             "AIRFLOW__TRIGGERER__CAPACITY": "5000",
+            "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "10",  # a dead one's triggers move after that
             "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self.folder / "logs"),
             "AIRFLOW__EMAIL__EMAIL_BACKEND": "company.send_email",
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
-            "AIRFLOW__SENSORPOOL__DATABASE_URL": database,
-            "AIRFLOW__SENSORPOOL__REDIS_URL": f"{redis}/2",
+            "AIRFLOW__SENSORPOOL__DATABASE_URL": self.postgres.url,
+            "AIRFLOW__SENSORPOOL__REDIS_URL": self.pool_redis.url,
             "AIRFLOW_CONN_FS_DEFAULT": json.dumps({"conn_type": "fs", "extra": {"path": "/"}}),
             "E2E_WORK": str(self.work),
             "C_FORCE_ROOT": "1",
-            "PYTHONPATH": str(SITE),
+            "PYTHONPATH": f"{SITE}:{HERE.parents[1]}",  # this checkout, whatever is installed
             "PATH": f"{SITE / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         }
         ours = {f"AIRFLOW__SENSORPOOL__{name.upper()}": str(value) for name, value in self.options.items()}
@@ -133,14 +137,19 @@ class Cluster:
 
     def start(self) -> None:
         """Start everything, and wait until it is healthy."""
-        self.postgres.start()
-        self.redis.start()
+        self.start_servers()
         self.run("airflow", "db", "migrate")
         self.run("sensorpool", "db", "upgrade")
         for name in COMPONENTS:
             self.start_component(name)
         until("a healthy Airflow", self.is_healthy, PATIENCE, 0.5)
         until("ticks", lambda: self.run("sensorpool", "health", check=False).returncode == 0, PATIENCE, 0.5)
+
+    def start_servers(self) -> None:
+        """Start the servers, and give Airflow its role."""
+        for server in (self.redis, self.pool_redis, self.postgres):
+            server.start()
+        self.execute(f"CREATE ROLE airflow LOGIN SUPERUSER PASSWORD '{self.postgres.password}'")
 
     def start_component(self, name: str, component: str = "", **environment: str) -> subprocess.Popen[bytes]:
         """Start a component; ``component`` says which, if ``name`` is one more of its kind."""
@@ -210,6 +219,12 @@ class Cluster:
             self._engine = create_engine(self.postgres.url, isolation_level="AUTOCOMMIT", pool_pre_ping=True)
         return self._engine
 
+    def execute(self, *statements: str) -> None:
+        """Change the database."""
+        with self.database.connect() as connection:
+            for statement in statements:
+                connection.execute(text(statement))
+
     def rows(self, statement: str, **parameters: Any) -> list[Any]:
         """Ask the database."""
         with self.database.connect() as connection:
@@ -270,6 +285,11 @@ class Cluster:
         path = f"/dags/{dag_id}/dagRuns/{urllib.parse.quote(run_id)}/taskInstances/{task_id}/logs/{try_number}"
         found = self.api("GET", f"{path}?map_index={map_index}&full_content=true")
         return [str(line) for line in found["content"]]  # the exception of a line stands beside its event
+
+    def lines(self, dag_id: str, run_id: str, words: str) -> int:
+        """Count lines in the logs of a run's tasks, as they lie in the folder: there may be no API server to ask."""
+        folder = self.folder / "logs" / f"dag_id={dag_id}" / f"run_id={run_id}"
+        return sum(path.read_text(errors="replace").count(words) for path in folder.rglob("*.log*") if path.is_file())
 
     def notes(self) -> list[dict[str, Any]]:
         """Return what the company's sensors and callbacks noted."""

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e import report
 from tests.e2e.cluster import Cluster
+from tests.e2e.fleet import Fleet
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +25,17 @@ def _default_sensors() -> list[str]:
     from sensorpool.settings import BUILT_IN_SENSORS
 
     return [*BUILT_IN_SENSORS, *AIRFLOW_SENSORS]
+
+
+@pytest.fixture
+def fleet(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Fleet]:
+    """Sensors that wait."""
+    made = Fleet(cluster, request.node.name.replace("[", "_").replace("]", ""))
+    yield made
+    made.land()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what came of the faults."""
+    for line in report.lines():
+        terminalreporter.write_line(line)

@@ -20,6 +20,21 @@ for name, given in {"fleet": {}, "fleet_called_back": {"on_success_callback": no
     with DAG(name, schedule=None, max_active_tasks=2000):
         FlagSensor.partial(task_id="wait", retries=0, **PATIENT, **given).expand(flag=flags())
 
+with DAG("outage", schedule=None):
+    for number in range(4):
+        FlagSensor(task_id=f"direct_{number}", flag=f"{{{{ run_id }}}}_direct_{number}", retries=0, **PATIENT)
+        FlagSensor(
+            task_id=f"resumed_{number}",
+            flag=f"{{{{ run_id }}}}_resumed_{number}",
+            retries=0,
+            on_success_callback=noting("success"),
+            **PATIENT,
+        )
+
+with DAG("unregistered", schedule=None):
+    for queue in ("no_database", "no_schema", "refused", "answer_lost", "no_redis"):
+        FlagSensor(task_id=queue, queue=queue, flag=f"{{{{ run_id }}}}_{queue}", retries=0, **PATIENT)
+
 with DAG("one", schedule=None):
     FlagSensor(task_id="wait", flag="{{ dag_run.conf['flag'] }}", **PATIENT)
 

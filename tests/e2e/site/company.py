@@ -17,7 +17,7 @@ def note(kind: str, **what: Any) -> None:
     folder = WORK / "notes"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{time.time_ns()}-{os.getpid()}"
-    path.with_suffix(".tmp").write_text(json.dumps({"kind": kind, **what}))
+    path.with_suffix(".tmp").write_text(json.dumps({"kind": kind, "at": time.time(), **what}))
     path.with_suffix(".tmp").rename(path.with_suffix(".json"))
 
 
@@ -71,6 +71,7 @@ def noting(kind: str) -> Any:
             "callback",
             callback=kind,
             dag_id=ti.dag_id,
+            run_id=ti.run_id,
             task_id=ti.task_id,
             map_index=ti.map_index,
             try_number=ti.try_number,
