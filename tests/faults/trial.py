@@ -66,7 +66,14 @@ class Trial:
     _number = 0
 
     def __init__(
-        self, service: Service, record: Record, *, groups: int = GROUPS, sensors: int = SENSORS, tight: bool = True
+        self,
+        service: Service,
+        record: Record,
+        *,
+        groups: int = GROUPS,
+        sensors: int = SENSORS,
+        tight: bool = True,
+        measures: bool = True,
     ) -> None:
         Trial._number += 1
         self.service = service
@@ -75,6 +82,7 @@ class Trial:
         self.names = [f"t{Trial._number}g{n}" for n in range(groups)]
         self.true_at: dict[str, float] = {}
         self.healed_at = 0.0
+        self._measures = measures
         of = {f"t{n}": self.names[n % groups] for n in range(sensors)}
         self.waiting = self._register(of, timeout=3600.0)
         # true before its deadline passes, and nobody there to see it: the first thing after an outage is a poke
@@ -141,7 +149,7 @@ class Trial:
             lost=len(lost),
             doubled=len(doubled),
             wrong=len(wrong),
-            recovery=self._recovery(),
+            recovery=self._recovery() if self._measures else [],
         )
         for instance_id in self.patient:
             self.service.pool.cancel(instance_id)
