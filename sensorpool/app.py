@@ -25,6 +25,7 @@ from sensorpool import __version__, logs, metrics, migrate, wire
 from sensorpool.errors import SensorpoolError, SettingsError
 from sensorpool.model import shard_ranges
 from sensorpool.poke import memory
+from sensorpool.poke.printing import Bounded
 from sensorpool.settings import MEMORY, Settings, unknown_variables
 from sensorpool.store import looking
 from sensorpool.store.database import Database
@@ -223,6 +224,7 @@ def _on_child_start(**_: Any) -> None:
         # what a job makes lives as long as the job: to look for garbage in it every 700 objects costs a tenth of it
         gc.set_threshold(20_000, 20, 20)
         memory.limit(runtime.settings.poke_memory)
+        sys.stdout, sys.stderr = Bounded(sys.stdout), Bounded(sys.stderr)
         _replace_when_worn(runtime)
 
 

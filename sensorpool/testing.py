@@ -41,7 +41,7 @@ class ScriptedSensor:
     :param folder: where it writes and reads.
     :param name: its own.
     :param script: ``wait`` (the default), ``raise``, ``infra``, ``skip``, ``fail``, ``hang`` (in Python), ``freeze``
-        (holding the interpreter lock), ``exit``, ``segfault``, ``print``.
+        (holding the interpreter lock), ``exit``, ``segfault``, ``leak`` (all the memory there is), ``print`` (100 MB).
     :param seconds: how long each poke takes.
     """
 
@@ -115,8 +115,13 @@ def act(script: str, name: str) -> bool:
             os._exit(3)
         case "segfault":
             ctypes.string_at(0)
+        case "leak":
+            kept = []
+            while True:
+                kept.append(bytearray(16 * 2**20))
         case "print":
-            print("x" * 1_000_000)
+            for _ in range(100):
+                print("x" * 1_000_000)
     return False
 
 

@@ -17,6 +17,7 @@ from sensorpool import Pool, Settings
 
 PATIENCE = 60.0  # seconds that a test waits for something that must come
 SCRIPTED = ("ScriptedSensor", "AsyncScriptedSensor", "ManyScriptedSensor")
+OF_FAULTS = tuple(f"tests.faults.sensors.{name}" for name in ("Backend", "Slow", "Ends", "Says"))
 
 
 def until(what: str, holds: Callable[[], Any], patience: float = PATIENCE, every: float = 0.05) -> Any:
@@ -46,7 +47,7 @@ class Service:
             "heartbeat": 1.0,
             "rescue_interval": 2.0,
             "log_level": "INFO",
-            "sensors_enabled": ",".join(f"sensorpool.testing.{name}" for name in SCRIPTED),
+            "sensors_enabled": ",".join((*(f"sensorpool.testing.{name}" for name in SCRIPTED), *OF_FAULTS)),
         } | settings
         self.environment = {f"SENSORPOOL_{name.upper()}": str(value) for name, value in values.items()}
         self.settings = Settings.load(**values)

@@ -4,7 +4,9 @@ import json
 import os
 import statistics
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,30 +17,52 @@ from tests.servers import Elsewhere, Server, fresh_database
 
 TABLE = "SENSORPOOL_TEST_FAULTS_TABLE"  # where to leave the table as JSON
 
-_records: dict[str, Record] = {}
+_of_this_test: dict[str, Record] = {}
 
 
 def record_of(fault: str) -> Record:
-    """Return the record of a fault, which its trials share."""
-    return _records.setdefault(fault, Record(fault))
+    """Return this test's record of a fault."""
+    return _of_this_test.setdefault(fault, Record(fault))
+
+
+@pytest.fixture(autouse=True)
+def _hand_in(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Hand the test's records in with its report, which also comes from other processes."""
+    _of_this_test.clear()
+    yield
+    request.node.user_properties.extend(("fault", asdict(record)) for record in _of_this_test.values())
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the table, and leave it where the environment says."""
-    if not _records:
+    table: dict[str, Record] = {}
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if getattr(report, "when", "") == "teardown":
+                for name, value in report.user_properties:
+                    if name == "fault":
+                        table.setdefault(value["fault"], Record(value["fault"])).merge(Record(**value))
+    if not table:
         return
-    terminalreporter.section("faults")
-    line = "{:<58} {:>5} {:>8} {:>5} {:>8} {:>6} {:>6} {:>6}"
-    terminalreporter.write_line(
-        line.format("fault", "runs", "sensors", "lost", "doubled", "wrong", "p50", "max") + "  (recovery, intervals)"
-    )
-    for record in _records.values():
-        middle = f"{statistics.median(record.recovery):.2f}" if record.recovery else "-"
-        most = f"{max(record.recovery):.2f}" if record.recovery else "-"
-        cells = (record.runs, record.sensors, record.lost, record.doubled, record.wrong, middle, most)
-        terminalreporter.write_line(line.format(record.fault[:58], *cells))
+    rows = sorted(table.values(), key=lambda record: _number(record.fault))
+    line = "{:<56} {:>5} {:>8} {:>5} {:>8} {:>6} {:>6} {:>6}"
+    terminalreporter.section("faults (recovery in intervals)")
+    terminalreporter.write_line(line.format("fault", "runs", "sensors", "lost", "doubled", "wrong", "p50", "max"))
+    for record in rows:
+        terminalreporter.write_line(line.format(record.fault[:56], *_cells(record)))
     if path := os.environ.get(TABLE):
-        Path(path).write_text(json.dumps([record.as_dict() for record in _records.values()], indent=1))
+        Path(path).write_text(json.dumps([asdict(record) for record in rows], indent=1) + "\n")
+
+
+def _cells(record: Record) -> tuple[Any, ...]:
+    middle = f"{statistics.median(record.recovery):.2f}" if record.recovery else "-"
+    most = f"{max(record.recovery):.2f}" if record.recovery else "-"
+    return record.runs, record.sensors, record.lost, record.doubled, record.wrong, middle, most
+
+
+def _number(fault: str) -> tuple[int, str]:
+    head = fault.partition(" ")[0]
+    return (int(head) if head.isdecimal() else 99, fault)
 
 
 @pytest.fixture(scope="module")
@@ -70,5 +94,5 @@ def stand(running: Stand) -> Iterator[Stand]:
 
 @pytest.fixture
 def record() -> Callable[[str], Record]:
-    """The record of a fault."""
+    """Return the record of a fault."""
     return record_of

@@ -1,6 +1,8 @@
 """A service that runs for a whole module of faults, with proxies between it and its servers."""
 
+import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,6 +67,7 @@ def stand_on(
         service = Service(folder, database_url, redis_url, **settings)
         service.environment["SENSORPOOL_DATABASE_URL"] = postgres.url(database_url)
         service.environment["SENSORPOOL_REDIS_URL"] = redis.url(redis_url)
+        service.environment["PYTHONPATH"] = os.pathsep.join(sys.path)  # for sensors of the tests
         audit.install(service.pool.database)
         service.pool.leases.client.flushdb()
         stand = Stand(service, redis, postgres, record)

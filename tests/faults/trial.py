@@ -6,10 +6,9 @@ passes meanwhile though its condition has come true; one more may neither land n
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import text
@@ -46,9 +45,11 @@ class Record:
     wrong: int = 0  # failed, or ended otherwise than it should have
     recovery: list[float] = field(default_factory=list)  # intervals from healed and true to settled
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        return asdict(self)
+    def merge(self, other: "Record") -> None:
+        """Add the trials of another record of the same fault."""
+        for name, value in vars(other).items():
+            if name != "fault":
+                setattr(self, name, getattr(self, name) + value)
 
     def add(self, *, sensors: int, lost: int, doubled: int, wrong: int, recovery: list[float]) -> None:
         """Add one trial."""
@@ -173,12 +174,3 @@ class Trial:
 def _outbox(service: Service) -> int:
     query = text("SELECT count(*) FROM sensorpool_outbox")
     return int(service.pool.database.read(lambda connection: connection.execute(query)).scalar_one())
-
-
-StartTrial = Callable[[str], Trial]
-"""Begin a trial of the fault of this name, on a service that runs."""
-
-
-def log_of(folder: Path, name: str) -> str:
-    """What a process said so far."""
-    return (folder / name).read_text(errors="replace")

@@ -1,0 +1,67 @@
+"""Fault 30: pokes that raise, return all kinds of things, or cannot ask; and a backend that refuses everybody."""
+
+from tests.faults.stand import Stand
+from tests.faults.trial import outage, runs
+from tests.service import until
+
+SAYS = "tests.faults.sensors.Says"
+BACKEND = "tests.faults.sensors.Backend"
+GROUPS = 500
+
+
+def test_answers_by_airflows_truthiness(stand: Stand) -> None:
+    expected = {
+        "none": "sensing",
+        "zero": "sensing",
+        "empty": "sensing",
+        "not done": "sensing",
+        "one": "success",
+        "text": "success",
+        "list": "success",
+        "done": "success",
+        "stubborn": "failed",
+    }
+    pool = stand.service.pool
+    ids = {say: pool.register(SAYS, {"say": say}).id for say in expected}
+    ended = [ids[say] for say, state in expected.items() if state != "sensing"]
+    assert "sensing" not in pool.wait(ended, 30).values()
+    shown = {say: stand.service.json("show", str(instance_id)) for say, instance_id in ids.items()}
+    assert {say: each["state"] for say, each in shown.items()} == expected
+    assert shown["done"]["xcom_value"] == {"rows": 3}
+    assert "ValueError: neither true nor false" in shown["stubborn"]["reason"]
+    for say, state in expected.items():
+        if state == "sensing":
+            pool.cancel(ids[say])
+
+
+def test_a_backend_refuses_connections(stand: Stand) -> None:
+    """500 groups cannot ask for a minute: nobody fails, the others are on time, all land afterwards."""
+    pool, folder = stand.service.pool, stand.service.folder
+    for _ in range(runs(full=3)):
+        trial = stand.trial("30 a backend refuses connections to 500 groups")
+        down = folder / "down"
+        down.touch()
+        made = pool.register_many(
+            {"sensor": BACKEND, "poke_context": {"folder": str(folder), "name": f"backend{n}"}} for n in range(GROUPS)
+        )
+        ids = [instance.id for instance in made]
+        with trial.fault():
+            until("a reason", lambda i=ids[0]: stand.service.json("show", str(i))["last_outcome"] == "infra_failure")
+            shown = stand.service.json("show", str(ids[0]))
+            assert "Connection refused" in shown["last_reason"]
+            [patient] = trial.patient.values()
+            before = len(trial.pokes()[patient])
+            more = round(outage(6) / 2)
+            until(
+                "pokes of the others",
+                lambda t=trial, name=patient, least=before + more: len(t.pokes()[name]) >= least,
+                200,
+            )
+            assert set(pool.wait(ids, 0).values()) == {"sensing"}
+            for number in range(GROUPS):
+                (folder / f"backend{number}.landed").touch()
+            down.unlink()
+        trial.end()
+        assert set(pool.wait(ids, 60).values()) == {"success"}
+        for number in range(GROUPS):
+            (folder / f"backend{number}.landed").unlink()

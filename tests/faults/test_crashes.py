@@ -1,0 +1,103 @@
+"""Faults 31-34: sensors that hang, freeze, block, crash, leak and print. Each costs its own group, and nobody is late."""
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from sensorpool.errors import Refused
+from sensorpool.states import State
+from sensorpool.testing import land, pokes
+from tests import audit
+from tests.faults.trial import Record
+from tests.service import Service, until
+
+INTERVAL = 2.0
+ASYNC, SYNC = "sensorpool.testing.AsyncScriptedSensor", "sensorpool.testing.ScriptedSensor"
+INNOCENTS = 12
+CRASHES = {"segfault": "SIGSEGV", "exit": "exit code 3", "leak": "MemoryError"}
+CASES = {
+    (SYNC, "hang"): "31 a poke hangs in Python",
+    (ASYNC, "hang"): "31 a coroutine hangs",
+    (ASYNC, "block"): "31 a coroutine blocks its event loop",
+    (SYNC, "freeze"): "31 a poke hangs in C with the interpreter lock held",
+    (SYNC, "exit"): "32 a poke calls os._exit",
+    (SYNC, "segfault"): "33 a poke segfaults",
+    (SYNC, "leak"): "33 a poke takes memory without end",
+    (SYNC, "print"): "34 a poke prints 100 MB",
+}
+
+
+@pytest.mark.parametrize(("sensor", "script"), CASES, ids=[f"{s.rpartition('.')[2]}-{how}" for s, how in CASES])
+def test_bad_sensor_costs_its_own_group(
+    make_service: Callable[..., Service], tmp_path: Path, record: Callable[[str], Record], sensor: str, script: str
+) -> None:
+    service = make_service(poke_memory=400, retention=3600)
+    names = [f"innocent{number}" for number in range(INNOCENTS)]
+    made = service.pool.register_many(
+        {"sensor": sensor, "poke_context": {"folder": str(tmp_path), "name": name}} for name in names
+    )
+    service.start(workers=1)
+    until("a poke of every innocent", lambda: all(pokes(tmp_path).get(name) for name in names))
+    bad = service.pool.register(sensor, {"folder": str(tmp_path), "name": "bad", "script": script})
+    first = until("a poke of the bad one", lambda: pokes(tmp_path).get("bad"))[0].at
+    until("five more of it, or its end", lambda: len(pokes(tmp_path)["bad"]) > 4 or _ended(service, bad.id), 90)
+    here = max(poke.at for some in pokes(tmp_path).values() for poke in some)
+    late = _lateness(tmp_path, names, first, here)
+    for name in names:
+        land(tmp_path, name)
+    states = service.pool.wait([instance.id for instance in made], 30)
+    record(f"{CASES[sensor, script]} (recovery: how late the others were)").add(
+        sensors=INNOCENTS,
+        lost=sum(state is State.SENSING for state in states.values()),
+        doubled=0,
+        wrong=sum(state not in {State.SENSING, State.SUCCESS} for state in states.values()),
+        recovery=[max(0.0, late - 1)],
+    )
+    assert set(states.values()) == {State.SUCCESS}
+    assert late < 4, "far beyond an interval, also on a busy machine: what was measured is in the table"
+    if script in CRASHES:
+        _see_the_quarantine(service, tmp_path, bad.id, sensor, CRASHES[script])
+    else:
+        assert service.pool.wait([bad.id], 0) == {bad.id: State.SENSING}
+        service.pool.cancel(bad.id)
+    if script == "print":
+        assert sum(path.stat().st_size for path in tmp_path.glob("*.log")) < 5_000_000
+    found = audit.read(service.pool.database)
+    assert found.is_clean, found
+
+
+def _see_the_quarantine(service: Service, folder: Path, instance_id: int, sensor: str, why: str) -> None:
+    """It failed with the reason, is refused from now on, and a command lets it out."""
+    assert service.pool.wait([instance_id], 60) == {instance_id: State.FAILED}
+    shown = service.json("show", str(instance_id))
+    assert "quarantined: its poke took its process down 3 times" in shown["reason"]
+    assert why in shown["reason"]
+    assert f"`sensorpool release {instance_id}` lets it out" in shown["quarantined"]
+    [listed] = service.json("quarantine")
+    assert (listed["op_classpath"], listed["crashes"]) == (sensor, 3)
+    assert service.json("status")["quarantined"] == 1
+    context = shown["poke_context"]
+    with pytest.raises(Refused, match="in quarantine"):
+        service.pool.register(sensor, context)
+    assert service.json("release", str(instance_id)) == {"released": 1}
+    assert service.json("quarantine") == []
+    assert service.json("show", str(instance_id))["quarantined"] is None
+    land(folder, context["name"])  # it was mended meanwhile
+    again = service.pool.register(sensor, context)
+    assert service.pool.wait([again.id], 60) == {again.id: State.SUCCESS}
+
+
+def _lateness(folder: Path, names: list[str], since: float, until_at: float) -> float:
+    """Return the longest time between two pokes of one of these, in intervals."""
+    record = pokes(folder)
+    longest = 0.0
+    for name in names:
+        times = [since, *(poke.at for poke in record[name] if since < poke.at < until_at), until_at]
+        longest = max(longest, *(later - earlier for earlier, later in pairwise(times)))
+    return longest / INTERVAL
+
+
+def _ended(service: Service, instance_id: int) -> bool:
+    return service.pool.wait([instance_id], 0)[instance_id] is not State.SENSING

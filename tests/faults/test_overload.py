@@ -1,0 +1,135 @@
+"""Fault 35, and overload: slow pokes, a backend that hangs for everybody, a storm of registrations, a DAG without end.
+
+Nothing piles up, the others are on time, and the operator sees what is going on.
+"""
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from sensorpool.errors import Refused
+from sensorpool.flush import call_off
+from sensorpool.testing import land, pokes
+from tests.faults.stand import Stand
+from tests.faults.trial import SENSOR, Record, Trial
+from tests.service import Service, until
+
+SLOW, ENDS = "tests.faults.sensors.Slow", "tests.faults.sensors.Ends"
+
+
+def lateness(trial: Trial, since: float) -> float:
+    """How late the trial's sensor that never lands was at most, in intervals."""
+    [name] = trial.patient.values()
+    times = [poke.at for poke in trial.pokes()[name] if poke.at >= since]
+    return max(b - a for a, b in pairwise(times)) / trial.service.settings.poke_interval - 1
+
+
+def some_pokes(trial: Trial, number: int) -> float:
+    """Wait for so many more pokes of the one that never lands; return when the first of them was."""
+    [name] = trial.patient.values()
+    before = len(trial.pokes()[name])
+    until(f"{number} pokes", lambda: len(trial.pokes()[name]) >= before + number)
+    return trial.pokes()[name][before].at
+
+
+def test_pokes_slower_than_their_interval(
+    make_service: Callable[..., Service], tmp_path: Path, record: Callable[[str], Record]
+) -> None:
+    """A poke takes three intervals: its turns are skipped and counted, and no two go on at once."""
+    service = make_service(poke_timeout=20.0)
+    service.start(workers=1)
+    trial = Trial(
+        service, record("35 pokes slower than the interval (recovery: how late the others were)"), measures=False
+    )
+    slow = service.pool.register(ENDS, {"folder": str(tmp_path), "name": "slow", "seconds": 6.0})
+    with trial.fault():
+        since = some_pokes(trial, 2)
+        until("three slow pokes", lambda: len(pokes(tmp_path)["slow"]) >= 3)
+    begun, ended = pokes(tmp_path)["slow"], pokes(tmp_path)["slow ended"]
+    assert all(end.at <= begin.at for end, begin in zip(ended, begun[1:], strict=False)), "two at once"
+    assert "busy=" in service.logs(), "skipped turns are counted"
+    record(trial.record.fault).recovery.append(max(0.0, lateness(trial, since)))
+    assert lateness(trial, since) < 3
+    trial.end()
+    land(tmp_path, "slow")
+    assert set(service.pool.wait([slow.id], 60).values()) == {"success"}
+
+
+@pytest.mark.parametrize(("what", "seconds"), [("answers slowly", 0.8), ("hangs", 30.0)])
+def test_a_backend_for_everybody(stand: Stand, what: str, seconds: float) -> None:
+    """300 groups of one class are more than its slots can poke in an interval; another class does not notice."""
+    service, folder = stand.service, stand.service.folder
+    trial = stand.trial(f"35 a backend {what} for 300 groups (the others' lateness)", measures=False)
+    (folder / "slow").write_text(str(seconds))
+    names = [f"{what} {number}" for number in range(300)]
+    made = service.pool.register_many(
+        {"sensor": SLOW, "poke_context": {"folder": str(folder), "name": name}} for name in names
+    )
+    with trial.fault():
+        since = some_pokes(trial, 6)
+        status = service.json("status")
+        assert sum(r["left"] + r["suspects"] for r in status["ranges"]) > 0, "the backlog is seen"
+    late = lateness(trial, since)
+    trial.record.recovery.append(max(0.0, late))
+    (folder / "slow").unlink()
+    for name in names:
+        land(folder, name)
+    trial.end()
+    assert set(service.pool.wait([instance.id for instance in made], 120).values()) == {"success"}
+    assert late < 3, "far beyond an interval, also on a busy machine: what was measured is in the table"
+    until("no backlog", lambda: not any(r["left"] for r in service.json("status")["ranges"]))
+
+
+def test_a_storm_of_registrations(stand: Stand) -> None:
+    """One DAG registers 20,000 conditions at once; the others, of the same class, are late by two intervals at most."""
+    service, folder = stand.service, stand.service.folder
+    trial = stand.trial("43 20,000 registrations of one DAG (the others' lateness)", measures=False)
+    with trial.fault():
+        since = some_pokes(trial, 1)
+        made = service.pool.register_many(
+            (
+                {
+                    "sensor": SENSOR,
+                    "poke_context": {"folder": str(folder), "name": f"storm{n}", "seconds": 0.002},
+                    "dag_id": "storm",
+                    "task_id": f"t{n}",
+                    "run_id": "r",
+                    "poke_interval": 600.0,
+                }
+                for n in range(20_000)
+            ),
+            try_out=False,
+        )
+        until("all poked", lambda: len(pokes(folder)) > 20_000, patience=120, every=2)
+    late = lateness(trial, since)
+    trial.record.recovery.append(max(0.0, late))
+    trial.end()
+    assert late < 4, "far beyond two intervals, also on a busy machine: what was measured is in the table"
+    for start in range(0, len(made), 1_000):
+        ids = [instance.id for instance in made[start : start + 1_000]]
+        call_off(service.pool.database, dict.fromkeys(ids, "over"))
+
+
+def test_a_dag_over_its_quota(make_service: Callable[..., Service], tmp_path: Path) -> None:
+    """No more of its sensors are taken until some have gone; the others do not notice."""
+    service = make_service(dag_quota=10)
+    service.start(workers=1)
+
+    def register(dag_id: str, number: int) -> int:
+        context = {"folder": str(tmp_path), "name": f"{dag_id}{number}"}
+        return service.pool.register(SENSOR, context, dag_id=dag_id, task_id=f"t{number}", run_id="r").id
+
+    ids = [register("greedy", number) for number in range(11)]
+    until("rescue to notice", lambda: service.json("status")["dags_over_quota"])
+    with pytest.raises(Refused, match="greedy has too many sensors waiting"):
+        register("greedy", 12)
+    other = register("modest", 1)
+    land(tmp_path, "modest1")
+    assert service.pool.wait([other], 60) == {other: "success"}
+    assert "a DAG is over its quota" in service.logs()
+    for instance_id in ids[:5]:
+        service.pool.cancel(instance_id)
+    until("rescue to notice", lambda: not service.json("status")["dags_over_quota"])
+    register("greedy", 12)
