@@ -38,7 +38,8 @@ from redis.exceptions import RedisError
 
 from sensorpool.errors import SettingsError, Unreachable
 from sensorpool.model import Milliseconds, ShardRange
-from sensorpool.settings import MEMORY, hide_password
+from sensorpool.redaction import hide_password
+from sensorpool.settings import MEMORY
 
 PREFIX = "sensorpool:"
 SUSPECTS_KEPT = 86_400  # seconds
@@ -81,6 +82,7 @@ def connect(url: str) -> Any:
         return redis.Redis.from_url(
             url,
             decode_responses=True,
+            encoding_errors="replace",  # what somebody else wrote may be no text; it must not stop the range
             socket_timeout=10,
             socket_connect_timeout=5,
             socket_keepalive=True,
@@ -163,8 +165,12 @@ class Leases:
 
     def claim_alone(self, shard_range: ShardRange, group_id: int, seconds: float) -> bool:
         """Claim one suspect, so that no two processes poke it at once."""
-        name = key(shard_range, f"alone:{group_id}")
-        return bool(self._call(self.client.set, name, "1", nx=True, px=max(1, int(seconds * 1000))))
+        name, span = key(shard_range, f"alone:{group_id}"), max(1, int(seconds * 1000))
+        if self._call(self.client.set, name, "1", nx=True, px=span):
+            return True
+        if not -1 < self._call(self.client.pttl, name) <= span:  # nobody of ours claims for ever
+            self._call(self.client.pexpire, name, span)
+        return False
 
     def renew_claim(self, shard_range: ShardRange, group_id: int, seconds: float) -> None:
         """Keep a claim on a suspect."""
@@ -284,6 +290,7 @@ def key(shard_range: ShardRange, name: str) -> str:
     return f"{PREFIX}{{{shard_range}}}:{name}"
 
 
+_HIGHEST = 253_402_300_799_999  # milliseconds: the end of the year 9999, far more than there will be ids
 _GARBLED = (ValueError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
@@ -292,14 +299,14 @@ def _read_state(text: str) -> RangeState:
     try:
         found = json.loads(text) if text else {}
         return RangeState(
-            last=int(found.get("last", 0)),
-            recent=[int(group_id) for group_id in found.get("recent", ())],
-            left=[int(group_id) for group_id in found.get("left", ())],
-            infra={str(group_id): int(since) for group_id, since in found.get("infra", {}).items()},
+            last=_whole(found.get("last", 0)),
+            recent=[_whole(group_id) for group_id in found.get("recent", ())],
+            left=[_whole(group_id) for group_id in found.get("left", ())],
+            infra={str(group_id): _whole(since) for group_id, since in found.get("infra", {}).items()},
             holder=str(found.get("holder", "")),
-            groups=int(found.get("groups", 0)),
-            pokes=int(found.get("pokes", 0)),
-            lag_ms=int(found.get("lag_ms", 0)),
+            groups=_whole(found.get("groups", 0)),
+            pokes=_whole(found.get("pokes", 0)),
+            lag_ms=_whole(found.get("lag_ms", 0)),
             seconds=float(found.get("seconds", 0.0)),
         )
     except _GARBLED:
@@ -308,6 +315,17 @@ def _read_state(text: str) -> RangeState:
 
 def _read_ids(text: str) -> list[int]:
     try:
-        return [int(group_id) for group_id in json.loads(text)] if text else []
+        return [_whole(group_id) for group_id in json.loads(text)] if text else []
     except _GARBLED:
         return []
+
+
+def _whole(value: Any) -> int:
+    """Read an id or a time.
+
+    :raises ValueError: when it is none that a database can be asked with, or a clock can say.
+    """
+    number = int(value)
+    if not 0 <= number <= _HIGHEST:
+        raise ValueError(f"{number} is no id, and no time")
+    return number
