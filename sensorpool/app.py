@@ -72,6 +72,8 @@ def worker_settings(settings: Settings) -> dict[str, Any]:
         "worker_send_task_events": True,
         "task_send_sent_event": True,
         "worker_hijack_root_logger": False,
+        # who may send commands over the broker can stop workers; Flower shows all tasks without it
+        "worker_enable_remote_control": False,
         # a shelve file is of no use: everything is due at once after a start, and that is harmless
         "beat_scheduler": "celery.beat:Scheduler",
         "beat_max_loop_interval": 1,

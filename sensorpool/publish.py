@@ -230,8 +230,8 @@ def deliver(database: Database, publisher: Publisher, flushed: Flushed) -> bool:
 
 
 def routing_key(dag_id: str) -> str:
-    """Spell a dag_id as one word of a routing key: dots and wildcards mean something there."""
-    return "".join(c if c.isalnum() or c in "-_~" else f"%{ord(c):02X}" for c in dag_id)[:255]
+    """Spell a dag_id as one word of a routing key: dots and wildcards mean something there, and 255 bytes may it have."""
+    return "".join(c if (c.isascii() and c.isalnum()) or c in "-_~" else f"%{ord(c):02X}" for c in dag_id)[:255]
 
 
 def result_of(settled: Settled) -> dict[str, Any]:
