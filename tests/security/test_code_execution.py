@@ -198,7 +198,9 @@ def test_rows_that_somebody_wrote_over_stop_no_other(
     service = make_service(shards=1)
     database, folder = service.pool.database, str(tmp_path)
     planted = [
-        plant(database, SCRIPTED, json.dumps({"folder": folder, "name": f"p{number}-{script}", "script": script}), **more)
+        plant(
+            database, SCRIPTED, json.dumps({"folder": folder, "name": f"p{number}-{script}", "script": script}), **more
+        )
         for number, more in enumerate(WRITTEN_OVER)
         for script in ("wait", "raise", "fail")
     ]
