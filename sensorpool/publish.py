@@ -230,7 +230,7 @@ def deliver(database: Database, publisher: Publisher, flushed: Flushed) -> bool:
 
 
 def routing_key(dag_id: str) -> str:
-    """Spell a dag_id as one word of a routing key: dots and wildcards mean something there, and 255 bytes may it have."""
+    """Spell a dag_id as one word of a routing key, of 255 bytes at most: dots and wildcards mean something there."""
     return "".join(c if (c.isascii() and c.isalnum()) or c in "-_~" else f"%{ord(c):02X}" for c in dag_id)[:255]
 
 

@@ -1,6 +1,7 @@
 """The ACL of Redis and the roles of PostgreSQL that docs/security.md gives: a whole run under them, and no more."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from sensorpool.app import make_app
 from sensorpool.migrate import upgrade
 from sensorpool.publish import listen
 from sensorpool.states import State
+from sensorpool.store import looking
 from sensorpool.testing import land, pokes
 from tests.security.page import block
 from tests.servers import fresh_database
@@ -30,7 +32,8 @@ TABLES = ("poke_group", "sensor_instance", "sensorpool_outbox", "sensorpool_sche
 def acl_url(redis_server: Any, redis_url: str) -> Iterator[str]:
     """URL of the user that the page makes."""
     with redis.Redis.from_url(redis_url, decode_responses=True) as admin:
-        for line in block("Redis ACL").splitlines():
+        number = redis_url.rpartition("/")[2]  # the page's is database 0
+        for line in block("Redis ACL").replace(":/0.", f":/{number}.").splitlines():
             if line.strip():
                 admin.execute_command(*line.split())
         admin.execute_command("ACL", "LOG", "RESET")
@@ -51,12 +54,11 @@ def whole_run(service: Service, pool: Pool, folder: Path) -> None:
     again = register("twice", try_number=2)
     service.start(workers=2)
     until("pokes of all", lambda: {"first", "other", "hangs", "twice"} <= pokes(folder).keys())
-    with listen(pool.settings) as bodies:
+    deadline = time.monotonic() + 30
+    with listen(pool.settings, until=lambda: time.monotonic() > deadline) as bodies:
         land(folder, "first")
-        assert pool.wait([first, superseded], 30) == {first: State.SUCCESS, superseded: State.CANCELLED}
-        assert first in {each["id"] for body in (next(bodies), next(bodies)) for each in body["settled"]} or next(
-            bodies
-        )
+        assert first in (each["id"] for body in bodies for each in body["settled"])
+    assert pool.wait([first, superseded], 30) == {first: State.SUCCESS, superseded: State.CANCELLED}
     kill_tree(service.processes[0])  # one worker dies
     before = len(pokes(folder)["other"])
     until("pokes by the other one", lambda: len(pokes(folder)["other"]) > before + 1)
@@ -66,20 +68,21 @@ def whole_run(service: Service, pool: Pool, folder: Path) -> None:
     assert pool.wait([again], 30) == {again: State.SUCCESS}
     until(
         "an empty outbox",
-        lambda: look.looking.oldest_unpublished and pool.database.read(look.looking.oldest_unpublished) is None,
+        lambda: pool.database.read(looking.oldest_unpublished) is None,
     )
     assert look.status(pool)["states"]["success"] == 2
     assert look.show(pool, again)["state"] == "success"
     assert look.health(pool) == []
 
 
-def test_the_pool_runs_under_the_acl(
-    make_service: Callable[..., Service], acl_url: str, redis_url: str, tmp_path: Path
-) -> None:
+def test_the_pool_runs_under_the_acl(postgres_database: str, acl_url: str, redis_url: str, tmp_path: Path) -> None:
     """Threat `open Redis`: Celery, kombu and the leases need no more than the page gives."""
-    service = make_service(redis_url=acl_url)
-    whole_run(service, service.pool, tmp_path)
-    assert {f.subject for f in doctor.examine(service.settings) if f.verdict == "wrong"} == set()
+    service = Service(tmp_path, postgres_database, acl_url)
+    try:
+        whole_run(service, service.pool, tmp_path)
+        assert [f.said for f in doctor.examine(service.settings) if f.verdict == "wrong"] == []
+    finally:
+        service.stop()
     app = make_app(service.settings)
     assert app.control.ping(timeout=0.2) == []  # remote control is off, and asking is allowed
     app.close()
@@ -116,7 +119,7 @@ def test_the_acl_allows_no_more(acl_url: str, command: list[str]) -> None:
     with redis.Redis.from_url(acl_url) as client:
         client.set("sensorpool:ours", "x")
         with pytest.raises(
-            (redis.exceptions.NoPermissionError, redis.exceptions.ResponseError), match="(?i)permission"
+            (redis.exceptions.NoPermissionError, redis.exceptions.ResponseError), match=r"(?i)permission|can.t access"
         ):
             client.execute_command(*command)
 
@@ -203,7 +206,7 @@ NOBODY = [
     "CREATE TABLE public.x (y int)",
     "CREATE SCHEMA x",
     "CREATE ROLE x",
-    "GRANT ALL ON poke_group TO PUBLIC",
+    "ALTER TABLE poke_group OWNER TO CURRENT_USER",
     "UPDATE sensorpool_schema SET oldest_code = '9'",
     "INSERT INTO sensorpool_alembic_version VALUES ('x')",
     "COPY poke_group TO PROGRAM 'cat'",
@@ -217,9 +220,11 @@ def test_the_roles_can_do_no_more(roles: Callable[[str], str]) -> None:
         where = roles(role).replace("+psycopg", "")
         with psycopg.connect(where, autocommit=True, options="-c search_path=sensorpool") as connection:
             for statement in (*statements, *NOBODY):
-                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                try:
                     connection.execute(statement)
-                    pytest.fail(f"{role} may: {statement}")
+                except psycopg.errors.InsufficientPrivilege:
+                    continue
+                pytest.fail(f"{role} may: {statement}")
 
 
 @pytest.mark.parametrize("role", ["worker", "registrant", "reader"])

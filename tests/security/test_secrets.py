@@ -41,7 +41,8 @@ class Leaky:
             raise ValueError("login with the word " + bare + " failed, " + repr({"x-api-key": bare}))
         if self.how == "lands":
             return True
-        raise ValueError("cannot ask " + secret + " {'password': '" + bare + "'} " + os.environ["SENSORPOOL_DATABASE_URL"])
+        whole = secret + " {'password': '" + bare + "'} " + os.environ["SENSORPOOL_DATABASE_URL"]
+        raise ValueError("cannot ask " + whole)
 """
 CANARY = "Canary4Sensorpool"
 

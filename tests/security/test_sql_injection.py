@@ -1,7 +1,6 @@
 """Threat: SQL in what users give."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,10 +27,10 @@ HOSTILE = [
 
 
 @pytest.fixture
-def sqlite_url(tmp_path: Path) -> Iterator[str]:
+def sqlite_url(tmp_path: Path) -> str:
     url = f"sqlite:///{tmp_path / 'pool.db'}"
     upgrade(url)
-    yield url
+    return url
 
 
 def check(url: str) -> None:
