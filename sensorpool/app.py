@@ -39,7 +39,7 @@ log = logs.logger(__name__)
 
 def make_app(settings: Settings) -> Celery:
     """Build the application of some settings."""
-    made = Celery("sensorpool", set_as_current=False)
+    made = Celery("sensorpool", set_as_current=False, amqp="sensorpool.broker:Amqp")
     made.conf.update(worker_settings(settings))
     made.conf.beat_schedule = schedule(settings)
     for name, value in _overlay().items():
@@ -55,6 +55,8 @@ def worker_settings(settings: Settings) -> dict[str, Any]:
     return wire.celery_settings(settings) | {
         # prefork: only there do time limits work, and can a child be killed
         "worker_pool": "prefork",
+        # what is no message is dropped, and ends no worker
+        "worker_consumer": "sensorpool.consumer:SturdyConsumer",
         # a job that waits in a child's buffer is late; one in the queue is anybody's
         "worker_prefetch_multiplier": 1,
         "worker_disable_prefetch": settings.broker.startswith(("redis", "unix")),
@@ -147,10 +149,6 @@ def _on_worker_start(instance: Any = None, **_: Any) -> None:
     if runtime is None:
         return
     settings = runtime.settings
-    if settings.broker.startswith("redis"):
-        from sensorpool import transport
-
-        transport.install()
     try:
         _refuse_memory(settings)
         database = Database(settings.database_url, schema=settings.database_schema)

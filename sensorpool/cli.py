@@ -8,6 +8,7 @@ import click
 from sensorpool import __version__
 from sensorpool.commands.demo import demo
 from sensorpool.commands.inspecting import config, health, list_command, quarantine, release, show, status
+from sensorpool.commands.output import say
 from sensorpool.commands.registering import cancel, register, wait
 from sensorpool.commands.running import doctor, drain
 from sensorpool.commands.serving import db, standalone
@@ -23,8 +24,10 @@ class _OneLine(click.Group):
         try:
             return super().invoke(ctx)
         except SensorpoolError as error:
-            for line in str(error).splitlines():
-                click.echo(f"sensorpool: {line}", err=True)
+            # settings have a line for each that is wrong; all else is one line, whatever its text quotes
+            lines = str(error).splitlines() if isinstance(error, SettingsError) else [str(error)]
+            for line in lines:
+                say(f"sensorpool: {line}", err=True)
             is_usage = isinstance(error, Refused | SettingsError) and not isinstance(error, KeyConflict)
             ctx.exit(USAGE if is_usage else NO)
         except BrokenPipeError:  # the reader has seen enough

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from kombu import Connection
-
 from sensorpool import __version__, extensions, look, migrate, wire
+from sensorpool.broker import Connection
 from sensorpool.errors import SensorpoolError
 from sensorpool.poke.classes import Classes
 from sensorpool.pool import Pool
-from sensorpool.settings import Settings, hide_password, unknown_variables
+from sensorpool.redaction import hide_password
+from sensorpool.settings import Settings, unknown_variables
 
 CHECKS = "sensorpool.checks"  # entry points: functions that take a pool, and yield findings
 _FEW_FILES = 4_096

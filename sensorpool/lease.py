@@ -38,7 +38,8 @@ from redis.exceptions import RedisError
 
 from sensorpool.errors import SettingsError, Unreachable
 from sensorpool.model import Milliseconds, ShardRange
-from sensorpool.settings import MEMORY, hide_password
+from sensorpool.redaction import hide_password
+from sensorpool.settings import MEMORY
 
 PREFIX = "sensorpool:"
 SUSPECTS_KEPT = 86_400  # seconds
@@ -81,6 +82,7 @@ def connect(url: str) -> Any:
         return redis.Redis.from_url(
             url,
             decode_responses=True,
+            encoding_errors="replace",  # what somebody else wrote may be no text; it must not stop the range
             socket_timeout=10,
             socket_connect_timeout=5,
             socket_keepalive=True,
@@ -163,11 +165,16 @@ class Leases:
 
     def claim(self, shard_range: ShardRange, group_ids: Sequence[int], seconds: float) -> list[int]:
         """Claim groups that are poked outside of a job, so that no two processes poke one at once; return whose."""
+        span = max(1, int(seconds * 1000))
         pipeline = self.client.pipeline(transaction=False)
         for group_id in group_ids:
-            pipeline.set(_claim(shard_range, group_id), "1", nx=True, px=max(1, int(seconds * 1000)))
+            pipeline.set(_claim(shard_range, group_id), "1", nx=True, px=span)
+            pipeline.pttl(_claim(shard_range, group_id))
         answers = self._call(pipeline.execute) if group_ids else []
-        return [group_id for group_id, answer in zip(group_ids, answers, strict=True) if answer]
+        endless = [g for g, left in zip(group_ids, answers[1::2], strict=True) if not -1 < left <= span]
+        if endless:  # nobody of ours claims for ever
+            self.renew_claims([(shard_range, group_id) for group_id in endless], seconds)
+        return [group_id for group_id, answer in zip(group_ids, answers[::2], strict=True) if answer]
 
     def renew_claims(self, claims: Iterable[tuple[ShardRange, int]], seconds: float) -> None:
         """Keep claims."""
@@ -295,6 +302,7 @@ def _claim(shard_range: ShardRange, group_id: int) -> str:
     return key(shard_range, f"alone:{group_id}")
 
 
+_HIGHEST = 253_402_300_799_999  # milliseconds: the end of the year 9999, far more than there will be ids
 _GARBLED = (ValueError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
@@ -303,14 +311,14 @@ def _read_state(text: str) -> RangeState:
     try:
         found = json.loads(text) if text else {}
         return RangeState(
-            last=int(found.get("last", 0)),
-            recent=[int(group_id) for group_id in found.get("recent", ())],
-            left=[int(group_id) for group_id in found.get("left", ())],
-            infra={str(group_id): int(since) for group_id, since in found.get("infra", {}).items()},
+            last=_whole(found.get("last", 0)),
+            recent=[_whole(group_id) for group_id in found.get("recent", ())],
+            left=[_whole(group_id) for group_id in found.get("left", ())],
+            infra={str(group_id): _whole(since) for group_id, since in found.get("infra", {}).items()},
             holder=str(found.get("holder", "")),
-            groups=int(found.get("groups", 0)),
-            pokes=int(found.get("pokes", 0)),
-            lag_ms=int(found.get("lag_ms", 0)),
+            groups=_whole(found.get("groups", 0)),
+            pokes=_whole(found.get("pokes", 0)),
+            lag_ms=_whole(found.get("lag_ms", 0)),
             seconds=float(found.get("seconds", 0.0)),
         )
     except _GARBLED:
@@ -319,6 +327,17 @@ def _read_state(text: str) -> RangeState:
 
 def _read_ids(text: str) -> list[int]:
     try:
-        return [int(group_id) for group_id in json.loads(text)] if text else []
+        return [_whole(group_id) for group_id in json.loads(text)] if text else []
     except _GARBLED:
         return []
+
+
+def _whole(value: Any) -> int:
+    """Read an id or a time.
+
+    :raises ValueError: when it is none that a database can be asked with, or a clock can say.
+    """
+    number = int(value)
+    if not 0 <= number <= _HIGHEST:
+        raise ValueError(f"{number} is no id, and no time")
+    return number

@@ -6,7 +6,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-from sensorpool.settings import hide_password
+from sensorpool.redaction import hide, printable
 
 ROOT = "sensorpool"
 
@@ -48,14 +48,17 @@ def logger(name: str) -> Logger:
 
 
 class TextFormatter(logging.Formatter):
-    """``time level event key=value …``"""
+    """``time level event key=value …``; below it, set off, the traceback of an exception."""
 
     def format(self, record: logging.LogRecord) -> str:
-        fields = "".join(f" {name}={_spell(value)}" for name, value in getattr(record, "fields", {}).items())
-        line = f"{_time(record)} {record.levelname.lower()} {record.name}: {_flat(record.getMessage())}{fields}"
+        fields = "".join(f" {name}={_spell(_hidden(value))}" for name, value in getattr(record, "fields", {}).items())
+        line = f"{_time(record)} {record.levelname.lower()} {record.name}: {printable(record.getMessage())}{fields}"
+        line = hide(line)
         if record.exc_info:
-            line = f"{line}\n{self.formatException(record.exc_info)}"
-        return hide_password(line)
+            # set off and escaped, so that no exception's text can pass for a line of ours
+            trace = hide(self.formatException(record.exc_info)).split("\n")
+            line = "\n".join([line, *(f"    {printable(each)}" for each in trace)])
+        return line
 
 
 class JsonFormatter(logging.Formatter):
@@ -66,12 +69,12 @@ class JsonFormatter(logging.Formatter):
             "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "event": record.getMessage(),
-            **getattr(record, "fields", {}),
+            "event": hide(record.getMessage()),
+            **{name: _hidden(value) for name, value in getattr(record, "fields", {}).items()},
         }
         if record.exc_info:
-            entry["exception"] = self.formatException(record.exc_info)
-        return hide_password(json.dumps(entry, default=str, ensure_ascii=False))
+            entry["exception"] = hide(self.formatException(record.exc_info))
+        return printable(json.dumps(entry, default=str, ensure_ascii=False))
 
 
 def formatter(log_format: str) -> logging.Formatter:
@@ -95,9 +98,11 @@ def _time(record: logging.LogRecord) -> str:
 
 def _spell(value: Any) -> str:
     text = str(value)
-    return json.dumps(text, ensure_ascii=False) if not text or any(c in text for c in ' ="\n\r') else text
+    if text and not any(c in text for c in ' ="') and printable(text) == text:
+        return text
+    return printable(json.dumps(text, ensure_ascii=False))
 
 
-def _flat(text: str) -> str:
-    """Keep an event on one line, whatever is in it."""
-    return text.replace("\r", "\\r").replace("\n", "\\n")
+def _hidden(value: Any) -> Any:
+    """Hide secrets in a field before it is spelt as JSON, which may spell them otherwise."""
+    return value if value is None or isinstance(value, bool | int | float) else hide(str(value))

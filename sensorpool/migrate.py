@@ -108,7 +108,8 @@ def _with_connection(url: str, schema: str, act: Any) -> None:
     try:
         with database.engine.begin() as connection:
             if schema:
-                connection.execute(CreateSchema(schema, if_not_exists=True))
+                if not inspect(connection).has_schema(schema):  # IF NOT EXISTS asks for the right to make it anyway
+                    connection.execute(CreateSchema(schema, if_not_exists=True))
                 connection.execute(text(f'SET LOCAL search_path TO "{schema}"'))  # the setting's pattern has no quotes
             config.attributes["connection"] = connection
             act(config, connection)

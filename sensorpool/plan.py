@@ -11,6 +11,7 @@ from sensorpool.errors import Refused
 from sensorpool.identity import Identity, identify
 from sensorpool.model import Key, Milliseconds, Patience, Registration
 from sensorpool.poke.classes import Classes, describe
+from sensorpool.redaction import printable
 from sensorpool.settings import Settings
 
 LONGEST = 10 * 365 * 86_400.0  # seconds
@@ -84,6 +85,8 @@ def plan(registration: Registration, settings: Settings, classes: Classes, *, tr
 def _check_external_id(external_id: str | None) -> str | None:
     if external_id is not None and (not isinstance(external_id, str) or not 0 < len(external_id) <= 64):
         raise Refused("external_id must be a string of at most 64 characters")
+    if external_id is not None and printable(external_id) != external_id:
+        raise Refused("external_id has a control character")
     return external_id
 
 
@@ -103,6 +106,8 @@ def _check_key(key: Key) -> Key:
                 value.encode()
             except UnicodeEncodeError:
                 raise Refused(f"{name} has a lone surrogate, which UTF-8 cannot say") from None
+        if printable(value) != value:  # it would forge lines of logs, and give terminals orders
+            raise Refused(f"{name} has a control character")
     for name, least in (("map_index", -1), ("try_number", 0)):
         value = getattr(key, name)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**31:

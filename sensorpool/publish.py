@@ -14,15 +14,18 @@ from typing import Any
 from uuid import uuid4
 
 from celery import Celery
-from kombu import Connection, Consumer, Exchange, Producer, Queue, binding
+from kombu import Consumer, Exchange, Producer, Queue, binding
 from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
 
 from sensorpool import wire
+from sensorpool.broker import Connection
 from sensorpool.errors import Unreachable
 from sensorpool.failpoint import failpoint
 from sensorpool.logs import logger
 from sensorpool.model import Flushed, Settled, ShardRange
-from sensorpool.settings import Settings, hide_password
+from sensorpool.redaction import hide_password
+from sensorpool.settings import Settings
 from sensorpool.store import closing
 from sensorpool.store.database import Database
 
@@ -112,7 +115,7 @@ class Publisher:
         url = self._settings.broker if prefixed else self._settings.on_settled_broker_url or self._settings.broker
         name = f"{url} {prefixed}"
         if name not in self._senders:
-            sender = Celery("sensorpool-sender", set_as_current=False)
+            sender = Celery("sensorpool-sender", set_as_current=False, amqp="sensorpool.broker:Amqp")
             sender.conf.update(wire.celery_settings(self._settings))
             sender.conf.update(
                 broker_url=wire.broker_url(url),
@@ -124,16 +127,17 @@ class Publisher:
     def _call_back(self, settled: Settled) -> None:
         """Send an ``on_settled`` signature, with the result as its first argument unless it is immutable."""
         assert settled.on_settled is not None
-        signature = json.loads(settled.on_settled)
-        if signature["task"] not in self._settings.on_settled_tasks:
-            log.warning("on_settled is not allowed any more", task=signature["task"], instance_id=settled.id)
+        signature = _read(settled.on_settled)
+        if not isinstance(signature, dict) or signature.get("task") not in self._settings.on_settled_tasks:
+            log.warning("an on_settled task is not allowed", task=_name(signature), instance_id=settled.id)
             return
-        arguments = list(signature.get("args") or ())
+        arguments = signature.get("args") or ()
+        arguments = list(arguments) if isinstance(arguments, list | tuple) else []
         if not signature.get("immutable"):
             arguments.insert(0, result_of(settled))
         options = {
             name: value
-            for name, value in (signature.get("options") or {}).items()
+            for name, value in _mapping(signature.get("options")).items()
             if name in {"queue", "routing_key", "exchange", "priority", "expires", "countdown"}
         }
         options.setdefault("queue", "celery")  # Celery's own default, not ours
@@ -141,7 +145,7 @@ class Publisher:
             self._sender(prefixed=False).send_task(
                 signature["task"],
                 args=arguments,
-                kwargs=signature.get("kwargs") or {},
+                kwargs=_mapping(signature.get("kwargs")),
                 ignore_result=True,
                 **options,
             )
@@ -151,7 +155,7 @@ class Publisher:
         with self._lock:
             try:
                 yield
-            except (OperationalError, OSError) as error:
+            except (OperationalError, OSError, RedisError) as error:
                 self._producer = None
                 broker = hide_password(self._settings.broker)
                 raise Unreachable(f"cannot {what}: the broker {broker} does not answer: {_text(error)}") from error
@@ -178,16 +182,23 @@ def listen(
     broker = settings.broker
     inbox: list[dict[str, Any]] = []
 
-    def receive(body: dict[str, Any], message: Any) -> None:
+    def receive(body: Any, message: Any) -> None:
         message.ack()
+        settled = body.get("settled") if isinstance(body, dict) else None
+        # a message can be forged: what does not look like ours is nobody's
+        settled = [each for each in settled if _is_result(each)] if isinstance(settled, list) else []
         if dag_id != "#":
-            body["settled"] = [each for each in body["settled"] if each["dag_id"] == dag_id]
-        if body["settled"]:
-            inbox.append(body)
+            settled = [each for each in settled if each["dag_id"] == dag_id]
+        if settled:
+            inbox.append({"settled": settled})
+
+    def drop(message: Any, error: Exception) -> None:
+        log.warning("what is no result was dropped", error=_text(error))
+        message.reject()
 
     with (
         Connection(wire.broker_url(broker), transport_options=wire.transport_options(broker)) as connection,
-        Consumer(connection, [queue], callbacks=[receive], accept=["json"]),
+        Consumer(connection, [queue], callbacks=[receive], on_decode_error=drop, accept=["json"]),
     ):
 
         def bodies() -> Iterator[dict[str, Any]]:
@@ -219,8 +230,8 @@ def deliver(database: Database, publisher: Publisher, flushed: Flushed) -> bool:
 
 
 def routing_key(dag_id: str) -> str:
-    """Spell a dag_id as one word of a routing key: dots and wildcards mean something there."""
-    return "".join(c if c.isalnum() or c in "-_~" else f"%{ord(c):02X}" for c in dag_id)[:255]
+    """Spell a dag_id as one word of a routing key, of 255 bytes at most: dots and wildcards mean something there."""
+    return "".join(c if (c.isascii() and c.isalnum()) or c in "-_~" else f"%{ord(c):02X}" for c in dag_id)[:255]
 
 
 def result_of(settled: Settled) -> dict[str, Any]:
@@ -236,8 +247,28 @@ def result_of(settled: Settled) -> dict[str, Any]:
         "state": str(settled.state),
         "ending": str(settled.ending),
         "reason": settled.reason,
-        "xcom_value": None if settled.xcom_value is None else json.loads(settled.xcom_value),
+        "xcom_value": None if settled.xcom_value is None else _read(settled.xcom_value),
     }
+
+
+def _is_result(each: Any) -> bool:
+    return isinstance(each, dict) and type(each.get("id")) is int and isinstance(each.get("dag_id"), str)
+
+
+def _read(text: str) -> Any:
+    """Read JSON of a row that somebody may have written over: it must not stop the publishing of the others."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _name(signature: object) -> str:
+    return str(signature.get("task"))[:200] if isinstance(signature, dict) else "(no signature)"
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _text(error: BaseException) -> str:

@@ -11,6 +11,7 @@ _CODES = {outcome: chr(ord("a") + i) for i, outcome in enumerate(Outcome)}
 _OUTCOMES = {code: outcome for outcome, code in _CODES.items()}
 _SHORTEST, _LONGEST = 60_000, 6 * 3_600_000  # milliseconds
 _LONGEST_REASON = 300
+_LATEST = 253_402_300_799_999  # milliseconds: the end of the year 9999
 _MOST_REASONS = 1_000  # in one record
 
 
@@ -73,7 +74,7 @@ def latest_pokes(records: Iterable[str], group_ids: Collection[int]) -> dict[int
                 known = latest.get(group_id)
                 if known is None or poked.at > known.at:
                     latest[group_id] = poked
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError):
             continue  # garbled: it is for people, and no loss
     return latest
 
@@ -83,4 +84,7 @@ def _read(text: str, group_ids: Collection[int]) -> Iterator[tuple[int, Poked]]:
     reasons = more[0] if more else {}
     for index, group_id in enumerate(ids):
         if group_id in group_ids:
-            yield group_id, Poked(at + offsets[index], _OUTCOMES[codes[index]], reasons.get(str(index)))
+            reason, began = reasons.get(str(index)), int(at) + int(offsets[index])
+            if not 0 <= began <= _LATEST:
+                raise ValueError("no clock says so")
+            yield group_id, Poked(began, _OUTCOMES[codes[index]], None if reason is None else str(reason))

@@ -12,8 +12,10 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from sensorpool import extensions
 from sensorpool.errors import Refused, SettingsError
 from sensorpool.identity import canonical_classpath
+from sensorpool.redaction import hide_password, learn
 
 PREFIX = "SENSORPOOL_"
+_URLS = ("database_url", "redis_url", "broker_url", "on_settled_broker_url")
 MEMORY = "memory://"
 
 BUILT_IN_SENSORS = tuple(
@@ -165,6 +167,8 @@ class Settings(BaseSettings):
         problems = [message for impossible, message in self._impossible() if impossible]
         if problems:
             raise ValueError("\n".join(problems))
+        for name in _URLS:
+            learn(str(getattr(self, name)))
         return self
 
     def _impossible(self) -> list[tuple[bool, str]]:
@@ -235,7 +239,7 @@ class Settings(BaseSettings):
     def shown(self) -> dict[str, object]:
         """Return the effective settings with the secrets in URLs hidden, for people and logs."""
         values: dict[str, object] = dict(self)
-        for name in ("database_url", "redis_url", "broker_url", "on_settled_broker_url"):
+        for name in _URLS:
             values[name] = hide_password(str(values[name]))
         return values
 
@@ -253,13 +257,6 @@ def unknown_variables() -> list[str]:
         for name in os.environ
         if name.startswith(PREFIX) and name not in known and not _NOT_SETTINGS.fullmatch(name)
     )
-
-
-def hide_password(url: str) -> str:
-    """Return the URL with the passwords in its authority and its query replaced by ``***``."""
-    # up to the last @: a password that was not quoted may hold one
-    url = re.sub(r"""(://[^/@:\s]*:)[^\s"'<>]*(?=@)""", r"\1***", url)
-    return re.sub(r"""(?i)([?&;][^=&\s]*(?:pass|secret|token|key)[^=&\s]*=)[^&\s"'<>]*""", r"\1***", url)
 
 
 def _has_scheme(url: str, *schemes: str) -> bool:

@@ -15,6 +15,8 @@ from sensorpool.due import step_at, whole_ticks
 from sensorpool.model import Fact, Member, Milliseconds, Verdict
 from sensorpool.states import INCONCLUSIVE, Ending, Outcome, State
 
+_LONGEST = 10 * 365 * 86_400  # seconds
+
 
 @dataclass(slots=True)
 class Decision:
@@ -62,20 +64,37 @@ def _conclude(fact: Fact, member: Member, timeouts: bool) -> Verdict | None:
         case Outcome.HAND_BACK:
             return Verdict(member.id, member.group_id, State.CANCELLED, Ending.HANDED_BACK, fact.reason)
         case Outcome.FAIL:
-            patience = json.loads(member.execution_context)
+            patience = _patience(member)
             lenient = patience.get("soft_fail") or patience.get("never_fail")
             state = State.SKIPPED if lenient else State.FAILED
             return Verdict(member.id, member.group_id, state, Ending.FAIL, fact.reason)
         case Outcome.POKE_ERROR:
-            patience = json.loads(member.execution_context)
+            patience = _patience(member)
             if patience.get("silent_fail"):
                 return _timeout(fact, member, patience) if late else None
             state = State.SKIPPED if patience.get("never_fail") else State.FAILED
             return Verdict(member.id, member.group_id, state, Ending.POKE_ERROR, fact.reason)
         case Outcome.NOT_LANDED | Outcome.POKE_TIMEOUT | Outcome.INFRA_FAILURE | Outcome.CRASHED:
-            return _timeout(fact, member, json.loads(member.execution_context)) if late else None
+            return _timeout(fact, member, _patience(member)) if late else None
         case _ as never:
             assert_never(never)
+
+
+def _patience(member: Member) -> dict[str, Any]:
+    """Read how a member waits. What somebody wrote over by hand counts as plain: it must not stop the others' flush."""
+    plain = {"poke_interval": 60.0, "timeout": (member.timeout_at - member.start_date) / 1000}
+    try:
+        found = json.loads(member.execution_context)
+    except (ValueError, RecursionError):
+        return plain
+    if not isinstance(found, dict):
+        return plain
+    spans = ("poke_interval", "timeout", "execution_timeout", "max_wait")
+    return plain | {name: value for name, value in found.items() if name not in spans or _is_span(value)}
+
+
+def _is_span(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _LONGEST
 
 
 def _timeout(fact: Fact, member: Member, patience: dict[str, Any]) -> Verdict:
@@ -93,7 +112,7 @@ def _timeout(fact: Fact, member: Member, patience: dict[str, Any]) -> Verdict:
 
 def _grow(fact: Fact, member: Member, tick_ms: Milliseconds) -> tuple[Member, Milliseconds]:
     """Return the member with its next deadline, and its new step."""
-    patience = json.loads(member.execution_context)
+    patience = _patience(member)
     max_wait = patience.get("max_wait")
     step, grows_after = step_at(
         fact.began_at - member.start_date,

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from sensorpool.errors import Unknown
 from sensorpool.flush import call_off
 from sensorpool.model import Flushed
+from sensorpool.poke.answer import sanitised
 from sensorpool.states import TERMINAL, State
 from sensorpool.store import looking
 from sensorpool.store.database import Database
@@ -41,6 +42,9 @@ def look(database: Database, instance_ids: Collection[int]) -> dict[int, State]:
     """
     ids = list(instance_ids)
     found: dict[int, State] = {}
+    for instance_id in ids:
+        if not 0 < instance_id < 2**63:  # no database could be asked for it
+            raise Unknown(f"there is no instance {instance_id}: it was never registered")
     for start in range(0, len(ids), AT_ONCE):
         some = ids[start : start + AT_ONCE]
         found |= database.read(lambda connection, some=some: looking.states(connection, some))  # type: ignore[misc]
@@ -56,5 +60,5 @@ def cancel(database: Database, instance_id: int, reason: str) -> tuple[State, Fl
     :raises Unknown: when there is no such instance.
     """
     look(database, [instance_id])
-    flushed = call_off(database, {instance_id: reason})
+    flushed = call_off(database, {instance_id: sanitised(reason)})
     return look(database, [instance_id])[instance_id], flushed

@@ -16,7 +16,8 @@ from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from sensorpool.errors import SettingsError
-from sensorpool.settings import BUILT_IN_SENSORS, PREFIX, Names, Seconds, Settings, hide_password
+from sensorpool.redaction import hide_password
+from sensorpool.settings import BUILT_IN_SENSORS, PREFIX, Names, Seconds, Settings
 
 SECTION = "sensorpool"
 _ENVIRONMENT = f"AIRFLOW__{SECTION.upper()}__"

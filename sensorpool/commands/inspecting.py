@@ -6,7 +6,7 @@ import sys
 import click
 
 from sensorpool import look
-from sensorpool.commands.output import json_option, print_fields, print_json, print_table
+from sensorpool.commands.output import json_option, print_fields, print_json, print_table, say
 from sensorpool.pool import Pool
 from sensorpool.settings import Settings, unknown_variables
 from sensorpool.states import State
@@ -123,7 +123,7 @@ def health(as_json: bool) -> None:
         print_json({"healthy": not problems, "problems": problems})
     else:
         for problem in problems or ["healthy"]:
-            click.echo(problem)
+            say(problem)
     sys.exit(1 if problems else 0)
 
 
@@ -137,4 +137,4 @@ def config(as_json: bool) -> None:
         return
     print_fields({f"SENSORPOOL_{name.upper()}": value for name, value in shown.items()})
     for name in unknown_variables():
-        click.echo(f"sensorpool: there is no such setting: {name}", err=True)
+        say(f"sensorpool: there is no such setting: {name}", err=True)

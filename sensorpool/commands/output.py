@@ -7,13 +7,21 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+
+from sensorpool.redaction import printable
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def print_json(value: Any) -> None:
     """Print a value as JSON on one line."""
-    click.echo(json.dumps(value, ensure_ascii=False, default=str))
+    click.echo(printable(json.dumps(value, ensure_ascii=False, default=str)))
+
+
+def say(line: str, *, err: bool = False) -> None:
+    """Print a line that may have in it what somebody else wrote: a terminal must not act upon that."""
+    click.echo(printable(line), err=err)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -22,8 +30,8 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*("" if cell is None else str(cell) for cell in row))
-    Console().print(table)
+        table.add_row(*(_cell(cell) for cell in row))
+    Console(markup=False, emoji=False, highlight=False).print(table)
 
 
 def print_fields(fields: dict[str, Any]) -> None:
@@ -33,5 +41,10 @@ def print_fields(fields: dict[str, Any]) -> None:
     table.add_column(overflow="fold")
     for name, value in fields.items():
         shown = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
-        table.add_row(name, "" if value is None else str(shown))
-    Console(markup=False).print(table)
+        table.add_row(name, _cell(shown))
+    Console(markup=False, emoji=False, highlight=False).print(table)
+
+
+def _cell(value: object) -> Text:
+    """Make a cell of its very text: no markup, and nothing that a terminal acts upon."""
+    return Text("" if value is None else printable(str(value)))

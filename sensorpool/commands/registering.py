@@ -129,8 +129,14 @@ def _register_batch(pool: Pool, batch: list[tuple[int, Plan]], refused: list[dic
 
 
 def _lines(source: IO[str]) -> Iterator[tuple[int, str]]:
+    """Read lines; of one that is too long no more than it takes to refuse it is kept in memory."""
     try:
-        for number, line in enumerate(source, start=1):
+        number = 0
+        while line := source.readline(LONGEST_LINE + 2):
+            number += 1
+            rest = line
+            while len(rest) == LONGEST_LINE + 2 and not rest.endswith("\n"):
+                rest = source.readline(LONGEST_LINE + 2)
             if line.strip():
                 yield number, line
     except UnicodeDecodeError:
@@ -139,7 +145,7 @@ def _lines(source: IO[str]) -> Iterator[tuple[int, str]]:
 
 def _read_line(line: str) -> dict[str, Any]:
     if len(line) > LONGEST_LINE:
-        raise Refused(f"the line has {len(line):,} characters; {LONGEST_LINE:,} are allowed")
+        raise Refused(f"the line has more than {LONGEST_LINE:,} characters")
     try:
         read = parse_context(line)
     except Refused as error:

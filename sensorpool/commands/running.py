@@ -7,7 +7,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
-from sensorpool.commands.output import json_option, print_json
+from sensorpool.commands.output import json_option, print_json, say
 from sensorpool.pool import Pool
 from sensorpool.settings import Settings
 from sensorpool.states import State
@@ -25,7 +25,7 @@ def doctor(as_json: bool) -> None:
     for finding in examine(Settings.load()):
         findings.append(finding)
         if not as_json:
-            click.echo(f"{_MARKS[finding.verdict]}  {finding.subject}: {finding.said}")
+            say(f"{_MARKS[finding.verdict]}  {finding.subject}: {finding.said}")
     if as_json:
         print_json([asdict(finding) for finding in findings])
     sys.exit(1 if any(finding.verdict == "wrong" for finding in findings) else 0)

@@ -7,7 +7,7 @@ import threading
 import click
 
 from sensorpool import __version__, logs, migrate
-from sensorpool.commands.output import json_option, print_json
+from sensorpool.commands.output import json_option, print_json, say
 from sensorpool.errors import SensorpoolError
 from sensorpool.settings import Settings
 from sensorpool.store.database import Database
@@ -69,7 +69,7 @@ def check(as_json: bool) -> None:
     if as_json:
         print_json({"usable": problem is None, "problem": problem})
     elif problem:
-        click.echo(f"sensorpool: {problem}", err=True)
+        say(f"sensorpool: {problem}", err=True)
     else:
         click.echo("the schema is up to date")
     sys.exit(1 if problem else 0)

@@ -1,14 +1,13 @@
 """What a poke's return value or exception means."""
 
 import json
-import re
 import time
 from collections.abc import Collection
 from typing import Any
 
 from sensorpool.errors import ClassRefused, FailSensor, HandBack, SkipSensor
 from sensorpool.model import DueGroup, Report
-from sensorpool.settings import hide_password
+from sensorpool.redaction import hide
 from sensorpool.states import Outcome
 
 MAX_REASON = 2_000
@@ -17,13 +16,6 @@ MAX_XCOM_BYTES = 256 * 1024
 # told by name, for the core imports no airflow
 _SKIP = "AirflowSkipException"
 _FAIL = ("AirflowFailException", "AirflowSensorTimeout", "AirflowTaskTimeout")
-
-
-_SECRET = re.compile(
-    r"""(?ix) ( [\w-]* (?: password | passwd | secret | token | api[_-]?key ) ["']? \s* [=:] \s* ["']?
-              | authorization ["']? \s* [=:] \s* ["']? (?: \w+ \s+ )?
-              | bearer \s+ ) [^\s"',;&}]+"""
-)
 
 
 class Answers:
@@ -83,8 +75,7 @@ def reason_of(error: BaseException) -> str:
 def sanitised(reason: str) -> str:
     """Make a reason fit for every database and every log: no NUL, no lone surrogate, no password, not too long."""
     text = reason[: 4 * MAX_REASON].replace("\x00", "\\0").encode("utf-8", "replace").decode()
-    text = hide_password(text)
-    text = _SECRET.sub(r"\1***", text)
+    text = hide(text)
     return text if len(text) <= MAX_REASON else f"{text[: MAX_REASON - 1]}…"
 
 

@@ -11,6 +11,7 @@ from sensorpool import extensions
 from sensorpool.errors import ClassRefused, Refused
 from sensorpool.identity import canonical_classpath
 
+FIELDS = "poke_context_fields"  # AIP-17's word
 ADAPTERS = "sensorpool.adapters"  # entry points: class path to a function that returns what is poked in its place
 
 
@@ -29,9 +30,18 @@ class SensorClass:
     op_classpath: str
     cls: Any
     way: Way
+    declared: frozenset[str] | None = None  # its poke_context_fields: a context names no others
 
     def construct(self, poke_context: Mapping[str, Any]) -> Any:
-        """Make the sensor of a context. A class that answers many at once is asked by context, without objects."""
+        """Make the sensor of a context. A class that answers many at once is asked by context, without objects.
+
+        :raises TypeError: when the context names what the class does not declare, or is no mapping.
+        """
+        if not isinstance(poke_context, Mapping):
+            raise TypeError("its poke_context is no JSON object")
+        if self.declared is not None and not self.declared.issuperset(poke_context):
+            unknown = min(poke_context.keys() - self.declared)
+            raise TypeError(f"its poke_context_fields do not name {unknown[:80]!r}")
         return poke_context if self.way is Way.MANY else self.cls(**poke_context)
 
 
@@ -89,7 +99,7 @@ def describe(sensor: object) -> tuple[str, dict[str, Any]]:
     :raises Refused: when neither is so.
     """
     cls = type(sensor)
-    names = getattr(cls, "poke_context_fields", None)
+    names = getattr(cls, FIELDS, None)
     if names is None and is_dataclass(sensor):
         names = [field.name for field in fields(sensor) if field.init]
     classpath = f"{cls.__module__}.{cls.__qualname__}"
@@ -115,16 +125,19 @@ def _load(classpath: str) -> SensorClass:
         raise ClassRefused(f"{classpath} cannot be imported: {one_line(error)}") from None
     if not inspect.isclass(found):
         raise ClassRefused(f"{module_name} has no class {name}")
+    cls = found
     try:
         found = _adapted(found)
     except Exception as error:
         raise ClassRefused(f"{classpath} cannot be poked here: {one_line(error)}") from None
+    names = getattr(cls, FIELDS, None) if found is cls else None  # an adapter has fields of its own
+    declared = None if names is None else frozenset(names)
     if callable(getattr(found, "poke_many", None)):
-        return SensorClass(classpath, found, Way.MANY)
+        return SensorClass(classpath, found, Way.MANY, declared)
     poke = getattr(found, "poke", None)
     if not callable(poke):
         raise ClassRefused(f"{classpath} is not a sensor: it has neither poke nor poke_many")
-    return SensorClass(classpath, found, Way.ASYNC if inspect.iscoroutinefunction(poke) else Way.SYNC)
+    return SensorClass(classpath, found, Way.ASYNC if inspect.iscoroutinefunction(poke) else Way.SYNC, declared)
 
 
 def _adapted(cls: type) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from sensorpool.errors import InfraFailure, SensorpoolError, SettingsError
+from sensorpool.redaction import learn
 
 __all__ = [
     "InfraFailure",
@@ -45,6 +46,7 @@ def connection(conn_id: str) -> str:
     value = os.environ.get(name, "").strip()
     if not value:
         raise SettingsError(f"conn_id {conn_id!r} is not known here: set {name} for the workers")
+    learn(value)
     return value
 
 

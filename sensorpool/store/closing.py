@@ -196,4 +196,13 @@ def unpublished(connection: Connection, before: Milliseconds, most: int) -> list
     rows = connection.execute(
         select(outbox.c.id, outbox.c.instance_ids).where(outbox.c.created_at < before).order_by(outbox.c.id).limit(most)
     )
-    return [(row[0], json.loads(row[1])) for row in rows]
+    return [(row[0], _read_ids(row[1])) for row in rows]
+
+
+def _read_ids(text: str) -> list[int]:
+    """Read an outbox row; one that somebody wrote over names nobody."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    return [i for i in found if type(i) is int and 0 < i < 2**63] if isinstance(found, list) else []

@@ -20,7 +20,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from sensorpool.errors import SchemaMismatch, SettingsError, Unreachable
 from sensorpool.model import Milliseconds
-from sensorpool.settings import hide_password
+from sensorpool.redaction import hide_password
 from sensorpool.store.functions import clock_ms
 
 Result = TypeVar("Result")

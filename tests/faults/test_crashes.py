@@ -1,4 +1,4 @@
-"""Faults 31-34: sensors that hang, freeze, block, crash, leak and print. Each costs its own group, and nobody is late."""
+"""Faults 31-34: sensors that hang, freeze, block, crash, leak, print. Each costs its own group, and nobody is late."""
 
 from collections.abc import Callable
 from itertools import pairwise

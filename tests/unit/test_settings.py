@@ -6,7 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from sensorpool.errors import SettingsError
-from sensorpool.settings import BUILT_IN_SENSORS, MEMORY, Settings, hide_password, unknown_variables
+from sensorpool.redaction import hide_password
+from sensorpool.settings import BUILT_IN_SENSORS, MEMORY, Settings, unknown_variables
 
 REDIS = "redis://localhost:6379/0"
 

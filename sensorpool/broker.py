@@ -1,0 +1,151 @@
+"""A connection to the broker that what somebody else wrote there cannot stop.
+
+As kombu is made, one entry of a Redis list that is no message ends the worker, and a key of a wrong type fails every
+send. Here what cannot be read is dropped with a warning, and keys of a wrong type go: everything in Redis is
+disposable, and a lost message is one tick's.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from celery.app.amqp import AMQP
+from kombu import Connection as _Connection
+from kombu.transport import redis as kombu_redis
+from kombu.utils.objects import cached_property
+from redis.exceptions import ResponseError
+
+from sensorpool.logs import logger
+from sensorpool.redaction import hide_password
+
+BROADCAST_PATIENCE = 1.0  # seconds; what is read has been announced, so as a rule nobody waits at all
+_BINDING = 3  # parts: routing key, pattern, queue
+_GARBLED = (ValueError, TypeError, LookupError, AttributeError, RecursionError, ArithmeticError)
+
+log = logger(__name__)
+
+
+class QoS(kombu_redis.QoS):
+    """Notes what is not acknowledged yet, in keys that may have been spoilt meanwhile."""
+
+    def append(self, message: Any, delivery_tag: Any) -> None:
+        """Note a message."""
+        self._mended(lambda: kombu_redis.QoS.append(self, message, delivery_tag))
+
+    def ack(self, delivery_tag: Any) -> None:
+        """Forget a message."""
+        self._mended(lambda: kombu_redis.QoS.ack(self, delivery_tag))
+
+    def reject(self, delivery_tag: Any, requeue: bool = False) -> None:
+        """Forget a message, or put it back."""
+        self._mended(lambda: kombu_redis.QoS.reject(self, delivery_tag, requeue))
+
+    def restore_visible(self, *arguments: Any, **named: Any) -> None:
+        """Put back what a dead worker had; what is there may be forged."""
+        try:
+            self._mended(lambda: kombu_redis.QoS.restore_visible(self, *arguments, **named))
+        except _GARBLED as error:
+            log.warning("unacknowledged messages that are none were dropped", error=one_line(error))
+            with self.channel.conn_or_acquire() as client:
+                client.delete(self.unacked_key, self.unacked_index_key)
+
+    def _mended(self, act: Callable[[], Any]) -> Any:
+        try:
+            return act()
+        except ResponseError as error:
+            self.channel.drop_spoilt_keys(error)
+            return act()
+
+
+class Channel(kombu_redis.Channel):
+    """kombu's channel, which drops what is no message."""
+
+    QoS = QoS
+
+    @cached_property
+    def subclient(self) -> Any:
+        """The connection that broadcasts come by (`celery inspect`, Flower's control): no read from it lasts for ever.
+
+        Since redis-py 8 such a read knows no time limit, not even the socket's. A worker whose connection breaks at
+        that moment reads on from a new one that has nothing to say, and takes up no more jobs: seen when Redis failed
+        over twice within seconds.
+        """
+        client = super().subclient
+        client.parse_response = partial(client.parse_response, block=False, timeout=BROADCAST_PATIENCE)
+        return client
+
+    def drop_spoilt_keys(self, error: ResponseError, *queues: str) -> None:
+        """Delete those of our keys that have a type which we never write.
+
+        :raises ResponseError: the one given, if it is about something else.
+        """
+        if "WRONGTYPE" not in str(error):
+            raise error
+        wanted = {self.unacked_key: b"hash", self.unacked_index_key: b"zset", self.unacked_mutex_key: b"string"}
+        names = {*self.active_queues, *queues, *(queue for queue, _, _ in self.state.bindings)}
+        wanted |= {self._q_for_pri(queue, step): b"list" for queue in names for step in self.priority_steps}
+        with self.conn_or_acquire() as client:
+            for key, kind in wanted.items():
+                # `TYPE` is not among the commands that kombu prefixes
+                found = client.type(f"{self.global_keyprefix or ''}{key}")
+                if found not in {kind, b"none"}:
+                    log.warning("a key of a wrong type was deleted", key=key, type=found)
+                    client.delete(key)
+
+    def get_table(self, exchange: str) -> list[tuple[str, ...]]:
+        """Return the bindings of an exchange: those that are some."""
+        try:
+            found = super().get_table(exchange)
+        except ResponseError as error:
+            if "WRONGTYPE" not in str(error):
+                raise
+            log.warning("bindings of a wrong type were deleted", exchange=exchange)
+            with self.conn_or_acquire() as client:
+                client.delete(self.keyprefix_queue % exchange)
+            return []
+        except UnicodeDecodeError:
+            with self.conn_or_acquire() as client:
+                client.delete(self.keyprefix_queue % exchange)
+            return []
+        return [row for row in found if len(row) == _BINDING]
+
+    def _brpop_read(self, **options: Any) -> Any:
+        before = set(self.qos._delivered)
+        try:
+            return super()._brpop_read(**options)
+        except ResponseError as error:
+            self.drop_spoilt_keys(error)
+        except _GARBLED as error:
+            log.warning("what is no message was dropped", error=one_line(error))
+        for delivery_tag in set(self.qos._delivered) - before:  # it would take up a place for ever
+            self.qos.ack(delivery_tag)
+        return True
+
+    def _put(self, queue: str, message: Any, **options: Any) -> None:
+        try:
+            super()._put(queue, message, **options)
+        except ResponseError as error:
+            self.drop_spoilt_keys(error, queue)
+            super()._put(queue, message, **options)
+
+
+class Connection(_Connection):
+    """kombu's connection, with our channel on Redis."""
+
+    def create_transport(self) -> Any:
+        """Make the transport."""
+        transport = super().create_transport()
+        if isinstance(transport, kombu_redis.Transport):
+            transport.Channel = Channel
+        return transport
+
+
+class Amqp(AMQP):
+    """Celery's way to the broker, with our connection."""
+
+    Connection = Connection
+
+
+def one_line(error: BaseException) -> str:
+    """Say an error in one line of bounded length, without passwords."""
+    return hide_password(" ".join(f"{type(error).__name__}: {error}".split()))[:200]

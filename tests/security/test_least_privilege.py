@@ -1,0 +1,237 @@
+"""The ACL of Redis and the roles of PostgreSQL that docs/security.md gives: a whole run under them, and no more."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import redis
+from sqlalchemy import make_url
+
+from sensorpool import Pool, Settings, doctor, look
+from sensorpool.app import make_app
+from sensorpool.migrate import upgrade
+from sensorpool.publish import listen
+from sensorpool.states import State
+from sensorpool.store import looking
+from sensorpool.testing import land, pokes
+from tests.security.page import block
+from tests.servers import fresh_database
+from tests.service import Service, kill_tree, until
+
+SCRIPTED = "sensorpool.testing.ScriptedSensor"
+ASKED_FOR_IN_VAIN = {"config", "config|get", "client", "client|setinfo", "client|maint_notifications"}
+ROLES = {name: f"sensorpool_{name}" for name in ("owner", "worker", "registrant", "reader")}
+TABLES = ("poke_group", "sensor_instance", "sensorpool_outbox", "sensorpool_schema", "sensorpool_alembic_version")
+
+
+@pytest.fixture
+def acl_url(redis_server: Any, redis_url: str) -> Iterator[str]:
+    """URL of the user that the page makes."""
+    with redis.Redis.from_url(redis_url, decode_responses=True) as admin:
+        number = redis_url.rpartition("/")[2]  # the page's is database 0
+        for line in block("Redis ACL").replace(":/0.", f":/{number}.").splitlines():
+            if line.strip():
+                admin.execute_command(*line.split())
+        admin.execute_command("ACL", "LOG", "RESET")
+        yield redis_url.replace("redis://:", "redis://").replace(redis_server.password, "sensorpool:change-me-redis")
+        admin.execute_command("ACL", "DELUSER", "sensorpool")
+
+
+def whole_run(service: Service, pool: Pool, folder: Path) -> None:
+    """Register, poke, settle, publish, hear, wait, supersede, hang, rescue, look."""
+
+    def register(name: str, **more: Any) -> int:
+        context = {"folder": str(folder), "name": name, **more.pop("context", {})}
+        return pool.register(SCRIPTED, context, dag_id="d", task_id=name, run_id="r", **more).id
+
+    first = register("first")
+    other, hanging = register("other"), register("hangs", context={"script": "hang"})
+    superseded = register("twice", try_number=1)
+    again = register("twice", try_number=2)
+    service.start(workers=2)
+    until("pokes of all", lambda: {"first", "other", "hangs", "twice"} <= pokes(folder).keys())
+    deadline = time.monotonic() + 30
+    with listen(pool.settings, until=lambda: time.monotonic() > deadline) as bodies:
+        land(folder, "first")
+        assert first in (each["id"] for body in bodies for each in body["settled"])
+    assert pool.wait([first, superseded], 30) == {first: State.SUCCESS, superseded: State.CANCELLED}
+    kill_tree(service.processes[0])  # one worker dies
+    before = len(pokes(folder)["other"])
+    until("pokes by the other one", lambda: len(pokes(folder)["other"]) > before + 1)
+    assert pool.cancel(other, "by hand") is State.CANCELLED
+    assert pool.cancel(hanging, "by hand") is State.CANCELLED
+    land(folder, "twice")
+    assert pool.wait([again], 30) == {again: State.SUCCESS}
+    until(
+        "an empty outbox",
+        lambda: pool.database.read(looking.oldest_unpublished) is None,
+    )
+    assert look.status(pool)["states"]["success"] == 2
+    assert look.show(pool, again)["state"] == "success"
+    assert look.health(pool) == []
+
+
+def test_the_pool_runs_under_the_acl(postgres_database: str, acl_url: str, redis_url: str, tmp_path: Path) -> None:
+    """Threat `open Redis`: Celery, kombu and the leases need no more than the page gives."""
+    service = Service(tmp_path, postgres_database, acl_url)
+    try:
+        whole_run(service, service.pool, tmp_path)
+        assert [f.said for f in doctor.examine(service.settings) if f.verdict == "wrong"] == []
+    finally:
+        service.stop()
+    app = make_app(service.settings)
+    assert app.control.ping(timeout=0.2) == []  # remote control is off, and asking is allowed
+    app.close()
+    with redis.Redis.from_url(redis_url, decode_responses=True) as admin:
+        refused = {entry["object"] for entry in admin.execute_command("ACL", "LOG", "128")}
+    assert refused <= ASKED_FOR_IN_VAIN, "\n".join(refused)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["FLUSHALL"],
+        ["FLUSHDB"],
+        ["KEYS", "*"],
+        ["SCAN", "0"],
+        ["GET", "others"],
+        ["SET", "others", "x"],
+        ["EVAL", "return redis.call('GET', 'others')", "0"],
+        ["LPUSH", "celery", "x"],
+        ["PUBLISH", "others", "x"],
+        ["SUBSCRIBE", "others"],
+        ["CONFIG", "SET", "dir", "/tmp"],
+        ["ACL", "LIST"],
+        ["DEBUG", "SLEEP", "0"],
+        ["SHUTDOWN"],
+        ["REPLICAOF", "NO", "ONE"],
+        ["MODULE", "LIST"],
+        ["MONITOR"],
+    ],
+    ids=" ".join,
+)
+def test_the_acl_allows_no_more(acl_url: str, command: list[str]) -> None:
+    """Threat `open Redis`: what the pool's own user may not do."""
+    with redis.Redis.from_url(acl_url) as client:
+        client.set("sensorpool:ours", "x")
+        with pytest.raises(
+            (redis.exceptions.NoPermissionError, redis.exceptions.ResponseError), match=r"(?i)permission|can.t access"
+        ):
+            client.execute_command(*command)
+
+
+@pytest.fixture
+def roles(postgres_server: Any) -> Iterator[Callable[[str], str]]:
+    """URLs of the roles that the page makes, on a database of the test's own; the tables are the owner's."""
+    with fresh_database(postgres_server) as url:
+        admin_url = make_url(url).set(drivername="postgresql")
+
+        def run(sql: str, role: str | None = None) -> None:
+            where = admin_url if role is None else admin_url.set(username=ROLES[role], password=f"change-me-{role}")
+            with psycopg.connect(where.render_as_string(hide_password=False), autocommit=True) as connection:
+                connection.execute(sql.replace("DATABASE sensorpool ", f"DATABASE {admin_url.database} "))
+
+        def url_of(role: str) -> str:
+            return (
+                make_url(url)
+                .set(username=ROLES[role], password=f"change-me-{role}")
+                .render_as_string(hide_password=False)
+            )
+
+        try:
+            run(block("Roles, by an administrator"))
+            upgrade(url_of("owner"), schema="sensorpool")
+            run(block("Rights, by the owner, after every upgrade"), "owner")
+            yield url_of
+        finally:
+            run("DROP SCHEMA IF EXISTS sensorpool CASCADE")
+            for name in ROLES.values():
+                run(f"DROP OWNED BY {name} CASCADE; DROP ROLE {name}")
+
+
+def test_the_pool_runs_under_the_roles(roles: Callable[[str], str], redis_url: str, tmp_path: Path) -> None:
+    """Least privilege: worker, registrant and reader do all that they are for."""
+    service = Service(tmp_path, roles("worker"), redis_url, database_schema="sensorpool")
+    fast = service.settings.model_dump(exclude={"database_url"})
+    registrant = Pool(Settings.load(**fast, database_url=roles("registrant")))
+    reader = Pool(Settings.load(**fast, database_url=roles("reader")))
+    try:
+        whole_run(service, registrant, tmp_path)
+        assert look.health(reader) == []
+        assert look.status(reader)["states"]["success"] == 2
+        assert len(look.list_instances(reader, state=None, dag_id=None, most=10)) == 5
+        assert json.dumps(look.status(reader))
+    finally:
+        service.stop()
+        registrant.close()
+        reader.close()
+
+
+BEYOND = {
+    "worker": [
+        "INSERT INTO poke_group SELECT * FROM poke_group",
+        "INSERT INTO sensor_instance SELECT * FROM sensor_instance",
+        "UPDATE poke_group SET op_classpath = 'os.system'",
+        "UPDATE poke_group SET poke_context = '{}'",
+        "UPDATE sensor_instance SET on_settled = 'x'",
+    ],
+    "registrant": [
+        "DELETE FROM sensor_instance",
+        "UPDATE poke_group SET op_classpath = 'os.system'",
+        "UPDATE poke_group SET poke_context = '{}'",
+        "UPDATE sensor_instance SET on_settled = 'x'",
+        "UPDATE sensor_instance SET dag_id = 'x'",
+        "UPDATE sensorpool_outbox SET instance_ids = '[]'",
+    ],
+    "reader": [
+        "SELECT poke_context FROM sensor_instance",
+        "SELECT on_settled FROM sensor_instance",
+        "SELECT xcom_value FROM sensor_instance",
+        "SELECT poke_context FROM poke_group",
+        "SELECT nextval('poke_group_id_seq')",
+        *(f"DELETE FROM {table}" for table in TABLES),
+        "UPDATE sensor_instance SET state = 'success'",
+        "UPDATE poke_group SET version = 0",
+        "INSERT INTO sensorpool_outbox (created_at, instance_ids) VALUES (0, '[]')",
+    ],
+}
+NOBODY = [
+    *(f"{what} {table}" for what in ("DROP TABLE", "TRUNCATE") for table in TABLES),
+    *(f"ALTER TABLE {table} ADD COLUMN x int" for table in TABLES),
+    "CREATE TABLE sensorpool.x (y int)",
+    "CREATE TABLE public.x (y int)",
+    "CREATE SCHEMA x",
+    "CREATE ROLE x",
+    "ALTER TABLE poke_group OWNER TO CURRENT_USER",
+    "UPDATE sensorpool_schema SET oldest_code = '9'",
+    "INSERT INTO sensorpool_alembic_version VALUES ('x')",
+    "COPY poke_group TO PROGRAM 'cat'",
+    "SELECT pg_read_file('/etc/passwd')",
+]
+
+
+def test_the_roles_can_do_no_more(roles: Callable[[str], str]) -> None:
+    """Least privilege: each refusal by its SQLSTATE, so that a typo in a statement is none."""
+    for role, statements in BEYOND.items():
+        where = roles(role).replace("+psycopg", "")
+        with psycopg.connect(where, autocommit=True, options="-c search_path=sensorpool") as connection:
+            for statement in (*statements, *NOBODY):
+                try:
+                    connection.execute(statement)
+                except psycopg.errors.InsufficientPrivilege:
+                    continue
+                pytest.fail(f"{role} may: {statement}")
+
+
+@pytest.mark.parametrize("role", ["worker", "registrant", "reader"])
+def test_only_the_owner_migrates(roles: Callable[[str], str], role: str) -> None:
+    """Least privilege: an upgrade by another role changes nothing."""
+    from sensorpool.migrate import downgrade, head
+
+    with pytest.raises(Exception, match=r"(?i)permission denied|must be owner"):
+        downgrade(roles(role), "base", schema="sensorpool")
+    assert upgrade(roles("owner"), schema="sensorpool") == head()

@@ -1,0 +1,87 @@
+"""Threat: SQL in what users give."""
+
+import json
+from pathlib import Path
+
+import pytest
+from sqlalchemy import inspect
+
+from sensorpool import Pool, Settings, look
+from sensorpool.migrate import upgrade
+from sensorpool.states import State
+
+SCRIPTED = "sensorpool.testing.ScriptedSensor"
+TABLES = {"poke_group", "sensor_instance", "sensorpool_outbox", "sensorpool_schema"}
+HOSTILE = [
+    "'; DROP TABLE sensor_instance; --",
+    '"; DROP TABLE sensor_instance; --',
+    "x' OR '1'='1",
+    "\\'; DELETE FROM poke_group; --",
+    "%(now)s %s %% :name ? $1 {prefix} {}",
+    "'||(SELECT 1)||'",
+    "`; DROP TABLE poke_group; #",
+    "/* */ UNION SELECT 1,2,3 --",
+    '{1,2}") NULL \\N',
+    "ʼ; DROP TABLE poke_group; -- 字",
+]
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    url = f"sqlite:///{tmp_path / 'pool.db'}"
+    upgrade(url)
+    return url
+
+
+def check(url: str) -> None:
+    settings = Settings.load(database_url=url, sensors_enabled=SCRIPTED, on_settled_tasks="t")
+    pool = Pool(settings)
+    made = {}
+    for text in HOSTILE:
+        context = {"folder": text, "name": text, "script": text}
+        for many in (1, 2):  # PostgreSQL has a statement for one and another for many
+            named = [
+                {
+                    "sensor": SCRIPTED,
+                    "poke_context": context,
+                    "dag_id": text,
+                    "task_id": text,
+                    "run_id": f"{text} {many} {number}",
+                    "external_id": text[:64],
+                    "on_settled": {"task": "t", "args": [text], "kwargs": {text: text}},
+                }
+                for number in range(many)
+            ]
+            made[text] = pool.register_many(named)[-1].id
+            assert pool.register_many(named)[-1].id == made[text]
+    assert len(look.list_instances(pool, state=None, dag_id=None, most=1_000)) == 3 * len(HOSTILE)
+    for text, instance_id in made.items():
+        found = look.list_instances(pool, state=State.SENSING, dag_id=text, most=100)
+        assert {row["dag_id"] for row in found} == {text}
+        assert len(found) == 3
+        shown = look.show(pool, instance_id)
+        assert (shown["dag_id"], shown["task_id"], shown["run_id"]) == (text, text, f"{text} 2 1")
+        assert shown["poke_context"] == {"folder": text, "name": text, "script": text}
+        assert shown["external_id"] == text[:64]
+        assert pool.cancel(instance_id, text) is State.CANCELLED
+        ended = look.show(pool, instance_id)
+        assert ended["reason"] == text
+        assert json.dumps(ended)
+    assert set(inspect(pool.database.engine).get_table_names()) >= TABLES
+    assert len(look.list_instances(pool, state=None, dag_id=None, most=1_000)) == 3 * len(HOSTILE)
+    pool.close()
+
+
+def test_hostile_text_on_sqlite(sqlite_url: str) -> None:
+    """Threat `SQL injection`."""
+    check(sqlite_url)
+
+
+def test_hostile_text_on_postgresql(postgres_database: str) -> None:
+    """Threat `SQL injection`."""
+    check(postgres_database)
+
+
+def test_hostile_text_on_mariadb(mariadb_database: str) -> None:
+    """Threat `SQL injection`."""
+    check(mariadb_database)
