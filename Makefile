@@ -10,8 +10,9 @@ VENV_E2E := .venv-e2e
 PIP_E2E := $(VENV_E2E)/bin/python -m pip --disable-pip-version-check --no-input --quiet install
 CODE := $(wildcard sensorpool migrations tests benchmarks tools celeryconfig.py)
 
-# these need Airflow: make e2e
+# these need Airflow: make e2e; and these are slower: make faults
 NO_AIRFLOW := --ignore=tests/airflow --ignore=tests/e2e
+NOT_SLOW := $(NO_AIRFLOW) --ignore=tests/faults
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -27,15 +28,23 @@ demo: $(VENV)/demo.stamp ## watch a pool of 1,000 sensors settle, in one process
 
 .PHONY: test
 test: $(VENV)/test.stamp ## run the tests on a PostgreSQL and a Redis of their own
-	@$(BIN)/python -m pytest -m "not mariadb and not rabbitmq" $(NO_AIRFLOW) $(ARGS)
+	@$(BIN)/python -m pytest -m "not mariadb and not rabbitmq" $(NOT_SLOW) $(ARGS)
 
 .PHONY: test-variants
 test-variants: $(VENV)/test.stamp ## run the tests that need MariaDB or RabbitMQ
-	@$(BIN)/python -m pytest -m "mariadb or rabbitmq" $(NO_AIRFLOW) $(ARGS)
+	@$(BIN)/python -m pytest -m "mariadb or rabbitmq" $(NOT_SLOW) $(ARGS)
 
 .PHONY: e2e
 e2e: $(VENV_E2E)/e2e.stamp ## run the tests on a real Airflow of their own
 	@$(VENV_E2E)/bin/python -m pytest tests/airflow tests/e2e $(ARGS)
+
+.PHONY: faults faults-full
+faults: $(VENV)/test.stamp ## try the guarantees: every fault once, mutants, the model
+	@$(BIN)/python -m pytest tests/faults -n 3 --dist loadfile $(ARGS)
+
+faults-full: $(VENV)/test.stamp ## try the guarantees for hours: outages of a minute, thousands of kills, a soak
+	@SENSORPOOL_TEST_FULL=1 $(BIN)/python -m pytest tests/faults $(ARGS)
+	@$(BIN)/python -m benchmarks.soak
 
 .PHONY: bench bench-full
 bench: $(VENV)/bench.stamp ## measure: a quarter of an hour (ARGS='settle register' for some questions)

@@ -50,7 +50,7 @@ def status(pool: Pool) -> dict[str, Any]:
         "sensing": states.get(State.SENSING, 0),
         "groups": groups,
         "states": {str(state): states.get(state, 0) for state in State},
-        "quarantined": len(database.read(barring.quarantined)),
+        "quarantined": database.read(barring.count_quarantined),
         "dags_over_quota": database.read(barring.dags_over_quota),
         "unpublished_s": None if oldest is None else round((now - oldest) / 1000, 3),
         "ranges": ranges,

@@ -53,6 +53,11 @@ def quarantined(connection: Connection, digests: Collection[bytes] | None = None
     return list(connection.execute(query).mappings())
 
 
+def count_quarantined(connection: Connection) -> int:
+    """Count the conditions in quarantine."""
+    return connection.execute(select(count_rows).select_from(q)).scalar_one()
+
+
 def let_out(connection: Connection, digests: Collection[bytes] | None = None) -> int:
     """Let conditions out of quarantine, all or those of these digests, and forget their crashes; return how many."""
     crashed, inside = update(g).where(g.c.crashes > 0), delete(q)

@@ -102,6 +102,7 @@ def test_the_lane_apart_holds_to_the_allowlist(canary: Canary, tmp_path: Path) -
         "sensors_enabled": [SCRIPTED],
         "infra_failures": [],
         "poke_timeout": 5,
+        "poke_memory": 1_000,
         "concurrency": 4,
     }
     asked = [[number, path, contexts(canary)[0]] for number, path in enumerate(CLASS_PATHS, start=1)]
