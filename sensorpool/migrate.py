@@ -10,7 +10,7 @@ from sqlalchemy.schema import CreateSchema
 
 from sensorpool.errors import SchemaMismatch, Unreachable
 from sensorpool.schema import schema_info
-from sensorpool.store.database import Database, is_unreachable
+from sensorpool.store.database import Database, is_conflict, is_unreachable
 
 VERSION_TABLE = "sensorpool_alembic_version"
 MEND = "run `sensorpool db upgrade`"
@@ -117,6 +117,8 @@ def _with_connection(url: str, schema: str, act: Any) -> None:
         if is_unreachable(error):
             _current(database)  # raises the one clear line
             raise Unreachable("the database went away") from error
+        if is_conflict(error):
+            raise Unreachable(f"the database is busy, its schema was left alone: {error.orig}") from error
         raise
     finally:
         database.dispose()

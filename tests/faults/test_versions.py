@@ -1,4 +1,4 @@
-"""Faults 44-45: two versions at once on one database and one queue, of a sensor's class and of sensorpool itself (G12)."""
+"""Faults 44-45: two versions at once on one database and queue, of a sensor class and of sensorpool itself (G12)."""
 
 import os
 import signal

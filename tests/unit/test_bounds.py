@@ -1,0 +1,44 @@
+"""What one process bounds: what its pokes print, and the memory that they take."""
+
+import io
+import subprocess
+import sys
+
+import pytest
+
+from sensorpool.poke import printing
+from sensorpool.poke.answer import Answers
+from sensorpool.poke.printing import Bounded
+from sensorpool.states import Outcome
+from tests.unit.builders import due_group
+
+
+def test_what_is_printed_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(printing.time, "monotonic", lambda: now[0])
+    stream = io.StringIO()
+    bounded = Bounded(stream, most=10, span=5.0)
+    assert bounded.write("12345") == 5
+    assert bounded.write("1234567890") == 10
+    bounded.write("and more")
+    assert stream.getvalue() == "1234512345 … (too much is printed; the rest is dropped)\n"
+    now[0] = 5.0
+    bounded.write("again")
+    assert stream.getvalue().endswith("dropped)\nagain")
+    bounded.flush()  # the rest is the stream's own
+
+
+def test_too_much_memory_is_a_crash_and_no_answer() -> None:
+    report = Answers([]).of_exception(due_group(), 0.0, MemoryError())
+    assert (report.outcome, report.reason) == (Outcome.CRASHED, "MemoryError")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's")
+def test_memory_is_limited() -> None:
+    code = (
+        "from sensorpool.poke import memory; memory.limit(100)\n"
+        "kept = bytearray(50 * 2**20); print('some', flush=True)\n"
+        "try: more = bytearray(100 * 2**20)\nexcept MemoryError: print('no more')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split("\n") == ["some", "no more", ""]
