@@ -22,7 +22,7 @@ SENSOR = f"{ConditionSensor.__module__}.ConditionSensor"
 
 JOB_STEPS = (
     *(END, "load.after", "poke", "seen", "poke.after", "settle.before", "settle.before_commit", "settle.after_commit"),
-    *("publish.before", "publish.after", "finish.before", "finish.after", "lease.after"),
+    *("commit.after", "publish.before", "publish.after", "finish.before", "finish.after", "lease.after"),
 )
 REGISTER_STEPS = (END, "register.before_commit", "register.after_commit")
 PATIENCE = ((5, 30, False), (10, 12, False), (20, 60, False), (5, 60, True), (20, 20, False))
@@ -272,10 +272,9 @@ class PoolMachine(RuleBasedStateMachine):
         same = tries.get(key.try_number)
         if tries and max(tries) > key.try_number:
             return True, None
-        if same is not None:
-            return world.arrivals[same.id].name != name, same.id
-        others = [row for row in world.sensing() if world.arrivals[row.id].name != name]
-        return world.hashing == "one digest" and bool(others), None
+        if world.hashing == "one digest" and any(world.arrivals[row.id].name != name for row in world.sensing()):
+            return True, None
+        return same is not None and world.arrivals[same.id].name != name, same and same.id
 
     def _end_registering(self) -> None:
         if self.registering is not None:

@@ -5,6 +5,7 @@ without shrinking it, which is how the mutants are hunted.
 """
 
 import hashlib
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -71,6 +72,9 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> None:
         if name.startswith("sensorpool.") and getattr(module, "failpoint", None) is real and module is not failpoint:
             monkeypatch.setattr(module, "failpoint", reach)
     monkeypatch.setattr(cycle, "load", load)
+    for name in list(logging.root.manager.loggerDict):
+        if name.startswith("sensorpool."):
+            monkeypatch.setattr(logging.getLogger(name), "disabled", True)
     monkeypatch.setattr(rescue, "extensions", SimpleNamespace(load=lambda group: {}))
 
 
@@ -123,7 +127,7 @@ def machine(url: str, time: Time, steps: None, hashing: None) -> Iterator[type[P
 def test_the_guarantees_hold_whatever_happens(machine: type[PoolMachine], request: pytest.FixtureRequest) -> None:
     store = request.node.callspec.params["url"]
     profile = settings(
-        max_examples=EXAMPLES[store] * FULL,
+        max_examples=400 if HUNT else EXAMPLES[store] * FULL,
         stateful_step_count=STEPS,
         deadline=None,
         database=None,

@@ -66,11 +66,11 @@ class Round:
 
 @dataclass(frozen=True)
 class Jump:
-    """A jump of the database's clock, and the workers that had seen the clock before it."""
+    """A jump of the database's clock, and the workers that had seen the clock between it and the jump before."""
 
     ms: int
-    by: Milliseconds
     known_to: frozenset[str]
+    seen: dict[str, Any]  # what each worker had seen of the clock last
 
 
 class World:
@@ -155,8 +155,10 @@ class World:
     def jump(self, milliseconds: int) -> None:
         """Let the database's clock jump, and no other."""
         self.clock.now += milliseconds
-        known = frozenset(worker.name for worker in self.workers if worker.clock._seen is not None)
-        self.jumps.append(Jump(self.time.ms, milliseconds, known))
+        seen = {worker.name: worker.clock._seen for worker in self.workers if worker.clock._seen is not None}
+        before = self.jumps[-1].seen if self.jumps else {}
+        known = frozenset(name for name in seen if seen[name] is not before.get(name))
+        self.jumps.append(Jump(self.time.ms, known, seen))
         self.fault()
 
     def turn(self, name: str, into: str) -> None:
