@@ -24,7 +24,7 @@ SEEDS = (1, 2, 3) if not os.environ.get("SENSORPOOL_TEST_FULL") else tuple(range
 AT_ONCE = 2
 LIMIT = 150.0  # seconds of one run
 _BROKEN = re.compile(r"Broken: (G\d+|GROUPS|KEYS): ")
-_FAILED = re.compile(r"^FAILED \S+::(test_\w+)\S* - (?:assert|AssertionError)", re.MULTILINE)
+_FAILED = re.compile(r"^E +(?:assert|AssertionError).*^FAILED \S+::(test_\w+)", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def command(mutant: Mutant, seed: int) -> list[str]:
 
 def environment(postgres: str | None) -> dict[str, str]:
     """Return the environment of a run: our PostgreSQL, and no files beside the tests."""
-    mine = {"SENSORPOOL_TEST_HUNT": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    mine = {"SENSORPOOL_TEST_HUNT": "250", "PYTHONDONTWRITEBYTECODE": "1"}
     if postgres is not None:
         mine["SENSORPOOL_TEST_DATABASE_URL"] = postgres
     return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | mine

@@ -118,6 +118,22 @@ def after_load(world: "World", worker: "SimulatedWorker", rows: dict[int, Any], 
         if group_id not in world.loaded_once and on_time and not world.jumps and group_id not in found:
             world.problems.append(f"G5: group {group_id} is new and was not loaded at {loaded.now} after {last}")
 
+    if world.fault_ms is None:
+        _nobody_is_passed_over(world, rows, found, loaded.now)
+
+
+def _nobody_is_passed_over(world: "World", rows: dict[int, Any], found: set[int], now: int) -> None:
+    """Without faults: whose slot began since the last round is loaded, and who was left over there."""
+    then, intervals = world.last_round
+    for group_id, row in rows.items():
+        # the rule said once more, for it might be wrong in the query and in the code
+        same = row.poke_interval == intervals.get(group_id)
+        began = (now + row.phase) // row.poke_interval > (then + row.phase) // row.poke_interval
+        if same and began and group_id not in found:
+            world.problems.append(f"G5: a slot of group {group_id} began after {then}; not loaded at {now}")
+        if group_id in world.owed - found:
+            world.problems.append(f"G5: group {group_id} was left over at {then}, and not loaded at {now}")
+
 
 def _start(world: "World") -> int:
     return world.clock.now - world.time.ms  # while nothing jumped
@@ -140,8 +156,9 @@ def after_round(world: "World", worker: "SimulatedWorker") -> None:
     """Whoever was there at the load has been settled, if its condition or its deadline came an interval before."""
     round_ = world.rounds[worker.name]
     world.finished[worker.name] = round_.now
-    left = round_.ids - round_.poked
+    left = world.owed = round_.ids - round_.poked
     world.look()
+    world.last_round = round_.now, {group_id: group.poke_interval for group_id, group in world.groups.items()}
     for row in world.sensing():
         arrival = world.arrivals[row.id]
         if arrival.place > round_.place or row.group_id in left | world.excused:

@@ -30,6 +30,7 @@ PATIENCE = ((5, 30, False), (10, 12, False), (20, 60, False), (5, 60, True), (20
 _conditions = st.sampled_from(CONDITIONS)
 _number = st.integers(0, 5)
 _workers = st.integers(0, 1)
+_may_go_wrong = precondition(lambda self: not self.calm)
 
 
 class PoolMachine(RuleBasedStateMachine):
@@ -44,10 +45,13 @@ class PoolMachine(RuleBasedStateMachine):
         world.workers = [world.worker(), world.worker()]
         self.registering: Actor | None = None
         self.jobs = 0
+        self.calm = False
 
-    @initialize(hashing=st.sampled_from(("whole", "one hashcode", "one digest")))
-    def choose_hashing(self, hashing: str) -> None:
+    @initialize(hashing=st.sampled_from(("whole", "one hashcode", "one digest")), calm=st.booleans())
+    def begin(self, hashing: str, calm: bool) -> None:
+        """Choose how conditions are hashed, and whether anything may go wrong."""
         self.world.hashing = hashing
+        self.calm = calm
 
     # those who wait
 
@@ -91,7 +95,7 @@ class PoolMachine(RuleBasedStateMachine):
     @rule(dies=st.booleans())
     def go_on_registering(self, dies: bool) -> None:
         assert self.registering is not None
-        if dies:
+        if dies and not self.calm:
             self.world.fault()
             self.registering.kill()
             self.registering = None
@@ -121,6 +125,14 @@ class PoolMachine(RuleBasedStateMachine):
         self.world.advance(milliseconds)
         self._work(self.world.workers[worker], END)
 
+    @rule(worker=_workers)
+    def poke_slowly(self, worker: int) -> None:
+        """Poke for so long that the job has no time for the others."""
+        self._work(self.world.workers[worker], "seen")
+        self.world.advance(13_001)
+        self._work(self.world.workers[worker], END)
+
+    @_may_go_wrong
     @rule(worker=_workers)
     def kill(self, worker: int) -> None:
         """Kill a worker, wherever it stands; another takes its place."""
@@ -153,20 +165,24 @@ class PoolMachine(RuleBasedStateMachine):
         self.world.advance(milliseconds)
 
     @precondition(lambda self: self.world.groups)
-    @rule(number=_number, deadline=st.booleans(), shift=st.sampled_from((0, 0, -1, 1)))
-    def wait_for_a_boundary(self, number: int, deadline: bool, shift: int) -> None:
-        """Wait until a slot begins or a deadline comes, to the millisecond."""
+    @rule(number=_number, deadline=st.booleans(), shift=st.sampled_from((0, 0, -1, 1)), works=st.booleans())
+    def wait_for_a_boundary(self, number: int, deadline: bool, shift: int, works: bool) -> None:
+        """Wait until a slot begins or a deadline comes, to the millisecond, and maybe work at this very moment."""
         groups = list(self.world.groups.values())
         group, now = groups[number % len(groups)], self.world.clock.now
         at = group.next_deadline if deadline else next_slot_at(now, group.poke_interval, group.phase)
         self.world.advance(max(0, at + shift - now))
+        if works:
+            self._work(self.world.workers[0], END)
 
+    @_may_go_wrong
     @rule(seconds=st.sampled_from((-3_600, -90, 90, 3_600)))
     def the_databases_clock_jumps(self, seconds: int) -> None:
         self.world.jump(seconds * 1000)
 
     # what is lost
 
+    @_may_go_wrong
     @rule(what=st.sampled_from(("state", "note", "suspects", "lease", "")))
     def redis_loses(self, what: str) -> None:
         """Redis loses one kind of key, or everything."""
@@ -174,6 +190,7 @@ class PoolMachine(RuleBasedStateMachine):
         for name in self.world.client.keys(f"*:{what}" if what else "*"):
             self.world.client.delete(name)
 
+    @_may_go_wrong
     @rule(there=st.booleans())
     def redis_goes_or_comes(self, there: bool) -> None:
         if there != self.world.redis_there:

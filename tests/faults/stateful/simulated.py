@@ -221,3 +221,4 @@ class SimulatedWorker(Worker):
             self.lane.suspects.pop(report.group.id, None)
         if reports:
             self.suspects._take(reports)
+            self.world.excused.difference_update(report.group.id for report in reports)

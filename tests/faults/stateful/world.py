@@ -101,9 +101,11 @@ class World:
         self.deadlines: dict[int, set[Milliseconds]] = defaultdict(set)
         self.poked_at: dict[int, Milliseconds] = {}  # group: the load before its last poke
         self.loaded_once: set[int] = set()
-        self.excused: set[int] = set()  # handed to the lane apart, and not poked since
+        self.excused: set[int] = set()  # handed to the lane apart, which has not handed in yet
         self.called_off: set[int] = set()
         self.rounds: dict[str, Round] = {}
+        self.last_round: tuple[Milliseconds, dict[int, Milliseconds]] = (0, {})  # when, and the intervals then
+        self.owed: set[int] = set()  # loaded in the last round, and not poked
         self.finished: dict[str, Milliseconds] = {}  # worker: its last load whose round it finished
         self.fault_ms: int | None = None
         self.jumps: list[Jump] = []
@@ -183,7 +185,7 @@ class World:
         actor = current()
         if actor is not None:
             guarantees.before_poke(self, self.rounds[actor.owner.name], one.group)
-        self.excused.discard(one.group.id)
+            self.excused.discard(one.group.id)
         return one.poke()
 
     def loaded(self, connection: Connection, held: Any, loaded: Any) -> None:
