@@ -22,6 +22,7 @@ from tests.servers import Elsewhere, Server
 HERE = Path(__file__).resolve().parents[3]
 SEEDS = (1, 2, 3) if not os.environ.get("SENSORPOOL_TEST_FULL") else tuple(range(1, 11))
 AT_ONCE = 2
+EXAMPLES, EXAMPLES_OF_NONE = 250, 100  # the test itself runs more of the code as it is
 LIMIT = 150.0  # seconds of one run
 _BROKEN = re.compile(r"Broken: (G\d+|GROUPS|KEYS): ")
 _FAILED = re.compile(r"^E +(?:assert|AssertionError).*^FAILED \S+::(test_\w+)", re.MULTILINE | re.DOTALL)
@@ -41,7 +42,12 @@ def hunt(folder: Path, mutant: Mutant, postgres: str | None, seeds: tuple[int, .
     copy(folder, mutant)
     started, output = time.monotonic(), ""
     for seed in seeds:
-        done = subprocess.run(command(mutant, seed), cwd=folder, env=environment(postgres), **_RUN)
+        done = subprocess.run(
+            command(mutant, seed),
+            cwd=folder,
+            env=environment(postgres, EXAMPLES if mutant.edits else EXAMPLES_OF_NONE),
+            **_RUN,
+        )
         output = done.stdout
         if done.returncode == 1 and (found := _BROKEN.search(output) or _FAILED.search(output)):
             return Hunt(found[1], time.monotonic() - started, output)
@@ -64,8 +70,10 @@ def copy(folder: Path, mutant: Mutant) -> None:
     for name in ("sensorpool", "migrations"):
         shutil.copytree(HERE / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "tests").mkdir()
-    for name in ("__init__.py", "conftest.py", "audit.py", "servers", "unit", "faults"):
-        (folder / "tests" / name).symlink_to(HERE / "tests" / name)
+    for name in ("servers", "unit", "faults"):
+        shutil.copytree(HERE / "tests" / name, folder / "tests" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("__init__.py", "conftest.py", "audit.py"):
+        shutil.copy(HERE / "tests" / name, folder / "tests")
     shutil.copy(HERE / "pyproject.toml", folder)
     for edit in mutant.edits:
         path = folder / "sensorpool" / edit.file
@@ -83,9 +91,9 @@ def command(mutant: Mutant, seed: int) -> list[str]:
     return [sys.executable, "-m", "pytest", mutant.tests, *chosen, *options]
 
 
-def environment(postgres: str | None) -> dict[str, str]:
+def environment(postgres: str | None, examples: int) -> dict[str, str]:
     """Return the environment of a run: our PostgreSQL, and no files beside the tests."""
-    mine = {"SENSORPOOL_TEST_HUNT": "250", "PYTHONDONTWRITEBYTECODE": "1"}
+    mine = {"SENSORPOOL_TEST_HUNT": str(examples), "PYTHONDONTWRITEBYTECODE": "1"}
     if postgres is not None:
         mine["SENSORPOOL_TEST_DATABASE_URL"] = postgres
     return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | mine
@@ -108,11 +116,10 @@ def test_every_mutant_is_caught(
             )
         )
     table = "\n".join(
-        f"{mutant.name:50} {each.caught_by:12} {each.seconds:5.1f} s"
-        for mutant, each in zip(mutants, hunts, strict=True)
+        f"{mutant.name:50} {each.seconds:5.1f} s  {each.caught_by}" for mutant, each in zip(mutants, hunts, strict=True)
     )
     with capsys.disabled():
-        print(f"\n{'mutant':50} {'caught by':12} seconds\n{table}")
+        print(f"\n{'mutant':50} seconds  caught by\n{table}")
     wrong = [
         f"{mutant.name}: caught by {each.caught_by}, not by {' or '.join(mutant.caught_by)}\n{each.output[-3000:]}"
         for mutant, each in zip(mutants, hunts, strict=True)

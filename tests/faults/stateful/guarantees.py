@@ -55,7 +55,7 @@ def _not_early(world: "World", row: Any, arrival: "Arrival") -> None:
     if not since or actor is None or not all(actor.owner.name in jump.known_to for jump in since):
         return
     waited, timeout = world.time.ms - arrival.ms, row.timeout_at - row.start_date
-    slack = 2_000 * len(since) + round(0.05 * world.time.ms)
+    slack = sum(2_000 + 0.05 * (world.time.ms - jump.seen[actor.owner.name][1] * 1000) for jump in since)
     if waited + slack < timeout:
         world.problems.append(f"G11: {world.say(row)}: timed out {waited} ms after its registration, not {timeout}")
 

@@ -1,29 +1,23 @@
 """The machine: rules that register, cancel, work, kill, freeze, lose and wait, in an order that Hypothesis chooses."""
 
-from collections.abc import Callable
-from typing import ClassVar
-
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from sensorpool import cycle
 from sensorpool.due import next_slot_at
-from sensorpool.errors import Refused, Unreachable
-from sensorpool.model import Instance, Key, Registration, ShardRange
-from sensorpool.rescue import OUTBOX_AGE, Place, rescue
-from tests.faults.stateful import guarantees
+from sensorpool.model import Key, Registration
+from sensorpool.rescue import Place, rescue
 from tests.faults.stateful.actors import END, Actor
-from tests.faults.stateful.simulated import ConditionSensor, SimulatedWorker
-from tests.faults.stateful.world import CONDITIONS, ERROR, FALSE, TRUE, Broken, World, make_pool
+from tests.faults.stateful.hands import TICK, Hands
+from tests.faults.stateful.simulated import ConditionSensor
+from tests.faults.stateful.world import CONDITIONS, ERROR, FALSE, TRUE
 
-TICK = 5_000
-RANGE = ShardRange(0, 16)
 SENSOR = f"{ConditionSensor.__module__}.ConditionSensor"
 
 JOB_STEPS = (
     *(END, "load.after", "poke", "seen", "poke.after", "settle.before", "settle.before_commit", "settle.after_commit"),
     *("commit.after", "publish.before", "publish.after", "finish.before", "finish.after", "lease.after"),
 )
+POKE_STEPS = ("seen", "load.after", "poke.after")
 REGISTER_STEPS = (END, "register.before_commit", "register.after_commit")
 PATIENCE = ((5, 30, False), (10, 12, False), (20, 60, False), (5, 60, True), (20, 20, False))
 
@@ -33,19 +27,8 @@ _workers = st.integers(0, 1)
 _may_go_wrong = precondition(lambda self: not self.calm)
 
 
-class PoolMachine(RuleBasedStateMachine):
+class PoolMachine(Hands):
     """Two workers, three conditions, three tasks of three tries, and everything that may go wrong."""
-
-    make_world: ClassVar[Callable[[], World]]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.world = world = type(self).make_world()
-        self.pool = make_pool(world)
-        world.workers = [world.worker(), world.worker()]
-        self.registering: Actor | None = None
-        self.jobs = 0
-        self.calm = False
 
     @initialize(hashing=st.sampled_from(("whole", "one hashcode", "one digest")), calm=st.booleans())
     def begin(self, hashing: str, calm: bool) -> None:
@@ -125,17 +108,35 @@ class PoolMachine(RuleBasedStateMachine):
         self.world.advance(milliseconds)
         self._work(self.world.workers[worker], END)
 
+    @precondition(lambda self: len(self.world.groups) > 1)
     @rule(worker=_workers)
     def poke_slowly(self, worker: int) -> None:
-        """Poke for so long that the job has no time for the others."""
+        """Poke for so long that the job has no time for the others, who come first in the next one."""
+        self.world.advance(20_000)  # everybody is due
         self._work(self.world.workers[worker], "seen")
         self.world.advance(13_001)
         self._work(self.world.workers[worker], END)
+        self.world.advance(TICK)
+        self._work(self.world.workers[worker], END)
+
+    @precondition(lambda self: self.world.groups)
+    @rule(worker=_workers, number=_number, patience=st.sampled_from(PATIENCE), step=st.sampled_from(POKE_STEPS))
+    def join_while_poked(self, worker: int, number: int, patience: tuple[int, int, bool], step: str) -> None:
+        """Register for what a worker has loaded, and may have seen already; then let it go on."""
+        self._work(self.world.workers[worker], step)
+        sensing = self.world.sensing()
+        if sensing:
+            name = self.world.arrivals[sensing[number % len(sensing)].id].name
+            self.jobs += 1
+            self.register(name, 100 + self.jobs, 1, patience)
+        self._work(self.world.workers[worker], END)
 
     @_may_go_wrong
-    @rule(worker=_workers)
-    def kill(self, worker: int) -> None:
-        """Kill a worker, wherever it stands; another takes its place."""
+    @rule(worker=_workers, step=st.sampled_from(JOB_STEPS))
+    def kill(self, worker: int, step: str) -> None:
+        """Kill a worker at some step, or where it stands; another takes its place."""
+        if step != END:
+            self._work(self.world.workers[worker], step)
         self.world.fault()
         self._kill(self.world.workers[worker])
         self.world.workers[worker] = self.world.worker()
@@ -176,9 +177,15 @@ class PoolMachine(RuleBasedStateMachine):
             self._work(self.world.workers[0], END)
 
     @_may_go_wrong
-    @rule(seconds=st.sampled_from((-3_600, -90, 90, 3_600)))
-    def the_databases_clock_jumps(self, seconds: int) -> None:
+    @rule(seconds=st.sampled_from((-3_600, -90, 90, 3_600)), works=st.booleans())
+    def the_databases_clock_jumps(self, seconds: int, works: bool) -> None:
+        """The clock jumps; maybe between two looks of a worker."""
+        if works:
+            self._work(self.world.workers[0], END)
         self.world.jump(seconds * 1000)
+        if works:
+            self.world.advance(TICK)
+            self._work(self.world.workers[0], END)
 
     # what is lost
 
@@ -218,100 +225,6 @@ class PoolMachine(RuleBasedStateMachine):
             if self.registering is not None:
                 self.registering.kill()
         self.world.check()
-
-    def _heal(self) -> None:
-        world = self.world
-        world.redis_there = world.broker_there = True
-        world.let_commit()
-        self._end_registering()
-        for worker in world.workers:
-            self._thaw(worker)
-        world.fault()
-        self._run_for(2 * self._longest())  # G5
-        deadline = max((row.timeout_at for row in world.sensing()), default=0) - world.clock.now
-        doubt = max(round(worker.clock._doubt_until * 1000) for worker in world.workers) - world.time.ms
-        world.advance(max(deadline, doubt, OUTBOX_AGE) + 1)
-        self._run_for(3 * self._longest())  # G1
-        world.look()
-        guarantees.at_the_end(world)
-
-    def _run_for(self, milliseconds: int) -> None:
-        """Run a healthy pool, until there is nothing left to do."""
-        for place in range(milliseconds // TICK + 1):
-            worker = self.world.workers[place % 2]
-            self._work(worker, END)
-            for each in self.world.workers:
-                self._poke_apart(each, True)
-            self.world.check()
-            self.world.advance(TICK)
-            if not self.world.groups and place > 2:
-                break
-        rescue(self.world.workers[0], Place())
-
-    def _longest(self) -> int:
-        return max((row.poke_interval for row in self.world.sensing()), default=0) + TICK
-
-    def _work(self, worker: SimulatedWorker, until: str) -> None:
-        if worker.job is None:
-            self.jobs += 1
-            token = f"{worker.name}, job {self.jobs}"
-            worker.job = Actor(lambda: cycle.run(worker, RANGE, token), owner=worker)
-        job = worker.job
-        job.run(until)
-        if job.ended:
-            worker.job = None
-            if job.error is not None and not isinstance(job.error, Unreachable):
-                raise job.error
-
-    def _thaw(self, worker: SimulatedWorker) -> None:
-        if worker.job is not None:
-            self._work(worker, END)
-        self._poke_apart(worker, True)
-
-    def _poke_apart(self, worker: SimulatedWorker, hand_in: bool) -> None:
-        worker.lane.poke()
-        if hand_in:
-            try:
-                worker.hand_in_apart()
-            except Unreachable:
-                assert not self.world.redis_there
-
-    def _kill(self, worker: SimulatedWorker) -> None:
-        worker.leases.dead = True
-        if worker.job is not None:
-            worker.job.kill()
-            worker.job = None
-
-    def _expected(self, key: Key, name: str) -> tuple[bool, int | None]:
-        """Say whether a registration has to be refused, and whom it has to find."""
-        world = self.world
-        tries = {row.try_number: row for row in world.rows.values() if guarantees.key_of(row).task == key.task}
-        same = tries.get(key.try_number)
-        if tries and max(tries) > key.try_number:
-            return True, None
-        if world.hashing == "one digest" and any(world.arrivals[row.id].name != name for row in world.sensing()):
-            return True, None
-        return same is not None and world.arrivals[same.id].name != name, same and same.id
-
-    def _end_registering(self) -> None:
-        if self.registering is not None:
-            self.registering.run()
-            self._check_registering()
-
-    def _check_registering(self) -> None:
-        actor = self.registering
-        if actor is None or not actor.ended:
-            return
-        self.registering = None
-        refused, same, name = actor.owner
-        if isinstance(actor.error, Refused) != refused:
-            raise Broken(f"KEYS: {name!r} was {'' if actor.error else 'not '}refused: {actor.error}") from actor.error
-        if actor.error is not None and not isinstance(actor.error, Refused):
-            raise actor.error
-        if actor.error is None:
-            instance: Instance = actor.value
-            if same != (None if instance.created else instance.id):
-                raise Broken(f"KEYS: {name!r} was registered as {instance}, not as instance {same}")
 
 
 def squeezed(digest: bytes, hashing: str) -> bytes:

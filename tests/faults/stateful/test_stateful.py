@@ -26,7 +26,8 @@ from sensorpool.poke import works
 from sensorpool.schema import outbox, poke_group, sensor_instance
 from sensorpool.settings import Settings
 from sensorpool.store import database as database_module
-from tests.faults.stateful.machine import RANGE, SENSOR, TICK, PoolMachine, squeezed
+from tests.faults.stateful.hands import RANGE, TICK
+from tests.faults.stateful.machine import SENSOR, PoolMachine, squeezed
 from tests.faults.stateful.simulated import ConditionSensor, SimulatedDatabase, Time
 from tests.faults.stateful.world import World
 
