@@ -18,6 +18,10 @@ JOB_STEPS = (
     *("commit.after", "publish.before", "publish.after", "finish.before", "finish.after", "lease.after"),
 )
 POKE_STEPS = ("seen", "load.after", "poke.after")
+SETTLE_STEPS = (
+    *("commit.after", "settle.before", "settle.before_commit", "settle.after_commit", "publish.before"),
+    "publish.after",
+)
 REGISTER_STEPS = (END, "register.before_commit", "register.after_commit")
 PATIENCE = ((5, 30, False), (10, 12, False), (20, 60, False), (5, 60, True), (20, 20, False))
 
@@ -140,6 +144,17 @@ class PoolMachine(Hands):
         self.world.fault()
         self._kill(self.world.workers[worker])
         self.world.workers[worker] = self.world.worker()
+
+    @precondition(lambda self: self.world.groups and not self.calm)
+    @rule(worker=_workers, number=_number, step=st.sampled_from(SETTLE_STEPS))
+    def kill_while_settling(self, worker: int, number: int, step: str) -> None:
+        """Something lands, everybody is due, and whoever settles it dies over it."""
+        self._work(self.world.workers[worker], END)
+        names = sorted({self.world.arrivals[row.id].name for row in self.world.sensing()})
+        if names:
+            self.turn(names[number % len(names)], TRUE)
+        self.world.advance(20_000)
+        self.kill(worker, step)
 
     @precondition(lambda self: any(worker.lane.suspects for worker in self.world.workers))
     @rule(worker=_workers, hand_in=st.booleans())
