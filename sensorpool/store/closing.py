@@ -197,9 +197,7 @@ def published(connection: Connection, outbox_id: int) -> None:
     connection.execute(delete(outbox).where(outbox.c.id == outbox_id))
 
 
-def unpublished(
-    connection: Connection, now: Milliseconds, age: Milliseconds, most: int
-) -> list[tuple[int, list[int]]]:
+def unpublished(connection: Connection, now: Milliseconds, age: Milliseconds, most: int) -> list[tuple[int, list[int]]]:
     """Return outbox rows older than ``age``: what a dead process left behind. One from the future counts as old.
 
     Otherwise a clock that was put back by an hour would keep those who wait for an hour.
