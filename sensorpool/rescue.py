@@ -77,7 +77,7 @@ def rescue(worker: Worker, place: Place) -> Rescued:
 def _publish_left_behind(worker: Worker, done: Rescued) -> None:
     database = worker.database
     now = database.read(database.now)
-    rows = database.read(lambda connection: closing.unpublished(connection, now - OUTBOX_AGE, OUTBOX_ROWS))
+    rows = database.read(lambda connection: closing.unpublished(connection, now, OUTBOX_AGE, OUTBOX_ROWS))
     for outbox_id, instance_ids in rows:
         settled = database.read(lambda connection, ids=instance_ids: closing.settled(connection, ids))  # type: ignore[misc]
         if not deliver(database, worker.publisher, Flushed(settled, [], outbox_id)):

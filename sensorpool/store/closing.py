@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, update
 
 from sensorpool.errors import CountMismatch
 from sensorpool.model import Key, Member, Milliseconds, Settled, Verdict
@@ -191,11 +191,14 @@ def published(connection: Connection, outbox_id: int) -> None:
     connection.execute(delete(outbox).where(outbox.c.id == outbox_id))
 
 
-def unpublished(connection: Connection, before: Milliseconds, most: int) -> list[tuple[int, list[int]]]:
-    """Return outbox rows older than ``before``: what a dead process left behind."""
-    rows = connection.execute(
-        select(outbox.c.id, outbox.c.instance_ids).where(outbox.c.created_at < before).order_by(outbox.c.id).limit(most)
-    )
+def unpublished(connection: Connection, now: Milliseconds, age: Milliseconds, most: int) -> list[tuple[int, list[int]]]:
+    """Return outbox rows older than ``age``: what a dead process left behind. One from the future counts as old.
+
+    Otherwise a clock that was put back by an hour would keep those who wait for an hour.
+    """
+    old = or_(outbox.c.created_at < now - age, outbox.c.created_at > now)
+    query = select(outbox.c.id, outbox.c.instance_ids).where(old).order_by(outbox.c.id).limit(most)
+    rows = connection.execute(query)
     return [(row[0], _read_ids(row[1])) for row in rows]
 
 

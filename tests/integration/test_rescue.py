@@ -89,6 +89,16 @@ def test_what_a_dead_process_did_not_publish_is_sent(pool: Pool, worker: Worker)
     assert pool.database.read(looking.oldest_unpublished) == now
 
 
+def test_what_was_settled_before_the_clock_was_put_back_is_sent(pool: Pool, worker: Worker) -> None:
+    settled = register(pool, "a")
+    pool.cancel(settled)
+    row = {"created_at": pool.database.read(pool.database.now) + 3_600_000, "instance_ids": f"[{settled}]"}
+    with pool.database.engine.begin() as connection:
+        connection.execute(insert(outbox), row)
+    assert rescue(worker, Place()).published == 1
+    assert pool.database.read(looking.oldest_unpublished) is None
+
+
 def test_the_walk_goes_on_where_it_stopped(pool: Pool, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sensorpool.rescue.WINDOW", 2)
     monkeypatch.setattr("sensorpool.rescue.WINDOWS", 1)

@@ -1,0 +1,1 @@
+"""Seeded faults: each must be caught by the guarantee that it breaks."""

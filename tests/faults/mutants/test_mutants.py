@@ -1,0 +1,128 @@
+"""Every seeded fault is caught by the guarantee that it breaks, and the code as it is passes the same hunt.
+
+Each mutant is a copy of the package in a folder of its own; the stateful test runs on it in a process of its own. An
+ImportError, or a run that takes too long, is no catch.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.faults.mutants.mutants import MUTANTS, Mutant
+from tests.servers import Elsewhere, Server
+
+HERE = Path(__file__).resolve().parents[3]
+SEEDS = (1, 2, 3) if not os.environ.get("SENSORPOOL_TEST_FULL") else tuple(range(1, 11))
+AT_ONCE = 2
+EXAMPLES, EXAMPLES_OF_NONE = 250, 100  # the test itself runs more of the code as it is
+LIMIT = 150.0  # seconds of one run
+_BROKEN = re.compile(r"Broken: (G\d+|GROUPS|KEYS): ")
+_FAILED = re.compile(r"^E +(?:assert|AssertionError).*^FAILED \S+::(test_\w+)", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Hunt:
+    """What came of a mutant."""
+
+    caught_by: str
+    seconds: float
+    output: str
+
+
+def hunt(folder: Path, mutant: Mutant, postgres: str | None, seeds: tuple[int, ...] = SEEDS) -> Hunt:
+    """Run the tests on a mutant's copy until a run fails."""
+    copy(folder, mutant)
+    started, output = time.monotonic(), ""
+    for seed in seeds:
+        done = subprocess.run(
+            command(mutant, seed),
+            cwd=folder,
+            env=environment(postgres, EXAMPLES if mutant.edits else EXAMPLES_OF_NONE),
+            **_RUN,
+        )
+        output = done.stdout
+        if done.returncode == 1 and (found := _BROKEN.search(output) or _FAILED.search(output)):
+            return Hunt(found[1], time.monotonic() - started, output)
+        if done.returncode != 0:
+            break
+    return Hunt("nobody" if not output or done.returncode == 0 else "ERROR", time.monotonic() - started, output)
+
+
+_RUN: dict[str, object] = {
+    "stdout": subprocess.PIPE,
+    "stderr": subprocess.STDOUT,
+    "text": True,
+    "timeout": LIMIT,
+    "check": False,
+}
+
+
+def copy(folder: Path, mutant: Mutant) -> None:
+    """Copy the package and what the tests need of the repository, and seed the fault."""
+    for name in ("sensorpool", "migrations"):
+        shutil.copytree(HERE / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "tests").mkdir()
+    for name in ("servers", "unit", "faults"):
+        shutil.copytree(HERE / "tests" / name, folder / "tests" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("__init__.py", "conftest.py", "audit.py"):
+        shutil.copy(HERE / "tests" / name, folder / "tests")
+    shutil.copy(HERE / "pyproject.toml", folder)
+    for edit in mutant.edits:
+        path = folder / "sensorpool" / edit.file
+        text = path.read_text()
+        assert text.count(edit.old) == 1, (
+            f"{mutant.name}: {edit.old!r} occurs {text.count(edit.old)} times in {edit.file}"
+        )
+        path.write_text(text.replace(edit.old, edit.new))
+
+
+def command(mutant: Mutant, seed: int) -> list[str]:
+    """Return the command of one run."""
+    chosen = ["-k", mutant.store] if mutant.tests.endswith("stateful") else []
+    options = ["-x", "-q", "--tb=short", "--color=no", "-p", "no:cacheprovider", f"--hypothesis-seed={seed}"]
+    return [sys.executable, "-m", "pytest", mutant.tests, *chosen, *options]
+
+
+def environment(postgres: str | None, examples: int) -> dict[str, str]:
+    """Return the environment of a run: our PostgreSQL, and no files beside the tests."""
+    mine = {"SENSORPOOL_TEST_HUNT": str(examples), "PYTHONDONTWRITEBYTECODE": "1"}
+    if postgres is not None:
+        mine["SENSORPOOL_TEST_DATABASE_URL"] = postgres
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | mine
+
+
+def test_every_mutant_is_caught(
+    tmp_path: Path, postgres_server: Server | Elsewhere, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = postgres_server.start().url
+    none = [Mutant(f"none, {store}", (), ("nobody",), store) for store in ("sqlite", "postgres")]
+    none.append(Mutant("none, the lease's tests", (), ("nobody",), tests="tests/unit/test_lease.py"))
+    mutants = [*none, *MUTANTS]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        hunts = list(
+            pool.map(
+                lambda numbered: hunt(
+                    tmp_path / str(numbered[0]), numbered[1], url, SEEDS[:1] if numbered[1] in none else SEEDS
+                ),
+                enumerate(mutants),
+            )
+        )
+    table = "\n".join(
+        f"{mutant.name:50} {each.seconds:5.1f} s  {each.caught_by}" for mutant, each in zip(mutants, hunts, strict=True)
+    )
+    with capsys.disabled():
+        print(f"\n{'mutant':50} seconds  caught by\n{table}")
+    wrong = [
+        f"{mutant.name}: caught by {each.caught_by}, not by {' or '.join(mutant.caught_by)}\n{each.output[-3000:]}"
+        for mutant, each in zip(mutants, hunts, strict=True)
+        if each.caught_by not in mutant.caught_by
+    ]
+    assert not wrong, "\n\n".join(wrong)

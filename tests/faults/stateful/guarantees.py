@@ -1,0 +1,192 @@
+"""The guarantees, said of a world. Each problem begins with the name of the guarantee that it breaks.
+
+G1 one terminal state, in time · G2 which never changes · G3 nothing seen before a registration is applied to it ·
+G4 one poke a slot · G5 a landed condition is settled within an interval · G6 a poke comes before a timeout ·
+G7 published at least once · G11 clock jumps time nothing out early · GROUPS are as their members say · KEYS are kept
+"""
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from sensorpool.due import is_due, slot
+from sensorpool.model import DueGroup, Key
+from sensorpool.states import Ending, State
+
+if TYPE_CHECKING:
+    from tests.faults.stateful.simulated import SimulatedWorker
+    from tests.faults.stateful.world import Arrival, Round, World
+
+
+def key_of(row: Any) -> Key:
+    """Return the key of a row."""
+    return Key(row.dag_id, row.task_id, row.run_id, row.map_index, row.try_number)
+
+
+def at_ending(world: "World", row: Any) -> None:
+    """Whoever ends has a reason to, that was seen after it was registered."""
+    arrival = world.arrivals[row.id]
+    seen = [o for o in world.observations if o.name == arrival.name and o.place > arrival.place]
+    complain = world.problems.append
+    match row.ending:
+        case Ending.LANDED:
+            if not any(o.saw == "true" for o in seen):
+                complain(f"G3: {world.say(row)}: no poke since its registration saw that")
+        case Ending.POKE_ERROR:
+            if not any(o.saw == "error" for o in seen):
+                complain(f"G3: {world.say(row)} ({row.reason}): no poke since its registration saw an error")
+        case Ending.TIMEOUT:
+            if not any(o.saw != "true" and (world.jumps or o.at >= row.timeout_at) for o in seen):
+                complain(f"G6: {world.say(row)} ({row.reason}): no poke at or after its deadline found nothing")
+            _not_early(world, row, arrival)
+        case Ending.CANCELLED:
+            superseded = any(other.try_number > row.try_number for other in world.tries(row))
+            if row.id not in world.called_off and not superseded:
+                complain(f"G1: {world.say(row)}: nobody called it off")
+        case _:
+            complain(f"G1: {world.say(row)} ({row.ending}: {row.reason}): nothing of the kind happened")
+
+
+def _not_early(world: "World", row: Any, arrival: "Arrival") -> None:
+    """A jump that its settler saw made nobody time out early, as far as clocks may drift."""
+    from tests.faults.stateful.actors import current
+
+    since = [jump for jump in world.jumps if jump.ms >= arrival.ms]
+    actor = current()
+    if not since or actor is None or not all(actor.owner.name in jump.known_to for jump in since):
+        return
+    waited, timeout = world.time.ms - arrival.ms, row.timeout_at - row.start_date
+    slack = sum(2_000 + 0.05 * (world.time.ms - jump.seen[actor.owner.name][1] * 1000) for jump in since)
+    if waited + slack < timeout:
+        world.problems.append(f"G11: {world.say(row)}: timed out {waited} ms after its registration, not {timeout}")
+
+
+def of_rows(world: "World", before: dict[int, Any]) -> None:
+    """Terminal states do not change, and of the tries of a task instance only the highest senses."""
+    for row_id, was in before.items():
+        if was.state != State.SENSING and world.rows.get(row_id) != was:
+            world.problems.append(f"G2: {world.say(was)}: it became {world.rows.get(row_id)}")
+    for row in world.sensing():
+        if any(other.try_number > row.try_number for other in world.tries(row)):
+            world.problems.append(f"KEYS: {world.say(row)}: a higher try is there")
+
+
+def of_groups(world: "World") -> None:
+    """A group exists if and only if somebody senses in it, and its columns say what its members say."""
+    members: dict[int, list[Any]] = defaultdict(list)
+    for row in world.sensing():
+        members[row.group_id].append(row)
+    complain = world.problems.append
+    for group_id in members.keys() - world.groups.keys():
+        complain(f"GROUPS: {world.say(members[group_id][0])} in group {group_id}, which is gone: nobody pokes for it")
+    for group_id, group in world.groups.items():
+        own = members.get(group_id)
+        if not own:
+            complain(f"GROUPS: nobody senses in group {group_id}, which is there")
+            continue
+        if any((row.op_classpath, row.poke_context) != (group.op_classpath, group.poke_context) for row in own):
+            complain(f"GROUPS: two contexts share group {group_id}")
+        found = (group.members, group.poke_interval, group.next_deadline)
+        right = (len(own), min(row.poke_interval for row in own), min(row.next_deadline for row in own))
+        if found != right:
+            complain(f"GROUPS: group {group_id} has members, interval and deadline {found}; they are {right}")
+        if group.version < max(row.joined_version for row in own):
+            complain(f"GROUPS: group {group_id} is at version {group.version}, and somebody joined it later")
+    contexts = [group.poke_context for group in world.groups.values()]
+    if len(set(contexts)) != len(contexts):
+        complain("GROUPS: there are two groups of one context")
+
+
+def after_load(world: "World", worker: "SimulatedWorker", rows: dict[int, Any], held: Any, loaded: Any) -> None:
+    """What was loaded is what the pure rule says, what was left over, and nobody who was poked as new already."""
+    overlap = round(world.settings.commit_overlap * 1000)
+    known = (held.state.last, world.finished.get(worker.name, 0))
+    last = max((each for each in known if each <= loaded.now), default=0)
+    left, recent = set(held.state.left), set(held.state.recent)
+    found = {one.group.id for one in loaded.ones}
+    for group_id, row in rows.items():
+        when = {"poke_interval": row.poke_interval, "phase": row.phase, "next_deadline": row.next_deadline}
+        when |= {"last": last, "now": loaded.now}
+        again = is_due(**when, registered_at=0, commit_overlap=0)
+        new = is_due(**when, registered_at=row.registered_at, commit_overlap=overlap) and group_id not in recent
+        if (again or new or group_id in left) != (group_id in found):
+            found_it = "was loaded" if group_id in found else "was not loaded"
+            world.problems.append(
+                f"{'G4' if group_id in found else 'G5'}: group {group_id} {found_it} at {loaded.now} after {last}: "
+                f"due again {again}, new {new}, left over {group_id in left}"
+            )
+        on_time = world.group_arrivals[group_id] + _start(world) - row.registered_at < overlap
+        if group_id not in world.loaded_once and on_time and not world.jumps and group_id not in found:
+            world.problems.append(f"G5: group {group_id} is new and was not loaded at {loaded.now} after {last}")
+
+    if world.fault_ms is None:
+        _nobody_is_passed_over(world, rows, found, loaded.now)
+
+
+def _nobody_is_passed_over(world: "World", rows: dict[int, Any], found: set[int], now: int) -> None:
+    """Without faults: whose slot began since the last round is loaded, and who was left over there."""
+    then, intervals = world.last_round
+    for group_id, row in rows.items():
+        # the rule said once more, for it might be wrong in the query and in the code
+        same = row.poke_interval == intervals.get(group_id)
+        began = (now + row.phase) // row.poke_interval > (then + row.phase) // row.poke_interval
+        if same and began and group_id not in found:
+            world.problems.append(f"G5: a slot of group {group_id} began after {then}; not loaded at {now}")
+        if group_id in world.owed - found:
+            world.problems.append(f"G5: group {group_id} was left over at {then}, and not loaded at {now}")
+
+
+def _start(world: "World") -> int:
+    return world.clock.now - world.time.ms  # while nothing jumped
+
+
+def before_poke(world: "World", round_: "Round", group: DueGroup) -> None:
+    """Without faults, a slot began or a deadline came since the load before the last poke."""
+    last = world.poked_at.get(group.id)
+    world.poked_at[group.id] = round_.now
+    round_.poked.add(group.id)
+    if last is None or world.fault_ms is not None:
+        return
+    if slot(round_.now, group.poke_interval, group.phase) > slot(last, group.poke_interval, group.phase):
+        return
+    if not any(last < deadline <= round_.now for deadline in world.deadlines[group.id]):
+        world.problems.append(f"G4: group {group.id} was poked at {last} and again, in the same slot, at {round_.now}")
+
+
+def after_round(world: "World", worker: "SimulatedWorker") -> None:
+    """Whoever was there at the load has been settled, if its condition or its deadline came an interval before."""
+    round_ = world.rounds[worker.name]
+    left = world.owed = round_.ids - round_.poked
+    if not left:
+        world.finished[worker.name] = round_.now
+    world.look()
+    world.last_round = round_.now, {group_id: group.poke_interval for group_id, group in world.groups.items()}
+    for row in world.sensing():
+        arrival = world.arrivals[row.id]
+        if arrival.place > round_.place or row.group_id in left | world.excused:
+            continue
+        true_ms = world.true_since.get(arrival.name)
+        if true_ms is not None and _overdue(world, round_, max(true_ms, arrival.ms), row.poke_interval):
+            world.problems.append(f"G5: {world.say(row)}: true since {true_ms} ms, loaded at {round_.ms} ms")
+        deadline_ms = round_.ms - (round_.now - row.timeout_at)
+        if not world.jumps and deadline_ms <= round_.ms and _overdue(world, round_, deadline_ms, 0, row.poke_interval):
+            world.problems.append(f"G1: {world.say(row)}: it timed out at {deadline_ms} ms, loaded at {round_.ms} ms")
+
+
+def _overdue(world: "World", round_: "Round", since: int, within: int, interval: int | None = None) -> bool:
+    """Whether a round comes so late after ``since``; after a fault, two intervals count from there."""
+    if world.fault_ms is None or world.fault_ms < since:
+        return round_.ms - since >= within
+    return round_.ms - world.fault_ms >= 2 * (within if interval is None else interval)
+
+
+def at_the_end(world: "World") -> None:
+    """Everybody has ended, and everybody was told so."""
+    told = set(world.published)
+    for row in world.rows.values():
+        if row.state == State.SENSING:
+            world.problems.append(f"G1: {world.say(row)}: three intervals after its deadline")
+        elif (row.id, row.state) not in told:
+            world.problems.append(f"G7: {world.say(row)}: that was never published")
+    for row_id, state in world.published:
+        if row_id not in world.rows or world.rows[row_id].state != state:
+            world.problems.append(f"G7: instance {row_id} was published as {state}, which it is not")

@@ -1,0 +1,262 @@
+"""The world that the pool runs in: what is true when, who saw it, and what the tables said after every commit."""
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from sensorpool import Pool
+from sensorpool.model import Milliseconds, Report
+from sensorpool.poke.works import One
+from sensorpool.registration import spell
+from sensorpool.schema import poke_group, sensor_instance
+from sensorpool.settings import Settings
+from sensorpool.states import State
+from sensorpool.testing import Clock
+from tests.faults.stateful import guarantees
+from tests.faults.stateful.actors import Actor, current
+from tests.faults.stateful.simulated import (
+    SimulatedDatabase,
+    SimulatedLeases,
+    SimulatedPublisher,
+    SimulatedWorker,
+    Time,
+)
+
+CONDITIONS = ("a", "b", "c")
+FALSE, TRUE, ERROR = "false", "true", "error"
+START = 2_000_000_000_000  # in the future of the machine's clock, so that Redis lets nothing expire by itself
+
+
+class Broken(AssertionError):
+    """A guarantee is broken; the message begins with its name."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What one poke saw, and when it began: in the order of all that happened, and by the database's clock."""
+
+    place: int
+    name: str
+    at: Milliseconds
+    saw: str
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """When the world first saw a row, which is when it was committed."""
+
+    place: int
+    ms: int
+    name: str
+
+
+@dataclass
+class Round:
+    """One load of a worker's job, and what came of it."""
+
+    now: Milliseconds
+    ms: int
+    place: int
+    ids: set[int]
+    poked: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class Jump:
+    """A jump of the database's clock, and the workers that had seen the clock between it and the jump before."""
+
+    ms: int
+    known_to: frozenset[str]
+    seen: dict[str, Any]  # what each worker had seen of the clock last
+
+
+class World:
+    """All that there is, in one example. Times called ``ms`` have really passed; the others are the database's.
+
+    :param database: a real one with the tables in it.
+    :param client: of a real Redis or a fake one.
+    """
+
+    def __init__(self, database: SimulatedDatabase, client: Any, settings: Settings, time: Time) -> None:
+        self.database, self.client, self.settings, self.time = database, client, settings, time
+        self.clock = Clock(START)
+        database._clock = self.clock
+        database.world = self
+        time.ms = 0
+        self.conditions = dict.fromkeys(CONDITIONS, FALSE)
+        self.true_since: dict[str, int] = {}
+        self.hashing = "whole"
+        self.redis_there = self.broker_there = True
+        self.place = 0
+        self.observations: list[Observation] = []
+        self.published: list[tuple[int, str]] = []
+        self.problems: list[str] = []
+        self.rows: dict[int, Any] = {}
+        self.groups: dict[int, Any] = {}
+        self.arrivals: dict[int, Arrival] = {}  # of instances
+        self.group_arrivals: dict[int, int] = {}  # ms
+        self.deadlines: dict[int, set[Milliseconds]] = defaultdict(set)
+        self.poked_at: dict[int, Milliseconds] = {}  # group: the load before its last poke
+        self.loaded_once: set[int] = set()
+        self.excused: set[int] = set()  # handed to the lane apart, which has not handed in yet
+        self.called_off: set[int] = set()
+        self.rounds: dict[str, Round] = {}
+        self.last_round: tuple[Milliseconds, dict[int, Milliseconds]] = (0, {})  # when, and the intervals then
+        self.owed: set[int] = set()  # loaded in the last round, and not poked
+        self.finished: dict[str, Milliseconds] = {}  # worker: its last load whose round it finished
+        self.fault_ms: int | None = None
+        self.jumps: list[Jump] = []
+        self.writer: Actor | None = None
+        self.born = 0
+        self.workers: list[SimulatedWorker] = []
+
+    # what happens
+
+    def reach(self, step: str) -> None:
+        """Be told of a step: whoever is to stop there, does."""
+        actor = current()
+        if step == "finish.before" and actor is not None and not actor.killed:
+            guarantees.after_round(self, actor.owner)
+        if actor is not None:
+            actor.reach(step)
+
+    def let_commit(self) -> None:
+        """Let a transaction that stands open come to its end, unless it is the caller's own."""
+        while self.writer is not None and self.writer is not current():
+            self.writer.run("commit.after")
+
+    def fault(self) -> None:
+        """Note that something went wrong now."""
+        self.fault_ms = self.time.ms
+
+    def worker(self) -> SimulatedWorker:
+        """Make a worker process."""
+        self.born += 1
+        return SimulatedWorker(self.settings, self.database, self.client, self, f"worker {self.born}")
+
+    def advance(self, milliseconds: int) -> None:
+        """Let time pass, for everybody, Redis included."""
+        self.time.ms += milliseconds
+        self.clock.now += milliseconds
+        if self.writer is not None and milliseconds:
+            self.fault()  # a commit that comes late
+        for name in self.client.keys("*"):
+            left = self.client.pttl(name)
+            if left < 0:
+                continue
+            if left > milliseconds:
+                self.client.pexpire(name, left - milliseconds)
+                continue
+            self.client.delete(name)
+            if name.endswith(":lease"):
+                self.fault()  # its holder was frozen for too long
+
+    def jump(self, milliseconds: int) -> None:
+        """Let the database's clock jump, and no other."""
+        self.clock.now += milliseconds
+        seen = {worker.name: worker.clock._seen for worker in self.workers if worker.clock._seen is not None}
+        before = self.jumps[-1].seen if self.jumps else {}
+        known = frozenset(name for name in seen if seen[name] is not before.get(name))
+        self.jumps.append(Jump(self.time.ms, known, seen))
+        self.fault()
+
+    def turn(self, name: str, into: str) -> None:
+        """Make a condition true or false, or have its backend fail."""
+        self.conditions[name] = into
+        if into == TRUE:
+            self.true_since.setdefault(name, self.time.ms)
+        else:
+            self.true_since.pop(name, None)
+
+    def observe(self, name: str) -> bool:
+        """Answer a poke."""
+        self.place += 1
+        saw = self.conditions[name]
+        self.observations.append(Observation(self.place, name, self.clock.now, saw))
+        if saw == ERROR:
+            raise ValueError(f"{name} cannot be asked")
+        return saw == TRUE
+
+    def poked(self, one: One) -> list[Report]:
+        """Poke a group."""
+        actor = current()
+        if actor is not None:
+            guarantees.before_poke(self, self.rounds[actor.owner.name], one.group)
+            self.excused.discard(one.group.id)
+        return one.poke()
+
+    def loaded(self, connection: Connection, held: Any, loaded: Any) -> None:
+        """Be told of a load."""
+        actor = current()
+        assert actor is not None
+        ids = {one.group.id for one in loaded.ones}
+        if len(ids) != len(loaded.ones):
+            self.problems.append("G4: a group is loaded twice at once")
+        self.rounds[actor.owner.name] = Round(loaded.now, self.time.ms, self.place, ids)
+        guarantees.after_load(self, actor.owner, _all(connection, poke_group), held, loaded)
+        self.loaded_once |= ids
+
+    # what is seen of it
+
+    def look(self) -> None:
+        """Look at the tables; note what is new, and what must not be."""
+        self.place += 1
+        instances, groups = self.database.read(lambda c: (_all(c, sensor_instance), _all(c, poke_group)))
+        before, self.rows = self.rows, instances
+        self.groups = groups
+        for row in instances.values():
+            self.deadlines[row.group_id].add(row.next_deadline)
+            if row.id not in self.arrivals:
+                name = json.loads(row.poke_context)["name"]
+                self.arrivals[row.id] = Arrival(self.place, self.time.ms, name)
+            was = before.get(row.id)
+            if row.state != State.SENSING and (was is None or was.state == State.SENSING):
+                guarantees.at_ending(self, row)
+        for group_id in groups:
+            self.group_arrivals.setdefault(group_id, self.time.ms)
+        guarantees.of_rows(self, before)
+        guarantees.of_groups(self)
+
+    def sensing(self) -> list[Any]:
+        """Return the rows of those who sense, in order."""
+        return [row for row in self.rows.values() if row.state == State.SENSING]
+
+    def tries(self, row: Any) -> list[Any]:
+        """Return the rows of all tries of the same task instance."""
+        task = _task(row)
+        return [other for other in self.rows.values() if _task(other) == task]
+
+    def say(self, row: Any) -> str:
+        """Say a row for people."""
+        key = spell(guarantees.key_of(row))
+        return f"instance {row.id} ({key}) waiting for {self.arrivals[row.id].name!r}, which is {row.state}"
+
+    def check(self) -> None:
+        """Raise the first problem.
+
+        :raises Broken: if there is one.
+        """
+        if self.problems:
+            raise Broken(self.problems[0])
+
+
+def make_pool(world: World) -> Pool:
+    """Make the pool of those who register."""
+    pool = Pool(world.settings)
+    pool.database.dispose()
+    pool.database = world.database
+    pool.publisher = SimulatedPublisher(world)
+    leases = pool._leases = SimulatedLeases(world.client, lease_ttl=world.settings.lease_ttl)
+    leases.world = world
+    return pool
+
+
+def _task(row: Any) -> tuple[Any, ...]:
+    return (row.dag_id, row.task_id, row.run_id, row.map_index)
+
+
+def _all(connection: Connection, table: Any) -> dict[int, Any]:
+    return {row.id: row for row in connection.execute(select(table).order_by(table.c.id))}
