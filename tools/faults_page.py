@@ -1,0 +1,66 @@
+"""Write what the faults and the soak measured into docs/guarantees.md.
+
+SENSORPOOL_TEST_FAULTS_TABLE=benchmarks/results/faults.json make faults; python -m benchmarks.soak; then this.
+"""
+
+import json
+import re
+import statistics
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "guarantees.md"
+RESULTS = ROOT / "benchmarks" / "results"
+GROWTH = ("MiB", "threads", "files", "connections", "Redis keys", "Redis MiB", "Redis clients")
+
+
+def main() -> None:
+    """Write both tables."""
+    text = PAGE.read_text()
+    for name, table in (("faults", faults(_read("faults"))), ("soak", soak(_read("soak")))):
+        text = re.sub(
+            rf"<!-- {name} -->.*<!-- /{name} -->",
+            lambda _, n=name, t=table: f"<!-- {n} -->\n{t}<!-- /{n} -->",
+            text,
+            flags=re.DOTALL,
+        )
+    PAGE.write_text(text)
+
+
+def faults(records: list[dict[str, Any]]) -> str:
+    """Return the table of the faults."""
+    lines = ["| fault | runs | sensors | lost | doubled | wrongly failed | recovery p50 | max |", "| --- " * 8 + "|"]
+    for record in records:
+        times = record["recovery"]
+        measured = (f"{statistics.median(times):.2f}", f"{max(times):.2f}") if times else ("", "")
+        name = re.sub(r" \((recovery: how late the others were|the others' lateness)\)", "", record["fault"])
+        cells = (name, record["runs"], record["sensors"], record["lost"], record["doubled"], record["wrong"], *measured)
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    total = [sum(record[name] for record in records) for name in ("runs", "sensors", "lost", "doubled", "wrong")]
+    lines.append("| " + " | ".join(map(str, ("all", *total, "", ""))) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def soak(found: dict[str, Any]) -> str:
+    """Return what the soak found, in words."""
+    first, last = found["samples"][4], found["samples"][-1]
+    grown = ", ".join(f"{name} {first[name]:g} → {last[name]:g}" for name in GROWTH)
+    p50, p99, most = found["true to settled, intervals, p50/p99/max"]
+    return (
+        f"**The soak** (`python -m benchmarks.soak`): {found['minutes']:g} minutes, {found['sensors']:,} sensors on "
+        f"{found['groups']:,} groups every {found['interval']:g} s, {found['kills']} kills, one a minute (a "
+        f"child, a whole worker, beat, in turn). {found['pokes']:,} pokes; {found['missed intervals']} intervals missed, "
+        f"{found['twice in an interval']} pokes too early, {found['longest time between pokes, intervals']} intervals the "
+        f"longest time between two pokes of a group; {found['landed']:,} landed: {found['lost']} lost, "
+        f"{found['doubled']} doubled, {found['wrongly failed']} wrongly failed; settled after {p50} intervals (p50), "
+        f"{p99} (p99), {most} (longest). From the fifth minute to the last: {grown}.\n"
+    )
+
+
+def _read(name: str) -> Any:
+    return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+if __name__ == "__main__":
+    main()
