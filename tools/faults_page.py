@@ -50,8 +50,8 @@ def soak(found: dict[str, Any]) -> str:
     return (
         f"**The soak** (`python -m benchmarks.soak`): {found['minutes']:g} minutes, {found['sensors']:,} sensors on "
         f"{found['groups']:,} groups every {found['interval']:g} s, {found['kills']} kills, one a minute (a "
-        f"child, a whole worker, beat, in turn). {found['pokes']:,} pokes; {found['missed intervals']} intervals missed, "
-        f"{found['twice in an interval']} pokes too early, {found['longest time between pokes, intervals']} intervals the "
+        f"child, a whole worker, beat, in turn). {found['pokes']:,} pokes; "
+        f"{found['missed intervals']} intervals missed, {found['twice in an interval']} pokes too early, {found['longest time between pokes, intervals']} intervals the "
         f"longest time between two pokes of a group; {found['landed']:,} landed: {found['lost']} lost, "
         f"{found['doubled']} doubled, {found['wrongly failed']} wrongly failed; settled after {p50} intervals (p50), "
         f"{p99} (p99), {most} (longest). From the fifth minute to the last: {grown}.\n"
