@@ -221,7 +221,7 @@ def _on_child_start(**_: Any) -> None:
         runtime.is_prefork_child = True
         # what a job makes lives as long as the job: to look for garbage in it every 700 objects costs a tenth of it
         gc.set_threshold(20_000, 20, 20)
-        memory.limit(runtime.settings.poke_memory)
+        memory.limit(runtime.settings.poke_memory, threads=4 * runtime.settings.poke_concurrency)
         sys.stdout, sys.stderr = Bounded(sys.stdout), Bounded(sys.stderr)
         _replace_when_worn(runtime)
 

@@ -18,7 +18,7 @@ from sensorpool.poke.works import One
 from sensorpool.record import Record
 from sensorpool.settle import matters
 from sensorpool.states import Outcome
-from sensorpool.suspects import DEAD_HOLDER, OUT_OF_MEMORY, OVERRAN
+from sensorpool.suspects import DEAD_HOLDER, OUT_OF_MEMORY, OVERRAN, SLOW
 from sensorpool.worker import Worker
 
 FLUSH_EVERY = 0.1  # seconds
@@ -125,18 +125,19 @@ class _Round:
         self._worker.watchdog.guard()
         poking = self._worker.poker.begin()
         try:
-            left = self._poke_in_turn(poking, ones, started)
+            return self._poke_in_turn(poking, ones, started)
         except BaseException:
-            poking.end()
-            self._worker.watchdog.rest()
+            poking.withdraw()
             raise
-        if poking.outstanding:
-            self._total.extra["slow"] = len(poking.outstanding)
-            self._worker.suspects.adopt(self._range, poking)
-        else:
-            poking.end()
-            self._worker.watchdog.rest()
-        return left
+        finally:
+            if not poking.is_over:
+                slow = list(poking.outstanding)
+                self._total.extra["slow"] = len(slow)
+                self._held.suspects.update(dict.fromkeys(slow, SLOW))
+                self._worker.suspects.adopt(self._range, poking, self._held.state.infra)
+            else:
+                poking.end()
+                self._worker.watchdog.rest()
 
     def _poke_in_turn(self, poking: Poking, ones: list[One], started: float) -> list[int]:
         settings = self._settings
@@ -187,7 +188,8 @@ class _Round:
         if not reports:
             return
         failpoint("poke.after")
-        started, now, trusted, infra = self._started, self._now, self._trusted, self._held.state.infra
+        started, now, trusted = self._started, self._now, self._trusted
+        infra = self._held.state.infra or self._worker.suspects.infra
         offsets = [int((report.began - started) * 1000) for report in reports]
         self._record.add(reports, offsets)
         self._worker.metrics.poked(reports)
@@ -208,9 +210,11 @@ class _Round:
                 greedy.append(report.group.id)
         if hung:
             log.warning("pokes overran their limit; they are poked apart from now on", groups=len(hung))
+            self._held.suspects.update(dict.fromkeys(hung, OVERRAN))
             self._worker.leases.suspect(self._range, hung, OVERRAN)
         if greedy:
             log.warning("pokes ran out of memory; they are poked apart from now on", groups=len(greedy))
+            self._held.suspects.update(dict.fromkeys(greedy, OUT_OF_MEMORY))
             self._worker.leases.suspect(self._range, greedy, OUT_OF_MEMORY)
 
     def _take_one(self, report: Report, began_at: Milliseconds) -> None:
@@ -221,8 +225,11 @@ class _Round:
             self._total.landed += 1
         elif outcome is not _NOT_LANDED:
             self._total.errors += 1
-        if outcome is Outcome.INFRA_FAILURE or str(group.id) in self._held.state.infra:
-            fact = within_window(fact, self._held.state.infra, self._settings.infra_failure_window)
+        infra = self._held.state.infra
+        if (since := self._worker.suspects.infra.take(group.id)) is not None:
+            infra.setdefault(str(group.id), since)
+        if outcome is Outcome.INFRA_FAILURE or str(group.id) in infra:
+            fact = within_window(fact, infra, self._settings.infra_failure_window)
         if matters(fact.outcome, began_at, group.next_deadline, self._trusted):
             self._facts.append(fact)
 

@@ -30,6 +30,10 @@ AT_ONCE = 1_000  # registrations in one transaction
 _OPERATOR_LENGTH = 250
 
 
+class _Barred(Exception):
+    """Something of it is refused, unless it is there already."""
+
+
 @dataclass(slots=True)
 class Registered:
     """What a round of registrations did."""
@@ -55,7 +59,14 @@ def register(database: Database, plans: Sequence[Plan], settings: Settings) -> R
         # Nearly always nobody is there. If somebody is, their unique key says so, and the next attempt looks first.
         return _register(database, connection, plans, settings, look_first=next(attempts) > 0)
 
-    return database.run(change)
+    try:
+        return database.run(change)
+    except _Barred:
+        pass  # unless it is there already: now we look
+    try:
+        return database.run(change)
+    except _Barred as barred:
+        raise Refused(str(barred)) from None
 
 
 def _register(
@@ -119,7 +130,7 @@ def _supersede(connection: Connection, by_key: Mapping[Key, Plan]) -> dict[int, 
 def _join(database: Database, connection: Connection, plans: Sequence[Plan], settings: Settings) -> dict[Key, Instance]:
     """Make or join the groups, and insert the instances.
 
-    :raises Refused: when a condition is quarantined, a DAG over its quota, or a digest there for another context.
+    :raises _Barred: when a condition is quarantined, a DAG over its quota, or a digest there for another context.
     """
     groups: dict[bytes, NewGroup] = {}
     instances: list[NewInstance] = []
@@ -162,7 +173,7 @@ def _join(database: Database, connection: Connection, plans: Sequence[Plan], set
     in_order = sorted(groups.values(), key=lambda group: (group.hashcode, group.digest))
     joined = {row.key: row for row in registering.join(connection, in_order, instances, database.given_now(connection))}
     if len(joined) != len(plans):
-        raise Refused(_why_refused(connection, plans))
+        raise _Barred(_why_refused(connection, plans))
     found: dict[Key, Instance] = {}
     for each in plans:
         row, group = joined[each.key], groups[each.identity.digest]

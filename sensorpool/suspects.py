@@ -8,11 +8,11 @@ claimed, so that no job pokes it as well.
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
 from sensorpool.clock import ClockWatch
 from sensorpool.errors import Unreachable
-from sensorpool.infra_window import within_window
+from sensorpool.infra_window import Failing
 from sensorpool.lease import Leases
 from sensorpool.logs import logger
 from sensorpool.metrics import Metrics
@@ -35,7 +35,6 @@ SLOW = "its poke takes long"
 _HUNG = (OVERRAN, SLOW)
 _STILL_SUSPECT = frozenset({Outcome.POKE_TIMEOUT, Outcome.CRASHED})
 _LOOK_EVERY = 0.05  # seconds
-_GRACE = 5.0  # seconds beyond the time limit in which a poke that goes on must have been given up
 
 log = logger(__name__)
 
@@ -54,8 +53,9 @@ class Suspects:
         metrics: Metrics,
         clock: ClockWatch,
         watchdog: Watchdog,
-        settle: Callable[[Sequence[Fact]], int],
+        settle: Callable[[Sequence[Fact], bool], int],
     ) -> None:
+        self.infra = Failing()
         self._settings = settings
         self._database = database
         self._leases = leases
@@ -63,13 +63,12 @@ class Suspects:
         self._clock = clock
         self._watchdog = watchdog
         self._settle = settle
-        self._crashing = LaneApart(settings, self._take, self._keep)
-        self._hanging = LaneApart(settings, self._take, self._keep)
-        self._going_on: list[tuple[Poking, float]] = []  # with the time by which all must have been reported
+        self._crashing = LaneApart(settings, self._take_apart, self._keep)
+        self._hanging = LaneApart(settings, self._take_apart, self._keep)
+        self._going_on: list[Poking] = []
         self._kept = 0.0
         self._thread: threading.Thread | None = None
         self._ranges: dict[int, ShardRange] = {}
-        self._infra: dict[str, Milliseconds] = {}
         self._lock = threading.Lock()
 
     def offer(self, shard_range: ShardRange, groups: Mapping[DueGroup, str]) -> int:
@@ -80,7 +79,11 @@ class Suspects:
         """
         free = [group.id for group in groups if not self._has(group.id)]
         claimed = self._leases.claim(shard_range, free, self._claim_seconds)
-        rows = self._database.read(lambda connection: loading.groups(connection, claimed))
+        try:
+            rows = self._database.read(lambda connection: loading.groups(connection, claimed))
+        except Unreachable:
+            self._leases.unclaim(shard_range, claimed)
+            raise
         with self._lock:
             self._ranges.update((group.id, shard_range) for group, _, _ in rows)
         hung = {group.id for group, why in groups.items() if why in _HUNG and not group.crashes}
@@ -89,21 +92,26 @@ class Suspects:
         self._crashing.offer(suspect for suspect in suspects if suspect.group.id not in hung)
         return len(groups) - len(claimed)
 
-    def adopt(self, shard_range: ShardRange, poking: Poking) -> None:
+    def adopt(self, shard_range: ShardRange, poking: Poking, infra: MutableMapping[str, Milliseconds]) -> None:
         """Let pokes go on that take too long for their job; the watchdog is on guard until they have ended.
 
+        :param infra: since when groups of the range fail; what is known of these is taken out of it.
         :raises Unreachable: when Redis does not answer; they go on all the same.
         """
         group_ids = list(poking.outstanding)
-        with self._lock:
-            self._ranges.update(dict.fromkeys(group_ids, shard_range))
-            limit = self._settings.poke_timeout + _GRACE
-            self._going_on.append((poking, time.monotonic() + limit))
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._look_after, daemon=True, name="poke-on")
-                self._thread.start()
-        self._leases.suspect(shard_range, group_ids, SLOW)
-        self._leases.claim(shard_range, group_ids, self._claim_seconds)
+        for group_id in group_ids:
+            if (since := infra.pop(str(group_id), None)) is not None:
+                self.infra.put(group_id, since)
+        try:  # marked before they are looked after, which may clear them at once
+            self._leases.suspect(shard_range, group_ids, SLOW)
+            self._leases.claim(shard_range, group_ids, self._claim_seconds)
+        finally:
+            with self._lock:
+                self._ranges.update(dict.fromkeys(group_ids, shard_range))
+                self._going_on.append(poking)
+                if self._thread is None or not self._thread.is_alive():
+                    self._thread = threading.Thread(target=self._look_after, daemon=True, name="poke-on")
+                    self._thread.start()
 
     @property
     def _claim_seconds(self) -> float:
@@ -123,24 +131,23 @@ class Suspects:
                 if not going_on:
                     self._thread = None  # under the lock: whoever adopts next starts another
                     return
-            for poking, ends in going_on:
-                reports = poking.step()
+            for poking in going_on:
                 try:
-                    if reports:
+                    if reports := poking.step():
                         self._take(reports)
                 except Unreachable as error:
                     log.warning("what slow pokes saw is lost; they are due again", error=str(error))
                 except Exception:
                     log.exception("what slow pokes saw is lost; they are due again")
-                if not poking.outstanding or time.monotonic() > ends:
+                if poking.is_over:
                     with self._lock:
-                        self._going_on.remove((poking, ends))
+                        self._going_on.remove(poking)
                     poking.end()
                     self._watchdog.rest()
             if time.monotonic() - self._kept >= self._settings.heartbeat:
                 self._kept = time.monotonic()
                 try:
-                    self._keep([group_id for poking, _ in going_on for group_id in list(poking.outstanding)])
+                    self._keep([group_id for poking in going_on for group_id in list(poking.outstanding)])
                 except Unreachable as error:
                     log.warning("claims on slow pokes were not renewed", error=str(error))
             time.sleep(_LOOK_EVERY)
@@ -149,24 +156,36 @@ class Suspects:
         if self._crashing.has(group_id) or self._hanging.has(group_id):
             return True
         with self._lock:
-            return any(group_id in poking.outstanding for poking, _ in self._going_on)
+            return any(group_id in poking.outstanding for poking in self._going_on)
 
-    def _take(self, reports: Sequence[Report]) -> None:
+    def _take_apart(self, reports: Sequence[Report]) -> None:
+        """Take what was seen in a child process of one's own: there a crash has one to blame."""
+        self._take(reports, blame=True)
+
+    def _take(self, reports: Sequence[Report], *, blame: bool = False) -> None:
         """Settle what was seen, and clear those who came through.
 
         :raises Unreachable: when the database or Redis does not answer; what was not settled is due again.
         """
         with self._lock:
             ranges = {report.group.id: self._ranges.pop(report.group.id, None) for report in reports}
+        try:
+            self._settle_all(reports, ranges, blame)
+        finally:  # whatever went wrong, they may be poked again
+            for shard_range in set(ranges.values()) - {None}:
+                assert shard_range is not None
+                self._leases.unclaim(shard_range, [group_id for group_id, own in ranges.items() if own == shard_range])
+
+    def _settle_all(self, reports: Sequence[Report], ranges: Mapping[int, ShardRange | None], blame: bool) -> None:
         now, here = self._database.read(self._database.now), time.monotonic()
         trusted = self._clock.trusts(now)
         self._metrics.poked(reports)
         offsets = [round((report.began - here) * 1000) for report in reports]
-        facts = [self._fact_of(report, now + offset) for report, offset in zip(reports, offsets, strict=True)]
+        facts = [self._fact_of(report, now + offset, blame) for report, offset in zip(reports, offsets, strict=True)]
         deadlines = {report.group.id: report.group.next_deadline for report in reports}
         mattering = [f for f in facts if matters(f.outcome, f.began_at, deadlines[f.group_id], trusted)]
         if mattering:
-            self._settle(mattering)
+            self._settle(mattering, trusted)
         for shard_range in set(ranges.values()) - {None}:
             assert shard_range is not None
             own = [place for place, report in enumerate(reports) if ranges[report.group.id] == shard_range]
@@ -175,24 +194,21 @@ class Suspects:
             self._leases.keep_record(
                 shard_range, record.text(), record.expires(report.group for report in reports), now
             )
-            group_ids = [reports[place].group.id for place in own]
             cleared = [reports[place].group.id for place in own if reports[place].outcome not in _STILL_SUSPECT]
             self._leases.clear_suspects(shard_range, cleared)
-            self._leases.unclaim(shard_range, group_ids)
 
-    def _fact_of(self, report: Report, began_at: Milliseconds) -> Fact:
+    def _fact_of(self, report: Report, began_at: Milliseconds, blame: bool) -> Fact:
         group = report.group
         fact = Fact(group.id, group.version, began_at, report.outcome, report.reason, report.xcom_value)
         if report.outcome is Outcome.CRASHED:
-            return self._blame(fact)
-        with self._lock:
-            return within_window(fact, self._infra, self._settings.infra_failure_window)
+            return self._blame(fact, group.crashes) if blame else fact
+        return self.infra.within_window(fact, group.poke_interval, self._settings.infra_failure_window)
 
-    def _blame(self, fact: Fact) -> Fact:
+    def _blame(self, fact: Fact, seen: int) -> Fact:
         """Count a crash against its group; at the limit the condition is quarantined, and all who wait for it fail."""
         limit, reason = self._settings.crash_limit, fact.reason or ""
         now = self._database.read(self._database.now)
-        crashes = self._database.run(lambda c: barring.count_crash(c, fact.group_id, limit, reason, now))
+        crashes = self._database.run(lambda c: barring.count_crash(c, fact.group_id, seen, limit, reason, now))
         log.warning("a poke took its process down", group_id=fact.group_id, crashes=crashes, reason=reason)
         if crashes < limit:
             return fact

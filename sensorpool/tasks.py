@@ -65,7 +65,7 @@ def add_tasks(app: Celery, runtime: Runtime) -> None:
         except Unreachable as error:
             log.warning("the range waits", shard_range=str(shard_range), tick=tick, error=str(error))
             return {"waits": str(error)}
-        if not result.skipped and (result.poked or result.left):
+        if not result.skipped and (result.poked or result.left or result.extra):
             log.info("poked", shard_range=str(shard_range), tick=tick, **result.as_dict())
         return result.as_dict()
 

@@ -47,15 +47,17 @@ def soak(found: dict[str, Any]) -> str:
     first, last = found["samples"][4], found["samples"][-1]
     grown = ", ".join(f"{name} {first[name]:g} → {last[name]:g}" for name in GROWTH)
     p50, p99, most = found["true to settled, intervals, p50/p99/max"]
-    return (
-        f"**The soak** (`python -m benchmarks.soak`): {found['minutes']:g} minutes, {found['sensors']:,} sensors on "
-        f"{found['groups']:,} groups every {found['interval']:g} s, {found['kills']} kills, one a minute (a "
-        f"child, a whole worker, beat, in turn). {found['pokes']:,} pokes; "
-        f"{found['missed intervals']} intervals missed, {found['twice in an interval']} pokes too early, {found['longest time between pokes, intervals']} intervals the "
-        f"longest time between two pokes of a group; {found['landed']:,} landed: {found['lost']} lost, "
-        f"{found['doubled']} doubled, {found['wrongly failed']} wrongly failed; settled after {p50} intervals (p50), "
-        f"{p99} (p99), {most} (longest). From the fifth minute to the last: {grown}.\n"
+    size = f"{found['sensors']:,} sensors on {found['groups']:,} groups every {found['interval']:g} s"
+    lines = (
+        f"**The soak** (`python -m benchmarks.soak`): {found['minutes']:g} minutes, {size}, {found['kills']} kills,",
+        f"one a minute (a child, a whole worker, beat, in turn). {found['pokes']:,} pokes;",
+        f"{found['missed intervals']} intervals missed, {found['twice in an interval']} pokes too early;",
+        f"the longest time between two pokes of a group was {found['longest time between pokes, intervals']} intervals.",
+        f"{found['landed']:,} landed: {found['lost']} lost, {found['doubled']} doubled,",
+        f"{found['wrongly failed']} wrongly failed; settled after {p50} intervals (p50), {p99} (p99), {most} (longest).",
+        f"From the fifth minute to the last: {grown}.",
     )
+    return "\n".join(lines) + "\n"
 
 
 def _read(name: str) -> Any:

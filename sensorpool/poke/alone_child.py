@@ -72,7 +72,7 @@ def _poke_all(settings: dict[str, Any], out: TextIO) -> None:
     asynchronous = {
         op_classpath for op_classpath in {one.op_classpath for one in ones} if _is_async(classes, op_classpath)
     }
-    memory.limit(settings["poke_memory"])
+    memory.limit(settings["poke_memory"], threads=4 * settings["concurrency"])
     tell({"ready": True})
     concurrency, poke_timeout = settings["concurrency"], settings["poke_timeout"]
     threads, loops = ThreadLane(Slots(concurrency), poke_timeout), LoopLane(Slots(concurrency), poke_timeout)

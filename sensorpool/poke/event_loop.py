@@ -148,7 +148,7 @@ class LoopLane:
         now = time.monotonic()
         stepping = loop.stepping
         if stepping is not None and now - stepping[1] > self._poke_timeout:
-            self._give_up(loop, now, stepping[0])
+            self._give_up(loop, now, stepping)
             return
         if loop.answered_at >= loop.asked_at:
             loop.asked_at = now
@@ -168,11 +168,15 @@ class LoopLane:
             self._loop.loop.call_soon_threadsafe(self._loop.loop.stop)
             self._loop = None
 
-    def _give_up(self, loop: _Loop, now: float, blocker: One | None = None) -> None:
-        """Leave a blocked loop: who blocks it overran (if nobody is known, all who had their time); the others move."""
+    def _give_up(self, loop: _Loop, now: float, stepping: tuple[One, float] | None = None) -> None:
+        """Leave a blocked loop: who blocks it overran (if nobody is known, all who had their time); the others move.
+
+        :param stepping: who blocks it, and since when; he may have been reported already, and block it as he leaves.
+        """
+        blocker = None if stepping is None else stepping[0]
         with loop.lock:
-            if blocker is not None and blocker not in loop.running:
-                return
+            if stepping is not None and loop.stepping is not stepping:
+                return  # it goes on this moment
             loop.given_up = True
             limit = self._poke_timeout
             over = [

@@ -6,12 +6,13 @@ import sys
 from pathlib import Path
 
 _MB = 2**20
+_STACK = 8 * _MB
 
 
-def limit(more: int) -> None:
+def limit(more: int, threads: int) -> None:
     """Let this process take so many megabytes more than it has now; beyond it, whoever asks gets a `MemoryError`.
 
-    Private memory that can be written counts, taken up or not, and so do the stacks of threads (8 MB each).
+    :param threads: how many may be started; Linux counts their stacks, taken up or not, so these come on top.
     """
     if sys.platform != "linux":
         return
@@ -20,7 +21,9 @@ def limit(more: int) -> None:
     found = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text())
     if found is None:
         return
-    wanted = int(found[1]) * 1024 + more * _MB
+    stack, _ = resource.getrlimit(resource.RLIMIT_STACK)
+    stack = _STACK if stack == resource.RLIM_INFINITY else stack
+    wanted = int(found[1]) * 1024 + more * _MB + threads * stack
     _, most = resource.getrlimit(resource.RLIMIT_DATA)
     if most != resource.RLIM_INFINITY:
         wanted = min(wanted, most)

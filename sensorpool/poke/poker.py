@@ -54,6 +54,12 @@ class Poker:
             if threads.abandoned:
                 self._lanes.append(threads)
 
+    def importing_since(self, op_classpath: str) -> float:
+        """Return since when a class is being imported, by the monotonic clock."""
+        with self._lock:
+            task = self._importing.get(op_classpath)
+        return time.monotonic() if task is None else task.began
+
     def find(self, op_classpath: str) -> "SensorClass | Exception | None":
         """Return a class, why there is none, or None while it is being imported (on a thread of its own)."""
         known = self.classes.known(op_classpath)
@@ -77,6 +83,7 @@ class _Import(threading.Thread):
 
     def __init__(self, classes: Classes, op_classpath: str) -> None:
         super().__init__(daemon=True, name=f"import {op_classpath}")
+        self.began = time.monotonic()
         self.error: Exception | None = None
         self._classes = classes
         self._op_classpath = op_classpath
@@ -96,17 +103,19 @@ class Poking:
         self._poker = poker
         self._threads = threads
         self._loops = loops
-        self._importing: dict[str, tuple[float, Sequence[One]]] = {}  # since when, and who waits for it
+        self._importing: dict[str, Sequence[One]] = {}  # who waits for a class
         self._failed: list[Report] = []
+        self._moved = time.monotonic()  # when something was begun or reported last
+        self._waited = 0  # how many waited then
 
     def put(self, ones: Sequence[One], ids: Sequence[int]) -> None:
         """Deal groups out to the lanes."""
         self.outstanding.update(zip(ids, ones, strict=True))
-        since, paths = time.monotonic(), [one.op_classpath for one in ones]
+        paths = [one.op_classpath for one in ones]
         for op_classpath in set(paths):
             same = ones if paths.count(op_classpath) == len(paths) else None
             some = same or [one for one, path in zip(ones, paths, strict=True) if path == op_classpath]
-            self._deal(op_classpath, some, since)
+            self._deal(op_classpath, some)
 
     def wants_more(self, op_classpath: str) -> bool:
         """Whether so few of a class wait to be begun that its slots may soon be without work."""
@@ -114,18 +123,23 @@ class Poking:
         return waiting < self._poker.concurrency and op_classpath not in self._importing
 
     def is_held_up(self, seconds: float) -> bool:
-        """Whether nothing can be begun, and all that goes on has been going on for so long."""
-        now = time.monotonic()
+        """Whether nothing could be begun and nothing was reported for so long: slow pokes or imports hold us up."""
+        now, waiting = time.monotonic(), self._threads.queued + self._loops.queued
+        if waiting != self._waited:
+            self._moved, self._waited = now, waiting
         lanes: tuple[ThreadLane | LoopLane, ...] = (self._threads, self._loops)
-        return all(now - since > seconds for since, _ in self._importing.values()) and all(
-            not lane.takeable and lane.slow(seconds) for lane in lanes
-        )
+        return now - self._moved > seconds and all(not lane.takeable and lane.slow(seconds) for lane in lanes)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether everything was reported, and no poke goes on that somebody must look after."""
+        return not self.outstanding and self._threads.idle and self._loops.idle
 
     def step(self) -> list[Report]:
         """Look after the lanes, and return what was reported since the last step."""
         waiting, self._importing = self._importing, {}
-        for op_classpath, (since, ones) in waiting.items():
-            self._deal(op_classpath, ones, since)
+        for op_classpath, ones in waiting.items():
+            self._deal(op_classpath, ones)
         self._threads.supervise()
         self._loops.supervise()
         reports, self._failed = self._failed, []
@@ -133,6 +147,8 @@ class Poking:
             reports.extend(some)
         for some in self._loops.collect():
             reports.extend(some)
+        if reports:
+            self._moved = time.monotonic()
         reported = self.outstanding.pop
         for report in reports:
             reported(report.group.id, None)
@@ -144,6 +160,8 @@ class Poking:
         for work in self._threads.withdraw():
             taken.extend(group.id for group in work.groups)
         taken.extend(one.group.id for one in self._loops.withdraw())
+        taken.extend(one.group.id for ones in self._importing.values() for one in ones)
+        self._importing.clear()
         for group_id in taken:
             self.outstanding.pop(group_id, None)
         return taken
@@ -152,15 +170,15 @@ class Poking:
         """Give the lanes back."""
         self._poker.end(self._threads, self._loops)
 
-    def _deal(self, op_classpath: str, ones: Sequence[One], since: float) -> None:
+    def _deal(self, op_classpath: str, ones: Sequence[One]) -> None:
         found = self._poker.find(op_classpath)
-        limit, means = self._poker.poke_timeout, self._poker.means
-        if found is None and time.monotonic() - since > limit:
-            self._failed.extend(overran(one.group, since, limit) for one in ones)
+        limit, means, now = self._poker.poke_timeout, self._poker.means, time.monotonic()
+        if found is None and now - self._poker.importing_since(op_classpath) > limit:
+            self._failed.extend(overran(one.group, now, limit) for one in ones)
         elif found is None:
-            self._importing[op_classpath] = (since, ones)
+            self._importing[op_classpath] = ones
         elif isinstance(found, Exception):
-            self._failed.extend(means.answers.of_exception(one.group, since, found) for one in ones)
+            self._failed.extend(means.answers.of_exception(one.group, now, found) for one in ones)
         elif found.way is Way.ASYNC:
             self._loops.put(ones)
         elif found.way is Way.MANY:

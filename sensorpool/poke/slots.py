@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
 
 _KEPT_FREE = 8  # one slot in so many is kept from any one class
+_FEW = 4  # of fewer slots none can be spared
 
 
 class Classed(Protocol):
@@ -26,7 +27,7 @@ class Slots:
 
     def __init__(self, concurrency: int) -> None:
         self.concurrency = concurrency
-        self.most_of_a_class = concurrency - concurrency // _KEPT_FREE
+        self.most_of_a_class = concurrency - (max(1, concurrency // _KEPT_FREE) if concurrency >= _FEW else 0)
         self.busy: Counter[str] = Counter()  # by class
         self.taken = 0
         self.lock = threading.Lock()

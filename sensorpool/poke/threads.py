@@ -180,7 +180,12 @@ class ThreadLane:
             slot = _Slot()
             with self._lock:
                 self._slots.add(slot)
-            self._hands.do(partial(self._work, slot))
+            try:
+                self._hands.do(partial(self._work, slot))
+            except (RuntimeError, MemoryError):  # no more threads can be started: those that are there will do
+                with self._lock:
+                    self._slots.discard(slot)
+                return
 
     def _give_up(self, slot: _Slot, now: float) -> None:
         with slot.lock:

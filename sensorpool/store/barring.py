@@ -30,12 +30,14 @@ def barred(connection: Connection, digests: Collection[bytes], dag_ids: Collecti
     return Barred({bytes(row[0]): row[1] for row in conditions}, {row[0]: row[1] for row in dags})
 
 
-def count_crash(connection: Connection, group_id: int, limit: int, reason: str, now: Milliseconds) -> int:
+def count_crash(connection: Connection, group_id: int, seen: int, limit: int, reason: str, now: Milliseconds) -> int:
     """Count a crash that the poke of a group was seen to cause; at the limit its condition is quarantined.
 
+    :param seen: how many there had been before, so that one which is counted again counts once.
     :returns: how many crashes there were (0: the group is gone).
     """
-    connection.execute(update(g).where(g.c.id == group_id).values(crashes=g.c.crashes + 1, version=g.c.version + 1))
+    before = (g.c.id == group_id, g.c.crashes == seen)
+    connection.execute(update(g).where(*before).values(crashes=seen + 1, version=g.c.version + 1))
     columns = select(g.c.crashes, g.c.digest, g.c.op_classpath, g.c.poke_context)
     group = connection.execute(columns.where(g.c.id == group_id)).one_or_none()
     if group is None:

@@ -181,7 +181,7 @@ def test_whoever_changes_a_group_takes_its_next_version(pool: Pool) -> None:
         seen.append(version())
     pool.cancel(instance.id)
     seen.append(version())
-    pool.database.run(lambda connection: barring.count_crash(connection, instance.group_id, 3, "as seen", 0))
+    pool.database.run(lambda connection: barring.count_crash(connection, instance.group_id, 0, 3, "as seen", 0))
     seen.append(version())
     assert seen == sorted(set(seen))
 

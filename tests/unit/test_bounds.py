@@ -36,7 +36,7 @@ def test_too_much_memory_is_a_crash_and_no_answer() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's")
 def test_memory_is_limited() -> None:
     code = (
-        "from sensorpool.poke import memory; memory.limit(100)\n"
+        "from sensorpool.poke import memory; memory.limit(100, threads=0)\n"
         "kept = bytearray(50 * 2**20); print('some', flush=True)\n"
         "try: more = bytearray(100 * 2**20)\nexcept MemoryError: print('no more')"
     )

@@ -275,22 +275,27 @@ MUTANTS = (
         "KEYS",
     ),
     # lease
-    _one(
+    Mutant(
         "a lease never expires",
-        "lua/acquire.lua",
-        'redis.call("SET", KEYS[1], ARGV[1], "PX", ARGV[2])',
-        'redis.call("SET", KEYS[1], ARGV[1])',
-        "G1",
+        (
+            Edit(
+                "lua/acquire.lua",
+                'redis.call("SET", KEYS[1], ARGV[1], "PX", ARGV[2])',
+                'redis.call("SET", KEYS[1], ARGV[1])',
+            ),
+            Edit("lua/acquire.lua", "left < 0 or left > tonumber(ARGV[2])", "false"),  # which would mend it
+        ),
+        ("G1",),
     ),
     Mutant(
         "anybody extends a lease",
-        (Edit("lua/extend.lua", 'redis.call("GET", KEYS[1]) == ARGV[1]', 'redis.call("GET", KEYS[1])'),),
+        (Edit("lua/extend.lua", 'redis.pcall("GET", KEYS[1]) == ARGV[1]', 'redis.pcall("GET", KEYS[1])'),),
         ("test_another_token_can_neither_renew_nor_end_a_lease",),
         tests=LEASE_TESTS + "test_another_token_can_neither_renew_nor_end_a_lease",
     ),
     Mutant(
         "anybody gives a lease back",
-        (Edit("lua/finish.lua", 'redis.call("GET", KEYS[1]) ~= ARGV[1]', 'not redis.call("GET", KEYS[1])'),),
+        (Edit("lua/finish.lua", 'redis.pcall("GET", KEYS[1]) ~= ARGV[1]', 'not redis.pcall("GET", KEYS[1])'),),
         ("test_another_token_can_neither_renew_nor_end_a_lease",),
         tests=LEASE_TESTS + "test_another_token_can_neither_renew_nor_end_a_lease",
     ),

@@ -144,6 +144,11 @@ class SimulatedPoker:
         self.outstanding.update(zip(ids, ones, strict=True))
         self._queue.extend(ones)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether none is left."""
+        return not self.outstanding
+
     def step(self) -> list[Report]:
         """Poke one group."""
         if not self._queue:
@@ -223,5 +228,5 @@ class SimulatedWorker(Worker):
         for report in reports:
             self.lane.suspects.pop(report.group.id, None)
         if reports:
-            self.suspects._take(reports)
+            self.suspects._take_apart(reports)
             self.world.excused.difference_update(report.group.id for report in reports)
