@@ -61,12 +61,15 @@ def register(database: Database, plans: Sequence[Plan], settings: Settings) -> R
 
     try:
         return database.run(change)
-    except _Barred:
-        pass  # unless it is there already: now we look
-    try:
-        return database.run(change)
     except _Barred as barred:
-        raise Refused(str(barred)) from None
+        refusal = str(barred)
+    tasks = [each.key.task for each in plans if not each.key.is_fresh]
+    if database.read(lambda connection: registering.instances_of_tasks(connection, tasks)):
+        try:
+            return database.run(change)  # who is there already is given back all the same: now we look
+        except _Barred as barred:
+            refusal = str(barred)
+    raise Refused(refusal)
 
 
 def _register(

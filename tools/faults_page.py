@@ -52,9 +52,9 @@ def soak(found: dict[str, Any]) -> str:
         f"**The soak** (`python -m benchmarks.soak`): {found['minutes']:g} minutes, {size}, {found['kills']} kills,",
         f"one a minute (a child, a whole worker, beat, in turn). {found['pokes']:,} pokes;",
         f"{found['missed intervals']} intervals missed, {found['twice in an interval']} pokes too early;",
-        f"the longest time between two pokes of a group was {found['longest time between pokes, intervals']} intervals.",
+        f"the longest time between two pokes of a group: {found['longest time between pokes, intervals']} intervals.",
         f"{found['landed']:,} landed: {found['lost']} lost, {found['doubled']} doubled,",
-        f"{found['wrongly failed']} wrongly failed; settled after {p50} intervals (p50), {p99} (p99), {most} (longest).",
+        f"{found['wrongly failed']} wrongly failed; settled after {p50} intervals (p50), {p99} (p99), {most} (max).",
         f"From the fifth minute to the last: {grown}.",
     )
     return "\n".join(lines) + "\n"
