@@ -19,6 +19,7 @@ from sensorpool.logs import logger
 from sensorpool.redaction import hide_password
 
 BROADCAST_PATIENCE = 1.0  # seconds; what is read has been announced, so as a rule nobody waits at all
+_ATTEMPTS = 3
 _BINDING = 3  # parts: routing key, pattern, queue
 _GARBLED = (ValueError, TypeError, LookupError, AttributeError, RecursionError, ArithmeticError)
 
@@ -50,11 +51,13 @@ class QoS(kombu_redis.QoS):
                 client.delete(self.unacked_key, self.unacked_index_key)
 
     def _mended(self, act: Callable[[], Any]) -> Any:
-        try:
-            return act()
-        except ResponseError as error:
-            self.channel.drop_spoilt_keys(error)
-            return act()
+        for _ in range(_ATTEMPTS):  # it may be spoilt again as soon as it was mended
+            try:
+                return act()
+            except ResponseError as error:
+                self.channel.drop_spoilt_keys(error)
+        log.warning("a message was not noted as it should be: its keys are spoilt again and again")
+        return None
 
 
 class Channel(kombu_redis.Channel):

@@ -70,9 +70,9 @@ def copy(folder: Path, mutant: Mutant) -> None:
     for name in ("sensorpool", "migrations"):
         shutil.copytree(HERE / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "tests").mkdir()
-    for name in ("servers", "unit", "faults"):
+    for name in ("servers", "unit", "integration", "faults"):
         shutil.copytree(HERE / "tests" / name, folder / "tests" / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("__init__.py", "conftest.py", "audit.py"):
+    for name in ("__init__.py", "conftest.py", "audit.py", "service.py"):
         shutil.copy(HERE / "tests" / name, folder / "tests")
     shutil.copy(HERE / "pyproject.toml", folder)
     for edit in mutant.edits:
