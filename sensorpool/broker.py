@@ -131,9 +131,36 @@ class Channel(kombu_redis.Channel):
             self.drop_spoilt_keys(error, queue)
             super()._put(queue, message, **options)
 
+    def _queue_bind(self, exchange: str, *names: Any) -> None:
+        self._with_bindings(exchange, lambda: super(Channel, self)._queue_bind(exchange, *names))
+
+    def _delete(self, queue: str, exchange: str, *names: Any, **options: Any) -> None:
+        self._with_bindings(exchange, lambda: super(Channel, self)._delete(queue, exchange, *names, **options))
+
+    def _with_bindings(self, exchange: str, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except ResponseError as error:
+            if "WRONGTYPE" not in str(error):
+                raise
+            log.warning("bindings of a wrong type were deleted", exchange=exchange)
+            with self.conn_or_acquire() as client:
+                client.delete(self.keyprefix_queue % exchange, self.keyprefix_binding_permanent % exchange)
+            act()
+
 
 class Connection(_Connection):
-    """kombu's connection, with our channel on Redis."""
+    """kombu's connection, with our channel on Redis.
+
+    A Redis that says no for a while (read-only after a failover, out of memory) is one to connect to again, and no
+    reason for a worker to end.
+    """
+
+    @cached_property
+    def connection_errors(self) -> tuple[type[Exception], ...]:
+        """Return the errors after which to connect again."""
+        errors: tuple[type[Exception], ...] = super().connection_errors
+        return (*errors, ResponseError) if issubclass(self.get_transport_cls(), kombu_redis.Transport) else errors
 
     def create_transport(self) -> Any:
         """Make the transport."""

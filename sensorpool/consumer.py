@@ -16,7 +16,15 @@ log = logger(__name__)
 
 
 class SturdyConsumer(Consumer):
-    """Celery's consumer, which drops messages that it chokes on."""
+    """Celery's consumer, which drops messages that it chokes on.
+
+    Without mingle and gossip: they tell workers of revoked tasks and of each other, which nobody here asks for, cost a
+    second at every connection, and end the worker when somebody forges their answers.
+    """
+
+    def __init__(self, *arguments: Any, worker_options: dict[str, Any] | None = None, **named: Any) -> None:
+        options = (worker_options or {}) | {"without_mingle": True, "without_gossip": True}
+        super().__init__(*arguments, worker_options=options, **named)
 
     def create_task_handler(self, *arguments: Any, **named: Any) -> Callable[[Any], Any]:
         """Return what takes a message."""
