@@ -21,7 +21,7 @@ from sensorpool.redaction import hide_password
 BROADCAST_PATIENCE = 1.0  # seconds; what is read has been announced, so as a rule nobody waits at all
 _ATTEMPTS = 3
 _BINDING = 3  # parts: routing key, pattern, queue
-_GARBLED = (ValueError, TypeError, LookupError, AttributeError, RecursionError, ArithmeticError)
+GARBLED = (ValueError, TypeError, LookupError, AttributeError, RecursionError, ArithmeticError)
 
 log = logger(__name__)
 
@@ -45,7 +45,7 @@ class QoS(kombu_redis.QoS):
         """Put back what a dead worker had; what is there may be forged."""
         try:
             self._mended(lambda: kombu_redis.QoS.restore_visible(self, *arguments, **named))
-        except _GARBLED as error:
+        except GARBLED as error:
             log.warning("unacknowledged messages that are none were dropped", error=one_line(error))
             with self.channel.conn_or_acquire() as client:
                 client.delete(self.unacked_key, self.unacked_index_key)
@@ -118,7 +118,7 @@ class Channel(kombu_redis.Channel):
             return super()._brpop_read(**options)
         except ResponseError as error:
             self.drop_spoilt_keys(error)
-        except _GARBLED as error:
+        except GARBLED as error:
             log.warning("what is no message was dropped", error=one_line(error))
         for delivery_tag in set(self.qos._delivered) - before:  # it would take up a place for ever
             self.qos.ack(delivery_tag)

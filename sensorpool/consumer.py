@@ -9,7 +9,7 @@ from typing import Any
 from celery.worker.consumer import Consumer
 from kombu.exceptions import OperationalError
 
-from sensorpool.broker import one_line
+from sensorpool.broker import GARBLED, one_line
 from sensorpool.logs import logger
 
 log = logger(__name__)
@@ -25,16 +25,18 @@ class SturdyConsumer(Consumer):
     def __init__(self, *arguments: Any, worker_options: dict[str, Any] | None = None, **named: Any) -> None:
         options = (worker_options or {}) | {"without_mingle": True, "without_gossip": True}
         super().__init__(*arguments, worker_options=options, **named)
+        self._lost = (*self.connection_errors, OperationalError, OSError)
+        # what is garbled in a way that nobody thought of costs a connection, and not the worker
+        self.connection_errors = (*self.connection_errors, *GARBLED)
 
     def create_task_handler(self, *arguments: Any, **named: Any) -> Callable[[Any], Any]:
         """Return what takes a message."""
         handle = super().create_task_handler(*arguments, **named)
-        passed_on = (*self.connection_errors, OperationalError, OSError)
 
         def on_task_received(message: Any) -> Any:
             try:
                 return handle(message)
-            except passed_on:
+            except self._lost:
                 raise
             except Exception as error:
                 log.warning("a message that is no job was dropped", error=one_line(error))
