@@ -22,6 +22,8 @@ class SturdyConsumer(Consumer):
     second at every connection, and end the worker when somebody forges their answers.
     """
 
+    connection_errors: tuple[type[Exception], ...]
+
     def __init__(self, *arguments: Any, worker_options: dict[str, Any] | None = None, **named: Any) -> None:
         options = (worker_options or {}) | {"without_mingle": True, "without_gossip": True}
         super().__init__(*arguments, worker_options=options, **named)
