@@ -130,8 +130,7 @@ class _Round:
             poking.withdraw()
             raise
         finally:
-            if not poking.is_over:
-                slow = list(poking.outstanding)
+            if slow := list(poking.outstanding):
                 self._total.extra["slow"] = len(slow)
                 self._held.suspects.update(dict.fromkeys(slow, SLOW))
                 self._worker.suspects.adopt(self._range, poking, self._held.state.infra)

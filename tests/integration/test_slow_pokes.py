@@ -1,0 +1,184 @@
+"""Pokes that outlive their job: nobody waits for them, no slot is kept by them, and no group is poked twice at once."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from sensorpool import Pool, Settings, cycle
+from sensorpool.errors import Refused, SkipSensor, Unreachable
+from sensorpool.migrate import upgrade
+from sensorpool.states import State
+from sensorpool.store import barring
+from sensorpool.worker import Worker
+from tests.service import until
+
+TICK = 0.2
+
+
+class Told:
+    """Does as it is told, by name; in this process."""
+
+    acts: ClassVar[dict[str, Callable[[], Any]]] = {}
+    going_on: ClassVar[Counter[str]] = Counter()
+    most: ClassVar[Counter[str]] = Counter()
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def poke(self, context: Any) -> Any:
+        Told.going_on[self.name] += 1
+        Told.most[self.name] = max(Told.most[self.name], Told.going_on[self.name])
+        try:
+            return Told.acts[self.name]()
+        finally:
+            Told.going_on[self.name] -= 1
+
+
+class ToldToo(Told):
+    """Another class."""
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """What hanging pokes wait for."""
+    event = threading.Event()
+    Told.acts.clear()
+    Told.most.clear()
+    yield event
+    event.set()
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Iterator[Pool]:
+    url = f"sqlite:///{tmp_path / 'pool.db'}"
+    upgrade(url)
+    enabled = [f"{__name__}.{cls.__name__}" for cls in (Told, ToldToo)]
+    settings = Settings.load(
+        database_url=url,
+        sensors_enabled=enabled,
+        shards=1,
+        tick=TICK,
+        poke_interval=TICK,
+        poke_timeout=1.0,
+        poke_concurrency=8,
+    )
+    made = Pool(settings)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def worker(pool: Pool) -> Iterator[Worker]:
+    made = Worker(pool.settings)
+    made.leases.client.flushall()
+    yield made
+    made.close()
+
+
+def register(pool: Pool, name: str, act: Callable[[], Any], cls: type = Told, **more: Any) -> int:
+    """Register a sensor that does this."""
+    Told.acts[name] = act
+    return pool.register(f"{__name__}.{cls.__name__}", {"name": name}, **more).id
+
+
+def job(worker: Worker, pool: Pool) -> dict[str, Any]:
+    """Run the job of the one range, as soon as a slot of everybody has begun."""
+    time.sleep(TICK)
+    return cycle.run(worker, pool.ranges[0], "us").as_dict()
+
+
+def slots_taken(worker: Worker) -> int:
+    return worker.poker._slots.taken
+
+
+def test_a_job_does_not_wait_for_slow_pokes_which_settle_by_themselves(
+    pool: Pool, worker: Worker, gate: threading.Event
+) -> None:
+    slow = register(pool, "slow", lambda: gate.wait(30))
+    began = time.monotonic()
+    assert job(worker, pool)["slow"] == 1
+    assert time.monotonic() - began < 0.9, "a poke may take a second"
+    assert job(worker, pool)["busy"] == 1
+    gate.set()
+    until("it to settle", lambda: pool.wait([slow], 0)[slow] is State.SUCCESS)
+    until("its slot", lambda: slots_taken(worker) == 0)
+    assert Told.most["slow"] == 1
+
+
+def test_no_slot_is_lost_where_a_job_ends_with_an_error(
+    pool: Pool, worker: Worker, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        register(pool, f"hangs{number}", lambda: gate.wait(30))
+    landing = register(pool, "lands", lambda: True)
+
+    def away(*_: Any) -> int:
+        raise Unreachable("as told")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(worker, "settle", away)
+        for _ in range(3):
+            with pytest.raises(Unreachable):
+                job(worker, pool)
+    until("the slots of those that hang", lambda: slots_taken(worker) == 0)
+    until("the other one", lambda: job(worker, pool) and pool.wait([landing], 0)[landing] is State.SUCCESS, every=0.2)
+
+
+def test_another_class_finds_slots_though_one_hangs(pool: Pool, worker: Worker, gate: threading.Event) -> None:
+    for number in range(30):
+        register(pool, f"hangs{number}", lambda: gate.wait(30))
+    other = register(pool, "other", lambda: True, ToldToo)
+    done = job(worker, pool)
+    assert pool.wait([other], 0) == {other: State.SUCCESS}
+    assert (done["landed"], done["slow"], done["left"]) == (1, 7, 23)
+
+
+def test_a_dirty_range_is_not_poked_again_by_the_second_round(
+    pool: Pool, worker: Worker, gate: threading.Event
+) -> None:
+    def takes_long() -> bool:
+        worker.leases.raise_dirty(pool.ranges[0])  # somebody registers meanwhile
+        return gate.wait(30)
+
+    register(pool, "slow", takes_long)
+    for _ in range(4):
+        job(worker, pool)
+    assert Told.most["slow"] == 1
+
+
+def test_a_skip_that_comes_late_is_settled_as_any(pool: Pool, worker: Worker, gate: threading.Event) -> None:
+    def skips() -> None:
+        gate.wait(30)
+        raise SkipSensor("late")
+
+    instance = register(pool, "skips", skips)
+    job(worker, pool)
+    gate.set()
+    until("its end", lambda: pool.wait([instance], 0)[instance] is State.SKIPPED)
+
+
+def test_a_crash_that_is_counted_again_counts_once(pool: Pool) -> None:
+    register(pool, "crashes", lambda: False)
+    group = pool.database.read(lambda c: c.exec_driver_sql("SELECT id FROM poke_group").scalar_one())
+
+    def count(seen: int) -> int:
+        return pool.database.run(lambda c: barring.count_crash(c, group, seen, 3, "SIGSEGV", 1))
+
+    assert [count(0), count(0), count(1), count(1)] == [1, 1, 2, 2]  # answers to COMMIT were lost
+    assert pool.database.read(barring.count_quarantined) == 0
+    assert count(2) == 3
+    assert pool.database.read(barring.count_quarantined) == 1
+
+
+def test_who_is_registered_already_is_given_back_though_it_is_refused_by_now(pool: Pool) -> None:
+    key = {"dag_id": "d", "task_id": "t", "run_id": "r"}
+    first = register(pool, "known", lambda: False, **key)
+    pool.database.run(lambda c: barring.look_at_quotas(c, 0, 1))
+    assert register(pool, "known", lambda: False, **key) == first
+    with pytest.raises(Refused, match="d has too many sensors waiting"):
+        register(pool, "new", lambda: False, **(key | {"task_id": "other"}))
