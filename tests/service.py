@@ -119,6 +119,8 @@ class Service:
 
 def kill_tree(process: subprocess.Popen[bytes], sign: int = signal.SIGKILL) -> None:
     """Kill a process and all its children."""
+    if process.poll() is not None:
+        return  # it has ended, and its number may be somebody else's by now
     try:
         parent = psutil.Process(process.pid)
         family = [*parent.children(recursive=True), parent]
