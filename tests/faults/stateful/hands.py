@@ -102,9 +102,10 @@ class Hands(RuleBasedStateMachine):
         same = tries.get(key.try_number)
         if tries and max(tries) > key.try_number:
             return True, None
-        if world.hashing == "one digest" and any(world.arrivals[row.id].name != name for row in world.sensing()):
-            return True, None
-        return same is not None and world.arrivals[same.id].name != name, same and same.id
+        if same is not None:
+            return world.arrivals[same.id].name != name, same.id
+        others = any(world.arrivals[row.id].name != name for row in world.sensing())
+        return world.hashing == "one digest" and others, None
 
     def _end_registering(self) -> None:
         if self.registering is not None:
