@@ -156,7 +156,7 @@ def after_round(world: "World", worker: "SimulatedWorker") -> None:
     """Whoever was there at the load has been settled, if its condition or its deadline came an interval before."""
     round_ = world.rounds[worker.name]
     left = world.owed = round_.ids - round_.poked
-    if not left - world.excused:  # those who are poked apart are not left over
+    if not left - round_.apart:  # those who are poked apart are not left over
         world.finished[worker.name] = round_.now
     world.look()
     world.last_round = round_.now, {group_id: group.poke_interval for group_id, group in world.groups.items()}

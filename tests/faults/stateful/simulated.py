@@ -218,6 +218,7 @@ class SimulatedWorker(Worker):
 
         def noted(shard_range: ShardRange, groups: Mapping[DueGroup, str]) -> int:
             world.excused.update(group.id for group in groups)
+            world.rounds[self.name].apart.update(group.id for group in groups)
             return offer(shard_range, groups)
 
         self.suspects.offer = noted  # type: ignore[method-assign]

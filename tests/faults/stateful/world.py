@@ -62,6 +62,7 @@ class Round:
     place: int
     ids: set[int]
     poked: set[int] = field(default_factory=set)
+    apart: set[int] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
