@@ -43,8 +43,10 @@ faults: $(VENV)/test.stamp ## try the guarantees: every fault once, mutants, the
 	@$(BIN)/python -m pytest tests/faults -n 3 --dist loadfile $(ARGS)
 
 faults-full: $(VENV)/test.stamp ## try the guarantees for hours: outages of a minute, thousands of kills, a soak
-	@SENSORPOOL_TEST_FULL=1 $(BIN)/python -m pytest tests/faults $(ARGS)
+	@SENSORPOOL_TEST_FULL=1 SENSORPOOL_TEST_FAULTS_TABLE=benchmarks/results/faults.json \
+		$(BIN)/python -m pytest tests/faults $(ARGS)
 	@$(BIN)/python -m benchmarks.soak
+	@$(BIN)/python tools/faults_page.py
 
 .PHONY: bench bench-full
 bench: $(VENV)/bench.stamp ## measure: a quarter of an hour (ARGS='settle register' for some questions)

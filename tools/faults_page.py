@@ -55,6 +55,7 @@ def soak(found: dict[str, Any]) -> str:
         f"the longest time between two pokes of a group: {found['longest time between pokes, intervals']} intervals.",
         f"{found['landed']:,} landed: {found['lost']} lost, {found['doubled']} doubled,",
         f"{found['wrongly failed']} wrongly failed; settled after {p50} intervals (p50), {p99} (p99), {most} (max).",
+        "Too early are the groups of batches whose worker died: they are poked again.",
         f"From the fifth minute to the last: {grown}.",
     )
     return "\n".join(lines) + "\n"

@@ -20,7 +20,7 @@ from tests.faults.mutants.mutants import MUTANTS, Mutant
 from tests.servers import Elsewhere, Server
 
 HERE = Path(__file__).resolve().parents[3]
-SEEDS = (1, 2, 3) if not os.environ.get("SENSORPOOL_TEST_FULL") else tuple(range(1, 11))
+SEEDS = (1, 2, 3, 4, 5, 6) if not os.environ.get("SENSORPOOL_TEST_FULL") else tuple(range(1, 11))
 AT_ONCE = 2
 EXAMPLES, EXAMPLES_OF_NONE = 250, 100  # the test itself runs more of the code as it is
 LIMIT = 150.0  # seconds of one run
