@@ -73,9 +73,9 @@ def test_deadlock(stand: Stand) -> None:
         trial = stand.trial("21 deadlock")
         deadlocks = _deadlocks(stand)
         with trial.fault(), psycopg.connect(url) as theirs:
-            query = "SELECT id FROM poke_group WHERE poke_context LIKE %s ORDER BY hashcode DESC"
-            ours = f'%"name":"{trial.names[1].rpartition("g")[0]}g%'  # those that are about to be settled
-            group_ids = [row[0] for row in theirs.execute(query, [ours]).fetchall()]
+            query = "SELECT id, poke_context::jsonb ->> 'name' FROM poke_group ORDER BY hashcode DESC"
+            landing = trial.names[1::2]  # not true yet, so they are there until we let them be settled
+            group_ids = [row[0] for row in theirs.execute(query).fetchall() if row[1] in landing]
             theirs.execute("SET deadlock_timeout = '10s'")  # so that ours is the one that is given up
             theirs.execute("SELECT id FROM poke_group WHERE id = %s FOR UPDATE", [group_ids[0]])
             trial.land(trial.names)
