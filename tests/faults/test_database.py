@@ -70,7 +70,7 @@ def test_deadlock(stand: Stand) -> None:
     """Somebody locks the groups one after the other, the wrong way round, while they are settled."""
     url = _plain(stand)
     for _ in range(runs(full=10)):
-        trial = stand.trial("21 deadlock")
+        trial = stand.trial("21 deadlock", groups=120, sensors=120)  # so that some are settled together
         deadlocks = _deadlocks(stand)
         with trial.fault(), psycopg.connect(url) as theirs:
             query = "SELECT id, poke_context::jsonb ->> 'name' FROM poke_group ORDER BY hashcode DESC"
