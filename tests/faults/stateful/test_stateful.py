@@ -136,5 +136,6 @@ def test_the_guarantees_hold_whatever_happens(machine: type[PoolMachine], reques
         report_multiple_bugs=False,
     )
     if HUNT:
-        profile = settings(profile, phases=[Phase.generate])
+        # Under CI=true Hypothesis takes the same examples whatever the seed: a hunt for a mutant goes on with others.
+        profile = settings(profile, phases=[Phase.generate], derandomize=False)
     run_state_machine_as_test(machine, settings=profile)
