@@ -33,6 +33,7 @@ from sensorpool.tasks import Runtime, add_tasks, free_lease_of_dead
 
 MARK = "SENSORPOOL_CELERY_CONFIG"
 OVERLAY = "SENSORPOOL_CONFIG_MODULE"
+_LOOK_AFTER_CHILDREN = 0.5  # seconds
 
 log = logs.logger(__name__)
 
@@ -97,9 +98,6 @@ def schedule(settings: Settings) -> dict[str, dict[str, Any]]:
         "options": {"expires": wire.EXPIRES, "queue": wire.QUEUE},
     }
     return entries
-
-
-_LOOK_AFTER_CHILDREN = 0.5  # seconds
 
 
 def _tick_number(tick: float) -> int:

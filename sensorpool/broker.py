@@ -99,16 +99,8 @@ class Channel(kombu_redis.Channel):
         """Return the bindings of an exchange: those that are some."""
         try:
             found = super().get_table(exchange)
-        except ResponseError as error:
-            if "WRONGTYPE" not in str(error):
-                raise
-            log.warning("bindings of a wrong type were deleted", exchange=exchange)
-            with self.conn_or_acquire() as client:
-                client.delete(self.keyprefix_queue % exchange)
-            return []
-        except UnicodeDecodeError:
-            with self.conn_or_acquire() as client:
-                client.delete(self.keyprefix_queue % exchange)
+        except (ResponseError, UnicodeDecodeError) as error:
+            self._drop_bindings(exchange, error)
             return []
         return [row for row in found if len(row) == _BINDING]
 
@@ -141,12 +133,19 @@ class Channel(kombu_redis.Channel):
         try:
             act()
         except ResponseError as error:
-            if "WRONGTYPE" not in str(error):
-                raise
-            log.warning("bindings of a wrong type were deleted", exchange=exchange)
-            with self.conn_or_acquire() as client:
-                client.delete(self.keyprefix_queue % exchange, self.keyprefix_binding_permanent % exchange)
+            self._drop_bindings(exchange, error)
             act()
+
+    def _drop_bindings(self, exchange: str, error: Exception) -> None:
+        """Delete the bindings of an exchange that are spoilt; they are made again by those who need them.
+
+        :raises ResponseError: the one given, if it is about something else.
+        """
+        if isinstance(error, ResponseError) and "WRONGTYPE" not in str(error):
+            raise error
+        log.warning("bindings of a wrong type were deleted", exchange=exchange)
+        with self.conn_or_acquire() as client:
+            client.delete(self.keyprefix_queue % exchange, self.keyprefix_binding_permanent % exchange)
 
 
 class Connection(_Connection):

@@ -102,8 +102,7 @@ class _Round:
         """Hand the suspects over to the lanes apart; return the others."""
         if self._held.note:
             log.warning("a holder died; the groups in its hands are poked apart", groups=len(self._held.note))
-            self._worker.leases.suspect(self._range, self._held.note, DEAD_HOLDER)
-            self._held.suspects.update(dict.fromkeys(self._held.note, DEAD_HOLDER))
+            self._suspect(self._held.note, DEAD_HOLDER)
         known = self._held.suspects
         if not known and not self._worker.poker.cache.crashed:
             return ones
@@ -117,6 +116,11 @@ class _Round:
             self._total.extra["busy"] = self._total.extra.get("busy", 0) + busy
         apart = {group.id for group in suspects}
         return [one for one in ones if one.group.id not in apart]
+
+    def _suspect(self, group_ids: list[int], why: str) -> None:
+        """Have groups poked apart from now on, in this job's next round too."""
+        self._held.suspects.update(dict.fromkeys(group_ids, why))
+        self._worker.leases.suspect(self._range, group_ids, why)
 
     def _poke(self, ones: list[One], started: float) -> list[int]:
         """Poke the groups; return those that there was no time for. Pokes that take long are left to go on alone."""
@@ -209,12 +213,10 @@ class _Round:
                 greedy.append(report.group.id)
         if hung:
             log.warning("pokes overran their limit; they are poked apart from now on", groups=len(hung))
-            self._held.suspects.update(dict.fromkeys(hung, OVERRAN))
-            self._worker.leases.suspect(self._range, hung, OVERRAN)
+            self._suspect(hung, OVERRAN)
         if greedy:
             log.warning("pokes ran out of memory; they are poked apart from now on", groups=len(greedy))
-            self._held.suspects.update(dict.fromkeys(greedy, OUT_OF_MEMORY))
-            self._worker.leases.suspect(self._range, greedy, OUT_OF_MEMORY)
+            self._suspect(greedy, OUT_OF_MEMORY)
 
     def _take_one(self, report: Report, began_at: Milliseconds) -> None:
         """Keep the fact of a report that saw something, or came after a deadline."""

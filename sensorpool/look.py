@@ -1,18 +1,18 @@
 """What an operator asks of a pool: status, health, one instance, a list. Plain values that print as JSON."""
 
-import json
 from datetime import UTC, datetime
 from typing import Any
 
 from sensorpool import __version__, migrate
 from sensorpool.due import next_slot_at
-from sensorpool.errors import SensorpoolError, Unknown, Unreachable
+from sensorpool.errors import Refused, SensorpoolError, Unknown, Unreachable
 from sensorpool.identity import identify
 from sensorpool.lease import RangeState
 from sensorpool.model import Milliseconds
 from sensorpool.pool import Pool
 from sensorpool.record import last_poke
 from sensorpool.redaction import printable
+from sensorpool.rows import read_json
 from sensorpool.states import State
 from sensorpool.store import barring, looking
 
@@ -91,24 +91,21 @@ def show(pool: Pool, instance_id: int) -> dict[str, Any]:
     :raises Unknown: when there is no such instance.
     """
     database = pool.database
-    possible = 0 < instance_id < 2**63  # no database can be asked for others
-    row = database.read(lambda connection: looking.instance(connection, instance_id)) if possible else None
-    if row is None:
-        raise Unknown(f"there is no instance {instance_id}: it was never registered, or has been pruned")
+    row = instance(pool, instance_id)
     shown: dict[str, Any] = {
         "id": row["id"],
         "state": row["state"],
         "reason": row["reason"],
         "op_classpath": row["op_classpath"],
-        "poke_context": _read(row["poke_context"]),
+        "poke_context": read_json(row["poke_context"], row["poke_context"]),
         **{name: row[name] for name in ("dag_id", "task_id", "run_id", "map_index", "try_number")},
-        "execution_context": _read(row["execution_context"]),
+        "execution_context": read_json(row["execution_context"], row["execution_context"]),
         "waiting_since": spell_time(row["start_date"]),
         "timeout_at": spell_time(row["timeout_at"]),
         "settled_at": spell_time(row["settled_at"]),
         "ending": row["ending"],
         "external_id": row["external_id"],
-        "xcom_value": None if row["xcom_value"] is None else _read(row["xcom_value"]),
+        "xcom_value": None if row["xcom_value"] is None else read_json(row["xcom_value"], row["xcom_value"]),
         "group_id": row["group_id"],
         "hashcode": row["hashcode"],
         "shardcode": row["shardcode"],
@@ -129,6 +126,26 @@ def show(pool: Pool, instance_id: int) -> dict[str, Any]:
         shown["shares_with"] = [dict(member) for member in members if member["id"] != instance_id][:SHOWN_MEMBERS]
         _add_next_poke(pool, shown, group, database.read(database.now))
     return shown
+
+
+def instance(pool: Pool, instance_id: int) -> Any:
+    """Return the whole row of an instance.
+
+    :raises Unknown: when there is none.
+    """
+    possible = 0 < instance_id < 2**63  # no database can be asked for others
+    row = pool.database.read(lambda connection: looking.instance(connection, instance_id)) if possible else None
+    if row is None:
+        raise Unknown(f"there is no instance {instance_id}: it was never registered, or has been pruned")
+    return row
+
+
+def digest_of(row: Any) -> bytes:
+    """Return the digest of what an instance waits for.
+
+    :raises Refused: when somebody wrote its row over by hand.
+    """
+    return identify(row["op_classpath"], read_json(row["poke_context"])).digest
 
 
 def list_instances(pool: Pool, *, state: State | None, dag_id: str | None, most: int) -> list[dict[str, Any]]:
@@ -157,20 +174,15 @@ def spell_time(at: Milliseconds | None) -> str | None:
 
 def _quarantine_of(pool: Pool, row: Any) -> str | None:
     """Say since when and why the condition of an instance is in quarantine, and how to let it out."""
-    digest = identify(row["op_classpath"], json.loads(row["poke_context"])).digest
+    try:
+        digest = digest_of(row)
+    except Refused:
+        return None  # nobody can have registered that
     found = pool.database.read(lambda connection: barring.quarantined(connection, [digest]))
     if not found:
         return None
     why = f"since {spell_time(found[0]['since'])}: {found[0]['crashes']} crashes, the last time: {found[0]['reason']}"
     return f"{why}; `sensorpool release {row['id']}` lets it out"
-
-
-def _read(text: str) -> Any:
-    """Read JSON of a row; what somebody wrote over is shown as it is."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
 
 
 def _lag(state: RangeState, now: Milliseconds, pool: Pool) -> float | None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from sensorpool.states import Ending, Outcome, State
 
+LONGEST_SPAN = 10 * 365 * 86_400.0  # seconds
 Milliseconds = int
 """Times are milliseconds since 1970 UTC by the database's clock; spans are milliseconds too."""
 

@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 
 from sensorpool.errors import Refused
 from sensorpool.identity import Identity, identify
-from sensorpool.model import Key, Milliseconds, Patience, Registration
+from sensorpool.model import LONGEST_SPAN, Key, Milliseconds, Patience, Registration
 from sensorpool.poke.classes import Classes, describe
 from sensorpool.redaction import printable
 from sensorpool.settings import Settings
 
-LONGEST = 10 * 365 * 86_400.0  # seconds
 _KEY_LENGTH = 250
 
 
@@ -158,7 +157,7 @@ def _span(name: str, value: Any, default: float | None, *, zero: bool = False) -
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise Refused(f"{name} must be a number of seconds")
-    if value < 0 or (value == 0 and not zero) or value > LONGEST:
+    if value < 0 or (value == 0 and not zero) or value > LONGEST_SPAN:
         raise Refused(f"{name} must be {'at least' if zero else 'more than'} 0 and at most ten years, in seconds")
     return float(value)
 

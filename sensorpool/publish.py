@@ -6,7 +6,6 @@ key or, where there is more than one, `MIXED`. Its body is ``{"settled": [{"id",
 own queues, at least once.
 """
 
-import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from sensorpool.failpoint import failpoint
 from sensorpool.logs import logger
 from sensorpool.model import Flushed, Settled, ShardRange
 from sensorpool.redaction import hide_password
+from sensorpool.rows import read_json
 from sensorpool.settings import Settings
 from sensorpool.store import closing
 from sensorpool.store.database import Database
@@ -127,7 +127,7 @@ class Publisher:
     def _call_back(self, settled: Settled) -> None:
         """Send an ``on_settled`` signature, with the result as its first argument unless it is immutable."""
         assert settled.on_settled is not None
-        signature = _read(settled.on_settled)
+        signature = read_json(settled.on_settled)
         if not isinstance(signature, dict) or signature.get("task") not in self._settings.on_settled_tasks:
             log.warning("an on_settled task is not allowed", task=_name(signature), instance_id=settled.id)
             return
@@ -247,20 +247,12 @@ def result_of(settled: Settled) -> dict[str, Any]:
         "state": str(settled.state),
         "ending": str(settled.ending),
         "reason": settled.reason,
-        "xcom_value": None if settled.xcom_value is None else _read(settled.xcom_value),
+        "xcom_value": None if settled.xcom_value is None else read_json(settled.xcom_value),
     }
 
 
 def _is_result(each: Any) -> bool:
     return isinstance(each, dict) and type(each.get("id")) is int and isinstance(each.get("dag_id"), str)
-
-
-def _read(text: str) -> Any:
-    """Read JSON of a row that somebody may have written over: it must not stop the publishing of the others."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _name(signature: object) -> str:

@@ -6,16 +6,14 @@ for an hour may hand in its facts late and do no harm. A timeout applies only if
 deadline found nothing.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 from sensorpool.due import step_at, whole_ticks
-from sensorpool.model import Fact, Member, Milliseconds, Verdict
+from sensorpool.model import LONGEST_SPAN, Fact, Member, Milliseconds, Verdict
+from sensorpool.rows import read_json
 from sensorpool.states import INCONCLUSIVE, Ending, Outcome, State
-
-_LONGEST = 10 * 365 * 86_400  # seconds
 
 
 @dataclass(slots=True)
@@ -83,10 +81,7 @@ def _conclude(fact: Fact, member: Member, timeouts: bool) -> Verdict | None:
 def _patience(member: Member) -> dict[str, Any]:
     """Read how a member waits. What somebody wrote over by hand counts as plain: it must not stop the others' flush."""
     plain = {"poke_interval": 60.0, "timeout": (member.timeout_at - member.start_date) / 1000}
-    try:
-        found = json.loads(member.execution_context)
-    except (ValueError, RecursionError):
-        return plain
+    found = read_json(member.execution_context)
     if not isinstance(found, dict):
         return plain
     spans = ("poke_interval", "timeout", "execution_timeout", "max_wait")
@@ -94,7 +89,7 @@ def _patience(member: Member) -> dict[str, Any]:
 
 
 def _is_span(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _LONGEST
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LONGEST_SPAN
 
 
 def _timeout(fact: Fact, member: Member, patience: dict[str, Any]) -> Verdict:

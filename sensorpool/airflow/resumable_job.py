@@ -14,8 +14,7 @@ from sensorpool.airflow.adapters.job import EXTERNAL_ID, job_of
 from sensorpool.airflow.intercept import RESUMED, Execute
 from sensorpool.airflow.refusal import NotPoolable
 from sensorpool.airflow.saw import Saw
-from sensorpool.model import Registration
-from sensorpool.plan import LONGEST
+from sensorpool.model import LONGEST_SPAN, Registration
 
 
 def execute(operator: Any, context: Any, native: Execute) -> Any:
@@ -53,7 +52,7 @@ def _wait_in_pool(
         sensor=op_classpath,
         poke_context=poke_context,
         key=slot.key_of(context["ti"]),
-        timeout=LONGEST,  # these operators have none
+        timeout=LONGEST_SPAN,  # these operators have none
         external_id=str(context["ti"].id),
         logical_date=context.get("logical_date"),
     )

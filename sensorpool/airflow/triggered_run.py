@@ -15,8 +15,7 @@ from sensorpool.airflow import compat, poolable, slot
 from sensorpool.airflow.intercept import Execute
 from sensorpool.airflow.saw import Saw
 from sensorpool.errors import SensorpoolError
-from sensorpool.model import Instance, Registration
-from sensorpool.plan import LONGEST
+from sensorpool.model import LONGEST_SPAN, Instance, Registration
 from sensorpool.states import Ending, State
 
 
@@ -58,7 +57,7 @@ def wait_in_pool(operator: Any, context: Any, request: DagRunTriggerException, o
         },
         key=slot.key_of(context["ti"]),
         poke_interval=request.poke_interval or 1.0,
-        timeout=LONGEST,  # the operator has none
+        timeout=LONGEST_SPAN,  # the operator has none
         external_id=str(context["ti"].id),
         logical_date=context.get("logical_date"),
     )

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select,
 
 from sensorpool.errors import CountMismatch
 from sensorpool.model import Key, Member, Milliseconds, Settled, Verdict
+from sensorpool.rows import read_json
 from sensorpool.schema import outbox
 from sensorpool.schema import poke_group as g
 from sensorpool.schema import sensor_instance as s
@@ -204,8 +205,5 @@ def unpublished(connection: Connection, now: Milliseconds, age: Milliseconds, mo
 
 def _read_ids(text: str) -> list[int]:
     """Read an outbox row; one that somebody wrote over names nobody."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return []
+    found = read_json(text)
     return [i for i in found if type(i) is int and 0 < i < 2**63] if isinstance(found, list) else []

@@ -12,7 +12,7 @@ from sqlalchemy import make_url, text
 
 from tests import audit
 from tests.faults.proxy import Proxy
-from tests.faults.trial import Record, Trial
+from tests.faults.trial import Record, Trial, runs
 from tests.service import Service, until
 
 
@@ -43,6 +43,11 @@ class Stand:
     def trial(self, fault: str, **options: Any) -> Trial:
         """Begin a trial of a fault."""
         return Trial(self.service, self._record(fault), **options)
+
+    def trials(self, fault: str, *, full: int, **options: Any) -> Iterator[Trial]:
+        """Begin a trial of a fault, and the next when it is over: one, or so many in the full profile."""
+        for _ in range(runs(full=full)):
+            yield self.trial(fault, **options)
 
     def sql(self, *statements: str) -> None:
         """Run statements, each by itself."""

@@ -1,7 +1,7 @@
 """Fault 30: pokes that raise, return all kinds of things, or cannot ask; and a backend that refuses everybody."""
 
 from tests.faults.stand import Stand
-from tests.faults.trial import outage, runs
+from tests.faults.trial import outage
 from tests.service import until
 
 SAYS = "tests.faults.sensors.Says"
@@ -37,8 +37,7 @@ def test_answers_by_airflows_truthiness(stand: Stand) -> None:
 def test_a_backend_refuses_connections(stand: Stand) -> None:
     """500 groups cannot ask for a minute: nobody fails, the others are on time, all land afterwards."""
     pool, folder = stand.service.pool, stand.service.folder
-    for _ in range(runs(full=3)):
-        trial = stand.trial("30 a backend refuses connections to 500 groups")
+    for trial in stand.trials("30 a backend refuses connections to 500 groups", full=3):
         down = folder / "down"
         down.touch()
         made = pool.register_many(
@@ -49,14 +48,7 @@ def test_a_backend_refuses_connections(stand: Stand) -> None:
             until("a reason", lambda i=ids[0]: stand.service.json("show", str(i))["last_outcome"] == "infra_failure")
             shown = stand.service.json("show", str(ids[0]))
             assert "Connection refused" in shown["last_reason"]
-            [patient] = trial.patient.values()
-            before = len(trial.pokes()[patient])
-            more = round(outage(6) / 2)
-            until(
-                "pokes of the others",
-                lambda t=trial, name=patient, least=before + more: len(t.pokes()[name]) >= least,
-                200,
-            )
+            trial.wait_for_pokes(round(outage(6) / 2), patience=200)
             assert set(pool.wait(ids, 0).values()) == {"sensing"}
             for number in range(GROUPS):
                 (folder / f"backend{number}.landed").touch()

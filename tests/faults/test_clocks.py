@@ -12,9 +12,9 @@ from sensorpool.migrate import upgrade
 from sensorpool.states import State
 from sensorpool.testing import pokes
 from tests.faults.stand import Stand, stand_on
-from tests.faults.trial import FULL, SENSOR, Record, Trial
+from tests.faults.trial import FULL, SENSOR, Record
 from tests.servers import Elsewhere, PostgresServer, RedisServer, fresh_database
-from tests.service import kill_tree, until
+from tests.service import kill_tree
 
 
 class WallClock:
@@ -64,13 +64,6 @@ def library() -> str:
     return found[0]
 
 
-def some_pokes(trial: Trial, number: int) -> None:
-    """Wait until the one that never lands was poked so often more."""
-    [name] = trial.patient.values()
-    before = len(trial.pokes().get(name, ()))  # not by when they were: their clock is what is wrong
-    until(f"{number} pokes", lambda: len(trial.pokes().get(name, ())) >= before + number)
-
-
 @pytest.mark.parametrize("whose", ["worker", "beat"])
 def test_wall_clock_of_a_process_jumps(stand: Stand, tmp_path: Path, whose: str) -> None:
     clock = WallClock(tmp_path)
@@ -85,7 +78,7 @@ def test_wall_clock_of_a_process_jumps(stand: Stand, tmp_path: Path, whose: str)
         trial = stand.trial(f"29 wall clock of {whose}: {said}")
         with trial.fault():
             clock.set(shift, rate)
-            some_pokes(trial, 3)
+            trial.wait_for_pokes(3)
         trial.end()
     clock.set(0, 0)
 
@@ -114,9 +107,9 @@ def test_clock_of_the_database_jumps(clocked: tuple[Stand, ClockedPostgres]) -> 
     trial = stand.trial("29 clock of the database: +1 h, and back", tight=False, measures=False)
     with trial.fault():
         postgres.set("+1h")
-        some_pokes(trial, 3)
+        trial.wait_for_pokes(3)
         postgres.set("+0")
-        some_pokes(trial, 3)
+        trial.wait_for_pokes(3)
     trial.end()
 
 
@@ -129,7 +122,7 @@ def test_time_zones(stand: Stand) -> None:
     stand.add_worker(TZ="Asia/Kathmandu", PGTZ="Pacific/Chatham")
     trial = stand.trial("46 server, worker and session in other time zones")
     with trial.fault():
-        some_pokes(trial, 2)
+        trial.wait_for_pokes(2)
     trial.end()
     soon = stand.service.pool.register(SENSOR, {"folder": str(stand.service.folder), "name": "soon"}, timeout=1.0)
     assert stand.service.pool.wait([soon.id], 60) == {soon.id: State.FAILED}

@@ -15,15 +15,13 @@ from sqlalchemy import make_url, text
 from sqlalchemy.exc import OperationalError
 
 from tests.faults.stand import Stand
-from tests.faults.test_redis import lasts
-from tests.faults.trial import outage, runs
+from tests.faults.trial import lasts, outage
 from tests.servers import PostgresServer
 from tests.service import until
 
 
 def test_restarted(stand: Stand, postgres_server: PostgresServer) -> None:
-    for _ in range(runs(full=20)):
-        trial = stand.trial("18 PostgreSQL killed and started")
+    for trial in stand.trials("18 PostgreSQL killed and started", full=20):
         with trial.fault():
             postgres_server.kill()
             postgres_server.start()
@@ -32,8 +30,7 @@ def test_restarted(stand: Stand, postgres_server: PostgresServer) -> None:
 
 def test_down(stand: Stand) -> None:
     """Row 24 as well: Redis can be reached. Who was poked meanwhile is poked again, and nobody has timed out."""
-    for _ in range(runs(full=3)):
-        trial = stand.trial("19 PostgreSQL down (24: Redis is not)")
+    for trial in stand.trials("19 PostgreSQL down (24: Redis is not)", full=3):
         with trial.fault():
             stand.postgres.refuse()
             down = time.time()
@@ -45,8 +42,7 @@ def test_down(stand: Stand) -> None:
 
 
 def test_half_open(stand: Stand) -> None:
-    for _ in range(runs(full=3)):
-        trial = stand.trial("19 PostgreSQL a black hole (half-open connections)")
+    for trial in stand.trials("19 PostgreSQL a black hole (half-open connections)", full=3):
         with trial.fault():
             stand.postgres.swallow()
             lasts(outage(5.0))
@@ -57,8 +53,7 @@ def test_half_open(stand: Stand) -> None:
 
 def test_commit_whose_answer_is_lost(stand: Stand) -> None:
     """The commit counted, and whoever made it does not know: the row counts say so when it comes again."""
-    for _ in range(runs(full=50)):
-        trial = stand.trial("20 COMMIT acknowledged, the answer lost")
+    for trial in stand.trials("20 COMMIT acknowledged, the answer lost", full=50):
         with trial.fault():
             before = stand.postgres.cut
             stand.postgres.cut_answer(b"COMMIT", times=3)
@@ -69,8 +64,8 @@ def test_commit_whose_answer_is_lost(stand: Stand) -> None:
 def test_deadlock(stand: Stand) -> None:
     """Somebody locks the groups one after the other, the wrong way round, while they are settled."""
     url = _plain(stand)
-    for _ in range(runs(full=10)):
-        trial = stand.trial("21 deadlock", groups=120, sensors=120)  # so that some are settled together
+    # so many that some are settled together
+    for trial in stand.trials("21 deadlock", full=10, groups=120, sensors=120):
         deadlocks = _deadlocks(stand)
         with trial.fault(), psycopg.connect(url) as theirs:
             query = "SELECT id, poke_context::jsonb ->> 'name' FROM poke_group ORDER BY hashcode DESC"
@@ -89,8 +84,7 @@ def test_deadlock(stand: Stand) -> None:
 
 
 def test_serialization_failure(stand: Stand) -> None:
-    for _ in range(runs(full=20)):
-        trial = stand.trial("21 serialization failures (40001)")
+    for trial in stand.trials("21 serialization failures (40001)", full=20):
         stand.sql(
             "CREATE SEQUENCE failures",
             """CREATE FUNCTION fail_some() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -106,8 +100,7 @@ def test_serialization_failure(stand: Stand) -> None:
 
 def test_no_connection_left(stand: Stand, postgres_server: PostgresServer) -> None:
     url = _plain(stand)
-    for _ in range(runs(full=10)):
-        trial = stand.trial("22 no connection left in PostgreSQL")
+    for trial in stand.trials("22 no connection left in PostgreSQL", full=10):
         taken: list[psycopg.Connection[object]] = []
         with trial.fault():
             try:
@@ -128,8 +121,7 @@ def test_disk_full(stand: Stand, tmp_path: Path) -> None:
     with _small_disk(tmp_path) as disk:
         stand.sql(f"CREATE TABLESPACE small LOCATION '{disk}'")
         try:
-            for _ in range(runs(full=3)):
-                trial = stand.trial("22 the database's disk full")
+            for trial in stand.trials("22 the database's disk full", full=3):
                 stand.sql("ALTER TABLE sensor_instance SET TABLESPACE small")
                 stand.sql("ALTER TABLE sensorpool_outbox SET TABLESPACE small")
                 with trial.fault():

@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 
 from tests.faults.stand import Stand
-from tests.faults.trial import Trial, runs
+from tests.faults.trial import Trial
 from tests.service import until
 
 
@@ -24,8 +24,7 @@ def settled_meanwhile(trial: Trial) -> bool:
 
 
 def test_worker_frozen_past_its_lease(stand: Stand) -> None:
-    for _ in range(runs(full=30)):
-        trial = stand.trial("8 worker frozen past its lease, then thawed")
+    for trial in stand.trials("8 worker frozen past its lease, then thawed", full=30):
         frozen = family(stand.workers[0].pid)
         with trial.fault():
             for process in frozen:
@@ -40,9 +39,8 @@ def test_worker_frozen_past_its_lease(stand: Stand) -> None:
 
 def test_worker_frozen_in_its_settle(stand: Stand, tmp_path: Path) -> None:
     """It holds the locks of its groups; the database ends its transaction after three seconds."""
-    for number in range(runs(full=30)):
+    for number, trial in enumerate(stand.trials("9 worker frozen inside the settle transaction", full=30)):
         once = tmp_path / f"stopped{number}"
-        trial = stand.trial("9 worker frozen inside the settle transaction")
         with trial.fault():
             worker = stand.add_worker(SENSORPOOL_FAILPOINT=f"settle.before_commit:stop:{once}")
             stand.workers[0].send_signal(signal.SIGSTOP)  # so that the other one gets to work

@@ -14,7 +14,7 @@ from sensorpool.publish import listen
 from sensorpool.store import looking
 from sensorpool.testing import land
 from tests.faults.stand import Stand
-from tests.faults.trial import SENSOR, runs
+from tests.faults.trial import FULL, SENSOR
 from tests.service import Service, children, kill_tree, until
 
 STEPS = {
@@ -33,9 +33,8 @@ STEPS = {
 
 @pytest.mark.parametrize("step", STEPS)
 def test_worker_killed_at(stand: Stand, tmp_path: Path, step: str) -> None:
-    for number in range(runs(full=20)):
+    for number, trial in enumerate(stand.trials(f"{STEPS[step]} worker killed at {step}", full=20)):
         once = tmp_path / f"killed{number}"
-        trial = stand.trial(f"{STEPS[step]} worker killed at {step}")
         heard: set[int] = set()
         with listen(stand.service.settings) as bodies:
             with trial.fault():
@@ -50,16 +49,14 @@ def test_worker_killed_at(stand: Stand, tmp_path: Path, step: str) -> None:
 
 
 def test_child_killed(stand: Stand) -> None:
-    for _ in range(runs(full=100)):
-        trial = stand.trial("7 prefork child killed")
+    for trial in stand.trials("7 prefork child killed", full=100):
         with trial.fault():
             children(stand.workers[0])[0].kill()
         trial.end()
 
 
 def test_worker_killed_whole(stand: Stand) -> None:
-    for _ in range(runs(full=50)):
-        trial = stand.trial("7 whole worker killed")
+    for trial in stand.trials("7 whole worker killed", full=50):
         with trial.fault():
             kill_tree(stand.workers.pop())
             stand.add_worker()
@@ -68,7 +65,7 @@ def test_worker_killed_whole(stand: Stand) -> None:
 
 def test_storm_of_kills(stand: Stand, rng: random.Random) -> None:
     """Children die at random moments, one after the other, while conditions come true."""
-    kills = 2_000 if runs(full=2) > 1 else 12
+    kills = 2_000 if FULL else 12
     trial = stand.trial(f"7 children killed at random, {kills} times", groups=40, sensors=60)
     with trial.fault():
         for number in range(kills):

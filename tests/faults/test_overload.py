@@ -4,7 +4,6 @@ Nothing piles up, the others are on time, and the operator sees what is going on
 """
 
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -19,21 +18,6 @@ from tests.service import Service, until
 SLOW, ENDS = "tests.faults.sensors.Slow", "tests.faults.sensors.Ends"
 
 
-def lateness(trial: Trial, since: float) -> float:
-    """How late the trial's sensor that never lands was at most, in intervals."""
-    [name] = trial.patient.values()
-    times = [poke.at for poke in trial.pokes()[name] if poke.at >= since]
-    return max(b - a for a, b in pairwise(times)) / trial.service.settings.poke_interval - 1
-
-
-def some_pokes(trial: Trial, number: int) -> float:
-    """Wait for so many more pokes of the one that never lands; return when the first of them was."""
-    [name] = trial.patient.values()
-    before = len(trial.pokes()[name])
-    until(f"{number} pokes", lambda: len(trial.pokes()[name]) >= before + number)
-    return trial.pokes()[name][before].at
-
-
 def test_pokes_slower_than_their_interval(
     make_service: Callable[..., Service], tmp_path: Path, record: Callable[[str], Record]
 ) -> None:
@@ -45,13 +29,14 @@ def test_pokes_slower_than_their_interval(
     )
     slow = service.pool.register(ENDS, {"folder": str(tmp_path), "name": "slow", "seconds": 6.0})
     with trial.fault():
-        since = some_pokes(trial, 2)
+        since = trial.wait_for_pokes(2)
         until("three slow pokes", lambda: len(pokes(tmp_path)["slow"]) >= 3)
     begun, ended = pokes(tmp_path)["slow"], pokes(tmp_path)["slow ended"]
     assert all(end.at <= begin.at for end, begin in zip(ended, begun[1:], strict=False)), "two at once"
     assert "busy=" in service.logs(), "skipped turns are counted"
-    record(trial.record.fault).recovery.append(max(0.0, lateness(trial, since)))
-    assert lateness(trial, since) < 3
+    late = trial.lateness(since)
+    trial.record.recovery.append(max(0.0, late))
+    assert late < 3
     trial.end()
     land(tmp_path, "slow")
     assert set(service.pool.wait([slow.id], 60).values()) == {"success"}
@@ -68,10 +53,10 @@ def test_a_backend_for_everybody(stand: Stand, what: str, seconds: float) -> Non
         {"sensor": SLOW, "poke_context": {"folder": str(folder), "name": name}} for name in names
     )
     with trial.fault():
-        since = some_pokes(trial, 6)
+        since = trial.wait_for_pokes(6)
         status = service.json("status")
         assert sum(r["left"] + r["suspects"] for r in status["ranges"]) > 0, "the backlog is seen"
-    late = lateness(trial, since)
+    late = trial.lateness(since)
     trial.record.recovery.append(max(0.0, late))
     (folder / "slow").unlink()
     for name in names:
@@ -87,7 +72,7 @@ def test_a_storm_of_registrations(stand: Stand) -> None:
     service, folder = stand.service, stand.service.folder
     trial = stand.trial("43 20,000 registrations of one DAG (the others' lateness)", measures=False)
     with trial.fault():
-        since = some_pokes(trial, 1)
+        since = trial.wait_for_pokes(1)
         made = service.pool.register_many(
             (
                 {
@@ -103,7 +88,7 @@ def test_a_storm_of_registrations(stand: Stand) -> None:
             try_out=False,
         )
         until("all poked", lambda: len(pokes(folder)) > 20_000, patience=120, every=2)
-    late = lateness(trial, since)
+    late = trial.lateness(since)
     trial.record.recovery.append(max(0.0, late))
     trial.end()
     assert late < 4, "far beyond two intervals, also on a busy machine: what was measured is in the table"

@@ -5,7 +5,7 @@ import time
 import redis
 
 from tests.faults.stand import Stand
-from tests.faults.trial import Trial, outage, runs
+from tests.faults.trial import Trial, lasts, outage
 from tests.servers import RedisServer
 from tests.service import until
 
@@ -15,15 +15,8 @@ def pokes_since(trial: Trial, since: float) -> int:
     return sum(1 for some in trial.pokes().values() for poke in some if poke.at > since)
 
 
-def lasts(seconds: float) -> None:
-    """Let an outage last."""
-    ends = time.monotonic() + seconds
-    until("the outage's end", lambda: time.monotonic() > ends, patience=seconds + 60)
-
-
 def test_flushed_in_mid_run(stand: Stand) -> None:
-    for _ in range(runs(full=50)):
-        trial = stand.trial("12 Redis FLUSHALL")
+    for trial in stand.trials("12 Redis FLUSHALL", full=50):
         with trial.fault():
             for _ in range(3):
                 stand.service.pool.leases.client.flushall()
@@ -33,8 +26,7 @@ def test_flushed_in_mid_run(stand: Stand) -> None:
 
 
 def test_restarted(stand: Stand, redis_server: RedisServer) -> None:
-    for _ in range(runs(full=20)):
-        trial = stand.trial("13 Redis killed and started")
+    for trial in stand.trials("13 Redis killed and started", full=20):
         with trial.fault():
             redis_server.kill()
             redis_server.start()
@@ -43,8 +35,7 @@ def test_restarted(stand: Stand, redis_server: RedisServer) -> None:
 
 def test_down(stand: Stand) -> None:
     """Row 24 as well: the database can be reached, and nobody pokes, settles or times out without a lease."""
-    for _ in range(runs(full=3)):
-        trial = stand.trial("14 Redis down (24: the database is not)")
+    for trial in stand.trials("14 Redis down (24: the database is not)", full=3):
         with trial.fault():
             stand.redis.refuse()
             lasts(outage(8.0))
@@ -56,8 +47,7 @@ def test_down(stand: Stand) -> None:
 
 
 def test_half_open(stand: Stand) -> None:
-    for _ in range(runs(full=3)):
-        trial = stand.trial("15 Redis a black hole (half-open connections)")
+    for trial in stand.trials("15 Redis a black hole (half-open connections)", full=3):
         with trial.fault():
             stand.redis.swallow()
             lasts(outage(5.0))
@@ -67,8 +57,7 @@ def test_half_open(stand: Stand) -> None:
 
 
 def test_out_of_memory(stand: Stand) -> None:
-    for _ in range(runs(full=5)):
-        trial = stand.trial("16 Redis out of memory")
+    for trial in stand.trials("16 Redis out of memory", full=5):
         client = stand.service.pool.leases.client
         with trial.fault():
             client.config_set("maxmemory", "1")
@@ -79,8 +68,7 @@ def test_out_of_memory(stand: Stand) -> None:
 
 def test_failover_to_a_replica_without_the_lease(stand: Stand) -> None:
     """The other one knows nothing: no lease, no state, no queue."""
-    for _ in range(runs(full=10)):
-        trial = stand.trial("17 Redis fails over to one that knows nothing")
+    for trial in stand.trials("17 Redis fails over to one that knows nothing", full=10):
         direct = stand.service.pool.leases.client
         with RedisServer() as replica, trial.fault():
             before = stand.redis.target

@@ -4,11 +4,13 @@ Half of the conditions come true while the fault lasts, the other half after it 
 passes meanwhile though its condition has come true; one more may neither land nor time out.
 """
 
+import math
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from sqlalchemy import text
@@ -26,6 +28,12 @@ GROUPS, SENSORS = 12, 20
 def outage(seconds: float, *, full: float = 60.0) -> float:
     """How long an outage lasts: the real length in the full profile."""
     return full if FULL else seconds
+
+
+def lasts(seconds: float) -> None:
+    """Let an outage last."""
+    ends = time.monotonic() + seconds
+    until("the outage's end", lambda: time.monotonic() > ends, patience=seconds + 60)
 
 
 def runs(*, full: int) -> int:
@@ -122,6 +130,27 @@ class Trial:
         own, found = {*self.waiting.values(), *self.patient.values()} - self.true_at.keys(), self.pokes()
         return all(any(poke.at > since for poke in found.get(name, ())) for name in own)
 
+    @property
+    def patient_pokes(self) -> list[Poke]:
+        """The pokes of the one that never lands."""
+        [name] = self.patient.values()
+        return self.pokes().get(name, [])
+
+    def wait_for_pokes(self, number: int, patience: float = 60.0) -> float:
+        """Wait for so many more pokes of the one that never lands; return when the first of them was."""
+        before = len(self.patient_pokes)  # not by when they were: their clock may be what is wrong
+        until(f"{number} more pokes", lambda: len(self.patient_pokes) >= before + number, patience)
+        return self.patient_pokes[before].at
+
+    def lateness(self, since: float) -> float:
+        """How late the one that never lands was poked at most since a time, in intervals."""
+        gaps = _gaps([poke for poke in self.patient_pokes if poke.at >= since])
+        return max(gaps) / self.service.settings.poke_interval - 1
+
+    def shortest_gap(self) -> float:
+        """The shortest time between two pokes of one condition, in seconds; the first poke comes when it likes."""
+        return min((gap for some in self.pokes().values() for gap in _gaps(some[1:])), default=math.inf)
+
     def land(self, names: list[str]) -> None:
         """Make conditions true."""
         for name in names:
@@ -178,6 +207,10 @@ class Trial:
             for row in rows
             if row[0] in names
         ]
+
+
+def _gaps(some: list[Poke]) -> list[float]:
+    return [later.at - earlier.at for earlier, later in pairwise(some)]
 
 
 def _outbox(service: Service) -> int:
