@@ -16,7 +16,7 @@ from kombu.utils.objects import cached_property
 from redis.exceptions import ResponseError
 
 from sensorpool.logs import logger
-from sensorpool.redaction import hide_password
+from sensorpool.redaction import one_line
 
 BROADCAST_PATIENCE = 1.0  # seconds; what is read has been announced, so as a rule nobody waits at all
 _ATTEMPTS = 3
@@ -173,8 +173,3 @@ class Amqp(AMQP):
     """Celery's way to the broker, with our connection."""
 
     Connection = Connection
-
-
-def one_line(error: BaseException) -> str:
-    """Say an error in one line of bounded length, without passwords."""
-    return hide_password(" ".join(f"{type(error).__name__}: {error}".split()))[:200]

@@ -9,8 +9,9 @@ from typing import Any
 from celery.worker.consumer import Consumer
 from kombu.exceptions import OperationalError
 
-from sensorpool.broker import GARBLED, one_line
+from sensorpool.broker import GARBLED
 from sensorpool.logs import logger
+from sensorpool.redaction import one_line
 
 log = logger(__name__)
 

@@ -10,7 +10,7 @@ from sensorpool.broker import Connection
 from sensorpool.errors import SensorpoolError
 from sensorpool.poke.classes import Classes
 from sensorpool.pool import Pool
-from sensorpool.redaction import hide_password
+from sensorpool.redaction import hide_password, one_line
 from sensorpool.settings import Settings, unknown_variables
 
 CHECKS = "sensorpool.checks"  # entry points: functions that take a pool, and yield findings
@@ -42,7 +42,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         try:
             yield from check(pool)
         except Exception as error:
-            yield Finding(name, "wrong", f"could not be looked over: {_one_line(error)}")
+            yield Finding(name, "wrong", f"could not be looked over: {one_line(error)}")
     pool.close()
 
 
@@ -68,7 +68,7 @@ def _look_at_servers(pool: Pool) -> Iterator[Finding]:
             connection.ensure_connection(max_retries=1, timeout=5)
         yield Finding("broker", "ok", hide_password(broker))
     except Exception as error:
-        yield Finding("broker", "wrong", f"{hide_password(broker)} does not answer: {_one_line(error)}")
+        yield Finding("broker", "wrong", f"{hide_password(broker)} does not answer: {one_line(error)}")
     problems = look.health(pool)
     yield from (Finding("ticks", "wrong", problem) for problem in problems)
     if not problems:
@@ -84,7 +84,3 @@ def _look_at_classes(settings: Settings) -> Iterator[Finding]:
             yield Finding("sensor", "warning", str(error))
             continue
         yield Finding("sensor", "ok", f"{op_classpath}: {found.way.value}")
-
-
-def _one_line(error: BaseException) -> str:
-    return hide_password(" ".join(f"{type(error).__name__}: {error}".split()))[:300]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from urllib.parse import unquote, urlsplit
 
 SHORTEST = 6  # characters: hiding every "1" of a line would hide the line
+_LONGEST_LINE = 500  # characters
 _COMMON = frozenset({"sensorpool", "postgres", "postgresql", "redis", "airflow", "celery", "worker", "localhost"})
 _OURS = re.compile(r"SENSORPOOL_(CONN_\w+|\w+_URL)")
 
@@ -53,6 +54,12 @@ def hide(text: str) -> str:
 def printable(text: str) -> str:
     """Return the text on one line, with what a terminal would act upon spelt out."""
     return _UNPRINTABLE.sub(lambda found: _SPELT.get(found[0]) or f"\\u{ord(found[0]):04x}", text)
+
+
+def one_line(error: BaseException) -> str:
+    """Say an error in one line of bounded length, without passwords."""
+    said = " ".join(str(error)[: 4 * _LONGEST_LINE].split())
+    return hide_password(f"{type(error).__name__}: {said}" if said else type(error).__name__)[:_LONGEST_LINE]
 
 
 def _learn_environment() -> None:

@@ -8,6 +8,7 @@ claimed, so that no job pokes it as well.
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
 from sensorpool.clock import ClockWatch
@@ -167,34 +168,34 @@ class Suspects:
 
         :raises Unreachable: when the database or Redis does not answer; what was not settled is due again.
         """
+        by_range: dict[ShardRange, list[Report]] = defaultdict(list)
         with self._lock:
-            ranges = {report.group.id: self._ranges.pop(report.group.id, None) for report in reports}
+            for report in reports:
+                if (shard_range := self._ranges.pop(report.group.id, None)) is not None:
+                    by_range[shard_range].append(report)
         try:
-            self._settle_all(reports, ranges, blame)
+            self._settle_all(reports, by_range, blame)
         finally:  # whatever went wrong, they may be poked again
-            for shard_range in set(ranges.values()) - {None}:
-                assert shard_range is not None
-                self._leases.unclaim(shard_range, [group_id for group_id, own in ranges.items() if own == shard_range])
+            for shard_range, own in by_range.items():
+                self._leases.unclaim(shard_range, [report.group.id for report in own])
 
-    def _settle_all(self, reports: Sequence[Report], ranges: Mapping[int, ShardRange | None], blame: bool) -> None:
+    def _settle_all(self, reports: Sequence[Report], by_range: Mapping[ShardRange, list[Report]], blame: bool) -> None:
         now, here = self._database.read(self._database.now), time.monotonic()
         trusted = self._clock.trusts(now)
         self._metrics.poked(reports)
-        offsets = [round((report.began - here) * 1000) for report in reports]
-        facts = [self._fact_of(report, now + offset, blame) for report, offset in zip(reports, offsets, strict=True)]
-        deadlines = {report.group.id: report.group.next_deadline for report in reports}
-        mattering = [f for f in facts if matters(f.outcome, f.began_at, deadlines[f.group_id], trusted)]
+        offsets = {report.group.id: round((report.began - here) * 1000) for report in reports}
+        mattering = []
+        for report in reports:
+            group, fact = report.group, self._fact_of(report, now + offsets[report.group.id], blame)
+            if matters(fact.outcome, fact.began_at, group.next_deadline, trusted):
+                mattering.append(fact)
         if mattering:
             self._settle(mattering, trusted)
-        for shard_range in set(ranges.values()) - {None}:
-            assert shard_range is not None
-            own = [place for place, report in enumerate(reports) if ranges[report.group.id] == shard_range]
+        for shard_range, own in by_range.items():
             record = Record(now)
-            record.add([reports[place] for place in own], [offsets[place] for place in own])
-            self._leases.keep_record(
-                shard_range, record.text(), record.expires(report.group for report in reports), now
-            )
-            cleared = [reports[place].group.id for place in own if reports[place].outcome not in _STILL_SUSPECT]
+            record.add(own, [offsets[report.group.id] for report in own])
+            self._leases.keep_record(shard_range, record.text(), record.expires(report.group for report in own), now)
+            cleared = [report.group.id for report in own if report.outcome not in _STILL_SUSPECT]
             self._leases.clear_suspects(shard_range, cleared)
 
     def _fact_of(self, report: Report, began_at: Milliseconds, blame: bool) -> Fact:

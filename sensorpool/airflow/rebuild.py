@@ -18,6 +18,7 @@ from airflow.sdk.bases.sensor import BaseSensorOperator
 from sensorpool.airflow import compat
 from sensorpool.airflow.codec import decode, encode
 from sensorpool.airflow.refusal import NotPoolable
+from sensorpool.redaction import one_line
 
 _DEEPEST = 4
 _TASK_ID = "sensorpool"
@@ -68,7 +69,7 @@ def _rebuilt(operator: BaseOperator, arguments: Mapping[str, Any]) -> tuple[dict
         except Exception as error:
             by_itself = _BY_ITSELF.search(str(error))
             if by_itself is None or encoded.pop(by_itself[1], None) is None:
-                raise NotPoolable(f"it cannot be built again from its arguments: {_one_line(error)}") from None
+                raise NotPoolable(f"it cannot be built again from its arguments: {one_line(error)}") from None
 
 
 def rebuild(cls: Any, poke_context: Mapping[str, Any]) -> Any:
@@ -165,7 +166,3 @@ def _same(one: Any, other: Any, depth: int) -> bool:
 
 def _types(items: Collection[Any]) -> Counter[type]:
     return Counter(map(type, items))
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:300]

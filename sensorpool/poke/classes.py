@@ -10,6 +10,7 @@ from typing import Any
 from sensorpool import extensions
 from sensorpool.errors import ClassRefused, Refused
 from sensorpool.identity import canonical_classpath
+from sensorpool.redaction import one_line
 
 FIELDS = "poke_context_fields"  # AIP-17's word
 ADAPTERS = "sensorpool.adapters"  # entry points: class path to a function that returns what is poked in its place
@@ -109,12 +110,6 @@ def describe(sensor: object) -> tuple[str, dict[str, Any]]:
             "or pass the class path and a poke_context"
         )
     return classpath, {name: getattr(sensor, name) for name in names}
-
-
-def one_line(error: BaseException) -> str:
-    """Say an exception in one line."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _load(classpath: str) -> SensorClass:

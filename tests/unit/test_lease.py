@@ -3,7 +3,6 @@
 import time
 from typing import Any
 
-import fakeredis
 import pytest
 
 from sensorpool.lease import Held, Lease, Leases, RangeState, connect, key
@@ -12,18 +11,6 @@ from tests.unit.builders import until
 
 RANGE = ShardRange(0, 1_250)
 OTHER_RANGE = ShardRange(1_250, 2_500)
-
-
-@pytest.fixture
-def server() -> fakeredis.FakeServer:
-    """A Redis in this process, with nothing in it."""
-    return fakeredis.FakeServer()
-
-
-@pytest.fixture
-def client(server: fakeredis.FakeServer) -> Any:
-    """Its client."""
-    return fakeredis.FakeRedis(server=server, decode_responses=True)
 
 
 @pytest.fixture

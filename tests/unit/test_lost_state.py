@@ -16,18 +16,6 @@ from tests.unit.builders import START
 RANGE = ShardRange(0, 1_250)
 
 
-@pytest.fixture
-def server() -> fakeredis.FakeServer:
-    """A Redis in this process, with nothing in it."""
-    return fakeredis.FakeServer()
-
-
-@pytest.fixture
-def client(server: fakeredis.FakeServer) -> Any:
-    """Its client."""
-    return fakeredis.FakeRedis(server=server, decode_responses=True)
-
-
 GARBLED_STATES = [
     "nonsense",
     "null",
