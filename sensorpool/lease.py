@@ -29,7 +29,7 @@ import json
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
@@ -38,26 +38,12 @@ from redis.exceptions import RedisError
 
 from sensorpool.errors import SettingsError, Unreachable
 from sensorpool.model import Milliseconds, ShardRange
+from sensorpool.range_state import RangeState, read_note, read_state
 from sensorpool.redaction import hide_password
 from sensorpool.settings import MEMORY
 
 PREFIX = "sensorpool:"
 SUSPECTS_KEPT = 86_400  # seconds
-
-
-@dataclass(slots=True)
-class RangeState:
-    """What a holder leaves to the next one. Times in milliseconds by the database's clock."""
-
-    last: Milliseconds = 0  # the last load; 0: not known
-    recent: list[int] = field(default_factory=list)  # new groups that were poked already and will be loaded again
-    left: list[int] = field(default_factory=list)  # due groups that the last job did not get round to
-    infra: dict[str, Milliseconds] = field(default_factory=dict)  # group id: infrastructure failures since
-    holder: str = ""
-    groups: int = 0
-    pokes: int = 0
-    lag_ms: Milliseconds = 0
-    seconds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -138,8 +124,8 @@ class Leases:
         return Held(
             lease=Lease(self, shard_range, token, started + self.ttl),
             dirty=bool(answer[1]),
-            state=_read_state(answer[2]),
-            note=_read_ids(answer[3]),
+            state=read_state(answer[2]),
+            note=read_note(answer[3]),
             suspects={int(pairs[i]): str(pairs[i + 1]) for i in range(0, len(pairs), 2) if pairs[i].isdecimal()},
         )
 
@@ -196,7 +182,7 @@ class Leases:
             pipeline.get(key(shard_range, "state"))
             pipeline.hlen(key(shard_range, "suspects"))
         answers = self._call(pipeline.execute)
-        return [(answers[i], _read_state(answers[i + 1] or ""), int(answers[i + 2])) for i in range(0, len(answers), 3)]
+        return [(answers[i], read_state(answers[i + 1] or ""), int(answers[i + 2])) for i in range(0, len(answers), 3)]
 
     def why_suspect(self, shard_range: ShardRange, group_id: int) -> str | None:
         """Return why a group is poked apart from the others, if it is."""
@@ -277,7 +263,7 @@ class Lease:
         started = time.monotonic()
         leases = self._leases
         keys = [key(self.shard_range, name) for name in ("lease", "state", "dirty", "note")]
-        text = json.dumps(asdict(state), separators=(",", ":"))
+        text = state.text()
         answer = leases._ask(leases._finish, keys, [self.token, text, "1" if again else "0", leases._ttl_ms])
         if answer == 2:
             self._deadline = started + leases.ttl
@@ -300,44 +286,3 @@ def key(shard_range: ShardRange, name: str) -> str:
 
 def _claim(shard_range: ShardRange, group_id: int) -> str:
     return key(shard_range, f"alone:{group_id}")
-
-
-_HIGHEST = 253_402_300_799_999  # milliseconds: the end of the year 9999, far more than there will be ids
-_GARBLED = (ValueError, TypeError, AttributeError, OverflowError, RecursionError)
-
-
-def _read_state(text: str) -> RangeState:
-    """Read what a holder left; a state that cannot be read counts as lost, whole."""
-    try:
-        found = json.loads(text) if text else {}
-        return RangeState(
-            last=_whole(found.get("last", 0)),
-            recent=[_whole(group_id) for group_id in found.get("recent", ())],
-            left=[_whole(group_id) for group_id in found.get("left", ())],
-            infra={str(group_id): _whole(since) for group_id, since in found.get("infra", {}).items()},
-            holder=str(found.get("holder", "")),
-            groups=_whole(found.get("groups", 0)),
-            pokes=_whole(found.get("pokes", 0)),
-            lag_ms=_whole(found.get("lag_ms", 0)),
-            seconds=float(found.get("seconds", 0.0)),
-        )
-    except _GARBLED:
-        return RangeState()
-
-
-def _read_ids(text: str) -> list[int]:
-    try:
-        return [_whole(group_id) for group_id in json.loads(text)] if text else []
-    except _GARBLED:
-        return []
-
-
-def _whole(value: Any) -> int:
-    """Read an id or a time.
-
-    :raises ValueError: when it is none that a database can be asked with, or a clock can say.
-    """
-    number = int(value)
-    if not 0 <= number <= _HIGHEST:
-        raise ValueError(f"{number} is no id, and no time")
-    return number

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from sensorpool.due import is_due
-from sensorpool.lease import Held, RangeState
+from sensorpool.lease import Held
 from sensorpool.model import DueGroup, Milliseconds, ShardRange
 from sensorpool.poke.cache import Cache
 from sensorpool.poke.works import One
+from sensorpool.range_state import RangeState
 from sensorpool.settings import Settings
 from sensorpool.store import loading
 

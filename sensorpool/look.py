@@ -7,9 +7,9 @@ from sensorpool import __version__, migrate
 from sensorpool.due import next_slot_at
 from sensorpool.errors import Refused, SensorpoolError, Unknown, Unreachable
 from sensorpool.identity import identify
-from sensorpool.lease import RangeState
 from sensorpool.model import Milliseconds
 from sensorpool.pool import Pool
+from sensorpool.range_state import RangeState
 from sensorpool.record import last_poke
 from sensorpool.redaction import printable
 from sensorpool.rows import read_json

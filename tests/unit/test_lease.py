@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from sensorpool.lease import Held, Lease, Leases, RangeState, connect, key
+from sensorpool.lease import Held, Lease, Leases, connect, key
 from sensorpool.model import ShardRange
+from sensorpool.range_state import RangeState
 from tests.unit.builders import until
 
 RANGE = ShardRange(0, 1_250)

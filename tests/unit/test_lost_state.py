@@ -8,9 +8,10 @@ import fakeredis
 import pytest
 
 from sensorpool.errors import SettingsError, Unreachable
-from sensorpool.lease import Held, Lease, Leases, RangeState, connect, key
+from sensorpool.lease import Held, Lease, Leases, connect, key
 from sensorpool.load import Memory
 from sensorpool.model import ShardRange
+from sensorpool.range_state import RangeState
 from tests.unit.builders import START
 
 RANGE = ShardRange(0, 1_250)
