@@ -18,7 +18,8 @@ from sensorpool.lease import Leases
 from sensorpool.logs import logger
 from sensorpool.metrics import Metrics
 from sensorpool.model import DueGroup, Fact, Milliseconds, Report, ShardRange
-from sensorpool.poke.apart import LaneApart, Suspect
+from sensorpool.poke.apart import LaneApart
+from sensorpool.poke.child import Suspect
 from sensorpool.poke.poker import Poking
 from sensorpool.record import Record
 from sensorpool.settings import Settings

@@ -1,16 +1,20 @@
 """The child of the lane apart (`apart`): pokes suspects, and says before each poke whose it is.
 
-It speaks JSON lines. In: one line of settings, then one line for each group. Out: ``{"ready": true}``, then
-``{"begin": id}`` and ``{"end": id, "outcome", "reason", "xcom_value"}`` for each. What pokes print goes nowhere.
+It speaks JSON lines. In: one line of settings, then one line for each group. Out: ``{"ready": true}``, ``{"import":
+path}`` and ``{"imported": path}`` for each class, ``{"begin": id}`` and ``{"end": id, "outcome", "reason",
+"xcom_value"}`` for each group. What pokes print goes nowhere.
 """
 
 import ctypes
 import json
 import os
+import queue
 import signal
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, TextIO
 
 from sensorpool.model import DueGroup, Report
@@ -62,25 +66,28 @@ def _poke_all(settings: dict[str, Any], out: TextIO) -> None:
             out.write(json.dumps(message) + "\n")
             out.flush()
 
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(lines,), daemon=True).start()
     classes = Classes(settings["sensors_enabled"])
     means = Means(classes, Answers(settings["infra_failures"]), {})
-    ones: list[_Telling] = []
-    for line in sys.stdin:
-        group_id, op_classpath, poke_context = json.loads(line)
-        group = DueGroup(group_id, 0, 0, 0, 0, 0, 0, 0, None)
-        ones.append(_Telling(group, op_classpath, poke_context, means, tell))
-    asynchronous = {
-        op_classpath for op_classpath in {one.op_classpath for one in ones} if _is_async(classes, op_classpath)
-    }
-    memory.limit(settings["poke_memory"], threads=4 * settings["concurrency"])
-    tell({"ready": True})
     concurrency, poke_timeout = settings["concurrency"], settings["poke_timeout"]
     threads, loops = ThreadLane(Slots(concurrency), poke_timeout), LoopLane(Slots(concurrency), poke_timeout)
-    threads.put(one for one in ones if one.op_classpath not in asynchronous)
-    if some := [one for one in ones if one.op_classpath in asynchronous]:
-        loops.put(some)
-    missing = {one.group.id for one in ones}
-    while missing:
+    asynchronous: dict[str, bool] = {}
+    missing: set[int] = set()
+    tell({"ready": True})
+    more = True
+    while more or missing:
+        for line in _drained(lines):
+            if line is None:
+                more = False
+                continue
+            group_id, op_classpath, poke_context = json.loads(line)
+            missing.add(group_id)
+            if op_classpath not in asynchronous:
+                asynchronous[op_classpath] = _import(classes, op_classpath, settings, tell)
+            group = DueGroup(group_id, 0, 0, 0, 0, 0, 0, 0, None)
+            lane = loops if asynchronous[op_classpath] else threads
+            lane.put([_Telling(group, op_classpath, poke_context, means, tell)])
         threads.supervise()
         loops.supervise()
         for report in (report for reports in threads.collect() + loops.collect() for report in reports):
@@ -90,11 +97,30 @@ def _poke_all(settings: dict[str, Any], out: TextIO) -> None:
         time.sleep(0.005)
 
 
-def _is_async(classes: Classes, op_classpath: str) -> bool:
+def _read(lines: "queue.SimpleQueue[str | None]") -> None:
+    for line in sys.stdin:
+        lines.put(line)
+    lines.put(None)
+
+
+def _drained(lines: "queue.SimpleQueue[str | None]") -> Iterator[str | None]:
+    with suppress(queue.Empty):
+        while True:
+            yield lines.get_nowait()
+
+
+def _import(classes: Classes, op_classpath: str, settings: dict[str, Any], tell: Callable[[Any], None]) -> bool:
+    """Import a class, which may end this process; return whether its pokes are coroutines."""
+    tell({"import": op_classpath})
+    memory.lift()
     try:
         return classes.find(op_classpath).way is Way.ASYNC
-    except Exception:
+    except BaseException:
         return False  # its poke will say why
+    finally:
+        # what its pokes may take is counted from here; those that hang have stacks, and so have those after them
+        memory.limit(settings["poke_memory"], threads=6 * settings["concurrency"])
+        tell({"imported": op_classpath})
 
 
 def _die_with_parent() -> None:

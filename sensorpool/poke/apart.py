@@ -1,54 +1,32 @@
 """The lane apart: suspects are poked in a child process, so that one that hangs or crashes costs its own group.
 
-Suspects are groups whose poke overran, and those that a dead process had in its hands. They are poked together first.
-If the child dies with several in its hands, these come again, the last to begin by himself: only a crash that we, the
-living parent, saw with one group in the child's hands counts against that group; a kill from outside never does.
+Suspects are groups whose poke overran, and those that a dead process had in its hands. They are poked together first,
+their classes in turn. If the child dies with several in its hands, the last to begin comes again by himself, and the
+others go on: only a crash that we, the living parent, saw with one group in the child's hands counts against that
+group; a kill from outside never does. A child that dies of importing a class, with nothing else in its hands, counts
+against all groups of that class.
 """
 
-import json
-import queue
 import signal
-import subprocess
-import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
 from sensorpool.logs import logger
-from sensorpool.model import DueGroup, Report
-from sensorpool.poke import memory
+from sensorpool.model import Report
+from sensorpool.poke.child import START_LIMIT, Child, Suspect
+from sensorpool.poke.slots import Slots, Waiting
 from sensorpool.settings import Settings
 from sensorpool.states import Outcome
 
 TOGETHER = 16  # pokes at once in a child
-START_LIMIT = 60.0  # seconds that a child may take to import the classes
+STINT = 30.0  # seconds: then those have their turn that are poked by themselves, and those that are not
+_MOST_HUNG = 4 * TOGETHER  # in one child: what hangs holds its memory
+_HAND_IN_EVERY = 0.2  # seconds
 _OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}
 
 log = logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Suspect:
-    """A group to poke apart."""
-
-    group: DueGroup
-    op_classpath: str
-    poke_context: str
-    alone: bool  # seen to take its process down before
-
-
-@dataclass(slots=True)
-class _Death:
-    """How a child ended, and what it left."""
-
-    reports: list[Report]
-    in_hand: list[int] = field(default_factory=list)  # begun and not ended
-    froze: bool = False
-    ready: bool = False  # it got as far as poking
-    returncode: int = 0
-    starved: bool = False  # the kernel killed somebody because memory ran out
 
 
 class LaneApart:
@@ -68,7 +46,9 @@ class LaneApart:
         self._report = report
         self._keep_in_hand = keep
         self._kept = 0.0
-        self._queue: queue.SimpleQueue[list[Suspect]] = queue.SimpleQueue()
+        self._slots = Slots(TOGETHER)
+        self._waiting: Waiting[Suspect] = Waiting(self._slots)
+        self._alone: deque[Suspect] = deque()
         self._inside: set[int] = set()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -78,11 +58,11 @@ class LaneApart:
         with self._lock:
             taken = [suspect for suspect in suspects if suspect.group.id not in self._inside]
             self._inside.update(suspect.group.id for suspect in taken)
+            self._waiting.put(suspect for suspect in taken if not suspect.alone)
+            self._alone.extend(suspect for suspect in taken if suspect.alone)
             if taken and (self._thread is None or not self._thread.is_alive()):
                 self._thread = threading.Thread(target=self._work, daemon=True, name="poke-apart")
                 self._thread.start()
-        if taken:
-            self._queue.put(taken)
         return len(taken)
 
     def has(self, group_id: int) -> bool:
@@ -92,17 +72,19 @@ class LaneApart:
 
     def _work(self) -> None:
         while True:
-            suspects = self._queue.get()
+            with self._lock:
+                if not self._waiting and not self._alone:
+                    self._thread = None  # under the lock: whoever offers next starts another
+                    return
             try:
-                self._poke([s for s in suspects if not s.alone], TOGETHER)
-                for suspect in suspects:
-                    if suspect.alone:
-                        self._poke([suspect], 1)
+                if self._waiting:
+                    self._poke_together(self._waiting)
+                ends = time.monotonic() + STINT
+                while self._alone and time.monotonic() < ends:
+                    self._poke_alone(self._alone.popleft())
             except Exception:
                 log.exception("the lane apart failed; its groups are due again")
-            finally:
-                with self._lock:
-                    self._inside.difference_update(suspect.group.id for suspect in suspects)
+                self._drop_all()
 
     def _keep(self) -> None:
         if (now := time.monotonic()) - self._kept >= self._settings.heartbeat:
@@ -111,139 +93,105 @@ class LaneApart:
                 in_hand = list(self._inside)
             self._keep_in_hand(in_hand)
 
-    def _poke(self, suspects: Sequence[Suspect], together: int) -> None:
-        """Poke suspects; after a death, those that the child had in hand come one by one, then the rest goes on."""
-        waiting = {suspect.group.id: suspect for suspect in suspects}
-        while waiting:
-            death = self._run_child(list(waiting.values()), together)
-            for report in death.reports:
-                waiting.pop(report.group.id, None)
-            self._report(death.reports)
-            if not death.ready and death.returncode == 1:
-                # Python could not even start there: no group's fault
-                log.error("no child of the lane apart can be started; its groups are due again", groups=len(waiting))
-                return
-            bad_end = death.froze or death.returncode != 0
-            # a child that dies before its first poke died of importing a class
-            held = [group_id for group_id in death.in_hand or (list(waiting) if bad_end else []) if group_id in waiting]
-            in_hand = [waiting.pop(group_id) for group_id in held]
-            if len(in_hand) == 1:
-                self._report([self._blame(in_hand[0], death)])
-            elif in_hand:
-                # most likely it was the last to begin: so the others go on together, and he by himself
-                self._poke(in_hand[:-1], together)
-                self._poke(in_hand[-1:], 1)
-            elif waiting:
-                log.warning("a child of the lane apart ended early", returncode=death.returncode)
-                return
-
-    def _blame(self, suspect: Suspect, death: _Death) -> Report:
-        began = time.monotonic()
-        if death.froze:
-            limit = self._settings.poke_timeout
-            return Report(suspect.group, began, Outcome.POKE_TIMEOUT, f"the poke froze its process for {limit:g} s")
-        if death.starved and death.returncode == -signal.SIGKILL:
-            return Report(suspect.group, began, Outcome.CRASHED, "the poke took all the memory there was")
-        if death.returncode in _OUTSIDE:
-            return Report(suspect.group, began, Outcome.POKE_TIMEOUT, "its process was killed from outside")
-        return Report(
-            suspect.group,
-            began,
-            Outcome.CRASHED,
-            f"the poke took its process down ({_ending(death.returncode)})",
-        )
-
-    def _run_child(self, suspects: Sequence[Suspect], together: int) -> _Death:
-        groups = {suspect.group.id: suspect.group for suspect in suspects}
-        child = subprocess.Popen(
-            [sys.executable, "-m", "sensorpool.poke.alone_child"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        assert child.stdin is not None
-        assert child.stdout is not None
-        messages: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-        reader = threading.Thread(target=_read, args=(child.stdout, messages), daemon=True)
-        reader.start()
-        began: dict[int, float] = {}
-        death, starved = _Death([]), memory.kills()
-        try:
-            _write_input(child.stdin, self._settings, suspects, together)
-            self._listen(messages, groups, began, death)
-        finally:
-            if death.froze or child.poll() is None:
-                try:
-                    child.wait(0.0 if death.froze else 2.0)
-                except subprocess.TimeoutExpired:
-                    child.kill()
-            death.returncode = child.wait()
-            death.starved = memory.kills() > starved
-            reader.join(5)
-            child.stdout.close()
-        death.in_hand = list(began)
-        return death
-
-    def _listen(
-        self,
-        messages: "queue.SimpleQueue[dict[str, Any] | None]",
-        groups: dict[int, DueGroup],
-        began: dict[int, float],
-        death: _Death,
-    ) -> None:
-        """Read what the child says until it ends, or says nothing for longer than a poke may take."""
-        patience, heard = START_LIMIT, time.monotonic()
-        while True:
-            self._keep()
+    def _hand_in(self, reports: Sequence[Report]) -> None:
+        if reports:
             try:
-                message = messages.get(timeout=0.2)
-            except queue.Empty:
-                if time.monotonic() - heard > patience:
-                    death.froze = True
-                    return
-                continue
-            patience, heard = self._settings.poke_timeout + 0.5, time.monotonic()
-            if message is None:
-                return
-            if "ready" in message:
-                death.ready = True
-            elif "begin" in message:
-                began[message["begin"]] = time.monotonic()
-            elif "end" in message and message["end"] in groups:
-                since = began.pop(message["end"], time.monotonic())
-                outcome = Outcome(message["outcome"])
-                took = time.monotonic() - since
-                death.reports.append(
-                    Report(groups[message["end"]], since, outcome, message["reason"], message["xcom_value"], took)
-                )
+                self._report(reports)
+            finally:
+                with self._lock:
+                    self._inside.difference_update(report.group.id for report in reports)
 
+    def _drop_all(self) -> None:
+        with self._lock:
+            self._waiting.drain()
+            self._alone.clear()
+            self._inside.clear()
 
-def _write_input(stdin: Any, settings: Settings, suspects: Sequence[Suspect], together: int) -> None:
-    first = {
-        "sys_path": sys.path,
-        "sensors_enabled": settings.sensors_enabled,
-        "infra_failures": settings.infra_failures,
-        "poke_timeout": settings.poke_timeout,
-        "poke_memory": settings.poke_memory,
-        "concurrency": together,
-    }
-    try:
-        stdin.write(json.dumps(first) + "\n")
-        for suspect in suspects:
-            stdin.write(json.dumps([suspect.group.id, suspect.op_classpath, suspect.poke_context]) + "\n")
-        stdin.close()
-    except BrokenPipeError:
-        pass  # it died before it had read everything: its end says how
-
-
-def _read(stdout: Any, messages: "queue.SimpleQueue[dict[str, Any] | None]") -> None:
-    for line in stdout:
+    def _poke_together(self, waiting: Waiting[Suspect]) -> None:
+        """Poke those that wait in one child: until none does, or it ends, or it has had its time, or its fill."""
+        child, ends = Child(self._settings, TOGETHER), time.monotonic() + STINT
+        seen: list[Report] = []
+        heard, handed_in = False, time.monotonic()
         try:
-            messages.put(json.loads(line))
-        except ValueError:
-            continue  # cut short by its death
-    messages.put(None)
+            while not child.is_over:
+                while child.hung < _MOST_HUNG and time.monotonic() < ends and (suspect := waiting.take()):
+                    child.give(suspect)
+                if not child.in_hand:
+                    break
+                self._keep()
+                for suspect, report in child.hear():
+                    heard = True
+                    self._slots.release(suspect.op_classpath)
+                    if report.outcome is Outcome.CRASHED:  # there was no memory left; another may have taken it
+                        self._alone.append(suspect)
+                    else:
+                        seen.append(report)
+                if time.monotonic() - handed_in > _HAND_IN_EVERY:
+                    self._hand_in(seen)
+                    seen, handed_in = [], time.monotonic()
+        finally:
+            child.end()
+            for suspect in child.in_hand.values():
+                self._slots.release(suspect.op_classpath)
+        self._hand_in(seen)
+        if child.in_hand:
+            self._look_into(child, waiting, heard)
+
+    def _look_into(self, child: Child, waiting: Waiting[Suspect], heard: bool) -> None:
+        """Find out whom a child that ended with some in its hands died of."""
+        begun = [child.in_hand.pop(group_id) for group_id in child.began]
+        waiting.put(child.in_hand.values())
+        if child.importing is not None:
+            waiting.put(begun)
+            everybody = waiting.drain()
+            own = [suspect for suspect in everybody if suspect.op_classpath == child.importing]
+            waiting.put(suspect for suspect in everybody if suspect.op_classpath != child.importing)
+            if begun:  # it may have died of one of these instead
+                by_itself: Waiting[Suspect] = Waiting(self._slots)
+                by_itself.put(own)
+                self._poke_together(by_itself)
+                waiting.put(by_itself.drain())
+            else:
+                self._hand_in([self._blame(suspect, child) for suspect in own])
+        elif len(begun) == 1:
+            self._hand_in([self._blame(begun[0], child)])
+        elif begun:
+            # most likely it was the last to begin: so the others go on together, and he by himself
+            waiting.put(begun[:-1])
+            self._alone.append(begun[-1])
+        elif not heard:  # Python could not even start there, or somebody kills our children: no group's fault
+            log.error("no child of the lane apart gets to work; its groups are due again", returncode=child.returncode)
+            self._drop_all()
+
+    def _poke_alone(self, suspect: Suspect) -> None:
+        """Poke one in a child of its own: whatever happens there is its doing."""
+        child = Child(self._settings, 1)
+        reports: list[Report] = []
+        try:
+            child.give(suspect)
+            while child.in_hand and not child.is_over:
+                self._keep()
+                reports += [report for _, report in child.hear()]
+        finally:
+            child.end()
+        if not child.ready and child.returncode == 1:
+            log.error("no child of the lane apart can be started; its groups are due again")
+            self._drop_all()
+        else:
+            self._hand_in(reports or [self._blame(suspect, child)])
+
+    def _blame(self, suspect: Suspect, child: Child) -> Report:
+        """Say what the end of a child means for whom it had in hand."""
+        began, doing = time.monotonic(), "the poke" if child.importing is None else "importing its class"
+        if child.froze:
+            limit = self._settings.poke_timeout if child.importing is None else START_LIMIT
+            return Report(suspect.group, began, Outcome.POKE_TIMEOUT, f"{doing} froze its process for {limit:g} s")
+        if child.starved and child.returncode == -signal.SIGKILL:
+            return Report(suspect.group, began, Outcome.CRASHED, f"{doing} took all the memory there was")
+        if child.returncode in _OUTSIDE:
+            return Report(suspect.group, began, Outcome.POKE_TIMEOUT, "its process was killed from outside")
+        ending = _ending(child.returncode)
+        return Report(suspect.group, began, Outcome.CRASHED, f"{doing} took its process down ({ending})")
 
 
 def _ending(returncode: int) -> str:

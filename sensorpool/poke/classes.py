@@ -88,7 +88,7 @@ class Classes:
         found = self.find(op_classpath)
         try:
             found.construct(poke_context)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise Refused(f"{op_classpath} does not take this poke_context: {one_line(error)}") from None
 
 
@@ -116,14 +116,18 @@ def _load(classpath: str) -> SensorClass:
     module_name, _, name = classpath.rpartition(".")
     try:
         found = getattr(import_module(module_name), name, None)
-    except Exception as error:  # a module may raise anything while it is imported
+    except (KeyboardInterrupt, MemoryError):
+        raise
+    except BaseException as error:  # a module may raise anything while it is imported, SystemExit too
         raise ClassRefused(f"{classpath} cannot be imported: {one_line(error)}") from None
     if not inspect.isclass(found):
         raise ClassRefused(f"{module_name} has no class {name}")
     cls = found
     try:
         found = _adapted(found)
-    except Exception as error:
+    except (KeyboardInterrupt, MemoryError):
+        raise
+    except BaseException as error:
         raise ClassRefused(f"{classpath} cannot be poked here: {one_line(error)}") from None
     names = getattr(cls, FIELDS, None) if found is cls else None  # an adapter has fields of its own
     declared = None if names is None else frozenset(names)

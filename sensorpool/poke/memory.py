@@ -30,6 +30,15 @@ def limit(more: int, threads: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (wanted, most))
 
 
+def lift() -> None:
+    """Take the limit away."""
+    if sys.platform == "linux":
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+
 def kills() -> int:
     """Count the processes that the kernel has killed because memory ran out; 0 where it does not say."""
     with contextlib.suppress(OSError):

@@ -60,7 +60,7 @@ class Poker:
             task = self._importing.get(op_classpath)
         return time.monotonic() if task is None else task.began
 
-    def find(self, op_classpath: str) -> "SensorClass | Exception | None":
+    def find(self, op_classpath: str) -> "SensorClass | BaseException | None":
         """Return a class, why there is none, or None while it is being imported (on a thread of its own)."""
         known = self.classes.known(op_classpath)
         if known is not None:
@@ -84,14 +84,14 @@ class _Import(threading.Thread):
     def __init__(self, classes: Classes, op_classpath: str) -> None:
         super().__init__(daemon=True, name=f"import {op_classpath}")
         self.began = time.monotonic()
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self._classes = classes
         self._op_classpath = op_classpath
 
     def run(self) -> None:
         try:
             self._classes.find(self._op_classpath)
-        except Exception as error:
+        except BaseException as error:  # or it would be tried again for ever
             self.error = error
 
 
@@ -177,7 +177,7 @@ class Poking:
             self._failed.extend(overran(one.group, now, limit) for one in ones)
         elif found is None:
             self._importing[op_classpath] = ones
-        elif isinstance(found, Exception):
+        elif isinstance(found, BaseException):
             self._failed.extend(means.answers.of_exception(one.group, now, found) for one in ones)
         elif found.way is Way.ASYNC:
             self._loops.put(ones)

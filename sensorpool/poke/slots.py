@@ -16,7 +16,9 @@ _FEW = 4  # of fewer slots none can be spared
 class Classed(Protocol):
     """Something to poke, of one class."""
 
-    op_classpath: str
+    @property
+    def op_classpath(self) -> str:
+        """The class."""
 
 
 Item = TypeVar("Item", bound=Classed)

@@ -98,6 +98,39 @@ class Segfaults(Lands):
         ctypes.string_at(0)
 
 
+class TakesAllMemory(Lands):
+    """Takes memory as long as there is some."""
+
+    def poke(self, context: Any) -> Any:
+        kept = []
+        while True:
+            kept.append(bytearray(8 * 2**20))
+
+
+class HoldsMemory(Lands):
+    """Takes nearly all the memory there is, and hangs with it."""
+
+    def poke(self, context: Any) -> Any:
+        kept = []
+        try:
+            while True:
+                kept.append(bytearray(8 * 2**20))
+        except MemoryError:
+            del kept[-2:]
+        time.sleep(LONG)
+
+
+class TakesMemory(Lands):
+    """Takes some memory now and then for a second, and lands."""
+
+    def poke(self, context: Any) -> Any:
+        ends = time.monotonic() + 1
+        while time.monotonic() < ends:
+            bytearray(40 * 2**20)
+            time.sleep(0.01)
+        return True
+
+
 class Prints(Lands):
     """Prints much, by every way there is, what looks like an answer too."""
 

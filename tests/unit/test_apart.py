@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from sensorpool.model import Report
-from sensorpool.poke.apart import LaneApart, Suspect
+from sensorpool.poke.apart import LaneApart
+from sensorpool.poke.child import Suspect
 from sensorpool.settings import Settings
 from sensorpool.states import Outcome
 from tests.unit import scripted
@@ -27,9 +28,13 @@ LANDED, CRASHED, POKE_TIMEOUT = Outcome.LANDED, Outcome.CRASHED, Outcome.POKE_TI
 class Lane:
     """A lane apart, and what it has reported."""
 
-    def __init__(self, poke_timeout: float = 1.0, *enabled: str) -> None:
+    def __init__(self, poke_timeout: float = 1.0, *enabled: str, memory: int = 1_000) -> None:
         settings = Settings.load(
-            sensors_enabled=[*map(classpath, CLASSES), *enabled], poke_timeout=poke_timeout, heartbeat=0.1, lease_ttl=1
+            sensors_enabled=[*map(classpath, CLASSES), *enabled],
+            poke_timeout=poke_timeout,
+            poke_memory=memory,
+            heartbeat=0.1,
+            lease_ttl=1,
         )
         self.kept: set[int] = set()
         self._reports: list[Report] = []
@@ -143,6 +148,58 @@ def test_a_class_whose_import_takes_the_process_down_costs_its_own_groups(
     assert "exit code 4" in str(found[2].reason)
 
 
+def test_a_class_whose_import_ends_the_process_is_blamed_once_for_all_its_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many they are, and whatever else waits."""
+    started = tmp_path / "started"
+    (tmp_path / "counts_and_ends.py").write_text(
+        f"import os\nwith open({str(started)!r}, 'a') as file:\n    file.write('x')\nos._exit(4)\n"
+    )
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    lane = Lane(1.0, "counts_and_ends.Sensor")
+    suspects = [Suspect(due_group(number), "counts_and_ends.Sensor", "{}", alone=False) for number in range(1, 1_201)]
+    suspects += [
+        Suspect(due_group(number), classpath(scripted.Lands), "{}", alone=False) for number in range(1_201, 1_211)
+    ]
+    lane.lane.offer(suspects)
+    found = lane.reports(1_210)
+    assert {found[number].outcome for number in range(1, 1_201)} == {CRASHED}
+    assert {found[number].outcome for number in range(1_201, 1_211)} == {LANDED}
+    assert len(started.read_text()) <= 3
+
+
+def test_those_that_hang_hold_nobody_up() -> None:
+    """Of another class, together with them and later; and they are given to more than one child."""
+    lane = Lane(0.5)
+    hanging = [Suspect(due_group(number), classpath(scripted.Hangs), "{}", alone=False) for number in range(3, 103)]
+    lane.lane.offer([*hanging, Suspect(due_group(1), classpath(scripted.Lands), "{}", alone=False)])
+    until(lambda: not lane.lane.has(1), "the one that was offered with them is through", CHILDREN)
+    assert sum(lane.lane.has(number) for number in range(3, 103)) > 50
+    lane.offer(2, scripted.Lands)
+    until(lambda: not lane.lane.has(2), "the one that was offered later is through", CHILDREN)
+    assert sum(lane.lane.has(number) for number in range(3, 103)) > 20
+    assert {report.outcome for number, report in lane.reports(102).items() if number > 2} == {POKE_TIMEOUT}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited on Linux only")
+def test_who_finds_no_memory_left_beside_others_is_not_blamed() -> None:
+    lane = Lane(2.0, memory=64)
+    lane.offer_together(scripted.HoldsMemory, *[scripted.TakesMemory] * 4)
+    found = lane.reports(5)
+    assert found.pop(1).outcome is POKE_TIMEOUT
+    assert {report.outcome for report in found.values()} == {LANDED}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited on Linux only")
+def test_who_takes_all_memory_is_blamed_when_he_is_alone() -> None:
+    lane = Lane(30.0, memory=64)
+    lane.offer_together(scripted.Lands, scripted.TakesAllMemory, scripted.Lands)
+    found = lane.reports(3)
+    assert {number: report.outcome for number, report in found.items()} == {1: LANDED, 2: CRASHED, 3: LANDED}
+    assert "MemoryError" in str(found[2].reason)
+
+
 def test_a_class_that_is_not_enabled_is_not_imported_in_the_child_either(tmp_path: Path) -> None:
     lane = Lane()
     lane.offer(1, "os.path.Sensor")
@@ -161,6 +218,7 @@ def test_a_group_is_here_once_until_it_is_through(tmp_path: Path) -> None:
     assert not lane.lane.has(3)
     until(pid_file.exists, "the child pokes", CHILDREN)
     until(lambda: lane.kept == {1, 2}, "both are kept while they are here", CHILDREN)
+    until(lambda: not lane.lane.has(2), "the other one is through, and did not wait for the first", CHILDREN)
     os.kill(int(pid_file.read_text()), signal.SIGKILL)
     assert lane.reports(2)[2].outcome is LANDED
     assert lane.offer(1, scripted.Lands) == 1

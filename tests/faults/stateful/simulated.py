@@ -15,8 +15,8 @@ from sensorpool.load import Memory
 from sensorpool.metrics import Metrics
 from sensorpool.model import DueGroup, Report, Settled, ShardRange
 from sensorpool.poke.answer import Answers
-from sensorpool.poke.apart import Suspect
 from sensorpool.poke.cache import Cache
+from sensorpool.poke.child import Suspect
 from sensorpool.poke.classes import Classes
 from sensorpool.poke.works import Means, One
 from sensorpool.publish import Publisher
