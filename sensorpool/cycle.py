@@ -43,7 +43,8 @@ def run(worker: Worker, shard_range: ShardRange, token: str) -> JobResult:
         return total
     try:
         failpoint("lease.after")
-        while _Round(worker, shard_range, held, total).run():
+        ends = time.monotonic() + worker.settings.tick  # others want the process too: then the next tick goes on
+        while _Round(worker, shard_range, held, total, ends).run():
             held.note, held.dirty = [], True
     except BaseException:
         held.lease.release()
@@ -55,13 +56,14 @@ def run(worker: Worker, shard_range: ShardRange, token: str) -> JobResult:
 class _Round:
     """One round of one job: one load, and what follows from it."""
 
-    def __init__(self, worker: Worker, shard_range: ShardRange, held: Held, total: JobResult) -> None:
+    def __init__(self, worker: Worker, shard_range: ShardRange, held: Held, total: JobResult, ends: float) -> None:
         self._worker = worker
         self._settings = worker.settings
         self._range = shard_range
         self._held = held
         self._lease: Lease = held.lease
         self._total = total
+        self._ends = ends  # of the job's rounds, by the monotonic clock
         self._facts: list[Fact] = []
         self._renewed = time.monotonic()
         self._last_began = 0.0
@@ -71,16 +73,20 @@ class _Round:
         started = time.monotonic()
         loaded = self._worker.database.read(self._load)
         if loaded is None:
-            return self._lease.finish(self._held.state, again=True)
+            return self._lease.finish(self._held.state, again=self._may_go_on)
         failpoint("load.after")
         self._total.groups += len(loaded.ones)
         ordinary = self._set_suspects_apart(loaded.ones)
-        left = self._poke(ordinary, started)
+        left = self._poke(ordinary)
         if not self._lease.is_ours():
             log.warning("the lease was lost; what was not poked is due again", shard_range=str(self._range))
             self._total.extra["lost_lease"] = True
             return False
         return self._finish(loaded, left, started)
+
+    @property
+    def _may_go_on(self) -> bool:
+        return time.monotonic() < self._ends
 
     def _load(self, connection: Connection) -> Loaded | None:
         """Ask for the time, and for what is due; None if this is a repeated message."""
@@ -122,14 +128,14 @@ class _Round:
         self._held.suspects.update(dict.fromkeys(group_ids, why))
         self._worker.leases.suspect(self._range, group_ids, why)
 
-    def _poke(self, ones: list[One], started: float) -> list[int]:
+    def _poke(self, ones: list[One]) -> list[int]:
         """Poke the groups; return those that there was no time for. Pokes that take long are left to go on alone."""
         if not ones:
             return []
         self._worker.watchdog.guard()
         poking = self._worker.poker.begin()
         try:
-            return self._poke_in_turn(poking, ones, started)
+            return self._poke_in_turn(poking, ones)
         except BaseException:
             poking.withdraw()
             raise
@@ -142,12 +148,13 @@ class _Round:
                 poking.end()
                 self._worker.watchdog.rest()
 
-    def _poke_in_turn(self, poking: Poking, ones: list[One], started: float) -> list[int]:
+    def _poke_in_turn(self, poking: Poking, ones: list[One]) -> list[int]:
         settings = self._settings
         chunk, wait = 2 * settings.poke_concurrency, _WAITS[0]
         lines = _by_class(ones)
-        stop_at, patience = started + settings.tick, min(_LONG, settings.tick / 2)
         flushed_at = time.monotonic()
+        # from here on: however long the load took, somebody is poked
+        stop_at, patience = flushed_at + settings.tick, min(_LONG, settings.tick / 2)
         while lines or poking.outstanding:
             here = time.monotonic()
             if here - self._renewed >= settings.heartbeat:
@@ -258,7 +265,7 @@ class _Round:
         if not left:  # should Redis forget them, they are due again by an older load
             self._worker.memory.remember(self._range, loaded.now)
         failpoint("finish.before")
-        dirty = self._lease.finish(state, again=True)
+        dirty = self._lease.finish(state, again=self._may_go_on)
         failpoint("finish.after")
         return dirty
 

@@ -53,7 +53,7 @@ def step_at(
     The steps are base, 2·base, 4·base, …, so they end at base, 3·base, 7·base, …; Airflow's rule without its jitter,
     which spreads sensors that the phase spreads already.
     """
-    step, ends = base, base
+    step = ends = base = max(1, base)
     while ends <= waited:
         if max_wait is not None and step >= max_wait:
             break

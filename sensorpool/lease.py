@@ -126,7 +126,7 @@ class Leases:
             dirty=bool(answer[1]),
             state=read_state(answer[2]),
             note=read_note(answer[3]),
-            suspects={int(pairs[i]): str(pairs[i + 1]) for i in range(0, len(pairs), 2) if pairs[i].isdecimal()},
+            suspects={int(pairs[i]): str(pairs[i + 1]) for i in range(0, len(pairs), 2) if _is_id(pairs[i])},
         )
 
     def raise_dirty(self, shard_range: ShardRange) -> bool:
@@ -183,6 +183,10 @@ class Leases:
             pipeline.hlen(key(shard_range, "suspects"))
         answers = self._call(pipeline.execute)
         return [(answers[i], read_state(answers[i + 1] or ""), int(answers[i + 2])) for i in range(0, len(answers), 3)]
+
+    def suspects(self, shard_range: ShardRange) -> list[int]:
+        """Return the groups of a range that are poked apart from the others."""
+        return [int(field) for field in self._call(self.client.hkeys, key(shard_range, "suspects")) if _is_id(field)]
 
     def why_suspect(self, shard_range: ShardRange, group_id: int) -> str | None:
         """Return why a group is poked apart from the others, if it is."""
@@ -282,6 +286,11 @@ class Lease:
 def key(shard_range: ShardRange, name: str) -> str:
     """Return the Redis key of something of a range; the braces keep a range's keys in one slot of a cluster."""
     return f"{PREFIX}{{{shard_range}}}:{name}"
+
+
+def _is_id(text: str) -> bool:
+    """Whether a field that anybody may have written is an id."""
+    return text.isdecimal() and len(text) < 20
 
 
 def _claim(shard_range: ShardRange, group_id: int) -> str:

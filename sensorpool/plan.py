@@ -7,6 +7,7 @@ from dataclasses import fields
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from sensorpool import wire
 from sensorpool.errors import Refused
 from sensorpool.identity import Identity, identify
 from sensorpool.model import LONGEST_SPAN, Key, Milliseconds, Patience, Registration
@@ -176,6 +177,7 @@ def _check_on_settled(registration: Registration, settings: Settings) -> str | N
         raise Refused("on_settled must be a Celery signature, like my_task.s()")
     if signature["task"] not in settings.on_settled_tasks:
         raise Refused(f"on_settled: {signature['task'][:200]} is not allowed: add it to SENSORPOOL_ON_SETTLED_TASKS")
+    _check_options(signature.get("options"))
     try:
         text = json.dumps(dict(signature), allow_nan=False)
     except (TypeError, ValueError, RecursionError):
@@ -183,3 +185,22 @@ def _check_on_settled(registration: Registration, settings: Settings) -> str | N
     if len(text) > 64 * 1024:
         raise Refused("on_settled: the signature has more than 64 KB")
     return text
+
+
+def _check_options(options: Any) -> None:
+    """Refuse what no task could be sent with: it would be found out when the sensor ends."""
+    if options is None:
+        return
+    if not isinstance(options, Mapping):
+        raise Refused("on_settled: its options must be an object")
+    for name in wire.SIGNATURE_OPTIONS & options.keys():
+        value, whole = options[name], isinstance(options[name], int) and not isinstance(options[name], bool)
+        if value is None:
+            continue
+        if name == "priority" and not (whole and 0 <= value <= 255):
+            raise Refused("on_settled: priority must be a whole number of 0 to 255")
+        number = whole or isinstance(value, float)
+        if name in {"countdown", "expires"} and not (number and 0 <= value <= LONGEST_SPAN):
+            raise Refused(f"on_settled: {name} must be a number of seconds, of ten years at most")
+        if name in {"queue", "routing_key", "exchange"} and not (isinstance(value, str) and 0 < len(value) <= 255):
+            raise Refused(f"on_settled: {name} must be a name of at most 255 characters")

@@ -134,8 +134,9 @@ class Pool:
         return self._leases
 
     def range_of(self, shardcode: int) -> ShardRange:
-        """Return the range that a shardcode lies in."""
-        return next(r for r in self.ranges if r.shard_min <= shardcode < r.shard_max)
+        """Return the range that a shardcode lies in, or will when rescue has folded it (the limit was lowered)."""
+        code = shardcode % self.settings.shard_code_upper_limit
+        return next(r for r in self.ranges if r.shard_min <= code < r.shard_max)
 
     def close(self) -> None:
         """Close the connections."""

@@ -138,16 +138,23 @@ class Publisher:
         options = {
             name: value
             for name, value in _mapping(signature.get("options")).items()
-            if name in {"queue", "routing_key", "exchange", "priority", "expires", "countdown"}
+            if name in wire.SIGNATURE_OPTIONS and value is not None
         }
         options.setdefault("queue", "celery")  # Celery's own default, not ours
-        with self._sending("send an on_settled task"):
-            self._sender(prefixed=False).send_task(
-                signature["task"],
-                args=arguments,
-                kwargs=_mapping(signature.get("kwargs")),
-                ignore_result=True,
-                **options,
+        try:
+            with self._sending("send an on_settled task"):
+                self._sender(prefixed=False).send_task(
+                    signature["task"],
+                    args=arguments,
+                    kwargs=_mapping(signature.get("kwargs")),
+                    ignore_result=True,
+                    **options,
+                )
+        except Unreachable:
+            raise
+        except Exception as error:  # somebody wrote it over; it must not stop the others
+            log.warning(
+                "an on_settled task cannot be sent", task=_name(signature), instance_id=settled.id, error=_text(error)
             )
 
     @contextmanager

@@ -11,10 +11,14 @@ _LONGEST_LINE = 500  # characters
 _COMMON = frozenset({"sensorpool", "postgres", "postgresql", "redis", "airflow", "celery", "worker", "localhost"})
 _OURS = re.compile(r"SENSORPOOL_(CONN_\w+|\w+_URL)")
 
-_AUTHORITY = re.compile(r"""(://[^/@:\s]*:)[^\s"'<>]*(?=@)""")  # up to the last @: an unquoted password may hold one
-_QUERY = re.compile(r"""(?i)([?&;][^=&\s]*(?:pass|secret|token|key)[^=&\s]*=)[^&\s"'<>]*""")
+# Every pattern takes time that grows with the text, not with its square: the text is anybody's, and all threads wait.
+_URL = re.compile(r"""://[^\s"'<>]*""")
+_PASSWORD = re.compile(r"(://[^/@:]*:).*")
+_QUERY = re.compile(
+    r"""(?i)([?&;](?=[^=&?;\s]*(?:pass|secret|token|key))[^=&?;\s]*=)[^&\s"'<>]*""",
+)
 _NAMED = re.compile(
-    r"""(?ix) ( [\w-]* (?: password | passwd | secret | token | api[_-]?key ) ["']? \s* [=:] \s* ["']?
+    r"""(?ix) ( (?: password | passwd | secret | token | api[_-]?key ) ["']? \s* [=:] \s* ["']?
               | authorization ["']? \s* [=:] \s* ["']? (?: \w+ \s+ )?
               | bearer \s+ ) [^\s"',;&}]+"""
 )
@@ -38,12 +42,17 @@ def learn(value: str) -> None:
 
 def hide_password(text: str) -> str:
     """Return the text with passwords in URLs, and every secret that this process knows, replaced by ``***``."""
-    text = _QUERY.sub(r"\1***", _AUTHORITY.sub(r"\1***", text))
+    text = _QUERY.sub(r"\1***", _URL.sub(_without_password, text))
     _learn_environment()
     for secret in list(_known):
         if secret in text:
             text = text.replace(secret, "***")
     return text
+
+
+def _without_password(url: re.Match[str]) -> str:
+    authority, at, rest = url[0].rpartition("@")  # the last one: an unquoted password may hold others
+    return _PASSWORD.sub(r"\1***", authority) + at + rest
 
 
 def hide(text: str) -> str:

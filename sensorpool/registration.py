@@ -205,7 +205,9 @@ def _why_refused(connection: Connection, plans: Sequence[Plan]) -> str:
 
 @lru_cache(maxsize=1_000)
 def _spell_patience(patience: Patience) -> str:
-    return json.dumps({name: value for name, value in patience._asdict().items() if value not in (None, False)})
+    return json.dumps(
+        {name: value for name, value in patience._asdict().items() if value is not None and value is not False}
+    )
 
 
 @lru_cache(maxsize=1_000)

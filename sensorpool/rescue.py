@@ -10,9 +10,9 @@ from sensorpool import extensions
 from sensorpool.errors import CountMismatch, Unreachable
 from sensorpool.flush import drop_empty_groups, fail_groupless
 from sensorpool.logs import logger
-from sensorpool.model import Flushed
+from sensorpool.model import Flushed, shard_ranges
 from sensorpool.publish import deliver
-from sensorpool.store import barring, closing, pruning
+from sensorpool.store import barring, closing, loading, pruning
 from sensorpool.worker import Worker
 
 OUTBOX_ROWS = 200  # a round
@@ -42,6 +42,7 @@ class Rescued:
     pruned: int = 0
     listeners: int = 0  # abandoned queues
     let_out: int = 0  # of quarantine
+    folded: int = 0  # groups beyond a shard_code_upper_limit that was lowered
     more: dict[str, int] = field(default_factory=dict)  # what the rescuers of other packages did
 
     def as_dict(self) -> dict[str, int]:
@@ -59,6 +60,8 @@ def rescue(worker: Worker, place: Place) -> Rescued:
     _publish_left_behind(worker, done)
     _walk_instances(worker, place, done)
     _walk_groups(worker, place, done)
+    _fold_shardcodes(worker, done)
+    _forget_suspects(worker)
     _look_at_what_is_refused(worker, done)
     try:
         done.listeners = worker.publisher.drop_abandoned_listeners()
@@ -79,10 +82,39 @@ def _publish_left_behind(worker: Worker, done: Rescued) -> None:
     now = database.read(database.now)
     rows = database.read(lambda connection: closing.unpublished(connection, now, OUTBOX_AGE, OUTBOX_ROWS))
     for outbox_id, instance_ids in rows:
-        settled = database.read(lambda connection, ids=instance_ids: closing.settled(connection, ids))  # type: ignore[misc]
-        if not deliver(database, worker.publisher, Flushed(settled, [], outbox_id)):
-            return  # the broker is away; it would be for the next one too
+        try:
+            settled = database.read(lambda connection, ids=instance_ids: closing.settled(connection, ids))  # type: ignore[misc]
+            if not deliver(database, worker.publisher, Flushed(settled, [], outbox_id)):
+                return  # the broker is away; it would be for the next one too
+        except Unreachable:
+            raise
+        except Exception:  # one row must not stop the rest, nor what else rescue does
+            log.exception("results could not be published", instance_ids=instance_ids)
+            continue
         done.published += 1
+
+
+def _fold_shardcodes(worker: Worker, done: Rescued) -> None:
+    """Bring groups into the ranges that there are: nobody would poke those beyond them."""
+    database, limit = worker.database, worker.settings.shard_code_upper_limit
+    for _ in range(WINDOWS):
+        beyond = database.read(lambda connection: pruning.beyond(connection, limit, WINDOW))
+        if beyond:
+            done.folded += database.run(lambda connection, ids=beyond: pruning.fold(connection, ids, limit))  # type: ignore[misc]
+        if len(beyond) < WINDOW:
+            return
+
+
+def _forget_suspects(worker: Worker) -> None:
+    """Take those off the list of suspects whose group is gone: they ended while they hung."""
+    settings, leases = worker.settings, worker.leases
+    try:
+        for shard_range in shard_ranges(settings.shards, settings.shard_code_upper_limit):
+            if suspects := leases.suspects(shard_range):
+                there = worker.database.read(lambda connection, ids=suspects: loading.there(connection, ids))  # type: ignore[misc]
+                leases.clear_suspects(shard_range, set(suspects) - there)
+    except Unreachable as error:
+        log.warning("suspects were not looked after", error=str(error))
 
 
 def _look_at_what_is_refused(worker: Worker, done: Rescued) -> None:

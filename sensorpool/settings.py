@@ -99,7 +99,9 @@ class Settings(BaseSettings):
 
     # when
     shards: Count = Field(8, description="Number of shard ranges: one job each per tick (AIP-17's `shards`).")
-    shard_code_upper_limit: Count = Field(10_000, description="Shardcodes run from 0 to this (AIP-17's word).")
+    shard_code_upper_limit: Count = Field(
+        10_000, description="Shardcodes run from 0 to this (AIP-17's word); rescue folds those beyond."
+    )
     tick: Seconds = Field(5.0, description="Time between two jobs of a shard range; intervals are rounded up to it.")
     poke_interval: Seconds = Field(60.0, description="Interval of a sensor that names none (Airflow's default).")
     timeout: Seconds = Field(604_800.0, description="Timeout of a sensor that names none (Airflow's default, 7 days).")

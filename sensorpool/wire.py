@@ -11,6 +11,8 @@ QUEUE = "sensorpool"
 RESULTS = "sensorpool.results"
 KEY_PREFIX = "sensorpool:"
 EXPIRES = 7_200.0  # seconds; by the clocks of two hosts, which may be apart, and beat bounds what waits in the queue
+SIGNATURE_OPTIONS = frozenset({"queue", "routing_key", "exchange", "priority", "expires", "countdown"})
+"""What of a signature's options an ``on_settled`` task is sent with."""
 
 
 def celery_settings(settings: Settings) -> dict[str, Any]:

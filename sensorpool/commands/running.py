@@ -1,5 +1,6 @@
 """``sensorpool doctor`` and ``drain``."""
 
+import math
 import sys
 from dataclasses import asdict
 
@@ -39,6 +40,8 @@ def drain(rate: float, as_json: bool) -> None:
 
     Set [sensorpool] enabled = False first, or new ones come in the meantime.
     """
+    if not math.isfinite(rate):
+        raise click.BadParameter(f"{rate} is no number of waiters", param_hint="--rate")
     from sensorpool import drain as draining
     from sensorpool.store import looking
 

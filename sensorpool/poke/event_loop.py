@@ -215,7 +215,8 @@ class LoopLane:
             async with asyncio.timeout(self._poke_timeout) as limit:
                 reports = await one.poke_async(loop.name)
         except TimeoutError:
-            assert limit.expired()
+            pass
+        if limit.expired():  # whatever it made of being cancelled
             reports = [overran(one.group, began, self._poke_timeout)]
         self._report(loop, one, reports)
         self._start(loop)

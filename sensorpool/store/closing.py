@@ -8,6 +8,7 @@
 
 import json
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, update
@@ -174,8 +175,13 @@ def note_for_publishing(connection: Connection, instance_ids: Sequence[int], now
 
 
 def settled(connection: Connection, instance_ids: Iterable[int]) -> list[Settled]:
-    """Return instances as they are published."""
-    return [_settled(row) for row in connection.execute(_SETTLED, {"ids": list(instance_ids)})]
+    """Return instances as they are published, without those that somebody gave a state that there is not."""
+    rows = connection.execute(_SETTLED, {"ids": list(instance_ids)})
+    found: list[Settled] = []
+    for row in rows:
+        with suppress(ValueError):
+            found.append(_settled(row))
+    return found
 
 
 def _settled(row: Any) -> Settled:

@@ -77,3 +77,8 @@ def groups(connection: Connection, ids: Sequence[int]) -> list[tuple[DueGroup, s
         return []
     rows = connection.execute(_GROUPS, {"ids": ids})
     return [(DueGroup(*row[:-2]), row[-2], row[-1]) for row in rows]
+
+
+def there(connection: Connection, ids: Sequence[int]) -> set[int]:
+    """Return which of the groups are there."""
+    return set(connection.execute(select(g.c.id).where(among(g.c.id)), {"ids": ids}).scalars())

@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, delete, exists, select
+from sqlalchemy import Connection, delete, exists, select, update
 
 from sensorpool.model import Milliseconds
 from sensorpool.schema import poke_group as g
 from sensorpool.schema import sensor_instance as s
 from sensorpool.states import State
+from sensorpool.store import closing
+from sensorpool.store.functions import among
 
 
 @dataclass(slots=True)
@@ -45,6 +47,18 @@ def look_at_groups(connection: Connection, after_id: int, size: int) -> Window:
     sensing = exists().where(s.c.group_id == g.c.id, s.c.state == State.SENSING)
     rows = connection.execute(select(g.c.id, sensing).where(g.c.id > after_id).order_by(g.c.id).limit(size)).all()
     return Window(empty=[row[0] for row in rows if not row[1]], last=rows[-1][0] if len(rows) == size else None)
+
+
+def beyond(connection: Connection, limit: int, most: int) -> list[int]:
+    """Return groups whose shardcode lies in no range: the limit was lowered, or who registered them has another."""
+    return list(connection.execute(select(g.c.id).where(g.c.shardcode >= limit).limit(most)).scalars())
+
+
+def fold(connection: Connection, group_ids: Sequence[int], limit: int) -> int:
+    """Give such groups shardcodes that lie in one; return how many there were."""
+    locked = closing.lock_groups(connection, group_ids)
+    codes = update(g).where(among(g.c.id), g.c.shardcode >= limit).values(shardcode=g.c.shardcode % limit)
+    return connection.execute(codes, {"ids": locked}).rowcount if locked else 0
 
 
 def prune(connection: Connection, instance_ids: Sequence[int]) -> int:

@@ -37,7 +37,7 @@ def pool(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pool]:
     else:
         url = request.getfixturevalue("mariadb_database")
         upgrade(url)
-    made = Pool(Settings.load(database_url=url, sensors_enabled=ENABLED))
+    made = Pool(Settings.load(database_url=url, sensors_enabled=ENABLED, on_settled_tasks="theirs.go_on"))
     yield made
     made.close()
 
@@ -131,6 +131,12 @@ def test_an_object_is_its_class_and_its_context(pool: Pool) -> None:
         ({"dag_id": "d ", "task_id": "t", "run_id": "r"}, "space"),
         ({"nonsense": 1}, "nonsense"),
         ({"on_settled": {"task": "os.system"}}, "not allowed"),
+        ({"on_settled": {"task": "theirs.go_on", "options": {"countdown": "soon"}}}, "countdown"),
+        ({"on_settled": {"task": "theirs.go_on", "options": {"countdown": 1e12}}}, "countdown"),
+        ({"on_settled": {"task": "theirs.go_on", "options": {"expires": True}}}, "expires"),
+        ({"on_settled": {"task": "theirs.go_on", "options": {"queue": {"a": 1}}}}, "queue"),
+        ({"on_settled": {"task": "theirs.go_on", "options": {"priority": -1}}}, "priority"),
+        ({"on_settled": {"task": "theirs.go_on", "options": [1]}}, "options"),
     ],
 )
 def test_bad_input_is_refused_in_one_line_and_nothing_is_kept(

@@ -1,12 +1,13 @@
 """Rescue: what it prunes, what it ends, what it sends; each on an SQLite file, in this process."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from sqlalchemy import delete, insert, text
 
-from sensorpool import Pool, Settings
+from sensorpool import Pool, Settings, look
 from sensorpool.migrate import upgrade
 from sensorpool.publish import listen
 from sensorpool.rescue import OUTBOX_AGE, Place, rescue
@@ -22,16 +23,31 @@ SCRIPTED = "sensorpool.testing.ScriptedSensor"
 def pool(tmp_path: Path) -> Iterator[Pool]:
     url = f"sqlite:///{tmp_path / 'pool.db'}"
     upgrade(url)
-    made = Pool(Settings.load(database_url=url, sensors_enabled=SCRIPTED, retention=3600))
+    made = Pool(
+        Settings.load(database_url=url, sensors_enabled=SCRIPTED, retention=3600, on_settled_tasks="theirs.go_on")
+    )
     yield made
     made.close()
 
 
 @pytest.fixture
-def worker(pool: Pool) -> Iterator[Worker]:
-    made = Worker(pool.settings)
-    yield made
-    made.close()
+def make_worker(pool: Pool) -> Iterator[Callable[..., Worker]]:
+    """Makes workers with other settings on the pool's database."""
+    made: list[Worker] = []
+
+    def make(**settings: object) -> Worker:
+        made.append(Worker(pool.settings.model_copy(update=settings)))
+        made[-1].leases.client.flushall()
+        return made[-1]
+
+    yield make
+    for worker in made:
+        worker.close()
+
+
+@pytest.fixture
+def worker(make_worker: Callable[..., Worker]) -> Worker:
+    return make_worker()
 
 
 def register(pool: Pool, name: str) -> int:
@@ -110,3 +126,73 @@ def test_the_walk_goes_on_where_it_stopped(pool: Pool, worker: Worker, monkeypat
     place = Place()
     assert [rescue(worker, place).pruned for _ in range(3)] == [2, 2, 1]
     assert place.instance_id == 0
+
+
+def test_groups_beyond_a_limit_that_was_lowered_are_brought_into_the_ranges(
+    pool: Pool, make_worker: Callable[..., Worker]
+) -> None:
+    ids = [register(pool, f"n{number}") for number in range(40)]
+    lowered = make_worker(shards=2, shard_code_upper_limit=100)
+    lost = [id for id in ids if _shardcode(pool, id) >= 100]
+    assert lost, "most are beyond it"
+    assert rescue(lowered, Place()).folded == len(lost)
+    assert all(_shardcode(pool, instance_id) < 100 for instance_id in ids)
+    assert rescue(lowered, Place()).folded == 0
+
+
+def _shardcode(pool: Pool, instance_id: int) -> int:
+    group_id = pool.database.read(lambda connection: looking.instance(connection, instance_id))["group_id"]
+    query = text("SELECT shardcode FROM poke_group WHERE id = :id")
+    return int(pool.database.read(lambda connection: connection.execute(query, {"id": group_id}).scalar_one()))
+
+
+def test_an_operator_sees_an_instance_whose_shardcode_is_beyond_the_limit(
+    pool: Pool, make_worker: Callable[..., Worker]
+) -> None:
+    shown = [look.show(pool, register(pool, f"n{number}")) for number in range(10)]
+    lowered = Pool(make_worker(shards=2, shard_code_upper_limit=100).settings)
+    assert [look.show(lowered, each["id"])["state"] for each in shown] == [State.SENSING] * 10
+    lowered.close()
+
+
+def test_suspects_whose_group_is_gone_are_forgotten(pool: Pool, worker: Worker) -> None:
+    stays, goes = (pool.register(SCRIPTED, {"folder": "/nowhere", "name": name}) for name in ("a", "b"))
+    for instance in (stays, goes):
+        worker.leases.suspect(pool.range_of(instance.shardcode), [instance.group_id], "it hung")
+    worker.leases.client.hset("sensorpool:{0-1250}:suspects", "9" * 5_000, "forged")
+    pool.cancel(goes.id)
+    rescue(worker, Place())
+    assert [i for shard_range in pool.ranges for i in worker.leases.suspects(shard_range)] == [stays.group_id]
+
+
+@pytest.mark.parametrize(
+    "options", [{"countdown": "soon"}, {"countdown": 1e12}, {"expires": "tomorrow"}, {"queue": {"a": 1}}], ids=str
+)
+def test_a_signature_that_cannot_be_sent_stops_no_other(pool: Pool, worker: Worker, options: dict[str, object]) -> None:
+    """It is refused when it is registered; this one was written over."""
+    bad, other = (
+        pool.register(SCRIPTED, {"folder": "/nowhere", "name": name}, on_settled={"task": "theirs.go_on"})
+        for name in ("a", "b")
+    )
+    written = json.dumps({"task": "theirs.go_on", "options": options})
+    change = text("UPDATE sensor_instance SET on_settled = :written WHERE id = :id")
+    with pool.database.engine.begin() as connection:
+        connection.execute(change, {"written": written, "id": bad.id})
+    with listen(pool.settings) as bodies:
+        pool.cancel(bad.id)
+        pool.cancel(other.id)
+        heard = [next(bodies)["settled"][0]["id"] for _ in range(2)]
+    assert heard == [bad.id, other.id]
+    assert pool.database.read(looking.oldest_unpublished) is None
+
+
+def test_a_state_that_there_is_not_stops_no_other(pool: Pool, worker: Worker) -> None:
+    bad, other = register(pool, "a"), register(pool, "b")
+    pool.cancel(bad)
+    pool.cancel(other)
+    with pool.database.engine.begin() as connection:
+        connection.execute(text("UPDATE sensor_instance SET state = 'bogus' WHERE id = :id"), {"id": bad})
+        connection.execute(insert(outbox), [{"created_at": 1, "instance_ids": f"[{bad},{other}]"}])
+    with listen(pool.settings) as bodies:
+        assert rescue(worker, Place()).published == 1
+        assert [each["id"] for each in next(bodies)["settled"]] == [other]

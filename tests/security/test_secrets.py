@@ -3,6 +3,8 @@
 import json
 import logging
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -156,3 +158,17 @@ def test_hiding_costs_little() -> None:
     for _ in range(1_000):
         redaction.hide("ConnectionError: cannot ask http://host/path?a=b for the 7th time")
     assert time.perf_counter() - began < 1
+
+
+HIDES = """
+from sensorpool.redaction import hide
+for part in {parts!r}:
+    hide(part * ({length} // len(part)))
+"""
+
+
+def test_no_text_makes_hiding_slow() -> None:
+    """Threat `hostile text`: a reason or a log line of anybody's, over which all threads wait."""
+    parts = ["a", "my-password-", "://c:", "@://c:", "?", "?pass", "password", "password ", "authorization=", "bearer "]
+    code = HIDES.format(parts=[*parts, "?a=", "=", " ", "token", ";key"], length=200_000)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)  # by the square of it, it takes hours
