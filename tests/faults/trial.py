@@ -148,8 +148,13 @@ class Trial:
         return max(gaps) / self.service.settings.poke_interval - 1
 
     def shortest_gap(self) -> float:
-        """The shortest time between two pokes of one condition, in seconds; the first poke comes when it likes."""
-        return min((gap for some in self.pokes().values() for gap in _gaps(some[1:])), default=math.inf)
+        """The shortest time between two pokes of one condition, in seconds.
+
+        The first poke comes when it likes; and a deadline, which the tight one has, brings a poke of its own.
+        """
+        tight = self.tight.values()
+        of_each = [some for name, some in self.pokes().items() if name not in tight]
+        return min((gap for some in of_each for gap in _gaps(some[1:])), default=math.inf)
 
     def land(self, names: list[str]) -> None:
         """Make conditions true."""
