@@ -186,7 +186,7 @@ class Leases:
 
     def suspects(self, shard_range: ShardRange) -> list[int]:
         """Return the groups of a range that are poked apart from the others."""
-        return [int(field) for field in self._call(self.client.hkeys, key(shard_range, "suspects")) if _is_id(field)]
+        return [int(field) for field in self._call(self.client.hgetall, key(shard_range, "suspects")) if _is_id(field)]
 
     def why_suspect(self, shard_range: ShardRange, group_id: int) -> str | None:
         """Return why a group is poked apart from the others, if it is."""
