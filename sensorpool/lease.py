@@ -290,7 +290,7 @@ def key(shard_range: ShardRange, name: str) -> str:
 
 def _is_id(text: str) -> bool:
     """Whether a field that anybody may have written is an id."""
-    return text.isdecimal() and len(text) < 20
+    return text.isdecimal() and len(text) < 20 and int(text) < 2**63
 
 
 def _claim(shard_range: ShardRange, group_id: int) -> str:

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, column, inspect, select, table, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateSchema
 
-from sensorpool.errors import SchemaMismatch, Unreachable
+from sensorpool.errors import Refused, SchemaMismatch, Unreachable
 from sensorpool.schema import schema_info
 from sensorpool.store.database import Database, is_conflict, is_unreachable
 
@@ -28,9 +28,12 @@ def upgrade(url: str, revision: str = "head", *, schema: str = "") -> str:
 
     :param schema: where our tables are, on PostgreSQL; it is made if it is not there.
     :raises Unreachable: when the database does not answer.
+    :raises Refused: when there is no such revision.
     """
     from alembic import command
 
+    if not revision.strip():
+        raise Refused("a revision has a name: head is the newest")
     _with_connection(url, schema, lambda config, _: command.upgrade(config, revision))
     return current(url, schema=schema) or "base"
 
@@ -101,6 +104,7 @@ def _current(database: Database) -> str | None:
 
 def _with_connection(url: str, schema: str, act: Any) -> None:
     from alembic.config import Config
+    from alembic.util import CommandError
 
     database = Database(url)
     config = Config()
@@ -113,6 +117,8 @@ def _with_connection(url: str, schema: str, act: Any) -> None:
                 connection.execute(text(f'SET LOCAL search_path TO "{schema}"'))  # the setting's pattern has no quotes
             config.attributes["connection"] = connection
             act(config, connection)
+    except CommandError as error:
+        raise Refused(f"the schema was left alone: {' '.join(str(error).split())}") from None
     except DBAPIError as error:
         if is_unreachable(error):
             _current(database)  # raises the one clear line

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -78,7 +79,7 @@ def plan(registration: Registration, settings: Settings, classes: Classes, *, tr
         _check_patience(registration, settings),
         _check_on_settled(registration, settings),
         _check_external_id(registration.external_id),
-        None if registration.logical_date is None else round(registration.logical_date.timestamp() * 1000),
+        _check_date(registration.logical_date),
     )
 
 
@@ -113,6 +114,17 @@ def _check_key(key: Key) -> Key:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**31:
             raise Refused(f"{name} must be a whole number of at least {least}")
     return key
+
+
+def _check_date(logical_date: Any) -> Milliseconds | None:
+    """Check a date, which a line of JSON spells as ISO 8601 does."""
+    if logical_date is None:
+        return None
+    try:
+        found = datetime.fromisoformat(logical_date) if isinstance(logical_date, str) else logical_date
+        return round(found.timestamp() * 1000)
+    except (AttributeError, ValueError, OverflowError):
+        raise Refused("logical_date must be a date and time, like 2030-01-31T12:00:00+00:00") from None
 
 
 def _check_patience(registration: Registration, settings: Settings) -> Patience:
@@ -199,8 +211,15 @@ def _check_options(options: Any) -> None:
             continue
         if name == "priority" and not (whole and 0 <= value <= 255):
             raise Refused("on_settled: priority must be a whole number of 0 to 255")
-        number = whole or isinstance(value, float)
-        if name in {"countdown", "expires"} and not (number and 0 <= value <= LONGEST_SPAN):
+        span = (whole or isinstance(value, float)) and -LONGEST_SPAN <= value <= LONGEST_SPAN
+        if name in {"countdown", "expires"} and not (span or (name == "expires" and _is_time(value))):
             raise Refused(f"on_settled: {name} must be a number of seconds, of ten years at most")
-        if name in {"queue", "routing_key", "exchange"} and not (isinstance(value, str) and 0 < len(value) <= 255):
+        if name in {"queue", "routing_key", "exchange"} and not (isinstance(value, str) and len(value) <= 255):
             raise Refused(f"on_settled: {name} must be a name of at most 255 characters")
+
+
+def _is_time(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and datetime.fromisoformat(value) is not None
+    except ValueError:
+        return False

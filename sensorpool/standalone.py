@@ -58,6 +58,7 @@ class Standalone:
         self.worker.leases.ping()
         self._failure: BaseException | None = None
         self._ready = threading.Event()
+        self._is_over = threading.Event()
         self._controller: _Ready | None = None
         self._beat = Service(self.app, scheduler_cls=Ticks)
         self._threads: list[threading.Thread] = []
@@ -67,6 +68,11 @@ class Standalone:
         """What runs the jobs."""
         worker: Worker = self.app.sensorpool_runtime.worker
         return worker
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the worker has ended, so that nothing is poked any more."""
+        return self._is_over.is_set()
 
     def __enter__(self) -> "Standalone":
         self.app.set_default()  # on its threads Celery looks a task up in the default application
@@ -107,8 +113,10 @@ class Standalone:
             self._controller.start()
         except BaseException as error:
             self._failure = error
+            log.exception("the worker of this process has ended")
         finally:
             self._ready.set()
+            self._is_over.set()
 
     def _start(self, name: str, run: Callable[[], None]) -> None:
         thread = threading.Thread(target=run, name=name, daemon=True)

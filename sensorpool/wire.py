@@ -21,6 +21,7 @@ def celery_settings(settings: Settings) -> dict[str, Any]:
         "broker_url": broker_url(settings.broker),
         "broker_connection_retry_on_startup": True,
         "broker_connection_timeout": 5,
+        "broker_connection_max_retries": None,  # however long the broker is away: Celery's default ends the worker
         "broker_transport_options": transport_options(settings.broker),
         "task_serializer": "json",
         "accept_content": ["json"],

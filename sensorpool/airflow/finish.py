@@ -40,8 +40,13 @@ def conclude(sensor: Any, context: Any, saw: Saw, started: float, native: Callab
     waited = time.time() - started
     if saw.ending is Ending.HANDED_BACK:
         sensor.log.info("sensorpool: handed back, runs natively from here: %s", saw.reason)
-        sensor.timeout = max(0.0, sensor.timeout - waited)
-        return native(sensor, context)
+        if not (sensor.reschedule and context["ti"].get_first_reschedule_date(context)):  # Airflow counts from there
+            sensor.timeout = max(0.0, sensor.timeout - waited)
+        try:
+            return native(sensor, context)
+        finally:
+            # it has applied them; resume_execution would apply them to an AirflowRescheduleException too
+            sensor.soft_fail = sensor.never_fail = False
     # the pool has applied them; BaseSensorOperator.resume_execution would apply them to what it did not natively
     sensor.soft_fail = sensor.never_fail = False
     if saw.state is State.SUCCESS:

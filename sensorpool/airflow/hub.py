@@ -66,6 +66,7 @@ class Hub:
 
     _of_processes: ClassVar[dict[int, "Hub"]] = {}
     _making = threading.Lock()
+    _failed: ClassVar[tuple[float, Exception | None]] = (0.0, None)
 
     def __init__(self, pool: Pool, settings: AirflowSettings) -> None:
         self.settings = settings
@@ -101,7 +102,14 @@ class Hub:
         with cls._making:
             hub = cls._of_processes.get(os.getpid())
             if hub is None:
-                hub = cls._of_processes[os.getpid()] = cls(Pool(Settings.load()), AirflowSettings.load())
+                failed_at, failure = cls._failed
+                if failure is not None and time.monotonic() - failed_at < _PATIENCE / 2:
+                    raise failure  # thousands of triggers ask, and looking at the settings takes time
+                try:
+                    hub = cls._of_processes[os.getpid()] = cls(Pool(Settings.load()), AirflowSettings.load())
+                except Exception as error:
+                    cls._failed = time.monotonic(), error
+                    raise
             return hub
 
     @classmethod
@@ -109,7 +117,9 @@ class Hub:
         """Return this process's hub; while it cannot be had, say why and try again: nothing may fail a task here."""
         while True:
             try:
-                return cls.of_this_process()
+                hub = cls._of_processes.get(os.getpid())
+                # settings may come from a backend that takes its time: not on the loop of all triggers
+                return hub if hub is not None else await asyncio.to_thread(cls.of_this_process)
             except Exception as error:
                 say(f"sensorpool: the triggerer cannot reach the pool: {' '.join(str(error).split())}")
                 await asyncio.sleep(_PATIENCE)
@@ -203,6 +213,9 @@ class Hub:
                     why = f"the pool does not know instance {instance_id} any more"
                     self._end(instance_id, Saw(State.CANCELLED, Ending.HANDED_BACK, why))
             self._tell(self._gossip.met(row for row in rows.values() if row.state == State.SENSING))
+            for instance_id in some:
+                if instance_id not in self._boxes:  # it left while we asked
+                    self._gossip.forget(instance_id)
 
     def _hand_back(self, instance_ids: list[int]) -> None:
         """Have these run natively: the pool is dead."""

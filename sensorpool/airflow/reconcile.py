@@ -7,6 +7,7 @@ of the try that an instance was registered for must still be a task instance tha
 
 import importlib.util
 from collections.abc import Collection
+from typing import Any
 from uuid import UUID
 
 from sensorpool.flush import call_off
@@ -56,13 +57,17 @@ def _gone(ti_ids: Collection[str]) -> set[str]:
     from sqlalchemy import select
 
     ids = [UUID(ti_id) for ti_id in ti_ids]
+    states: dict[str, Any] = {}
+    past: set[str] = set()
     with create_session() as session:
-        rows = session.execute(select(TaskInstance.id, TaskInstance.state).where(TaskInstance.id.in_(ids)))
-        states = {str(ti_id): state for ti_id, state in rows}
-        earlier = session.execute(
-            select(TaskInstanceHistory.task_instance_id).where(TaskInstanceHistory.task_instance_id.in_(ids))
-        )
-        past = {str(ti_id) for ti_id in earlier.scalars()}
+        for start in range(0, len(ids), WINDOW):  # a statement takes so many parameters, and no more
+            some = ids[start : start + WINDOW]
+            rows = session.execute(select(TaskInstance.id, TaskInstance.state).where(TaskInstance.id.in_(some)))
+            states |= {str(ti_id): state for ti_id, state in rows}
+            earlier = session.execute(
+                select(TaskInstanceHistory.task_instance_id).where(TaskInstanceHistory.task_instance_id.in_(some))
+            )
+            past |= {str(ti_id) for ti_id in earlier.scalars()}
     if not states and not past:
         return set()  # a database that knows none of them is not theirs
     return {ti_id for ti_id in ti_ids if states.get(ti_id) not in _UNDER_WAY}

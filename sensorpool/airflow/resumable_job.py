@@ -7,7 +7,10 @@ the worker; *poke* is ``get_job_status`` and ``is_job_active`` in the pool (`ada
 
 import functools
 import time
+from contextlib import suppress
 from typing import Any
+
+from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from sensorpool.airflow import known, poolable, rebuild, slot
 from sensorpool.airflow.adapters.job import EXTERNAL_ID, job_of
@@ -15,6 +18,7 @@ from sensorpool.airflow.intercept import RESUMED, Execute
 from sensorpool.airflow.refusal import NotPoolable
 from sensorpool.airflow.saw import Saw
 from sensorpool.model import LONGEST_SPAN, Registration
+from sensorpool.states import Ending
 
 
 def execute(operator: Any, context: Any, native: Execute) -> Any:
@@ -32,7 +36,8 @@ def execute(operator: Any, context: Any, native: Execute) -> Any:
     except Exception as error:
         slot.keep(operator, error)
         return native(operator, context)
-    waiting = functools.partial(_wait_in_pool, operator, op_classpath, arguments, operator.poll_until_complete)
+    began, native_poll = time.time(), operator.poll_until_complete
+    waiting = functools.partial(_wait_in_pool, operator, op_classpath, arguments, began, native_poll)
     vars(operator)["poll_until_complete"] = waiting
     try:
         return native(operator, context)
@@ -41,18 +46,26 @@ def execute(operator: Any, context: Any, native: Execute) -> Any:
 
 
 def _wait_in_pool(
-    operator: Any, op_classpath: str, arguments: dict[str, Any], native_poll: Execute, external_id: Any, context: Any
+    operator: Any,
+    op_classpath: str,
+    arguments: dict[str, Any],
+    began: float,
+    native_poll: Execute,
+    external_id: Any,
+    context: Any,
 ) -> Any:
     """Wait for a job that was submitted, or is found again: in the pool, if it can ask for the status as it stands.
 
     :raises TaskDeferred: when it waits in the pool.
     """
     poke_context = {**arguments, EXTERNAL_ID: external_id}
+    limit = operator.execution_timeout
     registration = Registration(
         sensor=op_classpath,
         poke_context=poke_context,
         key=slot.key_of(context["ti"]),
         timeout=LONGEST_SPAN,  # these operators have none
+        execution_timeout=limit and max(0.0, limit.total_seconds() - (time.time() - began)),
         external_id=str(context["ti"].id),
         logical_date=context.get("logical_date"),
     )
@@ -81,8 +94,14 @@ def resume(operator: Any, context: Any, event: Any = None, job: Any = None, **_:
     """Enter ``execute`` again, which ends as its job has.
 
     Whatever the pool saw, the operator looks for itself: a job that is not over is waited for on this worker.
+
+    :raises AirflowTaskTimeout: at the execution_timeout, as Airflow does; it retries, and finds the job again.
     """
     saw = Saw.read(event)
+    if saw.ending is Ending.EXECUTION_TIMEOUT:
+        with suppress(Exception):  # this process has not submitted the job: not every operator can end it from here
+            operator.on_kill()
+        raise AirflowTaskTimeout(saw.reason or str(saw.ending))
     operator.log.info("sensorpool: job %s: %s", job, saw.reason or saw.ending)
     vars(operator)[RESUMED] = job
     try:

@@ -43,8 +43,9 @@ def wait_in_pool(sensor: BaseSensorOperator, context: Any, native: Execute) -> A
 
     :raises TaskDeferred: when it waits in the pool.
     """
-    ours, started = slot.airflow_settings(), time.time()
+    started = time.time()
     try:
+        ours = slot.airflow_settings()
         condition = poolable.condition_of(sensor, context, slot.pool().settings, ours)
     except Exception as error:
         slot.keep(sensor, error)

@@ -6,7 +6,8 @@ the task resumes. AIP-17 named SubDag; this operator is what took its place.
 """
 
 import time
-from typing import Any, NoReturn
+from contextlib import suppress
+from typing import Any
 
 from airflow.sdk import timezone
 from airflow.sdk.exceptions import AirflowException, DagRunTriggerException
@@ -39,8 +40,8 @@ def execute(operator: Any, context: Any, native: Execute) -> Any:
         wait_in_pool(operator, context, request, op_classpath)
 
 
-def wait_in_pool(operator: Any, context: Any, request: DagRunTriggerException, op_classpath: str) -> NoReturn:
-    """Start the run, and wait for it in the pool.
+def wait_in_pool(operator: Any, context: Any, request: DagRunTriggerException, op_classpath: str) -> None:
+    """Start the run, and wait for it in the pool; on this worker, if it was started and the pool does not take it.
 
     :raises TaskDeferred: when it waits in the pool.
     :raises DagRunTriggerException: when Airflow shall do it natively.
@@ -62,21 +63,29 @@ def wait_in_pool(operator: Any, context: Any, request: DagRunTriggerException, o
         logical_date=context.get("logical_date"),
     )
     instance: Instance | None = None
+    is_started = False
     try:
         # A run that is reset may stand as successful until then: nobody may look at it before.
         if not request.reset_dag_run:
             instance = slot.register(registration)
         if not compat.start_dag_run(request):
             raise SensorpoolError("the run is there already")
+        is_started = True
         if instance is None:
             instance = slot.register(registration)
     except Exception as error:
         slot.keep(operator, error)
         if instance is not None:
-            slot.pool().cancel(instance.id, "its run was not started")
-        raise request from None
+            with suppress(Exception):  # reconcile cancels it later
+                slot.pool().cancel(instance.id, "its run was not started")
+        if not is_started:
+            raise request from None
+        instance = None
     context["ti"].xcom_push(key="trigger_run_id", value=request.dag_run_id)
-    slot.leave(operator, instance, direct=False, timeout=None, started=started)
+    if instance is None:  # not again by Airflow, which would reset it once more
+        _wait_here(operator, context, request.dag_run_id)
+    else:
+        slot.leave(operator, instance, direct=False, timeout=None, started=started)
 
 
 def resume(operator: Any, context: Any, event: Any = None, **_: Any) -> None:
@@ -95,6 +104,14 @@ def resume(operator: Any, context: Any, event: Any = None, **_: Any) -> None:
     if saw.ending is not Ending.HANDED_BACK:
         raise AirflowException((saw.reason or str(saw.ending)).removeprefix("AirflowException: "))
     operator.log.info("sensorpool: handed back, waits for run %s on this worker: %s", run_id, saw.reason)
+    _wait_here(operator, context, run_id)
+
+
+def _wait_here(operator: Any, context: Any, run_id: str) -> None:
+    """Wait for a run on this worker.
+
+    :raises AirflowException: when it has failed.
+    """
     while True:
         state = context["ti"].get_dagrun_state(operator.trigger_dag_id, run_id)
         if state in operator.failed_states:

@@ -60,7 +60,7 @@ def show(instance_id: int, as_json: bool) -> None:
 @click.command("list")
 @click.option("--state", type=click.Choice([str(state) for state in State]))
 @click.option("--dag-id")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True)
+@click.option("--limit", type=click.IntRange(min=1, max=1_000_000), default=100, show_default=True)
 @json_option
 def list_command(state: str | None, dag_id: str | None, limit: int, as_json: bool) -> None:
     """List instances, the newest first."""

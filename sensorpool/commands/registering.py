@@ -1,6 +1,7 @@
 """``sensorpool register``, ``wait`` and ``cancel``."""
 
 import json
+import math
 import sys
 from collections.abc import Iterator
 from typing import IO, Any
@@ -67,6 +68,8 @@ def register(
 @json_option
 def wait(ids: tuple[int, ...], timeout: float | None, as_json: bool) -> None:
     """Wait until instances are settled. 0 when all of them landed, 1 when one did not (yet)."""
+    if timeout is not None and math.isnan(timeout):
+        raise click.BadParameter("it is no number of seconds", param_hint="--timeout")
     states = Pool().wait(ids, timeout)
     if as_json:
         print_json({str(instance_id): state for instance_id, state in states.items()})

@@ -8,7 +8,7 @@ import click
 
 from sensorpool import __version__, logs, migrate
 from sensorpool.commands.output import json_option, print_json, say
-from sensorpool.errors import SensorpoolError
+from sensorpool.errors import SensorpoolError, Unreachable
 from sensorpool.settings import Settings
 from sensorpool.store.database import Database
 
@@ -23,9 +23,11 @@ def standalone() -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    with Standalone(settings):
+    with Standalone(settings) as pool:
         click.echo("sensorpool: ready", err=True)
-        stop.wait()
+        while not stop.wait(1.0):
+            if pool.is_over:
+                raise Unreachable("the worker of this process has ended, as its log says: start it again")
 
 
 @click.group()

@@ -1,8 +1,8 @@
 """The child of the lane apart (`apart`): pokes suspects, and says before each poke whose it is.
 
-It speaks JSON lines. In: one line of settings, then one line for each group. Out: ``{"ready": true}``, ``{"import":
-path}`` and ``{"imported": path}`` for each class, ``{"begin": id}`` and ``{"end": id, "outcome", "reason",
-"xcom_value"}`` for each group. What pokes print goes nowhere.
+It speaks JSON lines. In: one line of settings, then one line for each group. Out: ``{"ready": true}``, then
+``{"alive": true}`` twice a second, ``{"import": path}`` and ``{"imported": path}`` for each class, ``{"begin": id}``
+and ``{"end": id, "outcome", "reason", "xcom_value"}`` for each group. What pokes print goes nowhere.
 """
 
 import ctypes
@@ -48,17 +48,18 @@ class _Telling(One):
 def main() -> None:
     """Poke what comes in on standard input until it ends."""
     _die_with_parent()
-    out = os.fdopen(os.dup(1), "w", buffering=1)
+    # what pokes start inherits 0, 1 and 2: it must neither read what is meant for us, nor speak for us
+    commands, out = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w", buffering=1)
     nowhere = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
-    settings = json.loads(sys.stdin.readline())
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    settings = json.loads(commands.readline())
     sys.path[:] = settings["sys_path"]
-    _poke_all(settings, out)
+    _poke_all(settings, commands, out)
     os._exit(0)  # threads that hang do not hold it up
 
 
-def _poke_all(settings: dict[str, Any], out: TextIO) -> None:
+def _poke_all(settings: dict[str, Any], commands: TextIO, out: TextIO) -> None:
     lock = threading.Lock()
 
     def tell(message: dict[str, Any]) -> None:
@@ -67,14 +68,17 @@ def _poke_all(settings: dict[str, Any], out: TextIO) -> None:
             out.flush()
 
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(lines,), daemon=True).start()
+    threading.Thread(target=_read, args=(commands, lines), daemon=True).start()
     classes = Classes(settings["sensors_enabled"])
     means = Means(classes, Answers(settings["infra_failures"]), {})
     concurrency, poke_timeout = settings["concurrency"], settings["poke_timeout"]
     threads, loops = ThreadLane(Slots(concurrency), poke_timeout), LoopLane(Slots(concurrency), poke_timeout)
     asynchronous: dict[str, bool] = {}
     missing: set[int] = set()
+    # those that hang have stacks, and so have those after them
+    memory.limit(settings["poke_memory"], threads=6 * concurrency)
     tell({"ready": True})
+    threading.Thread(target=_say_that_it_lives, args=(tell,), daemon=True).start()
     more = True
     while more or missing:
         for line in _drained(lines):
@@ -84,7 +88,7 @@ def _poke_all(settings: dict[str, Any], out: TextIO) -> None:
             group_id, op_classpath, poke_context = json.loads(line)
             missing.add(group_id)
             if op_classpath not in asynchronous:
-                asynchronous[op_classpath] = _import(classes, op_classpath, settings, tell)
+                asynchronous[op_classpath] = _import(classes, op_classpath, tell)
             group = DueGroup(group_id, 0, 0, 0, 0, 0, 0, 0, None)
             lane = loops if asynchronous[op_classpath] else threads
             lane.put([_Telling(group, op_classpath, poke_context, means, tell)])
@@ -97,8 +101,15 @@ def _poke_all(settings: dict[str, Any], out: TextIO) -> None:
         time.sleep(0.005)
 
 
-def _read(lines: "queue.SimpleQueue[str | None]") -> None:
-    for line in sys.stdin:
+def _say_that_it_lives(tell: Callable[[Any], None]) -> None:
+    """A poke that holds the interpreter lock keeps us from it: so one that freezes is told from a long import."""
+    while True:
+        tell({"alive": True})
+        time.sleep(0.5)
+
+
+def _read(commands: TextIO, lines: "queue.SimpleQueue[str | None]") -> None:
+    for line in commands:
         lines.put(line)
     lines.put(None)
 
@@ -109,17 +120,15 @@ def _drained(lines: "queue.SimpleQueue[str | None]") -> Iterator[str | None]:
             yield lines.get_nowait()
 
 
-def _import(classes: Classes, op_classpath: str, settings: dict[str, Any], tell: Callable[[Any], None]) -> bool:
+def _import(classes: Classes, op_classpath: str, tell: Callable[[Any], None]) -> bool:
     """Import a class, which may end this process; return whether its pokes are coroutines."""
     tell({"import": op_classpath})
-    memory.lift()
     try:
-        return classes.find(op_classpath).way is Way.ASYNC
+        with memory.for_an_import():
+            return classes.find(op_classpath).way is Way.ASYNC
     except BaseException:
         return False  # its poke will say why
     finally:
-        # what its pokes may take is counted from here; those that hang have stacks, and so have those after them
-        memory.limit(settings["poke_memory"], threads=6 * settings["concurrency"])
         tell({"imported": op_classpath})
 
 

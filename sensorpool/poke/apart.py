@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from sensorpool.logs import logger
 from sensorpool.model import Report
-from sensorpool.poke.child import START_LIMIT, Child, Suspect
+from sensorpool.poke.child import Child, Suspect
 from sensorpool.poke.slots import Slots, Waiting
 from sensorpool.settings import Settings
 from sensorpool.states import Outcome
@@ -60,7 +60,8 @@ class LaneApart:
             self._inside.update(suspect.group.id for suspect in taken)
             self._waiting.put(suspect for suspect in taken if not suspect.alone)
             self._alone.extend(suspect for suspect in taken if suspect.alone)
-            if taken and (self._thread is None or not self._thread.is_alive()):
+            is_idle = self._thread is None or not self._thread.is_alive()
+            if is_idle and (self._waiting or self._alone):
                 self._thread = threading.Thread(target=self._work, daemon=True, name="poke-apart")
                 self._thread.start()
         return len(taken)
@@ -146,14 +147,15 @@ class LaneApart:
             everybody = waiting.drain()
             own = [suspect for suspect in everybody if suspect.op_classpath == child.importing]
             waiting.put(suspect for suspect in everybody if suspect.op_classpath != child.importing)
-            if begun:  # it may have died of one of these instead
+            if begun or child.hung:  # it may have died of one of these instead
                 by_itself: Waiting[Suspect] = Waiting(self._slots)
                 by_itself.put(own)
                 self._poke_together(by_itself)
-                waiting.put(by_itself.drain())
+                with self._lock:  # unless everybody was dropped
+                    waiting.put(suspect for suspect in by_itself.drain() if suspect.group.id in self._inside)
             else:
                 self._hand_in([self._blame(suspect, child) for suspect in own])
-        elif len(begun) == 1:
+        elif len(begun) == 1 and not child.hung:  # those that hang are there still, and may end it
             self._hand_in([self._blame(begun[0], child)])
         elif begun:
             # most likely it was the last to begin: so the others go on together, and he by himself
@@ -184,8 +186,8 @@ class LaneApart:
         """Say what the end of a child means for whom it had in hand."""
         began, doing = time.monotonic(), "the poke" if child.importing is None else "importing its class"
         if child.froze:
-            limit = self._settings.poke_timeout if child.importing is None else START_LIMIT
-            return Report(suspect.group, began, Outcome.POKE_TIMEOUT, f"{doing} froze its process for {limit:g} s")
+            said = f"{doing} froze its process for {child.frozen_for:g} s"
+            return Report(suspect.group, began, Outcome.POKE_TIMEOUT, said)
         if child.starved and child.returncode == -signal.SIGKILL:
             return Report(suspect.group, began, Outcome.CRASHED, f"{doing} took all the memory there was")
         if child.returncode in _OUTSIDE:

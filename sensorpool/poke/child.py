@@ -17,6 +17,7 @@ from sensorpool.states import Outcome
 
 START_LIMIT = 60.0  # seconds that it may take to start, and to import a class
 _MOMENT = 0.1  # seconds
+_GRACE = 1.5  # seconds that it may be silent beyond a poke's limit: cancelled coroutines have one to end
 _Message = tuple[float, dict[str, Any] | None]  # when it was read, and what; None: the end
 
 
@@ -45,7 +46,8 @@ class Child:
         self.returncode = 0
         self.starved = False  # the kernel killed somebody because memory ran out
         self._poke_timeout = settings.poke_timeout
-        self._patience, self._heard = START_LIMIT, time.monotonic()
+        self.frozen_for = 0.0  # seconds
+        self._heard = self._import_began = time.monotonic()
         self._kills = memory.kills()
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._messages: queue.SimpleQueue[_Message] = queue.SimpleQueue()
@@ -65,9 +67,16 @@ class Child:
             "concurrency": together,
         }
         self._lines.put(json.dumps(first))
-        threading.Thread(target=_write, args=(self._process.stdin, self._lines), daemon=True).start()
+        writer = threading.Thread(target=_write, args=(self._process.stdin, self._lines), daemon=True)
         self._reader = threading.Thread(target=_read, args=(self._process.stdout, self._messages), daemon=True)
-        self._reader.start()
+        try:
+            writer.start()
+            self._reader.start()
+        except BaseException:  # no more threads can be started
+            self._lines.put(None)
+            self._process.kill()
+            self._process.wait()
+            raise
 
     @property
     def is_over(self) -> bool:
@@ -82,16 +91,24 @@ class Child:
 
     def hear(self) -> list[tuple[Suspect, Report]]:
         """Wait a moment for what it says; return what was reported. One that says nothing for too long is frozen."""
-        try:
-            told = [self._messages.get(timeout=_MOMENT)]
-        except queue.Empty:
-            self.froze = time.monotonic() - self._heard > self._patience
-            return []
+        told: list[_Message] = []
         with suppress(queue.Empty):
+            told.append(self._messages.get(timeout=_MOMENT))
             while True:
                 told.append(self._messages.get_nowait())
-        self._heard = time.monotonic()
-        return [reported for at, message in told if (reported := self._take(at, message)) is not None]
+        reported = [each for at, message in told if (each := self._take(at, message)) is not None]
+        now = time.monotonic()
+        if told:
+            self._heard = now
+        else:  # what it has forked may keep the pipe open after its end
+            self.ended = self._process.poll() is not None
+        silence = self._poke_timeout + _GRACE if self.ready else START_LIMIT
+        if now - self._heard > silence:
+            self.frozen_for = silence
+        elif self.importing is not None and now - self._import_began > START_LIMIT:
+            self.frozen_for = START_LIMIT
+        self.froze = not self.ended and self.frozen_for > 0
+        return reported
 
     def end(self) -> None:
         """End it, if need be by force, and find out how it ended."""
@@ -111,12 +128,11 @@ class Child:
                 self.ended = True
             case {"ready": _}:
                 self.ready = True
-                self._patience = self._poke_timeout + 0.5
             case {"import": op_classpath}:
-                self.importing, self._patience = op_classpath, START_LIMIT
+                self.importing, self._import_began = op_classpath, at
             case {"imported": _}:
-                self.importing, self._patience = None, self._poke_timeout + 0.5
-            case {"begin": group_id}:
+                self.importing = None
+            case {"begin": group_id} if group_id in self.in_hand:
                 self.began[group_id] = at
             case {"end": group_id, "outcome": said, "reason": reason, "xcom_value": value} if group_id in self.in_hand:
                 suspect, began, outcome = self.in_hand.pop(group_id), self.began.pop(group_id, at), Outcome(said)

@@ -3,10 +3,12 @@
 import contextlib
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 _MB = 2**20
 _STACK = 8 * _MB
+_IMPORT = 1024 * _MB
 
 
 def limit(more: int, threads: int) -> None:
@@ -14,29 +16,45 @@ def limit(more: int, threads: int) -> None:
 
     :param threads: how many may be started; Linux counts their stacks, taken up or not, so these come on top.
     """
-    if sys.platform != "linux":
+    if (taken := _taken()) is None:
         return
     import resource
 
-    found = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    if found is None:
-        return
     stack, _ = resource.getrlimit(resource.RLIMIT_STACK)
     stack = _STACK if stack == resource.RLIM_INFINITY else stack
-    wanted = int(found[1]) * 1024 + more * _MB + threads * stack
+    _set(taken + more * _MB + threads * stack)
+
+
+@contextlib.contextmanager
+def for_an_import() -> Iterator[None]:
+    """Let an import take memory on top of what pokes may take: so much, for others poke meanwhile."""
+    before = _taken()
+    if before is None:
+        yield
+        return
+    import resource
+
+    limited, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    _set(limited + _IMPORT)
+    try:
+        yield
+    finally:
+        _set(limited + min(max(0, (_taken() or 0) - before), _IMPORT))
+
+
+def _taken() -> int | None:
+    """Return how much memory this process has, in bytes; None where that is not known."""
+    if sys.platform != "linux":
+        return None
+    found = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return None if found is None else int(found[1]) * 1024
+
+
+def _set(wanted: int) -> None:
+    import resource
+
     _, most = resource.getrlimit(resource.RLIMIT_DATA)
-    if most != resource.RLIM_INFINITY:
-        wanted = min(wanted, most)
-    resource.setrlimit(resource.RLIMIT_DATA, (wanted, most))
-
-
-def lift() -> None:
-    """Take the limit away."""
-    if sys.platform == "linux":
-        import resource
-
-        _, most = resource.getrlimit(resource.RLIMIT_DATA)
-        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    resource.setrlimit(resource.RLIMIT_DATA, (wanted if most == resource.RLIM_INFINITY else min(wanted, most), most))
 
 
 def kills() -> int:

@@ -30,6 +30,7 @@ SQLITE_PATIENCE = 3.0  # seconds that one attempt waits for another writer
 _CONFLICTS = {"40001", "40P01", "55P03", "1213", "1205"}  # serialization, deadlock, lock timeouts
 _SQLITE_AWAY = {"SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_NOTADB"}
 _NO_TABLE = {"42P01", "3F000", "1146"}
+_MYSQL_DRIVERS = {"pymysql", "MySQLdb", "mysql"}  # a number of theirs says more than a SQLSTATE
 _DRIVERS = {"postgresql": "postgres", "mysql": "mysql", "mariadb": "mysql"}
 
 
@@ -154,13 +155,13 @@ def is_unreachable(error: Exception) -> bool:
     if error.connection_invalidated or code[:2] in {"08", "57", "53", "28", "3D"} or code in _SQLITE_AWAY:
         return True
     # no SQLSTATE: the driver never got an answer
-    return isinstance(error, OperationalError) and (code in {"", "None", "2002", "2003", "2006", "2013"})
+    return isinstance(error, OperationalError) and (code in {"", "None", "1040", "2002", "2003", "2006", "2013"})
 
 
 def _code(error: Exception) -> str:
     orig = getattr(error, "orig", None)
     state = getattr(orig, "sqlstate", None)
-    if state is not None:
+    if state is not None and type(orig).__module__.partition(".")[0] not in _MYSQL_DRIVERS:
         return str(state)
     if type(orig).__module__.startswith("sqlite3"):
         return str(getattr(orig, "sqlite_errorname", "sqlite"))

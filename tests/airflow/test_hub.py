@@ -1,6 +1,7 @@
 """The hub and its triggers, on a real pool: what ends, how, and what is said meanwhile."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
@@ -18,6 +19,7 @@ from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.hub import Hub
 from sensorpool.airflow.trigger import PoolTrigger
 from sensorpool.drain import drain
+from sensorpool.errors import SettingsError
 from sensorpool.flush import call_off, flush
 from sensorpool.model import Fact
 from sensorpool.publish import deliver
@@ -213,3 +215,27 @@ def test_serialization_is_what_the_constructor_takes() -> None:
     assert path == f"{PoolTrigger.__module__}.{PoolTrigger.__qualname__}"
     assert PoolTrigger(**arguments).serialize() == (path, arguments)
     assert PoolTrigger.supports_triggerer_queue is False
+
+
+def test_a_wrong_setting_is_looked_at_once_for_all_triggers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not on their loop: a secrets backend may take its time."""
+    looked: list[str] = []
+    said: list[str] = []
+
+    def load(*_: Any, **__: Any) -> Any:
+        looked.append(threading.current_thread().name)
+        raise SettingsError("SENSORPOOL_DATABASE_URL cannot be had")
+
+    monkeypatch.setattr(hubs.Settings, "load", load)
+    monkeypatch.setattr(Hub, "_failed", (0.0, None))
+
+    async def come_by_all() -> None:
+        tasks = [asyncio.create_task(Hub.come_by(said.append)) for _ in range(50)]
+        while len(said) < len(tasks):
+            await asyncio.sleep(0.01)
+        for task in tasks:
+            task.cancel()
+
+    run(come_by_all())
+    assert len(looked) == 1
+    assert looked != [threading.main_thread().name]

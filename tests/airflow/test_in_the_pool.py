@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -206,6 +207,28 @@ def test_a_poke_that_reschedules_itself_goes_back(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Flag, "answers", {"x": AirflowRescheduleException(timezone.utcnow())})
     with pytest.raises(HandBack, match="AirflowRescheduleException"):
         in_the_pool(in_dag(Flag, flag="x")).poke({})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Decimal("1.5"), {1: "a"}, float("nan"), {frozenset({1})}, "x" * 300_000, object()],
+    ids=["decimal", "key", "nan", "set of sets", "long", "object"],
+)
+def test_a_value_that_the_pool_cannot_carry_goes_back(monkeypatch: pytest.MonkeyPatch, value: Any) -> None:
+    """Airflow's own way may take it; and nobody is asked for it before the condition holds."""
+    from airflow.sdk.bases.sensor import PokeReturnValue
+
+    monkeypatch.setattr(
+        Flag,
+        "answers",
+        {
+            "now": PokeReturnValue(is_done=True, xcom_value=value),
+            "later": PokeReturnValue(is_done=False, xcom_value=value),
+        },
+    )
+    with pytest.raises(HandBack, match="only a worker can push its XCom value"):
+        in_the_pool(in_dag(Flag, flag="now")).poke({})
+    assert not in_the_pool(in_dag(Flag, flag="later")).poke({})
 
 
 def test_a_value_comes_back_encoded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """Operators that wait for a job: only one whose status the pool can ask for leaves its slot."""
 
+import datetime as dt
+import time
 from typing import Any, ClassVar
 
 import pytest
@@ -7,12 +9,14 @@ import pytest
 pytest.importorskip("airflow.providers.standard")
 
 from airflow.sdk import BaseOperator, ResumableJobMixin
-from airflow.sdk.exceptions import TaskDeferred
+from airflow.sdk.exceptions import AirflowTaskTimeout, TaskDeferred
 
 from sensorpool.airflow import resumable_job, slot
 from sensorpool.airflow.adapters.job import EXTERNAL_ID, adapt
 from sensorpool.airflow.refusal import NotPoolable
+from sensorpool.airflow.saw import Saw
 from sensorpool.errors import InfraFailure
+from sensorpool.states import Ending, State
 from tests.airflow.running import context_of, in_dag
 
 
@@ -77,7 +81,7 @@ def wait(status: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     context = context_of(operator)
     arguments = {"cluster": "c"}
     native = operator.poll_until_complete
-    return resumable_job._wait_in_pool(operator, "tests.Submits", arguments, native, "job-7", context)
+    return resumable_job._wait_in_pool(operator, "tests.Submits", arguments, time.time(), native, "job-7", context)
 
 
 def test_a_job_that_runs_is_waited_for_in_the_pool(kept: list[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,6 +102,27 @@ def test_one_whose_status_the_pool_cannot_ask_for_keeps_its_slot(
     assert wait(status, monkeypatch) == "waited on the worker"
     assert [type(error) for error in kept] == [NotPoolable]
     assert "could not ask for its status" in str(kept[0])
+
+
+def test_its_execution_timeout_goes_on_in_the_pool(kept: list[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    registered: list[Any] = []
+    monkeypatch.setattr(slot, "register", registered.append)
+    monkeypatch.setattr(Submits, "status", "running")
+    operator = in_dag(Submits, cluster="c", execution_timeout=dt.timedelta(seconds=100))
+    arguments = {"cluster": "c"}, time.time() - 40
+    native = operator.poll_until_complete
+    resumable_job._wait_in_pool(operator, "tests.Submits", *arguments, native, "job-7", context_of(operator))
+    assert 50 < registered[0].execution_timeout <= 60
+
+
+def test_at_its_execution_timeout_it_is_killed_and_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[int] = []
+    monkeypatch.setattr(Submits, "on_kill", lambda _: killed.append(1))
+    operator = in_dag(Submits, cluster="c")
+    event = Saw(State.FAILED, Ending.EXECUTION_TIMEOUT, "because").as_payload()
+    with pytest.raises(AirflowTaskTimeout, match="because"):
+        resumable_job.resume(operator, context_of(operator), event, "job-7")
+    assert killed
 
 
 def test_a_status_that_cannot_be_had_later_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import itertools
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from airflow.sdk.bases.sensor import BaseSensorOperator, PokeReturnValue
 from airflow.sdk.exceptions import (
     AirflowException,
     AirflowFailException,
+    AirflowRescheduleException,
     AirflowSensorTimeout,
     AirflowSkipException,
     AirflowTaskTimeout,
@@ -114,7 +116,7 @@ def test_a_mapped_sensor_and_a_subclass_that_calls_super(pool: Pool) -> None:
     assert rows(pool)[0]["poke_context"] == '{"flag":"b"}'
 
 
-@pytest.mark.parametrize("fault", ["database", "class", "argument", "context", "stateful", "excluded"])
+@pytest.mark.parametrize("fault", ["database", "class", "argument", "context", "stateful", "excluded", "settings"])
 def test_whatever_goes_wrong_the_sensor_runs_natively(
     pool: Pool, monkeypatch: pytest.MonkeyPatch, fault: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -138,6 +140,8 @@ def test_whatever_goes_wrong_the_sensor_runs_natively(
     if fault == "argument":
         sensor._BaseOperator__init_kwargs["flag"] = object()
         monkeypatch.setattr(Flag, "template_fields", ())
+    if fault == "settings":
+        monkeypatch.setattr(slot, "airflow_settings", _unreachable)
     if fault == "excluded":
         monkeypatch.setattr(slot, "airflow_settings", lambda: AirflowSettings(enabled=True, exclude=("dag.wait",)))
     assert as_runner(sensor, "execute", context_of(sensor)) is None
@@ -282,6 +286,42 @@ def test_what_is_handed_back_runs_natively(pool: Pool, monkeypatch: pytest.Monke
     event = ended(State.CANCELLED, Ending.HANDED_BACK)
     assert as_runner(sensor, "resume_execution", intercept.RESUME, {"event": event}, context_of(sensor)) is None
     assert rows(pool) == []
+
+
+@pytest.mark.parametrize("options", [{}, {"soft_fail": True}, {"never_fail": True}], ids=str)
+@pytest.mark.parametrize(
+    ("mode", "answer"),
+    [("reschedule", False), ("reschedule", AirflowException("no")), ("poke", AirflowException("no"))],
+    ids=["reschedules", "raises, reschedule", "raises"],
+)
+def test_what_is_handed_back_ends_as_it_does_natively(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch, mode: str, answer: Any, options: dict[str, Any]
+) -> None:
+    """Also through resume_execution, which makes a skip of every AirflowException; one asks to be rescheduled."""
+    answers(monkeypatch, x=answer)
+    native, handed_back = (
+        in_dag(Flag, flag="x", mode=mode, poke_interval=30, timeout=600, **options) for _ in range(2)
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(intercept, "is_enabled", lambda: False)
+        with pytest.raises(AirflowException) as natively:
+            as_runner(native, "execute", context_of(native))
+    event = {"event": ended(State.CANCELLED, Ending.HANDED_BACK), "started": time.time() - 100}
+    with pytest.raises(natively.type) as here:
+        as_runner(handed_back, "resume_execution", intercept.RESUME, event, context_of(handed_back))
+    assert here.type is natively.type
+
+
+def test_time_is_taken_off_once_where_airflow_counts_from_the_first_reschedule(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sensor = in_dag(Flag, flag="x", mode="reschedule", poke_interval=30, timeout=600)
+    context = context_of(sensor)
+    first = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=400)
+    monkeypatch.setattr(context["ti"], "get_first_reschedule_date", lambda _: first)
+    event = {"event": ended(State.CANCELLED, Ending.HANDED_BACK), "started": first.timestamp()}
+    with pytest.raises(AirflowRescheduleException):
+        as_runner(sensor, "resume_execution", intercept.RESUME, event, context)
 
 
 def test_the_payload_of_an_end_event_is_understood() -> None:

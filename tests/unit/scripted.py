@@ -3,6 +3,7 @@
 import asyncio
 import ctypes
 import os
+import subprocess
 import threading
 import time
 from collections import defaultdict
@@ -96,6 +97,39 @@ class Segfaults(Lands):
 
     def poke(self, context: Any) -> Any:
         ctypes.string_at(0)
+
+
+class ReadsInput(Lands):
+    """Starts something that reads its input to the end."""
+
+    def poke(self, context: Any) -> Any:
+        return subprocess.run(["cat"], check=True, capture_output=True).stdout == b""
+
+
+class ForksAndAborts(Lands):
+    """Crashes, and leaves a process that has all that it had open."""
+
+    def poke(self, context: Any) -> Any:
+        if os.fork() == 0:
+            time.sleep(30)
+            os._exit(0)
+        os.abort()
+
+
+class AbortsLate(Lands):
+    """Takes too long, and then its process with it."""
+
+    def poke(self, context: Any) -> Any:
+        time.sleep(1.4)
+        os.abort()
+
+
+class Sleeps(Lands):
+    """Lands after a while."""
+
+    def poke(self, context: Any) -> Any:
+        time.sleep(0.8)
+        return True
 
 
 class TakesAllMemory(Lands):

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -180,6 +181,36 @@ def test_those_that_hang_hold_nobody_up() -> None:
     until(lambda: not lane.lane.has(2), "the one that was offered later is through", CHILDREN)
     assert sum(lane.lane.has(number) for number in range(3, 103)) > 20
     assert {report.outcome for number, report in lane.reports(102).items() if number > 2} == {POKE_TIMEOUT}
+
+
+def test_what_pokes_start_reads_nothing_that_is_meant_for_the_child() -> None:
+    lane = Lane(20.0)
+    lane.offer_together(scripted.ReadsInput, *[scripted.Lands] * 40, scripted.ReadsInput)
+    assert {report.outcome for report in lane.reports(42).values()} == {LANDED}
+
+
+def test_a_crash_is_seen_though_what_it_started_lives_on() -> None:
+    lane = Lane(20.0)
+    lane.offer(1, scripted.ForksAndAborts)
+    [report] = lane.reports(1).values()
+    assert report.outcome is CRASHED
+    assert "SIGABRT" in str(report.reason)
+
+
+def test_nobody_is_blamed_for_what_another_does_who_was_given_up() -> None:
+    lane = Lane(1.0)
+    lane.offer(1, scripted.AbortsLate)
+    time.sleep(0.7)  # so that it is in hand when the first one ends its process
+    lane.offer(2, scripted.Sleeps)
+    assert {number: report.outcome for number, report in lane.reports(2).items()} == {1: POKE_TIMEOUT, 2: LANDED}
+
+
+def test_a_coroutine_that_takes_no_notice_of_its_limit_has_frozen_nothing() -> None:
+    lane = Lane(1.0)
+    lane.offer(1, scripted.AsyncSwallows, name="x")
+    [report] = lane.reports(1).values()
+    assert report.outcome is POKE_TIMEOUT
+    assert "limit of 1 s" in str(report.reason)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited on Linux only")

@@ -1,5 +1,6 @@
 """Any sensor that can be built again from its arguments."""
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, NoReturn
 
@@ -7,10 +8,11 @@ from airflow.sdk.bases.sensor import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowRescheduleException, TaskDeferred
 
 from sensorpool.airflow import compat
-from sensorpool.airflow.codec import encode
+from sensorpool.airflow.codec import decode, encode
 from sensorpool.airflow.rebuild import rebuild
 from sensorpool.errors import HandBack
 from sensorpool.model import PokeReturnValue
+from sensorpool.poke.answer import MAX_XCOM_BYTES
 
 
 class RebuiltSensor:
@@ -29,7 +31,25 @@ class RebuiltSensor:
         except (AirflowRescheduleException, TaskDeferred) as error:
             raise HandBack(f"its poke raised {type(error).__name__}, which only a worker can follow") from None
         value = getattr(found, "xcom_value", None)
-        return found if value is None else PokeReturnValue(bool(found), encode(value, "its XCom value"))
+        if value is None:
+            return found
+        return PokeReturnValue(True, _encoded(value)) if found else False
+
+
+def _encoded(value: Any) -> Any:
+    """Encode an XCom value.
+
+    :raises HandBack: when the pool cannot carry it: on its worker Airflow can, or says why not.
+    """
+    try:
+        encoded = encode(value, "its XCom value")
+        decode(encoded)
+        text = json.dumps(encoded, allow_nan=False)
+    except Exception as error:
+        raise HandBack(f"only a worker can push its XCom value: {error}") from None
+    if len(text) > MAX_XCOM_BYTES:
+        raise HandBack(f"only a worker can push its XCom value, of {len(text):,} bytes")
+    return encoded
 
 
 def adapt(cls: type[BaseSensorOperator]) -> type[RebuiltSensor]:
