@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.sdk.bases.sensor import BaseSensorOperator
 
-from sensorpool.airflow import compat, known, rebuild
+from sensorpool.airflow import compat, known, own_names, rebuild
 from sensorpool.airflow.refusal import NotPoolable
 
 
@@ -52,14 +52,18 @@ class FirstPoke:
         """Make sure that the poke needs no more than the sensor's arguments, and no longer than the pool allows.
 
         :param limit: the pool's time limit of a poke, in seconds: one that overruns it never lands there.
-        :raises NotPoolable: when it took longer, read the template context, or changed the sensor.
+        :raises NotPoolable: when it took longer, read the template context or the task, or changed the sensor.
         """
         if self._took > limit:
             raise NotPoolable(f"its poke took {self._took:.1f} s, and poke_timeout is {limit:g} s", "slow")
         if self._read:
             raise NotPoolable(f"its poke reads {self._read[0]} from the template context", "reads_context")
-        if self._changed and not known.vouches_for_itself(type(self._sensor)):
+        if known.vouches_for_itself(type(self._sensor)):
+            return
+        if self._changed:
             raise NotPoolable(f"its poke changes its attribute {self._changed[0]}: it is stateful", "stateful")
+        if asked := own_names.read_by(type(self._sensor)):
+            raise NotPoolable(f"its poke asks for its {asked}, which only its task has", "reads_task")
 
     @contextmanager
     def _shadowed(self) -> Iterator[None]:

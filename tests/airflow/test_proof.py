@@ -22,7 +22,7 @@ from airflow.providers.standard.sensors.filesystem import FileSensor
 from airflow.sdk import BaseSensorOperator
 
 from sensorpool import Settings
-from sensorpool.airflow import known, poolable, rebuild
+from sensorpool.airflow import known, own_names, poolable, rebuild
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.first_poke import FirstPoke
 from sensorpool.airflow.refusal import NotPoolable
@@ -192,3 +192,63 @@ def test_the_first_poke_sees_the_whole_context_and_that_is_noted(
     assert seen == [found]
     with pytest.raises(NotPoolable, match="from the template context"):
         first.check(limit=10.0)
+
+
+class Plain(BaseSensorOperator):
+    """Asks for nothing but its arguments."""
+
+    def __init__(self, *, root: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.root = root
+
+    def poke(self, context: Any) -> bool:
+        """Look."""
+        self.log.info("looking at %s", self.root)
+        return self._exists(self.root)
+
+    def _exists(self, path: str) -> bool:
+        return any(each == path for each in ())
+
+    def never(self) -> str:
+        """No part of a poke."""
+        return self.task_id
+
+
+class ByName(Plain):
+    """Looks for a file with its task's name."""
+
+    def _exists(self, path: str) -> bool:
+        return all(self.wanted == path for _ in range(1))
+
+    @property
+    def wanted(self) -> str:
+        """What it looks for."""
+        return f"{self.task_id}.done"
+
+
+class ByParams(Plain):
+    """Asks for the params of its task, by way of its base."""
+
+    def poke(self, context: Any) -> bool:
+        """Look."""
+        return super().poke(context) and all(name in self.params for name in ("x",))
+
+
+class AsItsArgumentsSay(ByName):
+    """Says itself what makes it another one."""
+
+    poke_context_fields = ("root",)
+
+
+@pytest.mark.parametrize(
+    ("cls", "asked"), [(Plain, None), (ByName, "task_id"), (ByParams, "params"), (AsItsArgumentsSay, "task_id")]
+)
+def test_what_only_a_task_has_is_no_argument(cls: Any, asked: str | None) -> None:
+    """Two tasks that differ in nothing else would share a poke, and get each other's answer."""
+    assert own_names.read_by(cls) == asked
+    first = FirstPoke(in_dag(cls, root="/nowhere"), lambda *_: None)
+    if asked is None or cls is AsItsArgumentsSay:
+        first.check(10.0)
+    else:
+        with pytest.raises(NotPoolable, match=f"asks for its {asked}, which only its task has"):
+            first.check(10.0)

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from celery.worker import state as worker_state
 
 from sensorpool import Pool, Settings, cycle
 from sensorpool.migrate import upgrade
+from sensorpool.standalone import Standalone
 from sensorpool.states import State
 from sensorpool.store import looking
 from sensorpool.worker import Worker
@@ -166,3 +168,12 @@ def test_an_execution_timeout_of_zero_is_one(pool: Pool, make_worker: Callable[[
 
 def test_an_interval_below_a_millisecond_backs_off(pool: Pool) -> None:
     register(pool, Waits, poke_interval=0.0004, exponential_backoff=True)
+
+
+def test_a_process_whose_worker_has_ended_knows(tmp_path: Path) -> None:
+    """It would stay, and poke nothing."""
+    settings = Settings.load(database_url=f"sqlite:///{tmp_path / 'pool.db'}", shards=1)
+    with Standalone(settings) as standalone:
+        assert not standalone.is_over
+        worker_state.should_stop = 0
+        until("the worker's end", lambda: standalone.is_over)
