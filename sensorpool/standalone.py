@@ -58,10 +58,9 @@ class Standalone:
         self.worker.leases.ping()
         self._failure: BaseException | None = None
         self._ready = threading.Event()
-        self._is_over = threading.Event()
         self._controller: _Ready | None = None
         self._beat = Service(self.app, scheduler_cls=Ticks)
-        self._threads: list[threading.Thread] = []
+        self._threads: list[threading.Thread] = []  # the worker's, then beat's
 
     @property
     def worker(self) -> Worker:
@@ -72,7 +71,7 @@ class Standalone:
     @property
     def is_over(self) -> bool:
         """Whether the worker has ended, so that nothing is poked any more."""
-        return self._is_over.is_set()
+        return not self._threads[0].is_alive()
 
     def __enter__(self) -> "Standalone":
         self.app.set_default()  # on its threads Celery looks a task up in the default application
@@ -116,7 +115,6 @@ class Standalone:
             log.exception("the worker of this process has ended")
         finally:
             self._ready.set()
-            self._is_over.set()
 
     def _start(self, name: str, run: Callable[[], None]) -> None:
         thread = threading.Thread(target=run, name=name, daemon=True)

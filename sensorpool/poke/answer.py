@@ -33,7 +33,7 @@ class Answers:
         try:
             landed = bool(value)
             if landed and hasattr(value, "is_done") and hasattr(value, "xcom_value") and value.xcom_value is not None:
-                xcom_value = _xcom(value.xcom_value)
+                xcom_value = spell_xcom(value.xcom_value)
         except BaseException as error:  # a poke's SystemExit is an error of that poke
             return self.of_exception(group, began, error)
         outcome = Outcome.LANDED if landed else Outcome.NOT_LANDED
@@ -79,7 +79,7 @@ def sanitised(reason: str) -> str:
     return text if len(text) <= MAX_REASON else f"{text[: MAX_REASON - 1]}…"
 
 
-def _xcom(value: Any) -> str:
+def spell_xcom(value: Any) -> str:
     """Write an XCom value as JSON.
 
     :raises ValueError: when it is no JSON or too large, as Airflow would.

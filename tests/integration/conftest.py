@@ -1,11 +1,15 @@
-"""A service on a fresh PostgreSQL database and a Redis of its own."""
+"""A service on a fresh PostgreSQL database and a Redis of its own; pools and workers in this process, on SQLite."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sensorpool import Pool, Settings
+from sensorpool.migrate import upgrade
+from sensorpool.worker import Worker
 from tests import audit
 from tests.service import Service
 
@@ -31,3 +35,38 @@ def make_service(tmp_path: Path, postgres_database: str, redis_url: str) -> Iter
 def service(make_service: Callable[..., Service]) -> Service:
     """A service of the fast profile."""
     return make_service()
+
+
+@pytest.fixture
+def make_pool(tmp_path: Path) -> Iterator[Callable[..., Pool]]:
+    """Makes pools on one SQLite file."""
+    url = f"sqlite:///{tmp_path / 'pool.db'}"
+    upgrade(url)
+    with ExitStack() as made:
+
+        def make(**settings: Any) -> Pool:
+            pool = Pool(Settings.load(database_url=url, **settings))
+            made.callback(pool.close)
+            return pool
+
+        yield make
+
+
+@pytest.fixture
+def make_worker() -> Iterator[Callable[[Settings], Worker]]:
+    """Makes workers; nothing is left in the Redis of this process."""
+    with ExitStack() as made:
+
+        def make(settings: Settings) -> Worker:
+            worker = Worker(settings)
+            made.callback(worker.close)
+            worker.leases.client.flushall()
+            return worker
+
+        yield make
+
+
+@pytest.fixture
+def worker(pool: Pool, make_worker: Callable[[Settings], Worker]) -> Worker:
+    """A worker of the test's pool."""
+    return make_worker(pool.settings)

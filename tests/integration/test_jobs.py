@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ import pytest
 from celery.worker import state as worker_state
 
 from sensorpool import Pool, Settings, cycle
-from sensorpool.migrate import upgrade
 from sensorpool.standalone import Standalone
 from sensorpool.states import State
 from sensorpool.store import looking
@@ -48,41 +47,13 @@ class AsyncGrumbles(Lands):
             raise RuntimeError("the request failed") from error
 
 
-@pytest.fixture
-def make_pool(tmp_path: Path) -> Iterator[Callable[..., Pool]]:
-    """Makes pools on one database."""
-    url = f"sqlite:///{tmp_path / 'pool.db'}"
-    upgrade(url)
-    pools: list[Pool] = []
-
-    def make(*enabled: str, **settings: Any) -> Pool:
-        ours = [f"{__name__}.{cls.__name__}" for cls in (Lands, Waits, AsyncGrumbles)]
-        given = {"shards": 1, "tick": TICK, "poke_interval": TICK, "poke_timeout": 0.5} | settings
-        pools.append(Pool(Settings.load(database_url=url, sensors_enabled=[*ours, *enabled], **given)))
-        return pools[-1]
-
-    yield make
-    for pool in pools:
-        pool.close()
+OURS = [f"{__name__}.{cls.__name__}" for cls in (Lands, Waits, AsyncGrumbles)]
+QUICK = {"shards": 1, "tick": TICK, "poke_interval": TICK, "poke_timeout": 0.5}
 
 
 @pytest.fixture
 def pool(make_pool: Callable[..., Pool]) -> Pool:
-    return make_pool()
-
-
-@pytest.fixture
-def make_worker() -> Iterator[Callable[[Pool], Worker]]:
-    workers: list[Worker] = []
-
-    def make(pool: Pool) -> Worker:
-        workers.append(Worker(pool.settings))
-        workers[-1].leases.client.flushall()
-        return workers[-1]
-
-    yield make
-    for worker in workers:
-        worker.close()
+    return make_pool(sensors_enabled=OURS, **QUICK)
 
 
 def register(pool: Pool, cls: type, name: str = "x", **more: Any) -> int:
@@ -96,7 +67,7 @@ def job(worker: Worker, pool: Pool) -> dict[str, Any]:
 
 
 def test_a_job_ends_though_somebody_registers_all_the_time(
-    pool: Pool, make_worker: Callable[[Pool], Worker], monkeypatch: pytest.MonkeyPatch
+    pool: Pool, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other ranges want the process too; what is new has its turn in the next job."""
     rounds = 0
@@ -111,14 +82,13 @@ def test_a_job_ends_though_somebody_registers_all_the_time(
 
     monkeypatch.setattr(cycle, "failpoint", reached)
     register(pool, Waits)
-    worker = make_worker(pool)
     job(worker, pool)
     assert rounds > 1, "it goes on for a while"
     assert pool.leases.acquire(pool.ranges[0], "somebody else").dirty  # type: ignore[union-attr]
 
 
 def test_somebody_is_poked_however_long_the_load_takes(
-    pool: Pool, make_worker: Callable[[Pool], Worker], monkeypatch: pytest.MonkeyPatch
+    pool: Pool, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = cycle.load
 
@@ -128,39 +98,36 @@ def test_somebody_is_poked_however_long_the_load_takes(
 
     monkeypatch.setattr(cycle, "load", load)
     landing = register(pool, Lands)
-    job(make_worker(pool), pool)
+    job(worker, pool)
     assert pool.wait([landing], 0) == {landing: State.SUCCESS}
 
 
 @pytest.mark.parametrize("raises", ["SystemExit('set this first')", "asyncio.CancelledError", "BaseException('no')"])
 def test_a_module_that_ends_its_import_fails_its_sensors_with_the_reason(
     make_pool: Callable[..., Pool],
-    make_worker: Callable[[Pool], Worker],
+    make_worker: Callable[[Settings], Worker],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     raises: str,
 ) -> None:
     (tmp_path / "ends_its_import.py").write_text(f"import asyncio\nraise {raises}\n")
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
-    pool = make_pool("ends_its_import.Sensor")
+    pool = make_pool(sensors_enabled="ends_its_import.Sensor", **QUICK)
     registered = {"sensor": "ends_its_import.Sensor", "poke_context": {"name": "x"}}
     [instance] = pool.register_many([registered], try_out=False)
-    worker = make_worker(pool)
+    worker = make_worker(pool.settings)
     until("its end", lambda: job(worker, pool) and pool.wait([instance.id], 0)[instance.id] is State.FAILED)
     assert "cannot be imported" in pool.database.read(lambda c: looking.instance(c, instance.id))["reason"]
 
 
-def test_a_coroutine_that_makes_an_error_of_its_timeout_has_overrun_all_the_same(
-    pool: Pool, make_worker: Callable[[Pool], Worker]
-) -> None:
-    waiting, worker = register(pool, AsyncGrumbles), make_worker(pool)
+def test_a_coroutine_that_makes_an_error_of_its_timeout_has_overrun_all_the_same(pool: Pool, worker: Worker) -> None:
+    waiting = register(pool, AsyncGrumbles)
     until("its end", lambda: job(worker, pool) and worker.leases.suspects(pool.ranges[0]))
     assert pool.wait([waiting], 0) == {waiting: State.SENSING}
 
 
-def test_an_execution_timeout_of_zero_is_one(pool: Pool, make_worker: Callable[[Pool], Worker]) -> None:
+def test_an_execution_timeout_of_zero_is_one(pool: Pool, worker: Worker) -> None:
     waiting = register(pool, Waits, execution_timeout=0, timeout=50, soft_fail=True)
-    worker = make_worker(pool)
     until("its end", lambda: job(worker, pool) and pool.wait([waiting], 0)[waiting] is not State.SENSING)
     row = pool.database.read(lambda c: looking.instance(c, waiting))
     assert (row["state"], row["ending"]) == (State.FAILED, "execution_timeout")

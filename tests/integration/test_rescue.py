@@ -1,14 +1,12 @@
 """Rescue: what it prunes, what it ends, what it sends; each on an SQLite file, in this process."""
 
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from sqlalchemy import delete, insert, text
 
 from sensorpool import Pool, Settings, look
-from sensorpool.migrate import upgrade
 from sensorpool.publish import listen
 from sensorpool.rescue import OUTBOX_AGE, Place, rescue
 from sensorpool.schema import outbox, poke_group
@@ -20,34 +18,8 @@ SCRIPTED = "sensorpool.testing.ScriptedSensor"
 
 
 @pytest.fixture
-def pool(tmp_path: Path) -> Iterator[Pool]:
-    url = f"sqlite:///{tmp_path / 'pool.db'}"
-    upgrade(url)
-    made = Pool(
-        Settings.load(database_url=url, sensors_enabled=SCRIPTED, retention=3600, on_settled_tasks="theirs.go_on")
-    )
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def make_worker(pool: Pool) -> Iterator[Callable[..., Worker]]:
-    """Makes workers with other settings on the pool's database."""
-    made: list[Worker] = []
-
-    def make(**settings: object) -> Worker:
-        made.append(Worker(pool.settings.model_copy(update=settings)))
-        made[-1].leases.client.flushall()
-        return made[-1]
-
-    yield make
-    for worker in made:
-        worker.close()
-
-
-@pytest.fixture
-def worker(make_worker: Callable[..., Worker]) -> Worker:
-    return make_worker()
+def pool(make_pool: Callable[..., Pool]) -> Pool:
+    return make_pool(sensors_enabled=SCRIPTED, retention=3600, on_settled_tasks="theirs.go_on")
 
 
 def register(pool: Pool, name: str) -> int:
@@ -129,10 +101,10 @@ def test_the_walk_goes_on_where_it_stopped(pool: Pool, worker: Worker, monkeypat
 
 
 def test_groups_beyond_a_limit_that_was_lowered_are_brought_into_the_ranges(
-    pool: Pool, make_worker: Callable[..., Worker]
+    pool: Pool, make_worker: Callable[[Settings], Worker]
 ) -> None:
     ids = [register(pool, f"n{number}") for number in range(40)]
-    lowered = make_worker(shards=2, shard_code_upper_limit=100)
+    lowered = make_worker(pool.settings.model_copy(update={"shards": 2, "shard_code_upper_limit": 100}))
     lost = [id for id in ids if _shardcode(pool, id) >= 100]
     assert lost, "most are beyond it"
     assert rescue(lowered, Place()).folded == len(lost)
@@ -147,12 +119,11 @@ def _shardcode(pool: Pool, instance_id: int) -> int:
 
 
 def test_an_operator_sees_an_instance_whose_shardcode_is_beyond_the_limit(
-    pool: Pool, make_worker: Callable[..., Worker]
+    pool: Pool, make_pool: Callable[..., Pool]
 ) -> None:
     shown = [look.show(pool, register(pool, f"n{number}")) for number in range(10)]
-    lowered = Pool(make_worker(shards=2, shard_code_upper_limit=100).settings)
+    lowered = make_pool(sensors_enabled=SCRIPTED, shards=2, shard_code_upper_limit=100)
     assert [look.show(lowered, each["id"])["state"] for each in shown] == [State.SENSING] * 10
-    lowered.close()
 
 
 def test_suspects_whose_group_is_gone_are_forgotten(pool: Pool, worker: Worker) -> None:

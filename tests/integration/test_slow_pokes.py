@@ -4,14 +4,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from sensorpool import Pool, Settings, cycle
+from sensorpool import Pool, cycle
 from sensorpool.errors import Refused, SkipSensor, Unreachable
-from sensorpool.migrate import upgrade
 from sensorpool.states import State
 from sensorpool.store import barring
 from sensorpool.worker import Worker
@@ -54,30 +52,15 @@ def gate() -> Iterator[threading.Event]:
 
 
 @pytest.fixture
-def pool(tmp_path: Path) -> Iterator[Pool]:
-    url = f"sqlite:///{tmp_path / 'pool.db'}"
-    upgrade(url)
-    enabled = [f"{__name__}.{cls.__name__}" for cls in (Told, ToldToo)]
-    settings = Settings.load(
-        database_url=url,
-        sensors_enabled=enabled,
+def pool(make_pool: Callable[..., Pool]) -> Pool:
+    return make_pool(
+        sensors_enabled=[f"{__name__}.{cls.__name__}" for cls in (Told, ToldToo)],
         shards=1,
         tick=TICK,
         poke_interval=TICK,
         poke_timeout=1.0,
         poke_concurrency=8,
     )
-    made = Pool(settings)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def worker(pool: Pool) -> Iterator[Worker]:
-    made = Worker(pool.settings)
-    made.leases.client.flushall()
-    yield made
-    made.close()
 
 
 def register(pool: Pool, name: str, act: Callable[[], Any], cls: type = Told, **more: Any) -> int:

@@ -1,6 +1,5 @@
 """Any sensor that can be built again from its arguments."""
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, NoReturn
 
@@ -12,7 +11,7 @@ from sensorpool.airflow.codec import decode, encode
 from sensorpool.airflow.rebuild import rebuild
 from sensorpool.errors import HandBack
 from sensorpool.model import PokeReturnValue
-from sensorpool.poke.answer import MAX_XCOM_BYTES
+from sensorpool.poke.answer import spell_xcom
 
 
 class RebuiltSensor:
@@ -44,11 +43,9 @@ def _encoded(value: Any) -> Any:
     try:
         encoded = encode(value, "its XCom value")
         decode(encoded)
-        text = json.dumps(encoded, allow_nan=False)
+        spell_xcom(encoded)
     except Exception as error:
         raise HandBack(f"only a worker can push its XCom value: {error}") from None
-    if len(text) > MAX_XCOM_BYTES:
-        raise HandBack(f"only a worker can push its XCom value, of {len(text):,} bytes")
     return encoded
 
 
