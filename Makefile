@@ -8,9 +8,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet install --constraint constraints.txt
 VENV_E2E := .venv-e2e
 PIP_E2E := $(VENV_E2E)/bin/python -m pip --disable-pip-version-check --no-input --quiet install
-CODE := $(wildcard sensorpool migrations tests benchmarks tools celeryconfig.py)
+CODE := $(wildcard sensorpool migrations harness tests benchmarks tools celeryconfig.py)
 
-# these need Airflow: make e2e; and these are slower: make faults
+# these need Airflow: make airflow, make e2e; and these are slower: make faults
 NO_AIRFLOW := --ignore=tests/airflow --ignore=tests/e2e
 NOT_SLOW := $(NO_AIRFLOW) --ignore=tests/faults
 
@@ -28,15 +28,18 @@ demo: $(VENV)/demo.stamp ## watch a pool of 1,000 sensors settle, in one process
 
 .PHONY: test
 test: $(VENV)/test.stamp ## run the tests on a PostgreSQL and a Redis of their own
-	@$(BIN)/python -m pytest -m "not mariadb and not rabbitmq" $(NOT_SLOW) $(ARGS)
+	@$(BIN)/python -m pytest -m "not mariadb and not rabbitmq" $(NOT_SLOW) -n 3 --dist loadfile $(ARGS)
 
 .PHONY: test-variants
 test-variants: $(VENV)/test.stamp ## run the tests that need MariaDB or RabbitMQ
 	@$(BIN)/python -m pytest -m "mariadb or rabbitmq" $(NOT_SLOW) $(ARGS)
 
-.PHONY: e2e
-e2e: $(VENV_E2E)/e2e.stamp ## run the tests on a real Airflow of their own
-	@$(VENV_E2E)/bin/python -m pytest tests/airflow tests/e2e $(ARGS)
+.PHONY: airflow e2e
+airflow: $(VENV_E2E)/e2e.stamp ## run the tests of Airflow's side, on its code and its database
+	@$(VENV_E2E)/bin/python -m pytest tests/airflow -n 2 --dist loadfile $(ARGS)
+
+e2e: $(VENV_E2E)/e2e.stamp ## run the tests on a whole Airflow of their own
+	@$(VENV_E2E)/bin/python -m pytest tests/e2e $(ARGS)
 
 .PHONY: faults faults-full
 faults: $(VENV)/test.stamp ## try the guarantees: every fault once, mutants, the model

@@ -1,7 +1,7 @@
-"""Celery settings of this deployment, laid over the package's own (`sensorpool.app.worker_settings`).
+"""Celery settings of this deployment, laid over the package's own (`sensorpool.service.app.worker_settings`).
 
 Assignments only. The mark says that this file is sensorpool's: a ``celeryconfig.py`` without it is left alone. It is
-read from the working directory or the Python path; ``SENSORPOOL_CONFIG_MODULE`` names another module instead.
+read from the working directory, or else the Python path; ``SENSORPOOL_CONFIG_MODULE`` names another module instead.
 """
 
 SENSORPOOL_CELERY_CONFIG = True

@@ -17,6 +17,7 @@ QUESTIONS = {
     "register": "one at a time, from 8 processes, in bulk, at midnight",
     "scale": "workers and shards",
     "latency": "from a true condition to the settled row and to the message",
+    "hanging": "a backend that hangs for 1,000 groups: when they time out, how late healthy ones are, what it takes",
     "hotpath": "where the CPU of a worker goes, by a sampling profiler",
 }
 

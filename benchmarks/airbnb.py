@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.report import Row, demand, quantiles
 from benchmarks.sensors import NEVER, RECORD
 from benchmarks.stage import Stage, less
-from tests.service import until
+from harness.until import until
 
 SENSORS, GROUPS, POKE = 20_000, 12_000, 0.1
 LANDING = 0.2  # of the groups, while we look

@@ -19,8 +19,8 @@ from typing import Any
 import click
 from sqlalchemy import create_engine, text
 
+from harness.until import until
 from tests.e2e.cluster import Cluster
-from tests.service import until
 
 HOURS = 3 * 3600.0
 WINDOW = 120.0  # seconds that are measured while nothing but waiting goes on

@@ -13,7 +13,7 @@ from sqlalchemy import text
 from benchmarks.report import Row, demand
 from benchmarks.sensors import NEVER
 from benchmarks.stage import Stage
-from tests.service import until
+from harness.until import until
 
 SECONDS = 20
 # the first that stands in a stack, read from the innermost call outwards

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from benchmarks.report import Row, demand, quantiles
 from benchmarks.sensors import NEVER
 from benchmarks.stage import Stage
+from harness.until import until
 from sensorpool.publish import listen
-from tests.service import until
 
 SENSORS = 1_000
 

@@ -19,12 +19,13 @@ from typing import Any
 import psutil
 from sqlalchemy import text
 
-from sensorpool.migrate import upgrade
-from sensorpool.states import State
+from harness import audit
+from harness.servers import PostgresServer, RedisServer
+from harness.service import Service, children, kill_tree
+from harness.until import until
+from sensorpool.model.states import State
+from sensorpool.store.migrate import upgrade
 from sensorpool.testing import land, pokes
-from tests import audit
-from tests.servers import PostgresServer, RedisServer
-from tests.service import Service, children, kill_tree, until
 
 SENSOR = "sensorpool.testing.ScriptedSensor"
 
@@ -159,7 +160,7 @@ def _fault(what: str, service: Service, postgres: PostgresServer, workers: list[
         kill_tree(workers[0])
         workers[0] = service.worker(concurrency=1)
     elif what == "flush":
-        service.pool.leases.client.flushdb()
+        service.pool.leases.store.client.flushdb()
     else:
         postgres.kill()
         postgres.start()

@@ -8,7 +8,7 @@ from sqlalchemy import text
 from benchmarks.report import Row, demand
 from benchmarks.sensors import NEVER
 from benchmarks.stage import Stage, less
-from tests.service import until
+from harness.until import until
 
 BATCH = 100_000  # registrations that the client holds at once
 

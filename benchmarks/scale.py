@@ -7,7 +7,7 @@ from sqlalchemy import text
 
 from benchmarks.report import Row, demand
 from benchmarks.stage import Stage, less, tree_seconds
-from tests.service import until
+from harness.until import until
 
 GROUPS, INTERVAL, WINDOW = 20_000, 5.0, 20.0
 

@@ -67,6 +67,12 @@ class Slow(NoOp):
         return super().poke(context)
 
 
+class Recorded(Slow):
+    """The same, of another class."""
+
+    __slots__ = ()
+
+
 class AsyncSlow(Slow):
     """The same by coroutine."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from benchmarks.report import Row, demand
 from benchmarks.sensors import NEVER
 from benchmarks.stage import Stage, less
-from tests.service import until
+from harness.until import until
 
 
 def run(full: bool) -> Iterator[Row]:  # noqa: ARG001  # its size is what is asked for

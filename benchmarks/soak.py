@@ -22,12 +22,13 @@ from typing import Any
 import psutil
 from sqlalchemy import text
 
-from sensorpool.migrate import upgrade
-from sensorpool.states import State
+from harness import audit
+from harness.servers import PostgresServer, RedisServer
+from harness.service import Service, children, kill_tree
+from harness.until import until
+from sensorpool.model.states import State
+from sensorpool.store.migrate import upgrade
 from sensorpool.testing import land, pokes
-from tests import audit
-from tests.servers import PostgresServer, RedisServer
-from tests.service import Service, children, kill_tree, until
 
 SENSOR = "sensorpool.testing.ScriptedSensor"
 WORKERS = 2
@@ -109,7 +110,7 @@ class Soak:
         service = self.service
         alive = [psutil.Process(p.pid) for p in service.processes if p.poll() is None]
         family = [p for one in alive for p in (one, *one.children(recursive=True))]
-        client = service.pool.leases.client
+        client = service.pool.leases.store.client
         query = text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
         return {
             "minute": round((time.time() - began) / 60, 1),

@@ -15,11 +15,12 @@ from typing import Any, Self
 import psutil
 from sqlalchemy import text
 
-from sensorpool.migrate import upgrade
-from sensorpool.pool import Pool
-from sensorpool.states import State
-from tests.servers import PostgresServer, RedisServer
-from tests.service import Service, children, kill_tree, until
+from harness.servers import PostgresServer, RedisServer
+from harness.service import Service, children, kill_tree
+from harness.until import until
+from sensorpool.client.pool import Pool
+from sensorpool.model.states import State
+from sensorpool.store.migrate import upgrade
 
 ROOT = Path(__file__).parents[1]
 HOUR = 3600.0
@@ -78,12 +79,16 @@ class Stage:
         self.service.beat(**environment)
         until("the first look at every range", self.service.is_ready, HOUR, 0.2)
 
-    def restart_workers(self) -> float:
-        """Replace the workers and beat; return when the new ones were started (monotonic)."""
+    def stop(self) -> None:
+        """End the workers and beat; the servers stay."""
         for process in self.service.processes:
             kill_tree(process)
         self.service.processes.clear()
-        self.service.pool.leases.client.flushdb()
+
+    def restart_workers(self) -> float:
+        """Replace the workers and beat; return when the new ones were started (monotonic)."""
+        self.stop()
+        self.service.pool.leases.store.client.flushdb()
         began = time.monotonic()
         for _ in range(self._workers):
             self.service.worker(concurrency=1)

@@ -1,9 +1,9 @@
-"""Alembic's entry: runs the migrations on the connection that `sensorpool.migrate` hands over."""
+"""Alembic's entry: runs the migrations on the connection that `sensorpool.store.migrate` hands over."""
 
 from alembic import context
 
-from sensorpool.migrate import VERSION_TABLE
-from sensorpool.schema import metadata
+from sensorpool.store.migrate import VERSION_TABLE
+from sensorpool.store.schema import metadata
 
 connection = context.config.attributes["connection"]
 context.configure(

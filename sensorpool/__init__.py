@@ -7,12 +7,14 @@ the Celery application, so that ``celery -A sensorpool worker`` finds it.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from sensorpool.model import Instance, Key, PokeReturnValue, Registration
-    from sensorpool.pool import Pool, cancel, register, register_many, wait
-    from sensorpool.settings import Settings
+from sensorpool.config.version import __version__ as __version__
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from sensorpool.client.default import cancel, register, register_many, wait
+    from sensorpool.client.pool import Pool
+    from sensorpool.config.settings import Settings
+    from sensorpool.model.values import Instance, Key, PokeReturnValue, Registration
+
 __all__ = [
     "Instance",
     "Key",
@@ -27,25 +29,22 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Instance": "model",
-    "Key": "model",
-    "PokeReturnValue": "model",
-    "Registration": "model",
-    "Pool": "pool",
-    "Settings": "settings",
-    "cancel": "pool",
-    "register": "pool",
-    "register_many": "pool",
-    "wait": "pool",
+    "Instance": "model.values",
+    "Key": "model.values",
+    "PokeReturnValue": "model.values",
+    "Registration": "model.values",
+    "Pool": "client.pool",
+    "Settings": "config.settings",
+    "cancel": "client.default",
+    "register": "client.default",
+    "register_many": "client.default",
+    "wait": "client.default",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(f"sensorpool.{_HOMES[name]}"), name)
-    if name in {
-        "app",
-        "celery",
-    }:  # once imported, the name ``app`` is the module; Celery then asks for ``celery``
-        return import_module("sensorpool.app").app
+    if name in {"app", "celery"}:
+        return import_module("sensorpool.service.app").app
     raise AttributeError(f"module 'sensorpool' has no attribute {name!r}")

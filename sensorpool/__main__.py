@@ -1,5 +1,5 @@
 """``python -m sensorpool``."""
 
-from sensorpool.cli import main
+from sensorpool.cli.main import main
 
 main(prog_name="sensorpool")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from sensorpool.errors import FailSensor, InfraFailure, SkipSensor
-from sensorpool.model import Milliseconds, PokeReturnValue
+from sensorpool.model.values import Milliseconds, PokeReturnValue
 
 LONG = 3_600  # seconds
 

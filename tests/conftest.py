@@ -15,7 +15,7 @@ from typing import TypeVar
 import pytest
 import redis
 
-from tests.servers import (
+from harness.servers import (
     Elsewhere,
     MariaDbServer,
     Missing,
@@ -99,7 +99,7 @@ def postgres_url(postgres_server: Server | Elsewhere) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def postgres_template(postgres_server: Server | Elsewhere) -> Iterator[str]:
     """URL of a database with the tables in it, to be copied and not to be used."""
-    from sensorpool.migrate import upgrade
+    from sensorpool.store.migrate import upgrade
 
     with fresh_database(postgres_server) as url:
         upgrade(url)
@@ -173,7 +173,7 @@ def mariadb_url(mariadb_server: Server | Elsewhere) -> Iterator[str]:
 @pytest.fixture
 def mariadb_database(mariadb_server: Server | Elsewhere) -> Iterator[str]:
     """URL of a database of the test's own, with the tables in it."""
-    from sensorpool.migrate import upgrade
+    from sensorpool.store.migrate import upgrade
 
     with fresh_database(mariadb_server) as url:
         upgrade(url)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sensorpool.settings import Settings
+from sensorpool.config.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "docker-compose.yml"
@@ -47,7 +47,7 @@ def test_every_service_that_stays_has_a_health_check(services: dict[str, Any]) -
         assert check["test"][0] in {"CMD", "CMD-SHELL"}
         assert {"interval", "timeout", "retries"} <= check.keys()
     for name in ("worker", "beat"):
-        assert services[name]["healthcheck"]["test"] == ["CMD", "sensorpool", "health"]
+        assert services[name]["healthcheck"]["test"] == ["CMD", "sensorpool", "health", "--self"]
 
 
 def test_nothing_starts_before_what_it_needs(services: dict[str, Any]) -> None:

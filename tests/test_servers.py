@@ -4,8 +4,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,8 +15,9 @@ import pytest
 import redis
 from sqlalchemy import create_engine, text
 
+from harness.servers import Elsewhere, PostgresServer, RedisServer, Server, fresh_database, guard
+from harness.until import until
 from tests.conftest import delete_our_keys
-from tests.servers import Elsewhere, PostgresServer, RedisServer, Server, fresh_database, guard
 
 KINDS = [PostgresServer, RedisServer]
 
@@ -26,13 +26,6 @@ KINDS = [PostgresServer, RedisServer]
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     with request.param() as server:
         yield server
-
-
-def _eventually(condition: Callable[[], bool], seconds: float = 20) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return condition()
 
 
 def _listening(pid: int) -> set[str]:
@@ -128,7 +121,7 @@ def test_servers_end_when_their_run_is_killed() -> None:
     """The run dies with -9 while its PostgreSQL is frozen; nothing is left, neither a process nor a folder."""
     program = (
         "import sys, time\n"
-        "from tests.servers import PostgresServer, RedisServer\n"
+        "from harness.servers import PostgresServer, RedisServer\n"
         "servers = [PostgresServer().start(), RedisServer().start()]\n"
         "servers[0].pause()\n"
         "print(*(server.folder for server in servers))\n"
@@ -152,8 +145,8 @@ def test_servers_end_when_their_run_is_killed() -> None:
     run.wait()
     run.stdin.close()
     run.stdout.close()
-    assert _eventually(lambda: not any(guard.lives(process) for process in processes))
-    assert _eventually(lambda: not any(folder.exists() for folder in folders))
+    until("all processes have ended", lambda: not any(guard.lives(process) for process in processes))
+    until("all folders are gone", lambda: not any(folder.exists() for folder in folders))
 
 
 def test_two_databases_of_one_template_are_apart(postgres_url: str, postgres_server: Server | Elsewhere) -> None:

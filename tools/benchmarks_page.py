@@ -19,8 +19,9 @@ Rows = list[dict[str, Any]]
 
 def main() -> None:
     """Write the page: the text, with its tables and plots in their places."""
-    found = {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
-    measured = found.pop("peers", {})
+    read = {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
+    measured = read.pop("peers", {})
+    found = {name: each for name, each in read.items() if isinstance(each, dict) and "rows" in each}
     PLOTS.mkdir(exist_ok=True)
     matplotlib.rcParams["svg.hashsalt"] = "sensorpool"  # the same figures give the same file
     text = TEXT.read_text()

@@ -93,7 +93,7 @@ def page() -> str:
 def judge(cls: type) -> Verdict:
     """Say whether a class can be pooled."""
     from sensorpool.airflow.configuration import AIRFLOW_SENSORS
-    from sensorpool.airflow.refusal import NotPoolable
+    from sensorpool.airflow.errors import NotPoolable
 
     def say(verdict: str, reason: str = "") -> Verdict:
         return Verdict(cls.__qualname__, _path(cls) in AIRFLOW_SENSORS, verdict, reason)
@@ -136,9 +136,9 @@ def judge(cls: type) -> Verdict:
 
 def _condition_of(sensor: Any) -> Any:
     """Ask as a worker does, with all its sensors enabled."""
-    from sensorpool.airflow import poolable
     from sensorpool.airflow.configuration import AirflowSettings
-    from sensorpool.settings import Settings
+    from sensorpool.airflow.task import poolable
+    from sensorpool.config.settings import Settings
 
     settings = Settings.load(sensors_enabled=_path(type(sensor)))
     return poolable.condition_of(sensor, _CONTEXT, settings, AirflowSettings(include=("*",), exclude=()))

@@ -4,7 +4,8 @@ import sys
 from pathlib import Path
 
 from sensorpool.airflow.configuration import AirflowSettings
-from sensorpool.settings import PREFIX, Settings
+from sensorpool.config.defaults import PREFIX
+from sensorpool.config.settings import Settings
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 HEAD = """# Settings

@@ -19,8 +19,8 @@ from benchmarks.peers.window import (
     watch,
     whole_intervals,
 )
+from harness.until import until
 from tests.e2e.cluster import COMPONENTS, PATIENCE, Cluster
-from tests.service import until
 
 LONG = 3600.0
 IDLE = 30.0  # seconds of a window without a sensor

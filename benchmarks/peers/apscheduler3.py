@@ -7,7 +7,8 @@ from pathlib import Path
 
 from benchmarks.peers.environments import environment, version
 from benchmarks.peers.window import INTERVAL, Result, cpu_of, paths, resident, result, watch, whole_intervals
-from tests.service import kill_tree, until
+from harness.service import kill_tree
+from harness.until import until
 
 SCRIPT = Path(__file__).with_name("apscheduler3_run.py")
 NOTE = (

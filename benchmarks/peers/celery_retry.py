@@ -11,8 +11,9 @@ from redis import Redis
 
 from benchmarks.peers.celery_retry_app import app, wait_for
 from benchmarks.peers.window import INTERVAL, Result, cpu_of, paths, resident, result, watch, whole_intervals
-from tests.servers import RedisServer
-from tests.service import kill_tree, until
+from harness.servers import RedisServer
+from harness.service import kill_tree
+from harness.until import until
 
 ROOT = Path(__file__).parents[2]
 MOST = 1000  # 10,000 would poke 1,000 times a second, which two cores do not bear

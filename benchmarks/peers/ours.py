@@ -5,7 +5,7 @@ from importlib.metadata import version
 
 from benchmarks.peers.window import INTERVAL, Result, paths, resident, result, transactions, watch, whole_intervals
 from benchmarks.stage import Stage
-from tests.service import until
+from harness.until import until
 
 TICK = 5.0
 NOTE = "beat, worker, its child, PostgreSQL and Redis are all counted; with few sensors it is the ticks that cost"

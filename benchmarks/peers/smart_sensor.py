@@ -20,8 +20,9 @@ from benchmarks.peers.window import (
     whole_intervals,
 )
 from benchmarks.stage import POSTGRES
-from tests.servers import PostgresServer
-from tests.service import kill_tree, until
+from harness.servers import PostgresServer
+from harness.service import kill_tree
+from harness.until import until
 
 SCRIPT = Path(__file__).with_name("smart_sensor_run.py")
 PATIENCE = 1800.0

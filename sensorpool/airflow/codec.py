@@ -7,7 +7,7 @@ from enum import Enum
 from pathlib import PurePath, PurePosixPath
 from typing import Any
 
-from sensorpool.airflow.refusal import NotPoolable
+from sensorpool.airflow.errors import NotPoolable
 
 TYPE, VALUE = "__type__", "value"
 _DEEPEST = 24

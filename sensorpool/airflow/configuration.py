@@ -7,6 +7,7 @@ is in use: the command line stays quick.
 
 import importlib.util
 import os
+from configparser import Error, RawConfigParser
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
@@ -15,9 +16,14 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from sensorpool.airflow import masking
+from sensorpool.config.defaults import BUILT_IN_SENSORS, PREFIX
+from sensorpool.config.fields import Names, Seconds
+from sensorpool.config.settings import Settings
+from sensorpool.config.variables import nearest
 from sensorpool.errors import SettingsError
-from sensorpool.redaction import hide_password
-from sensorpool.settings import BUILT_IN_SENSORS, PREFIX, Names, Seconds, Settings
+from sensorpool.instrumentation.redaction import ask, one_line
+from sensorpool.model.values import LONGEST_SPAN
 
 SECTION = "sensorpool"
 _ENVIRONMENT = f"AIRFLOW__{SECTION.upper()}__"
@@ -73,7 +79,13 @@ class AirflowSettings(BaseSettings):
     resume_hold: float = Field(
         10.0,
         ge=0,
+        le=LONGEST_SPAN,
+        allow_inf_nan=False,
         description="Time after registration before which no task resumes on a worker (a race of Airflow 3.3).",
+    )
+    rebuild_after: Seconds = Field(
+        300.0,
+        description="Age at which the pool looks for changed Connections, and builds a sensor again that it keeps.",
     )
     log_every: Seconds = Field(300.0, description="Time between two lines in the log of a task that waits.")
 
@@ -106,11 +118,7 @@ def section() -> dict[str, str]:
 
     :raises SettingsError: when Airflow cannot read it.
     """
-    in_environment = {
-        name.removeprefix(_ENVIRONMENT).lower(): value
-        for name, value in os.environ.items()
-        if name.startswith(_ENVIRONMENT) and value
-    }
+    in_environment = _environment()
     # a command or a secret back end gives the value: only Airflow knows how to ask it
     is_indirect = any(name.endswith(("_cmd", "_secret")) for name in in_environment)
     if not (is_indirect or _in_file()):
@@ -123,13 +131,31 @@ def section() -> dict[str, str]:
 
         found = {name: conf.get(SECTION, name, fallback=None) for name in names}
     except Exception as error:  # a command fails, a secret back end does not answer, the file is garbled
-        why = hide_password(" ".join(str(error).split()))[:300]
-        raise SettingsError(f"[{SECTION}] of Airflow's configuration cannot be read: {why}") from None
+        raise SettingsError(f"[{SECTION}] of Airflow's configuration cannot be read: {one_line(error)}") from None
     return {name: value for name, value in found.items() if value not in (None, "")}
 
 
+def unknown_options() -> list[str]:
+    """Say, a line each, which options of the section no setting has, whoever reads them: most likely typos."""
+    known = [*Settings.model_fields, *AirflowSettings.model_fields]
+    written = [*(f"{_ENVIRONMENT}{name.upper()}" for name in _environment()), *_options_in_file()]
+    said = []
+    for spelt in sorted(set(written)):
+        name = spelt.removeprefix(_ENVIRONMENT).lower()
+        for indirect in ("_cmd", "_secret"):
+            name = name.removesuffix(indirect)
+        if name not in known:
+            place = spelt if spelt.startswith(_ENVIRONMENT) else f"[{SECTION}] {spelt}"
+            said.append(f"there is no such setting: {place}{nearest(name, known)}")
+    return said
+
+
 def settings() -> dict[str, Any]:
-    """Return the core's settings that the section gives: the entry point ``sensorpool.settings``."""
+    """Return the core's settings that the section gives: the entry point ``sensorpool.settings``.
+
+    All processes of the pool read settings; so from here on they hide what Airflow's maskers know.
+    """
+    ask(masking.secrets)
     found: dict[str, Any] = {name: value for name, value in section().items() if name in Settings.model_fields}
     if not section() and not os.environ.get(f"{PREFIX}ENABLED"):
         return {}
@@ -144,9 +170,32 @@ def settings() -> dict[str, Any]:
 settings.names = tuple(AirflowSettings.model_fields)  # type: ignore[attr-defined]  # also read from SENSORPOOL_NAME
 
 
-def _in_file() -> bool:
+def _environment() -> dict[str, str]:
+    """Return what the environment says of the section."""
+    return {
+        name.removeprefix(_ENVIRONMENT).lower(): value
+        for name, value in os.environ.items()
+        if name.startswith(_ENVIRONMENT) and value
+    }
+
+
+def _file() -> Path:
     home = Path(os.environ.get("AIRFLOW_HOME") or "~/airflow").expanduser()
-    path = Path(os.environ.get("AIRFLOW_CONFIG") or home / "airflow.cfg").expanduser()
+    return Path(os.environ.get("AIRFLOW_CONFIG") or home / "airflow.cfg").expanduser()
+
+
+def _options_in_file() -> list[str]:
+    """Return the names of the section's options in Airflow's file, those included that no setting has."""
+    file = RawConfigParser(strict=False, allow_no_value=True)
+    try:
+        file.read(_file(), encoding="utf-8")
+        return file.options(SECTION) if file.has_section(SECTION) else []
+    except (Error, OSError, ValueError):
+        return []  # Airflow says what is wrong with it
+
+
+def _in_file() -> bool:
+    path = _file()
     try:
         return _names_section(str(path), path.stat().st_mtime_ns)
     except OSError:

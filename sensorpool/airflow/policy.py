@@ -21,7 +21,7 @@ def task_policy(task: Any) -> None:  # noqa: ARG001  # the hook's signature
     if _failed:
         return
     try:
-        from sensorpool.airflow.intercept import install
+        from sensorpool.airflow.task.patch import install
 
         install()
     except Exception:

@@ -2,13 +2,14 @@
 
 from typing import Any
 
-from sensorpool import __version__
+from sensorpool.config.version import __version__
 
 
 def get_provider_info() -> dict[str, Any]:
     """Return the provider's metadata: the entry point ``apache_airflow_provider``."""
     from sensorpool.airflow.configuration import AIRFLOW_SENSORS, SCHEMA, SECTION, AirflowSettings
-    from sensorpool.settings import BUILT_IN_SENSORS, Settings
+    from sensorpool.config.defaults import BUILT_IN_SENSORS
+    from sensorpool.config.settings import Settings
 
     defaults = {
         "sensors_enabled": ",".join(BUILT_IN_SENSORS + AIRFLOW_SENSORS),

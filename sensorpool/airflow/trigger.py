@@ -1,32 +1,41 @@
-"""The trigger that a task waits in: a letter box of the triggerer's one hub."""
+"""The trigger in which a task waits: a subscription with the triggerer's one notifier.
+
+Airflow carries between its processes and into its database what a trigger raises, logs or fires; what it cannot carry
+ends the triggerer with all tasks that wait there. So a trigger raises nothing, and its lines are made printable.
+"""
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
-from sensorpool.airflow.hub import Hub
-from sensorpool.states import State
+from sensorpool.airflow.result import InstanceResult
+from sensorpool.airflow.triggerer.notifier import Notifier
+from sensorpool.instrumentation.redaction import one_line, printable
+from sensorpool.model.states import State
+
+_LONGEST_LINE = 2_000  # characters
 
 
 class PoolTrigger(BaseTrigger):
-    """Waits for one instance of the pool.
+    """Waits for one instance of the pool. Arguments come from Airflow's database: odd ones raise nothing.
 
-    :param instance_id: the instance.
+    :param instance_id: the instance; the task runs natively if it is none.
     :param direct: whether a success may be written without a worker (`poolable.ends_directly`).
     :param registered_at: seconds since 1970, by the worker's clock.
     """
 
-    supports_triggerer_queue = False  # the task's queue is for workers; any triggerer has a hub
+    supports_triggerer_queue = False  # the task's queue is for workers; any triggerer has a notifier
 
-    def __init__(self, instance_id: int, direct: bool = False, registered_at: float = 0.0, **_: Any) -> None:
+    def __init__(self, instance_id: Any = None, direct: Any = False, registered_at: Any = 0.0, **_: Any) -> None:
         # another version's worker may say more
         super().__init__()
-        self.instance_id = instance_id
-        self.direct = direct
-        self.registered_at = registered_at
+        self.instance_id: int = instance_id if type(instance_id) is int and 0 < instance_id < 2**63 else 0
+        self.direct = direct is True
+        self.registered_at = registered_at if isinstance(registered_at, float) and math.isfinite(registered_at) else 0.0
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return class path and arguments."""
@@ -37,27 +46,54 @@ class PoolTrigger(BaseTrigger):
         }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Wait; what is heard of the instance meanwhile goes to the task's log."""
-        hub = await Hub.come_by(self.log.warning)
-        box = hub.join(self.instance_id)
+        """Wait; the news of the instance go to the task's log."""
         try:
-            while (end := await box.next_end(self.log.info)) is None:
-                pass
-        finally:
-            hub.leave(box)
-        self.log.info("sensorpool: instance %s ended: %s", self.instance_id, end.ending)
-        # Airflow 3.3 writes the XComs of an end event as JSON within JSON: with a value, the task resumes
-        if self.direct and end.state is State.SUCCESS and end.xcom_value is None:
-            self.log.info("Success criteria met. Exiting.")
-            yield TaskSuccessEvent()
-            return
-        # A resume within seconds of the deferral can be marked failed: "state mismatch" (Airflow 3.3).
-        hold = hub.settings.resume_hold
-        await asyncio.sleep(min(hold, max(0.0, self.registered_at + hold - time.time())))
-        await hub.api_server.comes(self.log.warning)
-        yield TriggerEvent(end.as_payload())
+            event = await self._event()
+        except Exception as error:
+            self._warn(f"sensorpool: the task goes back to its worker: {one_line(error)}")
+            event = TriggerEvent(
+                InstanceResult.handed_back(f"its trigger could not wait: {one_line(error)}").as_payload()
+            )
+        yield event
 
     async def on_kill(self) -> None:
-        """Cancel the instance: somebody marked or cleared the task."""
-        hub = await Hub.come_by(self.log.warning)
-        await asyncio.to_thread(hub.cancel, self.instance_id, "its task was marked or cleared in Airflow")
+        """Cancel the instance: its task was marked or cleared."""
+        try:
+            if self.instance_id:
+                notifier = await Notifier.ready(self._warn)
+                await asyncio.to_thread(notifier.cancel, self.instance_id, "its task was marked or cleared in Airflow")
+        except Exception as error:
+            self._warn(f"sensorpool: rescue cancels instance {self.instance_id} later: {one_line(error)}")
+
+    async def _event(self) -> TriggerEvent:
+        notifier = await Notifier.ready(self._warn)
+        end = await self._end(notifier)
+        self._say(f"sensorpool: instance {self.instance_id} ended: {end.ending}")
+        # Airflow 3.3 writes the XComs of an end event as JSON within JSON: with a value, the task resumes
+        if self.direct and end.state is State.SUCCESS and end.value_of is None:
+            self._say("Success criteria met. Exiting.")
+            await asyncio.sleep(notifier.pace.delay(time.monotonic()))
+            return TaskSuccessEvent()
+        # A resume within seconds of the deferral can be marked failed: "state mismatch" (Airflow 3.3).
+        hold = notifier.settings.resume_hold
+        await asyncio.sleep(min(hold, max(0.0, self.registered_at + hold - time.time())))
+        await notifier.api_server.comes(self._warn)
+        await asyncio.sleep(notifier.pace.delay(time.monotonic()))
+        return TriggerEvent(end.as_payload())
+
+    async def _end(self, notifier: Notifier) -> InstanceResult:
+        if not self.instance_id:
+            return InstanceResult.handed_back("its trigger names no instance of the pool")
+        subscription = notifier.subscribe(self.instance_id)
+        try:
+            while (end := await subscription.next_end(self._say)) is None:
+                pass
+            return end
+        finally:
+            notifier.unsubscribe(subscription)
+
+    def _say(self, line: str) -> None:
+        self.log.info("%s", printable(line)[:_LONGEST_LINE])
+
+    def _warn(self, line: str) -> None:
+        self.log.warning("%s", printable(line)[:_LONGEST_LINE])

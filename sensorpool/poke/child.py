@@ -1,7 +1,9 @@
-"""A child process that pokes suspects (`alone_child`), as its parent sees it: what it has in hand, and how it ends."""
+"""A child process that pokes suspects (`child_main`), as its parent sees it: what it has in hand, and how it ends."""
 
 import json
 import queue
+import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -10,10 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from sensorpool.model import DueGroup, Report
-from sensorpool.poke import memory
-from sensorpool.settings import Settings
-from sensorpool.states import Outcome
+from sensorpool.config.settings import Settings
+from sensorpool.instrumentation.redaction import sources
+from sensorpool.model.exit_status import ending, is_from_outside
+from sensorpool.model.states import Outcome
+from sensorpool.model.values import DueGroup, Report
+from sensorpool.poke import memory_limit
+from sensorpool.poke.answer import CANNOT
 
 START_LIMIT = 60.0  # seconds that it may take to start, and to import a class
 _MOMENT = 0.1  # seconds
@@ -29,18 +34,23 @@ class Suspect:
     op_classpath: str
     poke_context: str
     alone: bool  # seen to take its process down before
+    hung: bool = True  # its poke overran before; otherwise its class hangs, and nothing is known of the group
+    watch: int = 0  # its child lives on for a while, for what its poke leaves behind; so many may share it
+    deadline: float | None = None  # when the next deadline of its instances comes, by the monotonic clock
 
 
 class Child:
     """One child. It is written to and read from by threads of its own: one that freezes stops nobody.
 
     :param together: pokes at once.
+    :param alone: whether it is given one group only.
     """
 
-    def __init__(self, settings: Settings, together: int) -> None:
+    def __init__(self, settings: Settings, together: int, *, alone: bool = False) -> None:
         self.in_hand: dict[int, Suspect] = {}  # given, and not reported
         self.began: dict[int, float] = {}  # those of them that it has begun, in order, by the monotonic clock
         self.importing: str | None = None
+        self.poked: set[int] = set()  # groups that it has ever begun: what a poke leaves behind may end it later
         self.hung = 0  # pokes that did not come back
         self.ready = self.froze = self.ended = False
         self.returncode = 0
@@ -48,11 +58,11 @@ class Child:
         self._poke_timeout = settings.poke_timeout
         self.frozen_for = 0.0  # seconds
         self._heard = self._import_began = time.monotonic()
-        self._kills = memory.kills()
+        self._kills = memory_limit.kills()
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._messages: queue.SimpleQueue[_Message] = queue.SimpleQueue()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "sensorpool.poke.alone_child"],
+            [sys.executable, "-m", "sensorpool.poke.child_main"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -60,11 +70,14 @@ class Child:
         )
         first = {
             "sys_path": sys.path,
+            "secrets": sources(),
             "sensors_enabled": settings.sensors_enabled,
             "infra_failures": settings.infra_failures,
             "poke_timeout": settings.poke_timeout,
             "poke_memory": settings.poke_memory,
+            "poke_log_level": settings.poke_log_level,
             "concurrency": together,
+            "alone": alone,
         }
         self._lines.put(json.dumps(first))
         writer = threading.Thread(target=_write, args=(self._process.stdin, self._lines), daemon=True)
@@ -110,6 +123,47 @@ class Child:
         self.froze = not self.ended and self.frozen_for > 0
         return reported
 
+    @property
+    def was_killed(self) -> bool:
+        """Whether it was killed from outside, which says nothing of what it had in hand."""
+        starved = self.starved and self.returncode == -signal.SIGKILL
+        return not self.froze and not starved and is_from_outside(self.returncode)
+
+    def blame(self, suspect: Suspect) -> Report | None:
+        """Say what its end means for what it had in hand; None: nothing, for its poke had not begun."""
+        began, doing = self.began.get(suspect.group.id), "the poke"
+        if self.importing is not None:
+            began, doing = began or self._import_began, "importing its class"
+            if self.froze:  # no poke has begun: others may be able to
+                said = f"{socket.gethostname()}{CANNOT}{doing} froze its process for {self.frozen_for:g} s"
+                return Report(suspect.group, began, Outcome.CANNOT_POKE, said, None, self.frozen_for)
+        if began is None:
+            if self.froze or self.was_killed:
+                return None
+            began = time.monotonic()
+        if self.froze:
+            said = f"{doing} froze its process for {self.frozen_for:g} s"
+            return Report(suspect.group, began, Outcome.POKE_TIMEOUT, said, None, self.frozen_for)
+        if self.starved and self.returncode == -signal.SIGKILL:
+            return Report(suspect.group, began, Outcome.CRASHED, f"{doing} took all the memory there was")
+        if self.was_killed:
+            if self.importing is not None:
+                return None
+            return Report(suspect.group, began, Outcome.POKE_TIMEOUT, "its process was killed from outside")
+        ended = ending(self.returncode)
+        return Report(suspect.group, began, Outcome.CRASHED, f"{doing} took its process down ({ended})")
+
+    def blame_late(self, report: Report) -> Report:
+        """Say what its end means for a group whose poke had ended, where it poked no other."""
+        if not self.ended or self.was_killed:
+            return report
+        said = f"what its poke left behind took its process down ({ending(self.returncode)})"
+        return Report(report.group, report.began, Outcome.CRASHED, said, None, report.seconds)
+
+    def kill(self) -> None:
+        """Kill it: what it has in hand is nobody's fault."""
+        self._process.kill()
+
     def end(self) -> None:
         """End it, if need be by force, and find out how it ended."""
         self._lines.put(None)
@@ -119,7 +173,7 @@ class Child:
         if self._process.poll() is None:
             self._process.kill()
         self.returncode = self._process.wait()
-        self.starved = memory.kills() > self._kills
+        self.starved = memory_limit.kills() > self._kills
         self._reader.join(5)
 
     def _take(self, at: float, message: dict[str, Any] | None) -> tuple[Suspect, Report] | None:
@@ -134,6 +188,7 @@ class Child:
                 self.importing = None
             case {"begin": group_id} if group_id in self.in_hand:
                 self.began[group_id] = at
+                self.poked.add(group_id)
             case {"end": group_id, "outcome": said, "reason": reason, "xcom_value": value} if group_id in self.in_hand:
                 suspect, began, outcome = self.in_hand.pop(group_id), self.began.pop(group_id, at), Outcome(said)
                 self.hung += outcome is Outcome.POKE_TIMEOUT

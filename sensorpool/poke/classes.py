@@ -1,19 +1,27 @@
 """Which classes may be poked, and how: an exact allowlist, checked before anything is imported."""
 
 import inspect
+import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
-from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
-from sensorpool import extensions
-from sensorpool.errors import ClassRefused, Refused
-from sensorpool.identity import canonical_classpath
-from sensorpool.redaction import one_line
+from sensorpool.config import extensions
+from sensorpool.errors import ClassRefused, ClassUnavailable, Refused
+from sensorpool.instrumentation import logs
+from sensorpool.instrumentation.logs import logger
+from sensorpool.instrumentation.redaction import one_line
+from sensorpool.model.identity import canonical_classpath
+from sensorpool.poke.importing import import_anew
 
 FIELDS = "poke_context_fields"  # AIP-17's word
 ADAPTERS = "sensorpool.adapters"  # entry points: class path to a function that returns what is poked in its place
+RETRY_AFTER = 15.0  # seconds until a process that pokes tries a class again that it does not get; doubles
+_LONGEST_RETRY = 300.0  # seconds
+_REFUSALS = 1_000  # remembered: class paths in rows are anybody's
+
+log = logger(__name__)
 
 
 class Way(Enum):
@@ -46,25 +54,42 @@ class SensorClass:
         return poke_context if self.way is Way.MANY else self.cls(**poke_context)
 
 
+class _Refusal(NamedTuple):
+    """Why a class is not available, and when to try it again, by the monotonic clock."""
+
+    why: str
+    again_at: float
+    wait: float
+
+
 class Classes:
-    """The sensor classes of an allowlist, imported when they are first needed.
+    """The sensor classes of an allowlist, imported when they are first needed. Safe to share between threads.
 
     :param sensors_enabled: canonical class paths; nothing else is ever imported.
+    :param retry_after: seconds for which a class that is not available is not tried again; they double each time.
     """
 
-    def __init__(self, sensors_enabled: Collection[str]) -> None:
+    def __init__(self, sensors_enabled: Collection[str], *, retry_after: float = 0.0) -> None:
         self._enabled = frozenset(sensors_enabled)
         self._found: dict[str, SensorClass] = {}
+        self._refusals: dict[str, _Refusal] = {}
+        self._notes: dict[str, _Refusal] = {}
+        self._retry_after = retry_after
 
     def allow(self, op_classpath: str) -> str:
         """Return the canonical spelling of a class path that is on the allowlist.
 
-        :raises ClassRefused: when it is not.
+        :raises ClassRefused: when it is no class path.
+        :raises ClassUnavailable: when it is not listed.
         """
         classpath = canonical_classpath(op_classpath)
         if classpath not in self._enabled:
-            raise ClassRefused(f"{classpath} is not enabled: add it to SENSORPOOL_SENSORS_ENABLED")
+            raise ClassUnavailable(f"{classpath} is not enabled: add it to SENSORPOOL_SENSORS_ENABLED")
         return classpath
+
+    def is_listed(self, op_classpath: str) -> bool:
+        """Whether a canonical class path is on the allowlist."""
+        return op_classpath in self._enabled
 
     def known(self, op_classpath: str) -> SensorClass | None:
         """Return a class that has been imported already."""
@@ -73,12 +98,69 @@ class Classes:
     def find(self, op_classpath: str) -> SensorClass:
         """Return the class of a path.
 
-        :raises ClassRefused: when it is not allowed, cannot be imported, or is no sensor class.
+        :raises ClassRefused: when it is no class path.
+        :raises ClassUnavailable: when it is not allowed, cannot be imported, or is no sensor class.
         """
         found = self._found.get(op_classpath)
-        if found is None:
+        if found is not None:
+            return found
+        if (why := self.refusal(op_classpath)) is not None:
+            raise ClassUnavailable(why)
+        try:
             found = self._found[op_classpath] = _load(self.allow(op_classpath))
+        except ClassUnavailable as error:
+            self._remember(op_classpath, str(error))
+            raise
+        if self._refusals.pop(op_classpath, None) is not None and self._retry_after:
+            log.info("a class can be poked here again", op_classpath=op_classpath)
         return found
+
+    def learn_async(self, op_classpath: str) -> None:
+        """Poke a class on the event loop from now on: its ``poke`` gave a coroutine, though it is not written as one.
+
+        A decorator around ``async def poke`` hides what it is until it is called.
+        """
+        found = self._found.get(op_classpath)
+        if found is not None and found.way is Way.SYNC:
+            self._found[op_classpath] = replace(found, way=Way.ASYNC)
+
+    def refusal(self, op_classpath: str) -> str | None:
+        """Return why a class is not available; None if it may be, or it is time to try it again."""
+        refusal = self._refusals.get(op_classpath)
+        if refusal is not None:
+            return None if time.monotonic() >= refusal.again_at else refusal.why
+        if op_classpath not in self._enabled:
+            try:
+                self.allow(op_classpath)
+            except ClassUnavailable as error:
+                self._remember(op_classpath, str(error))
+                return str(error)
+            except ClassRefused:
+                return None  # that it is no class path, says `find`
+        return None
+
+    @property
+    def refusals(self) -> dict[str, str]:
+        """The classes that were not available when they were tried last, or for a context of late, and why."""
+        now = time.monotonic()
+        noted = {path: note.why for path, note in self._notes.copy().items() if now < note.again_at}
+        return noted | {path: refusal.why for path, refusal in self._refusals.copy().items()}
+
+    def note(self, op_classpath: str, why: str) -> None:
+        """Note that a class is there and cannot be poked for some context; said in the log once in a while."""
+        now, before = time.monotonic(), self._notes.get(op_classpath)
+        if before is None or now >= before.again_at:
+            log.warning("a group cannot be poked here; it is left to other workers", op_classpath=op_classpath, why=why)
+            self._notes[op_classpath] = _Refusal(why, now + _LONGEST_RETRY, _LONGEST_RETRY)
+
+    def _remember(self, op_classpath: str, why: str) -> None:
+        before = self._refusals.get(op_classpath)
+        wait = min(2 * before.wait, _LONGEST_RETRY) if before is not None else self._retry_after
+        if self._retry_after and (before is None or before.why != why):
+            log.warning("a class cannot be poked here; it is left to other workers", op_classpath=op_classpath, why=why)
+        while before is None and len(self._refusals) >= _REFUSALS:
+            self._refusals.pop(next(iter(self._refusals.copy())), None)
+        self._refusals[op_classpath] = _Refusal(why, time.monotonic() + wait, wait)
 
     def try_out(self, op_classpath: str, poke_context: Mapping[str, Any]) -> None:
         """Construct a sensor once, so that a bad argument is refused where the user looks, not found out in the pool.
@@ -115,27 +197,33 @@ def describe(sensor: object) -> tuple[str, dict[str, Any]]:
 def _load(classpath: str) -> SensorClass:
     module_name, _, name = classpath.rpartition(".")
     try:
-        found = getattr(import_module(module_name), name, None)
+        found = getattr(import_anew(module_name), name, None)
     except (KeyboardInterrupt, MemoryError):
         raise
     except BaseException as error:  # a module may raise anything while it is imported, SystemExit too
-        raise ClassRefused(f"{classpath} cannot be imported: {one_line(error)}") from None
-    if not inspect.isclass(found):
-        raise ClassRefused(f"{module_name} has no class {name}")
-    cls = found
+        raise ClassUnavailable(f"{classpath} cannot be imported: {one_line(error)}") from None
+    finally:
+        logs.restore()
     try:
-        found = _adapted(found)
-    except (KeyboardInterrupt, MemoryError):
+        if not inspect.isclass(found):
+            raise ClassUnavailable(f"{module_name} has no class {name}")
+        return _read(classpath, found)
+    except (ClassUnavailable, KeyboardInterrupt, MemoryError):
         raise
     except BaseException as error:
-        raise ClassRefused(f"{classpath} cannot be poked here: {one_line(error)}") from None
+        raise ClassUnavailable(f"{classpath} cannot be poked here: {one_line(error)}") from None
+
+
+def _read(classpath: str, cls: type) -> SensorClass:
+    """Read what a class says of itself; its attributes may raise anything."""
+    found = _adapted(cls)
     names = getattr(cls, FIELDS, None) if found is cls else None  # an adapter has fields of its own
     declared = None if names is None else frozenset(names)
     if callable(getattr(found, "poke_many", None)):
         return SensorClass(classpath, found, Way.MANY, declared)
     poke = getattr(found, "poke", None)
     if not callable(poke):
-        raise ClassRefused(f"{classpath} is not a sensor: it has neither poke nor poke_many")
+        raise ClassUnavailable(f"{classpath} is not a sensor: it has neither poke nor poke_many")
     return SensorClass(classpath, found, Way.ASYNC if inspect.iscoroutinefunction(poke) else Way.SYNC, declared)
 
 

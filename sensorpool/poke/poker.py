@@ -2,33 +2,47 @@
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from sensorpool.model import Report
+from sensorpool.config.settings import Settings
+from sensorpool.errors import ClassUnavailable
+from sensorpool.instrumentation.logs import logger
+from sensorpool.model.values import Report
+from sensorpool.poke import bulk_call, copies, quick_batch
 from sensorpool.poke.answer import Answers
+from sensorpool.poke.bulk_call import BulkCall
 from sensorpool.poke.cache import Cache
-from sensorpool.poke.classes import Classes, SensorClass, Way
-from sensorpool.poke.event_loop import LoopLane
+from sensorpool.poke.classes import RETRY_AFTER, Classes, SensorClass, Way
+from sensorpool.poke.disposal import Disposal
+from sensorpool.poke.loop_lane import LoopLane
+from sensorpool.poke.quick_batch import QuickBatch
+from sensorpool.poke.reusable_threads import ReusableThreads
 from sensorpool.poke.slots import Slots
-from sensorpool.poke.threads import Hands, ThreadLane
-from sensorpool.poke.works import IN_A_ROW, MANY, QUICK, SLOW, Many, Means, One, Row, overran
-from sensorpool.settings import Settings
+from sensorpool.poke.thread_lane import ThreadLane
+from sensorpool.poke.tools import QUICK, SLOW, PokeTools
+from sensorpool.poke.unit import PokeUnit
+
+log = logger(__name__)
+
+IMPORT_LIMIT = 60.0  # seconds: what waits for a class is due again until then
 
 
 class Poker:
     """What lives as long as the process. Safe to share between the threads that run jobs."""
 
     def __init__(self, settings: Settings) -> None:
-        self.classes = Classes(settings.sensors_enabled)
-        self.means = Means(self.classes, Answers(settings.infra_failures), {})
-        self.cache = Cache(settings.groups_cached, self.means)
+        copies.own_right()
+        self.classes = Classes(settings.sensors_enabled, retry_after=RETRY_AFTER)
+        self.tools = PokeTools(self.classes, Answers(settings.infra_failures), {})
+        self.cache = Cache(settings.groups_cached, self.tools)
         self.concurrency = settings.poke_concurrency
         self.poke_timeout = settings.poke_timeout
         self._lanes: list[ThreadLane] = []  # those with threads that have not come back
-        self._hands = Hands()
+        self._reusable = ReusableThreads()
+        self._disposal = Disposal(self._reusable)
         self._slots, self._loop_slots = Slots(self.concurrency), Slots(self.concurrency)
+        self._loops: list[LoopLane] = []
         self._free_loops: list[LoopLane] = []
-        self._abandoned_loops = 0
         self._lock = threading.Lock()
         self._importing: dict[str, _Import] = {}
 
@@ -37,22 +51,40 @@ class Poker:
         """How many threads hang in this process."""
         with self._lock:
             self._lanes = [lane for lane in self._lanes if lane.abandoned]
-            return sum(lane.abandoned for lane in self._lanes) + self._abandoned_loops
+            left_by_loops = sum(loops.abandoned + loops.hanging for loops in self._loops)
+            return sum(lane.abandoned for lane in self._lanes) + left_by_loops + self._disposal.hanging
 
     def begin(self) -> "Poking":
         """Begin to poke for one job."""
+        self._disposal.look_after()
         with self._lock:
-            loops = self._free_loops.pop() if self._free_loops else LoopLane(self._loop_slots, self.poke_timeout)
-        return Poking(self, ThreadLane(self._slots, self.poke_timeout, self._hands), loops)
+            if self._free_loops:
+                loops = self._free_loops.pop()
+            else:
+                loops = LoopLane(self._loop_slots, self.poke_timeout, self._reusable)
+                self._loops.append(loops)
+        return Poking(self, ThreadLane(self._slots, self.poke_timeout, self._reusable), loops)
 
     def end(self, threads: ThreadLane, loops: LoopLane) -> None:
         """Take back what `begin` lent."""
+        self._disposal.look_after()
         with self._lock:
-            self._abandoned_loops += loops.abandoned
-            loops.abandoned = 0
             self._free_loops.append(loops)
             if threads.abandoned:
                 self._lanes.append(threads)
+
+    def close(self) -> None:
+        """End the threads that poke nothing. Those that do run the code of users: they end with their pokes."""
+        with self._lock:
+            loops = list(self._loops)
+        for lane in loops:
+            lane.close()
+        self._reusable.close()
+
+    def slots_of(self, op_classpath: str) -> Slots:
+        """Return the slots that a class shares with others."""
+        found = self.classes.known(op_classpath)
+        return self._loop_slots if found is not None and found.way is Way.ASYNC else self._slots
 
     def importing_since(self, op_classpath: str) -> float:
         """Return since when a class is being imported, by the monotonic clock."""
@@ -65,11 +97,17 @@ class Poker:
         known = self.classes.known(op_classpath)
         if known is not None:
             return known
+        if (why := self.classes.refusal(op_classpath)) is not None:
+            return ClassUnavailable(why)
         with self._lock:
             task = self._importing.get(op_classpath)
             if task is None:
-                task = self._importing[op_classpath] = _Import(self.classes, op_classpath)
-                task.start()
+                task = _Import(self.classes, op_classpath)
+                try:
+                    task.start()
+                except (RuntimeError, MemoryError):  # no more threads can be started: later
+                    return None
+                self._importing[op_classpath] = task
         task.join(0.02)
         if task.is_alive():
             return None
@@ -92,29 +130,34 @@ class _Import(threading.Thread):
         try:
             self._classes.find(self._op_classpath)
         except BaseException as error:  # or it would be tried again for ever
-            self.error = error
+            # what its frames hold is destroyed here, and not by the job that reads it
+            self.error = error.with_traceback(None)
+            error.__context__ = error.__cause__ = None
+        copies.end_copy()  # of a module that forks as it is imported
 
 
 class Poking:
     """The poking of one job: `put` groups, `step` now and then, and take what was reported."""
 
     def __init__(self, poker: Poker, threads: ThreadLane, loops: LoopLane) -> None:
-        self.outstanding: dict[int, One] = {}  # handed over and not reported yet
+        self.outstanding: dict[int, PokeUnit] = {}  # handed over and not reported yet
         self._poker = poker
         self._threads = threads
         self._loops = loops
-        self._importing: dict[str, Sequence[One]] = {}  # who waits for a class
+        self._lanes: tuple[ThreadLane | LoopLane, ...] = (threads, loops)
+        self._importing: dict[str, Sequence[PokeUnit]] = {}  # who waits for a class
         self._failed: list[Report] = []
         self._moved = time.monotonic()  # when something was begun or reported last
         self._waited = 0  # how many waited then
+        self._has_said = False
 
-    def put(self, ones: Sequence[One], ids: Sequence[int]) -> None:
+    def put(self, units: Sequence[PokeUnit], ids: Sequence[int]) -> None:
         """Deal groups out to the lanes."""
-        self.outstanding.update(zip(ids, ones, strict=True))
-        paths = [one.op_classpath for one in ones]
+        self.outstanding.update(zip(ids, units, strict=True))
+        paths = [unit.op_classpath for unit in units]
         for op_classpath in set(paths):
-            same = ones if paths.count(op_classpath) == len(paths) else None
-            some = same or [one for one, path in zip(ones, paths, strict=True) if path == op_classpath]
+            same = units if paths.count(op_classpath) == len(paths) else None
+            some = same or [unit for unit, path in zip(units, paths, strict=True) if path == op_classpath]
             self._deal(op_classpath, some)
 
     def wants_more(self, op_classpath: str) -> bool:
@@ -127,8 +170,9 @@ class Poking:
         now, waiting = time.monotonic(), self._threads.queued + self._loops.queued
         if waiting != self._waited:
             self._moved, self._waited = now, waiting
-        lanes: tuple[ThreadLane | LoopLane, ...] = (self._threads, self._loops)
-        return now - self._moved > seconds and all(not lane.takeable and lane.slow(seconds) for lane in lanes)
+        if now - self._moved <= seconds:
+            return False
+        return all(not lane.takeable and lane.is_held_up(seconds) for lane in self._lanes)
 
     @property
     def is_over(self) -> bool:
@@ -138,15 +182,18 @@ class Poking:
     def step(self) -> list[Report]:
         """Look after the lanes, and return what was reported since the last step."""
         waiting, self._importing = self._importing, {}
-        for op_classpath, ones in waiting.items():
-            self._deal(op_classpath, ones)
-        self._threads.supervise()
-        self._loops.supervise()
+        for op_classpath, units in waiting.items():
+            self._deal(op_classpath, units)
         reports, self._failed = self._failed, []
-        for some in self._threads.collect():
-            reports.extend(some)
-        for some in self._loops.collect():
-            reports.extend(some)
+        for lane in self._lanes:
+            try:
+                lane.supervise()
+            except Exception:  # what was seen is taken all the same, here and in the other lane
+                if not self._has_said:
+                    self._has_said = True
+                    log.exception("a lane of pokes cannot be looked after")
+            for some in lane.collect():
+                reports.extend(some)
         if reports:
             self._moved = time.monotonic()
         reported = self.outstanding.pop
@@ -154,36 +201,44 @@ class Poking:
             reported(report.group.id, None)
         return reports
 
-    def withdraw(self) -> list[int]:
-        """Take back what nobody has begun to poke; return the group ids."""
+    def is_stuck(self, op_classpath: str, seconds: float) -> bool:
+        """Whether a class has had no slot for so long: all that it may have are with pokes that do not come back."""
+        return self._poker.slots_of(op_classpath).is_stuck(op_classpath, seconds)
+
+    def withdraw(self) -> list[PokeUnit]:
+        """Take back what nobody has begun to poke."""
         taken: list[int] = []
         for work in self._threads.withdraw():
             taken.extend(group.id for group in work.groups)
-        taken.extend(one.group.id for one in self._loops.withdraw())
-        taken.extend(one.group.id for ones in self._importing.values() for one in ones)
+        taken.extend(unit.group.id for unit in self._loops.withdraw())
+        taken.extend(unit.group.id for units in self._importing.values() for unit in units)
         self._importing.clear()
-        for group_id in taken:
-            self.outstanding.pop(group_id, None)
-        return taken
+        return [unit for group_id in taken if (unit := self.outstanding.pop(group_id, None)) is not None]
 
     def end(self) -> None:
         """Give the lanes back."""
         self._poker.end(self._threads, self._loops)
 
-    def _deal(self, op_classpath: str, ones: Sequence[One]) -> None:
+    def _deal(self, op_classpath: str, units: Sequence[PokeUnit]) -> None:
         found = self._poker.find(op_classpath)
-        limit, means, now = self._poker.poke_timeout, self._poker.means, time.monotonic()
-        if found is None and now - self._poker.importing_since(op_classpath) > limit:
-            self._failed.extend(overran(one.group, now, limit) for one in ones)
+        tools, now = self._poker.tools, time.monotonic()
+        if found is None and now - self._poker.importing_since(op_classpath) > IMPORT_LIMIT:
+            # no poke has begun: it is left to others, and due here again
+            why = ClassUnavailable(f"{op_classpath} is being imported here for longer than {IMPORT_LIMIT:g} s")
+            self._failed.extend(tools.answers.of_exception(unit.group, now, why) for unit in units)
         elif found is None:
-            self._importing[op_classpath] = ones
+            self._importing[op_classpath] = units
         elif isinstance(found, BaseException):
-            self._failed.extend(means.answers.of_exception(one.group, now, found) for one in ones)
+            self._failed.extend(tools.answers.of_exception(unit.group, now, found) for unit in units)
         elif found.way is Way.ASYNC:
-            self._loops.put(ones)
+            self._loops.put(units)
         elif found.way is Way.MANY:
-            self._threads.put(Many(ones[i : i + MANY], means) for i in range(0, len(ones), MANY))
-        elif (pace := means.pace.get(op_classpath)) is None or pace > QUICK:
-            self._threads.put(ones, slow=pace is not None and pace > SLOW)
+            self._threads.put(BulkCall(some, tools) for some in _in_parts(units, bulk_call.SIZE))
+        elif (pace := tools.pace.get(op_classpath)) is None or pace > QUICK:
+            self._threads.put(units, at_once=pace is not None and pace > SLOW)
         else:
-            self._threads.put(Row(ones[i : i + IN_A_ROW], means) for i in range(0, len(ones), IN_A_ROW))
+            self._threads.put(QuickBatch(some, tools) for some in _in_parts(units, quick_batch.SIZE))
+
+
+def _in_parts(units: Sequence[PokeUnit], size: int) -> Iterator[Sequence[PokeUnit]]:
+    return (units[start : start + size] for start in range(0, len(units), size))

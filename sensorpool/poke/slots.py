@@ -4,13 +4,16 @@ The next slot goes to the class that holds the fewest, and no class ever holds a
 slow, or hangs, waits for itself: the others always find a slot.
 """
 
+import math
 import threading
+import time
 from collections import Counter, deque
-from collections.abc import Iterable
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, Protocol, TypeVar
 
 _KEPT_FREE = 8  # one slot in so many is kept from any one class
 _FEW = 4  # of fewer slots none can be spared
+_ALL = ""
 
 
 class Classed(Protocol):
@@ -32,6 +35,7 @@ class Slots:
         self.most_of_a_class = concurrency - (max(1, concurrency // _KEPT_FREE) if concurrency >= _FEW else 0)
         self.busy: Counter[str] = Counter()  # by class
         self.taken = 0
+        self._full_since: dict[str, float] = {}  # a class that holds all it may, and "": all that there are
         self.lock = threading.Lock()
 
     @property
@@ -39,27 +43,50 @@ class Slots:
         """How many nobody has."""
         return self.concurrency - self.taken
 
+    def took(self, op_classpath: str) -> None:
+        """Give a slot to a class. Under the lock."""
+        self.taken += 1
+        self.busy[op_classpath] += 1
+        if self.busy[op_classpath] >= self.most_of_a_class:
+            self._full_since[op_classpath] = time.monotonic()
+        if self.taken >= self.concurrency:
+            self._full_since[_ALL] = time.monotonic()
+
+    def is_stuck(self, op_classpath: str, seconds: float) -> bool:
+        """Whether a class could have had no slot for so long: nobody that has one has come back."""
+        with self.lock:
+            began = min(self._full_since.get(name, math.inf) for name in (op_classpath, _ALL))
+        return time.monotonic() - began >= seconds
+
     def release(self, op_classpath: str) -> None:
         """Give a slot back."""
         with self.lock:
             self.taken -= 1
             self.busy[op_classpath] -= 1
+            self._full_since.pop(op_classpath, None)
+            self._full_since.pop(_ALL, None)
             if not self.busy[op_classpath]:
                 del self.busy[op_classpath]
 
 
-class Waiting(Generic[Item]):
-    """What one lane has to poke and nobody has begun, by class. Safe to share between threads."""
+class FairQueue(Generic[Item]):
+    """What one lane has to poke and nobody has begun, by class. Safe to share between threads.
 
-    def __init__(self, slots: Slots) -> None:
+    :param line: makes the line of a class: a deque, or what orders its items otherwise.
+    """
+
+    def __init__(self, slots: Slots, line: Callable[[], Any] = deque) -> None:
         self._slots = slots
-        self._by_class: dict[str, deque[Item]] = {}
+        self._line = line
+        self._by_class: dict[str, Any] = {}
 
     def put(self, items: Iterable[Item]) -> None:
         """Add some."""
         with self._slots.lock:
             for item in items:
-                self._by_class.setdefault(item.op_classpath, deque()).append(item)
+                if (line := self._by_class.get(item.op_classpath)) is None:
+                    line = self._by_class[item.op_classpath] = self._line()
+                line.append(item)
 
     def take(self) -> Item | None:
         """Take the next one, and a slot for it; None, if there is none, or no slot for those that there are."""
@@ -72,11 +99,10 @@ class Waiting(Generic[Item]):
             if op_classpath is None or busy[op_classpath] >= most:
                 return None
             items = self._by_class[op_classpath]
-            item = items.popleft()
+            item: Item = items.popleft()
             if not items:
                 del self._by_class[op_classpath]
-            busy[op_classpath] += 1
-            slots.taken += 1
+            slots.took(op_classpath)
             return item
 
     @property

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from sensorpool.errors import InfraFailure, SensorpoolError, SettingsError
-from sensorpool.redaction import learn
+from sensorpool.instrumentation.redaction import hide_password, learn
 
 __all__ = [
     "InfraFailure",
@@ -81,5 +81,5 @@ def one_line(error: BaseException | str, secrets: Iterable[str] = ()) -> str:
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _SHORTEST_SECRET:
             said = said.replace(secret, "***")
-    said = re.sub(r"://[^\s/@]*@", "://***@", said)
+    said = hide_password(re.sub(r"://[^\s/@]*@", "://***@", said))
     return " ".join(said.split())[:MAX_REASON]

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import fsspec
 from fsspec.registry import registry
 
+from sensorpool.errors import CannotPoke
 from sensorpool.sensors.connections import PokeFailed, one_line, shown_url
 from sensorpool.sensors.failures import as_infra_failure
 from sensorpool.sensors.shared import Shared
@@ -35,7 +36,8 @@ def ask(url: str, options: Mapping[str, Any], question: Callable[["RemoteTree", 
 
     :param question: gets the tree and the URL's path in it; may be asked twice.
     :raises InfraFailure: when the filesystem cannot be reached.
-    :raises PokeFailed: when it refuses, or its package is not installed.
+    :raises CannotPoke: when its package is not installed here.
+    :raises PokeFailed: when it refuses.
     """
     secrets = [value for value in options.values() if isinstance(value, str)]
     try:
@@ -43,7 +45,7 @@ def ask(url: str, options: Mapping[str, Any], question: Callable[["RemoteTree", 
     except (PokeFailed, PermissionError):
         raise
     except ImportError as error:
-        raise PokeFailed(f"{_protocol(url)}:// needs a package on this worker: {one_line(error)}") from error
+        raise CannotPoke(f"{_protocol(url)}:// needs a package on this worker: {one_line(error)}") from error
     except Exception as error:
         reason = f"{shown_url(url)}: {type(error).__name__}: {one_line(error, secrets)}"
         raise as_infra_failure(error, reason) or PokeFailed(reason) from error

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 import httpx
 
-from sensorpool.errors import SettingsError
+from sensorpool.errors import CannotPoke, SettingsError
 from sensorpool.sensors.connections import InfraFailure, PokeFailed, connection_object, one_line, shown_url
 from sensorpool.sensors.shared import Shared
 
@@ -91,6 +91,7 @@ def ask(
     :param timeout: seconds. The limit of each step, and checked between steps: it is kept within twice its
         length.
     :param body_if: says of a status whether its body is wanted.
+    :raises CannotPoke: when this process cannot speak HTTP.
     :raises InfraFailure: when there is no answer.
     :raises PokeFailed: when the redirects do not end, or lead to what is no HTTP.
     """
@@ -171,4 +172,4 @@ def _make_client() -> httpx.Client:
         )
     except (ImportError, ValueError, OSError) as error:
         # a proxy or a certificate file of the environment: this worker's trouble, not this sensor's
-        raise InfraFailure(f"this worker cannot speak HTTP: {one_line(error)}") from error
+        raise CannotPoke(f"this worker cannot speak HTTP: {one_line(error)}") from error

@@ -5,10 +5,10 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Connection, Select, and_, bindparam, or_, select
 
-from sensorpool.model import DueGroup, Milliseconds, ShardRange
-from sensorpool.schema import poke_group as g
+from sensorpool.model.values import DueGroup, Milliseconds, ShardRange
 from sensorpool.store.database import fetched
-from sensorpool.store.functions import among, whole_quotient
+from sensorpool.store.dialects import among, whole_quotient
+from sensorpool.store.schema import poke_group as g
 
 _GROUP = (
     g.c.id,
@@ -54,7 +54,7 @@ def due_groups(
     now: Milliseconds,
     commit_overlap: Milliseconds,
 ) -> list[DueRow]:
-    """Return the groups of a range that are due, and no others: the rule is `sensorpool.due.is_due`."""
+    """Return the groups of a range that are due, and no others: the rule is `sensorpool.model.due.is_due`."""
     found = connection.execute(
         DUE_GROUPS,
         {

@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, delete, exists, select, update
 
-from sensorpool.model import Milliseconds
-from sensorpool.schema import poke_group as g
-from sensorpool.schema import sensor_instance as s
-from sensorpool.states import State
-from sensorpool.store import closing
-from sensorpool.store.functions import among
+from sensorpool.model.states import State
+from sensorpool.model.values import Milliseconds
+from sensorpool.store import settling
+from sensorpool.store.dialects import among
+from sensorpool.store.schema import callback as c
+from sensorpool.store.schema import poke_group as g
+from sensorpool.store.schema import sensor_instance as s
 
 
 @dataclass(slots=True)
@@ -56,11 +57,12 @@ def beyond(connection: Connection, limit: int, most: int) -> list[int]:
 
 def fold(connection: Connection, group_ids: Sequence[int], limit: int) -> int:
     """Give such groups shardcodes that lie in one; return how many there were."""
-    locked = closing.lock_groups(connection, group_ids)
+    locked = settling.lock_groups(connection, group_ids)
     codes = update(g).where(among(g.c.id), g.c.shardcode >= limit).values(shardcode=g.c.shardcode % limit)
     return connection.execute(codes, {"ids": locked}).rowcount if locked else 0
 
 
 def prune(connection: Connection, instance_ids: Sequence[int]) -> int:
-    """Delete terminal instances; return how many went."""
-    return connection.execute(delete(s).where(s.c.id.in_(instance_ids), s.c.state != State.SENSING)).rowcount
+    """Delete terminal instances but those whose callback waits; return how many went."""
+    waits = exists().where(c.c.instance_id == s.c.id)
+    return connection.execute(delete(s).where(s.c.id.in_(instance_ids), s.c.state != State.SENSING, ~waits)).rowcount

@@ -8,13 +8,14 @@ from sqlalchemy import Connection, Integer, Text, and_, bindparam, func, insert,
 from sqlalchemy.dialects import mysql, sqlite
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from sensorpool.model import Key, Milliseconds
-from sensorpool.schema import poke_group as g
-from sensorpool.schema import sensor_instance as s
-from sensorpool.states import State
-from sensorpool.store import barring, joining_postgres
-from sensorpool.store.functions import lower
-from sensorpool.store.words import Joined, NewGroup, NewInstance, Try
+from sensorpool.model.states import State
+from sensorpool.model.values import Key, Milliseconds
+from sensorpool.store import admission, registering_postgres
+from sensorpool.store.dialects import lower
+from sensorpool.store.rows import Joined, NewGroup, NewInstance, Try, is_later_try
+from sensorpool.store.schema import poke_group as g
+from sensorpool.store.schema import schema_info
+from sensorpool.store.schema import sensor_instance as s
 
 _KEY = (s.c.dag_id, s.c.task_id, s.c.run_id, s.c.map_index)
 _TRY = (
@@ -54,22 +55,36 @@ def instances_of_tasks(connection: Connection, tasks: Sequence[tuple[str, str, s
     return list(connection.execute(_TRIES_BY_TUPLES, {"tasks": list(tasks)}))
 
 
+def is_there(connection: Connection, instance_id: int, key: Key) -> bool:
+    """Whether an instance is there under this key."""
+    row = connection.execute(select(*_TRY).where(s.c.id == instance_id)).first()
+    return row is not None and key_of(row) == key
+
+
 def join(
-    connection: Connection, groups: Sequence[NewGroup], instances: Sequence[NewInstance], now: Milliseconds | None
+    connection: Connection,
+    groups: Sequence[NewGroup],
+    instances: Sequence[NewInstance],
+    chosen: Sequence[Key],
+    now: Milliseconds | None,
 ) -> list[Joined]:
     """Make the groups, or take the next version of those that are there, and insert the instances.
 
     Either way the rows of the groups are locked: within a group the order of versions is the order of commits.
 
     :param groups: in hashcode order (the order that every writer locks in).
+    :param chosen: the keys of instances that other tries may be registered beside: two tries of one task come one after
+        the other, so that `other_tries`, asked next, sees those that were there before.
     :param now: stands in for the database's clock.
     :returns: the instances; those that are barred are missing, and so are those of a group whose digest is there for
         another context, for no two contexts share a group, whatever their hash.
     """
     if connection.dialect.name == "postgresql":
-        return joining_postgres.join(connection, groups, instances, now)
+        return registering_postgres.join(connection, groups, instances, chosen, now)
     assert now is not None
-    if any(barring.barred(connection, [group.digest for group in groups], {each.dag_id for each in instances})):
+    if connection.dialect.name != "sqlite":  # whose transactions come one after the other anyway
+        _lock_tries(connection, chosen)
+    if any(admission.barred(connection, [group.digest for group in groups], {each.dag_id for each in instances})):
         return []
     identities = {group.digest: (group.op_classpath, group.poke_context) for group in groups}
     joined = {bytes(row.digest): row for row in _join_groups(connection, [_group_row(group, now) for group in groups])}
@@ -81,12 +96,22 @@ def join(
     return _add_instances(connection, rows) if rows else []
 
 
+def _lock_tries(connection: Connection, chosen: Sequence[Key]) -> None:
+    """Hold off the other tries of these tasks until the end of the transaction; first tries do not hold off each other.
+
+    MySQL has no locks that end with a transaction but those of rows: here the one row that there always is.
+    """
+    if chosen:
+        only_first = not any(is_later_try(key) for key in chosen)
+        connection.execute(select(schema_info.c.id).with_for_update(read=only_first))
+
+
 def other_tries(connection: Connection, keys: Sequence[Key]) -> list[Try]:
     """Return the other tries of these task instances."""
     if not keys:
         return []
     if connection.dialect.name == "postgresql":
-        return joining_postgres.other_tries(connection, keys)
+        return registering_postgres.other_tries(connection, keys)
     own = set(keys)
     tries = [Try(key_of(row), row.id, row.state) for row in instances_of_tasks(connection, [key.task for key in keys])]
     return [each for each in tries if each.key not in own]

@@ -1,13 +1,14 @@
 """What Airflow's sensors need to be poked without Airflow: connections in the environment, and servers to ask."""
 
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.servers import Elsewhere, Server, fresh_database
+from harness.servers import Elsewhere, Server, fresh_database
 
 if TYPE_CHECKING:
     from tests.airflow.metadata import Metadata
@@ -25,6 +26,14 @@ def pytest_configure(config: pytest.Config) -> None:
         home = tempfile.TemporaryDirectory(prefix="sensorpool-airflow-")
         os.environ["AIRFLOW_HOME"] = home.name
         config.add_cleanup(home.cleanup)
+
+
+@pytest.fixture(autouse=True)
+def own_switches() -> Iterator[None]:
+    """Each test has a process of the pool for itself."""
+    yield
+    if (switches := sys.modules.get("sensorpool.airflow.proof.switches")) is not None:
+        switches.of_pool.cache_clear()
 
 
 @pytest.fixture

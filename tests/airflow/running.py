@@ -1,7 +1,7 @@
 """A sensor's task without Airflow's task runner: its context, and its execute as the runner calls it."""
 
 import contextvars
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -9,6 +9,7 @@ from uuid import uuid4
 from airflow.sdk import DAG
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.bases.sensor import BaseSensorOperator
+from airflow.sdk.execution_time import task_runner
 
 
 @dataclass
@@ -42,6 +43,15 @@ def as_runner(sensor: BaseSensorOperator, method: str, *arguments: Any, **named:
     context = contextvars.copy_context()
     context.run(ExecutorSafeguard.tracker.set, sensor)
     return context.run(getattr(sensor, method), *arguments, **named)
+
+
+def under_runner(task: Any, execute: Callable[[Any], Any]) -> Any:
+    """Execute as the task runner does, under the execution_timeout of the task."""
+    return task_runner._run_execute_callable(context_of(task), execute, task)
+
+
+class PokesLog(list[Any]):
+    """What a test sees of a class's pokes; by its name it is no state of theirs."""
 
 
 class Flag(BaseSensorOperator):

@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("airflow")
 
-from sensorpool.airflow import api_server
-from sensorpool.airflow.api_server import ApiServer
-from tests.servers.server import LOOPBACK, free_port
+from harness.servers.server import LOOPBACK, free_port
+from sensorpool.airflow.triggerer import api_server
+from sensorpool.airflow.triggerer.api_server import ApiServer
 
 
 class Health(BaseHTTPRequestHandler):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sensorpool.airflow.codec import decode, encode
-from sensorpool.airflow.refusal import NotPoolable
+from sensorpool.airflow.errors import NotPoolable
 
 OFFSETS = st.integers(-720, 720).map(lambda minutes: dt.timezone(dt.timedelta(minutes=minutes)))
 PLAIN = (

@@ -3,21 +3,28 @@
 import inspect
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
 pytest.importorskip("airflow")
 
+from airflow._shared.secrets_masker import mask_secret as mask_in_core
+from airflow._shared.secrets_masker import reset_secrets_masker as reset_core_masker
 from airflow.policies import task_policy
 from airflow.sdk import DAG, ResumableJobMixin
+from airflow.sdk._shared.secrets_masker import mask_secret, reset_secrets_masker
+from airflow.sdk.api.datamodels._generated import DagRun
 from airflow.sdk.bases.sensor import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowException, AirflowTaskTimeout
 from airflow.sdk.execution_time.comms import TriggerDagRun
 from airflow.sdk.execution_time.supervisor import InProcessSupervisorComms
+from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.serialization.serialized_objects import DagSerialization
 
-from sensorpool import extensions
-from sensorpool.airflow import compat, intercept, policy
+from sensorpool.airflow import compat, policy
+from sensorpool.airflow.task import patch
+from sensorpool.config import extensions
 from tests.airflow.running import Flag, as_runner, context_of, in_dag
 
 
@@ -43,6 +50,14 @@ def test_execute_asks_for_the_next_interval_by_this_name() -> None:
     ]
     source = inspect.getsource(inspect.unwrap(BaseSensorOperator.execute))
     assert source.count(f"self.{compat.NEXT_INTERVAL}(started_at, run_duration, poke_count)") == 2
+
+
+def test_a_sensor_is_resumed_by_a_method_of_its_own_class() -> None:
+    """Which applies soft_fail and never_fail, and is patched to give them back."""
+    assert "resume_execution" in vars(BaseSensorOperator)
+    source = inspect.getsource(inspect.unwrap(BaseSensorOperator.resume_execution))
+    assert "self.soft_fail" in source
+    assert "self.never_fail" in source
 
 
 def test_a_task_timeout_is_no_airflow_exception() -> None:
@@ -72,12 +87,30 @@ def test_a_test_run_is_known_by_its_comms(monkeypatch: pytest.MonkeyPatch) -> No
     assert compat.is_test_run()
 
 
+def test_the_run_that_a_worker_is_told_names_its_team() -> None:
+    assert "team_name" in DagRun.model_fields
+    source = inspect.getsource(RuntimeTaskInstance.get_template_context)
+    assert "dag_run = from_server.dag_run" in source
+    assert '"dag_run": dag_run' in source
+
+
 @pytest.mark.parametrize(
     ("value", "holds"),
     [({"path": "/data"}, False), ({"headers": {"Authorization": "x"}}, True), ({"api_key": "x"}, True)],
 )
 def test_secrets_are_known(value: dict[str, object], holds: bool) -> None:
     assert compat.holds_secret(value) is holds
+
+
+@pytest.mark.parametrize("mask", [mask_in_core, mask_secret])
+def test_secrets_of_both_maskers_are_known_at_any_depth(mask: Callable[[str], None]) -> None:
+    mask("Canary4Secret")
+    try:
+        assert compat.holds_secret({"a": [[[[[[[["with Canary4Secret"]]]]]]]]})
+        assert not compat.holds_secret({"a": [[[[[[[["with another"]]]]]]]]})
+    finally:
+        reset_core_masker()
+        reset_secrets_masker()
 
 
 def test_the_policy_is_found_and_patches_once() -> None:
@@ -87,11 +120,11 @@ def test_the_policy_is_found_and_patches_once() -> None:
     patched = BaseSensorOperator.execute
     policy.task_policy(None)
     assert BaseSensorOperator.execute is patched
-    assert hasattr(BaseSensorOperator, intercept.RESUME)
+    assert hasattr(BaseSensorOperator, patch.RESUME)
 
 
 def test_the_policy_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intercept, "install", lambda: 1 / 0)
+    monkeypatch.setattr(patch, "install", lambda: 1 / 0)
     monkeypatch.setattr(policy, "_failed", False)
     policy.task_policy(None)
     policy.task_policy(None)
@@ -99,7 +132,7 @@ def test_the_policy_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_policy_imports_no_airflow_and_little_else() -> None:
     code = (
-        "import sys, sensorpool.airflow.policy, sensorpool.airflow.intercept as i; i.install();"
+        "import sys, sensorpool.airflow.policy, sensorpool.airflow.task.patch as i; i.install();"
         "print([m for m in sys.modules if m.split('.')[0] in {'airflow', 'celery', 'sqlalchemy', 'pydantic', 'redis'}])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
@@ -116,9 +149,9 @@ def test_the_serialized_dag_stays_the_same() -> None:
 
 
 def test_a_part_of_ours_that_cannot_be_imported_leaves_the_sensor_native(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intercept, "is_enabled", lambda: True)
-    monkeypatch.setattr(intercept, "import_module", lambda _: 1 / 0)
+    monkeypatch.setattr(patch, "is_enabled", lambda: True)
+    monkeypatch.setattr(patch, "import_module", lambda _: 1 / 0)
     monkeypatch.setattr(Flag, "answers", {"x": True})
-    intercept.install()
+    patch.install()
     sensor = in_dag(Flag, flag="x")
     assert as_runner(sensor, "execute", context_of(sensor)) is None

@@ -12,8 +12,9 @@ import pytest
 from sensorpool import Settings
 from sensorpool.airflow.configuration import SCHEMA, AirflowSettings
 from sensorpool.airflow.provider import get_provider_info
+from sensorpool.config.defaults import BUILT_IN_SENSORS
+from sensorpool.config.variables import unknown_variables
 from sensorpool.errors import SettingsError
-from sensorpool.settings import BUILT_IN_SENSORS, unknown_variables
 
 POSTGRES = "postgresql+psycopg2://u:p@127.0.0.1:1/airflow"
 
@@ -24,7 +25,7 @@ def read(folder: Path, *, file: str = "", **environment: str) -> Any:
         (folder / "airflow.cfg").write_text(f"[core]\nload_examples = False\n\n[sensorpool]\n{file}")
     code = """
 import json, sys
-from sensorpool.settings import Settings
+from sensorpool.config.settings import Settings
 from sensorpool.airflow.configuration import AirflowSettings
 shown = Settings.load().shown() | dict(AirflowSettings.load())
 print(json.dumps({"airflow": "airflow" in sys.modules, **shown}, default=str))

@@ -17,8 +17,8 @@ from airflow.sdk.exceptions import AirflowException, DagRunTriggerException
 from airflow.sdk.execution_time import task_runner
 from airflow.utils.state import DagRunState
 
-from sensorpool.airflow.adapters import dag_run
-from sensorpool.airflow.adapters.dag_run import DagRuns
+from sensorpool.airflow.pool.adapters import dag_run
+from sensorpool.airflow.pool.adapters.dag_run import DagRuns
 from sensorpool.errors import HandBack
 from tests.airflow.metadata import Metadata
 

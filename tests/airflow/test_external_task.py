@@ -18,8 +18,8 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.utils.state import State
 
-from sensorpool.airflow.adapters import task_groups
-from sensorpool.airflow.adapters.external_task import ExternalTasks, poke_context_of
+from sensorpool.airflow.pool.adapters import task_groups
+from sensorpool.airflow.pool.adapters.external_task import ExternalTasks, poke_context_of
 from tests.airflow.metadata import Metadata
 from tests.airflow.running import in_dag
 

@@ -10,9 +10,9 @@ pytest.importorskip("airflow.providers.standard")
 from airflow.providers.standard.sensors.external_task import ExternalTaskSensor
 from airflow.sdk import timezone
 
-from sensorpool.airflow.adapters import external_task
-from sensorpool.airflow.adapters.external_task import poke_context_of
-from sensorpool.airflow.refusal import NotPoolable
+from sensorpool.airflow.errors import NotPoolable
+from sensorpool.airflow.pool.adapters import external_task
+from sensorpool.airflow.pool.adapters.external_task import poke_context_of
 from tests.airflow.running import in_dag
 
 DAY = dt.timedelta(days=1)

@@ -16,7 +16,7 @@ from sqlalchemy import make_url
 from thrift.Thrift import TApplicationException
 from thrift.transport.TTransport import TTransportException
 
-from tests.servers import Elsewhere, PostgresServer, fresh_database
+from harness.servers import Elsewhere, PostgresServer, fresh_database
 
 from .hive_metastore import MetastoreEndpoint
 from .metastore_schema import MetastoreSchema

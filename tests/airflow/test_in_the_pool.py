@@ -1,9 +1,13 @@
 """Airflow's sensors as the pool pokes them: built from JSON, on the real thing."""
 
+import contextlib
+import copy
 import datetime as dt
+import importlib
 import json
+import os
 from collections.abc import Callable
-from decimal import Decimal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -26,12 +30,14 @@ from airflow.providers.standard.sensors.filesystem import FileSensor
 from airflow.providers.standard.sensors.time import TimeSensor
 from airflow.providers.standard.sensors.time_delta import TimeDeltaSensor
 from airflow.sdk import DAG, timezone
-from airflow.sdk.exceptions import AirflowRescheduleException
+from airflow.sdk.exceptions import AirflowRescheduleException, AirflowTaskTerminated, DownstreamTasksSkipped
 from sqlalchemy import create_engine, make_url, text
 
+from harness.servers import fresh_database
 from sensorpool import Settings
 from sensorpool.airflow.configuration import AirflowSettings
-from sensorpool.airflow.poolable import condition_of
+from sensorpool.airflow.result import Landing
+from sensorpool.airflow.task.poolable import condition_of
 from sensorpool.errors import HandBack
 from sensorpool.poke.classes import Classes
 from tests.airflow.hive_metastore import MetastoreEndpoint
@@ -39,7 +45,6 @@ from tests.airflow.metastore_schema import MetastoreSchema
 from tests.airflow.running import Flag, context_of, in_dag
 from tests.sensors.ftp import PASSWORD, FtpServer
 from tests.sensors.serving import Server, answer
-from tests.servers import fresh_database
 
 SetConnection = Callable[[str, str], None]
 
@@ -94,8 +99,8 @@ def test_http(set_airflow_connection: SetConnection) -> None:
 
 def test_s3_key() -> None:
     pooled = in_the_pool(in_dag(S3KeySensor, bucket_key=["s3://lake/day=1/_SUCCESS"], aws_conn_id="lake"))
-    assert pooled._sensor.bucket_key == ["s3://lake/day=1/_SUCCESS"]
-    assert pooled._sensor.aws_conn_id == "lake"
+    assert pooled._operator.bucket_key == ["s3://lake/day=1/_SUCCESS"]
+    assert pooled._operator.aws_conn_id == "lake"
 
 
 def test_ftp(tmp_path: Path, set_airflow_connection: SetConnection) -> None:
@@ -196,6 +201,10 @@ def test_a_poke_that_reads_the_template_context_goes_back(monkeypatch: pytest.Mo
             "with": lambda _, context: context | {"x": 1},
             "pop": lambda _, context: context.pop("ds", None),
             "set": lambda _, context: context.update(x=1),
+            "makes do without": lambda _, context: makes_do_without(context),
+            "catches all": lambda _, context: catches_all(lambda: context["ti"]),
+            "catches all in a thread": lambda _, context: in_a_thread(lambda: catches_all(lambda: context["ti"])),
+            "raises another": lambda _, context: catches_all(lambda: context["ti"]) or {}["x"],
         },
     )
     for flag in Flag.answers:
@@ -203,19 +212,132 @@ def test_a_poke_that_reads_the_template_context_goes_back(monkeypatch: pytest.Mo
             in_the_pool(in_dag(Flag, flag=flag)).poke({})
 
 
-def test_a_poke_that_reschedules_itself_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Flag, "answers", {"x": AirflowRescheduleException(timezone.utcnow())})
-    with pytest.raises(HandBack, match="AirflowRescheduleException"):
+class Frame:
+    """A result of which it cannot be said whether it is true."""
+
+    def __bool__(self) -> bool:
+        raise ValueError("ambiguous")
+
+
+def test_a_result_that_is_neither_true_nor_false_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Flag, "answers", {"x": Frame(), "y": [0], "z": ""})
+    with pytest.raises(HandBack, match="neither true nor false"):
+        in_the_pool(in_dag(Flag, flag="x")).poke({})
+    assert in_the_pool(in_dag(Flag, flag="y")).poke({}) == [0]
+    assert in_the_pool(in_dag(Flag, flag="z")).poke({}) == ""
+
+
+def makes_do_without(context: Any) -> bool:
+    try:
+        return bool(context["ti"])
+    except Exception:
+        return False
+
+
+def sets_and_takes_back() -> bool:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PROFILE_OF_POKE", "a")
+    return False
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda: os.environ.update(PROFILE_OF_POKE="a"),
+        lambda: os.putenv("PROFILE_OF_POKE", "a"),
+        lambda: os.environ.pop("PATH"),
+        lambda: os.chdir("/"),
+        lambda: contextlib.chdir("/").__enter__(),
+        sets_and_takes_back,
+    ],
+    ids=["environ", "putenv", "pop", "chdir", "contextlib", "taken back"],
+)
+@pytest.mark.parametrize("caught", [False, True])
+def test_a_poke_that_changes_its_process_goes_back_before_it_does(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[], Any], caught: bool
+) -> None:
+    """Others share that process."""
+    before = dict(os.environ), os.getcwd()
+    poke = (lambda *_: catches_all(change)) if caught else lambda *_: change()
+    monkeypatch.setattr(Flag, "answers", {"x": poke})
+    with pytest.raises(HandBack, match="of its process, which only a worker has"):
+        in_the_pool(in_dag(Flag, flag="x")).poke({})
+    assert (dict(os.environ), os.getcwd()) == before
+
+
+def test_a_poke_that_sets_what_is_set_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sets(*_: Any) -> bool:
+        os.environ["PATH"] = os.environ["PATH"]
+        os.environ.pop("PROFILE_OF_POKE", None)
+        return True
+
+    monkeypatch.setattr(Flag, "answers", {"x": sets})
+    assert in_the_pool(in_dag(Flag, flag="x")).poke({}) is True
+
+
+def test_a_module_that_is_imported_in_a_poke_may_set_what_it_needs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "sets_profile.py").write_text("import os\nos.environ['PROFILE_OF_POKE'] = 'a'\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PROFILE_OF_POKE", "b")
+    monkeypatch.setattr(Flag, "answers", {"x": lambda *_: bool(importlib.import_module("sets_profile"))})
+    assert in_the_pool(in_dag(Flag, flag="x")).poke({}) is True
+    assert os.environ["PROFILE_OF_POKE"] == "a"
+
+
+def catches_all(ask: Callable[[], Any]) -> bool:
+    try:
+        return bool(ask())
+    except:  # noqa: E722
+        return False
+
+
+def in_a_thread(ask: Callable[[], Any]) -> Any:
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(ask).result()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda self: self.task_id,
+        lambda self: copy.copy(self).task_id,
+        lambda self: copy.deepcopy(self).task_id,
+        lambda _: os.environ["AIRFLOW_CTX_DAG_ID"],
+        lambda self: in_a_thread(lambda: catches_all(lambda: self.task_id)),
+    ],
+    ids=["name", "copy", "deepcopy", "environment", "thread"],
+)
+def test_a_poke_that_catches_a_refusal_goes_back(monkeypatch: pytest.MonkeyPatch, ask: Any) -> None:
+    """And the next one, which asks for nothing, answers."""
+    asks = [True]
+    monkeypatch.setattr(Flag, "answers", {"x": lambda self, _: catches_all(lambda: asks and ask(self)) or not asks})
+    pooled = in_the_pool(in_dag(Flag, flag="x"))
+    with pytest.raises(HandBack, match=r"only (its task|a worker)"):
+        pooled.poke({})
+    asks.clear()
+    assert pooled.poke({}) is True
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [AirflowRescheduleException(timezone.utcnow()), DownstreamTasksSkipped(tasks=["a"]), AirflowTaskTerminated()],
+    ids=lambda asks: type(asks).__name__,
+)
+def test_a_poke_that_asks_its_task_runner_by_raising_goes_back(
+    monkeypatch: pytest.MonkeyPatch, asks: BaseException
+) -> None:
+    monkeypatch.setattr(Flag, "answers", {"x": asks})
+    with pytest.raises(HandBack, match=type(asks).__name__):
         in_the_pool(in_dag(Flag, flag="x")).poke({})
 
 
 @pytest.mark.parametrize(
-    "value",
-    [Decimal("1.5"), {1: "a"}, float("nan"), {frozenset({1})}, "x" * 300_000, object()],
-    ids=["decimal", "key", "nan", "set of sets", "long", "object"],
+    "value", [{1: "a"}, float("nan"), "x" * 300_000, object()], ids=["key", "nan", "long", "object"]
 )
-def test_a_value_that_the_pool_cannot_carry_goes_back(monkeypatch: pytest.MonkeyPatch, value: Any) -> None:
-    """Airflow's own way may take it; and nobody is asked for it before the condition holds."""
+def test_a_value_that_the_pool_cannot_carry_is_left_to_its_worker(monkeypatch: pytest.MonkeyPatch, value: Any) -> None:
+    """Airflow's own way may take it; and nothing is said of it before the condition holds."""
     from airflow.sdk.bases.sensor import PokeReturnValue
 
     monkeypatch.setattr(
@@ -226,8 +348,9 @@ def test_a_value_that_the_pool_cannot_carry_goes_back(monkeypatch: pytest.Monkey
             "later": PokeReturnValue(is_done=False, xcom_value=value),
         },
     )
-    with pytest.raises(HandBack, match="only a worker can push its XCom value"):
-        in_the_pool(in_dag(Flag, flag="now")).poke({})
+    landing = Landing.read(in_the_pool(in_dag(Flag, flag="now")).poke({}).xcom_value)
+    assert landing.value is None
+    assert landing.lost.keys() == {""}
     assert not in_the_pool(in_dag(Flag, flag="later")).poke({})
 
 

@@ -22,10 +22,11 @@ from airflow.providers.standard.sensors.filesystem import FileSensor
 from airflow.sdk import BaseSensorOperator
 
 from sensorpool import Settings
-from sensorpool.airflow import known, own_names, poolable, rebuild
 from sensorpool.airflow.configuration import AirflowSettings
-from sensorpool.airflow.first_poke import FirstPoke
-from sensorpool.airflow.refusal import NotPoolable
+from sensorpool.airflow.errors import NotPoolable
+from sensorpool.airflow.proof import known_sensors, rebuild
+from sensorpool.airflow.task import deferral, poolable
+from sensorpool.airflow.task.first_poke import FirstPoke
 from tests.airflow.running import Flag, context_of, in_dag
 
 
@@ -99,7 +100,9 @@ def test_what_json_gives_back_as_another_type_is_another_argument(value: Any) ->
     ids=repr,
 )
 def test_what_json_gives_back_is_the_same_argument(value: Any) -> None:
-    assert rebuild.poke_context_of(in_dag(Takes, value=value)).keys() == {"value"}
+    context = rebuild.poke_context_of(in_dag(Takes, value=value))
+    assert context.keys() == {"value", "doc"}
+    assert context["doc"] == ""  # nothing but its argument
 
 
 def condition_of(sensor: Any) -> poolable.Condition:
@@ -146,11 +149,11 @@ class Unread(FileSensor):
 
 def test_what_works_on_afterwards_never_ends_without_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Unread, "__module__", "airflow.providers.unread.sensors.unread")
-    assert known.works_afterwards(OurNotebook)
-    assert not known.works_afterwards(FileSensor)
+    assert known_sensors.works_afterwards(OurNotebook)
+    assert not known_sensors.works_afterwards(FileSensor)
     assert not poolable.ends_directly(in_dag(Unread, filepath="x"), {})
-    assert not known.vouches_for_itself(Unread)
-    assert known.vouches_for_itself(FileSensor)
+    assert not known_sensors.vouches_for_itself(Unread)
+    assert known_sensors.vouches_for_itself(FileSensor)
 
 
 class DateTimeSensor(date_time.DateTimeSensor):
@@ -181,74 +184,24 @@ def test_the_first_poke_sees_the_whole_context_and_that_is_noted(
     look: Any, found: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Any] = []
+    kept: list[str] = []
     monkeypatch.setattr(Flag, "answers", {"x": lambda _, context: seen.append(look(context))})
+    monkeypatch.setattr(deferral, "keep", lambda _, error: kept.append(str(error)))
 
     def native(sensor: Any, context: Any) -> Any:
         sensor.poke(context)
-        sensor._get_next_poke_interval(None, lambda: 0.0, 1)
+        assert sensor._get_next_poke_interval(None, lambda: 0.0, 1) == 60.0
+        assert sensor.poke.__func__ is Flag.poke
 
-    first = FirstPoke(in_dag(Flag, flag="x"), native)
+    first = FirstPoke(in_dag(Flag, flag="x"), native, 10.0, list)
     first.poke({"ds": "x"})
     assert seen == [found]
-    with pytest.raises(NotPoolable, match="from the template context"):
-        first.check(limit=10.0)
+    assert first.ended
+    assert "from the template context" in kept[0]
 
 
-class Plain(BaseSensorOperator):
-    """Asks for nothing but its arguments."""
-
-    def __init__(self, *, root: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.root = root
-
-    def poke(self, context: Any) -> bool:
-        """Look."""
-        self.log.info("looking at %s", self.root)
-        return self._exists(self.root)
-
-    def _exists(self, path: str) -> bool:
-        return any(each == path for each in ())
-
-    def never(self) -> str:
-        """No part of a poke."""
-        return self.task_id
-
-
-class ByName(Plain):
-    """Looks for a file with its task's name."""
-
-    def _exists(self, path: str) -> bool:
-        return all(self.wanted == path for _ in range(1))
-
-    @property
-    def wanted(self) -> str:
-        """What it looks for."""
-        return f"{self.task_id}.done"
-
-
-class ByParams(Plain):
-    """Asks for the params of its task, by way of its base."""
-
-    def poke(self, context: Any) -> bool:
-        """Look."""
-        return super().poke(context) and all(name in self.params for name in ("x",))
-
-
-class AsItsArgumentsSay(ByName):
-    """Says itself what makes it another one."""
-
-    poke_context_fields = ("root",)
-
-
-@pytest.mark.parametrize(
-    ("cls", "asked"), [(Plain, None), (ByName, "task_id"), (ByParams, "params"), (AsItsArgumentsSay, "task_id")]
-)
-def test_what_only_a_task_has_is_no_argument(cls: Any, asked: str | None) -> None:
-    """Two tasks that differ in nothing else would share a poke, and get each other's answer."""
-    assert own_names.read_by(cls) == asked
-    first = FirstPoke(in_dag(cls, root="/nowhere"), lambda *_: None)
-    if asked is None or cls is AsItsArgumentsSay:
-        first.check(10.0)
-    else:
-        with pytest.raises(NotPoolable, match=f"asks for its {asked}, which only its task has"):
-            first.check(10.0)
+def test_a_poke_that_a_dag_file_puts_in_its_place_is_not_that_of_the_class() -> None:
+    sensor = in_dag(Takes, value=1)
+    sensor.poke = lambda context: True
+    with pytest.raises(NotPoolable, match="put in its place in the DAG file"):
+        condition_of(sensor)

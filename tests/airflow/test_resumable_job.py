@@ -11,13 +11,13 @@ pytest.importorskip("airflow.providers.standard")
 from airflow.sdk import BaseOperator, ResumableJobMixin
 from airflow.sdk.exceptions import AirflowTaskTimeout, TaskDeferred
 
-from sensorpool.airflow import resumable_job, slot
-from sensorpool.airflow.adapters.job import EXTERNAL_ID, adapt
-from sensorpool.airflow.refusal import NotPoolable
-from sensorpool.airflow.saw import Saw
+from sensorpool.airflow.errors import NotPoolable
+from sensorpool.airflow.pool.adapters.job import EXTERNAL_ID, adapt
+from sensorpool.airflow.result import InstanceResult
+from sensorpool.airflow.task import deferral, resumable_job
 from sensorpool.errors import InfraFailure
-from sensorpool.states import Ending, State
-from tests.airflow.running import context_of, in_dag
+from sensorpool.model.states import Ending, State
+from tests.airflow.running import context_of, in_dag, under_runner
 
 
 class Submits(ResumableJobMixin, BaseOperator):
@@ -68,9 +68,9 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
     def leave(*_: Any, **__: Any) -> None:
         raise TaskDeferred(trigger=None, method_name="x")
 
-    monkeypatch.setattr(slot, "keep", lambda _, error: reasons.append(error))
-    monkeypatch.setattr(slot, "register", lambda _: "instance")
-    monkeypatch.setattr(slot, "leave", leave)
+    monkeypatch.setattr(deferral, "keep", lambda _, error: reasons.append(error))
+    monkeypatch.setattr(deferral, "register", lambda _: "instance")
+    monkeypatch.setattr(deferral, "leave", leave)
     return reasons
 
 
@@ -81,7 +81,7 @@ def wait(status: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     context = context_of(operator)
     arguments = {"cluster": "c"}
     native = operator.poll_until_complete
-    return resumable_job._wait_in_pool(operator, "tests.Submits", arguments, time.time(), native, "job-7", context)
+    return resumable_job._wait_in_pool(operator, "tests.Submits", arguments, time.time(), {}, native, "job-7", context)
 
 
 def test_a_job_that_runs_is_waited_for_in_the_pool(kept: list[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,23 +106,23 @@ def test_one_whose_status_the_pool_cannot_ask_for_keeps_its_slot(
 
 def test_its_execution_timeout_goes_on_in_the_pool(kept: list[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
     registered: list[Any] = []
-    monkeypatch.setattr(slot, "register", registered.append)
+    monkeypatch.setattr(deferral, "register", registered.append)
     monkeypatch.setattr(Submits, "status", "running")
     operator = in_dag(Submits, cluster="c", execution_timeout=dt.timedelta(seconds=100))
     arguments = {"cluster": "c"}, time.time() - 40
     native = operator.poll_until_complete
-    resumable_job._wait_in_pool(operator, "tests.Submits", *arguments, native, "job-7", context_of(operator))
+    resumable_job._wait_in_pool(operator, "tests.Submits", *arguments, {}, native, "job-7", context_of(operator))
     assert 50 < registered[0].execution_timeout <= 60
 
 
 def test_at_its_execution_timeout_it_is_killed_and_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     killed: list[int] = []
     monkeypatch.setattr(Submits, "on_kill", lambda _: killed.append(1))
-    operator = in_dag(Submits, cluster="c")
-    event = Saw(State.FAILED, Ending.EXECUTION_TIMEOUT, "because").as_payload()
+    operator = in_dag(Submits, cluster="c", execution_timeout=dt.timedelta(seconds=100))
+    event = InstanceResult(State.FAILED, Ending.EXECUTION_TIMEOUT, "because").as_payload()
     with pytest.raises(AirflowTaskTimeout, match="because"):
-        resumable_job.resume(operator, context_of(operator), event, "job-7")
-    assert killed
+        under_runner(operator, lambda context: resumable_job.resume(operator, context, event, "job-7"))
+    assert killed == [1]
 
 
 def test_a_status_that_cannot_be_had_later_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:

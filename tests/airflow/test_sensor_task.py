@@ -1,10 +1,15 @@
 """A sensor's task on its worker: the first poke, the proof, and how it ends when it resumes."""
 
 import datetime as dt
+import functools
 import itertools
+import json
+import sys
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 
@@ -13,6 +18,7 @@ pytest.importorskip("airflow")
 from airflow.providers.standard.sensors.filesystem import FileSensor
 from airflow.sdk import DAG, Asset
 from airflow.sdk.bases.sensor import BaseSensorOperator, PokeReturnValue
+from airflow.sdk.definitions.retry_policy import ExceptionRetryPolicy, RetryAction, RetryRule
 from airflow.sdk.exceptions import (
     AirflowException,
     AirflowFailException,
@@ -24,15 +30,19 @@ from airflow.sdk.exceptions import (
 )
 
 from sensorpool import Pool, Settings
-from sensorpool.airflow import finish, intercept, poolable, rebuild, slot
+from sensorpool.airflow import compat
 from sensorpool.airflow.configuration import AirflowSettings
-from sensorpool.airflow.finish import PokeFailed
-from sensorpool.airflow.first_poke import FirstPoke
-from sensorpool.airflow.refusal import NotPoolable
-from sensorpool.airflow.saw import Saw
+from sensorpool.airflow.errors import NotPoolable
+from sensorpool.airflow.proof import rebuild
+from sensorpool.airflow.result import InstanceResult
+from sensorpool.airflow.task import deferral, poolable, raised
+from sensorpool.airflow.task import patch as intercept
+from sensorpool.airflow.task.first_poke import FirstPoke
+from sensorpool.airflow.task.raised import PokeFailed
 from sensorpool.errors import Unreachable
-from sensorpool.states import Ending, State
-from tests.airflow.running import Flag, as_runner, context_of, in_dag
+from sensorpool.model.states import Ending, State
+from sensorpool.poke.answer import reason_of
+from tests.airflow.running import Flag, as_runner, context_of, in_dag, under_runner
 
 FLAG = "tests.airflow.running.Flag"
 
@@ -40,9 +50,10 @@ FLAG = "tests.airflow.running.Flag"
 @pytest.fixture
 def pool(postgres_database: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The pool of this process, as a worker has it; the classes are patched."""
-    made = Pool(Settings.load(database_url=postgres_database, redis_url=redis_url, sensors_enabled=FLAG))
-    monkeypatch.setattr(slot, "pool", lambda: made)
-    monkeypatch.setattr(slot, "airflow_settings", lambda: AirflowSettings(enabled=True))
+    enabled = f"{FLAG},{__name__}.Third"
+    made = Pool(Settings.load(database_url=postgres_database, redis_url=redis_url, sensors_enabled=enabled))
+    monkeypatch.setattr(deferral, "pool", lambda: made)
+    monkeypatch.setattr(deferral, "airflow_settings", lambda: AirflowSettings(enabled=True))
     monkeypatch.setattr(intercept, "is_enabled", lambda: True)
     intercept.install()
     yield made
@@ -67,7 +78,8 @@ def test_what_does_not_hold_is_registered_and_its_slot_is_free(pool: Pool) -> No
     with pytest.raises(TaskDeferred) as deferred:
         as_runner(sensor, "execute", context)
     row = rows(pool)[0]
-    assert (row["op_classpath"], row["poke_context"], row["state"]) == (FLAG, '{"flag":"later"}', "sensing")
+    assert (row["op_classpath"], row["state"]) == (FLAG, "sensing")
+    assert json.loads(row["poke_context"]).keys() == {"doc", "flag"}
     assert row["external_id"] == str(context["ti"].id)
     assert (row["dag_id"], row["task_id"], row["run_id"], row["try_number"]) == ("dag", "wait", "run1", 1)
     path, arguments = deferred.value.trigger.serialize()
@@ -113,7 +125,7 @@ def test_a_mapped_sensor_and_a_subclass_that_calls_super(pool: Pool) -> None:
     sensor = mapped.unmap({"flag": "b"})
     with pytest.raises(TaskDeferred):
         as_runner(sensor, "execute", context_of(sensor))
-    assert rows(pool)[0]["poke_context"] == '{"flag":"b"}'
+    assert json.loads(rows(pool)[0]["poke_context"])["flag"] == "b"
 
 
 @pytest.mark.parametrize("fault", ["database", "class", "argument", "context", "stateful", "excluded", "settings"])
@@ -133,7 +145,7 @@ def test_whatever_goes_wrong_the_sensor_runs_natively(
     monkeypatch.setattr(Flag, "poke", lambda self, context: poke(self, context))
     sensor = in_dag(Flag, flag="x", poke_interval=0.01)
     if fault == "database":
-        monkeypatch.setattr(pool, "register_plans", _unreachable)
+        monkeypatch.setattr(pool, "register_many", _unreachable)
     if fault == "class":
         other = Settings.load(database_url=pool.settings.database_url, sensors_enabled="a.B")
         monkeypatch.setattr(pool, "settings", other)
@@ -141,12 +153,30 @@ def test_whatever_goes_wrong_the_sensor_runs_natively(
         sensor._BaseOperator__init_kwargs["flag"] = object()
         monkeypatch.setattr(Flag, "template_fields", ())
     if fault == "settings":
-        monkeypatch.setattr(slot, "airflow_settings", _unreachable)
+        monkeypatch.setattr(deferral, "airflow_settings", _unreachable)
     if fault == "excluded":
-        monkeypatch.setattr(slot, "airflow_settings", lambda: AirflowSettings(enabled=True, exclude=("dag.wait",)))
+        monkeypatch.setattr(deferral, "airflow_settings", lambda: AirflowSettings(enabled=True, exclude=("dag.wait",)))
     assert as_runner(sensor, "execute", context_of(sensor)) is None
     assert len(pokes) >= 2
     assert rows(pool) == []
+
+
+def test_a_task_of_a_team_runs_natively_and_says_so(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool asks for Connections and Variables without a team, and would not find its own."""
+    count = itertools.count()
+    monkeypatch.setattr(Flag, "poke", lambda *_: next(count) > 1)
+    reasons: list[str] = []
+    monkeypatch.setattr(deferral, "keep", lambda _, error: reasons.append(str(error)))
+    sensor = in_dag(Flag, flag="x", poke_interval=0.01)
+    assert as_runner(sensor, "execute", context_of(sensor, dag_run=SimpleNamespace(team_name="team_a"))) is None
+    assert rows(pool) == []
+    assert reasons == ["it is of the team team_a, whose Connections and Variables the pool cannot ask for"]
+
+
+def test_a_task_of_no_team_is_pooled(pool: Pool) -> None:
+    sensor = in_dag(Flag, flag="x")
+    with pytest.raises(TaskDeferred):
+        as_runner(sensor, "execute", context_of(sensor, dag_run=SimpleNamespace(team_name=None)))
 
 
 def _unreachable(*_: Any) -> Any:
@@ -180,6 +210,25 @@ def test_poke_context_fields_are_honoured() -> None:
 def test_a_sensor_that_is_another_one_when_built_again_is_refused() -> None:
     with pytest.raises(NotPoolable, match="its attribute seen is another one"):
         rebuild.poke_context_of(in_dag(Counting, flag="x"))
+
+
+class Third(Flag):
+    """Lands at the third poke of its process: natively that is its own."""
+
+    tries: ClassVar[list[str]] = []
+
+    def poke(self, context: Any) -> bool:
+        """Count."""
+        self.tries.append(self.flag)
+        return len(self.tries) > 2
+
+
+def test_a_sensor_whose_pokes_share_state_ends_by_its_own(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Third, "tries", [])
+    sensor = in_dag(Third, flag="x", poke_interval=0.01)
+    assert as_runner(sensor, "execute", context_of(sensor)) is None
+    assert Third.tries == ["x"] * 3
+    assert rows(pool) == []
 
 
 class OfPartner(BaseSensorOperator):
@@ -236,7 +285,7 @@ def test_a_success_ends_directly_only_where_nothing_is_skipped(given: dict[str, 
 
 
 def ended(state: State, ending: Ending) -> dict[str, Any]:
-    return Saw(state, ending, "because", None).as_payload()
+    return InstanceResult(state, ending, "because", None).as_payload()
 
 
 @pytest.mark.parametrize(("soft_fail", "never_fail"), [(False, False), (True, False), (False, True)])
@@ -269,15 +318,367 @@ def test_what_the_pool_saw_is_raised(
     assert intercept.RESUMED not in vars(sensor)
 
 
+@pytest.mark.parametrize("flag", ["soft_fail", "never_fail"])
+@pytest.mark.parametrize(
+    ("state", "ending"),
+    [
+        (State.SKIPPED, Ending.TIMEOUT),
+        (State.FAILED, Ending.POKE_ERROR),
+        (State.SUCCESS, Ending.LANDED),
+        (State.CANCELLED, Ending.HANDED_BACK),
+    ],
+)
+def test_callbacks_see_its_flags_as_they_were(pool: Pool, flag: str, state: State, ending: Ending) -> None:
+    """Airflow calls them when it has resumed the task, which must not apply them a second time."""
+    sensor = in_dag(Flag, flag="x", timeout=0, **{flag: True})
+    before = vars(sensor) | {"_cached_logger": sensor.log}
+    event = {"event": InstanceResult(state, ending, "KeyError: 'x'").as_payload(), "started": 1.0}
+    with suppress(KeyError, AirflowSkipException, AirflowSensorTimeout):
+        as_runner(sensor, "resume_execution", intercept.RESUME, event, context_of(sensor))
+    assert vars(sensor) | {"_cached_logger": sensor.log} == before
+
+
+def test_what_a_native_poke_has_set_stays(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers(monkeypatch, x=lambda sensor, _: vars(sensor).update(soft_fail=True))
+    sensor = in_dag(Flag, flag="x", timeout=0)
+    event = {"event": ended(State.CANCELLED, Ending.HANDED_BACK), "started": 1.0}
+    with pytest.raises(AirflowSkipException):
+        as_runner(sensor, "resume_execution", intercept.RESUME, event, context_of(sensor))
+    assert sensor.soft_fail is True
+
+
 def test_poke_failed_is_no_airflow_exception() -> None:
     assert not issubclass(PokeFailed, AirflowException)
 
 
 def test_a_success_gives_its_value(pool: Pool) -> None:
     sensor = in_dag(Flag, flag="x")
-    event = Saw(State.SUCCESS, Ending.LANDED, None, {"__type__": "date", "value": "2026-11-02"}).as_payload()
+    # as an older version's trigger says it
+    event = {"state": "success", "ending": "landed", "xcom_value": {"__type__": "date", "value": "2026-11-02"}}
     value = as_runner(sensor, "resume_execution", intercept.RESUME, {"event": event}, context_of(sensor))
     assert value == dt.date(2026, 11, 2)
+
+
+# what a poke raised
+
+
+class Throttled(Exception):
+    """Has a constructor of its own, and what it keeps beside its text cannot be known again."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(code, text)
+        self.code, self.text = code, text
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.text}"
+
+    class Nested(ValueError):
+        """Is found as well."""
+
+
+@pytest.mark.parametrize(
+    ("error", "exactly"),
+    [
+        (ValueError("a: b"), True),
+        (ValueError(), True),
+        (KeyError("name"), True),
+        (KeyError(("a", 1)), True),
+        (ConnectionRefusedError("not today"), True),
+        (ConnectionRefusedError(111, "refused"), True),
+        (AirflowException("no such bucket"), True),
+        (Throttled.Nested("slowly"), True),
+        (Throttled(429, "slowly"), False),
+        (UnicodeDecodeError("utf-8", b"x", 0, 1, "bad"), False),
+        (json.JSONDecodeError("bad", "x", 0), True),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("soft_fail", [False, True])
+def test_the_class_that_a_poke_raised_is_raised(pool: Pool, error: Exception, exactly: bool, soft_fail: bool) -> None:
+    event = InstanceResult(State.FAILED, Ending.POKE_ERROR, reason_of(error)).as_payload()
+    sensor = in_dag(Flag, flag="x", soft_fail=soft_fail)
+    with pytest.raises(type(error)) as here:
+        as_runner(sensor, "resume_execution", intercept.RESUME, {"event": event}, context_of(sensor))
+    assert str(here.value) == str(error)
+    assert type(here.value).__qualname__ == type(error).__qualname__
+    assert (type(here.value) is type(error)) is exactly
+    assert here.value.__notes__ == [
+        "Raised by a poke in the pool: what its class keeps beside its text is not known here."
+    ]
+
+
+def test_a_retry_policy_sees_it(pool: Pool) -> None:
+    rules = [
+        RetryRule(exception=f"{__name__}.Throttled", action=RetryAction.FAIL),
+        RetryRule(exception=OSError, action=RetryAction.RETRY, match_subclasses=False),
+    ]
+    policy = ExceptionRetryPolicy(rules=rules, default=RetryAction.DEFAULT)
+    errors = (Throttled(429, "slowly"), OSError("gone"), ConnectionError("gone"))
+    seen = [policy.evaluate(raised.error_of(reason_of(error)), 1, 2).action for error in errors]
+    assert seen == [policy.evaluate(error, 1, 2).action for error in errors]
+    assert len(set(seen)) == 3
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "absent.module.Throttled: slowly",
+        "Throttled: slowly",  # as older versions wrote it
+        "os.system: slowly",
+        "sys.exit: slowly",
+        "builtins.type: slowly",
+        "builtins.object: slowly",
+        "BaseExceptionGroup: slowly",
+        "ExceptionGroup: slowly",
+        "airflow.sdk.exceptions.DownstreamTasksSkipped: slowly",
+        "AirflowSkipException: slowly",
+        "TaskDeferred: slowly",
+        "SystemExit: slowly",
+        "it went slowly",
+        "a: slowly",
+        ": slowly",
+        "...: slowly",
+        "slowly",
+    ],
+)
+def test_what_cannot_be_found_is_raised_under_its_name(reason: str) -> None:
+    before = set(sys.modules)
+    error = raised.error_of(reason)
+    assert isinstance(error, PokeFailed)
+    assert "slowly" in str(error)
+    name = reason.partition(":")[0].rpartition(".")[2]
+    assert type(error).__name__ == (
+        name if name[:1].isupper() or name in {"system", "exit", "type", "object"} else "PokeFailed"
+    )
+    assert set(sys.modules) == before
+
+
+@pytest.mark.parametrize(
+    ("error", "ending"),
+    [
+        (AirflowTaskTimeout("slowly"), Ending.FAIL),
+        (AirflowSensorTimeout("slowly"), Ending.FAIL),
+        (AirflowFailException("slowly"), Ending.FAIL),
+        (AirflowSkipException("slowly"), Ending.SKIP),
+    ],
+)
+def test_what_a_poke_asked_for_by_raising(pool: Pool, error: BaseException, ending: Ending) -> None:
+    state = State.SKIPPED if ending is Ending.SKIP else State.FAILED
+    sensor = in_dag(Flag, flag="x")
+    event = InstanceResult(state, ending, reason_of(error)).as_payload()
+    with pytest.raises(type(error)) as here:
+        as_runner(sensor, "resume_execution", intercept.RESUME, {"event": event}, context_of(sensor))
+    assert (type(here.value), str(here.value)) == (type(error), "slowly")
+
+
+def test_nothing_but_a_failure_is_raised_for_a_failure() -> None:
+    for reason in ("ValueError: no", "AirflowSkipException: no", "quarantined: it crashed"):
+        assert type(raised.failure_of(reason)) is AirflowFailException
+        assert type(raised.skip_of(reason)) is AirflowSkipException
+
+
+# what only a worker can do
+
+
+class Kills(Flag):
+    """Ends something when it is killed."""
+
+    def on_kill(self) -> None:
+        """Natively called where the task is marked or cleared."""
+
+
+class Around(Flag):
+    """Does something before and after its base's."""
+
+    def execute(self, context: Any) -> Any:
+        """Do it."""
+        self.log.info("before")
+        return super().execute(context)
+
+
+class Finally(Flag):
+    """Tidies up."""
+
+    def execute(self, context: Any) -> Any:
+        """Do it."""
+        try:
+            return super().execute(context)
+        finally:
+            self.log.info("tidied up")
+
+
+class Decorated(Flag):
+    """Has something around it that cannot be seen."""
+
+    @staticmethod
+    def twice(method: Any) -> Any:
+        """Call it, once."""
+        return lambda *arguments: method(*arguments)
+
+    @twice
+    def execute(self, context: Any) -> Any:
+        """Do it."""
+        return super().execute(context)
+
+
+class Afterwards(Flag):
+    """Goes on with what its base's returns."""
+
+    def execute(self, context: Any) -> Any:
+        """Do it."""
+        found = super().execute(context=context)
+        return f"found {found}"
+
+
+class Leaves(Flag):
+    """Returns what its last poke left."""
+
+    def execute(self, context: Any) -> Any:
+        """Do it."""
+        super().execute(context)
+        return self.files
+
+
+class LeavesElsewhere(Flag):
+    """Has another work with it."""
+
+    def execute(this, context: Any) -> Any:
+        """Do it."""
+        super().execute(context)
+        return [vars(one) for one in [this]]
+
+
+class AsksItsBase(Flag):
+    """Has its base work with it."""
+
+    def execute(self, context: Any) -> Any:
+        """Do it."""
+        super().execute(context)
+        return super().poke(context)
+
+
+class Tells(Flag):
+    """Logs its argument."""
+
+    def execute(self, context: Any) -> Any:
+        """Do it."""
+        super().execute(context)
+        self.log.info("%s is there", self.flag)
+
+
+class Changes(Flag):
+    """Changes its argument."""
+
+    def execute(self, context: Any) -> Any:
+        """Do it."""
+        super().execute(context)
+        self.flag = "y"
+
+
+def holding_a_lock(cls: Any) -> Any:
+    execute = cls.execute
+
+    @functools.wraps(execute)
+    def locked(self: Any, *arguments: Any, **named: Any) -> Any:
+        try:
+            return execute(self, *arguments, **named)
+        finally:
+            self.log.info("unlocked")
+
+    cls.execute = locked
+    return cls
+
+
+@holding_a_lock
+class Locked(Flag):
+    """Its execute looks harmless, and has a lock around it."""
+
+    def execute(self, context: Any) -> Any:
+        """Do it."""
+        return super().execute(context)
+
+
+@holding_a_lock
+class LockedBare(Flag):
+    """Has a lock around that of every sensor."""
+
+
+class LockedWithin(Flag):
+    """Has it put around by hand."""
+
+    def execute(self, context: Any) -> Any:
+        """Do it."""
+        return super().execute(context)
+
+    execute = functools.wraps(execute)(lambda self, context: None)
+
+
+class OwnInterval(Flag):
+    """Says when it is poked."""
+
+    def _get_next_poke_interval(self, *_: Any) -> float:
+        return 0.5
+
+
+class AfterAround(Around):
+    """Is around what is around."""
+
+    def execute(self, context: Any) -> Any:
+        return super().execute(context)
+
+
+@pytest.mark.parametrize(
+    ("cls", "options", "why"),
+    [
+        (Kills, {}, "its on_kill is for its worker"),
+        (Kills, {"mode": "reschedule"}, None),
+        (Around, {}, "the execute of Around does more"),
+        (AfterAround, {}, "the execute of Around does more"),
+        (Finally, {}, "the execute of Finally does more"),
+        (Decorated, {}, "the execute of Decorated does more"),
+        (Afterwards, {}, None),
+        (Leaves, {}, "the execute of Leaves goes on with what its last poke may have left"),
+        (LeavesElsewhere, {}, "may have left"),
+        (AsksItsBase, {}, "may have left"),
+        (Changes, {}, "may have left"),
+        (Tells, {}, None),
+        (Locked, {}, "the execute of Locked does more"),
+        (LockedBare, {}, "the execute of LockedBare does more"),
+        (LockedWithin, {}, "the execute of LockedWithin does more"),
+        (OwnInterval, {}, "says itself when its next poke is due"),
+        (Flag, {"run_as_user": "nobody"}, "runs as the user nobody"),
+        (Flag, {}, None),
+    ],
+)
+def test_what_leaving_its_slot_would_do_twice_or_never(cls: Any, options: dict[str, Any], why: str | None) -> None:
+    settings = Settings.load(sensors_enabled=f"{__name__}.{cls.__qualname__},{FLAG}")
+    sensor = in_dag(cls, flag="x", **options)
+    if why is None:
+        assert poolable.condition_of(sensor, {}, settings, AirflowSettings(enabled=True))
+    else:
+        with pytest.raises(NotPoolable, match=why):
+            poolable.condition_of(sensor, {}, settings, AirflowSettings(enabled=True))
+
+
+def test_what_a_dag_file_puts_on_a_sensor_is_its_own() -> None:
+    settings = Settings.load(sensors_enabled=FLAG)
+    sensor = in_dag(Flag, flag="x")
+    assert poolable.ends_directly(sensor, {})
+    sensor.post_execute = lambda context, result=None: None
+    assert not poolable.ends_directly(sensor, {})
+    for name, why in (("on_kill", "its on_kill"), (compat.NEXT_INTERVAL, "its next poke")):
+        sensor = in_dag(Flag, flag="x")
+        setattr(sensor, name, lambda *_: None)
+        with pytest.raises(NotPoolable, match=why):
+            poolable.condition_of(sensor, {}, settings, AirflowSettings(enabled=True))
+
+
+def test_an_execute_that_was_replaced() -> None:
+    settings = Settings.load(sensors_enabled=FLAG)
+    sensor = in_dag(Flag, flag="x")
+    vars(sensor)["execute"] = lambda _: None
+    with pytest.raises(NotPoolable, match="replaced"):
+        poolable.condition_of(sensor, {}, settings, AirflowSettings(enabled=True))
 
 
 def test_what_is_handed_back_runs_natively(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,28 +726,26 @@ def test_time_is_taken_off_once_where_airflow_counts_from_the_first_reschedule(
 
 
 def test_the_payload_of_an_end_event_is_understood() -> None:
-    assert Saw.read("success").state is State.SUCCESS
-    assert Saw.read("TaskInstanceState.SUCCESS").state is State.SUCCESS
+    assert InstanceResult.read("success").state is State.SUCCESS
+    assert InstanceResult.read("TaskInstanceState.SUCCESS").state is State.SUCCESS
     for garbled in (None, "failed", {}, {"state": "success"}, {"state": "x", "ending": "y"}, 3):
-        assert Saw.read(garbled).ending is Ending.HANDED_BACK
+        assert InstanceResult.read(garbled).ending is Ending.HANDED_BACK
 
 
-def test_execution_timeout_calls_on_kill(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_execution_timeout_calls_on_kill_once(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[int] = []
     monkeypatch.setattr(Flag, "on_kill", lambda _: called.append(1))
-    saw = Saw(State.FAILED, Ending.EXECUTION_TIMEOUT, "because")
+    sensor = in_dag(Flag, flag="x", execution_timeout=dt.timedelta(seconds=100))
+    kwargs = {"event": ended(State.FAILED, Ending.EXECUTION_TIMEOUT), "started": 1.0}
     with pytest.raises(AirflowTaskTimeout):
-        finish.conclude(in_dag(Flag, flag="x"), {}, saw, 0.0, lambda *_: None)
-    assert called
+        under_runner(sensor, lambda context: sensor.resume_execution(intercept.RESUME, kwargs, context))
+    assert called == [1]
 
 
 def test_airflow_asks_for_the_next_interval_where_the_first_poke_stops_it(pool: Pool) -> None:
     sensor = in_dag(Flag, flag="later")
-    first = FirstPoke(sensor, lambda s, c: as_runner(s, "execute", c))
+    first = FirstPoke(sensor, lambda s, c: as_runner(s, "execute", c), 10.0, list)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(intercept, "is_enabled", lambda: False)
         assert first.poke(context_of(sensor)) is None
-    assert not first.landed
-    first.check(limit=10.0)
-    with pytest.raises(NotPoolable, match=r"its poke took .* and poke_timeout is -1 s"):
-        first.check(limit=-1.0)
+    assert not first.ended

@@ -1,5 +1,7 @@
 """TriggerDagRunOperator where something goes wrong on the way to the pool: its run is started once, and waited for."""
 
+import json
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,11 +10,13 @@ import pytest
 pytest.importorskip("airflow.providers.standard")
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk.exceptions import AirflowException, DagRunTriggerException
+from airflow.sdk.exceptions import AirflowException, DagRunTriggerException, TaskDeferred
 
-from sensorpool.airflow import compat, slot, triggered_run
+from sensorpool.airflow import compat
+from sensorpool.airflow.result import InstanceResult
+from sensorpool.airflow.task import deferral, patch, poolable, triggered_run
 from sensorpool.errors import Refused, Unreachable
-from tests.airflow.running import in_dag
+from tests.airflow.running import as_runner, context_of, in_dag
 
 
 class Ti:
@@ -41,8 +45,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         raise Refused("dag has too many sensors waiting")
 
     monkeypatch.setattr(compat, "start_dag_run", lambda request: found.append(request.dag_run_id) or True)
-    monkeypatch.setattr(slot, "register", refuse)
-    monkeypatch.setattr(slot, "keep", lambda *_: None)
+    monkeypatch.setattr(deferral, "register", refuse)
+    monkeypatch.setattr(deferral, "keep", lambda *_: None)
     return found
 
 
@@ -89,8 +93,61 @@ def test_what_cannot_be_cancelled_stops_nobody(started: list[str], monkeypatch: 
     def cancel(*_: Any) -> None:
         raise Unreachable("the database is away")
 
-    monkeypatch.setattr(slot, "register", lambda _: SimpleNamespace(id=1))
-    monkeypatch.setattr(slot, "pool", lambda: SimpleNamespace(cancel=cancel))
+    monkeypatch.setattr(deferral, "register", lambda _: SimpleNamespace(id=1))
+    monkeypatch.setattr(deferral, "pool", lambda: SimpleNamespace(cancel=cancel))
     monkeypatch.setattr(compat, "start_dag_run", lambda _: False)
     with pytest.raises(DagRunTriggerException):
         wait(Ti(), reset=False)
+
+
+@pytest.mark.parametrize("is_of_before", [False, True])
+def test_what_is_handed_back_waits_for_the_run_that_it_started(
+    started: list[str], monkeypatch: pytest.MonkeyPatch, is_of_before: bool
+) -> None:
+    """Its templates are rendered again where it resumes: they may name another DAG then."""
+    monkeypatch.setattr(deferral, "register", lambda _: SimpleNamespace(id=1, opened=True))
+    monkeypatch.setattr(deferral, "airflow_settings", lambda: SimpleNamespace(deferral_grace=1))
+    with pytest.raises(TaskDeferred) as deferred:
+        wait(Ti(), reset=True)
+    kept = json.loads(json.dumps(deferred.value.kwargs))
+    if is_of_before:
+        del kept["waits_for"]
+    ti = Ti("queued", "success", "failed")
+    vars(ti)["xcom_pull"] = lambda **_: "r1"
+    operator = in_dag(
+        TriggerDagRunOperator,
+        trigger_dag_id="other" if is_of_before else "another",
+        allowed_states=["success" if is_of_before else "queued"],
+        failed_states=["failed" if is_of_before else "success"],
+        poke_interval=0,
+    )
+    triggered_run.resume(operator, {"ti": ti}, InstanceResult.handed_back("because").as_payload(), **kept)
+    assert ti.states == ["failed"]
+
+
+class Derived(TriggerDagRunOperator):
+    """Changes what is asked for."""
+
+    def execute(self, context: Any) -> None:
+        """Ask."""
+        super().execute(context)
+
+
+@pytest.mark.parametrize(("cls", "is_native"), [(TriggerDagRunOperator, False), (Derived, True)])
+def test_a_derived_class_with_an_execute_of_its_own_is_airflows(
+    monkeypatch: pytest.MonkeyPatch, cls: Any, is_native: bool
+) -> None:
+    """As patched: entered from its own ``execute``, after ``super()``."""
+    kept: list[str] = []
+    waits: list[str] = []
+    monkeypatch.setattr(deferral, "keep", lambda _, error: kept.append(str(error)))
+    monkeypatch.setattr(deferral, "pool", lambda: SimpleNamespace(settings=None))
+    monkeypatch.setattr(deferral, "airflow_settings", lambda: None)
+    monkeypatch.setattr(poolable, "admit", lambda *_: "a.B")
+    monkeypatch.setattr(triggered_run, "wait_in_pool", lambda *_: waits.append("in the pool"))
+    monkeypatch.setattr(patch, "is_enabled", lambda: True)
+    patch.install()
+    operator = in_dag(cls, trigger_dag_id="other", trigger_run_id="r1", wait_for_completion=True)
+    with suppress(DagRunTriggerException):
+        as_runner(operator, "execute", context_of(operator))
+    assert (len(kept), len(waits)) == (is_native, not is_native)

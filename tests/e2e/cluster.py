@@ -20,9 +20,10 @@ import psutil
 from cryptography.fernet import Fernet
 from sqlalchemy import Engine, create_engine, make_url, text
 
-from tests.servers import PostgresServer, RedisServer
-from tests.servers.server import LOOPBACK, free_port
-from tests.service import kill_tree, until
+from harness.servers import PostgresServer, RedisServer
+from harness.servers.server import LOOPBACK, free_port
+from harness.service import kill_tree
+from harness.until import until
 
 HERE = Path(__file__).parent
 DAGS = HERE / "dags"

@@ -15,6 +15,8 @@ CASES = (
     "error_never_fail",
     "error_silent_fail",
     "error_email",
+    "error_of_its_own",
+    "error_asks_for_a_retry",
     "skip",
     "fail",
     "fail_soft_fail",

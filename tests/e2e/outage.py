@@ -8,12 +8,12 @@ from typing import Any
 
 import psutil
 
-from sensorpool.states import State
+from harness import audit
+from harness.servers import guard
+from sensorpool.model.states import State
 from sensorpool.store.database import Database
-from tests import audit
 from tests.e2e.cluster import Cluster
 from tests.e2e.report import ROWS
-from tests.servers import guard
 
 INTERVAL = 2.0  # seconds; of the DAG and of the cluster
 _WRONG = frozenset({"failed", "up_for_retry", "skipped", "upstream_failed", "removed"})

@@ -10,9 +10,9 @@ import time
 import pytest
 import redis
 
+from harness.until import until
 from tests.e2e.cluster import Cluster
 from tests.e2e.outage import Outage, airflow_without_database, frozen, revive, watch
-from tests.service import until
 
 IS_FULL = os.environ.get("SENSORPOOL_TEST_FULL") == "1"
 LONG = 60.0  # seconds of an outage in the full profile

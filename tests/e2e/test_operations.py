@@ -55,6 +55,21 @@ def test_marked_or_cleared_tasks_are_poked_no_more(cluster: Cluster, fleet: Flee
         assert {row.state for row in cluster.instances(run_id=fleet.run_id)} == {"cancelled"}
 
 
+def test_a_value_that_airflow_cannot_carry_ends_its_own_task_only(cluster: Cluster, fleet: Fleet) -> None:
+    values = {'"a\\u0000b"': "failed", '"a\\ud800b"': "failed", str(2**80): "failed", '{"__type": 1}': "success"}
+    fleet.wait(count=5, distinct=5)
+    triggerer = cluster.processes["triggerer"]
+    for flag, value in zip(fleet.flags, values, strict=False):
+        (cluster.work / flag).write_text(f"xcom {value}")
+    cluster.wait_for("their ends", lambda: fleet.states()["deferred"] == 1)
+    (cluster.work / fleet.flags[-1]).write_text("land")
+    cluster.wait_for("the end of all", fleet.is_over)
+    assert triggerer.poll() is None
+    found = cluster.states(fleet.dag_id, fleet.run_id)
+    ends = [found["wait", index][0] for index in range(5)]
+    assert ends == [*values.values(), "success"]  # as natively: Airflow's database refuses them
+
+
 def test_marked_while_no_triggerer_runs(cluster: Cluster, fleet: Fleet) -> None:
     fleet.wait(count=1, distinct=1)
     instance = cluster.instances(run_id=fleet.run_id)[0]
@@ -79,6 +94,36 @@ def test_switched_off_while_they_wait_and_then_drained(cluster: Cluster, fleet: 
     cluster.wait_for("all of them", lambda: fleet.states() == {"success": 4})
     cluster.stop_component("celery")
     cluster.start_component("celery")
+
+
+def test_handed_back_on_another_day(cluster: Cluster) -> None:
+    """As natively: in poke mode it waits for the day on which its task started, in reschedule mode for the new one."""
+
+    def states() -> dict[str, str | None]:
+        return {task: state for (task, _), (state, _) in cluster.states("dated", "run").items()}
+
+    def natively(since: float) -> set[int]:
+        notes = cluster.notes()
+        return {
+            note["pid"]
+            for note in notes
+            if note["kind"] == "poke" and note["flag"] == "dated_monday" and note["at"] > since
+        }
+
+    (cluster.work / "today").write_text("monday")
+    cluster.trigger("dated", "run")
+    cluster.wait_for("all to wait", lambda: set(states().values()) == {"deferred"})
+    (cluster.work / "today").write_text("tuesday")
+    (cluster.work / "dated_tuesday").write_text("land")
+    cluster.run("sensorpool", "drain")
+    drained = time.time()
+    cluster.wait_for("the one of the new day", lambda: states()["reschedule"] == "success")
+    cluster.wait_for("the others to go on", lambda: len(natively(drained)) == 2)
+    words = "flag was built here; it goes on with what the task started with"
+    cluster.wait_for("their logs", lambda: cluster.lines("dated", "run", words) == 2)
+    assert states() == {"constructor": "running", "dag_file": "running", "reschedule": "success"}
+    (cluster.work / "dated_monday").write_text("land")
+    cluster.wait_for("all of them", lambda: set(states().values()) == {"success"})
 
 
 def test_a_dead_pool_gives_its_tasks_back(cluster: Cluster, fleet: Fleet) -> None:

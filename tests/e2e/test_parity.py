@@ -19,6 +19,8 @@ FLAGS = {  # what the condition does, once the sensors wait
     "error_never_fail": "raise no such bucket",
     "error_silent_fail": "raise no such bucket",
     "error_email": "raise no such bucket",
+    "error_of_its_own": "throttle slowly",
+    "error_asks_for_a_retry": "overrun too slow",
     "skip": "skip a holiday",
     "fail": "fail wrong account",
     "fail_soft_fail": "fail wrong account",
@@ -121,7 +123,8 @@ def _look(cluster: Cluster, dag_id: str) -> Seen:
     found = Seen(cluster.states(dag_id, RUN), {key: _without_mode(value) for key, value in xcoms.items()})
     for note in cluster.notes():
         if note["kind"] == "callback" and note["dag_id"] == dag_id:
-            found.callbacks[note["callback"], note["task_id"], note["map_index"], note["try_number"]] += 1
+            place = note["task_id"], note["map_index"], note["try_number"]
+            found.callbacks[note["callback"], note["exception"], *place] += 1
         if note["kind"] == "email" and f"{dag_id}." in note["subject"]:
             found.emails += 1
     found.asset_events = cluster.rows(

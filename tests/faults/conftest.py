@@ -3,17 +3,17 @@
 import json
 import os
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.servers import Elsewhere, Server, fresh_database
 from tests.faults.stand import Stand, stand_on
-from tests.faults.trial import Record
+from tests.faults.trial import OF_FAULTS, Record
 from tests.integration.conftest import make_service, service  # noqa: F401  # fixtures
-from tests.servers import Elsewhere, Server, fresh_database
 
 TABLE = "SENSORPOOL_TEST_FAULTS_TABLE"  # where to leave the table as JSON
 
@@ -65,6 +65,12 @@ def _number(fault: str) -> tuple[int, str]:
     return (int(head) if head.isdecimal() else 99, fault)
 
 
+@pytest.fixture
+def sensors() -> Sequence[str]:
+    """Class paths that services enable beside the scripted ones."""
+    return OF_FAULTS
+
+
 @pytest.fixture(scope="module")
 def running(
     tmp_path_factory: pytest.TempPathFactory,
@@ -77,7 +83,7 @@ def running(
     redis_url = f"{redis_server.start().url.rpartition('/')[0]}/{next(redis_numbers)}"
     with (
         fresh_database(postgres_server, template=postgres_template) as database_url,
-        stand_on(tmp_path_factory.mktemp("stand"), database_url, redis_url, record_of) as stand,
+        stand_on(tmp_path_factory.mktemp("stand"), database_url, redis_url, record_of, sensors=OF_FAULTS) as stand,
     ):
         stand.start()
         yield stand

@@ -7,9 +7,11 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, Self
 
-from tests.servers.server import LOOPBACK, free_port
+from harness.servers.server import LOOPBACK, free_port
 
 _CHUNK = 65_536
+COMMIT = b"COMMIT\0"
+"""The bytes of a COMMIT to PostgreSQL. (Without its end the word stands in every BEGIN ... READ COMMITTED as well.)"""
 
 
 class Proxy:
@@ -21,7 +23,11 @@ class Proxy:
     def __init__(self, target: int) -> None:
         self.target = target
         self.port = free_port()
-        self.cut = 0  # answers that were cut off
+        # that a fault struck: answers cut off, connections broken, pieces and connections kept back
+        self.cut = 0
+        self.broken = 0
+        self.broken_off = 0  # by the server, or because it is not there
+        self.kept_back = 0
         self._cut_after: bytes | None = None
         self._cuts_left = 0
         self._flows: asyncio.Event
@@ -96,15 +102,18 @@ class Proxy:
 
     async def _reset(self) -> None:
         for writer in list(self._writers):
+            self.broken += 1
             writer.transport.abort()
         self._writers.clear()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
+        self.kept_back += not self._flows.is_set()
         await self._flows.wait()
         try:
             from_server, to_server = await asyncio.open_connection(LOOPBACK, self.target)
         except OSError:
+            self.broken_off += 1
             writer.transport.abort()
             return
         self._writers.add(to_server)
@@ -114,6 +123,7 @@ class Proxy:
             asyncio.ensure_future(self._pump(from_server, writer, doomed, is_request=False)),
         ]
         await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        self.broken_off += pumps[1].done() and not doomed.is_set()
         for pump in pumps:
             pump.cancel()
         for each in (writer, to_server):
@@ -128,6 +138,7 @@ class Proxy:
     ) -> None:
         with contextlib.suppress(OSError):
             while piece := await reader.read(_CHUNK):
+                self.kept_back += not self._flows.is_set()
                 await self._flows.wait()
                 if self._delay:
                     await asyncio.sleep(self._delay)

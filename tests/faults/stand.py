@@ -10,10 +10,11 @@ from typing import Any
 
 from sqlalchemy import make_url, text
 
-from tests import audit
+from harness import audit
+from harness.service import Service
+from harness.until import until
 from tests.faults.proxy import Proxy
 from tests.faults.trial import Record, Trial, runs
-from tests.service import Service, until
 
 
 class Stand:
@@ -74,7 +75,7 @@ def stand_on(
         service.environment["SENSORPOOL_REDIS_URL"] = redis.url(redis_url)
         service.environment["PYTHONPATH"] = os.pathsep.join(sys.path)  # for sensors of the tests
         audit.install(service.pool.database)
-        service.pool.leases.client.flushdb()
+        service.pool.leases.store.client.flushdb()
         stand = Stand(service, redis, postgres, record)
         try:
             yield stand

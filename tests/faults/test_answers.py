@@ -1,11 +1,11 @@
 """Fault 30: pokes that raise, return all kinds of things, or cannot ask; and a backend that refuses everybody."""
 
+from harness.until import until
 from tests.faults.stand import Stand
-from tests.faults.trial import outage
-from tests.service import until
+from tests.faults.trial import RECORDING, outage
 
-SAYS = "tests.faults.sensors.Says"
-BACKEND = "tests.faults.sensors.Backend"
+SAYS = f"{RECORDING}.Says"
+BACKEND = f"{RECORDING}.Backend"
 GROUPS = 500
 
 

@@ -1,7 +1,8 @@
 """Faults 10-11: no beat for a while, and two of them."""
 
+from harness.service import kill_tree
+from harness.until import until
 from tests.faults.stand import Stand
-from tests.service import kill_tree, until
 
 
 def test_beat_dead_for_five_ticks(stand: Stand) -> None:
@@ -21,8 +22,14 @@ def test_two_beats(stand: Stand) -> None:
     service = stand.service
     trial = stand.trial("11 two beats")
     with trial.fault():
-        second = service.beat()
+        second = service.beat("--loglevel=DEBUG")
+        log = service.folder / f"beat-{service.processes.index(second)}.log"
+        until(
+            "ticks of the second one",
+            lambda: log.read_text().count("sends what is due") >= 2 * len(service.pool.ranges),
+        )
         trial.wait_for_pokes(5)
+        assert second.poll() is None, "it has ended"
     trial.end()
     kill_tree(second)
     assert trial.shortest_gap() > service.settings.poke_interval / 2

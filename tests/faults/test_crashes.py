@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from harness import audit
+from harness.service import Service
+from harness.until import until
 from sensorpool.errors import Refused
-from sensorpool.states import State
+from sensorpool.model.states import State
 from sensorpool.testing import land, pokes
-from tests import audit
-from tests.faults.trial import Record
-from tests.service import Service, until
+from tests.faults.trial import RECORDING, Record
 
 INTERVAL = 2.0
 ASYNC, SYNC = "sensorpool.testing.AsyncScriptedSensor", "sensorpool.testing.ScriptedSensor"
@@ -66,6 +67,26 @@ def test_bad_sensor_costs_its_own_group(
         assert sum(path.stat().st_size for path in tmp_path.glob("*.log")) < 5_000_000
     found = audit.read(service.pool.database)
     assert found.is_clean, found
+
+
+def test_one_that_ends_its_process_after_its_poke_is_found(
+    make_service: Callable[..., Service], tmp_path: Path
+) -> None:
+    """Nothing is in hand then; and those that are poked beside it are not blamed."""
+    service = make_service(poke_interval=1.0)
+    folder = str(tmp_path)
+    others = [service.pool.register(SYNC, {"folder": folder, "name": f"innocent{number}"}) for number in range(6)]
+    service.start(workers=1)
+    bad = service.pool.register(f"{RECORDING}.EndsLater", {"folder": folder, "name": "bad"}, timeout=600)
+    assert service.pool.wait([bad.id], 240) == {bad.id: State.FAILED}
+    reason = service.json("show", str(bad.id))["reason"]
+    assert "quarantined: its poke took its process down 3 times" in reason
+    assert "what its poke left behind took its process down (exit code 7)" in reason
+    assert "die again and again" in service.cli("health").stdout
+    assert any(each.endswith(": exit code 7") for each in service.json("status")["deaths"])
+    for number in range(6):
+        land(tmp_path, f"innocent{number}")
+    assert set(service.pool.wait([each.id for each in others], 60).values()) == {State.SUCCESS}
 
 
 def _see_the_quarantine(service: Service, folder: Path, instance_id: int, sensor: str, why: str) -> None:

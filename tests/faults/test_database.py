@@ -14,17 +14,20 @@ import pytest
 from sqlalchemy import make_url, text
 from sqlalchemy.exc import OperationalError
 
+from harness.servers import PostgresServer
+from harness.until import until
+from tests.faults.proxy import COMMIT
 from tests.faults.stand import Stand
 from tests.faults.trial import lasts, outage
-from tests.servers import PostgresServer
-from tests.service import until
 
 
 def test_restarted(stand: Stand, postgres_server: PostgresServer) -> None:
     for trial in stand.trials("18 PostgreSQL killed and started", full=20):
         with trial.fault():
+            broken = stand.postgres.broken_off
             postgres_server.kill()
             postgres_server.start()
+            until("the service to notice", lambda before=broken: stand.postgres.broken_off > before)
         trial.end()
 
 
@@ -32,7 +35,9 @@ def test_down(stand: Stand) -> None:
     """Row 24 as well: Redis can be reached. Who was poked meanwhile is poked again, and nobody has timed out."""
     for trial in stand.trials("19 PostgreSQL down (24: Redis is not)", full=3):
         with trial.fault():
+            broken = stand.postgres.broken
             stand.postgres.refuse()
+            assert stand.postgres.broken > broken, "no connection was there to be broken"
             down = time.time()
             lasts(outage(5.0))
             gone = [poke for some in trial.pokes().values() for poke in some if poke.at > down + 1]
@@ -44,20 +49,24 @@ def test_down(stand: Stand) -> None:
 def test_half_open(stand: Stand) -> None:
     for trial in stand.trials("19 PostgreSQL a black hole (half-open connections)", full=3):
         with trial.fault():
+            kept_back = stand.postgres.kept_back
             stand.postgres.swallow()
             lasts(outage(5.0))
+            assert stand.postgres.kept_back > kept_back, "nobody asked it anything"
             stand.postgres.reset()
             stand.postgres.heal()
         trial.end()
 
 
 def test_commit_whose_answer_is_lost(stand: Stand) -> None:
-    """The commit counted, and whoever made it does not know: the row counts say so when it comes again."""
+    """The commit counted, and its maker does not know: the outbox row says so when it comes again."""
     for trial in stand.trials("20 COMMIT acknowledged, the answer lost", full=50):
         with trial.fault():
             before = stand.postgres.cut
-            stand.postgres.cut_answer(b"COMMIT", times=3)
-            until("three lost answers", lambda before=before: stand.postgres.cut == before + 3)
+            stand.postgres.cut_answer(COMMIT)
+            until("a lost answer", lambda before=before: stand.postgres.cut == before + 1)
+            stand.postgres.cut_answer(COMMIT)  # of what comes next: the outbox row that goes, another flush, rescue
+            until("another", lambda before=before: stand.postgres.cut == before + 2)
         trial.end()
 
 
@@ -103,13 +112,12 @@ def test_no_connection_left(stand: Stand, postgres_server: PostgresServer) -> No
     for trial in stand.trials("22 no connection left in PostgreSQL", full=10):
         taken: list[psycopg.Connection[object]] = []
         with trial.fault():
-            try:
-                while True:
-                    taken.append(psycopg.connect(url))
-            except psycopg.OperationalError:
-                pass
-            stand.postgres.reset()  # whoever is connected has to come again
+            said = stand.service.logs().count("too many clients")
+            stand.postgres.refuse()  # or the service would find the places free that it has left
+            until("every place", lambda taken=taken: _is_full(url, taken))
+            stand.postgres.heal()
             lasts(outage(3.0))
+            until("a refusal", lambda before=said: stand.service.logs().count("too many clients") > before)
             for connection in taken:
                 connection.close()
         trial.end()
@@ -125,9 +133,11 @@ def test_disk_full(stand: Stand, tmp_path: Path) -> None:
                 stand.sql("ALTER TABLE sensor_instance SET TABLESPACE small")
                 stand.sql("ALTER TABLE sensorpool_outbox SET TABLESPACE small")
                 with trial.fault():
+                    said = stand.service.logs().count("No space left")
                     _fill(stand)
                     lasts(outage(3.0, full=20.0))
-                    stand.sql("DROP TABLE ballast")
+                    until("a refusal", lambda before=said: stand.service.logs().count("No space left") > before)
+                    stand.sql("DROP TABLE ballast", "DELETE FROM sensor_instance WHERE run_id = 'ballast'")
                 trial.end()
         finally:
             stand.sql(
@@ -136,6 +146,16 @@ def test_disk_full(stand: Stand, tmp_path: Path) -> None:
                 "ALTER TABLE sensorpool_outbox SET TABLESPACE pg_default",
                 "DROP TABLESPACE small",
             )
+
+
+def _is_full(url: str, taken: list[psycopg.Connection[object]]) -> bool:
+    """Take the places that there are; say whether there was none."""
+    before = len(taken)
+    try:
+        while True:
+            taken.append(psycopg.connect(url))
+    except psycopg.OperationalError:
+        return len(taken) == before
 
 
 def _plain(stand: Stand) -> str:
@@ -165,7 +185,7 @@ def _lock_all(connection: psycopg.Connection[object], group_ids: list[int]) -> N
 
 
 def _fill(stand: Stand) -> None:
-    """Leave no room on the small disk."""
+    """Leave no room on the small disk, nor in the pages that the instances have on it."""
     stand.sql("CREATE TABLE ballast (line text) TABLESPACE small")
     for size in (1_000_000, 100_000, 8_000):
         with pytest.raises(OperationalError, match="No space left"):  # noqa: PT012  # the last one of many
@@ -174,6 +194,20 @@ def _fill(stand: Stand) -> None:
                     "ALTER TABLE ballast ALTER line SET STORAGE EXTERNAL",
                     f"INSERT INTO ballast SELECT repeat('x', {size})",
                 )
+    for size in (1_500, 400, 0):
+        with pytest.raises(OperationalError, match="No space left"):  # noqa: PT012  # the last one of many
+            while True:
+                stand.sql(_BALLAST.format(size=size))
+
+
+_BALLAST = """
+INSERT INTO sensor_instance (
+    dag_id, task_id, run_id, map_index, try_number, operator, op_classpath, group_id, joined_version, hashcode,
+    shardcode, state, poke_context, execution_context, poke_interval, start_date, timeout_at, next_deadline, settled_at,
+    reason
+) SELECT 'd', gen_random_uuid()::text, 'ballast', -1, 1, 'o', 'o', 0, 0, 0, 0, 'cancelled', '{{}}', '{{}}', 1, 0, 0, 0,
+         extract(epoch FROM now()) * 1000, repeat('x', {size})
+"""
 
 
 @contextmanager

@@ -4,10 +4,13 @@ import signal
 from pathlib import Path
 
 import psutil
+from sqlalchemy import text
 
+from harness.until import until
 from tests.faults.stand import Stand
-from tests.faults.trial import Trial
-from tests.service import until
+from tests.faults.trial import Trial, lasts
+
+LEASE_LOST = ("the lease was lost", "a child died in its job")
 
 
 def family(pid: int) -> list[psutil.Process]:
@@ -23,18 +26,30 @@ def settled_meanwhile(trial: Trial) -> bool:
     return "sensing" not in trial.service.pool.wait(ids, 0).values()
 
 
-def test_worker_frozen_past_its_lease(stand: Stand) -> None:
-    for trial in stand.trials("8 worker frozen past its lease, then thawed", full=30):
-        frozen = family(stand.workers[0].pid)
+def test_worker_frozen_past_its_lease(stand: Stand, tmp_path: Path) -> None:
+    """It freezes with the lease of a range, and with what it has seen, in its hands."""
+    for number, trial in enumerate(stand.trials("8 worker frozen past its lease, then thawed", full=30)):
+        once = tmp_path / f"frozen{number}"
         with trial.fault():
+            worker = stand.add_worker(SENSORPOOL_FAILPOINT=f"poke.after:stop:{once}")
+            for process in family(stand.workers[0].pid):
+                process.suspend()  # so that the other one gets to work
+            until("the freeze", once.exists)
+            frozen = family(worker.pid)
             for process in frozen:
                 process.suspend()
-            stand.add_worker()
+            for process in family(stand.workers[0].pid):
+                process.resume()
+            lasts(stand.service.settings.lease_ttl)  # or it would still hold the lease when it thaws
             until("the others to settle", lambda trial=trial: settled_meanwhile(trial))
             for process in frozen:
                 process.resume()
+            log = stand.service.folder / f"worker-{stand.service.processes.index(worker)}.log"
+            # its job says so, or it does not come to that: the watchdog ends a child that stood still for so long
+            until("that it has lost its lease", lambda log=log: any(end in log.read_text() for end in LEASE_LOST))
         trial.end()
-        stand.workers.pop().send_signal(signal.SIGTERM)
+        stand.workers.remove(worker)
+        worker.send_signal(signal.SIGTERM)
 
 
 def test_worker_frozen_in_its_settle(stand: Stand, tmp_path: Path) -> None:
@@ -47,6 +62,7 @@ def test_worker_frozen_in_its_settle(stand: Stand, tmp_path: Path) -> None:
             for child in psutil.Process(stand.workers[0].pid).children():
                 child.suspend()
             until("the freeze", once.exists)
+            until("locks that it holds", lambda: _idle_in_transaction(stand) > 0)
             for process in family(stand.workers[0].pid):
                 process.resume()
             until("the others to settle", lambda trial=trial: settled_meanwhile(trial))
@@ -55,3 +71,8 @@ def test_worker_frozen_in_its_settle(stand: Stand, tmp_path: Path) -> None:
         trial.end()
         stand.workers.remove(worker)
         worker.send_signal(signal.SIGTERM)
+
+
+def _idle_in_transaction(stand: Stand) -> int:
+    query = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND datname = current_database()"
+    return int(stand.service.pool.database.read(lambda connection: connection.execute(text(query))).scalar_one())

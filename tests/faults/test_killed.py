@@ -8,14 +8,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
+from harness.service import Service, children, kill_tree
+from harness.until import until
 from sensorpool.publish import listen
-from sensorpool.store import looking
+from sensorpool.store import inspecting
 from sensorpool.testing import land
 from tests.faults.stand import Stand
 from tests.faults.trial import FULL, SENSOR
-from tests.service import Service, children, kill_tree, until
 
 STEPS = {
     "lease.after": 1,
@@ -51,14 +53,19 @@ def test_worker_killed_at(stand: Stand, tmp_path: Path, step: str) -> None:
 def test_child_killed(stand: Stand) -> None:
     for trial in stand.trials("7 prefork child killed", full=100):
         with trial.fault():
-            children(stand.workers[0])[0].kill()
+            child = children(stand.workers[0])[0]
+            child.kill()
+            until("its end", lambda child=child: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
+            until("another", lambda: len(children(stand.workers[0])) == 2)
         trial.end()
 
 
 def test_worker_killed_whole(stand: Stand) -> None:
     for trial in stand.trials("7 whole worker killed", full=50):
         with trial.fault():
-            kill_tree(stand.workers.pop())
+            killed = stand.workers.pop()
+            assert children(killed), "it was not at work"
+            kill_tree(killed)
             stand.add_worker()
         trial.end()
 
@@ -90,7 +97,7 @@ def test_without_rescue_a_dead_publisher_leaves_its_results_untold(service: Serv
     service.beat()
     assert set(service.pool.wait([instance.id for instance in made], 60).values()) == {"success"}
     assert once.exists()
-    assert service.pool.database.read(looking.oldest_unpublished) is not None
+    assert service.pool.database.read(inspecting.oldest_unpublished) is not None
 
 
 @pytest.mark.parametrize(
@@ -108,7 +115,7 @@ def test_registrant_killed_at(make_service: Callable[..., Service], tmp_path: Pa
         [sys.executable, "-c", code], env=environment | {"SENSORPOOL_FAILPOINT": f"{step}:kill"}, capture_output=True
     )
     assert killed.returncode == -9
-    assert service.pool.database.read(looking.count_waiting) == (kept, kept)
+    assert service.pool.database.read(inspecting.count_waiting) == (kept, kept)
     again = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
-    assert service.pool.database.read(looking.count_waiting) == (1, 1)
+    assert service.pool.database.read(inspecting.count_waiting) == (1, 1)

@@ -5,8 +5,9 @@ import random
 import pytest
 from celery import Celery
 
-from sensorpool import wire
-from sensorpool.app import make_app
+from harness.until import until
+from sensorpool.publish import wire
+from sensorpool.service.app import make_app
 from tests.faults.stand import Stand
 from tests.faults.trial import Trial
 
@@ -65,9 +66,13 @@ def test_out_of_order(stand: Stand, sender: Celery, rng: random.Random) -> None:
 def test_an_hour_late(stand: Stand, sender: Celery, expires: float | None) -> None:
     """One that has expired is dropped; one that says nothing of it is one more look."""
     trial = stand.trial("28 messages an hour late")
+    expired = stand.service.logs().count("Discarding revoked task")
     with trial.fault():
         for _ in range(3):
             send(sender, stand, times=5, expires=expires)
             trial.wait_for_pokes(1)
+        if expires is not None:
+            sent = 3 * 5 * len(stand.service.pool.ranges)
+            until("the drop of all", lambda: stand.service.logs().count("Discarding revoked task") >= expired + sent)
     trial.end()
     assert_not_early(trial)

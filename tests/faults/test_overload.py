@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from harness.service import Service
+from harness.until import until
 from sensorpool.errors import Refused
-from sensorpool.flush import call_off
 from sensorpool.testing import land, pokes
 from tests.faults.stand import Stand
-from tests.faults.trial import SENSOR, Record, Trial
-from tests.service import Service, until
+from tests.faults.trial import RECORDING, SENSOR, Record, Trial
 
-SLOW, ENDS = "tests.faults.sensors.Slow", "tests.faults.sensors.Ends"
+SLOW, ENDS = f"{RECORDING}.Slow", f"{RECORDING}.Ends"
 
 
 def test_pokes_slower_than_their_interval(
@@ -94,7 +94,7 @@ def test_a_storm_of_registrations(stand: Stand) -> None:
     assert late < 4, "far beyond two intervals, also on a busy machine: what was measured is in the table"
     for start in range(0, len(made), 1_000):
         ids = [instance.id for instance in made[start : start + 1_000]]
-        call_off(service.pool.database, dict.fromkeys(ids, "over"))
+        service.pool.settler.cancel(dict.fromkeys(ids, "over"))
 
 
 def test_a_dag_over_its_quota(make_service: Callable[..., Service], tmp_path: Path) -> None:

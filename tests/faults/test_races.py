@@ -7,11 +7,11 @@ from pathlib import Path
 
 from sqlalchemy import text
 
-from sensorpool.states import State
+from harness.until import until
+from sensorpool.model.states import State
 from sensorpool.testing import land, pokes
 from tests.faults.stand import Stand
 from tests.faults.trial import SENSOR, runs
-from tests.service import until
 
 REGISTER = """
 import sys

@@ -6,16 +6,19 @@ stuck, and no two contexts ever share a poke.
 
 import json
 import math
+import re
+import time
 from typing import Any
 
 import pytest
 
+from harness.service import children, kill_tree
+from harness.until import until
 from sensorpool.errors import Refused
-from sensorpool.identity import Identity, identify
+from sensorpool.model.identity import Identity, identify
 from sensorpool.testing import land, pokes
 from tests.faults.stand import Stand
 from tests.faults.trial import SENSOR
-from tests.service import kill_tree, until
 
 
 def nested(depth: int) -> Any:
@@ -62,7 +65,7 @@ BY_HAND = {
 }
 
 
-def test_rows_changed_by_hand_fail_with_a_reason(stand: Stand) -> None:
+def test_rows_changed_by_hand_fail_with_a_reason(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     """They were changed while no worker had seen them: a worker keeps what it has seen, for contexts never change."""
     service = stand.service
     kill_tree(stand.workers.pop())
@@ -73,6 +76,8 @@ def test_rows_changed_by_hand_fail_with_a_reason(stand: Stand) -> None:
     for what, (column, text, _) in BY_HAND.items():
         escaped = text.replace("'", "''").replace(":", "\\:")
         stand.sql(f"UPDATE poke_group SET {column} = '{escaped}' WHERE id = {made[what].group_id}")
+    # what another worker might poke is left to it for the window: so it is a short one
+    monkeypatch.setitem(service.environment, "SENSORPOOL_INFRA_FAILURE_WINDOW", "3")
     trial_of_others = service.pool.register(SENSOR, {"folder": str(service.folder), "name": "untouched"})
     stand.start()
     states = service.pool.wait([instance.id for instance in made.values()], 60)
@@ -83,6 +88,29 @@ def test_rows_changed_by_hand_fail_with_a_reason(stand: Stand) -> None:
     assert not pokes(service.folder).get("hand no JSON")
     until("a poke of the other", lambda: pokes(service.folder).get("untouched"))
     service.pool.cancel(trial_of_others.id)
+
+
+def test_a_worker_that_cannot_poke_a_class_costs_its_sensors_nothing(stand: Stand) -> None:
+    """Fault 39: beside a sound worker one with an old allowlist, which is idle all the time, so takes most jobs."""
+    service = stand.service
+    odd = stand.add_worker(SENSORPOOL_SENSORS_ENABLED="sensorpool.sensors.TimeSensor")
+    trial = stand.trial("39 a worker with an old allowlist beside a sound one", groups=40, sensors=80)
+    began = time.time()
+    with trial.fault():
+        told = rf"worker\d+@\S+ cannot poke {SENSOR}, other workers have to: {SENSOR} is not enabled"
+        until("its complaint", lambda: re.search(told, service.cli("health").stdout))
+        trial.wait_for_pokes(5)
+    assert trial.lateness(began) * service.settings.poke_interval <= 3 * service.settings.tick
+    trial.end()
+    log = (service.folder / f"worker-{service.processes.index(odd)}.log").read_text()
+    lines = [line for line in log.splitlines() if "a class cannot be poked here" in line]
+    lines = [line for line in lines if SENSOR in line]
+    assert 1 <= len(lines) <= 2, "a line for each child that met it"
+    assert {poke.pid for some in trial.pokes().values() for poke in some}.isdisjoint(
+        child.pid for child in children(odd)
+    )
+    stand.workers.remove(odd)
+    kill_tree(odd)
 
 
 @pytest.mark.parametrize("text", ["{", "[" * 20_000, "[1]"], ids=["no JSON", "depth 20,000", "no object"])
@@ -108,7 +136,7 @@ def test_contexts_with_the_same_hashcode_share_no_poke(stand: Stand, monkeypatch
         whole = identify(op_classpath, poke_context)
         return whole._replace(hashcode=whole.digest[0] % 8, phase=0)
 
-    monkeypatch.setattr("sensorpool.plan.identify", poor)
+    monkeypatch.setattr("sensorpool.client.validate.identify", poor)
     pool, folder = stand.service.pool, stand.service.folder
     made = pool.register_many(
         {"sensor": SENSOR, "poke_context": {"folder": str(folder), "name": f"same{n}"}} for n in range(100)
@@ -128,7 +156,8 @@ def test_a_digest_that_is_there_for_another_context_is_refused(stand: Stand, mon
     first = identify(SENSOR, {"folder": "f", "name": "one"})
     kept = pool.register(SENSOR, {"folder": "f", "name": "one"})
     monkeypatch.setattr(
-        "sensorpool.plan.identify", lambda path, context: identify(path, context)._replace(digest=first.digest)
+        "sensorpool.client.validate.identify",
+        lambda path, context: identify(path, context)._replace(digest=first.digest),
     )
     with pytest.raises(Refused, match="one digest; they cannot share a group"):
         pool.register(SENSOR, {"folder": "f", "name": "two"})

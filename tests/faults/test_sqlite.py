@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from harness.until import until
 from sensorpool import Pool, Settings
 from sensorpool.errors import Unreachable
-from sensorpool.migrate import upgrade
-from sensorpool.standalone import Standalone
-from sensorpool.states import State
-from sensorpool.store import database
+from sensorpool.model.states import State
+from sensorpool.service.standalone import Standalone
+from sensorpool.store import engine
+from sensorpool.store.migrate import upgrade
 from sensorpool.testing import land, pokes
 from tests.faults.trial import SENSOR, Record
-from tests.service import until
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_busy_for_ten_seconds(
 def test_busy_for_ever_is_one_clear_error(
     settings: Settings, other_writer: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "SQLITE_PATIENCE", 0.1)
+    monkeypatch.setattr(engine, "SQLITE_PATIENCE", 0.1)
     other_writer.execute("BEGIN IMMEDIATE")
     pool = Pool(settings)
     with pytest.raises(Unreachable, match="is busy: database is locked") as busy:

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from sensorpool import migrate
+from harness import audit
+from harness.servers import Elsewhere, Server, fresh_database
+from harness.service import Service
+from harness.until import until
+from sensorpool.store import migrate
 from sensorpool.testing import land, pokes
-from tests import audit
 from tests.faults.trial import SENSOR, Record
-from tests.servers import Elsewhere, Server, fresh_database
-from tests.service import Service, until
 
 ROOT = Path(__file__).parents[2]
 FLEET = """

@@ -1,26 +1,34 @@
 """A service on a fresh PostgreSQL database and a Redis of its own; pools and workers in this process, on SQLite."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness import audit
+from harness.service import Service
 from sensorpool import Pool, Settings
-from sensorpool.migrate import upgrade
-from sensorpool.worker import Worker
-from tests import audit
-from tests.service import Service
+from sensorpool.store.migrate import upgrade
+from sensorpool.worker.context import Worker
 
 
 @pytest.fixture
-def make_service(tmp_path: Path, postgres_database: str, redis_url: str) -> Iterator[Callable[..., Service]]:
+def sensors() -> Sequence[str]:
+    """Class paths that services enable beside the scripted ones."""
+    return ()
+
+
+@pytest.fixture
+def make_service(
+    tmp_path: Path, postgres_database: str, redis_url: str, sensors: Sequence[str]
+) -> Iterator[Callable[..., Service]]:
     """Makes services; ends them. The audit watches their database."""
     made: list[Service] = []
 
     def make(**settings: Any) -> Service:
-        service = Service(tmp_path, postgres_database, redis_url, **settings)
+        service = Service(tmp_path, postgres_database, redis_url, sensors=sensors, **settings)
         if not made:
             audit.install(service.pool.database)
         made.append(service)
@@ -60,7 +68,7 @@ def make_worker() -> Iterator[Callable[[Settings], Worker]]:
         def make(settings: Settings) -> Worker:
             worker = Worker(settings)
             made.callback(worker.close)
-            worker.leases.client.flushall()
+            worker.leases.store.client.flushall()
             return worker
 
         yield make

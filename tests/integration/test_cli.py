@@ -2,14 +2,19 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from sensorpool.migrate import upgrade
+from harness.until import until
+from sensorpool import Pool, Settings
+from sensorpool.store import inspecting
+from sensorpool.store.migrate import upgrade
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 PATH_SENSOR = "sensorpool.sensors.PathSensor"
@@ -107,6 +112,61 @@ def test_register_from_lines_reports_the_refused_by_number(run: Run) -> None:
     assert {row["task_id"] for row in listed} == {"t1", "t2"}
 
 
+def test_cancel_looks_all_up_first_and_says_each(run: Run) -> None:
+    made = [str(json.loads(run("register", PATH_SENSOR, '{"path": "/x"}', "--json").stdout)["id"]) for _ in range(2)]
+    done = run("cancel", made[0], "99999999", made[1])
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "there is no instance 99999999" in done.stderr
+    assert {row["state"] for row in json.loads(run("list", "--json").stdout)} == {"sensing"}
+    assert run("cancel", *made).stdout == "".join(f"{each} cancelled\n" for each in made)
+
+
+def test_a_line_that_is_no_text_is_refused_and_the_others_are_not(run: Run, tmp_path: Path) -> None:
+    good = json.dumps({"op_classpath": PATH_SENSOR, "poke_context": {"path": "/nowhere/ä"}}, ensure_ascii=False)
+    (tmp_path / "lines").write_bytes(b"\n".join([good.encode(), good.encode("latin-1"), b"\xff\xfe", good.encode()]))
+    done = run("register", "--from", "lines")
+    assert done.returncode == 1
+    answer = json.loads(done.stdout)
+    assert answer["registered"] == 2
+    assert answer["refused"] == [{"line": n, "reason": "the line is not UTF-8 text"} for n in (2, 3)]
+
+
+def test_what_was_registered_is_counted_when_it_is_interrupted(run: Run, tmp_path: Path) -> None:
+    """Ctrl-C while it waits for more lines: a thousand are registered, ten more were read."""
+    line = json.dumps({"op_classpath": PATH_SENSOR, "poke_context": {"path": "/nowhere/x"}}) + "\n"
+    with subprocess.Popen(
+        [sys.executable, "-m", "sensorpool", "register", "--from", "-"],
+        env=os.environ | {"SENSORPOOL_DATABASE_URL": f"sqlite:///{tmp_path / 'pool.db'}"},
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(line * 1_010)
+        process.stdin.flush()
+        with closing(Pool(Settings.load(database_url=f"sqlite:///{tmp_path / 'pool.db'}"))) as pool:
+            until("a thousand", lambda: pool.database.read(inspecting.count_waiting)[1] == 1_000)
+        process.send_signal(signal.SIGINT)
+        said, complaint = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "Traceback" not in complaint
+    answer = json.loads(said)
+    assert (answer["registered"], answer["groups"]) == (1_000, 1)
+    assert answer["stopped"].startswith("interrupted at line 1")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_letters_that_the_locale_has_not_end_nothing(run: Run, tmp_path: Path, encoding: str) -> None:
+    run("register", PATH_SENSOR, '{"path": "/x"}', "--dag-id=d-€", "--task-id=t", "--run-id=r")
+    given = {"PYTHONIOENCODING": encoding}
+    done = run("list", **given)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "sensing" in done.stdout
+    assert json.loads(run("list", "--json", **given).stdout)[0]["dag_id"] == "d-€"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
@@ -125,7 +185,7 @@ def test_register_from_lines_reports_the_refused_by_number(run: Run) -> None:
         (("wait", "12345"), 1, "there is no instance 12345"),
         (("show", "x"), 2, "not a valid integer"),
         (("nonsense",), 2, "No such command"),
-        (("health",), 1, "beat"),
+        (("health",), 1, "standalone"),
     ],
 )
 def test_a_mistake_is_one_clear_line(run: Run, arguments: tuple[str, ...], code: int, says: str) -> None:
@@ -196,6 +256,26 @@ def test_worker_and_beat_refuse_in_one_line_what_cannot_work(tmp_path: Path, com
     said = [line for line in done.stderr.splitlines() if line.startswith("sensorpool:")]
     assert len(said) == 1
     assert "standalone" in said[0]
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("overlay", [False, True], ids=["option", "setting"])
+@pytest.mark.parametrize("pool", ["threads", "solo"])
+def test_a_worker_refuses_a_pool_that_can_end_nothing(tmp_path: Path, pool: str, overlay: bool) -> None:
+    """Before anything else: nothing that it needs is there."""
+    (tmp_path / "theirs.py").write_text(f"worker_pool = {pool!r}\n")
+    given = {"SENSORPOOL_CONFIG_MODULE": "theirs"} if overlay else {}
+    done = subprocess.run(
+        [sys.executable, "-m", "celery", "-A", "sensorpool", "worker", *([] if overlay else ["--pool", pool])],
+        env=os.environ | {"XDG_STATE_HOME": str(tmp_path), "PYTHONPATH": str(tmp_path)} | given,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    [said] = [line for line in done.stderr.splitlines() if line.startswith("sensorpool:")]
+    assert f"the worker's pool is {'thread' if pool == 'threads' else pool}" in said
     assert "Traceback" not in done.stderr
 
 

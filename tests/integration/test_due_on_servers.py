@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from sensorpool.store.database import Database
-from tests.unit import due_agreement
+from tests.support import due_agreement
 
 
 @pytest.fixture(params=["postgres", pytest.param("mariadb", marks=pytest.mark.mariadb)])

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from sqlalchemy import event, text
 
-from sensorpool import Pool, Settings, cycle
-from sensorpool.model import JobResult, ShardRange
-from sensorpool.worker import Worker
-from tests.service import SCRIPTED
+from harness.service import SCRIPTED
+from sensorpool import Pool, Settings
+from sensorpool.model.values import JobResult, ShardRange
+from sensorpool.worker import job
+from sensorpool.worker.context import Worker
 
 GROUPS, SHARDS = 15_000, 125
 BIG = ("poke_group", "sensor_instance")
@@ -67,9 +68,9 @@ def analyse(pool: Pool) -> None:
 
 def look_at_all(worker: Worker, shard_range: ShardRange) -> JobResult:
     """Run a job that knows of none before it, so that all are due."""
-    worker.leases.client.delete(f"sensorpool:{{{shard_range}}}:state")
+    worker.leases.store.client.delete(f"sensorpool:{{{shard_range}}}:state")
     worker.memory._last.clear()
-    return cycle.run(worker, shard_range, "token")
+    return job.run(worker, shard_range, "token")
 
 
 @contextmanager
@@ -173,9 +174,9 @@ def test_settling_a_flush_is_a_fixed_number_of_statements(
         register(pool, tmp_path, size, run_id=run_id, timeout=3_600)
         for n in range(size):
             (tmp_path / f"{run_id}{n}.landed").touch()
-        pool.leases.raise_dirty(whole)
+        pool.leases.dirty_flags.put_up(whole)
         statements.clear()
-        result = cycle.run(worker, whole, "token")
+        result = job.run(worker, whole, "token")
         assert result.settled == size
         flushes = sum(1 for statement in statements if statement.startswith("INSERT INTO sensorpool_outbox"))
         asked[size] = round(len(statements) / flushes)

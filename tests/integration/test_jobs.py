@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from celery.worker import state as worker_state
 
-from sensorpool import Pool, Settings, cycle
-from sensorpool.standalone import Standalone
-from sensorpool.states import State
-from sensorpool.store import looking
-from sensorpool.worker import Worker
-from tests.service import until
+from harness.until import until
+from sensorpool import Pool, Settings
+from sensorpool.model.states import State
+from sensorpool.service.standalone import Standalone
+from sensorpool.store import inspecting
+from sensorpool.worker import job as cycle
+from sensorpool.worker.context import Worker
 
 TICK = 0.2
 
@@ -77,7 +78,7 @@ def test_a_job_ends_though_somebody_registers_all_the_time(
         if step == "finish.before":
             rounds += 1
             assert rounds < 1_000, "the job has no end"
-            assert pool.leases.raise_dirty(pool.ranges[0])
+            assert pool.leases.dirty_flags.put_up(pool.ranges[0])
             time.sleep(0.01)
 
     monkeypatch.setattr(cycle, "failpoint", reached)
@@ -112,24 +113,24 @@ def test_a_module_that_ends_its_import_fails_its_sensors_with_the_reason(
 ) -> None:
     (tmp_path / "ends_its_import.py").write_text(f"import asyncio\nraise {raises}\n")
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
-    pool = make_pool(sensors_enabled="ends_its_import.Sensor", **QUICK)
+    pool = make_pool(sensors_enabled="ends_its_import.Sensor", infra_failure_window=TICK, **QUICK)
     registered = {"sensor": "ends_its_import.Sensor", "poke_context": {"name": "x"}}
     [instance] = pool.register_many([registered], try_out=False)
     worker = make_worker(pool.settings)
     until("its end", lambda: job(worker, pool) and pool.wait([instance.id], 0)[instance.id] is State.FAILED)
-    assert "cannot be imported" in pool.database.read(lambda c: looking.instance(c, instance.id))["reason"]
+    assert "cannot be imported" in pool.database.read(inspecting.instance, instance.id)["reason"]
 
 
 def test_a_coroutine_that_makes_an_error_of_its_timeout_has_overrun_all_the_same(pool: Pool, worker: Worker) -> None:
     waiting = register(pool, AsyncGrumbles)
-    until("its end", lambda: job(worker, pool) and worker.leases.suspects(pool.ranges[0]))
+    until("its end", lambda: job(worker, pool) and worker.leases.suspects.of(pool.ranges[0]))
     assert pool.wait([waiting], 0) == {waiting: State.SENSING}
 
 
 def test_an_execution_timeout_of_zero_is_one(pool: Pool, worker: Worker) -> None:
     waiting = register(pool, Waits, execution_timeout=0, timeout=50, soft_fail=True)
     until("its end", lambda: job(worker, pool) and pool.wait([waiting], 0)[waiting] is not State.SENSING)
-    row = pool.database.read(lambda c: looking.instance(c, waiting))
+    row = pool.database.read(inspecting.instance, waiting)
     assert (row["state"], row["ending"]) == (State.FAILED, "execution_timeout")
 
 

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
+from harness import audit
+from harness.service import Service
+from harness.until import until
+from sensorpool.model.states import State
 from sensorpool.publish import listen
-from sensorpool.states import State
 from sensorpool.testing import land, pokes
-from tests import audit
-from tests.service import Service, until
 
 GROUPS, SENSORS = 120, 200
 SCRIPTED = "sensorpool.testing.ScriptedSensor"
@@ -125,8 +126,8 @@ def test_a_timeout_comes_after_a_poke_that_found_nothing(service: Service, tmp_p
 
 
 def _timeout_at(service: Service, instance_id: int) -> int:
-    from sensorpool.store import looking
+    from sensorpool.store import inspecting
 
-    row = service.pool.database.read(lambda connection: looking.instance(connection, instance_id))
+    row = service.pool.database.read(inspecting.instance, instance_id)
     assert row is not None
     return int(row["timeout_at"])

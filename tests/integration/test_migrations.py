@@ -1,5 +1,7 @@
 """The schema's versions on each kind of database: up, down, up again, and head equals the metadata."""
 
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -7,10 +9,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text, update
 
-from sensorpool import Pool, Settings, __version__, migrate
-from sensorpool.errors import SchemaMismatch
-from sensorpool.schema import metadata, schema_info
+from sensorpool import Pool, Settings, __version__
+from sensorpool.errors import SchemaMismatch, Unreachable
+from sensorpool.store import blocking, migrate
 from sensorpool.store.database import Database
+from sensorpool.store.schema import metadata, schema_info
 
 
 @pytest.fixture(params=["sqlite", "postgres", pytest.param("mariadb", marks=pytest.mark.mariadb)])
@@ -33,6 +36,55 @@ def test_up_down_and_up_again(url: str) -> None:
     database.dispose()
     assert not left & set(metadata.tables)
     assert migrate.upgrade(url) == migrate.head()
+
+
+@pytest.fixture(params=["postgres", pytest.param("mariadb", marks=pytest.mark.mariadb)])
+def old(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """URL of a database with the tables of an older version. Locks are waited for for a second."""
+    found = str(request.getfixturevalue(f"{request.param}_database"))
+    migrate.downgrade(found, "0003")
+    monkeypatch.setattr(blocking, "LOCK_WAIT", 1)
+    monkeypatch.setattr(migrate, "_PAUSE", 0.1)
+    return found
+
+
+def test_a_backup_is_waited_for_for_a_while_and_then_named(old: str) -> None:
+    """What others ask goes on meanwhile; nothing is half done; and once the backup ends the upgrade does too."""
+    database, said = Database(old), list[str]()
+    question = text("SELECT count(*) FROM sensorpool_schema")
+    waits: list[float] = []
+
+    def others_ask(line: str) -> None:
+        said.append(line)
+        started = time.monotonic()
+        database.read(lambda connection: connection.execute(question).scalar())
+        waits.append(time.monotonic() - started)
+
+    with database.engine.connect() as backup:
+        if backup.dialect.name == "mariadb":
+            backup.execute(text("SET SESSION idle_transaction_timeout = 0"))
+        backup.execute(text("SELECT count(*) FROM sensor_instance")).scalar()
+        backup.execute(question).scalar()
+        with pytest.raises(Unreachable) as busy:
+            migrate.upgrade(old, patience=2.0, say=others_ask)
+        pid = backup.execute(
+            text("SELECT pg_backend_pid()" if "postgres" in old else "SELECT connection_id()")
+        ).scalar()
+        [line] = str(busy.value).splitlines()
+        assert line.startswith("the database is busy, its schema was left alone: ")
+        assert f" {pid} " in line
+        if "postgres" in old:
+            assert "has held sensor" in line
+            assert "SELECT count(*) FROM sensorpool_schema" in line
+        assert [each.startswith("waits for a lock, up to 2 s: ") for each in said] == [True]
+        assert waits < [1.0]
+        assert migrate.current(old) == "0003"
+        assert "pool_id" not in {each["name"] for each in inspect(database.engine).get_columns("sensorpool_schema")}
+        ending = threading.Timer(1.5, backup.close)
+        ending.start()
+        assert migrate.upgrade(old, patience=60.0) == migrate.head()
+        ending.join()
+    database.dispose()
 
 
 def test_head_equals_the_metadata(url: str) -> None:

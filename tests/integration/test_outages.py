@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from sensorpool.states import State
+from harness import audit
+from harness.service import Service
+from harness.until import until
+from sensorpool.model.states import State
 from sensorpool.testing import land, pokes
-from tests import audit
 from tests.integration.test_main_run import register
-from tests.service import Service, until
 
 GROUPS = 30
 
@@ -38,7 +39,7 @@ def test_redis_flushed_in_mid_run(service: Service, tmp_path: Path) -> None:
     ids = start(service, tmp_path)
     before = max(some[-1].at for some in pokes(tmp_path).values())
     for _ in range(3):
-        service.pool.leases.client.flushdb()
+        service.pool.leases.store.client.flushdb()
         until("pokes after the flush", lambda at=before: poked_since(tmp_path, at))
         before = max(some[-1].at for some in pokes(tmp_path).values())
     finish(service, tmp_path, ids)

@@ -1,5 +1,6 @@
 """Registration on real databases: identity, idempotence, conflicts, races."""
 
+import json
 import os
 import random
 import subprocess
@@ -7,20 +8,21 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from sqlalchemy import event, text
 
+from harness.service import SCRIPTED as NAMES
 from sensorpool import Key, Pool, Registration, Settings
 from sensorpool.errors import KeyConflict, Refused, SchemaMismatch
-from sensorpool.flush import flush
-from sensorpool.migrate import upgrade
-from sensorpool.model import Fact
-from sensorpool.states import Outcome, State
-from sensorpool.store import barring, looking
+from sensorpool.model.states import Outcome, State
+from sensorpool.model.values import Fact
+from sensorpool.settle.flush import flush
+from sensorpool.store import admission, inspecting, loading
+from sensorpool.store.migrate import upgrade
 from sensorpool.testing import ScriptedSensor
-from tests.service import SCRIPTED as NAMES
 
 SCRIPTED = "sensorpool.testing.ScriptedSensor"
 ENABLED = ",".join(f"sensorpool.testing.{name}" for name in NAMES) + ",sensorpool.sensors.HttpSensor"
@@ -57,7 +59,7 @@ def test_the_same_key_try_and_context_is_the_same_instance(pool: Pool) -> None:
         "sensorpool.testing:ScriptedSensor", {"name": "x", "folder": "/nowhere"}, dag_id="d", task_id="t", run_id="r"
     )
     assert (first.id, first.created, again.created) == (again.id, True, False)
-    assert pool.database.read(looking.count_waiting) == (1, 1)
+    assert pool.database.read(inspecting.count_waiting) == (1, 1)
 
 
 def test_after_its_end_the_same_registration_opens_nothing(pool: Pool) -> None:
@@ -65,7 +67,7 @@ def test_after_its_end_the_same_registration_opens_nothing(pool: Pool) -> None:
     pool.cancel(first)
     again = pool.register(SCRIPTED, context("x"), dag_id="d", task_id="t", run_id="r")
     assert (again.id, again.state) == (first, State.CANCELLED)
-    assert pool.database.read(looking.count_waiting) == (0, 0)
+    assert pool.database.read(inspecting.count_waiting) == (0, 0)
 
 
 def test_another_context_or_a_lower_try_is_refused_and_nothing_is_kept(pool: Pool) -> None:
@@ -74,7 +76,7 @@ def test_another_context_or_a_lower_try_is_refused_and_nothing_is_kept(pool: Poo
         one(pool, "y", try_number=2)
     with pytest.raises(KeyConflict, match="comes too late"):
         one(pool, try_number=1)
-    assert pool.database.read(looking.count_waiting) == (1, 1)
+    assert pool.database.read(inspecting.count_waiting) == (1, 1)
 
 
 def test_a_higher_try_cancels_the_lower_ones(pool: Pool) -> None:
@@ -85,7 +87,7 @@ def test_a_higher_try_cancels_the_lower_ones(pool: Pool) -> None:
         higher: State.SENSING,
         other: State.SENSING,
     }
-    assert pool.database.read(looking.count_waiting) == (2, 2)
+    assert pool.database.read(inspecting.count_waiting) == (2, 2)
 
 
 def test_who_leaves_a_group_takes_nothing_but_their_own(pool: Pool) -> None:
@@ -93,11 +95,11 @@ def test_who_leaves_a_group_takes_nothing_but_their_own(pool: Pool) -> None:
     stays = pool.register(SCRIPTED, context("x"), poke_interval=50, timeout=1000)
     leaves = pool.register(SCRIPTED, context("x"), poke_interval=20, timeout=500)
     pool.register(SCRIPTED, context("other"), poke_interval=5, timeout=10)
-    group = pool.database.read(lambda c: looking.group(c, stays.group_id))
+    group = pool.database.read(inspecting.group, stays.group_id)
     assert (group["poke_interval"], group["members"], group["version"]) == (20_000, 2, 2)
     pool.cancel(leaves.id)
-    group = pool.database.read(lambda c: looking.group(c, stays.group_id))
-    instance = pool.database.read(lambda c: looking.instance(c, stays.id))
+    group = pool.database.read(inspecting.group, stays.group_id)
+    instance = pool.database.read(inspecting.instance, stays.id)
     assert (group["poke_interval"], group["members"]) == (50_000, 1)
     assert group["next_deadline"] == instance["timeout_at"]
 
@@ -137,6 +139,8 @@ def test_an_object_is_its_class_and_its_context(pool: Pool) -> None:
         ({"on_settled": {"task": "theirs.go_on", "options": {"queue": {"a": 1}}}}, "queue"),
         ({"on_settled": {"task": "theirs.go_on", "options": {"priority": -1}}}, "priority"),
         ({"on_settled": {"task": "theirs.go_on", "options": [1]}}, "options"),
+        ({"on_settled": {"task": "theirs.go_on", "args": ["\ud83d\ude00"]}}, "lone surrogate"),
+        ({"poke_context": {"name": "\ud83d\ude00"}}, "lone surrogate"),
     ],
 )
 def test_bad_input_is_refused_in_one_line_and_nothing_is_kept(
@@ -149,7 +153,7 @@ def test_bad_input_is_refused_in_one_line_and_nothing_is_kept(
     assert says in message
     assert "\n" not in message
     assert len(message) < 400
-    assert pool.database.read(looking.count_waiting) == (0, 0)
+    assert pool.database.read(inspecting.count_waiting) == (0, 0)
 
 
 def test_bulk_registration_is_a_few_statements_a_thousand(pool: Pool) -> None:
@@ -169,7 +173,7 @@ def test_bulk_registration_is_a_few_statements_a_thousand(pool: Pool) -> None:
         try_out=False,
     )
     assert len({instance.id for instance in instances}) == 2000
-    assert pool.database.read(looking.count_waiting) == (1200, 2000)
+    assert pool.database.read(inspecting.count_waiting) == (1200, 2000)
     # insert batches and look-ups are cut by the drivers' limits on parameters, never by the row
     assert len(statements) < 60
 
@@ -187,19 +191,20 @@ def test_whoever_changes_a_group_takes_its_next_version(pool: Pool) -> None:
         seen.append(version())
     pool.cancel(instance.id)
     seen.append(version())
-    pool.database.run(lambda connection: barring.count_crash(connection, instance.group_id, 0, 3, "as seen", 0))
+    pool.database.run(admission.count_crash, instance.group_id, 0, 3, "as seen", 0)
     seen.append(version())
     assert seen == sorted(set(seen))
 
 
 def test_two_contexts_with_the_same_hashcode_never_share_a_poke(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sensorpool import identity, plan
+    from sensorpool.client import validate
+    from sensorpool.model import identity
 
     def eight_bits(op_classpath: str, poke_context: object) -> identity.Identity:
         real = identity.identify(op_classpath, poke_context)
         return identity.Identity(real.op_classpath, real.poke_context, real.digest, real.hashcode % 256, real.phase)
 
-    monkeypatch.setattr(plan, "identify", eight_bits)
+    monkeypatch.setattr(validate, "identify", eight_bits)
     made = pool.register_many({"sensor": SCRIPTED, "poke_context": context(f"n{n}")} for n in range(600))
     assert len({instance.group_id for instance in made}) == 600
     assert len({instance.hashcode for instance in made}) <= 256
@@ -268,7 +273,7 @@ def test_racing_registrations_landings_and_cancels_settle_nobody_unseen(pool: Po
         thread.join(120)
     assert not errors, errors[:3]
     assert not wrong
-    groups, waiting = pool.database.read(looking.count_waiting)
+    groups, waiting = pool.database.read(inspecting.count_waiting)
     states = Counter(pool.wait(made, 0).values())
     assert states[State.SENSING] == waiting
     assert states[State.SENSING] + states[State.SUCCESS] == 120
@@ -293,8 +298,78 @@ def test_racing_tries_of_one_task_leave_one_sensing(pool: Pool) -> None:
     for thread in threads:
         thread.join(60)
     assert not errors, errors
-    rows = pool.database.read(lambda c: looking.instances(c, state=State.SENSING, dag_id="d", most=10))
+    rows = pool.database.read(inspecting.instances, state=State.SENSING, dag_id="d", most=10)
     assert [row["try_number"] for row in rows] == [4]
+
+
+@pytest.mark.parametrize("tries", [(1, 2), (2, 1), (2, 3), (0, 1)], ids=str)
+def test_two_tries_with_different_conditions_at_one_moment_leave_the_higher_one(
+    pool: Pool, tries: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is about to commit when the other one looks, unless one waits for the other."""
+    both = threading.Barrier(2)
+    others: list[object] = []
+
+    def reached(step: str) -> None:
+        if step == "register.before_commit":
+            with suppress(threading.BrokenBarrierError):
+                both.wait(0.3)
+
+    def register(number: int) -> None:
+        try:
+            one(pool, f"condition of {number}", try_number=number)
+        except KeyConflict:
+            pass
+        except BaseException as error:
+            others.append(error)
+
+    monkeypatch.setattr("sensorpool.client.register.failpoint", reached)
+    threads = [threading.Thread(target=register, args=(number,)) for number in tries]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not others
+    rows = pool.database.read(inspecting.instances, state=State.SENSING, dag_id="d", most=10)
+    assert [row["try_number"] for row in rows] == [max(tries)]
+
+
+def test_first_tries_do_not_wait_for_each_other(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor do batches of a thousand, and those who chose no key wait for nobody."""
+    if pool.database.engine.dialect.name == "sqlite":
+        return  # it has one writer
+    both = threading.Barrier(3)
+
+    def reached(step: str) -> None:
+        if step == "register.before_commit":
+            both.wait(10)
+
+    monkeypatch.setattr("sensorpool.client.register.failpoint", reached)
+    named = [{"dag_id": "d", "task_id": f"t{n}", "run_id": "r"} for n in range(200)]
+    batches = [named[:100], named[100:], [{}]]
+
+    def register(number: int) -> None:
+        pool.register_many(
+            {"sensor": SCRIPTED, "poke_context": context(f"c{number}"), **key} for key in batches[number]
+        )
+
+    threads = [threading.Thread(target=register, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not both.broken, "one of them waited for another"
+    assert pool.database.read(inspecting.count_waiting) == (3, 201)
+
+
+def test_minus_zero_is_not_zero(pool: Pool) -> None:
+    """Two contexts never share a poke, though Python takes these for equal; each is poked with its own."""
+    contexts = [{"folder": "/nowhere", "name": "x", "seconds": seconds} for seconds in (0.0, -0.0, 0)]
+    made = [pool.register(SCRIPTED, each) for each in contexts]
+    assert len({instance.group_id for instance in made}) == 3
+    rows = pool.database.read(loading.groups, [instance.group_id for instance in made])
+    spelt = {group.id: json.loads(poke_context)["seconds"] for group, _, poke_context in rows}
+    assert [repr(spelt[instance.group_id]) for instance in made] == ["0.0", "-0.0", "0"]
 
 
 def test_five_interpreters_register_one_group(pool: Pool) -> None:
@@ -323,7 +398,7 @@ def test_five_interpreters_register_one_group(pool: Pool) -> None:
 def test_hostile_strings_are_only_strings(pool: Pool) -> None:
     hostile = "'; DROP TABLE sensor_instance; -- \\ \" % %s :x 💣"
     instance = pool.register(SCRIPTED, context(hostile), dag_id=hostile, task_id=hostile, run_id=hostile)
-    rows = pool.database.read(lambda c: looking.instances(c, state=None, dag_id=hostile, most=10))
+    rows = pool.database.read(inspecting.instances, state=None, dag_id=hostile, most=10)
     assert [(row["id"], row["task_id"]) for row in rows] == [(instance.id, hostile)]
 
 
@@ -341,12 +416,12 @@ def test_an_unmigrated_database_says_what_mends_it(tmp_path: Path) -> None:
 
 
 def _version(pool: Pool, group_id: int) -> int:
-    row = pool.database.read(lambda connection: looking.group(connection, group_id))
+    row = pool.database.read(inspecting.group, group_id)
     assert row is not None
     return int(row["version"])
 
 
 def _joined(pool: Pool, instance_id: int) -> int:
-    row = pool.database.read(lambda connection: looking.instance(connection, instance_id))
+    row = pool.database.read(inspecting.instance, instance_id)
     assert row is not None
     return int(row["joined_version"])

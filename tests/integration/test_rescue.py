@@ -6,13 +6,17 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import delete, insert, text
 
-from sensorpool import Pool, Settings, look
+from sensorpool import Pool, Settings
+from sensorpool.admin import instances
+from sensorpool.model.states import State
+from sensorpool.model.suspicion import Suspicion
 from sensorpool.publish import listen
-from sensorpool.rescue import OUTBOX_AGE, Place, rescue
-from sensorpool.schema import outbox, poke_group
-from sensorpool.states import State
-from sensorpool.store import looking
-from sensorpool.worker import Worker
+from sensorpool.publish.left_behind import AGE
+from sensorpool.store import inspecting
+from sensorpool.store.schema import outbox, poke_group
+from sensorpool.worker.chores.round import Place
+from sensorpool.worker.context import Worker
+from sensorpool.worker.rescue import rescue
 
 SCRIPTED = "sensorpool.testing.ScriptedSensor"
 
@@ -37,18 +41,18 @@ def test_terminal_instances_older_than_the_retention_go(pool: Pool, worker: Work
         # one that has waited for longer than the retention, and waits still
         connection.execute(text("UPDATE sensor_instance SET start_date = 1 WHERE id = :id"), {"id": waiting})
     assert rescue(worker, Place()).pruned == 1
-    kept = pool.database.read(lambda connection: looking.states(connection, [old, young, waiting]))
+    kept = pool.database.read(inspecting.states, [old, young, waiting])
     assert kept == {young: State.CANCELLED, waiting: State.SENSING}
 
 
 def test_an_instance_whose_group_was_deleted_by_hand_fails_with_the_reason(pool: Pool, worker: Worker) -> None:
     stray, other = register(pool, "a"), register(pool, "b")
-    group_id = pool.database.read(lambda connection: looking.instance(connection, stray))["group_id"]
+    group_id = pool.database.read(inspecting.instance, stray)["group_id"]
     with pool.database.engine.begin() as connection:
         connection.execute(delete(poke_group).where(poke_group.c.id == group_id))
     assert rescue(worker, Place()).strays == 1
     assert pool.wait([stray, other], 0) == {stray: State.FAILED, other: State.SENSING}
-    assert "by hand" in pool.database.read(lambda connection: looking.instance(connection, stray))["reason"]
+    assert "by hand" in pool.database.read(inspecting.instance, stray)["reason"]
 
 
 def test_a_group_that_nobody_waits_for_goes(pool: Pool, worker: Worker) -> None:
@@ -57,7 +61,7 @@ def test_a_group_that_nobody_waits_for_goes(pool: Pool, worker: Worker) -> None:
     with pool.database.engine.begin() as connection:
         connection.execute(text("UPDATE sensor_instance SET state = 'cancelled' WHERE id = :id"), {"id": gone})
     assert rescue(worker, Place()).strays == 1
-    assert pool.database.read(looking.count_waiting) == (1, 1)
+    assert pool.database.read(inspecting.count_waiting) == (1, 1)
 
 
 def test_what_a_dead_process_did_not_publish_is_sent(pool: Pool, worker: Worker) -> None:
@@ -65,7 +69,7 @@ def test_what_a_dead_process_did_not_publish_is_sent(pool: Pool, worker: Worker)
     pool.cancel(settled)
     now = pool.database.read(pool.database.now)
     rows = [
-        {"created_at": now - 2 * OUTBOX_AGE, "instance_ids": f"[{settled}]"},
+        {"created_at": now - 2 * AGE, "instance_ids": f"[{settled}]"},
         {"created_at": now, "instance_ids": f"[{settled}]"},  # young: somebody is about to send it
     ]
     with pool.database.engine.begin() as connection:
@@ -74,7 +78,7 @@ def test_what_a_dead_process_did_not_publish_is_sent(pool: Pool, worker: Worker)
         assert rescue(worker, Place()).published == 1
         body = next(bodies)
     assert [each["id"] for each in body["settled"]] == [settled]
-    assert pool.database.read(looking.oldest_unpublished) == now
+    assert pool.database.read(inspecting.oldest_unpublished) == now
 
 
 def test_what_was_settled_before_the_clock_was_put_back_is_sent(pool: Pool, worker: Worker) -> None:
@@ -84,12 +88,12 @@ def test_what_was_settled_before_the_clock_was_put_back_is_sent(pool: Pool, work
     with pool.database.engine.begin() as connection:
         connection.execute(insert(outbox), row)
     assert rescue(worker, Place()).published == 1
-    assert pool.database.read(looking.oldest_unpublished) is None
+    assert pool.database.read(inspecting.oldest_unpublished) is None
 
 
 def test_the_walk_goes_on_where_it_stopped(pool: Pool, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sensorpool.rescue.WINDOW", 2)
-    monkeypatch.setattr("sensorpool.rescue.WINDOWS", 1)
+    monkeypatch.setattr("sensorpool.worker.chores.windows.ROWS", 2)
+    monkeypatch.setattr("sensorpool.worker.chores.windows.WINDOWS", 1)
     ids = [register(pool, f"n{number}") for number in range(5)]
     for instance_id in ids:
         pool.cancel(instance_id)
@@ -113,7 +117,7 @@ def test_groups_beyond_a_limit_that_was_lowered_are_brought_into_the_ranges(
 
 
 def _shardcode(pool: Pool, instance_id: int) -> int:
-    group_id = pool.database.read(lambda connection: looking.instance(connection, instance_id))["group_id"]
+    group_id = pool.database.read(inspecting.instance, instance_id)["group_id"]
     query = text("SELECT shardcode FROM poke_group WHERE id = :id")
     return int(pool.database.read(lambda connection: connection.execute(query, {"id": group_id}).scalar_one()))
 
@@ -121,19 +125,19 @@ def _shardcode(pool: Pool, instance_id: int) -> int:
 def test_an_operator_sees_an_instance_whose_shardcode_is_beyond_the_limit(
     pool: Pool, make_pool: Callable[..., Pool]
 ) -> None:
-    shown = [look.show(pool, register(pool, f"n{number}")) for number in range(10)]
+    shown = [instances.show(pool, register(pool, f"n{number}")) for number in range(10)]
     lowered = make_pool(sensors_enabled=SCRIPTED, shards=2, shard_code_upper_limit=100)
-    assert [look.show(lowered, each["id"])["state"] for each in shown] == [State.SENSING] * 10
+    assert [instances.show(lowered, each["id"])["state"] for each in shown] == [State.SENSING] * 10
 
 
 def test_suspects_whose_group_is_gone_are_forgotten(pool: Pool, worker: Worker) -> None:
     stays, goes = (pool.register(SCRIPTED, {"folder": "/nowhere", "name": name}) for name in ("a", "b"))
     for instance in (stays, goes):
-        worker.leases.suspect(pool.range_of(instance.shardcode), [instance.group_id], "it hung")
-    worker.leases.client.hset("sensorpool:{0-1250}:suspects", "9" * 5_000, "forged")
+        worker.leases.suspects.mark(pool.range_of(instance.shardcode), [instance.group_id], Suspicion.OVERRAN)
+    worker.leases.store.client.hset("sensorpool:{0-1250}:suspects", "9" * 5_000, "forged")
     pool.cancel(goes.id)
     rescue(worker, Place())
-    assert [i for shard_range in pool.ranges for i in worker.leases.suspects(shard_range)] == [stays.group_id]
+    assert [i for shard_range in pool.ranges for i in worker.leases.suspects.of(shard_range)] == [stays.group_id]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +158,7 @@ def test_a_signature_that_cannot_be_sent_stops_no_other(pool: Pool, worker: Work
         pool.cancel(other.id)
         heard = [next(bodies)["settled"][0]["id"] for _ in range(2)]
     assert heard == [bad.id, other.id]
-    assert pool.database.read(looking.oldest_unpublished) is None
+    assert pool.database.read(inspecting.oldest_unpublished) is None
 
 
 def test_a_state_that_there_is_not_stops_no_other(pool: Pool, worker: Worker) -> None:

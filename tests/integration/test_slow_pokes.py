@@ -1,19 +1,25 @@
 """Pokes that outlive their job: nobody waits for them, no slot is kept by them, and no group is poked twice at once."""
 
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from sensorpool import Pool, cycle
+from harness.until import until
+from sensorpool import Pool
 from sensorpool.errors import Refused, SkipSensor, Unreachable
-from sensorpool.states import State
-from sensorpool.store import barring
-from sensorpool.worker import Worker
-from tests.service import until
+from sensorpool.model.states import State
+from sensorpool.model.suspicion import Suspicion
+from sensorpool.poke.poker import Poker
+from sensorpool.store import admission
+from sensorpool.worker import job as cycle
+from sensorpool.worker.context import Worker
+from sensorpool.worker.suspects import Suspects
 
 TICK = 0.2
 
@@ -41,6 +47,26 @@ class ToldToo(Told):
     """Another class."""
 
 
+class HangsHere:
+    """Hangs in a worker, and lands in a child of the isolated lane."""
+
+    gate: ClassVar[threading.Event] = threading.Event()
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def poke(self, context: Any) -> Any:
+        spec = sys.modules["__main__"].__spec__
+        return (spec is not None and spec.name == "sensorpool.poke.child_main") or self.gate.wait(30)
+
+
+class HangsEverywhere(HangsHere):
+    """Hangs there, too."""
+
+    def poke(self, context: Any) -> Any:
+        return time.sleep(30)
+
+
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:
     """What hanging pokes wait for."""
@@ -54,7 +80,10 @@ def gate() -> Iterator[threading.Event]:
 @pytest.fixture
 def pool(make_pool: Callable[..., Pool]) -> Pool:
     return make_pool(
-        sensors_enabled=[f"{__name__}.{cls.__name__}" for cls in (Told, ToldToo)],
+        sensors_enabled=[
+            *(f"{__name__}.{cls.__name__}" for cls in (Told, ToldToo, HangsHere, HangsEverywhere)),
+            "tests.support.sensors.hanging.WaitsToBeKilled",
+        ],
         shards=1,
         tick=TICK,
         poke_interval=TICK,
@@ -104,7 +133,7 @@ def test_no_slot_is_lost_where_a_job_ends_with_an_error(
         raise Unreachable("as told")
 
     with monkeypatch.context() as patched:
-        patched.setattr(worker, "settle", away)
+        patched.setattr(worker.settler, "settle", away)
         for _ in range(3):
             with pytest.raises(Unreachable):
                 job(worker, pool)
@@ -121,11 +150,71 @@ def test_another_class_finds_slots_though_one_hangs(pool: Pool, worker: Worker, 
     assert (done["landed"], done["slow"], done["left"]) == (1, 7, 23)
 
 
+def test_what_waits_for_a_class_that_hangs_is_poked_apart(pool: Pool, worker: Worker, gate: threading.Event) -> None:
+    """Healthy groups of the class among them, which have landed long before the slots are free."""
+    made = [pool.register(f"{__name__}.HangsHere", {"name": str(number)}).id for number in range(30)]
+
+    def landed() -> int:
+        return sum(state is State.SUCCESS for state in pool.wait(made, 0).values())
+
+    HangsHere.gate = gate
+    hanging = pool.register(f"{__name__}.HangsEverywhere", {"name": "hangs"})
+    worker.leases.suspects.mark(pool.ranges[0], [hanging.group_id], Suspicion.CLASS_HANGS)
+    until("them to land in a child", lambda: job(worker, pool) and landed() >= 23, every=0.1)
+    assert not gate.is_set()
+    until(
+        "the other to hang", lambda: worker.leases.suspects.why(pool.ranges[0], hanging.group_id) == Suspicion.OVERRAN
+    )
+    gate.set()
+    until("the slots", lambda: slots_taken(worker) == 0)
+
+
+@pytest.mark.parametrize("lost", ["its turn", "nothing"])
+def test_what_a_worker_pokes_apart_when_it_closes_is_poked_at_once_by_the_next(
+    pool: Pool, worker: Worker, tmp_path: Path, lost: str
+) -> None:
+    """Though it is not due: its turn was lost."""
+    pid_file, shard_range = tmp_path / "pid", pool.ranges[0]
+    context = {"pid_file": str(pid_file)}
+    made = pool.register("tests.support.sensors.hanging.WaitsToBeKilled", context, poke_interval=3_600.0)
+    worker.leases.suspects.mark(shard_range, [made.group_id], Suspicion.OVERRAN)
+    assert job(worker, pool)["groups"] == 1
+    first = int(until("its first poke", lambda: pid_file.exists() and pid_file.read_text()))
+    pid_file.unlink()
+    if lost == "nothing":
+        job(worker, pool)
+        assert not pid_file.exists()
+        return
+    worker.close()
+    other = Worker(pool.settings)
+    try:
+        assert job(other, pool)["groups"] == 1
+        assert int(until("its next poke", lambda: pid_file.exists() and pid_file.read_text())) != first
+        assert other.leases.suspects.why(shard_range, made.group_id) == Suspicion.OVERRAN
+        assert job(other, pool)["groups"] == 0, "its turn was lost once"
+    finally:
+        other.close()
+
+
+def test_a_worn_process_is_patient_while_it_pokes_groups_apart(
+    make_pool: Callable[..., Pool], make_worker: Callable[..., Worker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = make_pool(max_abandoned=3, poke_concurrency=8).settings
+    worker, found = make_worker(settings), {"abandoned": 2, "in_hand": 0}
+    for owner, name in ((Poker, "abandoned"), (Suspects, "in_hand")):
+        monkeypatch.setattr(owner, name, property(lambda _, name=name: found[name]))
+    worn = {}
+    for found["abandoned"] in (2, 3, 7, 8):
+        for found["in_hand"] in (0, 1):
+            worn[found["abandoned"], found["in_hand"]] = worker.is_worn
+    assert [case for case, is_worn in worn.items() if is_worn] == [(3, 0), (7, 0), (8, 0), (8, 1)]
+
+
 def test_a_dirty_range_is_not_poked_again_by_the_second_round(
     pool: Pool, worker: Worker, gate: threading.Event
 ) -> None:
     def takes_long() -> bool:
-        worker.leases.raise_dirty(pool.ranges[0])  # somebody registers meanwhile
+        worker.leases.dirty_flags.put_up(pool.ranges[0])  # somebody registers meanwhile
         return gate.wait(30)
 
     register(pool, "slow", takes_long)
@@ -150,18 +239,18 @@ def test_a_crash_that_is_counted_again_counts_once(pool: Pool) -> None:
     group = pool.database.read(lambda c: c.exec_driver_sql("SELECT id FROM poke_group").scalar_one())
 
     def count(seen: int) -> int:
-        return pool.database.run(lambda c: barring.count_crash(c, group, seen, 3, "SIGSEGV", 1))
+        return pool.database.run(admission.count_crash, group, seen, 3, "SIGSEGV", 1)
 
     assert [count(0), count(0), count(1), count(1)] == [1, 1, 2, 2]  # answers to COMMIT were lost
-    assert pool.database.read(barring.count_quarantined) == 0
+    assert pool.database.read(admission.count_quarantined) == 0
     assert count(2) == 3
-    assert pool.database.read(barring.count_quarantined) == 1
+    assert pool.database.read(admission.count_quarantined) == 1
 
 
 def test_who_is_registered_already_is_given_back_though_it_is_refused_by_now(pool: Pool) -> None:
     key = {"dag_id": "d", "task_id": "t", "run_id": "r"}
     first = register(pool, "known", lambda: False, **key)
-    pool.database.run(lambda c: barring.look_at_quotas(c, 0, 1))
+    pool.database.run(admission.look_at_quotas, 0, 1)
     assert register(pool, "known", lambda: False, **key) == first
     with pytest.raises(Refused, match="d has too many sensors waiting"):
         register(pool, "new", lambda: False, **(key | {"task_id": "other"}))

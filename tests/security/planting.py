@@ -5,8 +5,8 @@ from typing import Any
 
 from sqlalchemy import insert, select
 
-from sensorpool.schema import poke_group, sensor_instance
 from sensorpool.store.database import Database
+from sensorpool.store.schema import poke_group, sensor_instance
 
 
 def plant(database: Database, op_classpath: str, poke_context: str, **columns: Any) -> int:

@@ -15,8 +15,9 @@ import psutil
 import pytest
 import yaml
 
+from harness.service import Service, kill_tree
+from harness.until import until
 from tests.integration.test_results import free_port
-from tests.service import Service, kill_tree, until
 
 COMPOSE = Path(__file__).parents[2] / "docker-compose.yml"
 
@@ -98,9 +99,10 @@ def test_tls_to_redis_checks_certificates(url: str, verified: str) -> None:
     """Least privilege: kombu by itself checks none; what somebody chose stays."""
     import ssl
 
-    from sensorpool import Settings, wire
-    from sensorpool.broker import Connection
-    from sensorpool.lease import connect
+    from sensorpool import Settings
+    from sensorpool.leases.connection import connect
+    from sensorpool.publish import wire
+    from sensorpool.publish.broker import Connection
 
     settings = Settings.load(redis_url=url)
     assert wire.broker_url(settings.broker).endswith(verified)
@@ -114,7 +116,7 @@ def test_tls_to_redis_checks_certificates(url: str, verified: str) -> None:
 def test_tls_urls_are_handed_on() -> None:
     """Least privilege: amqps checks certificates by itself; PostgreSQL gets its sslmode."""
     from sensorpool import Settings
-    from sensorpool.broker import Connection
+    from sensorpool.publish.broker import Connection
     from sensorpool.store.database import Database
 
     url = "postgresql+psycopg://u:secret@h/x?sslmode=verify-full&sslrootcert=/ca.pem"

@@ -11,13 +11,13 @@ from click.testing import CliRunner, Result
 from kombu.transport.virtual.exchange import TopicExchange
 
 from sensorpool import Pool, Settings
-from sensorpool.cli import main
-from sensorpool.commands.registering import LONGEST_LINE
+from sensorpool.cli.main import main
+from sensorpool.cli.registering import LONGEST_LINE
 from sensorpool.errors import Refused
-from sensorpool.identity import MAX_CONTEXT_BYTES, MAX_CONTEXT_DEPTH
-from sensorpool.migrate import upgrade
-from sensorpool.publish import MIXED, routing_key
+from sensorpool.model.identity import MAX_CONTEXT_BYTES, MAX_CONTEXT_DEPTH
+from sensorpool.publish.exchange import MIXED, routing_key
 from sensorpool.store.database import Database
+from sensorpool.store.migrate import upgrade
 from tests.security.planting import plant, rows
 
 PATH_SENSOR = "sensorpool.sensors.PathSensor"
@@ -194,7 +194,7 @@ def test_giant_contexts_are_refused(context: dict[str, object], url: str) -> Non
 
 MEASURED = """
 import sys, tracemalloc
-from sensorpool.cli import main
+from sensorpool.cli.main import main
 tracemalloc.start()
 try:
     main(sys.argv[1:])

@@ -11,21 +11,32 @@ import pytest
 import redis
 from sqlalchemy import make_url
 
-from sensorpool import Pool, Settings, doctor, look
-from sensorpool.app import make_app
-from sensorpool.migrate import upgrade
+from harness.servers import fresh_database
+from harness.service import Service, kill_tree
+from harness.until import until
+from sensorpool import Pool, Settings
+from sensorpool.admin import doctor, health, instances, status
+from sensorpool.leases.lease import leases_of
+from sensorpool.model.states import Outcome, State
+from sensorpool.model.suspicion import Suspicion
+from sensorpool.model.values import Fact, ShardRange
 from sensorpool.publish import listen
-from sensorpool.states import State
-from sensorpool.store import looking
+from sensorpool.service.app import make_app
+from sensorpool.store import callbacks, inspecting, settling
+from sensorpool.store.migrate import upgrade
 from sensorpool.testing import land, pokes
+from sensorpool.worker.chores.round import Place
+from sensorpool.worker.context import Worker
+from sensorpool.worker.rescue import rescue
 from tests.security.page import block
-from tests.servers import fresh_database
-from tests.service import Service, kill_tree, until
 
 SCRIPTED = "sensorpool.testing.ScriptedSensor"
 ASKED_FOR_IN_VAIN = {"config", "config|get", "client", "client|setinfo", "client|maint_notifications"}
 ROLES = {name: f"sensorpool_{name}" for name in ("owner", "worker", "registrant", "reader")}
-TABLES = ("poke_group", "sensor_instance", "sensorpool_outbox", "sensorpool_schema", "sensorpool_alembic_version")
+TABLES = (
+    *("poke_group", "sensor_instance", "sensorpool_outbox", "sensorpool_schema", "sensorpool_alembic_version"),
+    *("sensorpool_callback", "shared_value"),
+)
 
 
 @pytest.fixture
@@ -68,11 +79,11 @@ def whole_run(service: Service, pool: Pool, folder: Path) -> None:
     assert pool.wait([again], 30) == {again: State.SUCCESS}
     until(
         "an empty outbox",
-        lambda: pool.database.read(looking.oldest_unpublished) is None,
+        lambda: pool.database.read(inspecting.oldest_unpublished) is None,
     )
-    assert look.status(pool)["states"]["success"] == 2
-    assert look.show(pool, again)["state"] == "success"
-    until("health, once the lease of the dead has expired", lambda: not look.health(pool))
+    assert status.status(pool)["states"]["success"] == 2
+    assert instances.show(pool, again)["state"] == "success"
+    until("health, once the lease of the dead has expired", lambda: not health.health(pool))
 
 
 def test_the_pool_runs_under_the_acl(postgres_database: str, acl_url: str, redis_url: str, tmp_path: Path) -> None:
@@ -91,6 +102,14 @@ def test_the_pool_runs_under_the_acl(postgres_database: str, acl_url: str, redis
     with redis.Redis.from_url(redis_url, decode_responses=True) as admin:
         refused = {entry["object"] for entry in admin.execute_command("ACL", "LOG", "128")}
     assert refused <= ASKED_FOR_IN_VAIN, "\n".join(refused)
+
+
+def test_who_waits_to_be_poked_apart_is_seen_under_the_acl(acl_url: str) -> None:
+    """Threat `open Redis`: what nobody may ask would look as if nobody waited."""
+    leases, shard_range = leases_of(Settings(redis_url=acl_url)), ShardRange(0, 10)
+    leases.suspects.mark(shard_range, range(1, 6), Suspicion.OVERRAN)
+    leases.claims.take(shard_range, range(1, 4), seconds=60, now=10**12)
+    assert leases.claims.since([shard_range]) == dict.fromkeys((1, 2, 3), 10**12)
 
 
 @pytest.mark.parametrize(
@@ -163,14 +182,38 @@ def test_the_pool_runs_under_the_roles(roles: Callable[[str], str], redis_url: s
     reader = Pool(Settings.load(**fast, database_url=roles("reader")))
     try:
         whole_run(service, registrant, tmp_path)
-        assert look.health(reader) == []
-        assert look.status(reader)["states"]["success"] == 2
-        assert len(look.list_instances(reader, state=None, dag_id=None, most=10)) == 5
-        assert json.dumps(look.status(reader))
+        assert health.health(reader) == []
+        assert status.status(reader)["states"]["success"] == 2
+        assert len(instances.list_instances(reader, state=None, dag_id=None, most=10)) == 5
+        assert json.dumps(status.status(reader))
     finally:
         service.stop()
         registrant.close()
         reader.close()
+
+
+def test_callbacks_and_large_values_go_under_the_roles(roles: Callable[[str], str]) -> None:
+    """Least privilege: what a worker keeps once a registrant reads, and either tells callbacks."""
+    shared = {"sensors_enabled": SCRIPTED, "database_schema": "sensorpool", "retention": 1}
+    shared |= {"on_settled_tasks": "t", "on_settled_broker_url": "memory://"}  # a test has no other reader
+    registrant = Pool(Settings.load(**shared, database_url=roles("registrant")))
+    worker = Worker(Settings.load(**shared, database_url=roles("worker")))
+    context = {"folder": "/nowhere", "name": "x"}
+    named = {"sensor": SCRIPTED, "poke_context": context, "on_settled": {"task": "t"}}
+    ones = registrant.register_many([named] * 20)
+    try:
+        registrant.cancel(ones[0].id)
+        value = json.dumps("x" * 250_000)
+        began = worker.database.read(worker.database.now) + 1
+        assert worker.settler.settle([Fact(ones[0].group_id, 20, began, Outcome.LANDED, None, value)]).ended == 19
+        read = registrant.database.read(settling.settled, [one.id for one in ones])
+        assert [each.xcom_value for each in read].count(value) == 19
+        until("callbacks", lambda: registrant.database.read(callbacks.backlog) == [])
+        until("an empty outbox", lambda: registrant.database.read(inspecting.oldest_unpublished) is None)
+        rescue(worker, Place())
+    finally:
+        worker.close()
+        registrant.close()
 
 
 BEYOND = {
@@ -232,7 +275,7 @@ def test_the_roles_can_do_no_more(roles: Callable[[str], str]) -> None:
 @pytest.mark.parametrize("role", ["worker", "registrant", "reader"])
 def test_only_the_owner_migrates(roles: Callable[[str], str], role: str) -> None:
     """Least privilege: an upgrade by another role changes nothing."""
-    from sensorpool.migrate import downgrade, head
+    from sensorpool.store.migrate import downgrade, head
 
     with pytest.raises(Exception, match=r"(?i)permission denied|must be owner"):
         downgrade(roles(role), "base", schema="sensorpool")

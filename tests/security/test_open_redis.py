@@ -10,15 +10,16 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from sensorpool import wire
-from sensorpool.publish import RESULTS
-from sensorpool.states import State
+from harness import audit
+from harness.service import Service
+from harness.until import until
+from sensorpool.model.states import State
+from sensorpool.publish import wire
+from sensorpool.publish.exchange import RESULTS
 from sensorpool.testing import land, pokes
-from tests import audit
 from tests.integration.test_main_run import register
 from tests.security.canary import MODULE, Canary
 from tests.security.planting import rows
-from tests.service import Service, until
 
 GROUPS = 12
 FORGED = 1_000
@@ -36,7 +37,7 @@ def test_forged_messages_and_keys_change_nothing(
     until("pokes of all", lambda: len(pokes(tmp_path)) == GROUPS)
     before = steady(service)
     group_ids = [row["group_id"] for row in rows(service.pool.database).values()]
-    client = service.pool.leases.client
+    client = service.pool.leases.store.client
     for forge in attack(rng, service, group_ids, canary):
         with suppress(ResponseError):  # an earlier one left another type there
             forge(client)
@@ -60,7 +61,7 @@ def test_keys_of_wrong_types_do_not_stop_the_pool(service: Service, tmp_path: Pa
     ids = register(service, tmp_path, count=GROUPS, groups=GROUPS)
     service.start()
     until("pokes of all", lambda: len(pokes(tmp_path)) == GROUPS)
-    client = service.pool.leases.client
+    client = service.pool.leases.store.client
     for kind in ("list", "hash"):  # no key of ours is right with both
         for name in ours(client, service):
             client.delete(name)
@@ -78,7 +79,7 @@ def test_forged_leases_and_claims_end(make_service: Callable[..., Service], tmp_
     """Threat `open Redis`: a lease, a dirty flag and a claim without an end, and everybody a suspect."""
     service = make_service(lease_ttl=2.5)
     ids = register(service, tmp_path, count=GROUPS, groups=GROUPS)
-    client = service.pool.leases.client
+    client = service.pool.leases.store.client
     for name in ours(client, service):
         if name.endswith((":lease", ":dirty")):
             client.set(name, "forged")
@@ -93,12 +94,14 @@ def test_forged_leases_and_claims_end(make_service: Callable[..., Service], tmp_
 
 
 def test_forged_ranges_leave_nothing_behind_for_ever(service: Service) -> None:
-    """Threat `open Redis`: each forged range that there may be leaves a state, and that expires."""
+    """Threat `open Redis`: a range that no worker has is never worked on; it is noted for a minute."""
     service.start()
-    client = service.pool.leases.client
+    client = service.pool.leases.store.client
     client.lpush(QUEUES[0], message(wire.POKE_SHARD, [1, 2]))
-    name = until("the state of the forged range", lambda: next(iter(client.keys("sensorpool:{1-2}:state")), None))
-    assert 0 < client.ttl(name) <= 86_400
+    noted = until("the note of the forged range", lambda: next(iter(client.keys("sensorpool:{pool}:foreign")), None))
+    assert client.get(noted) == "1-2"
+    assert 0 < client.ttl(noted) <= 60
+    assert client.keys("sensorpool:{1-2}:*") == []
 
 
 def steady(service: Service) -> dict[int, dict[str, Any]]:
@@ -110,9 +113,9 @@ def since(some: list[Any], at: float) -> list[Any]:
 
 
 def outbox_is_empty(service: Service) -> bool:
-    from sensorpool.store import looking
+    from sensorpool.store import inspecting
 
-    return service.pool.database.read(looking.oldest_unpublished) is None
+    return service.pool.database.read(inspecting.oldest_unpublished) is None
 
 
 def ours(client: Any, service: Service) -> list[str]:
@@ -195,7 +198,7 @@ def attack(
     wild += [{"task": None}, {"task": []}, {"task": f"{MODULE}.Canary"}, {"compression": "zlib"}, {"group": {}}]
     spoilt = [{"properties": {}}, {"properties": 7}, {"body": 7}, {"body": "!"}, {"content-type": []}, {"headers": []}]
     spoilt += [{"content-encoding": "zip"}, {"content-type": "application/x-python-serialize"}, {"headers": None}]
-    names = ours(service.pool.leases.client, service)
+    names = ours(service.pool.leases.store.client, service)
 
     def some(choices: list[Any]) -> Any:
         return choices[rng.randrange(len(choices))]

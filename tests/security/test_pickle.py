@@ -11,13 +11,16 @@ from typing import Any
 import pytest
 from kombu import Producer
 
-from sensorpool import Settings, wire
-from sensorpool.broker import Connection
-from sensorpool.publish import RESULTS, listen, routing_key
-from sensorpool.states import State
+from harness.service import Service
+from harness.until import until
+from sensorpool import Settings
+from sensorpool.model.states import State
+from sensorpool.publish import wire
+from sensorpool.publish.broker import Connection
+from sensorpool.publish.exchange import RESULTS, routing_key
+from sensorpool.publish.listener import listen
 from sensorpool.testing import land, pokes
 from tests.security.canary import Canary
-from tests.service import Service, until
 
 SCRIPTED = "sensorpool.testing.ScriptedSensor"
 PICKLES = ["application/x-python-serialize", "application/x-python-pickle", "application/x-yaml", "application/data"]
@@ -117,7 +120,7 @@ def test_pickles_for_listeners_on_rabbitmq(redis_url: str, amqp_url: str, canary
 @pytest.mark.parametrize("name", ["accept_content", "task_serializer", "result_serializer", "event_serializer"])
 def test_no_serializer_but_json_is_spoken(name: str) -> None:
     """Threat `pickle on the broker`: what is sent and taken."""
-    from sensorpool.app import make_app
+    from sensorpool.service.app import make_app
 
     value = make_app(Settings.load(redis_url="redis://127.0.0.1:1/0")).conf[name]
     assert value in ("json", ["json"])

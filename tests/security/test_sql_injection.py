@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import inspect
 
-from sensorpool import Pool, Settings, look
-from sensorpool.migrate import upgrade
-from sensorpool.states import State
+from sensorpool import Pool, Settings
+from sensorpool.admin import instances
+from sensorpool.model.states import State
+from sensorpool.store.migrate import upgrade
 
 SCRIPTED = "sensorpool.testing.ScriptedSensor"
 TABLES = {"poke_group", "sensor_instance", "sensorpool_outbox", "sensorpool_schema"}
@@ -54,21 +55,21 @@ def check(url: str) -> None:
             ]
             made[text] = pool.register_many(named)[-1].id
             assert pool.register_many(named)[-1].id == made[text]
-    assert len(look.list_instances(pool, state=None, dag_id=None, most=1_000)) == 3 * len(HOSTILE)
+    assert len(instances.list_instances(pool, state=None, dag_id=None, most=1_000)) == 3 * len(HOSTILE)
     for text, instance_id in made.items():
-        found = look.list_instances(pool, state=State.SENSING, dag_id=text, most=100)
+        found = instances.list_instances(pool, state=State.SENSING, dag_id=text, most=100)
         assert {row["dag_id"] for row in found} == {text}
         assert len(found) == 3
-        shown = look.show(pool, instance_id)
+        shown = instances.show(pool, instance_id)
         assert (shown["dag_id"], shown["task_id"], shown["run_id"]) == (text, text, f"{text} 2 1")
         assert shown["poke_context"] == {"folder": text, "name": text, "script": text}
         assert shown["external_id"] == text[:64]
         assert pool.cancel(instance_id, text) is State.CANCELLED
-        ended = look.show(pool, instance_id)
+        ended = instances.show(pool, instance_id)
         assert ended["reason"] == text
         assert json.dumps(ended)
     assert set(inspect(pool.database.engine).get_table_names()) >= TABLES
-    assert len(look.list_instances(pool, state=None, dag_id=None, most=1_000)) == 3 * len(HOSTILE)
+    assert len(instances.list_instances(pool, state=None, dag_id=None, most=1_000)) == 3 * len(HOSTILE)
     pool.close()
 
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from sensorpool.errors import InfraFailure, SettingsError
-from sensorpool.sensors import HttpSensor
+from sensorpool.errors import CannotPoke, InfraFailure, SettingsError
+from sensorpool.sensors import HttpSensor, http_client
 from sensorpool.sensors.connections import PokeFailed
+from sensorpool.sensors.shared import Shared
 
 from .serving import Server, answer
 
@@ -240,6 +241,13 @@ def test_a_malformed_connection_is_named_but_not_shown(set_connection: SetConnec
     with pytest.raises(SettingsError, match=f"SENSORPOOL_CONN_API.*{said}") as caught:
         HttpSensor("/", conn_id="api").poke({})
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_worker_that_cannot_speak_http_leaves_it_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "_clients", Shared(1))
+    monkeypatch.setenv("HTTP_PROXY", "no-proxy://of.ours")
+    with pytest.raises(CannotPoke, match="this worker cannot speak HTTP"):
+        HttpSensor("http://127.0.0.1:9/").poke({})
 
 
 def test_a_forked_child_has_its_own_client(server: Server) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from sensorpool.errors import InfraFailure, SettingsError
+from sensorpool.errors import CannotPoke, InfraFailure, SettingsError
 from sensorpool.sensors import PathSensor, filesystems
 from sensorpool.sensors.connections import PokeFailed
 from sensorpool.sensors.failures import as_infra_failure
@@ -282,7 +282,7 @@ def test_filesystems_are_bounded(tiresome: type[TiresomeFileSystem], set_connect
 
 def test_a_package_that_is_missing_is_named() -> None:
     fsspec.register_implementation("absent", "no_such_package.FileSystem", clobber=True, errtxt="Install absent")
-    with pytest.raises(PokeFailed, match=r"absent:// needs a package on this worker: Install absent"):
+    with pytest.raises(CannotPoke, match=r"absent:// needs a package on this worker: Install absent"):
         PathSensor("absent://a/b").poke({})
 
 

@@ -1,17 +1,32 @@
 """What a return value or an exception means, as in Airflow; what cannot be read is the poke's own error."""
 
+import functools
+import gc
 import json
 import socket
+import traceback
+from asyncio import CancelledError
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from typing import Any
+from unittest.mock import MagicMock, Mock
 
 import pytest
 
-from sensorpool.errors import ClassRefused, FailSensor, InfraFailure, SkipSensor
-from sensorpool.model import PokeReturnValue
+from sensorpool.config.defaults import INFRA_FAILURES
+from sensorpool.errors import (
+    CannotPoke,
+    ClassRefused,
+    ClassUnavailable,
+    FailSensor,
+    InfraFailure,
+    SettingsError,
+    SkipSensor,
+)
+from sensorpool.model.states import Outcome
+from sensorpool.model.values import PokeReturnValue
 from sensorpool.poke.answer import MAX_REASON, MAX_XCOM_BYTES, Answers, reason_of, sanitised
-from sensorpool.settings import INFRA_FAILURES
-from sensorpool.states import Outcome
-from tests.unit.builders import due_group
+from tests.support.builders import due_group
 
 ANSWERS = Answers(INFRA_FAILURES)
 
@@ -25,6 +40,9 @@ class Foreign:
 
     def __bool__(self) -> bool:
         return self.is_done
+
+    def __repr__(self) -> str:
+        return f"Foreign({self.is_done}, {self.xcom_value})"
 
 
 class Stubborn:
@@ -60,13 +78,13 @@ def test_what_is_falsy_has_not_landed(value: Any) -> None:
     assert _of_value(value) == (Outcome.NOT_LANDED, None, None)
 
 
-@pytest.mark.parametrize("value", [True, 1, "no", [0], {"a": 0}, object(), int, Foreign(True), PokeReturnValue(True)])
+@pytest.mark.parametrize("value", [True, 1, "no", [0], {"a": 0}, object(), Foreign(True), PokeReturnValue(True)])
 def test_what_is_truthy_has_landed(value: Any) -> None:
     assert _of_value(value) == (Outcome.LANDED, None, None)
 
 
 @pytest.mark.parametrize("kind", [PokeReturnValue, Foreign])
-@pytest.mark.parametrize("value", [0, False, "", [], {"a": [1, None, "ä\0\ud800"]}])
+@pytest.mark.parametrize("value", [0, False, "", [], {"a": [1, None, "ä\0", "\\ud83d", "😀"]}])
 def test_an_xcom_value_is_kept_as_json(kind: Any, value: Any) -> None:
     outcome, reason, xcom_value = _of_value(kind(True, value))
     assert (outcome, reason) == (Outcome.LANDED, None)
@@ -80,7 +98,8 @@ def test_an_xcom_value_is_kept_as_json(kind: Any, value: Any) -> None:
     "error", [ValueError("which of them?"), SystemExit("which of them?"), GeneratorExit("which of them?")], ids=repr
 )
 def test_an_object_without_a_truth_is_an_error(error: BaseException) -> None:
-    assert _of_value(Stubborn(error)) == (Outcome.POKE_ERROR, f"{type(error).__name__}: which of them?", None)
+    expected = Outcome.POKE_ERROR if isinstance(error, Exception) else Outcome.EXITED
+    assert _of_value(Stubborn(error)) == (expected, f"{type(error).__name__}: which of them?", None)
 
 
 def test_an_infrastructure_failure_is_one_wherever_it_is_raised() -> None:
@@ -103,6 +122,48 @@ def test_an_xcom_value_that_is_no_json_is_an_error_with_its_reason(value: Any) -
     assert (outcome, xcom_value) == (Outcome.POKE_ERROR, None)
     assert "its xcom_value is not JSON" in str(reason)
     assert _of_value(PokeReturnValue(False, value))[0] is Outcome.NOT_LANDED
+
+
+@pytest.mark.parametrize("value", ["\ud83d\ude00", "\ud800", ["x", {"\udc00": 1}]], ids=ascii)
+def test_an_xcom_value_that_would_come_back_as_another_text_is_an_error(value: Any) -> None:
+    outcome, reason, xcom_value = _of_value(PokeReturnValue(True, value))
+    assert (outcome, xcom_value) == (Outcome.POKE_ERROR, None)
+    assert reason == "ValueError: its xcom_value has a lone surrogate, which UTF-8 cannot say"
+
+
+async def _coroutine() -> bool:
+    return False
+
+
+async def _async_generator() -> AsyncIterator[bool]:
+    yield False
+
+
+NO_ANSWERS = [
+    (lambda: (each for each in [False]), "a generator, which is no answer: return the answer, do not yield it"),
+    (_async_generator, "an async_generator, which is no answer: return the answer, do not yield it"),
+    (_coroutine, "a coroutine, which is no answer: await it"),
+    (lambda: _coroutine, "a function, which is no answer: call it"),
+    (lambda: len, "a builtin_function_or_method, which is no answer: call it"),
+    (lambda: [].append, "a builtin_function_or_method, which is no answer: call it"),
+    (lambda: Foreign(False).__bool__, "a method, which is no answer: call it"),
+    (lambda: functools.partial(bool, 0), "a partial, which is no answer: call it"),
+    (lambda: int, "a type, which is no answer: return an answer, not a class"),
+    (lambda: NotImplemented, "a NotImplementedType, which is no answer: return True or False"),
+    (Future, "a Future, which is no answer: return its result()"),
+]
+
+
+@pytest.mark.parametrize(("make", "said"), NO_ANSWERS, ids=[said.partition(",")[0] for _, said in NO_ANSWERS])
+def test_what_python_takes_for_true_and_answers_nothing_is_an_error(make: Callable[[], Any], said: str) -> None:
+    """Nothing is left behind either that Python warns of when it goes."""
+    assert _of_value(make()) == (Outcome.POKE_ERROR, f"TypeError: the poke returned {said}", None)
+    gc.collect()
+
+
+@pytest.mark.parametrize("kind", [Mock, MagicMock])
+def test_a_mock_has_not_landed(kind: Any) -> None:
+    assert _of_value(kind())[0] is Outcome.POKE_ERROR
 
 
 def test_an_xcom_value_has_a_limit() -> None:
@@ -133,6 +194,10 @@ MEANINGS: list[tuple[BaseException, Outcome]] = [
     (_named("AirflowSkipException"), Outcome.SKIP),
     (FailSensor("why"), Outcome.FAIL),
     (ClassRefused("why"), Outcome.FAIL),
+    (ClassUnavailable("why"), Outcome.CANNOT_POKE),
+    (CannotPoke("why"), Outcome.CANNOT_POKE),
+    (SettingsError("why"), Outcome.CANNOT_POKE),
+    (ModuleNotFoundError("why"), Outcome.CANNOT_POKE),
     (_named("AirflowFailException"), Outcome.FAIL),
     (_named("AirflowSensorTimeout"), Outcome.FAIL),
     (_named("AirflowTaskTimeout", BaseException), Outcome.FAIL),
@@ -142,6 +207,10 @@ MEANINGS: list[tuple[BaseException, Outcome]] = [
     (socket.gaierror("why"), Outcome.INFRA_FAILURE),
     (_Unsure("why"), Outcome.POKE_ERROR),
     (ValueError("why"), Outcome.POKE_ERROR),
+    (SystemExit("why"), Outcome.EXITED),
+    (KeyboardInterrupt("why"), Outcome.EXITED),
+    (GeneratorExit("why"), Outcome.EXITED),
+    (CancelledError("why"), Outcome.EXITED),
     (TimeoutError("why"), Outcome.POKE_ERROR),
     (_named("AirflowException"), Outcome.POKE_ERROR),
     (_named("AirflowRescheduleException"), Outcome.POKE_ERROR),
@@ -152,7 +221,9 @@ MEANINGS: list[tuple[BaseException, Outcome]] = [
 def test_an_exception_means_what_it_means_in_airflow(error: BaseException, outcome: Outcome) -> None:
     report = ANSWERS.of_exception(due_group(), 0.0, error)
     assert (report.outcome, report.xcom_value) == (outcome, None)
-    assert report.reason == f"{type(error).__name__}: why"
+    # as the last line of Python's traceback has it, but for the classes of Airflow and ours
+    said = traceback.format_exception_only(error)[-1].strip().removeprefix("sensorpool.errors.")
+    assert report.reason == (f"{ANSWERS.place} cannot poke it: {said}" if outcome is Outcome.CANNOT_POKE else said)
 
 
 def test_the_list_of_infrastructure_failures_is_the_settings() -> None:
@@ -168,7 +239,7 @@ class _Mute(Exception):
 
 def test_a_reason_is_said_of_every_exception() -> None:
     assert reason_of(ValueError()) == "ValueError"
-    assert reason_of(_Mute()) == "_Mute: (its text cannot be read)"
+    assert reason_of(_Mute()) == f"{__name__}._Mute: (its text cannot be read)"
 
 
 def test_a_reason_fits_every_database() -> None:

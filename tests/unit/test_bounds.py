@@ -3,19 +3,20 @@
 import io
 import subprocess
 import sys
+import threading
 
 import pytest
 
-from sensorpool.poke import printing
+from sensorpool.model.states import Outcome
+from sensorpool.poke import bounded_output
 from sensorpool.poke.answer import Answers
-from sensorpool.poke.printing import Bounded
-from sensorpool.states import Outcome
-from tests.unit.builders import due_group
+from sensorpool.poke.bounded_output import Bounded
+from tests.support.builders import due_group
 
 
 def test_what_is_printed_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(printing.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(bounded_output.time, "monotonic", lambda: now[0])
     stream = io.StringIO()
     bounded = Bounded(stream, most=10, span=5.0)
     assert bounded.write("12345") == 5
@@ -28,6 +29,30 @@ def test_what_is_printed_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     bounded.flush()  # the rest is the stream's own
 
 
+def test_a_text_whose_length_never_comes_stops_no_other() -> None:
+    asked, gate = threading.Event(), threading.Event()
+
+    class Text(str):
+        __slots__ = ()
+
+        def __len__(self) -> int:
+            asked.set()
+            gate.wait(60)
+            return super().__len__()
+
+    stream = io.StringIO()
+    bounded = Bounded(stream)
+    threading.Thread(target=bounded.write, args=(Text("late"),), daemon=True).start()
+    assert asked.wait(60)
+    other = threading.Thread(target=bounded.write, args=("here",), daemon=True)
+    other.start()
+    other.join(30)
+    stands = other.is_alive()
+    gate.set()
+    assert not stands
+    assert stream.getvalue().startswith("here")
+
+
 def test_too_much_memory_is_a_crash_and_no_answer() -> None:
     report = Answers([]).of_exception(due_group(), 0.0, MemoryError())
     assert (report.outcome, report.reason) == (Outcome.CRASHED, "MemoryError")
@@ -36,7 +61,7 @@ def test_too_much_memory_is_a_crash_and_no_answer() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's")
 def test_memory_is_limited() -> None:
     code = (
-        "from sensorpool.poke import memory; memory.limit(100, threads=0)\n"
+        "from sensorpool.poke import memory_limit; memory_limit.limit(100, threads=0)\n"
         "kept = bytearray(50 * 2**20); print('some', flush=True)\n"
         "try: more = bytearray(100 * 2**20)\nexcept MemoryError: print('no more')"
     )

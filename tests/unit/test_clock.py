@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from sensorpool.clock import ClockWatch
-from tests.unit.builders import START
+from sensorpool.worker.clock_watch import ClockWatch
+from tests.support.builders import START
 
 HOUR = 3_600.0
 

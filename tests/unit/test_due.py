@@ -8,11 +8,11 @@ from hypothesis import assume, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from sensorpool.due import SPREAD, is_due, next_slot_at, step_at, whole_ticks
-from sensorpool.schema import metadata
+from sensorpool.model.due import SPREAD, is_due, next_slot_at, step_at, whole_ticks
 from sensorpool.store.database import Database
-from tests.unit import due_agreement
-from tests.unit.builders import START
+from sensorpool.store.schema import metadata
+from tests.support import due_agreement
+from tests.support.builders import START
 
 OVERLAP = 10_000
 LONGEST = 10 * 365 * 86_400_000  # the longest interval that registration allows

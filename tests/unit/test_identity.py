@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sensorpool
-from sensorpool.identity import (
+from sensorpool.model.identity import (
     MAX_CONTEXT_BYTES,
     MAX_CONTEXT_DEPTH,
     canonical_classpath,
@@ -129,7 +129,7 @@ def test_the_golden_values_stay(entry: dict[str, Any]) -> None:
 
 _ELSEWHERE = """
 import json, sys
-from sensorpool.identity import identify
+from sensorpool.model.identity import identify
 for entry in json.load(sys.stdin):
     identity = identify(entry["op_classpath"], dict(reversed(entry["poke_context"].items())))
     print(identity.digest.hex(), identity.hashcode, identity.phase)
@@ -164,7 +164,7 @@ def test_other_versions_of_python_agree() -> None:
     names = ["python3", *(f"python3.{minor}" for minor in range(11, 20))]
     for interpreter in filter(None, map(shutil.which, names)):
         if _in(
-            interpreter, "import sys; assert sys.version_info >= (3, 11); import sensorpool.identity", "0"
+            interpreter, "import sys; assert sys.version_info >= (3, 11); import sensorpool.model.identity", "0"
         ).returncode:
             continue  # too old, or no more than the name of an interpreter
         assert _in(interpreter, _ELSEWHERE, "7").stdout.splitlines() == _golden_lines(), interpreter

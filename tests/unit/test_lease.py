@@ -5,24 +5,29 @@ from typing import Any
 
 import pytest
 
-from sensorpool.lease import Held, Lease, Leases, connect, key
-from sensorpool.model import ShardRange
-from sensorpool.range_state import RangeState
-from tests.unit.builders import until
+from harness.until import until
+from sensorpool.leases.connection import connect
+from sensorpool.leases.lease import Acquired, Lease, Leases
+from sensorpool.leases.range_state import RangeState, read_state
+from sensorpool.leases.redis_store import RedisStore
+from sensorpool.leases.redis_store import range_key as key
+from sensorpool.model.suspicion import Suspicion
+from sensorpool.model.values import ShardRange
 
 RANGE = ShardRange(0, 1_250)
 OTHER_RANGE = ShardRange(1_250, 2_500)
+NOW = 1_700_000_000_000
 
 
 @pytest.fixture
 def leases(client: Any) -> Leases:
     """Leases that end when they are given back."""
-    return Leases(client, lease_ttl=60)
+    return Leases(RedisStore(client), lease_ttl=60)
 
 
-def _take(leases: Leases, token: str = "one") -> Held:
+def _take(leases: Leases, token: str = "one") -> Acquired:
     held = leases.acquire(RANGE, token)
-    assert isinstance(held, Held), f"held by {held}"
+    assert isinstance(held, Acquired), f"held by {held}"
     return held
 
 
@@ -30,22 +35,22 @@ def test_a_lease_has_one_holder_and_each_range_its_own(leases: Leases) -> None:
     held = _take(leases)
     assert held.lease.is_ours()
     assert leases.acquire(RANGE, "two") == "one"
-    assert isinstance(leases.acquire(OTHER_RANGE, "two"), Held)
+    assert isinstance(leases.acquire(OTHER_RANGE, "two"), Acquired)
     held.lease.release()
-    assert isinstance(leases.acquire(RANGE, "two"), Held)
+    assert isinstance(leases.acquire(RANGE, "two"), Acquired)
 
 
 def test_a_lease_that_nobody_renews_ends(client: Any) -> None:
-    short = Leases(client, lease_ttl=0.1)
+    short = Leases(RedisStore(client), lease_ttl=0.1)
     held = _take(short)
-    until(lambda: not held.lease.is_ours(), "the holder stops trusting itself")
-    until(lambda: isinstance(short.acquire(RANGE, "two"), Held), "another takes the lease")
+    until("the holder stops trusting itself", lambda: not held.lease.is_ours())
+    until("another takes the lease", lambda: isinstance(short.acquire(RANGE, "two"), Acquired))
     assert not held.lease.extend()
     assert not held.lease.is_ours()
 
 
 def test_a_renewed_lease_lives_on(client: Any) -> None:
-    lease = _take(Leases(client, lease_ttl=10)).lease
+    lease = _take(Leases(RedisStore(client), lease_ttl=10)).lease
     client.pexpire(key(RANGE, "lease"), 1_000)
     assert lease.extend()
     assert client.pttl(key(RANGE, "lease")) > 5_000
@@ -68,10 +73,10 @@ def test_another_token_can_neither_renew_nor_end_a_lease(leases: Leases, client:
 def test_a_holder_that_lost_its_lease_leaves_the_note_of_the_next_one(leases: Leases, client: Any) -> None:
     late = _take(leases)
     client.delete(key(RANGE, "lease"))
-    _take(leases, "two").lease.write_note([7])
+    _take(leases, "two").lease.put_in_flight([7])
     late.lease.release()
     assert leases.free(RANGE, "two")
-    assert _take(leases, "three").note == [7]
+    assert _take(leases, "three").in_flight == [7]
 
 
 def test_the_state_is_handed_over_whole(leases: Leases) -> None:
@@ -81,32 +86,49 @@ def test_the_state_is_handed_over_whole(leases: Leases) -> None:
     assert leases.look([OTHER_RANGE, RANGE]) == [(None, RangeState(), 0), ("two", state, 0)]
 
 
+def test_the_state_says_since_when_groups_have_been_left_over() -> None:
+    state, intervals = RangeState(), {1: 10_000, 2: 10_000, 3: 10_000, 4: 60_000}
+    state.left = state.in_turn([3, 1, 4], intervals, NOW)
+    assert (state.left, state.overdue) == ([3, 1, 4], 0)
+    state = read_state(state.text())
+    state.left = state.in_turn([2, 1, 4], intervals, NOW + 31_000)
+    assert (state.left, state.overdue, state.overdue_ms) == ([1, 4, 2], 1, 31_000)
+    assert state.left_since == {1: NOW, 4: NOW, 2: NOW + 31_000}
+    state.left.append(7)  # nobody knows since when
+    assert '"left":[1,4,2,7],' in state.text()
+    assert f'"left_since":[[{NOW},2],[{NOW + 31_000},1],[0,1]]' in state.text()
+    assert read_state(state.text()) == state
+    assert read_state('{"left": [1, 2], "left_since": [[5, 1]]}') == RangeState(left=[1, 2]), "of other groups"
+    assert state.in_turn([], {}, NOW + 40_000) == []
+    assert (state.overdue, state.overdue_ms, state.left_since) == (0, 0, {})
+
+
 def test_a_note_is_found_after_a_death_and_gone_after_a_job(leases: Leases) -> None:
     held = _take(leases)
-    held.lease.write_note([3, 4, 5])
+    held.lease.put_in_flight([3, 4, 5])
     assert leases.free(RANGE, "one")  # as for a holder that is known to be dead
     found = _take(leases, "two")
-    assert found.note == [3, 4, 5]
-    found.lease.write_note([6])
+    assert found.in_flight == [3, 4, 5]
+    found.lease.put_in_flight([6])
     found.lease.finish(RangeState())
-    assert _take(leases, "three").note == []
+    assert _take(leases, "three").in_flight == []
 
 
 def test_a_job_that_ended_badly_leaves_neither_note_nor_state(leases: Leases) -> None:
     _take(leases).lease.finish(RangeState(last=1))
     held = _take(leases, "two")
-    held.lease.write_note([3])
+    held.lease.put_in_flight([3])
     held.lease.release()
     found = _take(leases, "three")
-    assert (found.note, found.state.last) == ([], 1)
+    assert (found.in_flight, found.state.last) == ([], 1)
 
 
 def test_a_dirty_range_is_worked_on_once_more(leases: Leases, client: Any) -> None:
-    assert leases.raise_dirty(RANGE)
-    assert not leases.raise_dirty(RANGE), "somebody has sent a job already"
+    assert leases.dirty_flags.put_up(RANGE)
+    assert not leases.dirty_flags.put_up(RANGE), "somebody has sent a job already"
     held = _take(leases)
     assert held.dirty
-    assert leases.raise_dirty(RANGE), "the flag was taken down with the lease"
+    assert leases.dirty_flags.put_up(RANGE), "the flag was taken down with the lease"
     client.pexpire(key(RANGE, "lease"), 1_000)
     assert held.lease.finish(RangeState(last=1), again=True)
     assert held.lease.is_ours()
@@ -119,42 +141,45 @@ def test_a_dirty_range_is_worked_on_once_more(leases: Leases, client: Any) -> No
 
 def test_a_holder_that_cannot_go_round_again_leaves_the_flag_up(leases: Leases) -> None:
     held = _take(leases)
-    leases.raise_dirty(RANGE)
+    leases.dirty_flags.put_up(RANGE)
     assert not held.lease.finish(RangeState(), again=False)
     assert _take(leases, "two").dirty
 
 
 def test_suspects_are_handed_over_until_they_are_cleared(leases: Leases) -> None:
-    leases.suspect(RANGE, [1, 2, 3], "hung")
-    leases.clear_suspects(RANGE, [2])
-    leases.suspect(RANGE, [], "nobody")
-    leases.clear_suspects(RANGE, [])
-    assert _take(leases).suspects == {1: "hung", 3: "hung"}
-    assert leases.why_suspect(RANGE, 1) == "hung"
-    assert leases.why_suspect(RANGE, 2) is None
+    leases.suspects.mark(RANGE, [1, 2, 3], Suspicion.OVERRAN)
+    leases.suspects.clear(RANGE, [2])
+    leases.suspects.mark(RANGE, [], Suspicion.OVERRAN)
+    leases.suspects.clear(RANGE, [])
+    assert _take(leases).suspects == {1: Suspicion.OVERRAN, 3: Suspicion.OVERRAN}
+    assert leases.suspects.why(RANGE, 1) is Suspicion.OVERRAN
+    assert leases.suspects.why(RANGE, 2) is None
 
 
 def test_one_process_at_a_time_claims_a_group(leases: Leases, client: Any) -> None:
-    assert leases.claim(RANGE, [1, 2], 60) == [1, 2]
-    assert leases.claim(RANGE, [1, 2, 3], 60) == [3]
-    assert leases.claim(RANGE, [], 60) == []
+    assert leases.claims.take(RANGE, [1, 2], 60, NOW) == [1, 2]
+    assert leases.claims.take(RANGE, [1, 2, 3], 60, NOW) == [3]
+    assert leases.claims.take(RANGE, [], 60, NOW) == []
     client.pexpire(key(RANGE, "alone:1"), 1_000)
-    leases.renew_claims([(RANGE, 1)], 60)
+    leases.claims.renew([(RANGE, 1)], 60)
     assert client.pttl(key(RANGE, "alone:1")) > 5_000
-    leases.unclaim(RANGE, [1, 2])
-    assert leases.claim(RANGE, [1, 2, 3], 60) == [1, 2]
+    leases.claims.drop(RANGE, [1, 2])
+    assert leases.claims.take(RANGE, [1, 2, 3], 60, NOW) == [1, 2]
 
 
 def test_records_are_kept_until_they_expire(leases: Leases) -> None:
     now = round(time.time() * 1000)
-    leases.keep_record(RANGE, "old", now + 10, now)
-    leases.keep_record(RANGE, "new", now + 60_000, now + 10)
-    assert leases.records(RANGE) == ["new"]
-    assert leases.records(OTHER_RANGE) == []
+    leases.poke_log.keep(RANGE, [("old", now + 10), ("older", now + 9)], now)
+    leases.poke_log.keep(RANGE, [("new", now + 60_000)], now + 10)
+    assert leases.poke_log.records(RANGE) == ["new"]
+    assert leases.poke_log.records(OTHER_RANGE) == []
 
 
 def test_the_embedded_redis_is_one_for_the_whole_process() -> None:
-    first, second = Leases(connect("memory://"), lease_ttl=60), Leases(connect("memory://"), lease_ttl=60)
+    first, second = (
+        Leases(RedisStore(connect("memory://")), lease_ttl=60),
+        Leases(RedisStore(connect("memory://")), lease_ttl=60),
+    )
     lease = _take(first).lease
     assert second.acquire(RANGE, "two") == "one"
     lease.release()

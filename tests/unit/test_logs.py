@@ -3,12 +3,16 @@
 import json
 import logging
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sensorpool.logs import formatter, logger
+from sensorpool.instrumentation import logs
+from sensorpool.instrumentation.logs import PokeLines, formatter, logger
+from sensorpool.poke.classes import Classes
 
 FORMATS = ["text", "json"]
 URL = "postgresql://user:hunter2@host/name"
@@ -115,3 +119,197 @@ def test_an_event_below_the_level_costs_no_record(caplog: pytest.LogCaptureFixtu
         logger("sensorpool.test").error("said")
     assert [record.getMessage() for record in caplog.records] == ["said"]
     assert sys.exc_info() == (None, None, None)
+
+
+def record(level: int, name: str = "theirs", thread: str = "poke") -> logging.LogRecord:
+    made = logging.LogRecord(name, level, "", 1, "said %s", ("so",), None)
+    made.threadName = thread
+    return made
+
+
+def test_what_pokes_log_has_a_level_of_its_own() -> None:
+    passes = PokeLines("WARNING").filter
+    assert not passes(record(logging.INFO))
+    assert not passes(record(logging.INFO, thread="poke-loop"))
+    assert passes(record(logging.WARNING))
+    assert passes(record(logging.INFO, thread="MainThread"))
+    assert passes(record(logging.DEBUG, name="sensorpool.poke.isolated_lane", thread="poke-apart"))
+
+
+def test_pokes_log_no_more_than_so_many_lines_a_while() -> None:
+    lines = PokeLines("INFO", most=3, span=60)
+    seen = [each for each in (record(logging.ERROR) for _ in range(10)) if lines.filter(each)]
+    assert [each.getMessage() for each in seen] == [
+        "said so",
+        "said so",
+        "said so … (pokes log too much; the rest is dropped)",
+    ]
+    assert lines.filter(record(logging.ERROR, name="sensorpool.worker.job", thread="worker"))
+    again = PokeLines("INFO", most=1, span=0.0)
+    assert all(again.filter(record(logging.ERROR)) for _ in range(10)), "a new span begins"
+
+
+@pytest.fixture
+def own_logging(monkeypatch: pytest.MonkeyPatch) -> Iterator[logging.Logger]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    for name in ("handlers", "others", "level", "poke_level"):
+        monkeypatch.setattr(logs._Own, name, getattr(logs._Own, name))
+    yield root
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_an_import_that_takes_the_log_over_does_not_keep_it(
+    own_logging: logging.Logger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "takes_over.py").write_text(
+        "import logging.config\n"
+        "logging.config.dictConfig({'version': 1, 'root': {'handlers': [], 'level': 'ERROR'}})\n"
+        "class Sensor:\n    def poke(self, context): return False\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    log = logs.logger("sensorpool.test")
+    assert logs.restore() is None, "this process's logging is not ours"
+    logs.configure("text", "INFO", "ERROR")
+    Classes(["takes_over.Sensor"]).find("takes_over.Sensor")
+    log.info("still here")
+    assert "info sensorpool.test: still here" in capsys.readouterr().err
+    assert logs.restore() == logging.ERROR
+
+
+class Hangs:
+    """Its text never comes."""
+
+    def __init__(self) -> None:
+        self.asked, self.gate = threading.Event(), threading.Event()
+
+    def __str__(self) -> str:
+        self.asked.set()
+        self.gate.wait(60)
+        return "late"
+
+
+class HangsToo(Exception):
+    """Neither does that of an exception."""
+
+    def __init__(self, text: Hangs) -> None:
+        self.text = text
+
+    def __str__(self) -> str:
+        return str(self.text)
+
+
+def _log_what_hangs(text: Hangs, how: str) -> None:
+    theirs = logging.getLogger("my.hook")
+    if how == "argument":
+        theirs.warning("no rows yet for %s", text)
+    elif how == "message":
+        theirs.warning(text)
+    else:
+        try:
+            raise HangsToo(text)
+        except HangsToo:
+            theirs.exception("failed")
+
+
+def says(event: str) -> threading.Thread:
+    """A thread of ours that logs."""
+    thread = threading.Thread(target=logs.logger("sensorpool.test").warning, args=(event,), daemon=True)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("how", ["argument", "message", "exception"])
+@pytest.mark.parametrize("thread", ["poke", "its own"])
+def test_a_text_that_never_comes_stops_nobody_elses_line(
+    own_logging: logging.Logger, capsys: pytest.CaptureFixture[str], how: str, thread: str
+) -> None:
+    logs.configure("text", "INFO")
+    text = Hangs()
+    poke = threading.Thread(target=_log_what_hangs, args=(text, how), daemon=True, name=thread)
+    poke.start()
+    assert text.asked.wait(30)
+    ours = says("still here")
+    ours.join(30)
+    stands = ours.is_alive()
+    text.gate.set()
+    poke.join(30)
+    assert not stands
+    said = capsys.readouterr().err
+    assert said.index("still here") < said.index("late")
+
+
+def test_a_line_that_cannot_be_spelt_says_so(own_logging: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
+    class Raises:
+        def __str__(self) -> str:
+            raise RuntimeError("as told")
+
+    logs.configure("text", "INFO")
+    logging.getLogger("my.hook").warning("no rows yet for %s", Raises())
+    logging.getLogger("my.hook").warning("%d", "no number")
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(": ")[2] for line in lines] == [
+        "(a line of my.hook cannot be spelt: RuntimeError)",
+        "(a line of my.hook cannot be spelt: TypeError)",
+    ]
+
+
+class HangingHandler(logging.Handler):
+    """Hangs as it is given a line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.gate.wait(60)
+
+
+@pytest.mark.parametrize("where", ["", "sensorpool", "sensorpool.test"])
+def test_our_lines_go_to_our_own_handlers_only(
+    own_logging: logging.Logger, capsys: pytest.CaptureFixture[str], where: str
+) -> None:
+    logs.configure("text", "INFO")
+    theirs, to = HangingHandler(), logging.getLogger(where)
+    to.addHandler(theirs)
+    ours = says("still here")
+    ours.join(30)
+    stands = ours.is_alive()
+    theirs.gate.set()
+    to.removeHandler(theirs)
+    assert not stands
+    assert "warning sensorpool.test: still here" in capsys.readouterr().err
+
+
+def test_we_log_though_a_poke_holds_the_lock_of_all_logging(
+    own_logging: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs.configure("text", "INFO")
+    log = logging.getLogger("sensorpool.test")
+    own_logging.addHandler(logging.NullHandler())  # a change to restore
+    own_logging.setLevel(logging.INFO)  # what was known of levels is forgotten
+    threads = [
+        threading.Thread(target=logs.logger("sensorpool.test").warning, args=("still here",), daemon=True),
+        threading.Thread(target=logs.restore, daemon=True),
+    ]
+    with logging._lock:  # type: ignore[attr-defined]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        stand = [thread for thread in threads if thread.is_alive()]
+    assert not stand
+    assert "still here" in capsys.readouterr().err
+    assert log.isEnabledFor(logging.INFO)
+
+
+@pytest.mark.parametrize("where", ["", "celery", "celery.app.trace"])
+def test_what_a_poke_adds_to_the_loggers_of_a_job_goes(own_logging: logging.Logger, where: str) -> None:
+    logs.configure("text", "INFO")
+    logs.keep_others()
+    to = logging.getLogger(where)
+    before = list(to.handlers)
+    to.addHandler(HangingHandler())
+    logs.restore()
+    assert to.handlers == before

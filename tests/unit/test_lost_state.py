@@ -8,11 +8,15 @@ import fakeredis
 import pytest
 
 from sensorpool.errors import SettingsError, Unreachable
-from sensorpool.lease import Held, Lease, Leases, connect, key
-from sensorpool.load import Memory
-from sensorpool.model import ShardRange
-from sensorpool.range_state import RangeState
-from tests.unit.builders import START
+from sensorpool.leases.connection import connect
+from sensorpool.leases.lease import Acquired, Lease, Leases
+from sensorpool.leases.range_state import RangeState
+from sensorpool.leases.redis_store import RedisStore
+from sensorpool.leases.redis_store import range_key as key
+from sensorpool.model.suspicion import Suspicion
+from sensorpool.model.values import ShardRange
+from sensorpool.worker.load import Memory
+from tests.support.builders import START
 
 RANGE = ShardRange(0, 1_250)
 
@@ -38,9 +42,9 @@ GARBLED_STATES = [
 @pytest.mark.parametrize("garbled", GARBLED_STATES, ids=lambda text: text[:20])
 def test_a_garbled_state_counts_as_lost(client: Any, garbled: str) -> None:
     client.set(key(RANGE, "state"), garbled)
-    leases = Leases(client, lease_ttl=60)
+    leases = Leases(RedisStore(client), lease_ttl=60)
     held = leases.acquire(RANGE, "one")
-    assert isinstance(held, Held)
+    assert isinstance(held, Acquired)
     assert held.state == RangeState()
     assert leases.look([RANGE]) == [("one", RangeState(), 0)]
 
@@ -48,15 +52,15 @@ def test_a_garbled_state_counts_as_lost(client: Any, garbled: str) -> None:
 @pytest.mark.parametrize("garbled", ['{"infra": 5}', '{"infra": {"1": "x"}}', '{"lag_ms": "x"}', '{"groups": []}'])
 def test_no_part_of_a_garbled_state_is_believed(client: Any, garbled: str) -> None:
     client.set(key(RANGE, "state"), garbled)
-    held = Leases(client, lease_ttl=60).acquire(RANGE, "one")
-    assert isinstance(held, Held)
+    held = Leases(RedisStore(client), lease_ttl=60).acquire(RANGE, "one")
+    assert isinstance(held, Acquired)
     assert held.state == RangeState()
 
 
 def test_a_state_of_another_version_is_read_as_far_as_it_is_known(client: Any) -> None:
     client.set(key(RANGE, "state"), f'{{"last": {START}, "left": [1], "tomorrow": {{}}}}')
-    held = Leases(client, lease_ttl=60).acquire(RANGE, "one")
-    assert isinstance(held, Held)
+    held = Leases(RedisStore(client), lease_ttl=60).acquire(RANGE, "one")
+    assert isinstance(held, Acquired)
     assert held.state == RangeState(last=START, left=[1])
 
 
@@ -65,16 +69,16 @@ def test_a_state_of_another_version_is_read_as_far_as_it_is_known(client: Any) -
 )
 def test_a_garbled_note_blames_nobody(client: Any, garbled: str) -> None:
     client.set(key(RANGE, "note"), garbled)
-    held = Leases(client, lease_ttl=60).acquire(RANGE, "one")
-    assert isinstance(held, Held)
-    assert held.note == []
+    held = Leases(RedisStore(client), lease_ttl=60).acquire(RANGE, "one")
+    assert isinstance(held, Acquired)
+    assert held.in_flight == []
 
 
 def test_a_garbled_suspect_is_passed_over(client: Any) -> None:
     client.hset(key(RANGE, "suspects"), mapping={"nonsense": "why", "7": "hung"})
-    held = Leases(client, lease_ttl=60).acquire(RANGE, "one")
-    assert isinstance(held, Held)
-    assert held.suspects == {7: "hung"}
+    held = Leases(RedisStore(client), lease_ttl=60).acquire(RANGE, "one")
+    assert isinstance(held, Acquired)
+    assert held.suspects == {7: Suspicion.UNKNOWN}
 
 
 def test_the_last_load_is_what_redis_or_this_process_remembers() -> None:
@@ -99,9 +103,9 @@ def test_a_last_load_in_the_future_counts_as_lost() -> None:
 
 
 def test_a_holder_without_redis_trusts_itself_until_its_deadline(server: fakeredis.FakeServer, client: Any) -> None:
-    leases = Leases(client, lease_ttl=60)
+    leases = Leases(RedisStore(client), lease_ttl=60)
     held = leases.acquire(RANGE, "one")
-    assert isinstance(held, Held)
+    assert isinstance(held, Acquired)
     server.connected = False
     assert held.lease.extend()
     assert held.lease.is_ours()
@@ -113,8 +117,8 @@ def test_a_holder_without_redis_trusts_itself_until_its_deadline(server: fakered
 
 
 def test_a_flushed_redis_ends_a_lease_at_the_next_heartbeat(client: Any) -> None:
-    held = Leases(client, lease_ttl=60).acquire(RANGE, "one")
-    assert isinstance(held, Held)
+    held = Leases(RedisStore(client), lease_ttl=60).acquire(RANGE, "one")
+    assert isinstance(held, Acquired)
     client.flushall()
     assert held.lease.is_ours()
     assert not held.lease.extend()
@@ -131,15 +135,15 @@ def closed_port() -> int:
 
 def test_an_unreachable_redis_is_said_in_one_line(closed_port: int) -> None:
     url = f"redis://:hunter2@127.0.0.1:{closed_port}/0"
-    leases = Leases(connect(url), lease_ttl=60, url=url)
+    leases = Leases(RedisStore(connect(url), url=url), lease_ttl=60)
     lease = Lease(leases, RANGE, "one", time.monotonic() + 60)
     for call in (
         lambda: leases.acquire(RANGE, "one"),
-        lambda: leases.raise_dirty(RANGE),
+        lambda: leases.dirty_flags.put_up(RANGE),
         lambda: leases.look([RANGE]),
-        lambda: leases.ping(),
-        lambda: leases.records(RANGE),
-        lambda: lease.write_note([1]),
+        lambda: leases.store.probe(),
+        lambda: leases.poke_log.records(RANGE),
+        lambda: lease.put_in_flight([1]),
         lambda: lease.finish(RangeState()),
     ):
         with pytest.raises(Unreachable) as caught:
@@ -149,7 +153,7 @@ def test_an_unreachable_redis_is_said_in_one_line(closed_port: int) -> None:
         assert len(message.splitlines()) == 1
         assert "hunter2" not in message
     assert lease.extend()
-    assert leases.eviction_policy() is None
+    assert leases.store.eviction_policy() is None
 
 
 def test_a_malformed_redis_url_is_a_mistake_in_the_settings() -> None:

@@ -4,12 +4,16 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from celery.beat import ScheduleEntry
+from celery.beat import ScheduleEntry, SchedulingError
 from celery.schedules import crontab
+from kombu.exceptions import OperationalError
 
-from sensorpool import Settings, beat
-from sensorpool.app import make_app, schedule
-from sensorpool.beat import Ticks
+from sensorpool import Settings
+from sensorpool.publish import overlay
+from sensorpool.publish.overlay import Overlay
+from sensorpool.service import beat
+from sensorpool.service.app import make_app, schedule
+from sensorpool.service.beat import Ticks
 
 
 class Sent(Ticks):
@@ -91,9 +95,78 @@ def test_while_nobody_takes_jobs_up_no_more_are_sent(ticks: Sent) -> None:
     ticks.after(0)
     ticks.waiting = 3 * len(RANGES) + 1
     assert ticks.after(5) == []
-    assert ticks.after(10) == ["rescue"]
+    assert ticks.after(10) == [], "hours of rescue would stand before the ticks when the workers are back"
     ticks.waiting = 0
-    assert ticks.after(5) == RANGES
+    assert ticks.after(15) == [*RANGES, "rescue"]
+
+
+class Refused(Sent):
+    """Beat, whose broker takes no messages."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.tried: list[str] = []
+        self.cause: Exception | None = OperationalError("Command # 1 (LLEN q) of pipeline caused error: OOM")
+        self.said: list[str] = []
+        super().__init__(**settings)
+
+    apply_entry = Ticks.apply_entry
+
+    def apply_async(self, entry: ScheduleEntry, **_: Any) -> None:
+        self.tried.append(entry.name)
+        if self.cause is not None:
+            try:
+                raise self.cause
+            except Exception as error:
+                raise SchedulingError(f"Couldn't apply scheduled task {entry.name}") from error
+        self.sent.append(entry.name)
+
+
+def test_a_broker_that_takes_nothing_is_said_once_and_left_in_peace(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = Refused(shards=2, tick=5.0, rescue_interval=15.0)
+    said: list[str] = []
+    monkeypatch.setattr(beat.time, "monotonic", lambda: ticks.here)
+    monkeypatch.setattr(beat.log, "error", lambda event, **more: said.append(f"{event} {more}"))
+    for _ in range(600):
+        assert ticks.after(1.0) == []
+    assert len(ticks.tried) < 600 / 4, "it is tried again each tick, for all of them"
+    assert len(said) == 1, "no traceback, and no line a message"
+    ticks.cause = OperationalError("Command # 1 (SADD b) of pipeline caused error: OOM")
+    ticks.after(10.0)
+    assert len(said) == 1
+    ticks.cause = ConnectionRefusedError(111, "refused")
+    ticks.after(10.0)
+    assert len(said) == 2
+    ticks.cause = None
+    assert ticks.after(5.0) == [*RANGES, "rescue"], "what was not sent is sent at once"
+    ticks.cause = ConnectionRefusedError(111, "refused")
+    ticks.after(5.0)
+    assert len(said) == 3, "it is news again"
+
+
+def test_what_cannot_be_sent_by_its_own_fault_holds_nobody_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = Refused(shards=2, tick=5.0, rescue_interval=15.0)
+    said: list[str] = []
+    monkeypatch.setattr(beat.time, "monotonic", lambda: ticks.here)
+    monkeypatch.setattr(beat.log, "error", lambda event, **more: said.append(event))
+    ticks.cause = ValueError("not JSON")
+    for number in range(1, 4):
+        ticks.after(15.0)
+        assert len(ticks.tried) == 3 * number
+    assert said == ["what is due cannot be sent"] * 3, "one line for each of them"
+
+
+def test_it_counts_the_queue_that_it_fills(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overlay, "read", lambda: Overlay("x", {"task_default_queue": "mine"}))
+    assert Sent()._queue == "sensorpool"
+    assert Sent(namespace="other")._queue == "sensorpool.other"
+
+
+def test_a_schedule_of_an_overlay_comes_beside_the_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = {"mine": {"task": "x.y", "schedule": 10.0}, "rescue": {"task": "x.z", "schedule": 10.0}}
+    monkeypatch.setattr(overlay, "read", lambda: Overlay("x", {"beat_schedule": theirs}))
+    found = make_app(Settings.load(redis_url="redis://127.0.0.1:1/0", shards=2)).conf.beat_schedule
+    assert set(found) == {*RANGES, "rescue", "mine"}
+    assert found["rescue"]["task"] == "sensorpool.rescue"
 
 
 def test_entries_of_other_kinds_are_looked_after_too(ticks: Sent) -> None:

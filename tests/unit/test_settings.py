@@ -1,13 +1,16 @@
 """The settings: one frozen object; each mistake is one line that names its variable."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from sensorpool.config.defaults import BUILT_IN_SENSORS, MEMORY
+from sensorpool.config.settings import Settings
+from sensorpool.config.variables import unknown_variables
 from sensorpool.errors import SettingsError
-from sensorpool.redaction import hide_password
-from sensorpool.settings import BUILT_IN_SENSORS, MEMORY, Settings, unknown_variables
+from sensorpool.instrumentation.redaction import hide_password
 
 REDIS = "redis://localhost:6379/0"
 
@@ -34,6 +37,11 @@ IMPOSSIBLE: list[tuple[str, dict[str, str]]] = [
     ("BROKER_URL", {"BROKER_URL": "http://[", "REDIS_URL": REDIS}),
     ("BROKER_URL", {"BROKER_URL": MEMORY, "REDIS_URL": REDIS}),
     ("REDIS_URL", {"BROKER_URL": "amqp://localhost"}),
+    ("DATABASE_URL", {"DATABASE_URL": "postgresql://user:p@ss@localhost/pool"}),
+    ("DATABASE_URL", {"DATABASE_URL": "postgresql://user:p@ss/w#rd@localhost:5432/pool"}),
+    ("REDIS_URL", {"REDIS_URL": "redis://:pa/ss@localhost:6379/0"}),
+    ("BROKER_URL", {"BROKER_URL": "amqp://user:pa#ss@localhost//", "REDIS_URL": REDIS}),
+    ("REDIS_URL", {"REDIS_URL": "redis://localhost:6379/abc"}),
 ]
 
 
@@ -56,6 +64,8 @@ MALFORMED: list[tuple[str, str]] = [
     ("TICK", "0"),
     ("TICK", "nan"),
     ("TIMEOUT", "inf"),
+    ("TIMEOUT", "1e300"),
+    ("POKE_MEMORY", "99999999999999"),
     ("POKE_TIMEOUT", "-3"),
     ("LEASE_TTL", "30 s"),
     ("METRICS_PORT", "70000"),
@@ -136,6 +146,18 @@ def test_a_redis_makes_the_broker_and_ends_the_embedding() -> None:
     assert Settings.load(redis_url=REDIS, broker_url="amqp://rabbit//").broker == "amqp://rabbit//"
 
 
+@pytest.mark.parametrize(
+    "url",
+    ["redis://:p@ss@localhost:6379/0", "rediss://user:p%2Fss@localhost/2?ssl_cert_reqs=none", "unix:///run/a@b.sock"],
+)
+def test_a_password_that_redis_can_read_is_taken(url: str) -> None:
+    assert Settings.load(redis_url=url).redis_url == url
+
+
+def test_a_file_may_have_any_name() -> None:
+    assert Settings.load(database_url="sqlite:////tmp/a@b#c@d.db").database_url.endswith("d.db")
+
+
 def test_settings_are_frozen() -> None:
     settings = Settings.load()
     with pytest.raises(ValidationError, match="frozen"):
@@ -184,9 +206,44 @@ def test_the_effective_settings_are_shown_without_secrets() -> None:
     assert shown["shards"] == 8
 
 
+def test_whitespace_around_a_setting_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A secret that was mounted as a file ends in a line."""
+    monkeypatch.setenv("SENSORPOOL_DATABASE_URL", " postgresql://u:p@h/name\n")
+    monkeypatch.setenv("SENSORPOOL_REDIS_URL", "redis://h:1/0\n")
+    found = Settings.load()
+    assert (found.database_url, found.redis_url) == ("postgresql://u:p@h/name", "redis://h:1/0")
+
+
 def test_a_refusal_tells_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = _mistakes(
         monkeypatch, DATABASE_URL="user:hunter2@host", BROKER_URL="http://u:hunter2@x", REDIS_URL="x:hunter2"
     )
     assert "hunter2" not in "\n".join(lines)
     assert len(lines) == 3
+
+
+def test_a_typo_is_named_with_what_it_most_likely_means(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In our environment, in Airflow's, in its file, and in the module with Celery settings."""
+    from sensorpool.admin import doctor
+
+    (tmp_path / "airflow.cfg").write_text("[core]\nx = 1\n[sensorpool]\nshard = 3\nTick = 5\nredis_url_cmd = x\nodd\n")
+    (tmp_path / "our_overlay.py").write_text("worker_concurency = 2\nworker_concurrency = 2\ndef helper(): ...\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name, value in {
+        "AIRFLOW_HOME": str(tmp_path),
+        "AIRFLOW__SENSORPOOL__POKE_TIMEOUTS": "1",
+        "SENSORPOOL_SHARS": "4",
+        "SENSORPOOL_CONFIG_MODULE": "our_overlay",
+        "SENSORPOOL_DATABASE_URL": f"sqlite:///{tmp_path / 'x.db'}",
+    }.items():
+        monkeypatch.setenv(name, value)
+    said = [found.said for found in doctor.examine(Settings.load()) if found.verdict == "warning"]
+    for line in (
+        "there is no such setting: SENSORPOOL_SHARS (SENSORPOOL_SHARDS?)",
+        "there is no such setting: AIRFLOW__SENSORPOOL__POKE_TIMEOUTS (poke_timeout?)",
+        "there is no such setting: [sensorpool] shard (shards?)",
+        "there is no such setting: [sensorpool] odd",
+        "our_overlay sets what is no setting of Celery's: worker_concurency (worker_concurrency?)",
+    ):
+        assert line in said
+    assert not any("redis_url" in line or "Tick" in line or "helper" in line for line in said)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sensorpool.settle import decide, matters
-from sensorpool.states import INCONCLUSIVE, Outcome, State
-from tests.unit.builders import START, TIMEOUT, fact, member
+from sensorpool.model.states import INCONCLUSIVE, Outcome, State
+from sensorpool.settle.decide import decide, matters
+from tests.support.builders import START, TIMEOUT, fact, member
 
 TICK = 5_000
 LENIENCY = [  # soft_fail and never_fail exclude each other, as in Airflow
@@ -25,8 +25,10 @@ def _airflow(outcome: Outcome, soft_fail: bool, silent_fail: bool, never_fail: b
         return State.SKIPPED
     if outcome is Outcome.HAND_BACK:
         return State.CANCELLED  # ours: the waiter pokes by itself
-    if outcome is Outcome.FAIL:
+    if outcome in (Outcome.FAIL, Outcome.UNPOKEABLE):
         return State.SKIPPED if soft_fail or never_fail else State.FAILED
+    if outcome is Outcome.EXITED:
+        return State.FAILED  # a BaseException passes all of its flags
     if outcome is Outcome.POKE_ERROR:
         nothing = silent_fail
     if nothing:

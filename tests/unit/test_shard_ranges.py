@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sensorpool.model import ShardRange, shard_ranges
+from sensorpool.model.values import ShardRange, shard_ranges
 
 
 @st.composite

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sensorpool.poke.slots import Slots, Waiting
+from sensorpool.poke.slots import FairQueue, Slots
 
 
 @dataclass(frozen=True)
@@ -11,11 +11,11 @@ class Work:
     number: int = 0
 
 
-def fill(waiting: Waiting[Work], op_classpath: str, number: int) -> None:
+def fill(waiting: FairQueue[Work], op_classpath: str, number: int) -> None:
     waiting.put(Work(op_classpath, n) for n in range(number))
 
 
-def taken(waiting: Waiting[Work]) -> list[Work]:
+def taken(waiting: FairQueue[Work]) -> list[Work]:
     """Take up as much as can be."""
     works = []
     while (work := waiting.take()) is not None:
@@ -25,7 +25,7 @@ def taken(waiting: Waiting[Work]) -> list[Work]:
 
 def test_one_class_never_holds_all_slots() -> None:
     slots = Slots(64)
-    waiting: Waiting[Work] = Waiting(slots)
+    waiting: FairQueue[Work] = FairQueue(slots)
     fill(waiting, "slow", 200)
     assert waiting.takeable == 56
     assert len(taken(waiting)) == 56
@@ -37,7 +37,7 @@ def test_one_class_never_holds_all_slots() -> None:
 
 def test_the_next_slot_goes_to_the_class_that_holds_the_fewest() -> None:
     slots = Slots(8)
-    waiting: Waiting[Work] = Waiting(slots)
+    waiting: FairQueue[Work] = FairQueue(slots)
     fill(waiting, "a", 20)
     fill(waiting, "b", 3)
     assert sorted(work.op_classpath for work in taken(waiting)) == ["a"] * 5 + ["b"] * 3
@@ -47,15 +47,15 @@ def test_the_next_slot_goes_to_the_class_that_holds_the_fewest() -> None:
 
 
 def test_within_a_class_the_first_to_come_is_the_first_to_go() -> None:
-    waiting: Waiting[Work] = Waiting(Slots(8))
+    waiting: FairQueue[Work] = FairQueue(Slots(8))
     fill(waiting, "a", 7)
     assert [work.number for work in taken(waiting)] == list(range(7))
 
 
 def test_lanes_share_the_slots() -> None:
     slots = Slots(16)
-    first: Waiting[Work] = Waiting(slots)
-    second: Waiting[Work] = Waiting(slots)
+    first: FairQueue[Work] = FairQueue(slots)
+    second: FairQueue[Work] = FairQueue(slots)
     fill(first, "slow", 20)
     fill(second, "slow", 20)
     assert len(taken(first)) == 14
@@ -64,8 +64,32 @@ def test_lanes_share_the_slots() -> None:
     assert len(taken(second)) == 1
 
 
+def test_a_class_is_stuck_while_nobody_that_has_its_slots_comes_back() -> None:
+    slots = Slots(8)
+    waiting: FairQueue[Work] = FairQueue(slots)
+    fill(waiting, "slow", 20)
+    assert not slots.is_stuck("slow", 0)
+    assert len(taken(waiting)) == 7
+    assert slots.is_stuck("slow", 0)
+    assert not slots.is_stuck("slow", 60)
+    assert not slots.is_stuck("quick", 0)
+    slots.release("slow")
+    assert not slots.is_stuck("slow", 0)
+
+
+def test_every_class_is_stuck_where_nobody_comes_back_at_all() -> None:
+    slots = Slots(8)
+    waiting: FairQueue[Work] = FairQueue(slots)
+    fill(waiting, "a", 4)
+    fill(waiting, "b", 4)
+    assert len(taken(waiting)) == 8
+    assert slots.is_stuck("c", 0)
+    slots.release("a")
+    assert not slots.is_stuck("c", 0)
+
+
 def test_a_pool_of_few_slots_keeps_none_free() -> None:
-    waiting: Waiting[Work] = Waiting(Slots(1))
+    waiting: FairQueue[Work] = FairQueue(Slots(1))
     fill(waiting, "a", 2)
     assert len(taken(waiting)) == 1
     assert waiting.drain() == [Work("a", 1)]

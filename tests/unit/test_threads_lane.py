@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from sensorpool.model import DueGroup, Report
+from harness.until import until
+from sensorpool.model.states import Outcome
+from sensorpool.model.values import DueGroup, Report
 from sensorpool.poke.slots import Slots
-from sensorpool.poke.threads import ThreadLane
-from sensorpool.poke.works import overran
-from sensorpool.states import Outcome
-from tests.unit.builders import drive, due_group, outcomes, until
-from tests.unit.scripted import Gauge
+from sensorpool.poke.thread_lane import ThreadLane
+from sensorpool.poke.tools import overran
+from tests.support.builders import drive, due_group, outcomes
+from tests.support.sensors.gates import Gauge
 
 PATIENT = 60.0  # seconds; nobody overruns
 LIMIT = 1.0
@@ -86,7 +87,7 @@ def test_a_poke_that_hangs_costs_its_slot_and_nobody_else(gate: threading.Event,
     assert {number for number, outcome in found.items() if outcome is Outcome.POKE_TIMEOUT} == set(
         range(1, concurrency + 1)
     )
-    until(lambda: lane.idle, "the lane is idle")
+    until("the lane is idle", lambda: lane.idle)
     assert lane.abandoned == concurrency
 
 
@@ -98,7 +99,7 @@ def test_a_poke_that_comes_back_late_is_not_reported_twice(gate: threading.Event
     assert report.outcome is Outcome.POKE_TIMEOUT
     assert report.reason == "the poke took longer than its limit of 1 s"
     gate.set()
-    until(lambda: lane.abandoned == 0, "the thread comes back")
+    until("the thread comes back", lambda: lane.abandoned == 0)
     assert late.ended.is_set()
     lane.supervise()
     assert lane.collect() == []

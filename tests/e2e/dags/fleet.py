@@ -5,7 +5,7 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.providers.standard.sensors.date_time import DateTimeSensor
 from airflow.providers.standard.sensors.python import PythonSensor
 from airflow.sdk import DAG, task
-from company import FlagSensor, noting
+from company import DatedSensor, FlagSensor, noting, today
 
 PATIENT = {"poke_interval": 2, "timeout": 600}
 
@@ -37,6 +37,11 @@ with DAG("unregistered", schedule=None):
 
 with DAG("one", schedule=None):
     FlagSensor(task_id="wait", flag="{{ dag_run.conf['flag'] }}", **PATIENT)
+
+with DAG("dated", schedule=None):
+    DatedSensor(task_id="constructor", prefix="{{ run_id }}", retries=0, **PATIENT)
+    FlagSensor(task_id="dag_file", flag=f"dated_{today()}", retries=0, **PATIENT)
+    FlagSensor(task_id="reschedule", flag=f"dated_{today()}", mode="reschedule", retries=0, **PATIENT)
 
 with DAG("kinds", schedule=None):
     SqlSensor(task_id="sql", conn_id="warehouse", sql="SELECT count(*) FROM arrivals", **PATIENT)

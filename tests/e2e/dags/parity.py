@@ -5,7 +5,8 @@ from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, task
-from company import FlagSensor, ThoroughSensor, noting
+from airflow.sdk.definitions.retry_policy import ExceptionRetryPolicy, RetryAction, RetryRule
+from company import FlagSensor, ThoroughSensor, Throttled, noting
 
 PATIENT = {"poke_interval": 2, "timeout": 600}
 CALLBACKS = {f"on_{kind}_callback": noting(kind) for kind in ("success", "failure", "retry", "skipped")}
@@ -25,6 +26,12 @@ CASES: dict[str, dict[str, Any]] = {
     "error_never_fail": {"never_fail": True, **CALLBACKS},
     "error_silent_fail": {"silent_fail": True, "timeout": 10, **CALLBACKS},
     "error_email": {"email": ["ops@example.com"], "email_on_failure": True},
+    "error_of_its_own": {
+        "retries": 2,
+        "retry_policy": ExceptionRetryPolicy(rules=[RetryRule(exception=Throttled, action=RetryAction.FAIL)]),
+        **CALLBACKS,
+    },
+    "error_asks_for_a_retry": {"retries": 1, "retry_delay": timedelta(seconds=2), **CALLBACKS},
     "skip": {**CALLBACKS},
     "fail": {"retries": 2, **CALLBACKS},
     "fail_soft_fail": {"soft_fail": True, **CALLBACKS},

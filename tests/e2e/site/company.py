@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow.sdk.bases.sensor import BaseSensorOperator, PokeReturnValue
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
 WORK = Path(os.environ.get("E2E_WORK", "."))
 
@@ -19,6 +19,17 @@ def note(kind: str, **what: Any) -> None:
     path = folder / f"{time.time_ns()}-{os.getpid()}"
     path.with_suffix(".tmp").write_text(json.dumps({"kind": kind, "at": time.time(), **what}))
     path.with_suffix(".tmp").rename(path.with_suffix(".json"))
+
+
+class Throttled(Exception):
+    """Keeps more than a text."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(status, text)
+        self.status = status
+
+    def __str__(self) -> str:
+        return f"{self.status}: {self.args[1]}"
 
 
 class FlagSensor(BaseSensorOperator):
@@ -48,9 +59,29 @@ class FlagSensor(BaseSensorOperator):
                 raise AirflowSkipException(rest or "nothing to do")
             case "fail":
                 raise AirflowFailException(rest or "will never come")
+            case "throttle":
+                raise Throttled(429, rest)
+            case "overrun":
+                raise AirflowTaskTimeout(rest)
             case "raise":
                 raise RuntimeError(rest or "cannot look")
         return False
+
+
+def today() -> str:
+    """Return the day that a file names: tests turn it over."""
+    path = WORK / "today"
+    return path.read_text() if path.exists() else "no_day"
+
+
+class DatedSensor(FlagSensor):
+    """Finds out in its constructor which day's flag it waits for."""
+
+    template_fields = ("prefix",)
+
+    def __init__(self, *, prefix: str, **kwargs: Any) -> None:
+        super().__init__(flag=f"dated_{today()}", **kwargs)
+        self.prefix = prefix
 
 
 class ThoroughSensor(FlagSensor):

@@ -30,44 +30,44 @@ class Mutant:
 
 
 _SQLITE_GUARD = Edit(
-    "store/closing.py",
+    "store/settling.py",
     '        .where(s.c.id == bindparam("instance_id"), s.c.state == State.SENSING)\n',
     '        .where(s.c.id == bindparam("instance_id"))\n',
 )
 _POSTGRES_GUARD = Edit(
-    "store/closing_postgres.py",
+    "store/settling_postgres.py",
     "WHERE s.id = ANY (%(ids)s::bigint[]) AND s.state = 'sensing'\n",
     "WHERE s.id = ANY (%(ids)s::bigint[])\n",
 )
 _MEMBERS_GUARD = Edit(
-    "store/closing.py", ").where(among(s.c.group_id), s.c.state == State.SENSING)", ").where(among(s.c.group_id))"
+    "store/settling.py", ").where(among(s.c.group_id), s.c.state == State.SENSING)", ").where(among(s.c.group_id))"
 )
 _CANCEL_GUARD = Edit(
-    "store/closing.py",
+    "store/settling.py",
     "select(s.c.id, s.c.group_id).where(among(s.c.id), s.c.state == State.SENSING)",
     "select(s.c.id, s.c.group_id).where(among(s.c.id))",
 )
 _NEWER_FORGOTTEN = Edit(
-    "flush.py",
+    "settle/flush.py",
     "    staying = {m.group_id for m in members if m.id not in ending} & touched\n",
     "    seen = [m for m in members if m.joined_version <= by_group[m.group_id].version]\n"
     "    staying = {m.group_id for m in seen if m.id not in ending} & touched\n",
 )
 _DELETE_UNSEEN = Edit(
-    "store/closing.py", "delete(g).where(among(g.c.id), _STILL_SENSING.is_(None))", "delete(g).where(among(g.c.id))"
+    "store/settling.py", "delete(g).where(among(g.c.id), _STILL_SENSING.is_(None))", "delete(g).where(among(g.c.id))"
 )
-_DIGEST_OF_HASHCODE = Edit("identity.py", "        digest=digest,\n", "        digest=digest[:8] + bytes(24),\n")
+_DIGEST_OF_HASHCODE = Edit("model/identity.py", "        digest=digest,\n", "        digest=digest[:8] + bytes(24),\n")
 _SQLITE_UNCOMPARED = Edit(
     "store/registering.py",
     "((row := joined[each.joined_digest]).op_classpath, row.poke_context) == identities[each.joined_digest]",
     "(row := joined[each.joined_digest]) and identities",
 )
 _POSTGRES_UNCOMPARED = Edit(
-    "store/joining_postgres.py",
+    "store/registering_postgres.py",
     "    WHERE g.op_classpath = excluded.op_classpath AND g.poke_context = excluded.poke_context\n",
     "",
 )
-_OUTBOX = "        flushed.outbox_id = closing.note_for_publishing(connection, ids, now)\n"
+_OUTBOX = "        flushed.outbox_id = settling.note_for_publishing(connection, ids, now)\n"
 
 
 def _one(name: str, file: str, old: str, new: str, *caught_by: str, store: str = "sqlite") -> Mutant:
@@ -78,7 +78,7 @@ MUTANTS = (
     # settle
     _one(
         "no version check",
-        "settle.py",
+        "settle/decide.py",
         "        if member.joined_version > fact.version:\n            continue\n",
         "",
         *("G3", "G6"),
@@ -89,26 +89,32 @@ MUTANTS = (
     Mutant("the same, PostgreSQL", (_CANCEL_GUARD, _POSTGRES_GUARD), ("G2",), "postgres"),
     _one(
         "a timeout without a late poke",
-        "settle.py",
+        "settle/decide.py",
         "fact.began_at >= member.timeout_at\n",
         "fact.began_at >= member.timeout_at - 5_000\n",
         "G6",
     ),
     _one(
         "a poke counts from when it is handed in",
-        "cycle.py",
+        "worker/job.py",
         "offsets = [int((report.began - started) * 1000) for report in reports]",
         "offsets = [int((time.monotonic() - started) * 1000) for report in reports]",
         "G6",
     ),
     _one(
         "deadlines do not matter",
-        "settle.py",
+        "settle/decide.py",
         "    return timeouts and next_deadline is not None and began_at >= next_deadline\n",
         "    return False\n",
         "G1",
     ),
-    _one("a clock jump suspends nothing", "clock.py", "return here >= self._doubt_until", "return True", "G11"),
+    _one(
+        "a clock jump suspends nothing",
+        "worker/clock_watch.py",
+        "return here >= self._doubt_until",
+        "return True",
+        "G11",
+    ),
     # due and load
     _one(
         "the query misses the first moment of a slot",
@@ -126,7 +132,9 @@ MUTANTS = (
                 'whole_quotient(parameter("now") - 1 + g.c.phase, g.c.poke_interval) > slot("last"),',
             ),
             Edit(
-                "due.py", "        slot(now, poke_interval, phase) >", "        slot(now - 1, poke_interval, phase) >"
+                "model/due.py",
+                "        slot(now, poke_interval, phase) >",
+                "        slot(now - 1, poke_interval, phase) >",
             ),
         ),
         ("G5",),
@@ -142,100 +150,103 @@ MUTANTS = (
         "query and rule miss the first moment of a deadline",
         (
             Edit("store/loading.py", 'g.c.next_deadline <= parameter("now")', 'g.c.next_deadline < parameter("now")'),
-            Edit("due.py", "last < next_deadline <= now", "last < next_deadline < now"),
+            Edit("model/due.py", "last < next_deadline <= now", "last < next_deadline < now"),
         ),
         ("G1",),
     ),
     _one(
         "what commits late is missed",
-        "load.py",
+        "worker/load.py",
         "    overlap = round(settings.commit_overlap * 1000)\n",
         "    overlap = 0\n",
         "G5",
     ),
     _one(
         "what was poked as new is poked again",
-        "load.py",
+        "worker/load.py",
         "if poked_as_new := set(held.state.recent) - left:",
         "if poked_as_new := set[int]():",
         "G4",
     ),
     _one(
         "what was poked as new is not noted",
-        "load.py",
-        "return Loaded(now, last, ones, recent)",
-        "return Loaded(now, last, ones, [])",
+        "worker/load.py",
+        "return Loaded(now, last, ones, recent, not_here)",
+        "return Loaded(now, last, ones, [], not_here)",
         "G4",
     ),
     _one(
         "what was left over is forgotten",
-        "cycle.py",
+        "worker/job.py",
         "state.left = loaded.now, loaded.recent, left\n",
         "state.left = loaded.now, loaded.recent, []\n",
         "G5",
     ),
     _one(
         "a lost last load makes nobody due",
-        "load.py",
+        "worker/load.py",
         "        return max((last for last in candidates if last <= now), default=0)\n",
         "        return max((last for last in candidates if last <= now), default=0) or now\n",
         "G5",
     ),
     _one(
         "a last load in the future is believed",
-        "load.py",
+        "worker/load.py",
         "(last for last in candidates if last <= now)",
         "(last for last in candidates)",
         "G5",
     ),
     # publish
-    _one("no outbox", "flush.py", _OUTBOX, "        flushed.outbox_id = 0\n", "G7"),
+    _one("no outbox", "settle/flush.py", _OUTBOX, "        flushed.outbox_id = 0\n", "G7"),
     Mutant(
         "the outbox is written after the commit",
         (
             Edit(
-                "flush.py",
-                "return [database.run(lambda connection: _settle(database, connection, facts, tick_ms, timeouts))]\n",
-                "done = database.run(lambda connection: _settle(database, connection, facts, tick_ms, timeouts))\n"
+                "settle/flush.py",
+                "        yield database.transaction(attempts=attempts, kept=_is_kept).run(change)\n",
+                "        done = database.transaction(attempts=attempts).run(change)\n"
                 "        ids = [each.id for each in done.settled]\n"
                 "        if ids:\n"
                 "            done.outbox_id = database.run(\n"
-                "                lambda c: closing.note_for_publishing(c, ids, database.now(c))\n"
+                "                lambda c: settling.note_for_publishing(c, ids, database.now(c))\n"
                 "            )\n"
-                "        return [done]\n",
+                "        yield done\n",
             ),
             Edit(
-                "flush.py",
-                "    return _close(database, connection, decision.verdicts, touched, staying)\n",
-                "    done = _close(database, connection, decision.verdicts, touched, staying)\n"
-                "    closing.published(connection, done.outbox_id or 0)\n"
-                "    return done\n",
+                "settle/flush.py",
+                "    flushed.unsettled = unsettled\n",
+                "    flushed.unsettled = unsettled\n    settling.published(connection, flushed.outbox_id or 0)\n",
             ),
         ),
         ("G7",),
     ),
     _one(
         "the outbox is emptied before its message goes",
-        "publish.py",
-        "        publisher.publish(flushed.settled)\n",
-        "        database.run(lambda connection: closing.published(connection, outbox_id))\n"
-        "        publisher.publish(flushed.settled)\n",
+        "publish/outbox.py",
+        "        self._publisher.publish(settled)\n",
+        "        self._database.run(settling.published, outbox_id)\n        self._publisher.publish(settled)\n",
         "G7",
     ),
-    _one("rescue ignores the outbox", "rescue.py", "    _publish_left_behind(worker, done)\n", "", "G7"),
+    _one(
+        "rescue ignores the outbox",
+        "worker/chores/left_behind.py",
+        "    now.done.published += now.worker.outbox.send_left_behind(now.worker.settings.rescue_interval / 2)\n",
+        "",
+        "G7",
+    ),
     # groups
     Mutant("a group goes while a newer member waits", (_NEWER_FORGOTTEN, _DELETE_UNSEEN), ("GROUPS",)),
     Mutant("the same, on PostgreSQL", (_NEWER_FORGOTTEN, _DELETE_UNSEEN), ("GROUPS",), "postgres"),
     _one(
         "an interval outlives its member",
-        "store/closing.py",
+        "store/settling.py",
         "                poke_interval=_over_sensing(func.min(s.c.poke_interval)),\n",
         "",
         "GROUPS",
     ),
     _one(
         "a deadline outlives its member",
-        "store/closing.py",
+        "store/settling.py",
         "                next_deadline=_over_sensing(func.min(s.c.next_deadline)),\n",
         "",
         "GROUPS",
@@ -250,7 +261,7 @@ MUTANTS = (
     ),
     _one(
         "a registration takes no version, PostgreSQL",
-        "store/joining_postgres.py",
+        "store/registering_postgres.py",
         "        version = g.version + excluded.version,\n",
         "",
         *("G3", "G5", "G6", "G1"),
@@ -262,14 +273,14 @@ MUTANTS = (
     Mutant("contexts are not compared, PostgreSQL", (_POSTGRES_UNCOMPARED,), ("GROUPS", "KEYS"), "postgres"),
     _one(
         "a superseded try is not cancelled",
-        "registration.py",
-        "[call_off_in(database, connection, superseded)] if superseded else []",
+        "client/register.py",
+        "[cancel_in(self._database, connection, superseded)] if superseded else []",
         "[]",
         "KEYS",
     ),
     _one(
         "a lower try is accepted",
-        "registration.py",
+        "client/register.py",
         "        if other.key.try_number > ours:\n",
         "        if False:\n",
         "KEYS",
@@ -279,23 +290,23 @@ MUTANTS = (
         "a lease never expires",
         (
             Edit(
-                "lua/acquire.lua",
+                "leases/lua/acquire.lua",
                 'redis.call("SET", KEYS[1], ARGV[1], "PX", ARGV[2])',
                 'redis.call("SET", KEYS[1], ARGV[1])',
             ),
-            Edit("lua/acquire.lua", "left < 0 or left > tonumber(ARGV[2])", "false"),  # which would mend it
+            Edit("leases/lua/acquire.lua", "left < 0 or left > tonumber(ARGV[2])", "false"),  # which would mend it
         ),
         ("G1",),
     ),
     Mutant(
         "anybody extends a lease",
-        (Edit("lua/extend.lua", 'redis.pcall("GET", KEYS[1]) == ARGV[1]', 'redis.pcall("GET", KEYS[1])'),),
+        (Edit("leases/lua/extend.lua", 'redis.pcall("GET", KEYS[1]) == ARGV[1]', 'redis.pcall("GET", KEYS[1])'),),
         ("test_another_token_can_neither_renew_nor_end_a_lease",),
         tests=LEASE_TESTS + "test_another_token_can_neither_renew_nor_end_a_lease",
     ),
     Mutant(
         "anybody gives a lease back",
-        (Edit("lua/finish.lua", 'redis.pcall("GET", KEYS[1]) ~= ARGV[1]', 'not redis.pcall("GET", KEYS[1])'),),
+        (Edit("leases/lua/finish.lua", 'redis.pcall("GET", KEYS[1]) ~= ARGV[1]', 'not redis.pcall("GET", KEYS[1])'),),
         ("test_another_token_can_neither_renew_nor_end_a_lease",),
         tests=LEASE_TESTS + "test_another_token_can_neither_renew_nor_end_a_lease",
     ),

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.servers import Elsewhere, Server
 from tests.faults.mutants.mutants import MUTANTS, Mutant
-from tests.servers import Elsewhere, Server
 
 HERE = Path(__file__).resolve().parents[3]
 SEEDS = (1, 2, 3, 4, 5, 6) if not os.environ.get("SENSORPOOL_TEST_FULL") else tuple(range(1, 11))
@@ -70,7 +70,7 @@ def copy(folder: Path, mutant: Mutant) -> None:
     for name in ("sensorpool", "migrations"):
         shutil.copytree(HERE / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "tests").mkdir()
-    for name in ("servers", "unit", "integration", "faults"):
+    for name in ("servers", "unit", "integration", "sensors", "faults"):
         shutil.copytree(HERE / "tests" / name, folder / "tests" / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("__init__.py", "conftest.py", "audit.py", "service.py"):
         shutil.copy(HERE / "tests" / name, folder / "tests")

@@ -8,9 +8,9 @@ G7 published at least once · G11 clock jumps time nothing out early · GROUPS a
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from sensorpool.due import is_due, slot
-from sensorpool.model import DueGroup, Key
-from sensorpool.states import Ending, State
+from sensorpool.model.due import is_due, slot
+from sensorpool.model.states import Ending, State
+from sensorpool.model.values import DueGroup, Key
 
 if TYPE_CHECKING:
     from tests.faults.stateful.simulated import SimulatedWorker

@@ -5,10 +5,12 @@ from typing import ClassVar
 
 from hypothesis.stateful import RuleBasedStateMachine
 
-from sensorpool import cycle
 from sensorpool.errors import Refused, Unreachable
-from sensorpool.model import Instance, Key, ShardRange
-from sensorpool.rescue import OUTBOX_AGE, Place, rescue
+from sensorpool.model.values import Instance, Key, ShardRange
+from sensorpool.store.settling import LONGEST_PAUSE
+from sensorpool.worker import job as cycle
+from sensorpool.worker.chores.round import Place
+from sensorpool.worker.rescue import rescue
 from tests.faults.stateful import guarantees
 from tests.faults.stateful.actors import END, Actor
 from tests.faults.stateful.simulated import SimulatedWorker
@@ -43,7 +45,8 @@ class Hands(RuleBasedStateMachine):
         self._run_for(2 * self._longest())  # G5
         deadline = max((row.timeout_at for row in world.sensing()), default=0) - world.clock.now
         doubt = max(round(worker.clock._doubt_until * 1000) for worker in world.workers) - world.time.ms
-        world.advance(max(deadline, doubt, OUTBOX_AGE) + 1)
+        # what a broker did not take is tried again after a pause that grows with each refusal
+        world.advance(max(deadline, doubt, LONGEST_PAUSE) + 1)
         self._run_for(3 * self._longest())  # G1
         world.look()
         guarantees.at_the_end(world)
@@ -90,7 +93,7 @@ class Hands(RuleBasedStateMachine):
                 assert not self.world.redis_there
 
     def _kill(self, worker: SimulatedWorker) -> None:
-        worker.leases.dead = True
+        worker.redis.dead = True
         if worker.job is not None:
             worker.job.kill()
             worker.job = None

@@ -3,9 +3,10 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from sensorpool.due import next_slot_at
-from sensorpool.model import Key, Registration
-from sensorpool.rescue import Place, rescue
+from sensorpool.model.due import next_slot_at
+from sensorpool.model.values import Key, Registration
+from sensorpool.worker.chores.round import Place
+from sensorpool.worker.rescue import rescue
 from tests.faults.stateful.actors import END, Actor
 from tests.faults.stateful.hands import TICK, Hands
 from tests.faults.stateful.simulated import ConditionSensor

@@ -1,30 +1,40 @@
 """What is simulated around the real code: time, the outside world that is poked, and processes that can die.
 
-Load, settle, flush, leases, registration, rescue and `cycle.run` itself are the project's own. Not its own are the
-threads that poke (one poke after the other here), the child process of the lane apart, and the message broker.
+Load, settle, flush, leases, registration, rescue and `job.run` itself are the project's own. Not its own are the
+threads that poke (one poke after the other here), the child process of the isolated lane, and the message broker.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from sensorpool.clock import ClockWatch
+from sensorpool.config.settings import Settings
 from sensorpool.errors import Unreachable
-from sensorpool.lease import Leases
-from sensorpool.load import Memory
-from sensorpool.metrics import Metrics
-from sensorpool.model import DueGroup, Report, Settled, ShardRange
+from sensorpool.leases.complaints import Complaints
+from sensorpool.leases.keeper import Keeper
+from sensorpool.leases.lease import Lease, Leases
+from sensorpool.leases.redis_store import RedisStore
+from sensorpool.leases.trouble import Trouble
+from sensorpool.model.suspicion import Suspicion
+from sensorpool.model.values import DueGroup, Report, Settled, ShardRange
 from sensorpool.poke.answer import Answers
 from sensorpool.poke.cache import Cache
 from sensorpool.poke.child import Suspect
 from sensorpool.poke.classes import Classes
-from sensorpool.poke.works import Means, One
-from sensorpool.publish import Publisher
-from sensorpool.settings import Settings
+from sensorpool.poke.tools import PokeTools
+from sensorpool.poke.unit import PokeUnit
+from sensorpool.poke.watchdog import Watchdog, limits
+from sensorpool.publish.outbox import Outbox
+from sensorpool.publish.publisher import Publisher
+from sensorpool.settle.settler import Settler
 from sensorpool.store.database import Database
-from sensorpool.suspects import Suspects
-from sensorpool.watchdog import Watchdog
-from sensorpool.worker import Worker
+from sensorpool.store.pool_id import PoolId
+from sensorpool.store.transaction import Transaction
+from sensorpool.worker.clock_watch import ClockWatch
+from sensorpool.worker.context import Worker
+from sensorpool.worker.load import Memory
+from sensorpool.worker.metrics import Metrics
 from tests.faults.stateful.actors import Actor, current
 
 if TYPE_CHECKING:
@@ -61,17 +71,17 @@ class ConditionSensor:
         return self.world.observe(self.name)
 
 
-class SimulatedDatabase(Database):
-    """The real one: but a transaction that stands open is let commit before another begins."""
+class SimulatedTransaction(Transaction):
+    """The real one: but one that stands open is let commit before another begins."""
 
     world: "World"
 
-    def run(self, change: Callable[..., Result], attempts: int = 8) -> Result:
+    def run(self, change: Callable[..., Result], /, *args: Any, **named: Any) -> Result:
         """Run a change; look at the tables once it has committed."""
         self.world.let_commit()
         self.world.writer = current()
         try:
-            result = super().run(change, attempts)
+            result = super().run(change, *args, **named)
         finally:
             self.world.writer = None
         self.world.look()
@@ -79,16 +89,30 @@ class SimulatedDatabase(Database):
         return result
 
 
-class SimulatedLeases(Leases):
-    """The real ones: but Redis may be away, and nothing comes from a process that is dead."""
+class SimulatedDatabase(Database):
+    """The real one: but with simulated transactions."""
 
     world: "World"
-    dead = False
 
-    def _call(self, function: Any, *arguments: Any, **named: Any) -> Any:
+    def transaction(self, **named: Any) -> Transaction:
+        """Return a simulated transaction."""
+        transaction = SimulatedTransaction(self.engine, **named)
+        transaction.world = self.world
+        return transaction
+
+
+class SimulatedRedis(RedisStore):
+    """The real one: but Redis may be away, and nothing comes from a process that is dead."""
+
+    def __init__(self, client: Any, world: "World") -> None:
+        super().__init__(client)
+        self.world = world
+        self.dead = False
+
+    def call(self, function: Any, *arguments: Any, **named: Any) -> Any:
         if self.dead or not self.world.redis_there:
             raise Unreachable("Redis is away")
-        return super()._call(function, *arguments, **named)
+        return super().call(function, *arguments, **named)
 
 
 class SimulatedPublisher(Publisher):
@@ -121,9 +145,11 @@ class SimulatedPoker:
 
     def __init__(self, settings: Settings, world: "World") -> None:
         self.world = world
-        self.cache = Cache(settings.groups_cached, Means(Classes(settings.sensors_enabled), Answers(()), {}))
-        self.outstanding: dict[int, One] = {}
-        self._queue: deque[One] = deque()
+        self.classes = Classes(settings.sensors_enabled)
+        self.tools = PokeTools(self.classes, Answers(()), {})
+        self.cache = Cache(settings.groups_cached, self.tools)
+        self.outstanding: dict[int, PokeUnit] = {}
+        self._queue: deque[PokeUnit] = deque()
 
     def begin(self) -> "SimulatedPoker":
         """Begin."""
@@ -139,7 +165,7 @@ class SimulatedPoker:
         """No poke here takes any time."""
         return False
 
-    def put(self, ones: Sequence[One], ids: Sequence[int]) -> None:
+    def put(self, ones: Sequence[PokeUnit], ids: Sequence[int]) -> None:
         """Take groups on."""
         self.outstanding.update(zip(ids, ones, strict=True))
         self._queue.extend(ones)
@@ -160,9 +186,13 @@ class SimulatedPoker:
         self.outstanding.pop(one.group.id, None)
         return reports
 
-    def withdraw(self) -> list[int]:
+    def is_stuck(self, op_classpath: str, seconds: float) -> bool:
+        """No class waits for slots here."""
+        return False
+
+    def withdraw(self) -> list[PokeUnit]:
         """Give back what was not begun."""
-        left = [one.group.id for one in self._queue]
+        left = list(self._queue)
         self._queue.clear()
         self.outstanding.clear()
         return left
@@ -171,13 +201,13 @@ class SimulatedPoker:
         """End."""
 
 
-class SimulatedLaneApart:
+class SimulatedIsolatedLane:
     """Stands in for the child process: suspects are poked, and what they saw is handed in, when the machine says so."""
 
-    def __init__(self, world: "World", means: Means) -> None:
+    def __init__(self, world: "World", tools: PokeTools) -> None:
         self.suspects: dict[int, Suspect] = {}
         self.seen: list[Report] = []
-        self._world, self._means = world, means
+        self._world, self._tools = world, tools
 
     def offer(self, suspects: Iterable[Suspect]) -> None:
         """Take suspects on."""
@@ -192,42 +222,70 @@ class SimulatedLaneApart:
         known = {report.group.id for report in self.seen}
         for each in self.suspects.values():
             if each.group.id not in known:
-                one = One(each.group, each.op_classpath, each.poke_context, self._means)
+                one = PokeUnit(each.group, each.op_classpath, each.poke_context, self._tools)
                 self.seen.extend(self._world.poked(one))
 
 
+class SimulatedKeeper(Keeper):
+    """Keeps no lease: no statement here takes any time."""
+
+    @contextmanager
+    def keeping(self, lease: Lease) -> Iterator[None]:
+        """Do nothing."""
+        yield
+
+
 class SimulatedWorker(Worker):
-    """A real worker's parts, so that `cycle.run` and `rescue` can be run with it; it dies without a word."""
+    """A real worker's parts, so that `job.run` and `rescue` can be run with it; it dies without a word."""
 
     def __init__(self, settings: Settings, database: Database, client: Any, world: "World", name: str) -> None:
         self.name = name
         self.world = world
         self.job: Actor | None = None
         self.settings, self.database = settings, database
-        self.leases = leases = SimulatedLeases(client, lease_ttl=settings.lease_ttl)
-        leases.world = world
+        self.pool_id = PoolId(database)
+        self.redis = SimulatedRedis(client, world)
+        self.leases = leases = Leases(self.redis, lease_ttl=settings.lease_ttl)
         self.publisher = SimulatedPublisher(world)
+        self.outbox = Outbox(settings, database, self.publisher, in_background=False)
         self.metrics, self.memory, self.clock = Metrics(), Memory(), ClockWatch()
-        self.watchdog = Watchdog(1, enabled=False)
+        self.watchdog = Watchdog(limits(1), enabled=False)
+        self.keeper, self._complaints = SimulatedKeeper(1, 1), Complaints()
+        self.trouble = Trouble(leases)
         self.poker: Any = SimulatedPoker(settings, world)
-        self.suspects = Suspects(settings, database, leases, self.metrics, self.clock, self.watchdog, self.settle)
-        self.lane = SimulatedLaneApart(world, self.poker.cache._means)
+        self.settler = Settler(
+            database,
+            self.outbox.deliver,
+            self._observe,
+            tick_ms=settings.tick_ms,
+            window=settings.infra_failure_window,
+        )
+        self._make_outside()
+        self.lane = SimulatedIsolatedLane(world, self.poker.cache._tools)
         self.suspects._crashing = self.suspects._hanging = self.lane  # type: ignore[assignment]
         self.first_load_ms: int | None = None  # when its ClockWatch first saw the database's clock
         offer = self.suspects.offer
 
-        def noted(shard_range: ShardRange, groups: Mapping[DueGroup, str]) -> int:
+        def noted(
+            shard_range: ShardRange, groups: Mapping[DueGroup, Suspicion | None], *more: Any, **named: Any
+        ) -> int:
             world.excused.update(group.id for group in groups)
             world.rounds[self.name].apart.update(group.id for group in groups)
-            return offer(shard_range, groups)
+            return offer(shard_range, groups, *more, **named)
 
         self.suspects.offer = noted  # type: ignore[method-assign]
 
+    def goes_by(self, token: str) -> None:
+        """Keep the name that the machine gave it."""
+
+    def pass_on(self, shard_range: ShardRange, span: float | None) -> None:
+        """Send nothing: a job comes when the machine says so."""
+
     def hand_in_apart(self) -> None:
-        """Settle what the lane apart saw."""
+        """Settle what the isolated lane saw."""
         reports, self.lane.seen = self.lane.seen, []
         for report in reports:
             self.lane.suspects.pop(report.group.id, None)
         if reports:
-            self.suspects._take_apart(reports)
+            self.suspects._take(reports)
             self.world.excused.difference_update(report.group.id for report in reports)

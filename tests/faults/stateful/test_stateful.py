@@ -19,13 +19,17 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from sqlalchemy import delete
 
-from sensorpool import clock as clock_module
-from sensorpool import cycle, failpoint, identity, lease, rescue, suspects
-from sensorpool.migrate import upgrade
-from sensorpool.poke import works
-from sensorpool.schema import outbox, poke_group, sensor_instance
-from sensorpool.settings import Settings
-from sensorpool.store import database as database_module
+from sensorpool.config.settings import Settings
+from sensorpool.instrumentation import failpoint
+from sensorpool.leases import lease
+from sensorpool.model import identity
+from sensorpool.poke import bulk_call, quick_batch, unit
+from sensorpool.store import transaction
+from sensorpool.store.migrate import upgrade
+from sensorpool.store.schema import outbox, poke_group, sensor_instance
+from sensorpool.worker import clock_watch as clock_module
+from sensorpool.worker import job, lingering, outside_results, suspects
+from sensorpool.worker.chores import others
 from tests.faults.stateful.hands import RANGE, TICK
 from tests.faults.stateful.machine import SENSOR, PoolMachine, squeezed
 from tests.faults.stateful.simulated import ConditionSensor, SimulatedDatabase, Time
@@ -50,16 +54,17 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     """The time of the simulation, in the place of the real one."""
     made = Time()
-    for module in (cycle, lease, suspects, clock_module, database_module):
+    for module in (job, lease, lingering, outside_results, suspects, clock_module, transaction):
         monkeypatch.setattr(module, "time", made)
-    monkeypatch.setattr(works, "_monotonic", made.monotonic)
+    for module in (bulk_call, quick_batch, unit):
+        monkeypatch.setattr(module, "_monotonic", made.monotonic)
     return made
 
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """The failpoints are steps that actors can stand at, and loads are watched."""
-    real, real_load = failpoint.failpoint, cycle.load
+    real, real_load = failpoint.failpoint, job.load
 
     def reach(step: str) -> None:
         ConditionSensor.world.reach(step)
@@ -72,11 +77,11 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("sensorpool.") and getattr(module, "failpoint", None) is real and module is not failpoint:
             monkeypatch.setattr(module, "failpoint", reach)
-    monkeypatch.setattr(cycle, "load", load)
+    monkeypatch.setattr(job, "load", load)
     for name in list(logging.root.manager.loggerDict):
         if name.startswith("sensorpool."):
             monkeypatch.setattr(logging.getLogger(name), "disabled", True)
-    monkeypatch.setattr(rescue, "extensions", SimpleNamespace(load=lambda group: {}))
+    monkeypatch.setattr(others, "extensions", SimpleNamespace(load=lambda group: {}))
 
 
 @pytest.fixture

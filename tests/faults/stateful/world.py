@@ -8,19 +8,22 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from sensorpool import Pool
-from sensorpool.model import Milliseconds, Report
-from sensorpool.poke.works import One
-from sensorpool.registration import spell
-from sensorpool.schema import poke_group, sensor_instance
-from sensorpool.settings import Settings
-from sensorpool.states import State
+from sensorpool.client.register import spell
+from sensorpool.config.settings import Settings
+from sensorpool.leases.lease import Leases
+from sensorpool.model.states import State
+from sensorpool.model.values import Milliseconds, Report
+from sensorpool.poke.unit import PokeUnit
+from sensorpool.publish.outbox import Outbox
+from sensorpool.settle.settler import Settler
+from sensorpool.store.schema import poke_group, sensor_instance
 from sensorpool.testing import Clock
 from tests.faults.stateful import guarantees
 from tests.faults.stateful.actors import Actor, current
 from tests.faults.stateful.simulated import (
     SimulatedDatabase,
-    SimulatedLeases,
     SimulatedPublisher,
+    SimulatedRedis,
     SimulatedWorker,
     Time,
 )
@@ -102,7 +105,7 @@ class World:
         self.deadlines: dict[int, set[Milliseconds]] = defaultdict(set)
         self.poked_at: dict[int, Milliseconds] = {}  # group: the load before its last poke
         self.loaded_once: set[int] = set()
-        self.excused: set[int] = set()  # handed to the lane apart, which has not handed in yet
+        self.excused: set[int] = set()  # handed to the isolated lane, which has not handed in yet
         self.called_off: set[int] = set()
         self.rounds: dict[str, Round] = {}
         self.last_round: tuple[Milliseconds, dict[int, Milliseconds]] = (0, {})  # when, and the intervals then
@@ -181,7 +184,7 @@ class World:
             raise ValueError(f"{name} cannot be asked")
         return saw == TRUE
 
-    def poked(self, one: One) -> list[Report]:
+    def poked(self, one: PokeUnit) -> list[Report]:
         """Poke a group."""
         actor = current()
         if actor is not None:
@@ -250,8 +253,12 @@ def make_pool(world: World) -> Pool:
     pool.database.dispose()
     pool.database = world.database
     pool.publisher = SimulatedPublisher(world)
-    leases = pool._leases = SimulatedLeases(world.client, lease_ttl=world.settings.lease_ttl)
-    leases.world = world
+    pool.outbox = Outbox(world.settings, world.database, pool.publisher, in_background=False)
+    settings = world.settings
+    pool.settler = Settler(
+        pool.database, pool.outbox.deliver, tick_ms=settings.tick_ms, window=settings.infra_failure_window
+    )
+    pool._leases = Leases(SimulatedRedis(world.client, world), lease_ttl=world.settings.lease_ttl)
     return pool
 
 

@@ -1,0 +1,141 @@
+"""The real service for tests: prefork workers and beats as processes, started and ended by the test."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from harness.until import until
+from sensorpool import Pool, Settings
+
+SCRIPTED = ("ScriptedSensor", "AsyncScriptedSensor", "ManyScriptedSensor")
+
+
+class Service:
+    """A pool's processes on given servers. The fast profile: interval 2 s, tick 1 s, time limit 1 s, lease 6 s.
+
+    :param sensors: class paths that are enabled beside the scripted ones, unless the settings say what is.
+    """
+
+    def __init__(
+        self, folder: Path, database_url: str, redis_url: str, *, sensors: Sequence[str] = (), **settings: Any
+    ) -> None:
+        self.folder = folder
+        values = {
+            "database_url": database_url,
+            "redis_url": redis_url,
+            "shards": 4,
+            "tick": 1.0,
+            "poke_interval": 2.0,
+            "poke_timeout": 1.0,
+            "lease_ttl": 6.0,
+            "heartbeat": 1.0,
+            "rescue_interval": 2.0,
+            "log_level": "INFO",
+            "sensors_enabled": ",".join((*(f"sensorpool.testing.{name}" for name in SCRIPTED), *sensors)),
+        } | settings
+        self.environment = {f"SENSORPOOL_{name.upper()}": str(value) for name, value in values.items()}
+        self.environment["TMPDIR"] = str(folder)  # signs of life of those that a test kills are nobody else's
+        self.settings = Settings.load(**values)
+        self.pool = Pool(self.settings)
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def worker(self, *options: str, concurrency: int = 2, **environment: str) -> subprocess.Popen[bytes]:
+        """Start a worker."""
+        name = f"--hostname=worker{len(self.processes)}@%h"
+        return self._start("worker", f"--concurrency={concurrency}", name, "--loglevel=INFO", *options, **environment)
+
+    def beat(self, *options: str, **environment: str) -> subprocess.Popen[bytes]:
+        """Start a beat."""
+        return self._start("beat", *options, **environment)
+
+    def is_ready(self) -> bool:
+        """Whether every range has been looked at."""
+        return all(state.last for _, state, _ in self.pool.leases.look(self.pool.ranges))
+
+    def start(self, workers: int = 1, **environment: str) -> None:
+        """Start workers and one beat, and wait until every range has been looked at."""
+        for _ in range(workers):
+            self.worker(**environment)
+        self.beat()
+        until("the first tick of every range", self.is_ready)
+
+    def cli(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run the command line."""
+        return subprocess.run(
+            [sys.executable, "-m", "sensorpool", *arguments],
+            env=os.environ | self.environment | environment,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    def json(self, *arguments: str) -> Any:
+        """Run the command line, and return what it printed as JSON."""
+        done = self.cli(*arguments, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    def logs(self) -> str:
+        """What the processes said."""
+        return "\n".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("*.log")))
+
+    def stop(self) -> None:
+        """End everything, whatever state it is in."""
+        for process in self.processes:
+            kill_tree(process)
+        self.pool.close()
+
+    def _start(self, kind: str, *options: str, **environment: str) -> subprocess.Popen[bytes]:
+        log = (self.folder / f"{kind}-{len(self.processes)}.log").open("wb")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "celery", "-A", "sensorpool", kind, *options],
+            env=os.environ | self.environment | environment,
+            cwd=self.folder,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        log.close()
+        self.processes.append(process)
+        return process
+
+
+def kill_tree(process: subprocess.Popen[bytes], sign: int = signal.SIGKILL) -> None:
+    """Kill a process and all its children."""
+    if process.poll() is not None:
+        return  # it has ended, and its number may be somebody else's by now
+    try:
+        parent = psutil.Process(process.pid)
+        family = [*parent.children(recursive=True), parent]
+    except psutil.NoSuchProcess:
+        family = []
+    for one in reversed(family):
+        try:
+            one.resume()
+            one.send_signal(sign)
+        except psutil.NoSuchProcess:
+            continue
+    process.wait(30)
+
+
+def children(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """Return the prefork children of a worker."""
+    return psutil.Process(process.pid).children()
+
+
+@contextmanager
+def running(folder: Path, database_url: str, redis_url: str, **settings: Any) -> Iterator[Service]:
+    """A service for as long as the context lasts."""
+    service = Service(folder, database_url, redis_url, **settings)
+    try:
+        yield service
+    finally:
+        service.stop()

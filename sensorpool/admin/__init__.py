@@ -1,0 +1,1 @@
+"""Administration: what an operator asks of a pool, and does to it."""

@@ -1,0 +1,224 @@
+"""Doctor: look an installation over, line by line, and say what mends it."""
+
+import resource
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from sensorpool.admin import advice, health, problems
+from sensorpool.client.pool import Pool
+from sensorpool.config import extensions, infra_classes
+from sensorpool.config.defaults import PREFIX
+from sensorpool.config.settings import Settings
+from sensorpool.config.variables import known_variables, nearest, unknown_variables
+from sensorpool.config.version import __version__
+from sensorpool.errors import SensorpoolError, SettingsError, Unreachable
+from sensorpool.instrumentation.redaction import hide_password, one_line, printable
+from sensorpool.poke.classes import Classes
+from sensorpool.publish import overlay, wire
+from sensorpool.publish.broker import Connection
+from sensorpool.store import callbacks, migrate
+
+CHECKS = "sensorpool.checks"  # entry points: functions that take a pool, and yield findings
+_FEW_FILES = 4_096
+_FEW_WORKERS = 5
+_LONG_WAIT = 60.0  # seconds
+_PATIENCE = 5.0  # seconds for the broker
+_TOGETHER = (
+    {"database_url", "database_schema"},
+    {"redis_url", "broker_url", "on_settled_broker_url"},
+    {"heartbeat", "lease_ttl"},
+    {"poke_timeout", "job_time_limit"},
+    {"tick", "poke_interval"},
+    {"shards", "shard_code_upper_limit"},
+)  # of each of these, one is refused for another's sake
+_NOWHERE = "sqlite://"  # stands in for a database whose URL is wrong
+
+Verdict = Literal["ok", "warning", "wrong"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of what the doctor says."""
+
+    subject: str
+    verdict: Verdict
+    said: str
+
+
+def load() -> tuple[Settings | None, list[Finding], frozenset[str]]:
+    """Read the settings; where some are wrong, without these, so that all else can be looked over.
+
+    :returns: the settings, what is wrong, and the names of the settings that stand in for what is wrong.
+    """
+    wrong: list[str] = []
+    names: set[str] = set()
+    while True:
+        given = {name: Settings.model_fields[name].get_default() for name in names}
+        if "database_url" in names:
+            given["database_url"] = _NOWHERE
+        try:
+            return Settings.load(**given), [Finding("settings", "wrong", line) for line in wrong], frozenset(names)
+        except SettingsError as error:
+            lines = str(error).splitlines()
+        wrong += lines
+        more = {line.removeprefix(PREFIX).split()[0].strip(":").lower() for line in lines if line.startswith(PREFIX)}
+        for together in _TOGETHER:
+            if more & together:
+                more |= together
+        more = more & Settings.model_fields.keys() - names
+        if not more:
+            return None, [Finding("settings", "wrong", line) for line in wrong], frozenset(names)
+        names |= more
+
+
+def examine(settings: Settings, without: Collection[str] = frozenset()) -> Iterator[Finding]:
+    """Look everything over; nothing that is wrong ends it early.
+
+    :param without: names of settings that are wrong, and said already: what needs them is not looked at.
+    """
+    try:
+        pool = Pool(settings)
+    except SensorpoolError as error:
+        yield Finding("database", "wrong", str(error))
+        settings = settings.model_copy(update={"database_url": _NOWHERE, "database_schema": ""})
+        pool, without = Pool(settings), {*without, "database_url"}
+    yield from _look_at_servers(pool, without)
+    yield from _look_at_classes(settings)
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    verdict: Verdict = "ok" if files >= _FEW_FILES else "warning"
+    yield Finding("open files", verdict, f"ulimit -n is {files} here; {_FEW_FILES} and more for a triggerer or worker")
+    for name in unknown_variables():
+        yield Finding("settings", "warning", f"there is no such setting: {name}{nearest(name, known_variables())}")
+    for said in advice.unwise(settings):
+        yield Finding("settings", "warning", said)
+    for doubt in infra_classes.doubts(infra_classes.named_by_users(settings)):
+        yield Finding("settings", "wrong" if doubt.is_typo else "warning", doubt.said)
+    yield from _look_at_overlay()
+    checks = extensions.load(CHECKS) if "database_url" not in without else {}
+    for name, check in checks.items():
+        try:
+            yield from check(pool)
+        except Exception as error:
+            yield Finding(name, "wrong", f"could not be looked over: {one_line(error)}")
+    pool.close()
+
+
+def _look_at_overlay() -> Iterator[Finding]:
+    """Say which Celery settings a worker takes that is started here."""
+    try:
+        found = overlay.read()
+    except SettingsError as error:
+        yield Finding("celery", "wrong", str(error))
+        return
+    yield Finding("celery", "ok", f"{found} (for what starts in {Path.cwd()})")
+    for said in found.unknown():
+        yield Finding("settings", "warning", said)
+
+
+def _look_at_servers(pool: Pool, without: Collection[str]) -> Iterator[Finding]:
+    if "database_url" not in without:
+        yield from _look_at_database(pool)
+    away = None
+    if "redis_url" not in without:
+        away = health.no_redis(pool)
+        yield _look_at_redis(pool, away)
+        yield _look_at_broker(pool, away)
+    if {"database_url", "redis_url"} & set(without):
+        return  # the others need both
+    yield from _look_at_callbacks(pool)
+    if away is None:
+        yield from _look_at_workers(pool)
+    wrong = health.ticks(pool, away)
+    yield from (Finding("ticks", "wrong", problem) for problem in wrong)
+    with suppress(SensorpoolError):
+        if away is None:
+            yield from (Finding("worker", "wrong", str(each)) for each in health.not_here(pool))
+    if not wrong:
+        yield Finding("ticks", "ok", f"all {len(pool.ranges)} shard ranges are looked at")
+
+
+def _look_at_database(pool: Pool) -> Iterator[Finding]:
+    where = hide_password(pool.settings.database_url)
+    try:
+        migrate.check(pool.database, __version__)
+        yield Finding("database", "ok", f"{where}: the schema is {migrate.head()}")
+        encoding = pool.database.encoding()
+        if encoding not in {None, "UTF8"}:
+            said = f"its encoding is {encoding}: texts that it has no letters for are refused; make it a UTF8 database"
+            yield Finding("database", "warning", said)
+    except SensorpoolError as error:
+        yield Finding("database", "wrong", str(error))
+
+
+def _look_at_redis(pool: Pool, away: Unreachable | None) -> Finding:
+    if away is not None:
+        return Finding("redis", "wrong", str(away))
+    policy = pool.leases.store.eviction_policy()
+    if policy in {None, "noeviction"}:
+        return Finding("redis", "ok", hide_password(pool.settings.redis_url))
+    return Finding("redis", "warning", f"it may evict leases and jobs ({policy}): maxmemory-policy noeviction")
+
+
+def _look_at_broker(pool: Pool, away: Unreachable | None) -> Finding:
+    settings = pool.settings
+    if away is not None and settings.broker == settings.redis_url:
+        return Finding("broker", "wrong", str(away))
+    where, url = hide_password(settings.broker), wire.broker_url(settings.broker)
+    bounded = dict.fromkeys(("socket_timeout", "socket_connect_timeout"), _PATIENCE)
+    try:
+        problems.probe_broker(pool)
+        options = bounded if settings.broker.startswith(("redis", "unix")) else {}
+        with Connection(url, connect_timeout=_PATIENCE, transport_options=options) as connection:
+            connection.ensure_connection(max_retries=1, timeout=_PATIENCE)
+    except Unreachable as error:
+        return Finding("broker", "wrong", str(error))
+    except Exception as error:
+        return Finding("broker", "wrong", f"{where} does not answer: {one_line(error)}")
+    return Finding("broker", "ok", where)
+
+
+def _look_at_callbacks(pool: Pool) -> Iterator[Finding]:
+    """Say what `on_settled` tasks have been waiting for, longer than a broker's short absence."""
+    try:
+        now = pool.database.read(pool.database.now)
+        backlog = pool.database.read(callbacks.backlog)
+    except SensorpoolError:
+        return  # said already
+    for each in backlog:
+        waited = (now - each.oldest) / 1000
+        if _LONG_WAIT < waited <= problems.UNTOLD:
+            why = each.cause or "no worker has tried to send them"
+            said = f"{each.waiting} of {printable(each.task)} wait to be sent, for {waited:.0f} s: {why}"
+            yield Finding("on_settled", "warning", said)
+    yield from (Finding("on_settled", "wrong", said) for said in problems.untold(pool))
+
+
+def _look_at_workers(pool: Pool) -> Iterator[Finding]:
+    """Say which workers live; `health` says in what they differ from the settings here where that matters."""
+    try:
+        workers = pool.workers()
+    except SensorpoolError:
+        return  # said already
+    names = ", ".join(str(worker) for worker in workers[:_FEW_WORKERS])
+    count = "1 worker" if len(workers) == 1 else f"{len(workers)} workers"
+    more = f" and {len(workers) - _FEW_WORKERS} more" if len(workers) > _FEW_WORKERS else ""
+    yield Finding("pool", "ok", f"{pool.pool_id.get()}: {count}{': ' if workers else ''}{names}{more}")
+    for worker in workers:
+        if worker.tick != pool.settings.tick:
+            said = f"TICK is {pool.settings.tick:g} here and {worker.tick:g} at {worker}: pokes come at the longer one"
+            yield Finding("settings", "warning", said)
+            return
+
+
+def _look_at_classes(settings: Settings) -> Iterator[Finding]:
+    classes = Classes(settings.sensors_enabled)
+    for op_classpath in settings.sensors_enabled:
+        try:
+            found = classes.find(op_classpath)
+        except SensorpoolError as error:
+            yield Finding("sensor", "warning", str(error))
+            continue
+        yield Finding("sensor", "ok", f"{op_classpath}: {found.way.value}")

@@ -1,0 +1,140 @@
+"""Whether a pool does its work: what is wrong, a line each, with what mends it."""
+
+from contextlib import suppress
+
+from sensorpool.admin import lateness
+from sensorpool.admin.problems import died_again_and_again, disagreements, probe_broker, unsettled_problems, untold
+from sensorpool.client.pool import Pool
+from sensorpool.config.version import __version__
+from sensorpool.errors import SensorpoolError, Unreachable
+from sensorpool.instrumentation.redaction import safe_line
+from sensorpool.leases import complaints
+from sensorpool.leases.complaints import Complaint
+from sensorpool.leases.range_state import MISSED, RangeState
+from sensorpool.leases.trouble import ROUNDS
+from sensorpool.model.values import Milliseconds, ShardRange
+from sensorpool.store import migrate
+
+Looked = dict[ShardRange, tuple[str | None, RangeState, int]]
+"""Holder, state and number of suspects of each range."""
+
+
+def health(pool: Pool) -> list[str]:
+    """Return what is wrong, a line each; nothing, if all is well."""
+    away = no_redis(pool)
+    complaining: list[Complaint] = []
+    if away is None:
+        with suppress(Unreachable):  # `ticks` says so
+            told = complaints.found(pool.leases)
+            complaining = complaints.read(told, pool.database.read(pool.database.now)) if told else []
+    return ticks(pool, away) + [str(each) for each in complaining] + untold(pool) + _past_deadline(pool)
+
+
+def no_redis(pool: Pool) -> Unreachable | None:
+    """Return why Redis is of no use, if it is not: asked once, for each question without an answer takes long."""
+    try:
+        pool.leases.store.probe()
+    except Unreachable as error:
+        return error
+    return None
+
+
+def not_here(pool: Pool) -> list[Complaint]:
+    """Return which workers cannot poke which classes, and why.
+
+    :raises Unreachable: when the database or Redis does not answer.
+    """
+    return complaints.read(complaints.found(pool.leases), pool.database.read(pool.database.now))
+
+
+def _past_deadline(pool: Pool) -> list[str]:
+    try:
+        return lateness.past_deadline(pool.database, pool.settings)
+    except SensorpoolError:
+        return []  # `ticks` says so
+
+
+def ticks(pool: Pool, away: Unreachable | None = None) -> list[str]:
+    """Return what keeps the ranges from being looked at, a line each.
+
+    :param away: what `no_redis` said, so that Redis is not asked again.
+    """
+    problems: list[str] = []
+    try:
+        migrate.check(pool.database, __version__)
+        now = pool.database.read(pool.database.now)
+        if pool.database.is_read_only():
+            problems.append(
+                f"the database {pool.database.where} is read-only: nothing can be settled; is it a standby?"
+            )
+    except SensorpoolError as error:
+        return [str(error)]
+    if away is not None:
+        return [*problems, str(away)]
+    try:
+        problems += disagreements(pool, pool.workers())
+        looked = dict(zip(pool.ranges, pool.leases.look(pool.ranges), strict=True))
+        problems += unsettled_problems(pool)
+        problems += died_again_and_again(pool.child_deaths.lately())
+        problems += lateness.problems(*lateness.who_waits(pool.leases, pool.database, pool.settings, looked))
+    except SensorpoolError as error:
+        return [*problems, str(error)]
+    causes: dict[ShardRange, str] = {}
+    with suppress(Unreachable):
+        causes = pool.trouble.of_jobs(pool.ranges)
+        for chore, cause in pool.trouble.of_chores().items():
+            problems.append(f"rescue fails at {chore}, for {ROUNDS} rounds and more: {cause}")
+    return problems + _missed_ticks(pool, looked, causes, now)
+
+
+def _missed_ticks(pool: Pool, looked: Looked, causes: dict[ShardRange, str], now: Milliseconds) -> list[str]:
+    """Say of which ranges no job has ended for some ticks, and why not.
+
+    :param causes: why jobs of ranges failed lately.
+    """
+    limit = MISSED * pool.settings.tick
+    failing: dict[str, list[ShardRange]] = {}  # why jobs fail, and of which ranges
+    stopped: list[str] = []
+    for shard_range, (holder, state, _) in looked.items():
+        if state.last and (now - state.last) / 1000 <= limit:
+            continue
+        if shard_range in causes:
+            failing.setdefault(causes[shard_range], []).append(shard_range)
+        elif (said := _why_late(pool, shard_range, holder, state, now)) is not None:
+            stopped.append(said)
+    if len(stopped) == len(pool.ranges) > 1 and not any(holder for holder, _, _ in looked.values()):
+        stopped = [_all_stopped(pool, max(state.last for _, state, _ in looked.values()), now)]
+    for cause, ranges in failing.items():
+        which = f"range {ranges[0]}" if len(ranges) == 1 else f"{len(ranges)} ranges ({ranges[0]} and others)"
+        stopped.append(f"the jobs of {which} fail: {cause}")
+    return stopped
+
+
+def _why_late(
+    pool: Pool, shard_range: ShardRange, holder: str | None, state: RangeState, now: Milliseconds
+) -> str | None:
+    """Say what keeps a range; None, if it is a job that takes long, which is no harm to long intervals."""
+    age = (now - state.last) / 1000
+    since = f"its last tick was {age:.0f} s ago" if state.last else "no job has finished since Redis started"
+    if holder is None:
+        return f"range {shard_range} has no holder: {since}"
+    if state.last and age < pool.settings.job_time_limit + MISSED * pool.settings.tick:
+        interval = lateness.missed_interval(pool.database, shard_range, age)
+        if interval is None:
+            return None
+        since += f", and groups of it have an interval of {interval:g} s"
+    return f"range {shard_range} is not done with by its holder, {safe_line(holder, 200)}: {since}"
+
+
+def _all_stopped(pool: Pool, latest: Milliseconds, now: Milliseconds) -> str:
+    """Say that no range at all is looked at.
+
+    :param latest: when one was last; 0, if it is not known.
+    """
+    since = f"for {(now - latest) / 1000:.0f} s" if latest else "since Redis started"
+    who = "is `sensorpool standalone` running?" if pool.settings.embedded else "is beat running, and a worker?"
+    try:
+        probe_broker(pool)
+    except SensorpoolError as error:
+        who = str(error)
+    return f"ticks have stopped: no range was looked at {since}; {who}"

@@ -1,0 +1,135 @@
+"""One instance, as `show` tells it, and lists of instances. Plain values that print as JSON."""
+
+from contextlib import suppress
+from typing import Any
+
+from sensorpool.admin import next_poke
+from sensorpool.client.pool import Pool
+from sensorpool.errors import Refused, Unknown, Unreachable
+from sensorpool.instrumentation.redaction import printable
+from sensorpool.model.identity import identify
+from sensorpool.model.json_text import read_json
+from sensorpool.model.states import State
+from sensorpool.model.times import spell_time
+from sensorpool.store import admission, callbacks, inspecting, values
+
+SHOWN_MEMBERS = 20
+
+
+def show(pool: Pool, instance_id: int) -> dict[str, Any]:
+    """Return all that is known of one instance.
+
+    :raises Unknown: when there is no such instance.
+    """
+    database = pool.database
+    row = instance(pool, instance_id)
+    with suppress(Unreachable):
+        pool.workers()
+    shown: dict[str, Any] = {
+        "id": row["id"],
+        "state": row["state"],
+        "reason": row["reason"],
+        "op_classpath": row["op_classpath"],
+        "poke_context": read_json(row["poke_context"], row["poke_context"]),
+        **{name: row[name] for name in ("dag_id", "task_id", "run_id", "map_index", "try_number")},
+        "execution_context": read_json(row["execution_context"], row["execution_context"]),
+        "waiting_since": spell_time(row["start_date"]),
+        "timeout_at": spell_time(row["timeout_at"]),
+        "settled_at": spell_time(row["settled_at"]),
+        "ending": row["ending"],
+        "external_id": row["external_id"],
+        "xcom_value": _xcom_value(pool, row),
+        "on_settled": _callback(pool, row),
+        "group_id": row["group_id"],
+        "hashcode": row["hashcode"],
+        "shardcode": row["shardcode"],
+        "members": 0,
+        "shares_with": [],
+        "last_poke_at": None,
+        "last_outcome": None,
+        "last_reason": None,
+        "next_poke_at": None,
+        "next_poke_because": None,
+        "quarantined": _quarantine_of(pool, row),
+        "unsettled": None,
+    }
+    next_poke.add_last(pool, shown)
+    group = database.read(inspecting.group, row["group_id"])
+    if group is not None and row["state"] == State.SENSING:
+        members = database.read(inspecting.others_of_group, row["group_id"], SHOWN_MEMBERS + 1)
+        shown["members"] = group["members"]
+        shown["shares_with"] = [dict(member) for member in members if member["id"] != instance_id][:SHOWN_MEMBERS]
+        next_poke.add_next(pool, shown, group, database.read(database.now))
+    return shown
+
+
+def instance(pool: Pool, instance_id: int) -> Any:
+    """Return the whole row of an instance.
+
+    :raises Unknown: when there is none.
+    """
+    possible = 0 < instance_id < 2**63  # no database can be asked for others
+    row = pool.database.read(inspecting.instance, instance_id) if possible else None
+    if row is None:
+        raise Unknown(f"there is no instance {instance_id}: it was never registered, or has been pruned")
+    return row
+
+
+def list_instances(pool: Pool, *, state: State | None, dag_id: str | None, most: int) -> list[dict[str, Any]]:
+    """Return instances, the newest first."""
+    if dag_id is not None and printable(dag_id) != dag_id:
+        return []  # nobody can be registered so, and not every database can be asked
+    rows = pool.database.read(inspecting.instances, state=state, dag_id=dag_id, most=most)
+    return [
+        {
+            **{name: row[name] for name in ("id", "state", "dag_id", "task_id", "run_id", "map_index", "try_number")},
+            "op_classpath": row["op_classpath"],
+            "waiting_since": spell_time(row["start_date"]),
+            "settled_at": spell_time(row["settled_at"]),
+            "reason": row["reason"],
+        }
+        for row in rows
+    ]
+
+
+def digest_of(row: Any) -> bytes:
+    """Return the digest of what an instance waits for.
+
+    :raises Refused: when somebody wrote its row over by hand.
+    """
+    return identify(row["op_classpath"], read_json(row["poke_context"])).digest
+
+
+def _xcom_value(pool: Pool, row: Any) -> Any:
+    """Return the XCom value of an instance, wherever it is kept."""
+    text, value_id = row["xcom_value"], row["shared_value_id"]
+    if value_id is not None:
+        text = pool.database.read(values.read, [value_id]).get(value_id)
+    return None if text is None else read_json(text, text)
+
+
+def _callback(pool: Pool, row: Any) -> str | None:
+    """Say of an instance's ``on_settled`` where it stands; None, if it has none."""
+    if row["on_settled"] is None:
+        return None
+    task = printable(str((read_json(row["on_settled"], {}) or {}).get("task"))[:200]) if row["on_settled"] else ""
+    if row["state"] == State.SENSING:
+        return f"{task} is sent when it settles"
+    waiting = pool.database.read(callbacks.find, row["id"])
+    if waiting is None:
+        return f"{task} was sent"
+    said = f"{task} waits to be sent, tried {waiting['tries']} times, next at {spell_time(waiting['next_try_at'])}"
+    return f"{said}: {waiting['cause']}" if waiting["cause"] else said
+
+
+def _quarantine_of(pool: Pool, row: Any) -> str | None:
+    """Say since when and why the condition of an instance is in quarantine, and how to let it out."""
+    try:
+        digest = digest_of(row)
+    except Refused:
+        return None  # nobody can have registered that
+    found = pool.database.read(admission.quarantined, [digest])
+    if not found:
+        return None
+    why = f"since {spell_time(found[0]['since'])}: {found[0]['crashes']} crashes, the last time: {found[0]['reason']}"
+    return f"{why}; `sensorpool release {row['id']}` lets it out"

@@ -1,0 +1,152 @@
+"""Whose pokes do not come in time though every range is looked at: `health` is red then, and says what mends it.
+
+There are two lines to wait in. What a job has no time for is left to the next one, which counts those that have waited
+for too long (`range_state`). And suspects wait for their turn to be poked apart: each is claimed since it was due.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from sensorpool.config.settings import Settings
+from sensorpool.errors import Unreachable
+from sensorpool.instrumentation.redaction import printable
+from sensorpool.leases.lease import Leases, leases_of
+from sensorpool.leases.range_state import MISSED, RangeState
+from sensorpool.model.values import ShardRange, shard_ranges
+from sensorpool.store import inspecting
+from sensorpool.store.database import Database
+
+_AT_ONCE = 10_000  # groups
+
+
+class Waiting(NamedTuple):
+    """Groups that wait for a poke, and how long the first of them has."""
+
+    groups: int = 0
+    seconds: float = 0.0
+    overdue: int = 0  # of them, those that have waited for too many of their intervals
+    op_classpath: str = ""  # of the one of these that has waited for longest
+
+
+def who_waits(
+    leases: Leases,
+    database: Database,
+    settings: Settings,
+    looked: Mapping[ShardRange, tuple[str | None, RangeState, int]],
+) -> tuple[Waiting, Waiting]:
+    """Return who is left over, and who waits to be poked apart.
+
+    :param looked: what `Leases.look` says of each range.
+    :raises Unreachable: when the database or Redis does not answer.
+    """
+    suspected = [shard_range for shard_range, (_, _, suspects) in looked.items() if suspects]
+    return _left_over([state for _, state, _ in looked.values()]), _apart(leases, database, settings, suspected)
+
+
+def _left_over(states: Sequence[RangeState]) -> Waiting:
+    """Return what jobs left over."""
+    overdue = sum(state.overdue for state in states)
+    longest = max((state.overdue_ms for state in states if state.overdue), default=0) / 1000
+    return Waiting(sum(len(state.left) for state in states), longest, overdue)
+
+
+def _apart(leases: Leases, database: Database, settings: Settings, ranges: Sequence[ShardRange]) -> Waiting:
+    """Return those who wait to be poked apart: for longer than a poke may take.
+
+    :param ranges: those that have suspects.
+    :raises Unreachable: when the database or Redis does not answer.
+    """
+    claims = leases.claims.since(ranges) if ranges else {}
+    if not claims:
+        return Waiting()
+    now, limit = database.read(database.now), round(settings.poke_timeout * 1000)
+    waited = {group_id: now - since for group_id, since in claims.items() if now - since > limit}
+    # an interval is a tick at least, so that most need not be asked for
+    late = [group_id for group_id, ms in waited.items() if ms > limit + MISSED * settings.tick_ms]
+    overdue: list[int] = []
+    for start in range(0, len(late), _AT_ONCE):
+        some = late[start : start + _AT_ONCE]
+        intervals = database.read(inspecting.intervals, some)
+        overdue += [each for each in some if each in intervals and waited[each] > limit + MISSED * intervals[each]]
+    longest = max(waited.values(), default=0) / 1000
+    if not overdue:
+        return Waiting(len(waited), longest)
+    first = database.read(inspecting.group, max(overdue, key=waited.__getitem__))
+    return Waiting(len(waited), longest, len(overdue), first["op_classpath"] if first else "")
+
+
+def missed_interval(database: Database, shard_range: ShardRange, age: float) -> float | None:
+    """Return the shortest interval of a range's groups if some of them have been missed; the database's silence is no.
+
+    :param age: seconds since the last load of the range.
+    """
+    try:
+        shortest = database.read(inspecting.shortest_interval, shard_range)
+    except Unreachable:
+        return None
+    return shortest / 1000 if shortest is not None and age * 1000 > MISSED * shortest else None
+
+
+def past_deadline(database: Database, settings: Settings) -> list[str]:
+    """Say, in a line, who should have ended or been poked for long by now, whatever the reason is that it was not.
+
+    :raises Unreachable: when the database does not answer.
+    """
+    more = settings.tick_ms + round(2_000 * settings.poke_timeout)
+    now = database.read(database.now)
+    count, first = database.read(inspecting.past_deadline, now, MISSED, more)
+    if first is None:
+        return []
+    group_id, op_classpath, deadline = first
+    those = "1 group is past its deadline" if count == 1 else f"{count:,} groups are past their deadlines"
+    return [
+        f"{those} by more than {MISSED} intervals, group {group_id} ({printable(op_classpath)[:200]}) by "
+        f"{(now - deadline) / 1000:.0f} s: it was not poked, or what was seen not settled; the workers' logs say more"
+    ]
+
+
+def problems(left: Waiting, set_apart: Waiting) -> list[str]:
+    """Say, a line each, who waits for too long, and what mends it."""
+    said = []
+    if left.overdue:
+        said.append(
+            f"the workers cannot keep up: {_groups(left.overdue)} for a poke for more than {MISSED} intervals, the "
+            f"longest for {left.seconds:.0f} s: more workers, a higher SENSORPOOL_POKE_CONCURRENCY, or longer intervals"
+        )
+    if set_apart.overdue:
+        said.append(
+            f"{_groups(set_apart.overdue)} to be poked apart for more than {MISSED} intervals, the longest for "
+            f"{set_apart.seconds:.0f} s ({printable(set_apart.op_classpath)[:200]}): mend what hangs, or more workers, "
+            "a higher SENSORPOOL_HANGING_CONCURRENCY, a shorter SENSORPOOL_POKE_TIMEOUT"
+        )
+    return said
+
+
+def gauges(settings: Settings, database: Database) -> list[Callable[[], list[tuple[str, str, float]]]]:
+    """Return what each scrape of a worker's metrics asks: of the whole pool, so that all workers say the same."""
+    leases, ranges = leases_of(settings), shard_ranges(settings.shards, settings.shard_code_upper_limit)
+
+    def waiting() -> list[tuple[str, str, float]]:
+        groups, sensing = database.read(inspecting.count_waiting)
+        return [
+            ("sensorpool_groups", "Poke groups that somebody waits for.", groups),
+            ("sensorpool_sensing", "Instances that wait.", sensing),
+        ]
+
+    def late() -> list[tuple[str, str, float]]:
+        looked = dict(zip(ranges, leases.look(ranges), strict=True))
+        left, set_apart = who_waits(leases, database, settings, looked)
+        too_long, first = f"have waited for more than {MISSED} intervals", "Seconds that the first of them has waited."
+        return [
+            ("sensorpool_overdue", f"Groups left over that {too_long}.", left.overdue),
+            ("sensorpool_overdue_seconds", first, left.seconds),
+            ("sensorpool_wait_apart", "Groups that wait to be poked apart, beyond a poke's limit.", set_apart.groups),
+            ("sensorpool_wait_apart_seconds", first, set_apart.seconds),
+            ("sensorpool_overdue_apart", f"Groups that wait to be poked apart and {too_long}.", set_apart.overdue),
+        ]
+
+    return [waiting, late]
+
+
+def _groups(count: int) -> str:
+    return "1 group waits" if count == 1 else f"{count:,} groups wait"

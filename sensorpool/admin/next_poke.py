@@ -1,0 +1,65 @@
+"""When the condition of an instance was poked last and is poked next, and why then: a part of `show`."""
+
+from typing import Any
+
+from sensorpool.client.pool import Pool
+from sensorpool.errors import Unreachable
+from sensorpool.leases.poke_log import last_poke
+from sensorpool.model.due import next_slot_at
+from sensorpool.model.states import State
+from sensorpool.model.suspicion import Suspicion
+from sensorpool.model.times import spell_time
+from sensorpool.model.values import Milliseconds
+
+NOT_KEPT = "not known: Redis keeps pokes for two intervals, and so many of each shard range"
+_WHY_APART = {
+    Suspicion.DEAD_HOLDER: "in a dead holder's hands",
+    Suspicion.OUT_OF_MEMORY: "ran out of memory, files or threads",
+    Suspicion.OVERRAN: "overran its time limit",
+    Suspicion.SLOW: "its poke takes long",
+    Suspicion.CLASS_HANGS: "its class hangs",
+    Suspicion.CRASHED: "its poke took its process down before",
+    Suspicion.LATE_CRASHES: "processes that had poked it died again and again",
+    Suspicion.UNKNOWN: "for a reason of another version",
+}
+
+
+def add_last(pool: Pool, shown: dict[str, Any]) -> None:
+    """Add the last poke, as far as Redis remembers it."""
+    try:
+        records = pool.leases.poke_log.records(pool.range_of(shown["shardcode"]))
+    except Unreachable as error:
+        shown["last_outcome"] = f"not known: {error}"
+        return
+    poked = last_poke(records, shown["group_id"])
+    if poked is not None:
+        shown["last_poke_at"], shown["last_outcome"] = spell_time(poked.at), str(poked.outcome)
+        shown["last_reason"] = poked.reason
+    elif shown["state"] == State.SENSING:
+        shown["last_outcome"] = NOT_KEPT
+
+
+def add_next(pool: Pool, shown: dict[str, Any], group: Any, now: Milliseconds) -> None:
+    """Add when the group is due next, and why then."""
+    at = next_slot_at(now, group["poke_interval"], group["phase"])
+    because = f"every {group['poke_interval'] / 1000:g} s"
+    if group["next_deadline"] is not None and now < group["next_deadline"] < at:
+        at, because = group["next_deadline"], "a member's deadline comes: one poke before a timeout"
+    if shown["last_poke_at"] is None and now - group["registered_at"] < group["poke_interval"]:
+        at, because, shown["last_outcome"] = now, "it was not poked yet", None
+    try:
+        shard_range = pool.range_of(shown["shardcode"])
+        why = pool.leases.suspects.why(shard_range, group["id"])
+        unsettled = pool.leases.unsettled.of([shard_range]).get(group["id"])
+        overruns = pool.leases.suspects.overruns(shard_range, group["id"])
+    except Unreachable:
+        why, unsettled, overruns = None, None, 0
+    if unsettled is not None:
+        shown["unsettled"] = f"its result cannot be written, since {spell_time(unsettled.since)}: {unsettled.cause}"
+    if group["crashes"]:
+        because += f"; poked apart: its poke took its process down {group['crashes']} times"
+    elif why is not None:
+        because += f"; poked apart: {_WHY_APART[why]}"
+    if overruns > 1:
+        because += f"; {overruns} pokes in a row overran SENSORPOOL_POKE_TIMEOUT, and one that needs longer never lands"
+    shown["next_poke_at"], shown["next_poke_because"] = spell_time(at), because

@@ -1,0 +1,105 @@
+"""What is wrong with a pool as a whole, a line each, with what mends it: for more than one command."""
+
+from collections.abc import Sequence
+
+from sensorpool.client.pool import Pool
+from sensorpool.errors import SensorpoolError
+from sensorpool.instrumentation.redaction import hide_password, printable
+from sensorpool.leases.child_deaths import LATELY, ChildDeath
+from sensorpool.leases.connection import connect
+from sensorpool.leases.redis_store import RedisStore
+from sensorpool.model.terms import LiveWorker, untaken
+from sensorpool.model.times import spell_time
+from sensorpool.model.values import Unsettled
+from sensorpool.publish.wire import queue_of
+from sensorpool.settle.flush import LOCKED
+from sensorpool.store import blocking, callbacks, inspecting, loading
+from sensorpool.store.schema import poke_group, sensor_instance
+
+UNTOLD = 300.0  # seconds
+REPEATED = 3  # deaths of processes in `LATELY` after which `health` says so
+
+
+def disagreements(pool: Pool, workers: list[LiveWorker]) -> list[str]:
+    """Say in what live workers differ from each other and from the settings here.
+
+    :raises Unreachable: when Redis does not answer.
+    """
+    problems = pool.disagreements(workers) + [
+        printable(line)[:400] for line in untaken(queue_of(pool.settings), workers)
+    ]
+    foreign = pool.roster.foreign()
+    if foreign is not None:
+        problems.append(
+            f"jobs come for the range {foreign}, which no worker has: a beat or a registrant has other SHARDS or "
+            "another SHARD_CODE_UPPER_LIMIT"
+        )
+    return problems
+
+
+def untold(pool: Pool) -> list[str]:
+    """Return what was settled and has not been told for minutes, a line each."""
+    try:
+        now = pool.database.read(pool.database.now)
+        backlog = pool.database.read(callbacks.backlog)
+        oldest = pool.database.read(inspecting.oldest_unpublished)
+    except SensorpoolError:
+        return []  # `ticks` says so
+    problems = [
+        f"on_settled tasks wait to be sent: {each.waiting} of {printable(each.task)}, for {waited:.0f} s: "
+        f"{each.cause or 'no worker has tried to send them'}"
+        for each in backlog
+        if (waited := (now - each.oldest) / 1000) > UNTOLD
+    ]
+    if oldest is not None and (waited := (now - oldest) / 1000) > UNTOLD:
+        problems.append(f"results wait to be published, for {waited:.0f} s: does the broker answer?")
+    return problems
+
+
+def died_again_and_again(deaths: Sequence[ChildDeath]) -> list[str]:
+    """Say in a line that processes die again and again, and what mends it; nothing, if they do not."""
+    own = [each for each in deaths if not each.outside]
+    if len(own) < REPEATED:
+        return []
+    last = own[-1]
+    return [
+        f"processes of the workers die again and again: {len(own)} in {LATELY / 60:g} minutes, the last one of "
+        f"{last.worker} ({last.cause}): a poke, or what it leaves behind, ends them; those poked there are poked "
+        "alone until it is found (`sensorpool quarantine`): mend its sensor, or the library that it uses"
+    ]
+
+
+def unsettled_groups(pool: Pool) -> dict[int, Unsettled]:
+    """Return the groups whose result cannot be written, those first that have been so for longest."""
+    found = pool.leases.unsettled.of(pool.ranges)
+    if not found:
+        return {}
+    there = pool.database.read(loading.there, list(found))
+    return dict(sorted(((i, each) for i, each in found.items() if i in there), key=lambda item: item[1].since))
+
+
+def unsettled_problems(pool: Pool) -> list[str]:
+    found = unsettled_groups(pool)
+    if not found:
+        return []
+    group_id, first = next(iter(found.items()))
+    groups = f"group {group_id}" if len(found) == 1 else f"{len(found)} groups (group {group_id} and others)"
+    cause, window = first.cause, pool.settings.infra_failure_window
+    if cause == LOCKED:
+        schema = pool.settings.database_schema or ""
+        tables = [poke_group.name, sensor_instance.name]
+        cause += f" ({printable(hide_password(pool.database.read(blocking.holder, schema, tables)))})"
+    return [
+        f"the result of {groups} cannot be written, since {spell_time(first.since)}: {cause}; "
+        f"what is not mended within {window:g} s fails"
+    ]
+
+
+def probe_broker(pool: Pool) -> None:
+    """Ask a broker that is another Redis than that of the leases whether it takes writes.
+
+    :raises Unreachable: when it does not.
+    """
+    settings = pool.settings
+    if settings.broker != settings.redis_url and settings.broker.startswith(("redis", "unix")):
+        RedisStore(connect(settings.broker), url=settings.broker, namespace=settings.namespace).probe()

@@ -1,0 +1,100 @@
+"""The state of a pool: what waits, how much ended how, how each shard range is doing. Values that print as JSON."""
+
+from typing import Any
+
+from sensorpool.admin import lateness
+from sensorpool.admin.problems import disagreements, unsettled_groups
+from sensorpool.client.pool import Pool
+from sensorpool.leases import complaints
+from sensorpool.leases.range_state import MISSED, RangeState
+from sensorpool.model.states import State
+from sensorpool.model.times import spell_time
+from sensorpool.model.values import Milliseconds
+from sensorpool.store import admission, callbacks, inspecting
+
+
+def status(pool: Pool) -> dict[str, Any]:
+    """Return what waits, how much ended how, and how each shard range is doing.
+
+    :raises Unreachable: when the database or Redis does not answer.
+    """
+    database, workers = pool.database, pool.workers()
+    states = database.read(inspecting.count_by_state)
+    groups, _ = database.read(inspecting.count_waiting)
+    by_range = database.read(inspecting.count_groups, pool.ranges)
+    now, oldest = database.read(database.now), database.read(inspecting.oldest_unpublished)
+    looked = dict(zip(pool.ranges, pool.leases.look(pool.ranges), strict=True))
+    left, set_apart = lateness.who_waits(pool.leases, database, pool.settings, looked)
+    ranges = [
+        {
+            "shard_min": shard_range.shard_min,
+            "shard_max": shard_range.shard_max,
+            "holder": holder or _recent_holder(state, now, pool),
+            "last_tick_at": spell_time(state.last or None),
+            "lag_s": _lag(state, now, pool),
+            "groups": count,
+            "pokes": state.pokes,
+            "left": len(state.left),
+            "suspects": suspects,
+        }
+        for (shard_range, (holder, state, suspects)), count in zip(looked.items(), by_range, strict=True)
+    ]
+    return {
+        "pool": pool.pool_id.get(),
+        "workers": [
+            {
+                "worker": str(worker),
+                "pool": worker.terms.pool_id,
+                "shards": worker.terms.shards,
+                "shard_code_upper_limit": worker.terms.shard_code_upper_limit,
+                "tick": worker.tick,
+                "version": worker.version,
+            }
+            for worker in workers
+        ],
+        "problems": disagreements(pool, workers),
+        "sensing": states.get(State.SENSING, 0),
+        "groups": groups,
+        "states": {str(state): states.get(state, 0) for state in State},
+        "not_here": [each._asdict() for each in complaints.read(complaints.found(pool.leases), now)],
+        "quarantined": database.read(admission.count_quarantined),
+        "deaths": [f"{each.worker}: {each.cause}" for each in pool.child_deaths.lately()],
+        "overrunning": pool.leases.suspects.count_overrunning(pool.ranges),
+        "left_over": {"groups": left.groups, "overdue": left.overdue, "longest_s": round(left.seconds, 3)},
+        "wait_apart": {
+            "groups": set_apart.groups,
+            "overdue": set_apart.overdue,
+            "longest_s": round(set_apart.seconds, 3),
+        },
+        "dags_over_quota": database.read(admission.dags_over_quota),
+        "unsettled": [
+            {"group_id": group_id, "since": spell_time(each.since), "cause": each.cause}
+            for group_id, each in unsettled_groups(pool).items()
+        ],
+        "callbacks": [
+            {
+                "task": each.task,
+                "waiting": each.waiting,
+                "oldest_s": round((now - each.oldest) / 1000, 3),
+                "cause": each.cause,
+            }
+            for each in database.read(callbacks.backlog)
+        ],
+        "unpublished_s": None if oldest is None else round((now - oldest) / 1000, 3),
+        "ranges": ranges,
+    }
+
+
+def _lag(state: RangeState, now: Milliseconds, pool: Pool) -> float | None:
+    """Return by how many seconds a range is late: its last job's lag, or more if its next tick is overdue."""
+    if not state.last:
+        return None
+    overdue = now - state.last - pool.settings.tick_ms
+    return round(max(state.lag_ms, overdue, 0) / 1000, 3)
+
+
+def _recent_holder(state: RangeState, now: Milliseconds, pool: Pool) -> str | None:
+    """Return who had the lease last, if that was lately: between two jobs nobody holds it."""
+    if not state.last or now - state.last > MISSED * pool.settings.tick_ms:
+        return None
+    return state.holder or None

@@ -1,0 +1,1 @@
+"""What runs in the pool's own processes for Airflow."""

@@ -1,0 +1,1 @@
+"""Airflow's classes, as the pool pokes them."""

@@ -1,0 +1,92 @@
+"""Cancel instances whose task does not wait for them any more, by the word of Airflow's own database.
+
+A mark or clear tells the triggerer, and that cancels at once (`trigger.PoolTrigger.on_kill`). While no triggerer runs
+it tells nobody, and a worker that dies between registering and deferring never says so. So rescue asks Airflow: the id
+of the try that an instance was registered for must still be a task instance that is under way. One that is not there at
+all was deleted, alone or with its run or its DAG, if Airflow's audit log says that it ran; what Airflow never heard of
+is another deployment's.
+"""
+
+import importlib.util
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+from uuid import UUID
+
+from sensorpool.store import inspecting
+from sensorpool.worker.context import Worker
+
+YOUNG = 2_000  # milliseconds
+WINDOW = 1_000  # groups in one statement
+_UNDER_WAY = ("deferred", "running", "queued", "scheduled", "restarting")
+_REASON = "its task does not wait any more in Airflow"
+
+
+def reconcile(worker: Worker) -> dict[str, int]:
+    """Do one round: the entry point ``sensorpool.rescuers``.
+
+    :raises Exception: when Airflow's database cannot be asked.
+    """
+    if importlib.util.find_spec("airflow") is None:
+        return {}
+    database, place, cancelled = worker.database, 0, 0
+    before = database.read(database.now) - YOUNG
+    while True:
+        rows, last = database.read(inspecting.external_waiters, place, WINDOW, before)
+        waiting = [row for row in rows if _is_uuid(row.external_id)]
+        gone = _gone(waiting) if waiting else set()
+        if gone:
+            reasons = {row.id: _REASON for row in waiting if str(UUID(row.external_id)) in gone}
+            # handed back, not just cancelled: should a task wait after all, it goes on by itself
+            cancelled += worker.settler.hand_back(reasons)
+        if last is None:
+            return {"cancelled": cancelled}
+        place = last
+
+
+def _gone(waiting: Collection[Any]) -> set[str]:
+    """Return the ids of those tries, of these rows, that Airflow had under way and has no more."""
+    from sensorpool.airflow import compat
+
+    compat.become_server()
+    from airflow.models.log import Log
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.models.taskinstancehistory import TaskInstanceHistory
+    from airflow.utils.session import create_session
+    from sqlalchemy import select, tuple_
+
+    tries = {
+        str(UUID(row.external_id)): (row.dag_id, row.task_id, row.run_id, row.map_index, row.try_number)
+        for row in waiting
+    }
+    ids = [UUID(ti_id) for ti_id in tries]
+    states: dict[str, Any] = {}
+    past: set[str] = set()
+    with create_session() as session:
+        for some in _windows(ids):
+            rows = session.execute(select(TaskInstance.id, TaskInstance.state).where(TaskInstance.id.in_(some)))
+            states |= {str(ti_id): state for ti_id, state in rows}
+            earlier = session.execute(
+                select(TaskInstanceHistory.task_instance_id).where(TaskInstanceHistory.task_instance_id.in_(some))
+            )
+            past |= {str(ti_id) for ti_id in earlier.scalars()}
+        ended = past | {ti_id for ti_id, state in states.items() if state not in _UNDER_WAY}
+        absent = {one: ti_id for ti_id, one in tries.items() if ti_id not in states and ti_id not in past}
+        place = (Log.dag_id, Log.task_id, Log.run_id, Log.map_index, Log.try_number)
+        for some in _windows(list(absent)):
+            found = session.execute(select(*place).where(tuple_(*place).in_(some)).distinct())
+            ended |= {absent[tuple(row)] for row in found if tuple(row) in absent}
+    return ended
+
+
+def _windows(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Cut what is asked for: a statement takes so many parameters, and no more."""
+    for start in range(0, len(items), WINDOW):
+        yield items[start : start + WINDOW]
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,325 @@
+"""What only a worker has: the current context, its task's names in the environment, the main thread and its loop.
+
+The first poke is a native one; `noting` watches what it asks for. A poke in the pool that asks for the same fails, or
+makes do without and answers another question, so it is handed back: `refusing` and `missed_by`.
+"""
+
+import asyncio
+import importlib
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from typing import Any
+
+from airflow.sdk.bases.sensor import BaseSensorOperator
+
+from sensorpool.airflow import compat, errors
+from sensorpool.airflow.proof import switches
+
+Note = Callable[[str], object]
+
+_NAMES = "AIRFLOW_CTX_"  # how Airflow names the task in the environment of its worker
+_POOL = "sensorpool.airflow.pool.adapters."
+# errors of what is bound to one thread, to one event loop, or to a task that runs; some libraries have no class for it
+_MISSED = re.compile(
+    r"no current event loop|(attached|bound) to a different (event )?loop|main thread|(same|different|another) thread"
+    r"|'_thread\._local' object|daemonic processes|Current context was requested|SUPERVISOR_COMMS|AIRFLOW_CTX_"
+)
+_OF_ONE_THREAD = frozenset(
+    {"sqlite3.Connection", "sqlite3.Cursor", "_thread._local", "asyncio.events.AbstractEventLoop"}
+)
+_RUNS = frozenset({"subprocess.Popen", "os.posix_spawn", "os.exec", "os.spawn", "os.system"})
+_BETWEEN = frozenset({"subprocess", "os", "asyncio", "multiprocessing"})
+_LOOK_AROUND = frozenset({"platform", "uuid", "ctypes", "sysconfig"})  # start programs that say what machine it is
+_CHANGES = frozenset({"os.putenv", "os.unsetenv", "os.chdir"})
+_listening: Note | None = None
+
+
+@contextmanager
+def noting(note: Note, note_program: Note) -> Iterator[None]:
+    """Note what is asked for.
+
+    :param note_program: is told of programs that are started with the task's names in their environment, and of what
+        a poke changes for its whole process.
+    """
+    with ExitStack() as stack:
+        for watch in (_context_noted, _environment_noted, _signals_noted, _loop_noted):
+            stack.enter_context(watch(note))
+        stack.enter_context(_process_noted(note_program))
+        stack.enter_context(_programs_noted(note_program))
+        yield
+
+
+def bound_to_a_thread(attributes: Mapping[str, Any]) -> str | None:
+    """Name an attribute whose value works in the thread only that has made it."""
+    for name, value in attributes.items():
+        if not _OF_ONE_THREAD.isdisjoint(f"{cls.__module__}.{cls.__qualname__}" for cls in type(value).__mro__):
+            return name
+    return None
+
+
+def missed_by(error: BaseException | None) -> str | None:
+    """Say what a poke failed for want of in the pool, if it was that: the error, or one that it was made of."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        text = " ".join(str(error).split())
+        of_task = isinstance(error, KeyError) and error.args and error.args[0] in _of_task()  # by way of its vars
+        if of_task or _MISSED.search(text):
+            return f"its poke needs what only a worker has: {type(error).__name__}: {text[:300]}"
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _of_task() -> frozenset[str]:
+    return compat.task_attributes(BaseSensorOperator)
+
+
+def refuse_names() -> None:
+    """Have pokes of this process, which is the pool's, raise `OnlyOnWorker` when they ask for their task's names."""
+
+    def refuse(name: str) -> None:
+        frame = sys._getframe(2)
+        while frame is not None and not str(frame.f_globals.get("__name__")).startswith(_POOL):
+            frame = frame.f_back  # type: ignore[assignment]
+        if frame is not None:
+            raise errors.refuse(f"its poke asks for {name} in the environment, which only a worker has")
+
+    if type(os.environ) is os._Environ:
+        os.environ.__class__ = _environment(refuse)
+
+
+def _environment(ask: Note) -> Any:
+    class Environment(os._Environ):  # type: ignore[type-arg]
+        """The environment; says who is asked for."""
+
+        def __getitem__(self, name: Any) -> Any:
+            if isinstance(name, str) and not isinstance(name, _Listed) and name.startswith(_NAMES):
+                ask(name)
+            return super().__getitem__(name)
+
+        def __iter__(self) -> Iterator[Any]:  # a copy of all asks for none
+            return (_Listed(name, ask) if name.startswith(_NAMES) else name for name in super().__iter__())
+
+    return Environment
+
+
+class _Listed(str):
+    """A name that was listed among all others: to pick it out of them, or of a copy of all, is to ask for it.
+
+    To compare it with other names, and find that it is none of those, is not.
+    """
+
+    _ask: Note
+
+    def __new__(cls, name: str, ask: Note) -> "_Listed":
+        listed = super().__new__(cls, name)
+        listed._ask = ask
+        return listed
+
+    def _picked(self, is_it: bool) -> bool:
+        if is_it:
+            self._ask(str(self))
+        return is_it
+
+    def __eq__(self, other: object) -> bool:
+        is_it = str.__eq__(self, other) is True
+        return is_it if isinstance(other, _Listed) else self._picked(is_it)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
+
+    def __contains__(self, part: str) -> bool:  # type: ignore[override]
+        return self._picked(super().__contains__(part) and part != "")
+
+    def startswith(self, *arguments: Any) -> bool:
+        return self._picked(super().startswith(*arguments))
+
+    def endswith(self, *arguments: Any) -> bool:
+        return self._picked(super().endswith(*arguments))
+
+    def __reduce__(self) -> Any:
+        return str, (str(self),)
+
+    def __getitem__(self, part: Any) -> str:
+        return _Listed(super().__getitem__(part), self._ask)
+
+    def lower(self) -> str:
+        return _Listed(super().lower(), self._ask)
+
+    def upper(self) -> str:
+        return _Listed(super().upper(), self._ask)
+
+    def removeprefix(self, prefix: str) -> str:
+        self._picked(super().startswith(prefix) and prefix != "")
+        return super().removeprefix(prefix)
+
+    def partition(self, separator: str) -> tuple[str, str, str]:
+        head, found, tail = super().partition(separator)
+        return _Listed(head, self._ask), found, _Listed(tail, self._ask)
+
+    def split(self, *arguments: Any, **named: Any) -> list[str]:
+        return [_Listed(part, self._ask) for part in super().split(*arguments, **named)]
+
+
+@contextmanager
+def _environment_noted(note: Note) -> Iterator[None]:
+    was = type(os.environ)
+    os.environ.__class__ = _environment(lambda name: note(f"reads {name} from the environment of its worker"))
+    try:
+        yield
+    finally:
+        os.environ.__class__ = was
+
+
+@contextmanager
+def _context_noted(note: Note) -> Iterator[None]:
+    module = importlib.import_module(compat.CURRENT_CONTEXT[0])
+    native = getattr(module, compat.CURRENT_CONTEXT[1])
+
+    def current() -> Any:
+        note("calls get_current_context, which only its task can")
+        return native()
+
+    setattr(module, compat.CURRENT_CONTEXT[1], current)
+    try:
+        yield
+    finally:
+        setattr(module, compat.CURRENT_CONTEXT[1], native)
+
+
+@contextmanager
+def _signals_noted(note: Note) -> Iterator[None]:
+    native = signal._signal  # type: ignore[attr-defined]  # what signal.signal calls, wherever it was imported to
+
+    class Signals:
+        def __getattr__(self, name: str) -> Any:
+            # asyncio.run sets one where it can, and does without elsewhere
+            caller = sys._getframe(1).f_back
+            if name == "signal" and _in_main_thread() and _module_of(caller) != "asyncio.runners":
+                note("sets a signal handler, which only the main thread of its worker can")
+            return getattr(native, name)
+
+    signal._signal = Signals()  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        signal._signal = native  # type: ignore[attr-defined]
+
+
+@contextmanager
+def _loop_noted(note: Note) -> Iterator[None]:
+    policy: Any = getattr(asyncio.events, "_get_event_loop_policy", asyncio.get_event_loop_policy)()
+    native = policy.get_event_loop
+
+    def get_event_loop() -> Any:
+        if _in_main_thread():
+            note("asks for the event loop of its thread, which only the main thread of its worker has")
+        return native()
+
+    vars(policy)["get_event_loop"] = get_event_loop
+    try:
+        yield
+    finally:
+        vars(policy).pop("get_event_loop", None)
+
+
+@contextmanager
+def _process_noted(note: Note) -> Iterator[None]:
+    before = switches.Picture()
+    try:
+        yield
+    finally:
+        for name in before.changed():
+            note(f"changes {name} of its process, which others share in the pool")
+
+
+def _change_by(event: str, arguments: tuple[Any, ...]) -> str | None:
+    """Say what an audit event is about to change for the whole process, if it is."""
+    match event, arguments:
+        case "os.chdir", _:
+            return "changes the working directory"
+        case "os.putenv", (name, value) if os.environb.get(os.fsencode(name)) != os.fsencode(value):
+            return f"sets {os.fsdecode(name)} in the environment"
+        case "os.unsetenv", (name,) if os.fsencode(name) in os.environb:
+            return f"takes {os.fsdecode(name)} from the environment"
+    return None
+
+
+def refuse_changes() -> None:
+    """Have pokes of this process, which is the pool's, raise `OnlyOnWorker` when they would change what others share.
+
+    Natively a process has one sensor; here an environment or working directory would be that of another's poke, too.
+    """
+    _hook(_refuse_change)
+
+
+def _refuse_change(event: str, arguments: tuple[Any, ...]) -> None:
+    if event not in _CHANGES or not errors.pokes_here():
+        return
+    why = _change_by(event, arguments)
+    if why is not None and not _imports(sys._getframe(1)):
+        raise errors.refuse(f"its poke {why} of its process, which only a worker has for one task alone")
+
+
+def _imports(frame: Any) -> bool:
+    """Whether a module is being imported: it sets what it needs once a process, and must not be left half done."""
+    while frame is not None:
+        if _module_of(frame) == "importlib._bootstrap":
+            return True
+        frame = frame.f_back
+    return False
+
+
+@cache
+def _hook(hear: Callable[[str, tuple[Any, ...]], None]) -> None:
+    sys.addaudithook(hear)  # it cannot be taken away
+
+
+@contextmanager
+def _programs_noted(note: Note) -> Iterator[None]:
+    global _listening
+    _hook(_hear)
+    _listening = note
+    try:
+        yield
+    finally:
+        _listening = None
+
+
+def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+    if _listening is None or not event.startswith(("os.", "subprocess.")):
+        return
+    if event in _CHANGES:
+        if (why := _change_by(event, arguments)) is not None:
+            _listening(f"{why} of its process, which others share in the pool")
+    elif event in ("os.fork", "os.forkpty"):
+        _listening("forks, which no poke in the pool may")
+    elif event in _RUNS:
+        environment = None if event == "os.system" else arguments[-1]
+        names = os.environ if environment is None else environment
+        if any(str(name).removeprefix("b'").startswith(_NAMES) for name in names):
+            frame: Any = sys._getframe(1)
+            while frame is not None and _package_of(frame) in _BETWEEN:
+                frame = frame.f_back
+            if _package_of(frame) not in _LOOK_AROUND:
+                _listening("starts a program, which finds its task's names in the environment")
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def _module_of(frame: Any) -> str:
+    return "" if frame is None else str(frame.f_globals.get("__name__"))
+
+
+def _package_of(frame: Any) -> str:
+    return _module_of(frame).partition(".")[0]

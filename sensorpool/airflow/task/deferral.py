@@ -1,0 +1,93 @@
+"""A task leaves its worker slot, or keeps it and says why."""
+
+import time
+from datetime import timedelta
+from functools import cache
+from typing import Any, NoReturn
+
+from airflow.sdk.exceptions import TaskDeferred
+
+from sensorpool.airflow import compat
+from sensorpool.airflow.configuration import AirflowSettings
+from sensorpool.airflow.errors import NotPoolable
+from sensorpool.airflow.task.patch import RESUME
+from sensorpool.airflow.trigger import PoolTrigger
+from sensorpool.client.pool import Pool
+from sensorpool.config.settings import Settings
+from sensorpool.instrumentation.redaction import error_text
+from sensorpool.model.states import State
+from sensorpool.model.values import Instance, Key, Registration
+
+
+@cache
+def airflow_settings() -> AirflowSettings:
+    """Return the settings of Airflow's side.
+
+    :raises SettingsError: when one is wrong.
+    """
+    return AirflowSettings.load()
+
+
+@cache
+def pool() -> Pool:
+    """Return this process's pool.
+
+    :raises SettingsError: when a setting is wrong.
+    """
+    settings = Settings.load()
+    if settings.embedded or "database_url" not in settings.model_fields_set:
+        raise NotPoolable("[sensorpool] redis_url and database_url do not name a pool", "not_configured")
+    return Pool(settings)
+
+
+def register(registration: Registration) -> Instance:
+    """Register what was proved on this worker.
+
+    :raises NotPoolable: when this try had its turn in the pool already, or there is a secret among its arguments.
+    :raises SensorpoolError: as `Pool.register`.
+    """
+    if compat.holds_secret(registration.poke_context):
+        raise NotPoolable("one of its arguments holds a secret, and the pool keeps arguments", "secret")
+    instance = pool().register_many([registration], try_out=False)[0]
+    if instance.state is not State.SENSING:
+        raise NotPoolable(f"this try was in the pool already (instance {instance.id}: {instance.state})", "again")
+    return instance
+
+
+def leave(
+    task: Any, instance: Instance, *, direct: bool, timeout: float | None, started: float, **more: Any
+) -> NoReturn:
+    """Free the slot.
+
+    :param direct: whether a success may be written without a worker.
+    :param timeout: seconds that the pool waits; Airflow itself ends the task some time later. None: for ever.
+    :param started: when the task began to wait, in seconds since 1970.
+    :param more: what else the resume method is called with, as JSON.
+    :raises TaskDeferred: always; Airflow takes it up.
+    """
+    compat.count("registered")
+    others = "" if instance.opened else ", where others wait for the same"
+    task.log.info("sensorpool: waits in the pool as instance %s%s; its worker slot is free.", instance.id, others)
+    raise TaskDeferred(
+        trigger=PoolTrigger(instance_id=instance.id, direct=direct, registered_at=time.time()),
+        method_name=RESUME,
+        kwargs={"started": started, **more},
+        timeout=None if timeout is None else timedelta(seconds=timeout + airflow_settings().deferral_grace),
+    )
+
+
+def keep(task: Any, error: Exception) -> None:
+    """Say why a task keeps its slot."""
+    why = error_text(error)
+    if isinstance(error, NotPoolable):
+        kind = error.kind
+        task.log.info("sensorpool: runs natively: %s", why)
+    else:
+        kind = "registration_failed"
+        task.log.warning("sensorpool: runs natively: %s", why)
+    compat.count("native", {"reason": kind})
+
+
+def key_of(ti: Any) -> Key:
+    """Return the key of a try of a task instance: AIP-17's, and the try."""
+    return Key(ti.dag_id, ti.task_id, ti.run_id, -1 if ti.map_index is None else ti.map_index, ti.try_number)

@@ -1,0 +1,121 @@
+"""Whether a rendered sensor can be pooled, and as what: asked on the worker, before anything is registered."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from airflow.sdk.bases.operator import BaseOperator
+from airflow.sdk.bases.sensor import BaseSensorOperator
+
+from sensorpool.airflow import compat
+from sensorpool.airflow.configuration import AirflowSettings
+from sensorpool.airflow.errors import NotPoolable
+from sensorpool.airflow.proof import known_sensors, own_execute, rebuild, task_reads
+from sensorpool.config import extensions
+from sensorpool.config.settings import Settings
+from sensorpool.poke.classes import ADAPTERS
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What a sensor waits for. ``adapted``: an adapter said it, and pokes in the sensor's place."""
+
+    op_classpath: str
+    poke_context: dict[str, Any]
+    adapted: bool
+
+
+def condition_of(
+    sensor: BaseSensorOperator, context: Mapping[str, Any], settings: Settings, ours: AirflowSettings
+) -> Condition:
+    """Return what a sensor waits for.
+
+    :raises NotPoolable: with the reason why it runs natively.
+    """
+    admit(sensor, context, settings, ours)
+    why = known_sensors.why_not(type(sensor))
+    if why is not None:
+        raise NotPoolable(why, "stateful")
+    if (why := own_execute.why_not(sensor)) is not None:
+        raise NotPoolable(why, "own_execute")
+    if "poke" in vars(sensor):
+        raise NotPoolable("its poke is not that of its class: it was put in its place in the DAG file", "callable")
+    if compat.has_own(sensor, compat.NEXT_INTERVAL):
+        raise NotPoolable("it says itself when its next poke is due", "own_interval")
+    if (name := task_reads.worked_out(type(sensor))) is not None:
+        raise NotPoolable(f"its class works out its {name} each time, and the pool reads it once", "own_waits")
+    if sensor.run_as_user:
+        raise NotPoolable(f"it runs as the user {sensor.run_as_user}, and the pool's pokes as another", "run_as_user")
+    if not sensor.reschedule and compat.has_own(sensor, "on_kill"):
+        raise NotPoolable("its on_kill is for its worker to call, when the task is marked or cleared", "on_kill")
+    return said_of(sensor, context)
+
+
+def said_of(sensor: BaseSensorOperator, context: Mapping[str, Any]) -> Condition:
+    """Return what a sensor waits for, whether or not it may be pooled.
+
+    :raises NotPoolable: when it cannot be said as JSON, or the sensor built from that is another one.
+    """
+    op_classpath = _path_of(type(sensor))
+    for base in type(sensor).__mro__:
+        entry = extensions.named(ADAPTERS).get(f"{base.__module__}.{base.__qualname__}")
+        if entry is not None:
+            say = getattr(import_module(entry.module), "poke_context_of", None)
+            if say is not None:
+                return Condition(op_classpath, say(sensor, context), adapted=True)
+            break
+    return Condition(op_classpath, rebuild.poke_context_of(sensor), adapted=False)
+
+
+def admit(task: BaseOperator, context: Mapping[str, Any], settings: Settings, ours: AirflowSettings) -> str:
+    """Return the class path of a task that the settings admit to the pool.
+
+    :raises NotPoolable: when they do not.
+    """
+    if compat.is_test_run():
+        raise NotPoolable("this is a test run", "test_run")
+    if not ours.admits(task.dag_id, task.task_id):
+        raise NotPoolable("the patterns of [sensorpool] include and exclude leave it out", "excluded")
+    if (team := compat.team_of(context)) is not None:
+        raise NotPoolable(f"it is of the team {team}, whose Connections and Variables the pool cannot ask for", "team")
+    cls = type(task)
+    op_classpath = _path_of(cls)
+    if op_classpath not in settings.sensors_enabled:
+        raise NotPoolable(f"{op_classpath} is not in [sensorpool] sensors_enabled", "not_enabled")
+    if getattr(sys.modules.get(cls.__module__), cls.__qualname__, None) is not cls:
+        raise NotPoolable(f"{op_classpath} cannot be imported by that name elsewhere", "not_importable")
+    return op_classpath
+
+
+def _path_of(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def ends_directly(sensor: BaseOperator, context: Mapping[str, Any]) -> bool:
+    """Whether a success of this task may be written without a worker: only where nothing is skipped by it.
+
+    Airflow's direct path calls no callback, listener or post_execute, makes no asset event, pushes no links and maps
+    no dependants.
+    """
+    return not (
+        works_with_what_is_left(sensor, context)
+        or sensor.outlets
+        or getattr(sensor, "multiple_outputs", False)
+        or next(iter(sensor.iter_mapped_dependants()), None) is not None
+    )
+
+
+def works_with_what_is_left(sensor: BaseOperator, context: Mapping[str, Any]) -> bool:
+    """Whether something of this task runs after its last poke that may read what the poke has set of the sensor."""
+    return bool(
+        sensor.on_success_callback
+        or sensor._post_execute_hook is not None
+        or compat.has_own(sensor, "post_execute")
+        or getattr(sensor, "operator_extra_links", ())
+        or getattr(sensor, "overwrite_rtif_after_execution", False)
+        or context.get("map_index_template") is not None
+        or own_execute.goes_on(type(sensor))
+        or compat.has_listeners()
+    )

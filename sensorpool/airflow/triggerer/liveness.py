@@ -1,0 +1,46 @@
+"""Whether the pool is alive, as a triggerer sees it, and which instances go back to a worker when it is not."""
+
+import time
+from collections.abc import Collection
+
+from sensorpool.airflow.configuration import AirflowSettings
+from sensorpool.client.pool import Pool
+from sensorpool.instrumentation.logs import logger
+
+log = logger(__name__)
+
+
+class Liveness:
+    """A pool is dead when no tick has finished for ``pool_dead_after``, as far as Redis tells."""
+
+    def __init__(self, pool: Pool, settings: AirflowSettings) -> None:
+        self._pool = pool
+        self._settings = settings
+        self._last = 0
+        self._ticked_at = time.monotonic()
+        self._looked_at = self._ticked_at
+        self._said = False
+
+    def due_back(self, now: float, waiting: Collection[int]) -> list[int]:
+        """Return the instances whose turn it is to go back, at ``hand_back_rate``: none, while the pool lives.
+
+        :param now: by the monotonic clock, in seconds.
+        """
+        elapsed, self._looked_at = now - self._looked_at, now
+        try:
+            self._pool.workers()
+            last = max(state.last for _, state, _ in self._pool.leases.look(self._pool.ranges))
+        except Exception:  # whatever stands in Redis: this thread serves all triggers
+            last = self._last
+        if last != self._last:
+            self._last, self._ticked_at, self._said = last, now, False
+        silence = now - self._ticked_at
+        if silence < self._settings.pool_dead_after:
+            return []
+        if not self._said:
+            self._said = True
+            what = "tasks go back to workers" if self._settings.on_pool_dead == "native" else "tasks wait for it"
+            log.error(f"the pool is dead: {what}", seconds=round(silence), waiting=len(waiting))
+        if self._settings.on_pool_dead == "wait":
+            return []
+        return sorted(waiting)[: max(1, round(elapsed * self._settings.hand_back_rate))]

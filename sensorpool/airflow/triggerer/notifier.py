@@ -1,0 +1,247 @@
+"""Tells the pool's triggers of a triggerer process how their instances end: one notifier serves them all.
+
+One thread listens to what the pool publishes, another asks the database. A message is a hint: the instances that it
+names are looked up before a task ends by it. Messages get lost, so all instances are looked up every `SWEEP_EVERY`
+seconds. New ones are looked up at once: after a restart of the triggerer their result may be there already.
+
+Thousands of triggers cost one consumer, one query a sweep, and a queue each. News reach a trigger on its event loop, so
+that the lines that it logs stand in the log of its own task.
+"""
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, ClassVar
+
+from sensorpool.airflow.configuration import AirflowSettings
+from sensorpool.airflow.result import InstanceResult
+from sensorpool.airflow.triggerer.api_server import ApiServer
+from sensorpool.airflow.triggerer.liveness import Liveness
+from sensorpool.airflow.triggerer.pace import Pace
+from sensorpool.airflow.triggerer.task_log import TaskLog
+from sensorpool.client.pool import Pool
+from sensorpool.config.settings import Settings
+from sensorpool.errors import SensorpoolError, Unknown
+from sensorpool.instrumentation.background import BackgroundThread
+from sensorpool.instrumentation.logs import logger
+from sensorpool.instrumentation.redaction import one_line
+from sensorpool.model.states import State
+from sensorpool.publish import listen
+from sensorpool.store import inspecting
+
+SWEEP_EVERY = 15.0  # seconds
+AT_ONCE = 5_000  # ids in one statement
+_PATIENCE = 10.0  # seconds between two attempts at what does not answer
+
+log = logger(__name__)
+
+
+class Subscription:
+    """The queue in which one trigger hears of its instance."""
+
+    __slots__ = ("_loop", "_queue", "instance_id")
+
+    def __init__(self, instance_id: int) -> None:
+        self.instance_id = instance_id
+        self._loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[InstanceResult | str] = asyncio.Queue()
+
+    def put(self, item: InstanceResult | str) -> None:
+        """Tell the trigger; from any thread."""
+        with suppress(RuntimeError):  # the loop is closed: the triggerer is going
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, item)
+
+    async def next_end(self, say: Callable[[str], object]) -> InstanceResult | None:
+        """Wait for the next item; return an end, and say a line."""
+        item = await self._queue.get()
+        if isinstance(item, InstanceResult):
+            return item
+        say(item)
+        return None
+
+
+class Notifier:
+    """The notifier of a triggerer process. Safe to share between threads."""
+
+    _of_processes: ClassVar[dict[int, "Notifier"]] = {}
+    _making = threading.Lock()
+    _failed: ClassVar[tuple[float, Exception | None]] = (0.0, None)
+
+    def __init__(self, pool: Pool, settings: AirflowSettings) -> None:
+        self.settings = settings
+        self.api_server = ApiServer()
+        self.pace = Pace(time.monotonic())
+        self._pool = pool
+        self._subscriptions: dict[int, list[Subscription]] = {}
+        self._asked: set[int] = set()  # named by a message, or new
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._task_log = TaskLog(pool, settings.log_every)
+        self._liveness = Liveness(pool, settings)
+        self._listening = BackgroundThread("sensorpool-notifier-listen", self._listen)
+        self._looking = BackgroundThread("sensorpool-notifier-look", self._look)
+        self._meeting = BackgroundThread("sensorpool-notifier-api-server", self._await_api_server)
+        self._threads = (self._listening, self._looking, self._meeting)
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Stop the threads."""
+        for thread in self._threads:
+            thread.stop()
+        self._wake.set()
+        for thread in self._threads:
+            thread.join(_PATIENCE)
+
+    @classmethod
+    def of_this_process(cls) -> "Notifier":
+        """Return this process's notifier.
+
+        :raises SettingsError: when a setting is wrong.
+        """
+        with cls._making:
+            notifier = cls._of_processes.get(os.getpid())
+            if notifier is None:
+                failed_at, failure = cls._failed
+                if failure is not None and time.monotonic() - failed_at < _PATIENCE / 2:
+                    raise failure  # thousands of triggers ask, and reading the settings takes time
+                try:
+                    notifier = cls._of_processes[os.getpid()] = cls(Pool(Settings.load()), AirflowSettings.load())
+                except Exception as error:
+                    cls._failed = time.monotonic(), error
+                    raise
+            return notifier
+
+    @classmethod
+    async def ready(cls, say: Callable[[str], object]) -> "Notifier":
+        """Return this process's notifier; until it can be made, say why not: no task fails by that."""
+        while True:
+            try:
+                notifier = cls._of_processes.get(os.getpid())
+                # a backend of settings may be slow: not on the loop of all triggers
+                return notifier if notifier is not None else await asyncio.to_thread(cls.of_this_process)
+            except Exception as error:
+                say(f"sensorpool: the triggerer cannot reach the pool: {one_line(error)}")
+                await asyncio.sleep(_PATIENCE)
+
+    def subscribe(self, instance_id: int) -> Subscription:
+        """Return a queue of the news of an instance; call on the event loop."""
+        subscription = Subscription(instance_id)
+        with self._lock:
+            self._subscriptions.setdefault(instance_id, []).append(subscription)
+            self._asked.add(instance_id)
+        self._wake.set()
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """End a subscription."""
+        with self._lock:
+            subscriptions = self._subscriptions.get(subscription.instance_id, [])
+            if subscription in subscriptions:
+                subscriptions.remove(subscription)
+            if not subscriptions:
+                self._subscriptions.pop(subscription.instance_id, None)
+                self._asked.discard(subscription.instance_id)
+        self._task_log.forget(subscription.instance_id)
+
+    def cancel(self, instance_id: int, reason: str) -> None:
+        """Cancel an instance. Where that fails, rescue cancels it later."""
+        try:
+            self._pool.cancel(instance_id, reason)
+        except Unknown:
+            pass
+        except SensorpoolError as error:
+            log.warning("an instance is cancelled later", instance_id=instance_id, error=one_line(error))
+
+    def _listen(self) -> None:
+        thread, pool = self._listening, self._pool
+        while not thread.is_stopping:
+            try:
+                with listen(pool.settings, until=lambda: thread.is_stopping, pool_id=pool.pool_id.get) as bodies:
+                    for body in bodies:
+                        self._hear(body)
+            except Exception as error:
+                log.warning("no results are heard; the sweep goes on", error=one_line(error))
+                thread.wait(_PATIENCE)
+
+    def _hear(self, body: dict[str, Any]) -> None:
+        named: set[Any] = {one.get("id") for one in body.get("settled", ()) if isinstance(one, dict)}
+        with self._lock:
+            ours = named & self._subscriptions.keys()
+            self._asked |= ours
+        if ours:
+            self._wake.set()
+
+    def _look(self) -> None:
+        swept = time.monotonic()
+        while not self._looking.is_stopping:
+            self._wake.wait(1.0)
+            self._wake.clear()
+            now = time.monotonic()
+            with self._lock:
+                asked, self._asked = self._asked, set()
+                if now - swept >= SWEEP_EVERY:
+                    asked, swept = set(self._subscriptions), now
+            try:
+                self._ask(asked)
+                if swept == now:
+                    self._tell(self._task_log.lines())
+                    self._hand_back(self._liveness.due_back(now, self._subscriptions.keys()))
+            except Exception as error:
+                with self._lock:
+                    self._asked |= asked & self._subscriptions.keys()
+                log.warning("the notifier looks again later", error=one_line(error))
+                self._hand_back(self._liveness.due_back(now, self._subscriptions.keys()))
+                self._looking.wait(1.0)
+
+    def _await_api_server(self) -> None:
+        """Ask the API server until its first answer."""
+        while not self._meeting.is_stopping and not self.api_server.ask():
+            self._meeting.wait(SWEEP_EVERY)
+
+    def _ask(self, instance_ids: Iterable[int]) -> None:
+        """Ask the database for the state of instances, and tell their triggers."""
+        ids, database = sorted(instance_ids), self._pool.database
+        for start in range(0, len(ids), AT_ONCE):
+            some = ids[start : start + AT_ONCE]
+            rows = {row.id: row for row in database.read(inspecting.waiters, some)}
+            for row in rows.values():
+                if row.state != State.SENSING:
+                    self._end(row.id, InstanceResult.of(row))
+            for instance_id in some:
+                if instance_id not in rows:
+                    why = f"the pool does not know instance {instance_id} any more"
+                    self._end(instance_id, InstanceResult.handed_back(why))
+            self._tell(self._task_log.first_lines(row for row in rows.values() if row.state == State.SENSING))
+            for instance_id in some:
+                if instance_id not in self._subscriptions:  # its trigger has left meanwhile
+                    self._task_log.forget(instance_id)
+
+    def _hand_back(self, instance_ids: list[int]) -> None:
+        """Hand instances back to their workers: the pool is dead."""
+        if not instance_ids:
+            return
+        why = "the pool is dead: no tick has finished for a while"
+        try:
+            self._pool.settler.hand_back(dict.fromkeys(instance_ids, why))
+            self._ask(instance_ids)
+        except Exception as error:
+            log.warning("tasks go back to workers; their instances are cancelled later", error=one_line(error))
+            for instance_id in instance_ids:
+                self._end(instance_id, InstanceResult.handed_back(why))
+
+    def _end(self, instance_id: int, end: InstanceResult) -> None:
+        with self._lock:
+            subscriptions = list(self._subscriptions.get(instance_id, ()))
+        for subscription in subscriptions:
+            subscription.put(end)
+
+    def _tell(self, lines: dict[int, str]) -> None:
+        for instance_id, line in lines.items():
+            with self._lock:
+                subscriptions = list(self._subscriptions.get(instance_id, ()))
+            for subscription in subscriptions:
+                subscription.put(line)

@@ -1,0 +1,1 @@
+"""The ``sensorpool`` command line: one module for each family of commands."""

@@ -1,0 +1,302 @@
+"""The demo: real files, a local HTTP server and SQL rows that land one after the other, and who waited for them.
+
+It runs the one-process service on an SQLite file, counts every change of state in a table of its own, and holds what
+was settled against when it had come true.
+"""
+
+import json
+import os
+import random
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import event
+
+from sensorpool.client.pool import Pool
+from sensorpool.config.defaults import MEMORY
+from sensorpool.config.settings import Settings
+from sensorpool.service.standalone import Standalone
+
+CONN_ID = "SENSORPOOL_DEMO"
+DISTINCT = 0.6  # conditions a sensor: AIP-17 found 40 % of Airbnb's sensors to be duplicates
+KINDS = ("file", "http", "sql")
+
+_AUDIT = """
+CREATE TABLE demo_audit (instance_id INTEGER NOT NULL, state TEXT NOT NULL, at INTEGER);
+CREATE TRIGGER demo_watch AFTER UPDATE OF state ON sensor_instance WHEN NEW.state <> 'sensing' BEGIN
+    INSERT INTO demo_audit VALUES (NEW.id, NEW.state, NEW.settled_at);
+END;
+"""
+
+
+@dataclass
+class Summary:
+    """What the demo found. ``doubled`` and ``lost`` must be 0."""
+
+    sensors: int
+    groups: int = 0
+    settled: int = 0
+    lost: int = 0
+    doubled: int = 0
+    pokes: int = 0
+    pokes_saved: int = 0
+    ticks: int = 0
+    statements_per_tick: float = 0.0
+    latency_p50_s: float = 0.0
+    latency_p99_s: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether every sensor was settled exactly once."""
+        return self.settled == self.sensors and not self.lost and not self.doubled
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as it is printed."""
+        return {name: round(value, 3) if isinstance(value, float) else value for name, value in asdict(self).items()}
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 512  # a full one costs whoever connects a second
+    daemon_threads = True
+
+
+@dataclass
+class Condition:
+    """Something to wait for, and how it comes true."""
+
+    op_classpath: str
+    poke_context: dict[str, Any]
+    lands_after: float  # seconds
+    make_true: Callable[[], None]
+    true_at: float = 0.0
+    instances: list[int] = field(default_factory=list)
+
+
+class World:
+    """Files, an HTTP server on loopback and a table: what the demo's sensors wait for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._ready: set[str] = set()
+        (folder / "files").mkdir(parents=True)
+        self._rows = folder / "rows.db"
+        with self._table() as table:
+            table.execute("CREATE TABLE arrived (name TEXT PRIMARY KEY)")
+        ready = self._ready
+
+        class Resource(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"  # connections are kept: hundreds come at once
+
+            def do_GET(self) -> None:
+                self.send_response(200 if self.path in ready else 404)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                """Say nothing."""
+
+        self._server = _Server(("127.0.0.1", 0), Resource)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    @property
+    def connection(self) -> str:
+        """The URL of the table's database."""
+        return f"sqlite:///{self._rows}"
+
+    def condition(self, kind: str, number: int, lands_after: float) -> Condition:
+        """Make a condition of a kind."""
+        name = f"part-{number:05d}"
+        if kind == "file":
+            path = self._folder / "files" / name
+            return Condition("sensorpool.sensors.PathSensor", {"path": f"file://{path}"}, lands_after, path.touch)
+        if kind == "http":
+            url = f"http://127.0.0.1:{self._server.server_port}/{name}"
+            return Condition(
+                "sensorpool.sensors.HttpSensor",
+                {"url": url},
+                lands_after,
+                lambda: self._ready.add(f"/{name}"),
+            )
+        context = {
+            "conn_id": CONN_ID,
+            "sql": "SELECT 1 FROM arrived WHERE name = :name",
+            "parameters": {"name": name},
+        }
+        return Condition("sensorpool.sensors.SqlSensor", context, lands_after, lambda: self._insert(name))
+
+    def close(self) -> None:
+        """Stop the server."""
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _insert(self, name: str) -> None:
+        with self._table() as table:
+            table.execute("INSERT INTO arrived VALUES (?)", (name,))
+
+    @contextmanager
+    def _table(self) -> Iterator[sqlite3.Connection]:
+        connection = sqlite3.connect(self._rows, timeout=30)
+        try:
+            with connection:
+                yield connection
+        finally:
+            connection.close()
+
+
+class Demo:
+    """One run of the demo.
+
+    :param sensors: how many wait.
+    :param seconds: over how long the conditions come true.
+    """
+
+    def __init__(self, folder: Path, sensors: int, seconds: float) -> None:
+        self.summary = Summary(sensors)
+        self._folder = folder
+        self._seconds = seconds
+        self._world = World(folder)
+        self._database = folder / "pool.db"
+        self._settings = Settings.load(
+            database_url=f"sqlite:///{self._database}",
+            redis_url=MEMORY,
+            broker_url=MEMORY,
+            shards=4,
+            tick=1.0,
+            poke_interval=1.0,
+            poke_timeout=10.0,
+            metrics_port=None,
+        )
+        chance = random.Random(17)
+        count = max(1, round(sensors * DISTINCT))
+        self.conditions = [
+            self._world.condition(KINDS[number % len(KINDS)], number, chance.uniform(0.5, seconds))
+            for number in range(count)
+        ]
+        self._waiters = list(range(count)) + [chance.randrange(count) for _ in range(sensors - count)]
+        self._statements = 0
+
+    def run(self, progress: Callable[[int, int, int], None]) -> Summary:
+        """Run it; ``progress`` is told how many conditions are true, instances settled, and pokes made."""
+        os.environ[f"SENSORPOOL_CONN_{CONN_ID}"] = self._world.connection
+        started = time.monotonic()
+        try:
+            with Standalone(self._settings) as service:
+                event.listen(service.worker.database.engine, "before_cursor_execute", self._count_statement)
+                self._watch_states()
+                jobs = _count_jobs(service)
+                pool = Pool(self._settings)
+                self._register(pool)
+                self._land(jobs, progress)
+                pool.close()
+                self._sum_up(jobs)
+        finally:
+            self._world.close()
+        self.summary.seconds = time.monotonic() - started
+        return self.summary
+
+    def _register(self, pool: Pool) -> None:
+        registrations = []
+        for number, place in enumerate(self._waiters):
+            condition = self.conditions[place]
+            key = {"dag_id": f"demo_{number % 10}", "task_id": f"wait_{number}", "run_id": "demo"}
+            registrations.append(
+                {"op_classpath": condition.op_classpath, "poke_context": condition.poke_context, **key}
+            )
+        instances = pool.register_many(registrations)
+        for place, instance in zip(self._waiters, instances, strict=True):
+            self.conditions[place].instances.append(instance.id)
+        self.summary.groups = len({instance.group_id for instance in instances})
+
+    def _land(self, jobs: "Jobs", progress: Callable[[int, int, int], None]) -> None:
+        """Make the conditions true one after the other, and wait until everybody has heard of it."""
+        started = time.monotonic()
+        pending = sorted(self.conditions, key=lambda condition: condition.lands_after)
+        give_up_at = started + self._seconds + 60
+        true = 0
+        while time.monotonic() < give_up_at:
+            passed = time.monotonic() - started
+            while true < len(pending) and pending[true].lands_after <= passed:
+                pending[true].make_true()
+                pending[true].true_at = time.time()
+                true += 1
+            settled = len(self._audit())
+            progress(true, settled, jobs.pokes)
+            if true == len(pending) and settled >= self.summary.sensors:
+                return
+            time.sleep(0.05)
+
+    def _sum_up(self, jobs: "Jobs") -> None:
+        summary = self.summary
+        seen: dict[int, int] = {}
+        settled_at: dict[int, float] = {}
+        for instance_id, state, at in self._audit():
+            seen[instance_id] = seen.get(instance_id, 0) + 1
+            if state == "success":
+                settled_at[instance_id] = at / 1000
+        summary.settled = len(settled_at)
+        summary.lost = summary.sensors - len(seen)
+        summary.doubled = sum(1 for times in seen.values() if times > 1)
+        summary.pokes, summary.pokes_saved, summary.ticks = jobs.pokes, jobs.saved, jobs.ticks
+        summary.statements_per_tick = self._statements / max(1, jobs.ticks)
+        late = sorted(
+            max(0.0, settled_at[instance_id] - condition.true_at)
+            for condition in self.conditions
+            for instance_id in condition.instances
+            if instance_id in settled_at
+        )
+        if late:
+            summary.latency_p50_s, summary.latency_p99_s = late[len(late) // 2], late[int(len(late) * 0.99)]
+
+    def _watch_states(self) -> None:
+        connection = sqlite3.connect(self._database, timeout=30)
+        connection.executescript(_AUDIT)
+        connection.close()
+
+    def _audit(self) -> list[tuple[int, str, int]]:
+        connection = sqlite3.connect(self._database, timeout=30)
+        try:
+            return connection.execute("SELECT instance_id, state, at FROM demo_audit").fetchall()
+        finally:
+            connection.close()
+
+    def _count_statement(self, *_: Any) -> None:
+        self._statements += 1
+
+
+@dataclass
+class Jobs:
+    """What the jobs did, all together."""
+
+    ticks: int = 0
+    pokes: int = 0
+    saved: int = 0
+
+
+def _count_jobs(service: Standalone) -> Jobs:
+    """Add up the results of the service's jobs: those that Flower would show."""
+    jobs, lock = Jobs(), threading.Lock()
+    count = service.worker.metrics.job
+
+    def add(result: Any) -> None:
+        count(result)
+        if not result.skipped:
+            with lock:
+                jobs.ticks += 1
+                jobs.pokes += result.poked
+                jobs.saved += result.saved
+
+    service.worker.metrics.job = add  # type: ignore[method-assign]
+    return jobs
+
+
+def as_json(summary: Summary) -> str:
+    """Say a summary as one JSON object on one line."""
+    return json.dumps(summary.as_dict())

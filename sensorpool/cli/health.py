@@ -1,0 +1,57 @@
+"""``sensorpool health``. With ``--self`` it imports next to nothing: a probe asks every few seconds."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from sensorpool.cli.output import json_option, print_json, say
+
+
+@click.command()
+@click.option(
+    "--self",
+    "alone",
+    is_flag=True,
+    help="Look at the workers and beats of this deployment and user on this host (in a container: in it) alone.",
+)
+@click.option(
+    "--within",
+    type=click.FloatRange(min=1),
+    default=60,
+    show_default=True,
+    help="With --self: seconds without a sign of life after which a process counts as stuck.",
+)
+@click.option(
+    "--pidfile",
+    type=click.Path(path_type=Path),
+    help="With --self: look at the process of this pid file alone (the --pidfile of its worker or beat).",
+)
+@json_option
+def health(alone: bool, within: float, pidfile: Path | None, as_json: bool) -> None:
+    """Say whether the pool works. If not, say why, and exit with 1.
+
+    With --self, say whether the processes of this host work, whatever the servers do: for a probe that restarts them.
+    """
+    if pidfile is not None and not alone:
+        raise click.UsageError("--pidfile goes with --self")
+    problems = _problems_here(within, pidfile) if alone else _problems()
+    if as_json:
+        print_json({"healthy": not problems, "problems": problems})
+    else:
+        for problem in problems or ["healthy"]:
+            say(problem)
+    sys.exit(1 if problems else 0)
+
+
+def _problems_here(within: float, pidfile: Path | None) -> list[str]:
+    from sensorpool.instrumentation import alive
+
+    return alive.problems(within, pidfile)
+
+
+def _problems() -> list[str]:
+    from sensorpool.admin import health
+    from sensorpool.cli.pools import pool_to_look_at
+
+    return health.health(pool_to_look_at())

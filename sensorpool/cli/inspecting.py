@@ -1,0 +1,188 @@
+"""``sensorpool status``, ``show``, ``list``, ``quarantine``, ``release`` and ``config``."""
+
+import json
+from typing import Any
+
+import click
+
+from sensorpool.admin import instances
+from sensorpool.admin.status import status as state_of
+from sensorpool.cli.output import is_wide, json_option, print_fields, print_json, print_short, print_table, say
+from sensorpool.cli.pools import pool_to_look_at
+from sensorpool.client.pool import Pool
+from sensorpool.config.settings import Settings
+from sensorpool.config.variables import known_variables, nearest, unknown_variables
+from sensorpool.model.states import State
+
+_LONGEST_ID = 20  # digits
+
+
+@click.command()
+@json_option
+def status(as_json: bool) -> None:
+    """Show how many wait, how the others ended, and the state of each range."""
+    found = state_of(pool_to_look_at())
+    if as_json:
+        print_json(found)
+        return
+    counts = ", ".join(f"{count} {state}" for state, count in found["states"].items() if state != State.SENSING)
+    click.echo(f"{found['sensing']} sensing in {found['groups']} groups; {counts}")
+    if found["quarantined"]:
+        click.echo(f"{found['quarantined']} conditions in quarantine: `sensorpool quarantine` lists them")
+    if found["deaths"]:
+        count, last = len(found["deaths"]), found["deaths"][-1]
+        click.echo(f"{count} processes of the workers died in the last 10 minutes, the last one of {last}")
+    if found["overrunning"]:
+        click.echo(
+            f"the last poke of {found['overrunning']} groups overran SENSORPOOL_POKE_TIMEOUT: `show ID` says more"
+        )
+    if found["left_over"]["overdue"]:
+        click.echo(_waiting("for a poke", found["left_over"]["overdue"], found["left_over"]["longest_s"]))
+    if found["wait_apart"]["groups"]:
+        click.echo(_waiting("to be poked apart", found["wait_apart"]["groups"], found["wait_apart"]["longest_s"]))
+    for dag_id, sensing in found["dags_over_quota"].items():
+        click.echo(f"{dag_id} is over its quota ({sensing:,} sensing): no more of its sensors are taken")
+    for problem in found["problems"]:
+        say(problem)
+    if found["unsettled"]:
+        first = found["unsettled"][0]
+        click.echo(f"{len(found['unsettled'])} groups whose result cannot be written: {first['cause']}")
+    if found["unpublished_s"] is not None:
+        click.echo(f"results have been waiting to be published for {found['unpublished_s']} s")
+    for waiting in found["callbacks"]:
+        said = f"{waiting['waiting']} callbacks of {waiting['task']} wait to be sent, for {waiting['oldest_s']} s"
+        click.echo(f"{said}: {waiting['cause']}" if waiting["cause"] else said)
+    for each in found["not_here"]:
+        click.echo(f"{each['worker']} cannot poke {each['op_classpath']}, other workers have to: {each['why']}")
+    columns = ("shards", "groups", "holder", "last tick", "lag s", "pokes", "left", "apart")
+    rows = (
+        (
+            f"{r['shard_min']}-{r['shard_max']}",
+            r["groups"],
+            r["holder"],
+            r["last_tick_at"],
+            r["lag_s"],
+            r["pokes"],
+            r["left"],
+            r["suspects"],
+        )
+        for r in found["ranges"]
+    )
+    print_table("shard ranges", columns, rows, cropped=("holder",))
+
+
+def _waiting(for_what: str, groups: int, seconds: float) -> str:
+    return f"{groups} groups wait {for_what}, the longest for {seconds:.0f} s"
+
+
+@click.command()
+@click.argument("instance_id", metavar="ID", type=int)
+@json_option
+def show(instance_id: int, as_json: bool) -> None:
+    """Show one instance: its condition, its pokes, its deadline.
+
+    The members of its group are those that wait for the same condition.
+    """
+    found = instances.show(pool_to_look_at(), instance_id)
+    if as_json:
+        print_json(found)
+    else:
+        print_fields(found)
+
+
+@click.command("list")
+@click.option("--state", type=click.Choice([str(state) for state in State]), help="Of this state only.")
+@click.option("--dag-id", help="Of this DAG only.")
+@click.option(
+    "--limit", type=click.IntRange(min=1, max=1_000_000), default=100, show_default=True, help="At most so many."
+)
+@click.option("--wide", is_flag=True, help="All columns, in full: as it is where the output is no terminal.")
+@json_option
+def list_command(state: str | None, dag_id: str | None, limit: int, wide: bool, as_json: bool) -> None:
+    """List instances, the newest first. On a terminal it is cut to fit: `show ID` and --wide tell all."""
+    found = instances.list_instances(Pool(), state=State(state) if state else None, dag_id=dag_id, most=limit)
+    if as_json:
+        print_json(found)
+        return
+    title = f"{len(found)} instance{'' if len(found) == 1 else 's'}"
+    if not is_wide(wide):
+        last = "reason" if any(row["reason"] for row in found) else "run_id"
+        crop = ("dag_id", "task_id", last)
+        print_short(title, ("id", "state", "since (UTC)", *crop), (_narrow(row, last) for row in found), crop)
+        return
+    columns = (
+        "id",
+        "state",
+        "dag_id",
+        "task_id",
+        "run_id",
+        "map_index",
+        "try_number",
+        "waiting_since",
+        "reason",
+    )
+    print_table(title, columns, ([row[column] for column in columns] for row in found), wide=wide)
+
+
+def _narrow(row: dict[str, Any], last: str) -> list[Any]:
+    """Return what of an instance fits on a line of a terminal."""
+    mapped = "" if row["map_index"] < 0 else f"[{row['map_index']}]"
+    since = str(row["waiting_since"])[5:16].replace("T", " ")
+    return [row["id"], row["state"], since, row["dag_id"], f"{row['task_id']}{mapped}", row[last]]
+
+
+@click.command()
+@json_option
+def quarantine(as_json: bool) -> None:
+    """List the conditions in quarantine.
+
+    Their pokes took their process down, so registering them is refused.
+    """
+    from sensorpool.admin import quarantine as inside
+
+    found = inside.quarantined(Pool())
+    if as_json:
+        print_json(found)
+        return
+    columns = ("id", "op_classpath", "poke_context", "since", "crashes", "reason")
+    rows = ([json.dumps(row[c]) if c == "poke_context" else row[c] for c in columns] for row in found)
+    print_table(f"{len(found)} in quarantine", columns, rows)
+    if found:
+        click.echo("once it is mended: `sensorpool release ID`")
+
+
+@click.command()
+@click.argument("ids", metavar="[ID...]", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Let out all of them.")
+@json_option
+def release(ids: tuple[str, ...], everything: bool, as_json: bool) -> None:
+    """Let conditions out of quarantine. Instances that failed stay failed: register them again.
+
+    An ID is one that `sensorpool quarantine` lists, or that of an instance that waited for the condition.
+    """
+    from sensorpool.admin import quarantine as inside
+
+    if bool(ids) == everything:
+        raise click.UsageError("name an ID that `sensorpool quarantine` lists, or --all")
+    conditions = [each for each in ids if each.startswith("q")]
+    instances = [each for each in ids if not each.startswith("q")]
+    if not all(each.isdecimal() and len(each) < _LONGEST_ID for each in instances):
+        raise click.UsageError("an ID is one that `sensorpool quarantine` lists, or the number of an instance")
+    count = inside.release(Pool(), None if everything else [int(each) for each in instances], conditions)
+    if as_json:
+        print_json({"released": count})
+    else:
+        click.echo(f"{count} let out of quarantine")
+
+
+@click.command()
+@json_option
+def config(as_json: bool) -> None:
+    """Show the effective settings; secrets are hidden."""
+    shown = Settings.load().shown()
+    if as_json:
+        print_json(shown)
+        return
+    print_fields({f"SENSORPOOL_{name.upper()}": value for name, value in shown.items()})
+    for name in unknown_variables():
+        say(f"sensorpool: there is no such setting: {name}{nearest(name, known_variables())}", err=True)

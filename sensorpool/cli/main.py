@@ -1,0 +1,82 @@
+"""The ``sensorpool`` command. Exit codes: 0 done, 1 no (with the reason), 2 usage."""
+
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from sensorpool.cli.output import bear_any_text, say
+from sensorpool.config.version import __version__
+from sensorpool.errors import KeyConflict, Refused, SensorpoolError, SettingsError
+from sensorpool.instrumentation.redaction import one_line
+
+DONE, NO, USAGE = 0, 1, 2
+_TELLS_ALL = "SENSORPOOL_LOG_LEVEL"
+
+# Each command comes from a module of this package, imported when it is asked for: some must be quick.
+_HOMES = {
+    "cancel": "registering",
+    "config": "inspecting",
+    "db": "serving",
+    "demo": "demo",
+    "doctor": "running",
+    "drain": "running",
+    "health": "health",
+    "list": "inspecting",
+    "quarantine": "inspecting",
+    "register": "registering",
+    "release": "inspecting",
+    "show": "inspecting",
+    "standalone": "serving",
+    "status": "inspecting",
+    "wait": "registering",
+}
+
+
+class _OneLine(click.Group):
+    """Says each mistake in one line: what is wrong, and what mends it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
+        return list(_HOMES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in _HOMES:
+            return None
+        home = import_module(f"sensorpool.cli.{_HOMES[cmd_name]}")
+        found: click.Command = getattr(home, "list_command" if cmd_name == "list" else cmd_name)
+        return found
+
+    def invoke(self, ctx: click.Context) -> Any:
+        bear_any_text()
+        try:
+            return super().invoke(ctx)
+        except SensorpoolError as error:
+            # settings have a line for each that is wrong; all else is one line, whatever its text quotes
+            lines = str(error).splitlines() if isinstance(error, SettingsError) else [str(error)]
+            for line in lines:
+                say(f"sensorpool: {line}", err=True)
+            is_usage = isinstance(error, Refused | SettingsError) and not isinstance(error, KeyConflict)
+            ctx.exit(USAGE if is_usage else NO)
+        except BrokenPipeError:  # the reader has seen enough
+            sys.stderr.close()
+            ctx.exit(NO)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            if os.environ.get(_TELLS_ALL) == "DEBUG":
+                raise
+            say(f"sensorpool: {one_line(error)} ({_TELLS_ALL}=DEBUG shows where)", err=True)
+            ctx.exit(NO)
+
+
+@click.group(
+    "sensorpool", cls=_OneLine, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
+@click.version_option(__version__, prog_name="sensorpool")
+def main() -> None:
+    """Takes sensors off worker slots: register what you wait for, and be told when it lands."""
+
+
+celery_command = main  # `celery -A sensorpool sensorpool …`

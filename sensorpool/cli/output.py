@@ -1,0 +1,156 @@
+"""How commands print: JSON for programs, tables for people. Rich is imported by those who print tables."""
+
+import io
+import json
+import sys
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sensorpool.instrumentation.redaction import printable
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+_GAP = "  "  # between two columns
+_NARROWEST = 6  # cells
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def bear_any_text() -> None:
+    """Have letters that the locale has not printed as question marks, instead of an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON on one line."""
+    has_all_letters = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
+    click.echo(printable(json.dumps(value, ensure_ascii=not has_all_letters, default=str)))
+
+
+def say(line: str, *, err: bool = False) -> None:
+    """Print a line that may have in it what somebody else wrote: a terminal must not act upon that."""
+    click.echo(printable(line), err=err)
+
+
+def is_wide(wide: bool = False) -> bool:
+    """Whether a table is printed in full, one line a row: it was asked for, or nobody reads it on a terminal."""
+    from rich.console import Console
+
+    return wide or not Console().is_terminal
+
+
+def print_table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    wide: bool = False,
+    cropped: Collection[str] = (),
+) -> None:
+    """Print a table: for a terminal as wide as that is, and otherwise in full, one line a row.
+
+    :param wide: print it in full on a terminal, too.
+    :param cropped: columns that are cut short on a terminal; what is too long in another one is folded.
+    """
+    if is_wide(wide):
+        click.echo(title)
+        _print_lines([columns, *rows])
+        return
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        is_cropped = column in cropped
+        # an id is there to be copied
+        table.add_column(column, overflow="ellipsis" if is_cropped else "fold", no_wrap=is_cropped or column == "id")
+    for row in rows:
+        table.add_row(*(_cell(cell) for cell in row))
+    Console(markup=False, emoji=False, highlight=False).print(table)
+
+
+def print_short(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], crop: Collection[str]) -> None:
+    """Print a table for a terminal, a line a row: what does not fit is cut out of the middle of names.
+
+    :param crop: the columns that are cut; they share the room that the others leave. A reason is cut at its end.
+    """
+    from rich.cells import cell_len
+    from rich.console import Console
+
+    texts = [list(columns), *([_one_line(cell) for cell in row] for row in rows)]
+    widths = [max(cell_len(text) for text in column) for column in zip(*texts, strict=True)]
+    room = Console().width - len(_GAP) * (len(columns) - 1)
+    room -= sum(width for width, column in zip(widths, columns, strict=True) if column not in crop)
+    # the narrowest first: what one does not need is the others'
+    places = sorted((place for place, column in enumerate(columns) if column in crop), key=widths.__getitem__)
+    for number, place in enumerate(places):
+        widths[place] = min(widths[place], max(_NARROWEST, room // (len(places) - number)))
+        room -= widths[place]
+    click.echo(title)
+    ends = [0 if column == "reason" else 2 for column in columns]
+    _print_lines([[_cropped(*each) for each in zip(row, widths, ends, strict=True)] for row in texts])
+
+
+def _cropped(text: str, width: int, of_its_end: int) -> str:
+    """Cut the middle out of a text, for names often begin alike and differ at their end; or (0) its end."""
+    from rich.cells import cell_len
+
+    kept = len(text)
+    cut = text
+    while cell_len(cut) > width and kept:
+        kept -= 1
+        end = kept // of_its_end if of_its_end else 0
+        cut = f"{text[: kept - end]}…{text[len(text) - end :]}"
+    return cut
+
+
+def print_fields(fields: dict[str, Any]) -> None:
+    """Print names and values, one a line."""
+    shown = {
+        name: json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+        for name, value in fields.items()
+    }
+    if is_wide():
+        _print_lines(list(shown.items()))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in shown.items():
+        table.add_row(name, _cell(value))
+    Console(markup=False, emoji=False, highlight=False).print(table)
+
+
+def _print_lines(rows: Sequence[Sequence[Any]]) -> None:
+    """Print rows one below the other, a line each, whatever their values have in them."""
+    from rich.cells import cell_len
+
+    texts = [[_one_line(cell) for cell in row] for row in rows]
+    widths = [max(cell_len(text) for text in column) for column in zip(*texts, strict=True)]
+    for row in texts:
+        cells = (text + " " * (width - cell_len(text)) for text, width in zip(row, widths, strict=True))
+        click.echo(_GAP.join(cells).rstrip())
+
+
+def _one_line(cell: object) -> str:
+    return " ".join(_text(cell).split())
+
+
+def _text(value: object) -> str:
+    return "" if value is None else printable(str(value))
+
+
+def _cell(value: object) -> "Text":
+    """Make a cell of its very text: no markup, and nothing that a terminal acts upon."""
+    from rich.text import Text
+
+    return Text(_text(value))

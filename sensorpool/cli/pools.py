@@ -1,0 +1,12 @@
+"""The pool that a command looks at."""
+
+from sensorpool.client.pool import Pool
+from sensorpool.config.settings import Settings
+from sensorpool.leases.state_file import take_up
+
+
+def pool_to_look_at() -> Pool:
+    """Return the pool of the environment, with what a one-process service says of itself."""
+    settings = Settings.load()
+    take_up(settings)
+    return Pool(settings)

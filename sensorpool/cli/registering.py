@@ -1,0 +1,232 @@
+"""``sensorpool register``, ``wait`` and ``cancel``."""
+
+import json
+import math
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+import click
+
+from sensorpool.cli.output import json_option, print_json
+from sensorpool.client.pool import Pool
+from sensorpool.client.register import AT_ONCE
+from sensorpool.client.validate import CheckedRegistration
+from sensorpool.errors import KeyConflict, Refused
+from sensorpool.model.identity import parse_context
+from sensorpool.model.states import State
+
+LONGEST_LINE = 1_000_000  # characters
+_NO_TEXT = re.compile("[\udc80-\udcff]")  # what `surrogateescape` makes of bytes that are none
+
+
+@click.command()
+@click.argument("sensor_class", metavar="[CLASS]", required=False)
+@click.argument("context_json", metavar="[CONTEXT_JSON]", required=False)
+@click.option(
+    "--from",
+    "source",
+    type=click.File("r", encoding="utf-8", errors="surrogateescape"),  # a line that is no text is refused by itself
+    help="A file of JSON lines; - is standard input.",
+)
+@click.option("--dag-id", help="With --task-id and --run-id: the key under which registering again is the same.")
+@click.option("--task-id", help="Part of the key.")
+@click.option("--run-id", help="Part of the key.")
+@click.option("--map-index", type=int, default=-1, show_default=True, help="Part of the key.")
+@click.option("--try-number", type=int, default=1, show_default=True, help="A higher try cancels a lower one.")
+@click.option("--poke-interval", type=float, help="Seconds; SENSORPOOL_POKE_INTERVAL if left out.")
+@click.option("--timeout", type=float, help="Seconds; SENSORPOOL_TIMEOUT if left out.")
+@click.option("--soft-fail", is_flag=True, help="End as skipped, not as failed, at the timeout.")
+@json_option
+def register(
+    sensor_class: str | None, context_json: str | None, source: IO[str] | None, as_json: bool, **options: Any
+) -> None:
+    """Register a sensor: CLASS (pkg.mod.Class) waits for what CONTEXT_JSON says.
+
+    With --from, the file has one JSON object a line, with the keys op_classpath, poke_context, dag_id, task_id, run_id,
+    map_index, try_number, poke_interval, timeout, soft_fail. Refused lines are reported by number, and the others are
+    registered. Ctrl-C ends it after the thousand in hand; what was registered is counted in any case.
+    """
+    if source is not None:
+        if sensor_class is not None:
+            raise click.UsageError("CLASS and --from exclude each other")
+        _register_lines(Pool(), source)
+        return
+    if sensor_class is None or context_json is None:
+        raise click.UsageError("name a CLASS and a CONTEXT_JSON, or --from FILE.jsonl")
+    pool = Pool()
+    instance = pool.register(sensor_class, parse_context(context_json), **options)
+    fields = {name: getattr(instance, name) for name in ("id", "hashcode", "shardcode", "group_id", "created", "state")}
+    if as_json:
+        print_json(fields)
+    else:
+        word = "registered" if instance.created else f"was registered already, {instance.state}"
+        click.echo(f"instance {instance.id} {word} (group {instance.group_id})")
+
+
+@click.command()
+@click.argument("ids", metavar="ID...", type=int, nargs=-1, required=True)
+@click.option("--timeout", type=click.FloatRange(min=0), help="Seconds; left out, for ever.")
+@json_option
+def wait(ids: tuple[int, ...], timeout: float | None, as_json: bool) -> None:
+    """Wait until instances are settled. The exit code is 0 when all of them landed, and 1 when one did not."""
+    if timeout is not None and math.isnan(timeout):
+        raise click.BadParameter("it is no number of seconds", param_hint="--timeout")
+    states = Pool().wait(ids, timeout)
+    if as_json:
+        print_json({str(instance_id): state for instance_id, state in states.items()})
+    else:
+        for instance_id, state in states.items():
+            click.echo(f"{instance_id} {state}")
+    sys.exit(0 if all(state is State.SUCCESS for state in states.values()) else 1)
+
+
+@click.command()
+@click.argument("ids", metavar="ID...", type=int, nargs=-1, required=True)
+@click.option("--reason", default="cancelled by hand", show_default=True, help="What `show` says of them.")
+@json_option
+def cancel(ids: tuple[int, ...], reason: str, as_json: bool) -> None:
+    """Cancel instances; none of them, if an ID has none. The exit code is 1 then, or if one had settled before."""
+    from sensorpool.admin import instances
+
+    pool = Pool()
+    for instance_id in ids:
+        instances.instance(pool, instance_id)
+    states: dict[int, State] = {}
+    try:
+        for instance_id in ids:
+            states[instance_id] = pool.cancel(instance_id, reason)
+            if not as_json:
+                click.echo(f"{instance_id} {states[instance_id]}")
+    finally:
+        if as_json:
+            print_json({str(instance_id): state for instance_id, state in states.items()})
+    sys.exit(0 if all(state is State.CANCELLED for state in states.values()) else 1)
+
+
+@dataclass(slots=True)
+class _Count:
+    """What has become of lines."""
+
+    registered: int = 0
+    groups: set[int] = field(default_factory=set)
+    refused: list[dict[str, Any]] = field(default_factory=list)
+    read: int = 0
+    stopped: str = ""
+
+    def say(self) -> None:
+        """Print it."""
+        self.refused.sort(key=lambda each: int(each["line"]))
+        said = {"registered": self.registered, "groups": len(self.groups), "refused": self.refused}
+        print_json(said | ({"stopped": self.stopped} if self.stopped else {}))
+
+
+def _register_lines(pool: Pool, source: IO[str]) -> None:
+    """Register lines a thousand at a time; whatever is refused is reported by its number."""
+    count, batch = _Count(), list[tuple[int, CheckedRegistration]]()
+    with _interrupts() as hold:
+        try:
+            for number, line in _lines(source):
+                count.read = number
+                try:
+                    batch.append((number, pool.check(_read_line(line))))
+                except Refused as error:
+                    count.refused.append({"line": number, "reason": str(error)})
+                if len(batch) == AT_ONCE:
+                    with hold():
+                        _register_batch(pool, batch, count)
+                    batch = []
+            with hold():
+                _register_batch(pool, batch, count)
+        except KeyboardInterrupt:
+            count.stopped = f"interrupted at line {count.read}: the last lines before it may be unregistered"
+        except BaseException:
+            count.stopped = f"an error at line {count.read}"
+            count.say()
+            raise
+    count.say()
+    sys.exit(1 if count.refused or count.stopped else 0)
+
+
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """Have Ctrl-C wait while something is held; then it interrupts at its end."""
+    holds: list[bool] = []
+    came: list[bool] = []
+
+    def interrupt(*_: object) -> None:
+        came.append(True)
+        if not holds or len(came) > 1:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def hold() -> Iterator[None]:
+        holds.append(True)
+        try:
+            yield
+        finally:
+            holds.pop()
+        if came:
+            raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # signals are not for it
+        yield hold
+        return
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield hold
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _register_batch(pool: Pool, batch: list[tuple[int, CheckedRegistration]], count: _Count) -> None:
+    """Register a batch; where the database holds something against one of them, find it by halves."""
+    if not batch:
+        return
+    try:
+        instances = pool.register_checked([checked for _, checked in batch])
+    except (KeyConflict, Refused) as error:
+        if len(batch) == 1:
+            count.refused.append({"line": batch[0][0], "reason": str(error)})
+            return
+        middle = len(batch) // 2
+        for half in (batch[:middle], batch[middle:]):
+            _register_batch(pool, half, count)
+        return
+    count.registered += len(instances)
+    count.groups.update(instance.group_id for instance in instances)
+
+
+def _lines(source: IO[str]) -> Iterator[tuple[int, str]]:
+    """Read lines; of one that is too long no more than it takes to refuse it is kept in memory."""
+    number = 0
+    while line := source.readline(LONGEST_LINE + 2):
+        number += 1
+        rest = line
+        while len(rest) == LONGEST_LINE + 2 and not rest.endswith("\n"):
+            rest = source.readline(LONGEST_LINE + 2)
+        if line.strip():
+            yield number, line
+
+
+def _read_line(line: str) -> dict[str, Any]:
+    if len(line) > LONGEST_LINE:
+        raise Refused(f"the line has more than {LONGEST_LINE:,} characters")
+    if _NO_TEXT.search(line):
+        raise Refused("the line is not UTF-8 text")
+    try:
+        read = parse_context(line)
+    except Refused as error:
+        raise Refused(
+            str(error)
+            .replace("a poke_context is a JSON object", "a line is a JSON object")
+            .replace("the poke_context", "the line")
+        ) from None
+    if not isinstance(read.get("poke_context", {}), dict):
+        raise Refused(f"poke_context must be a JSON object, not {json.dumps(read['poke_context'])[:40]}")
+    return read

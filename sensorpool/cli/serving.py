@@ -1,0 +1,103 @@
+"""``sensorpool standalone`` and ``db``."""
+
+import signal
+import sys
+import threading
+from contextlib import suppress
+from socket import gethostname
+
+import click
+
+from sensorpool.cli.output import json_option, print_json, say
+from sensorpool.config.settings import Settings
+from sensorpool.config.version import __version__
+from sensorpool.errors import SensorpoolError, Unreachable
+from sensorpool.instrumentation import alive, logs
+from sensorpool.leases.state_file import StateFile
+from sensorpool.store import migrate
+from sensorpool.store.database import Database
+
+
+@click.command()
+def standalone() -> None:
+    """Run worker and beat in this one process.
+
+    Its database is an SQLite file and its leases are in memory, unless the settings name others.
+    """
+    from sensorpool.service.standalone import Standalone
+
+    settings = Settings.load()
+    logs.configure(settings.log_format, settings.log_level, settings.poke_log_level)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    with Standalone(settings) as pool:
+        with suppress(OSError):
+            alive.begin(f"standalone@{gethostname()}")
+            alive.keep()
+        state = StateFile(settings) if settings.embedded else None
+        click.echo("sensorpool: ready", err=True)
+        try:
+            while not stop.wait(0.5):
+                alive.come_round()
+                if pool.is_over:
+                    raise Unreachable("the worker of this process has ended, as its log says: start it again")
+                if state is not None:
+                    with suppress(OSError):  # a full disk: the pool goes on
+                        state.write()
+        finally:
+            alive.end()
+            if state is not None:
+                state.remove()
+
+
+@click.group()
+def db() -> None:
+    """Upgrade and check the database's schema."""
+
+
+@db.command()
+@click.option("--revision", default="head", show_default=True, help="The revision to reach; head is the newest.")
+def upgrade(revision: str) -> None:
+    """Bring the schema up to date. To run it again changes nothing."""
+    settings = Settings.load()
+    reached = migrate.upgrade(
+        settings.database_url,
+        revision,
+        schema=settings.database_schema,
+        say=lambda line: say(f"sensorpool: {line}", err=True),
+    )
+    click.echo(f"the schema is {reached}")
+
+
+@db.command()
+@json_option
+def current(as_json: bool) -> None:
+    """Show the schema's revision, and the one that this version brings. The exit code is 1 when there is none."""
+    settings = Settings.load()
+    found = migrate.current(settings.database_url, schema=settings.database_schema)
+    if as_json:
+        print_json({"current": found, "head": migrate.head()})
+    else:
+        click.echo(f"{found or 'none'} (this version: {migrate.head()})")
+    sys.exit(0 if found else 1)
+
+
+@db.command()
+@json_option
+def check(as_json: bool) -> None:
+    """Say whether this version may use the schema. If not, say what mends it, and exit with 1."""
+    settings = Settings.load()
+    database = Database(settings.database_url, schema=settings.database_schema)
+    try:
+        migrate.check(database, __version__)
+        problem = None
+    except SensorpoolError as error:
+        problem = str(error)
+    if as_json:
+        print_json({"usable": problem is None, "problem": problem})
+    elif problem:
+        say(f"sensorpool: {problem}", err=True)
+    else:
+        click.echo("the schema is up to date")
+    sys.exit(1 if problem else 0)

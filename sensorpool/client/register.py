@@ -1,0 +1,247 @@
+"""Register what was checked: upsert its group and insert the instance, in one transaction a thousand.
+
+Every registration takes the next version of its group under the group row's lock, so that within a group the order of
+versions is the order of commits. No result that was observed before an instance registered is ever applied to it: a
+fact carries the version that was loaded before its poke began (`settle`).
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import IntegrityError
+
+from sensorpool.client.rows import rows_of
+from sensorpool.client.validate import CheckedRegistration
+from sensorpool.config.settings import Settings
+from sensorpool.errors import InDoubt, KeyConflict, Refused, Unreachable
+from sensorpool.instrumentation.failpoint import failpoint
+from sensorpool.instrumentation.redaction import one_line
+from sensorpool.model.states import State
+from sensorpool.model.values import Flushed, Instance, Key
+from sensorpool.settle.flush import cancel_in
+from sensorpool.settle.settler import Settler
+from sensorpool.store import admission, registering
+from sensorpool.store.codes import cause_of, is_data_error
+from sensorpool.store.database import Database
+
+AT_ONCE = 1_000  # registrations in one transaction
+_LATE = 1.0  # seconds that a registration takes at most, as a rule
+
+
+class _Barred(Exception):
+    """One of them is refused, unless it is there already."""
+
+
+@dataclass(slots=True)
+class Registered:
+    """What one batch of registrations did."""
+
+    instances: list[Instance]
+    superseded: list[Flushed]
+    is_late: bool = False  # it took so long that a load may have looked past it
+
+    @property
+    def opened(self) -> list[Instance]:
+        """The instances whose group is new."""
+        return [instance for instance in self.instances if instance.opened]
+
+
+def register(settler: Settler, checked: Sequence[CheckedRegistration], settings: Settings) -> Registered:
+    """Register a batch, all of it or nothing, in one transaction.
+
+    The same key, try and context gives the instance that is there. The same key and try with another context, or a
+    lower try than one that is there, is refused. A higher try cancels the lower ones.
+
+    :raises KeyConflict: and nothing of this is kept.
+    :raises Refused: when the database cannot hold it, or holds something that is in its way; then neither.
+    :raises Unreachable: when the database does not answer; then neither.
+    :raises InDoubt: when only the answer is known to be lost; what is kept then is found again by its key.
+    """
+    _check_among_themselves(checked)
+    started = time.monotonic()
+
+    def committed(done: Registered) -> list[Flushed]:
+        failpoint("register.after_commit")
+        done.is_late = time.monotonic() - started > min(_LATE, settings.commit_overlap / 2)
+        return done.superseded
+
+    batch = _Batch(settler.database, checked, settings)
+    try:
+        return _commit(settler, batch, committed)
+    except _Barred as barred:
+        raise Refused(str(barred)) from None
+    except Unreachable as error:
+        if not error.in_doubt:
+            raise
+        keys = [each.key for each in checked]
+        others = f" and {len(keys) - 1} others" if len(keys) > 1 else ""
+        said = f"{error}; whether {spell(keys[0])}{others} got registered is open: register again under the same key"
+        raise InDoubt(said, keys) from error
+    except Exception as error:
+        if is_data_error(error) or isinstance(error, IntegrityError):
+            raise Refused(f"the database refuses {spell(checked[0].key)}: {one_line(cause_of(error))}") from error
+        raise
+
+
+def spell(key: Key) -> str:
+    """Spell a key for people."""
+    mapped = f"[{key.map_index}]" if key.map_index >= 0 else ""
+    return f"{key.dag_id}.{key.task_id}{mapped} of {key.run_id}, try {key.try_number}"
+
+
+def _commit(settler: Settler, batch: "_Batch", committed: Callable[[Registered], Iterable[Flushed]]) -> Registered:
+    try:
+        return settler.commit(batch.insert_at_once, committed, again=batch.look_then_insert, kept=_is_kept)
+    except _Barred:
+        if not batch.is_in_part_there():
+            raise
+    return settler.commit(batch.look_then_insert, committed, kept=_is_kept)
+
+
+class _Batch:
+    """Registrations that go into the database in one transaction, and the two ways to try that."""
+
+    def __init__(self, database: Database, checked: Sequence[CheckedRegistration], settings: Settings) -> None:
+        self._database = database
+        self._checked = checked
+        self._settings = settings
+        self._by_key = {each.key: each for each in checked}
+        self._chosen = [key for key, each in self._by_key.items() if not each.is_fresh]
+
+    def insert_at_once(self, connection: Connection) -> Registered:
+        """Insert all: nearly always none is there. If one is, its unique key says so, and the next attempt looks."""
+        return self._insert(connection, {})
+
+    def look_then_insert(self, connection: Connection) -> Registered:
+        """Find those that are there, and insert the others."""
+        return self._insert(connection, self._find(connection))
+
+    def is_in_part_there(self) -> bool:
+        """Whether a try of one of their tasks is registered: what is there is given back, barred or not."""
+        tasks = [key.task for key in self._chosen]
+        return bool(self._database.read(registering.instances_of_tasks, tasks))
+
+    def _find(self, connection: Connection) -> dict[Key, Instance]:
+        """Find those that are registered already.
+
+        :raises KeyConflict: when one of them waits for something else.
+        """
+        known: dict[Key, Instance] = {}
+        for row in registering.instances_of_tasks(connection, [key.task for key in self._by_key]):
+            key = registering.key_of(row)
+            each = self._by_key.get(key)
+            if each is None:
+                continue
+            if (row.op_classpath, row.poke_context) != (each.identity.op_classpath, each.identity.poke_context):
+                raise KeyConflict(
+                    f"{spell(key)} is registered already, waiting for something else (instance {row.id}): "
+                    "use another key or a higher try_number"
+                )
+            known[key] = Instance(
+                id=row.id,
+                group_id=row.group_id,
+                hashcode=row.hashcode,
+                shardcode=row.shardcode,
+                state=State(row.state),
+                created=False,
+                key=key,
+            )
+        return known
+
+    def _insert(self, connection: Connection, known: dict[Key, Instance]) -> Registered:
+        fresh = [each for key, each in self._by_key.items() if key not in known]
+        failpoint("register.before")
+        if fresh:
+            known |= self._join(connection, fresh)
+        # under the locks now: a try that was registered at the same time is seen here
+        superseded = _superseded(connection, self._chosen)
+        flushed = [cancel_in(self._database, connection, superseded)] if superseded else []
+        failpoint("register.before_commit")
+        return Registered([known[each.key] for each in self._checked], flushed)
+
+    def _join(self, connection: Connection, fresh: Sequence[CheckedRegistration]) -> dict[Key, Instance]:
+        """Make or join the groups, and insert the instances.
+
+        :raises _Barred: when a condition is quarantined, a DAG over its quota, or a digest there for another context.
+        """
+        groups, instances = rows_of(
+            fresh,
+            tick_ms=self._settings.tick_ms,
+            shard_code_upper_limit=self._settings.shard_code_upper_limit,
+        )
+        joined = registering.join(
+            connection,
+            groups=sorted(groups.values(), key=lambda group: (group.hashcode, group.digest)),
+            instances=instances,
+            chosen=[each.key for each in fresh if not each.is_fresh],
+            now=self._database.given_now(connection),
+        )
+        if len(joined) != len(fresh):
+            raise _Barred(_why_barred(connection, fresh))
+        made: dict[Key, Instance] = {}
+        for row in joined:
+            group = groups[self._by_key[row.key].identity.digest]
+            made[row.key] = Instance(
+                id=row.id,
+                group_id=row.group_id,
+                hashcode=group.hashcode,
+                shardcode=group.shardcode,
+                state=State.SENSING,
+                created=True,
+                key=row.key,
+                opened=row.version == group.members,
+            )
+        return made
+
+
+def _is_kept(connection: Connection, done: Registered) -> bool:
+    """Whether an attempt was committed whose COMMIT was not answered."""
+    made = next((instance for instance in done.instances if instance.created), None)
+    return made is not None and registering.is_there(connection, made.id, made.key)
+
+
+def _superseded(connection: Connection, chosen: Sequence[Key]) -> dict[int, str]:
+    """Find the lower tries that are to be cancelled, and why, by id.
+
+    :param chosen: under a fresh key there are no other tries.
+    :raises KeyConflict: when there is a higher one.
+    """
+    numbers = {key.task: key.try_number for key in chosen}
+    superseded: dict[int, str] = {}
+    for other in registering.other_tries(connection, chosen):
+        ours = numbers[other.key.task]
+        if other.key.try_number > ours:
+            late = other.key._replace(try_number=ours)
+            raise KeyConflict(
+                f"{spell(late)} comes too late: try {other.key.try_number} is registered already (instance {other.id})"
+            )
+        if other.state == State.SENSING:
+            superseded[other.id] = f"superseded by try {ours}"
+    return superseded
+
+
+def _why_barred(connection: Connection, fresh: Iterable[CheckedRegistration]) -> str:
+    barred = admission.barred(connection, [each.identity.digest for each in fresh], {each.key.dag_id for each in fresh})
+    for each in fresh:
+        if (reason := barred.conditions.get(each.identity.digest)) is not None:
+            return (
+                f"{spell(each.key)} waits for something in quarantine ({each.identity.op_classpath}: {reason}); "
+                "once it is mended, `sensorpool release` lets it out"
+            )
+        if (sensing := barred.dags.get(each.key.dag_id)) is not None:
+            return (
+                f"{each.key.dag_id} has too many sensors waiting ({sensing:,}): "
+                "wait until some have settled, or raise SENSORPOOL_DAG_QUOTA"
+            )
+    return "two different contexts have one digest; they cannot share a group"
+
+
+def _check_among_themselves(checked: Sequence[CheckedRegistration]) -> None:
+    """Refuse a batch that names a task instance twice with different tries or conditions."""
+    seen: dict[tuple[str, str, str, int], CheckedRegistration] = {}
+    for each in checked:
+        other = seen.setdefault(each.key.task, each)
+        if other is not each and (other.key != each.key or other.identity != each.identity):
+            raise KeyConflict(f"{spell(each.key)} stands in the same batch twice, waiting for different things")

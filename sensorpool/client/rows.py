@@ -1,0 +1,97 @@
+"""What checked registrations make of the database: a group for each distinct condition, an instance for each. Pure."""
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from sensorpool.client.validate import CheckedRegistration
+from sensorpool.model.due import SPREAD, step_at, whole_ticks
+from sensorpool.model.identity import Identity, shardcode
+from sensorpool.model.values import ExecutionContext, Milliseconds
+from sensorpool.store.rows import NewGroup, NewInstance
+
+_OPERATOR_LENGTH = 250
+
+
+def rows_of(
+    checked: Sequence[CheckedRegistration], *, tick_ms: Milliseconds, shard_code_upper_limit: int
+) -> tuple[dict[bytes, NewGroup], list[NewInstance]]:
+    """Return the groups by their digest, and the instances in the order of the registrations."""
+    groups: dict[bytes, NewGroup] = {}
+    instances: list[NewInstance] = []
+    for each in checked:
+        identity, spans = each.identity, _spans(each.execution_context, tick_ms)
+        group = groups.get(identity.digest)
+        if group is None:
+            groups[identity.digest] = _group(identity, spans, shard_code_upper_limit)
+        else:
+            groups[identity.digest] = group._replace(
+                members=group.members + 1,
+                poke_interval=min(group.poke_interval, spans.step),
+                next_deadline=min(group.next_deadline, spans.deadline),
+            )
+        instances.append(_instance(each, spans))
+    return groups, instances
+
+
+class _Spans(NamedTuple):
+    """How a waiter waits, as its row says it: its first step, and when its next deadline and its timeout are."""
+
+    text: str
+    step: Milliseconds
+    deadline: Milliseconds
+    timeout: Milliseconds
+
+
+@lru_cache(maxsize=1_000)
+def _spans(context: ExecutionContext, tick_ms: Milliseconds) -> _Spans:
+    """Nearly all who register wait alike."""
+    limit = context.timeout if context.execution_timeout is None else min(context.timeout, context.execution_timeout)
+    timeout = deadline = round(limit * 1000)
+    if context.exponential_backoff:
+        most = None if context.max_wait is None else round(context.max_wait * 1000)
+        _, grows_after = step_at(0, round(context.poke_interval * 1000), most)
+        if grows_after is not None:
+            deadline = min(deadline, grows_after)
+    said = {name: value for name, value in context._asdict().items() if value is not None and value is not False}
+    return _Spans(
+        text=json.dumps(said),
+        step=whole_ticks(context.poke_interval, tick_ms),
+        deadline=deadline,
+        timeout=timeout,
+    )
+
+
+def _group(identity: Identity, spans: _Spans, shard_code_upper_limit: int) -> NewGroup:
+    return NewGroup(
+        digest=identity.digest,
+        hashcode=identity.hashcode,
+        shardcode=shardcode(identity.hashcode, shard_code_upper_limit),
+        members=1,
+        op_classpath=identity.op_classpath,
+        poke_context=identity.poke_context,
+        poke_interval=spans.step,
+        phase=identity.phase % SPREAD,
+        next_deadline=spans.deadline,
+    )
+
+
+def _instance(each: CheckedRegistration, spans: _Spans) -> NewInstance:
+    key = each.key
+    return NewInstance(
+        joined_digest=each.identity.digest,
+        dag_id=key.dag_id,
+        task_id=key.task_id,
+        run_id=key.run_id,
+        map_index=key.map_index,
+        try_number=key.try_number,
+        external_id=each.external_id,
+        logical_date=each.logical_date,
+        operator=each.identity.op_classpath.rpartition(".")[2][:_OPERATOR_LENGTH],
+        execution_context=spans.text,
+        step=spans.step,
+        timeout=spans.timeout,
+        deadline=spans.deadline,
+        on_settled=each.on_settled,
+    )

@@ -1,0 +1,226 @@
+"""Check a registration before anything is kept, so that bad input is refused whole, with one line."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from sensorpool.config.settings import Settings
+from sensorpool.errors import Refused
+from sensorpool.instrumentation.redaction import printable
+from sensorpool.model.identity import Identity, identify
+from sensorpool.model.values import LONGEST_SPAN, ExecutionContext, Key, Milliseconds, Registration
+from sensorpool.poke.classes import Classes, describe
+from sensorpool.publish import signature
+
+_KEY_LENGTH = 250
+_NAMES = {field.name for field in fields(Registration)} - {"key", "sensor"} | set(Key._fields)
+
+
+class CheckedRegistration(NamedTuple):
+    """A registration that was checked: nothing in it can be refused any more but for what the database holds."""
+
+    identity: Identity
+    key: Key
+    is_fresh: bool  # the key was made here, so that no other try can be registered under it
+    execution_context: ExecutionContext
+    on_settled: str | None  # JSON text
+    external_id: str | None
+    logical_date: Milliseconds | None
+
+
+def from_mapping(named: Mapping[str, Any]) -> Registration:
+    """Read a registration from a mapping: ``sensor`` (or AIP-17's ``op_classpath``) and the arguments of `register`.
+
+    :raises Refused: when it names something that there is not, or too little.
+    """
+    if not isinstance(named, Mapping):
+        raise Refused("a registration is an object with op_classpath and poke_context")
+    rest = dict(named)
+    sensor = rest.pop("op_classpath", None) or rest.pop("sensor", None)
+    if sensor is None:
+        raise Refused("op_classpath is missing")
+    if unknown := rest.keys() - _NAMES:
+        raise Refused(f"there is no field {min(map(str, unknown))[:80]!r} in a registration")
+    given = {name: value for name, value in rest.items() if value is not None}
+    key = key_of(**{name: given.pop(name) for name in Key._fields if name in given})
+    return Registration(sensor=sensor, key=key, **given)
+
+
+def key_of(
+    *,
+    dag_id: str | None = None,
+    task_id: str | None = None,
+    run_id: str | None = None,
+    map_index: int | None = None,
+    try_number: int | None = None,
+) -> Key | None:
+    """Return the key that is named, or None where none is: a fresh one is made.
+
+    :raises Refused: when a part of it is missing.
+    """
+    if dag_id is None and task_id is None and run_id is None:
+        return None
+    if dag_id is None or task_id is None or run_id is None:
+        raise Refused("a key needs dag_id, task_id and run_id: name all three, or none for a fresh one")
+    return Key(
+        dag_id=dag_id,
+        task_id=task_id,
+        run_id=run_id,
+        map_index=-1 if map_index is None else map_index,
+        try_number=1 if try_number is None else try_number,
+    )
+
+
+def check(registration: Registration, settings: Settings, classes: Classes, *, try_out: bool) -> CheckedRegistration:
+    """Check a registration.
+
+    :param try_out: import the class and construct it once, so that a bad argument is refused here.
+    :raises Refused: with one line that says what is wrong.
+    """
+    if isinstance(registration.sensor, str):
+        op_classpath, poke_context = registration.sensor, registration.poke_context
+    else:
+        op_classpath, poke_context = describe(registration.sensor)
+        if registration.poke_context is not None:
+            raise Refused("a sensor object brings its own poke_context: leave it out")
+    op_classpath = classes.allow(op_classpath)
+    identity = identify(op_classpath, {} if poke_context is None else poke_context)
+    if try_out:
+        classes.try_out(op_classpath, json.loads(identity.poke_context))
+    return CheckedRegistration(
+        identity=identity,
+        key=_check_key(registration.key or Key.fresh(op_classpath.rpartition(".")[2])),
+        is_fresh=registration.key is None,
+        execution_context=_execution_context(registration, settings),
+        on_settled=None if registration.on_settled is None else signature.check(registration.on_settled, settings),
+        external_id=_external_id(registration.external_id),
+        logical_date=_milliseconds(registration.logical_date),
+    )
+
+
+def _check_key(key: Key) -> Key:
+    _check_id("dag_id", key.dag_id)
+    _check_id("task_id", key.task_id)
+    _check_id("run_id", key.run_id)
+    _check_whole_number("map_index", key.map_index, -1)
+    _check_whole_number("try_number", key.try_number, 0)
+    return key
+
+
+def _check_id(name: str, value: Any) -> None:
+    if not isinstance(value, str) or not value:
+        raise Refused(f"{name} must be a non-empty string")
+    if len(value) > _KEY_LENGTH:
+        raise Refused(f"{name} has {len(value)} characters; {_KEY_LENGTH} are allowed")
+    if "\x00" in value:
+        raise Refused(f"{name} has a NUL character")
+    if value != value.strip():  # MySQL takes 'a' and 'a ' for the same
+        raise Refused(f"{name} begins or ends with a space")
+    if value.isascii() and value.isprintable():
+        return
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise Refused(f"{name} has a lone surrogate, which UTF-8 cannot say") from None
+    if printable(value) != value:  # it would forge lines of logs, and give terminals orders
+        raise Refused(f"{name} has a control character")
+
+
+def _check_whole_number(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**31:
+        raise Refused(f"{name} must be a whole number of at least {least}")
+
+
+def _external_id(value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not 0 < len(value) <= 64:
+        raise Refused("external_id must be a string of at most 64 characters")
+    if printable(value) != value:
+        raise Refused("external_id has a control character")
+    return value
+
+
+def _milliseconds(logical_date: Any) -> Milliseconds | None:
+    """Check a date, which a line of JSON spells as ISO 8601 does."""
+    if logical_date is None:
+        return None
+    try:
+        found = datetime.fromisoformat(logical_date) if isinstance(logical_date, str) else logical_date
+        return round(found.timestamp() * 1000)
+    except (AttributeError, ValueError, OverflowError):
+        raise Refused("logical_date must be a date and time, like 2030-01-31T12:00:00+00:00") from None
+
+
+def _execution_context(registration: Registration, settings: Settings) -> ExecutionContext:
+    poke_interval, timeout = registration.poke_interval, registration.timeout
+    given: dict[str, Any] = {
+        "poke_interval": settings.poke_interval if poke_interval is None else poke_interval,
+        "timeout": settings.timeout if timeout is None else timeout,
+        "execution_timeout": registration.execution_timeout,
+        "exponential_backoff": registration.exponential_backoff,
+        "max_wait": registration.max_wait,
+        "soft_fail": registration.soft_fail,
+        "silent_fail": registration.silent_fail,
+        "never_fail": registration.never_fail,
+    }
+    try:
+        return _check_execution_context(**given)
+    except TypeError:  # a value that cannot be looked up
+        return _check_execution_context.__wrapped__(**given)
+
+
+@lru_cache(maxsize=1_000, typed=True)
+def _check_execution_context(
+    *,
+    poke_interval: Any,
+    timeout: Any,
+    execution_timeout: Any,
+    exponential_backoff: Any,
+    max_wait: Any,
+    soft_fail: Any,
+    silent_fail: Any,
+    never_fail: Any,
+) -> ExecutionContext:
+    """Check how to wait; nearly all who register wait alike."""
+    checked = ExecutionContext(
+        poke_interval=_seconds("poke_interval", poke_interval),
+        timeout=_seconds("timeout", timeout, zero=True),
+        execution_timeout=_seconds_or_none("execution_timeout", execution_timeout, zero=True),
+        exponential_backoff=_flag("exponential_backoff", exponential_backoff),
+        max_wait=_seconds_or_none("max_wait", max_wait),
+        soft_fail=_flag("soft_fail", soft_fail),
+        silent_fail=_flag("silent_fail", silent_fail),
+        never_fail=_flag("never_fail", never_fail),
+    )
+    if checked.soft_fail and checked.never_fail:  # Airflow's rule, and its words
+        raise Refused("soft_fail and never_fail are mutually exclusive: set one of them")
+    return checked
+
+
+def _seconds(name: str, value: Any, *, zero: bool = False) -> float:
+    """Check a span of seconds; a timedelta is one too."""
+    if hasattr(value, "total_seconds"):
+        value = value.total_seconds()
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or (isinstance(value, float) and not math.isfinite(value)):  # an int may be too large to ask
+        raise Refused(f"{name} must be a number of seconds")
+    if value < 0 or (value == 0 and not zero) or value > LONGEST_SPAN:
+        raise Refused(f"{name} must be {'at least' if zero else 'more than'} 0 and at most ten years, in seconds")
+    return float(value)
+
+
+def _seconds_or_none(name: str, value: Any, *, zero: bool = False) -> float | None:
+    return None if value is None else _seconds(name, value, zero=zero)
+
+
+def _flag(name: str, value: Any) -> bool:
+    if value is None:  # left out
+        return False
+    if not isinstance(value, bool):
+        raise Refused(f"{name} must be true or false")
+    return value

@@ -1,0 +1,137 @@
+"""Wait for instances, and cancel them."""
+
+import math
+import operator
+import time
+from collections.abc import Collection, Iterable
+from datetime import timedelta
+from typing import Any
+
+from sensorpool.errors import Refused, Unknown, Unreachable
+from sensorpool.instrumentation.redaction import one_line, printable
+from sensorpool.model.states import TERMINAL, State
+from sensorpool.model.values import Instance
+from sensorpool.poke.answer import sanitised
+from sensorpool.settle.settler import Settler
+from sensorpool.store import inspecting
+from sensorpool.store.codes import cause_of, is_data_error
+from sensorpool.store.database import Database
+
+_LOOKS = (0.05, 1.0)  # seconds between two looks: the first, and the longest
+PATIENCE = 300.0  # seconds that the database may be away while instances are waited for: a restart, a failover
+AT_ONCE = 10_000  # ids in one statement
+
+
+def wait(
+    database: Database, instance_ids: Iterable[int | Instance] | Instance, timeout: float | timedelta | None = None
+) -> dict[int, State]:
+    """Wait until all instances are settled, or ``timeout`` seconds have passed; return the state of each by its id.
+
+    :raises Refused: when one is not named by its id, nor as `register` returned it; or the timeout is no number.
+    :raises Unknown: when there is no such instance.
+    :raises Unreachable: when the database does not answer at first, or not again within the timeout and `PATIENCE`.
+    """
+    ids = _ids(instance_ids)
+    seconds = _seconds(timeout)
+    deadline = None if seconds is None else time.monotonic() + seconds
+    settled: dict[int, State] = {}
+    pause = _LOOKS[0]
+    answered: float | None = None
+    while True:
+        away: Unreachable | None = None
+        try:
+            found = look(database, [instance_id for instance_id in ids if instance_id not in settled])
+        except Unreachable as error:
+            if answered is None or time.monotonic() - answered >= PATIENCE:
+                raise
+            away = error
+        else:
+            answered = time.monotonic()
+            settled.update({instance_id: state for instance_id, state in found.items() if state in TERMINAL})
+        left = None if deadline is None else deadline - time.monotonic()
+        if away is not None and left is not None and left <= 0:
+            raise away  # what became of them is not known
+        if len(settled) == len(ids) or (left is not None and left <= 0):
+            return {instance_id: settled.get(instance_id, State.SENSING) for instance_id in ids}
+        time.sleep(pause if left is None else min(pause, left))
+        pause = min(pause * 1.5, _LOOKS[1])
+
+
+def look(database: Database, instance_ids: Collection[int]) -> dict[int, State]:
+    """Return the state of each instance.
+
+    :raises Unknown: when there is no such instance.
+    """
+    ids = list(instance_ids)
+    found: dict[int, State] = {}
+    for instance_id in ids:
+        if not 0 < instance_id < 2**63:  # no database could be asked for it
+            named = str(instance_id) if abs(instance_id) < 10**20 else "with so large a number"
+            raise Unknown(f"there is no instance {named}: it was never registered")
+    for start in range(0, len(ids), AT_ONCE):
+        some = ids[start : start + AT_ONCE]
+        found |= database.read(inspecting.states, some)
+    for instance_id in ids:
+        if instance_id not in found:
+            raise Unknown(f"there is no instance {instance_id}: it was never registered, or has been pruned")
+    return found
+
+
+def cancel(settler: Settler, instance: int | Instance, reason: str) -> State:
+    """Cancel an instance; return its state, which is another one if it had settled before.
+
+    :raises Refused: when it is not named by its id, nor as `register` returned it; or the database cannot hold the
+        reason.
+    :raises Unknown: when there is no such instance.
+    """
+    instance_id = _id(instance)
+    if not isinstance(reason, str):
+        raise Refused(f"a reason is text, not {printable(repr(reason))[:80]}")
+    look(settler.database, [instance_id])
+    try:
+        settler.cancel({instance_id: sanitised(reason)})
+    except Exception as error:
+        if is_data_error(error):
+            raise Refused(f"the database refuses that reason: {one_line(cause_of(error))}") from error
+        raise
+    return look(settler.database, [instance_id])[instance_id]
+
+
+def _ids(instances: Any) -> list[int]:
+    """Read how callers name instances: an iterable of ids or instances, or one instance."""
+    if isinstance(instances, Instance):
+        return [instances.id]
+    if isinstance(instances, str | bytes):
+        raise Refused(f"instances are named by a list of their ids, not {printable(repr(instances))[:80]}")
+    try:
+        found = iter(instances)
+    except TypeError:
+        raise Refused(f"instances are named by a list of their ids, not {printable(repr(instances))[:80]}") from None
+    return list(dict.fromkeys(map(_id, found)))
+
+
+def _id(named: Any) -> int:
+    if isinstance(named, Instance):
+        named = named.id
+    try:
+        if not isinstance(named, bool):
+            return operator.index(named)
+    except TypeError:
+        pass
+    raise Refused(
+        f"an instance is named by its id, a whole number, or as register returned it, not {printable(repr(named))[:80]}"
+    )
+
+
+def _seconds(timeout: Any) -> float | None:
+    """Read a span of seconds; a timedelta is one too."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, timedelta):
+        return timeout.total_seconds()
+    try:
+        if isinstance(timeout, int | float) and not isinstance(timeout, bool) and not math.isnan(timeout):
+            return float(timeout)
+    except OverflowError:
+        pass
+    raise Refused("timeout must be a number of seconds")

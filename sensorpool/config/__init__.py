@@ -1,0 +1,1 @@
+"""The settings of a process, and what other packages add to them."""

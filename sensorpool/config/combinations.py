@@ -1,0 +1,117 @@
+"""Settings that cannot be: rules for a URL, and for settings that contradict each other. Each has a line of its own."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from sensorpool.config.defaults import MEMORY
+from sensorpool.model.urls import has_no_number, has_odd_host, has_odd_port, has_scheme, is_half_quoted, odd_option
+
+if TYPE_CHECKING:
+    from sensorpool.config.settings import Settings
+
+Rule = tuple[bool, str]
+"""Whether it is broken, and what is said then: it begins with the setting's name."""
+
+_EXAMPLES = {
+    "database_url": "postgresql://user:password@host:5432/name",
+    "redis_url": "redis://:password@host:6379/0",
+    "broker_url": "redis://:password@host:6379/0 or amqp://user:password@host:5672//",
+    "on_settled_broker_url": "redis://:password@host:6379/0 or amqp://user:password@host:5672//",
+}
+URLS = tuple(_EXAMPLES)
+_OF_SERVERS = ("redis_url", "broker_url", "on_settled_broker_url")
+_REDIS = ("redis", "rediss", "unix", "memory")
+_BROKERS = (*_REDIS, "amqp", "amqps", "pyamqp")
+
+
+def impossible(settings: "Settings") -> list[str]:
+    """Return what is said of the rules that are broken; of each URL only the first."""
+    said: dict[str, str] = {}
+    for rules in (_spans(settings), _schemes(settings), _spellings(settings), _servers(settings)):
+        for broken, message in rules:
+            name = message.split()[0]
+            if broken:
+                said.setdefault(name if name.endswith("_URL") else message, message)
+    return list(said.values())
+
+
+def _spans(settings: "Settings") -> Iterator[Rule]:
+    """Rules for times and counts."""
+    yield (
+        settings.heartbeat * 2 >= settings.lease_ttl,
+        f"HEARTBEAT ({settings.heartbeat:g} s) must be less than half of LEASE_TTL ({settings.lease_ttl:g} s), "
+        "or one lost renewal loses the lease",
+    )
+    yield (
+        settings.shards > settings.shard_code_upper_limit,
+        f"SHARDS ({settings.shards}) must not exceed SHARD_CODE_UPPER_LIMIT ({settings.shard_code_upper_limit})",
+    )
+    yield (
+        settings.poke_timeout * 2 > settings.job_time_limit,
+        f"POKE_TIMEOUT ({settings.poke_timeout:g} s) must be at most half of JOB_TIME_LIMIT "
+        f"({settings.job_time_limit:g} s), or a slow poke ends its whole job",
+    )
+    yield (
+        settings.tick > settings.poke_interval,
+        f"TICK ({settings.tick:g} s) must not exceed POKE_INTERVAL ({settings.poke_interval:g} s), "
+        "or the default interval cannot be kept",
+    )
+
+
+def _schemes(settings: "Settings") -> Iterator[Rule]:
+    """Rules for what kind of server a URL may name."""
+    yield (
+        bool(settings.database_schema) and not settings.database_url.startswith("postgres"),
+        "DATABASE_SCHEMA is for PostgreSQL only: leave it out, or name a PostgreSQL in DATABASE_URL",
+    )
+    yield (
+        "://" not in settings.database_url,
+        "DATABASE_URL must be a SQLAlchemy URL like postgresql+psycopg://user:password@host/name",
+    )
+    yield (
+        not has_scheme(settings.redis_url, *_REDIS),
+        "REDIS_URL must begin with redis://, rediss://, unix:// or be memory://",
+    )
+    for name in ("broker_url", "on_settled_broker_url"):
+        url = str(getattr(settings, name))
+        yield (
+            bool(url) and not has_scheme(url, *_BROKERS),
+            f"{name.upper()} must begin with redis://, rediss://, amqp:// or amqps://, or be memory://",
+        )
+
+
+def _spellings(settings: "Settings") -> Iterator[Rule]:
+    """Rules for how a URL is written."""
+    urls = {name: str(getattr(settings, name)) for name in URLS}
+    for name, url in urls.items():
+        yield (
+            is_half_quoted(url),
+            f"{name.upper()} has an @ after its host: quote the password's (@ is %40, / is %2F, # is %23)",
+        )
+    for name in _OF_SERVERS:
+        yield (
+            has_no_number(urls[name]),
+            f"{name.upper()} must end in the number of a Redis database, like redis://localhost:6379/0",
+        )
+    for name in _OF_SERVERS:
+        odd = odd_option(urls[name])
+        yield bool(odd), f"{name.upper()} has {odd}"
+    for name, example in _EXAMPLES.items():
+        yield (
+            has_odd_port(urls[name]) or has_odd_host(urls[name]),
+            f"{name.upper()} has no number from 1 to 65535 for a port, or half a bracket: write {example} "
+            "(in a password @ is %40, / is %2F, # is %23)",
+        )
+
+
+def _servers(settings: "Settings") -> Iterator[Rule]:
+    """Rules for a pool that lives in one process."""
+    yield (
+        settings.broker == MEMORY != settings.redis_url and bool(settings.broker_url),
+        "BROKER_URL memory:// serves one process only, so REDIS_URL must be memory:// too",
+    )
+    yield (
+        settings.redis_url == MEMORY and settings.broker != MEMORY,
+        "REDIS_URL is memory://, which serves one process only, but BROKER_URL is shared: "
+        "name the Redis that holds the leases",
+    )

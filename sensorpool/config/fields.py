@@ -1,0 +1,41 @@
+"""The kinds of settings: lists, class paths, spans of time and counts, each with its limits."""
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+from pydantic_settings import NoDecode
+
+from sensorpool.errors import Refused
+from sensorpool.model.identity import canonical_classpath
+from sensorpool.model.values import LONGEST_SPAN
+
+
+def _split(value: object) -> object:
+    """Take ``a, b`` for a list, as Airflow's configuration does."""
+    if isinstance(value, str):
+        return tuple(item.strip() for item in value.split(",") if item.strip())
+    return value
+
+
+def _classpaths(value: object) -> object:
+    paths = _split(value)
+    try:
+        return tuple(canonical_classpath(path) for path in paths) if isinstance(paths, tuple | list) else paths
+    except Refused as error:
+        raise ValueError(str(error)) from None
+
+
+def _enabled(value: object) -> object:
+    if isinstance(value, str) and not _split(value):
+        raise ValueError("names no class: leave it out for the built-in sensors, or list what may be poked")
+    return _classpaths(value)
+
+
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+ClassPaths = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_classpaths)]
+Enabled = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_enabled)]
+Seconds = Annotated[float, Field(gt=0, le=LONGEST_SPAN, allow_inf_nan=False)]
+# what goes on all the time: at spans that are shorter, nothing else does
+Moments = Annotated[float, Field(ge=0.05, le=LONGEST_SPAN, allow_inf_nan=False)]
+WholeSeconds = Annotated[float, Field(ge=1, le=LONGEST_SPAN, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, lt=2**31)]

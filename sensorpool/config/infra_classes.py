@@ -1,0 +1,95 @@
+"""Whether the names in ``infra_failures`` are those of exceptions: a typo there makes an outage fail sensors.
+
+What a process does not have is no typo: another one may. As ``python -m`` it looks at them in a process of its own,
+so that a worker imports nothing of its users before it forks.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from sensorpool.config.defaults import INFRA_FAILURES
+from sensorpool.config.settings import Settings
+from sensorpool.instrumentation.redaction import one_line
+
+_LIMIT = 60.0  # seconds that imports may take
+
+
+class Doubt(NamedTuple):
+    """What is wrong with a name, or may be."""
+
+    is_typo: bool  # wrong in every process that has its module
+    said: str
+
+
+def named_by_users(settings: Settings) -> list[str]:
+    """Return the names that are not there by default: of those a process may lack any."""
+    return [name for name in settings.infra_failures if name not in INFRA_FAILURES]
+
+
+def doubts(names: Sequence[str]) -> list[Doubt]:
+    """Import what these names name, and say what is wrong with each."""
+    return [Doubt(found.is_typo, f"INFRA_FAILURES: {found.said}") for name in names if (found := _doubt(name))]
+
+
+def doubts_apart(names: Sequence[str]) -> list[Doubt]:
+    """Say it without importing anything here. Where that cannot be found out, nothing is in doubt."""
+    if not names:
+        return []
+    told = json.dumps([sys.path, list(names)])
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "sensorpool.config.infra_classes"],
+            input=told,
+            capture_output=True,
+            text=True,
+            timeout=_LIMIT,
+            check=True,
+        )
+        return [Doubt(bool(is_typo), str(said)) for is_typo, said in json.loads(done.stdout.splitlines()[-1])]
+    except (OSError, subprocess.SubprocessError, ValueError, TypeError, IndexError):
+        return []
+
+
+def _doubt(name: str) -> Doubt | None:
+    module, _, last = name.rpartition(".")
+    try:
+        found = _find(module)
+    except Exception as error:
+        return Doubt(False, f"{name} cannot be imported here, so nothing counts as it: {one_line(error)}")
+    if not hasattr(found, last):
+        near = get_close_matches(last, dir(found), n=1, cutoff=0.7)
+        return Doubt(True, f"{module} has no {last}{f' ({near[0]}?)' if near else ''}: write it as 'pkg.mod.Class'")
+    cls = getattr(found, last)
+    if not (isinstance(cls, type) and issubclass(cls, BaseException)):
+        return Doubt(True, f"{name} is no exception class")
+    own = f"{cls.__module__}.{cls.__qualname__}"
+    return None if own == name else Doubt(False, f"nothing counts as {name}: its own name is {own}, write that")
+
+
+def _find(path: str) -> Any:
+    """Return a module, or a class in one.
+
+    :raises ImportError: when there is neither.
+    """
+    try:
+        return import_module(path)
+    except ModuleNotFoundError as error:
+        module, _, last = path.rpartition(".")
+        if not module or not path.startswith(f"{error.name}"):
+            raise
+        try:
+            return getattr(_find(module), last)
+        except AttributeError:
+            raise error from None
+
+
+if __name__ == "__main__":
+    sys.path[:], asked = json.loads(sys.stdin.read())
+    answer = doubts(asked)
+    print()
+    print(json.dumps(answer), flush=True)

@@ -1,0 +1,288 @@
+"""What is said: one line an event, with its figures as fields, and no secret in it."""
+
+import json
+import logging
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+from sensorpool.instrumentation.redaction import hide, printable
+
+ROOT = "sensorpool"
+POKES = "poke"  # the threads that poke are named so, or begin with it
+MOST_OF_POKES = 200  # lines
+SPAN = 10.0  # seconds in which pokes log no more than that
+_OF_A_JOB = (
+    "celery",
+    "celery.app.trace",
+    "celery.task",
+    "celery.worker",
+)  # these log on its thread, and go to the root
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+_root = logging.getLogger()
+
+
+class Logger:
+    """A logger whose events carry fields: ``log.info("settled", groups=3)``."""
+
+    def __init__(self, name: str) -> None:
+        self._logger = logging.getLogger(name)
+
+    def debug(self, event: str, **fields: Any) -> None:
+        """Log an event that only a developer wants."""
+        self._log(logging.DEBUG, event, fields)
+
+    def info(self, event: str, **fields: Any) -> None:
+        """Log an event."""
+        self._log(logging.INFO, event, fields)
+
+    def warning(self, event: str, **fields: Any) -> None:
+        """Log an event that somebody should look at some day."""
+        self._log(logging.WARNING, event, fields)
+
+    def error(self, event: str, **fields: Any) -> None:
+        """Log an event that somebody should look at now."""
+        self._log(logging.ERROR, event, fields)
+
+    def exception(self, event: str, **fields: Any) -> None:
+        """Log an event with the exception that is being handled."""
+        self._log(logging.ERROR, event, fields, exc_info=True)
+
+    def _log(self, level: int, event: str, fields: dict[str, Any], exc_info: bool = False) -> None:
+        fields = {name: _plain(value) for name, value in fields.items()}
+        if _Own.handlers is None:
+            if self._logger.isEnabledFor(level):
+                self._logger.log(level, "%s", event, extra={"fields": fields}, exc_info=exc_info)
+        elif level >= self._logger.getEffectiveLevel():
+            # to our own handlers, and under no lock of the module `logging`: sensors may add handlers, and hold these
+            record = logging.LogRecord(
+                self._logger.name, level, "", 0, event, None, sys.exc_info() if exc_info else None
+            )
+            record.__dict__["fields"] = fields
+            for handler in _Own.handlers:
+                if level >= handler.level:
+                    handler.handle(record)
+
+
+def logger(name: str) -> Logger:
+    """Return the logger of a module."""
+    return Logger(name)
+
+
+class TextFormatter(logging.Formatter):
+    """``time level event key=value …``; below it, set off, the traceback of an exception."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = "".join(f" {name}={_spell(_hidden(value))}" for name, value in getattr(record, "fields", {}).items())
+        line = f"{_time(record)} {record.levelname.lower()} {record.name}: {printable(record.getMessage())}{fields}"
+        line = hide(line)
+        if record.exc_info:
+            # set off and escaped, so that no exception's text can pass for a line of ours
+            trace = hide(record.exc_text or self.formatException(record.exc_info)).split("\n")
+            line = "\n".join([line, *(f"    {printable(each)}" for each in trace)])
+        return line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time, level, logger, event, and the fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry: dict[str, Any] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": hide(record.getMessage()),
+            **{name: _hidden(value) for name, value in getattr(record, "fields", {}).items()},
+        }
+        if record.exc_info:
+            entry["exception"] = hide(record.exc_text or self.formatException(record.exc_info))
+        return printable(json.dumps(entry, default=str, ensure_ascii=False))
+
+
+def formatter(log_format: str) -> logging.Formatter:
+    """Return the formatter of a setting."""
+    return JsonFormatter() if log_format == "json" else TextFormatter()
+
+
+class PokeLines(logging.Filter):
+    """Lets through what pokes log from a level on, within bounds: sensors are other people's code, and there are many.
+
+    What a sensor logs at each poke is meant for a task's own log, where one sensor has it to itself. What it logs is
+    spelt here, on its own thread: a handler formats under its lock, and the text of an object may never come.
+    """
+
+    def __init__(self, level: str, most: int = MOST_OF_POKES, span: float = SPAN) -> None:
+        super().__init__()
+        self.level = logging.getLevelName(level)
+        self._most = most
+        self._span = span
+        self._lock = threading.Lock()
+        self._ends = 0.0
+        self._left = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        is_theirs = (record.threadName or "").startswith(POKES) and record.name.partition(".")[0] != ROOT
+        if is_theirs and not (record.levelno >= self.level and self._has_room(record)):
+            return False
+        _spell_out(record)
+        return True
+
+    def _has_room(self, record: logging.LogRecord) -> bool:
+        with self._lock:
+            now = time.monotonic()
+            if now >= self._ends:
+                self._ends, self._left = now + self._span, self._most
+            self._left -= 1
+            left = self._left
+        if left == 0:
+            _spell_out(record)
+            record.msg = f"{record.msg} … (pokes log too much; the rest is dropped)"
+        return left >= 0
+
+
+class _Own:
+    """How this process logs: what no sensor may change."""
+
+    handlers: list[logging.Handler] | None = None
+    others: ClassVar[dict[logging.Logger, list[logging.Handler]]] = {}
+    strays: ClassVar[deque[logging.Handler]] = deque()
+    level = logging.INFO
+    poke_level = logging.WARNING
+
+
+class _Nowhere(logging.Handler):
+    """Spells what pokes log, as the handlers of a worker do, and keeps nothing of it. It has no lock."""
+
+    def createLock(self) -> None:
+        self.lock = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Do nothing."""
+
+
+def silence(poke_log_level: str) -> None:
+    """Log nothing in this process, and wait for no handler; what pokes log is spelt on their threads all the same."""
+    root = logging.getLogger()
+    root.handlers[:] = [_Nowhere()]
+    root.setLevel(poke_log_level)
+    adopt(root, "text", poke_log_level)
+
+
+def configure(log_format: str, log_level: str, poke_log_level: str = "WARNING") -> None:
+    """Log to standard error. For processes of our own; a worker's logging is Celery's, see `adopt`."""
+    root = logging.getLogger()
+    root.handlers[:] = [logging.StreamHandler(sys.stderr)]
+    root.setLevel(log_level)
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # its plugins introduce themselves, one by one
+    adopt(root, log_format, poke_log_level)
+
+
+def adopt(logger: logging.Logger, log_format: str, poke_log_level: str) -> None:
+    """Give a logger's handlers our form, and our rule for what pokes log; remember those of the root logger."""
+    for handler in logger.handlers:
+        handler.setFormatter(formatter(log_format))
+        handler.filters[:] = [each for each in handler.filters if not isinstance(each, PokeLines)]
+        handler.addFilter(PokeLines(poke_log_level))
+    if logger is logging.getLogger():
+        _keep(logger)
+        _Own.poke_level = logging.getLevelName(poke_log_level)
+
+
+def _keep(root: logging.Logger) -> None:
+    _Own.handlers, _Own.level = list(root.handlers), root.level
+    _Own.others = {}
+
+
+def keep_others() -> None:
+    """Remember the handlers of the loggers that a job logs with besides ours: Celery's. Before anything is poked."""
+    _Own.others = {other: list(other.handlers) for other in map(logging.getLogger, _OF_A_JOB)}
+
+
+def restore() -> int | None:
+    """Log again as this process did, should an import or a poke have changed it: a handler of theirs may hang.
+
+    Airflow's import replaces the root logger's handlers. Where nothing was changed it costs a microsecond.
+
+    :returns: the least level of what pokes log; None where the process's logging is not ours.
+    """
+    if _Own.handlers is None:
+        return None
+    if list(map(id, _root.handlers)) != list(map(id, _Own.handlers)):
+        _put_back(_root, _Own.handlers)
+        _root.level = _Own.level  # without `setLevel`, and what it clears: it takes a lock that a poke may hold
+        _forget_levels(_root)
+        for name, found in list(logging.Logger.manager.loggerDict.items()):
+            if isinstance(found, logging.Logger):
+                _forget_levels(found)
+                if name.partition(".")[0] in {ROOT, "celery"}:
+                    found.disabled = False  # `logging.config` does so unless it is told not to
+    for other, handlers in _Own.others.items():
+        if (other.handlers or handlers) and list(map(id, other.handlers)) != list(map(id, handlers)):
+            _put_back(other, handlers)
+    return _Own.poke_level
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _put_back(to: logging.Logger, handlers: list[logging.Handler]) -> None:
+    """Give a logger its handlers back. What it had is kept: a handler takes the lock of all logging at its end."""
+    _Own.strays.extend(to.handlers)
+    to.handlers[:] = handlers
+
+
+def strays() -> Iterator[logging.Handler]:
+    """Return the handlers that were taken off, once; whoever takes one lets go of it where nobody waits for that."""
+    with suppress(IndexError):
+        while True:
+            yield _Own.strays.popleft()
+
+
+def _forget_levels(of: logging.Logger) -> None:
+    of.__dict__["_cache"].clear()
+
+
+def _plain(value: Any) -> Any:
+    """Spell what is none of our own values before a handler does, under its lock."""
+    return value if type(value) in _PLAIN else str(value)
+
+
+def _spell_out(record: logging.LogRecord) -> None:
+    """Fill a record's arguments in, and its traceback: what remains is text."""
+    if record.args or type(record.msg) is not str:
+        try:
+            record.msg = _exact(record.getMessage())
+        except Exception as error:
+            record.msg = f"(a line of {record.name} cannot be spelt: {type(error).__name__})"
+        record.args = None
+    if record.exc_info and not record.exc_text:
+        try:
+            record.exc_text = _exact(_FORMATTER.formatException(record.exc_info))
+        except Exception as error:
+            record.exc_text = f"(its traceback cannot be spelt: {type(error).__name__})"
+
+
+def _exact(text: str) -> str:
+    """Return a text that is no object of a class derived from `str`, which may do anything when it is used."""
+    return text if type(text) is str else "".join(["", str.__str__(text)])
+
+
+_FORMATTER = logging.Formatter()
+
+
+def _spell(value: Any) -> str:
+    text = str(value)
+    if text and not any(c in text for c in ' ="') and printable(text) == text:
+        return text
+    return printable(json.dumps(text, ensure_ascii=False))
+
+
+def _hidden(value: Any) -> Any:
+    """Hide secrets in a field before it is spelt as JSON, which may spell them otherwise."""
+    return value if value is None or isinstance(value, bool | int | float) else hide(str(value))

@@ -1,0 +1,52 @@
+"""A client of Redis for a URL, or of the one Redis in this process's memory."""
+
+from typing import Any
+
+import redis
+
+from sensorpool.config.defaults import MEMORY
+from sensorpool.errors import SettingsError
+from sensorpool.instrumentation.redaction import hide_password
+
+
+def connect(url: str) -> Any:
+    """Make a Redis client: every call has a time limit, for half-open connections hang for ever without one.
+
+    :raises SettingsError: when the URL is malformed or the embedded Redis is not installed.
+    """
+    if url == MEMORY:
+        return _embedded()
+    keepalive = {} if url.startswith("unix") else {"socket_keepalive": True}
+    try:
+        client = redis.Redis.from_url(
+            url,
+            decode_responses=True,
+            encoding_errors="replace",  # what others wrote may be no text; it must not stop the range
+            socket_timeout=10,
+            socket_connect_timeout=5,
+            health_check_interval=10,
+            **keepalive,
+        )
+        client.connection_pool.make_connection()  # connects to nothing yet, but knows its options
+        return client
+    except (TypeError, ValueError) as error:
+        raise SettingsError(f"SENSORPOOL_REDIS_URL: {hide_password(str(error))}") from None
+
+
+_embedded_server: Any = None
+
+
+def _embedded() -> Any:
+    """Return a client of the one in-process Redis."""
+    global _embedded_server
+    try:
+        import fakeredis
+        import lupa  # noqa: F401  # fakeredis runs our scripts with it
+    except ModuleNotFoundError:
+        raise SettingsError(
+            'SENSORPOOL_REDIS_URL is memory://, which needs `pip install "fakeredis[lua]"`; '
+            "or name a Redis like redis://localhost:6379/0"
+        ) from None
+    if _embedded_server is None:
+        _embedded_server = fakeredis.FakeServer()
+    return fakeredis.FakeRedis(server=_embedded_server, decode_responses=True)

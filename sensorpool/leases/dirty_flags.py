@@ -1,0 +1,48 @@
+"""The dirty flag of a range: a registration opened a group, so that a job should look at the range at once.
+
+The first to raise it sends that job. The lease's holder takes it down before its load, or when its job ends.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from sensorpool.leases.redis_store import RedisStore
+from sensorpool.model.values import ShardRange
+
+_LATE_KEPT = 3_600  # seconds
+
+
+class DirtyFlags:
+    """The flags of a pool's ranges.
+
+    :param kept: milliseconds after which a flag goes down by itself.
+    :raises Unreachable: by every method but `add_to`, when Redis does not answer.
+    """
+
+    def __init__(self, store: RedisStore, kept: int) -> None:
+        self._store = store
+        self._kept = kept
+
+    def put_up(self, shard_range: ShardRange, late: Iterable[int] = ()) -> bool:
+        """Raise the flag of a range; return whether it was down, so that a job should be sent.
+
+        :param late: new groups whose registration took so long that the load does not take them for new.
+        """
+        pipeline = self._store.pipeline()
+        self.add_to(pipeline, shard_range, late)
+        return bool(self._store.call(pipeline.execute)[-1])
+
+    def add_to(self, pipeline: Any, shard_range: ShardRange, late: Iterable[int]) -> int:
+        """Have a pipeline raise a flag; return how many answers that gives, the last as of `put_up`."""
+        answers = 1
+        if ids := [str(group_id) for group_id in late]:
+            name = self._store.key(shard_range, "late")
+            pipeline.sadd(name, *ids)
+            pipeline.expire(name, _LATE_KEPT)
+            answers += 2
+        pipeline.set(self._store.key(shard_range, "dirty"), "1", nx=True, px=self._kept)
+        return answers
+
+    def take_down(self, shard_range: ShardRange) -> bool:
+        """Take the flag of a range down; return whether it was up."""
+        return bool(self._store.call(self._store.client.delete, self._store.key(shard_range, "dirty")))

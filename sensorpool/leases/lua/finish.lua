@@ -1,0 +1,22 @@
+-- finish(lease, state, dirty, note, late; token, state_json, again, ttl_ms)
+--   -> {1} (released) | {2, {late, ...}} (dirty: go on) | {0} (not ours)
+--
+-- Leave the state for the next holder and give the lease back. Where `again` is 1 and the range became dirty while we
+-- worked, keep the lease and take the flag down: the caller goes round once more. A state that nobody asked for in a day
+-- goes: forged ranges must not fill Redis.
+if redis.pcall("GET", KEYS[1]) ~= ARGV[1] then
+  return { 0 }
+end
+redis.call("SET", KEYS[2], ARGV[2], "PX", 86400000)
+redis.call("DEL", KEYS[4])
+if ARGV[3] == "1" and redis.call("DEL", KEYS[3]) == 1 then
+  redis.call("PEXPIRE", KEYS[1], ARGV[4])
+  local late = {}
+  if redis.call("TYPE", KEYS[5]).ok == "set" then
+    late = redis.call("SMEMBERS", KEYS[5])
+    redis.call("DEL", KEYS[5])
+  end
+  return { 2, late }
+end
+redis.call("DEL", KEYS[1])
+return { 1 }

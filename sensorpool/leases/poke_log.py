@@ -1,0 +1,171 @@
+"""The record of what each job poked, for `show`: kept in Redis for a while, and no loss if it goes.
+
+A job leaves a record for each span of intervals (up to one minute, four, sixteen, …), which lives for two of the
+longest interval in it. So a group is in a handful of records, whatever the intervals of others are.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sensorpool.leases.redis_store import RedisStore
+from sensorpool.model.states import Outcome
+from sensorpool.model.values import Milliseconds, Report, ShardRange
+
+_CODES = {outcome: chr(ord("a") + i) for i, outcome in enumerate(Outcome)}
+_OUTCOMES = {code: outcome for outcome, code in _CODES.items()}
+_SHORTEST, _LONGEST = 60_000, 2 * 86_400_000  # milliseconds that a record lives
+_SPAN = 4  # the longest interval of a record is at most so many times the shortest, beyond a minute
+_LONGEST_REASON = 300
+_LATEST = 253_402_300_799_999  # milliseconds: the end of the year 9999
+_MOST_REASONS = 1_000  # in one record
+RECORDS, RECORDS_BYTES = 10_000, 8 * 2**20  # kept of one range
+
+
+@dataclass(frozen=True, slots=True)
+class Poked:
+    """The last poke of a group."""
+
+    at: Milliseconds
+    outcome: Outcome
+    reason: str | None = None
+
+
+class Record:
+    """What one job pokes.
+
+    :param by: the process that does (`process_name`), if it may die of it.
+    """
+
+    __slots__ = ("_at", "_by", "_codes", "_ids", "_intervals", "_offsets", "_reasons")
+
+    def __init__(self, at: Milliseconds, by: str = "") -> None:
+        self._at = at
+        self._by = by
+        self._ids: list[int] = []
+        self._offsets: list[Milliseconds] = []
+        self._codes: list[str] = []
+        self._intervals: list[Milliseconds] = []
+        self._reasons: dict[int, str] = {}
+
+    def add(self, reports: Sequence[Report], offsets: Sequence[Milliseconds]) -> None:
+        """Note pokes, and when each began after the time of the record."""
+        before = len(self._ids)
+        self._ids += [report.group.id for report in reports]
+        self._codes += [_CODES[report.outcome] for report in reports]
+        self._intervals += [report.group.poke_interval for report in reports]
+        self._offsets += offsets
+        told = [(before + place, report.reason) for place, report in enumerate(reports) if report.reason is not None]
+        for place, reason in told[: _MOST_REASONS - len(self._reasons)]:
+            self._reasons[place] = reason[:_LONGEST_REASON]
+
+    def texts(self) -> list[tuple[str, Milliseconds]]:
+        """Write it down: a text for each span of intervals, and until when it is of use."""
+        spans: dict[int, Milliseconds] = {}  # with the longest interval of each
+        for interval in set(self._intervals):
+            span = _span_of(interval)
+            spans[span] = max(spans.get(span, 0), interval)
+        if len(spans) == 1:
+            return [(self._text(self._codes, self._offsets, self._ids, self._reasons), self._expires(*spans.values()))]
+        return [(self._text_of(span), self._expires(longest)) for span, longest in sorted(spans.items())]
+
+    def _expires(self, longest: Milliseconds) -> Milliseconds:
+        return self._at + min(max(2 * longest, _SHORTEST), _LONGEST)
+
+    def _text_of(self, span: int) -> str:
+        of_interval = {interval: _span_of(interval) == span for interval in set(self._intervals)}
+        places = [place for place, interval in enumerate(self._intervals) if of_interval[interval]]
+        told = {new: self._reasons[place] for new, place in enumerate(places) if place in self._reasons}
+        codes, offsets, ids = (
+            [values[place] for place in places] for values in (self._codes, self._offsets, self._ids)
+        )
+        return self._text(codes, offsets, ids, told)
+
+    def _text(self, codes: Any, offsets: Any, ids: Any, reasons: dict[int, str]) -> str:
+        fields: Sequence[object] = (self._at, "".join(codes), offsets, ids, reasons, self._by)
+        return json.dumps(fields, separators=(",", ":"))
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+
+class PokeLog:
+    """The records of a pool's ranges.
+
+    :raises Unreachable: by every method, when Redis does not answer.
+    """
+
+    def __init__(self, store: RedisStore) -> None:
+        self._store = store
+        self._keep = store.script("keep")
+
+    def keep(self, shard_range: ShardRange, records: Sequence[tuple[str, Milliseconds]], now: Milliseconds) -> None:
+        """Keep what a job poked, each record until it expires, and drop what has expired or is too much."""
+        keys = [self._store.key(shard_range, name) for name in ("pokes", "pokes_size")]
+        more = [part for record in records for part in record]
+        self._store.run(self._keep, keys, [now, RECORDS_BYTES, RECORDS, *more])
+
+    def records(self, shard_range: ShardRange) -> list[str]:
+        """Return the records of what the jobs of a range poked."""
+        return list(self._store.call(self._store.client.zrange, self._store.key(shard_range, "pokes"), 0, -1))
+
+
+def process_name(worker: str, pid: int) -> str:
+    """Name a child process of a worker, as the records of its jobs do."""
+    return f"{worker} {pid}"
+
+
+def _span_of(interval: Milliseconds) -> int:
+    """Number the span that an interval lies in: 0 up to a minute, 1 up to four, …"""
+    span, longest = 0, _SHORTEST
+    while longest < interval:
+        span, longest = span + 1, longest * _SPAN
+    return span
+
+
+def last_poke(records: Iterable[str], group_id: int) -> Poked | None:
+    """Find the last poke of a group in the records of its range."""
+    return latest_pokes(records, {group_id}).get(group_id)
+
+
+def latest_pokes(records: Iterable[str], group_ids: Collection[int]) -> dict[int, Poked]:
+    """Find the last poke of each of these groups in the records of their range."""
+    latest: dict[int, Poked] = {}
+    for text in records:
+        try:
+            for group_id, poked in _read(text, group_ids):
+                known = latest.get(group_id)
+                if known is None or poked.at > known.at:
+                    latest[group_id] = poked
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError):
+            continue  # garbled: it is for people, and no loss
+    return latest
+
+
+def poked_by(records: Iterable[str], process: str) -> dict[int, Milliseconds]:
+    """Find the groups that a process poked in the records of their range, and when it did last."""
+    found: dict[int, Milliseconds] = {}
+    for text in records:
+        try:
+            if process not in text:  # most are others', and large
+                continue
+            at, _, offsets, ids, _, by = json.loads(text)
+            if by == process:
+                for group_id, offset in zip(ids, offsets, strict=True):
+                    found[int(group_id)] = max(found.get(int(group_id), 0), int(at) + int(offset))
+        except (ValueError, TypeError, OverflowError, RecursionError):
+            continue
+    return found
+
+
+def _read(text: str, group_ids: Collection[int]) -> Iterator[tuple[int, Poked]]:
+    at, codes, offsets, ids, *more = json.loads(text)  # an older version wrote no reasons
+    reasons = more[0] if more else {}
+    for index, group_id in enumerate(ids):
+        if group_id in group_ids:
+            reason, began = reasons.get(str(index)), int(at) + int(offsets[index])
+            if not 0 <= began <= _LATEST:
+                raise ValueError("no clock says so")
+            if codes[index] in _OUTCOMES:  # a newer version may have others
+                yield group_id, Poked(began, _OUTCOMES[codes[index]], None if reason is None else str(reason))

@@ -1,0 +1,90 @@
+"""The store: one pool's Redis, with its keys, its scripts, and the call that says in one line why it has no answer."""
+
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+from redis.exceptions import RedisError, ResponseError
+
+from sensorpool.config.defaults import MEMORY, key_prefix
+from sensorpool.errors import Unreachable
+from sensorpool.instrumentation.redaction import hide_password, safe_line
+from sensorpool.model.values import ShardRange
+
+PROBE_KEPT = 10_000  # milliseconds
+_LONGEST = 200  # characters of what Redis says
+
+
+class RedisStore:
+    """One pool's Redis. Safe to share between threads.
+
+    :param url: where it is, for errors.
+    :raises Unreachable: by every method that calls it, when Redis does not answer.
+    """
+
+    def __init__(self, client: Any, *, url: str = MEMORY, namespace: str = "") -> None:
+        self.client = client
+        self._namespace = namespace
+        self._url = hide_password(url)
+
+    def key(self, shard_range: ShardRange, name: str) -> str:
+        """Return the key of something of a range."""
+        return range_key(shard_range, name, self._namespace)
+
+    def pool_key(self, name: str) -> str:
+        """Return the key of something of the whole pool."""
+        return f"{key_prefix(self._namespace)}{{pool}}:{name}"
+
+    def script(self, name: str) -> Any:
+        """Return the script of the folder ``lua`` that has this name."""
+        return self.client.register_script(files("sensorpool.leases").joinpath("lua", f"{name}.lua").read_text())
+
+    def run(self, script: Any, keys: list[str], arguments: Sequence[Any]) -> Any:
+        """Run a script; return what it answers."""
+        return self.call(script, keys=keys, args=arguments)
+
+    def call(self, function: Any, *arguments: Any, **named: Any) -> Any:
+        """Call a command of the client, or of a pipeline; return what Redis answers."""
+        try:
+            return function(*arguments, **named)
+        except RedisError as error:
+            raise self.unreachable(error) from error
+
+    def pipeline(self) -> Any:
+        """Begin a pipeline: its commands go out together, and others may come between them."""
+        return self.client.pipeline(transaction=False)
+
+    def read_hash(self, name: str) -> dict[str, str] | None:
+        """Return a hash; None where the key is of a type that we never write."""
+        pipeline = self.pipeline()
+        pipeline.hgetall(name)
+        [fields] = self.call(pipeline.execute, raise_on_error=False)
+        if isinstance(fields, RedisError) and not isinstance(fields, ResponseError):
+            raise self.unreachable(fields) from fields
+        return fields if isinstance(fields, dict) else None
+
+    def unreachable(self, error: Exception) -> Unreachable:
+        """Say that Redis has no answer, and why."""
+        return Unreachable(f"Redis {self._url} does not answer: {safe_line(error, _LONGEST)}")
+
+    def probe(self) -> None:
+        """Ask Redis whether it is there and takes writes, which a replica does not, nor one that is full."""
+        try:
+            self.client.set(self.pool_key("probe"), "1", px=PROBE_KEPT)
+        except ResponseError as error:
+            said = safe_line(error, _LONGEST)
+            raise Unreachable(f"Redis {self._url} answers, and takes no writes: {said}") from error
+        except RedisError as error:
+            raise self.unreachable(error) from error
+
+    def eviction_policy(self) -> str | None:
+        """Return Redis's ``maxmemory-policy``, or None where it does not say."""
+        try:
+            return str(self.client.config_get("maxmemory-policy").get("maxmemory-policy", "")) or None
+        except RedisError:
+            return None
+
+
+def range_key(shard_range: ShardRange, name: str, namespace: str = "") -> str:
+    """Return the Redis key of something of a range; the braces keep a range's keys in one slot of a cluster."""
+    return f"{key_prefix(namespace)}{{{shard_range}}}:{name}"

@@ -1,0 +1,99 @@
+"""The roster: which workers live, whose tables they serve and with which shard ranges. In Redis, and disposable.
+
+A worker writes itself down when it starts and every ``heartbeat`` after that, and crosses itself out when it ends. The
+first one sets the terms: a worker with other terms does not start beside it. So all workers on one Redis (and one
+``namespace``) serve one pool and cut it into the same ranges, and everybody else can look up which. After a loss of
+Redis the roster is whole again within a heartbeat. A worker of a version before the roster is not in it.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from sensorpool.leases.answers import milliseconds, pairs
+from sensorpool.leases.lease import Leases
+from sensorpool.model.terms import LiveWorker, Terms, read_worker
+from sensorpool.model.values import ShardRange
+
+FOREIGN_KEPT = 60_000  # milliseconds that a job for a range of other terms is remembered
+
+
+class Roster:
+    """The roster on the Redis of some leases.
+
+    :raises Unreachable: by every method, when Redis does not answer.
+    """
+
+    def __init__(self, leases: Leases) -> None:
+        self._store = leases.store
+        self._dirty_flags = leases.dirty_flags
+        self._key = leases.store.pool_key("workers")
+        self._foreign = leases.store.pool_key("foreign")
+        self._fresh = leases.ttl_ms
+        self._enroll = leases.store.script("enroll")
+
+    def enroll(
+        self,
+        name: str,
+        terms: Terms,
+        *,
+        tick: float,
+        version: str,
+        must_agree: bool,
+        queues: Sequence[str] | None = None,
+    ) -> tuple[bool, list[LiveWorker]]:
+        """Write a worker down; return whether it is, and the other live ones.
+
+        :param queues: from which it takes jobs, as far as it is known.
+        :param must_agree: write nothing if one of them has other terms.
+        """
+        more = json.dumps({"tick": tick, "version": version} | ({} if queues is None else {"queues": list(queues)}))
+        arguments = [name, str(terms), more, self._fresh, "1" if must_agree else "0"]
+        written, others = self._store.run(self._enroll, [self._key], arguments)
+        return bool(written), _read(dict(pairs(others)))
+
+    def strike(self, name: str) -> None:
+        """Cross a worker out."""
+        self._store.call(self._store.client.hdel, self._key, name)
+
+    def workers(self) -> list[LiveWorker]:
+        """Return the live workers, by name."""
+        pipeline = self._store.pipeline()
+        pipeline.hgetall(self._key)
+        pipeline.time()
+        return self._alive(*self._store.call(pipeline.execute, raise_on_error=False))
+
+    def raise_dirty(self, late: Mapping[ShardRange, Sequence[int]]) -> tuple[list[ShardRange], list[LiveWorker]]:
+        """Raise the dirty flags of ranges, and look who lives, in one go; return the ranges whose flag was down.
+
+        :param late: of each range the new groups whose registration took long; none, as a rule.
+        """
+        pipeline = self._store.pipeline()
+        places, place = {}, 0
+        for shard_range, group_ids in late.items():
+            place += self._dirty_flags.add_to(pipeline, shard_range, group_ids)
+            places[shard_range] = place - 1
+        pipeline.hgetall(self._key)
+        pipeline.time()
+        *raised, found, time = self._store.call(pipeline.execute, raise_on_error=False)
+        down = [shard_range for shard_range, place in places.items() if raised[place] is True]
+        return down, self._alive(found, time)
+
+    def note_foreign(self, shard_range: ShardRange) -> None:
+        """Note that a job came for a range that no worker has."""
+        self._store.call(self._store.client.set, self._foreign, str(shard_range), px=FOREIGN_KEPT)
+
+    def foreign(self) -> str | None:
+        """Return the range that a job came for lately though no worker has it, if one did."""
+        found = self._store.call(self._store.client.get, self._foreign)
+        return None if found is None else str(found)[:40]
+
+    def _alive(self, found: object, time: object) -> list[LiveWorker]:
+        if not (isinstance(found, dict) and isinstance(time, tuple)):
+            return []  # a key of a type that is not ours
+        now = milliseconds(time)
+        return [worker for worker in _read(found) if abs(now - worker.at) <= self._fresh]
+
+
+def _read(found: dict[str, str]) -> list[LiveWorker]:
+    read = (read_worker(str(name), str(value)) for name, value in found.items())
+    return sorted((worker for worker in read if worker is not None), key=lambda worker: worker.name)

@@ -1,0 +1,91 @@
+"""The marks of suspects, beside the lease of their range: why each is one, and how often in a row it overran."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from redis.exceptions import RedisError
+
+from sensorpool.leases.answers import by_id, read_count, read_ids
+from sensorpool.leases.redis_store import RedisStore
+from sensorpool.model import suspicion
+from sensorpool.model.suspicion import Suspicion
+from sensorpool.model.values import ShardRange
+
+_KEPT = 86_400  # seconds
+
+
+class SuspectMarks:
+    """The suspects of a pool's ranges.
+
+    :raises Unreachable: by every method, when Redis does not answer.
+    """
+
+    def __init__(self, store: RedisStore) -> None:
+        self._store = store
+
+    def mark(self, shard_range: ShardRange, group_ids: Iterable[int], why: Suspicion) -> None:
+        """Have these groups poked apart from the others."""
+        self.mark_each(shard_range, dict.fromkeys(group_ids, why))
+
+    def mark_each(self, shard_range: ShardRange, whys: Mapping[int, Suspicion], *, lost_turn: bool = False) -> None:
+        """Have groups poked apart from the others, each for its own reason.
+
+        :param lost_turn: they are due whatever the time.
+        """
+        if marked := {str(each): suspicion.spell(why, lost_turn=lost_turn) for each, why in whys.items()}:
+            name = self._store.key(shard_range, "suspects")
+            pipeline = self._store.pipeline()
+            pipeline.hset(name, mapping=marked)
+            pipeline.expire(name, _KEPT)
+            self._store.call(pipeline.execute)
+
+    def clear(self, shard_range: ShardRange, group_ids: Iterable[int]) -> None:
+        """Take these groups back among the others."""
+        if cleared := [str(group_id) for group_id in group_ids]:
+            pipeline = self._store.pipeline()
+            pipeline.hdel(self._store.key(shard_range, "suspects"), *cleared)
+            pipeline.hdel(self._store.key(shard_range, "overruns"), *cleared)
+            answers = self._store.call(pipeline.execute, raise_on_error=False)
+            if isinstance(answers[0], RedisError):
+                raise self._store.unreachable(answers[0])
+
+    def of(self, shard_range: ShardRange) -> list[int]:
+        """Return the suspects of a range."""
+        return read_ids(self._store.call(self._store.client.hgetall, self._store.key(shard_range, "suspects")))
+
+    def why(self, shard_range: ShardRange, group_id: int) -> Suspicion | None:
+        """Return why a group is suspect, if it is."""
+        text = self._store.call(self._store.client.hget, self._store.key(shard_range, "suspects"), str(group_id))
+        return None if text is None else suspicion.read([(group_id, text)])[0][group_id]
+
+    def count_overruns(self, shard_range: ShardRange, group_ids: Sequence[int]) -> dict[int, int]:
+        """Count one more poke in a row that overran for each of these groups; return how many there are by now."""
+        name = self._store.key(shard_range, "overruns")
+        pipeline = self._store.pipeline()
+        for group_id in group_ids:
+            pipeline.hget(name, str(group_id))
+        before = self._store.call(pipeline.execute) if group_ids else []
+        counts = {group_id: read_count(text) + 1 for group_id, text in zip(group_ids, before, strict=True)}
+        if counts:
+            pipeline = self._store.pipeline()
+            pipeline.hset(name, mapping={str(group_id): count for group_id, count in counts.items()})
+            pipeline.expire(name, _KEPT)
+            self._store.call(pipeline.execute)
+        return counts
+
+    def overruns(self, shard_range: ShardRange, group_id: int) -> int:
+        """Return how many pokes in a row of a group overran."""
+        found = self._store.call(self._store.client.hget, self._store.key(shard_range, "overruns"), str(group_id))
+        return read_count(found)
+
+    def count_overrunning(self, ranges: Sequence[ShardRange]) -> int:
+        """Return of how many groups the last poke overran."""
+        pipeline = self._store.pipeline()
+        for shard_range in ranges:
+            pipeline.hlen(self._store.key(shard_range, "overruns"))
+        answers = self._store.call(pipeline.execute, raise_on_error=False)
+        return sum(answer for answer in answers if isinstance(answer, int))
+
+
+def read_suspects(fields: Iterable[tuple[str, str]]) -> tuple[dict[int, Suspicion], list[int]]:
+    """Read what `SuspectMarks.mark` wrote; return why each group is suspect, and those that lost their turn."""
+    return suspicion.read(by_id(fields))

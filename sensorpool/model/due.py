@@ -1,0 +1,64 @@
+"""When a group is due: the rule that the load's SQL must agree with (a property test holds them together). Pure.
+
+Time is cut into slots of one interval, shifted by the group's phase. A group is due when a slot began since the last
+load of its range, when it was registered since then, or when a member's deadline has come since then. So it is poked
+once a slot, whatever messages are lost, late or repeated.
+"""
+
+import math
+
+from sensorpool.model.values import Milliseconds
+
+SPREAD = 2**31  # phases lie below it
+
+
+def whole_ticks(seconds: float, tick_ms: Milliseconds) -> Milliseconds:
+    """Round a span of seconds up to whole ticks, at least one."""
+    return max(1, math.ceil(round(seconds * 1000) / tick_ms)) * tick_ms
+
+
+def slot(at: Milliseconds, poke_interval: Milliseconds, phase: int) -> int:
+    """Return the number of the slot that ``at`` lies in."""
+    return (at + phase) // poke_interval
+
+
+def next_slot_at(at: Milliseconds, poke_interval: Milliseconds, phase: int) -> Milliseconds:
+    """Return when the slot after ``at`` begins."""
+    return (slot(at, poke_interval, phase) + 1) * poke_interval - phase
+
+
+def is_due(
+    *,
+    poke_interval: Milliseconds,
+    phase: int,
+    registered_at: Milliseconds,
+    next_deadline: Milliseconds | None,
+    last: Milliseconds,
+    now: Milliseconds,
+    commit_overlap: Milliseconds,
+) -> bool:
+    """Whether a group is due at ``now``, its range having been loaded at ``last`` (0: not known, so all are due)."""
+    return (
+        slot(now, poke_interval, phase) > slot(last, poke_interval, phase)
+        or registered_at > last - commit_overlap
+        or (next_deadline is not None and last < next_deadline <= now)
+    )
+
+
+def step_at(
+    waited: Milliseconds, base: Milliseconds, max_wait: Milliseconds | None
+) -> tuple[Milliseconds, Milliseconds | None]:
+    """Return the step of an exponential backoff and when, counted from the start, it grows next.
+
+    The steps are base, 2·base, 4·base, …, so they end at base, 3·base, 7·base, …; Airflow's rule without its jitter,
+    which spreads sensors that the phase spreads already.
+    """
+    step = ends = base = max(1, base)
+    while ends <= waited:
+        if max_wait is not None and step >= max_wait:
+            break
+        step *= 2
+        ends += step
+    if max_wait is not None and step >= max_wait:
+        return max(max_wait, base), None
+    return step, ends

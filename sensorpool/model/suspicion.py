@@ -1,0 +1,56 @@
+"""Why a group is suspect, so that it is poked apart from the others: as Redis keeps it beside the lease of its range.
+
+The one place for these texts. They are sentences because the version before writes and compares sentences, and pokes a
+group that hangs among those that may crash where it does not know one. What this version reads are the codes as well
+(``overran``), so that the next one may write those. What people read is made where it is shown.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+
+class Suspicion(StrEnum):
+    """Why a group is suspect. The value is what is written."""
+
+    DEAD_HOLDER = "in a dead holder's hands"
+    OUT_OF_MEMORY = "ran out of memory, files or threads"
+    OVERRAN = "overran its time limit"
+    SLOW = "its poke takes long"
+    CLASS_HANGS = "its class hangs"  # nothing is known of the group itself
+    CRASHED = "its poke took its process down before"
+    LATE_CRASHES = "processes that had poked it died again and again"
+    UNKNOWN = "a reason of another version"
+
+    @property
+    def hangs(self) -> bool:
+        """Whether the group, or its class, took too long: the others are suspected to end their process."""
+        return self in _HANGING
+
+
+_HANGING = frozenset({Suspicion.OVERRAN, Suspicion.SLOW, Suspicion.CLASS_HANGS})
+_LOST_TURN = "; its turn was lost with its worker"  # after a reason
+_LOST_TURN_CODE = ";lost_turn"
+_KNOWN = {str(each): each for each in Suspicion} | {each.name.lower(): each for each in Suspicion}
+
+
+def spell(why: Suspicion, *, lost_turn: bool = False) -> str:
+    """Return a suspicion as `read` reads it.
+
+    :param lost_turn: whether the group was due, and its worker ended before it was poked: it is due at once.
+    """
+    return f"{why}{_LOST_TURN}" if lost_turn else str(why)
+
+
+def read(fields: Iterable[tuple[int, object]]) -> tuple[dict[int, Suspicion], list[int]]:
+    """Read of groups what `spell` wrote; return why each is suspect, and those that lost their turn."""
+    suspects: dict[int, Suspicion] = {}
+    lost_turn: list[int] = []
+    for group_id, text in fields:
+        why = _KNOWN.get(text)  # type: ignore[call-overload]  # a text, as a rule
+        if why is None:
+            reason = str(text).removesuffix(_LOST_TURN).removesuffix(_LOST_TURN_CODE)
+            why = _KNOWN.get(reason, Suspicion.UNKNOWN)
+            if reason != text:
+                lost_turn.append(group_id)
+        suspects[group_id] = why
+    return suspects, lost_turn

@@ -1,0 +1,248 @@
+"""The values that the verbs hand to each other. What comes by the thousand is a tuple, which costs least."""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from sensorpool.model.states import Ending, Outcome, State
+
+LONGEST_SPAN = 10 * 365 * 86_400.0  # seconds
+Milliseconds = int
+"""Times are milliseconds since 1970 UTC by the database's clock; spans are milliseconds too."""
+
+
+@dataclass(frozen=True, slots=True)
+class PokeReturnValue:
+    """What a poke may return instead of a boolean: done or not, and a value for XCom (Airflow's class of this name)."""
+
+    is_done: bool
+    xcom_value: Any = None
+
+    def __bool__(self) -> bool:
+        return self.is_done
+
+
+class Key(NamedTuple):
+    """Who waits: AIP-17's key of a task instance, and its try. A plain Celery user may leave it to `Key.fresh`."""
+
+    dag_id: str
+    task_id: str
+    run_id: str
+    map_index: int = -1
+    try_number: int = 1
+
+    @classmethod
+    def fresh(cls, operator: str) -> "Key":
+        """Make a key that nobody else has."""
+        return cls(dag_id="-", task_id=operator[-250:], run_id=uuid.uuid4().hex)
+
+    @property
+    def task(self) -> tuple[str, str, str, int]:
+        """The task instance without its try."""
+        return (self.dag_id, self.task_id, self.run_id, self.map_index)
+
+
+class ExecutionContext(NamedTuple):
+    """How to wait: AIP-17's execution_context. Spans in seconds. Never part of the identity.
+
+    ``timeout`` counts from registration, and one poke always comes before it takes effect. ``exponential_backoff``
+    doubles the interval after each poke, up to ``max_wait``. ``soft_fail``, ``silent_fail`` and ``never_fail`` are
+    those of Airflow's BaseSensorOperator.
+    """
+
+    poke_interval: float
+    timeout: float
+    execution_timeout: float | None = None
+    exponential_backoff: bool = False
+    max_wait: float | None = None
+    soft_fail: bool = False
+    silent_fail: bool = False
+    never_fail: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """One sensor to register: what it waits for, who waits, and how.
+
+    :param sensor: a class path (``pkg.mod.Class`` or ``pkg.mod:Class``), or a sensor object whose class names its
+        constructor's arguments in ``poke_context_fields``.
+    :param poke_context: the JSON object that the class is constructed with; left out for an object.
+    :param on_settled: a Celery signature that is sent, with the result as its first argument, once it is settled.
+    :param external_id: what the waiter is called elsewhere: in Airflow, the id of the try of the task instance.
+    :param logical_date: of the waiter's DAG run, for people.
+    """
+
+    sensor: object
+    poke_context: Mapping[str, Any] | None = None
+    key: Key | None = None
+    poke_interval: float | None = None
+    timeout: float | None = None
+    execution_timeout: float | None = None
+    soft_fail: bool = False
+    silent_fail: bool = False
+    never_fail: bool = False
+    exponential_backoff: bool = False
+    max_wait: float | None = None
+    on_settled: Mapping[str, Any] | None = None
+    external_id: str | None = None
+    logical_date: datetime | None = None
+
+
+class Instance(NamedTuple):
+    """A registered sensor instance. ``created`` is false when the same key and try was there already.
+
+    ``opened`` is true when nobody waited for the same before.
+    """
+
+    id: int
+    group_id: int
+    hashcode: int
+    shardcode: int
+    state: State
+    created: bool
+    key: Key
+    opened: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRange:
+    """The shardcodes ``shard_min <= s < shard_max``: what one job works on."""
+
+    shard_min: int
+    shard_max: int
+
+    def __str__(self) -> str:
+        return f"{self.shard_min}-{self.shard_max}"
+
+
+def shard_ranges(shards: int, shard_code_upper_limit: int) -> list[ShardRange]:
+    """Cut ``[0, shard_code_upper_limit)`` into contiguous ranges whose lengths differ by one at most."""
+    edges = [i * shard_code_upper_limit // shards for i in range(shards + 1)]
+    return [ShardRange(low, high) for low, high in pairwise(edges)]
+
+
+class DueGroup(NamedTuple):
+    """A group as the load sees it. Whoever changes its row takes the next version, so id and version say it all."""
+
+    id: int
+    version: int
+    hashcode: int
+    members: int
+    crashes: int
+    poke_interval: Milliseconds
+    phase: int
+    registered_at: Milliseconds
+    next_deadline: Milliseconds | None
+
+
+class Report(NamedTuple):
+    """What one poke of one group saw, and when it began by the monotonic clock."""
+
+    group: DueGroup
+    began: float
+    outcome: Outcome
+    reason: str | None = None
+    xcom_value: str | None = None
+    seconds: float = 0.0
+
+
+class Fact(NamedTuple):
+    """Group ``group_id`` at ``version`` was poked from ``began_at`` on, and this is what was seen."""
+
+    group_id: int
+    version: int
+    began_at: Milliseconds
+    outcome: Outcome
+    reason: str | None = None
+    xcom_value: str | None = None  # JSON text
+    overruns_left: int | None = None  # how many more pokes may overrun before some are handed back; None: any number
+
+
+class Member(NamedTuple):
+    """A sensing instance of a group, as the settle needs it."""
+
+    id: int
+    group_id: int
+    joined_version: int
+    start_date: Milliseconds
+    timeout_at: Milliseconds
+    next_deadline: Milliseconds
+    execution_context: str  # JSON text of ExecutionContext
+    takes_back: bool = False  # whether there is a waiter, elsewhere, that can poke by itself
+
+
+class Verdict(NamedTuple):
+    """The terminal state that an instance takes."""
+
+    instance_id: int
+    group_id: int
+    state: State
+    ending: Ending
+    reason: str | None = None
+    xcom_value: str | None = None
+
+
+class Settled(NamedTuple):
+    """One settled instance, as it is published."""
+
+    id: int
+    key: Key
+    state: State
+    ending: Ending
+    reason: str | None
+    xcom_value: str | None
+    settled_at: Milliseconds
+    on_settled: str | None
+
+
+@dataclass(slots=True)
+class Flushed:
+    """What one flush did."""
+
+    settled: list[Settled] = field(default_factory=list)
+    emptied: list[int] = field(default_factory=list)  # groups that are gone
+    outbox_id: int | None = None
+    unsettled: dict[int, str] = field(default_factory=dict)  # groups whose result could not be written, and why
+
+
+class Unsettled(NamedTuple):
+    """Since when the results of a group cannot be written, and why not."""
+
+    since: Milliseconds
+    cause: str
+
+
+class Settlement(NamedTuple):
+    """What came of facts: how many instances ended, and which groups stay because their result cannot be written."""
+
+    ended: int
+    unsettled: dict[int, Unsettled]
+
+
+@dataclass(slots=True)
+class JobResult:
+    """What one poke_shard job did: the small object that Flower shows."""
+
+    groups: int = 0
+    poked: int = 0
+    saved: int = 0
+    landed: int = 0
+    errors: int = 0
+    settled: int = 0
+    left: int = 0
+    seconds: float = 0.0
+    lag_seconds: float = 0.0
+    skipped: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what reads well in Flower: groups, poked, landed, errors, seconds, and what else was not zero."""
+        if self.skipped:
+            return {"skipped": self.skipped}
+        shown: dict[str, Any] = {name: getattr(self, name) for name in ("groups", "poked", "landed", "errors")}
+        shown["seconds"] = round(self.seconds, 3)
+        shown.update({name: value for name in ("saved", "settled", "left") if (value := getattr(self, name))})
+        return shown | self.extra

@@ -1,0 +1,103 @@
+"""One call of ``poke_many`` for many contexts of a class."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any
+
+from sensorpool.model.states import Outcome
+from sensorpool.model.values import DueGroup, Report
+from sensorpool.poke.answer import close
+from sensorpool.poke.copies import end_copy
+from sensorpool.poke.tools import PokeTools, awaited, overran
+
+if TYPE_CHECKING:
+    from sensorpool.poke.unit import PokeUnit
+
+SIZE = 500  # contexts in one call of poke_many
+
+_NOT_LANDED = Outcome.NOT_LANDED
+_monotonic = time.monotonic
+
+
+class BulkCall:
+    """Groups of one class that answers many contexts in one call."""
+
+    __slots__ = ("_away", "_most_away", "_tools", "_units", "began", "op_classpath")
+
+    def __init__(self, units: Sequence["PokeUnit"], tools: PokeTools) -> None:
+        self._away: BaseException | None = None  # why nobody else is asked for in this poke
+        self._most_away = 0  # so many more calls may fail in a row before the backend is away for all
+        self.op_classpath = units[0].op_classpath
+        self.began = 0.0
+        self._units = units
+        self._tools = tools
+
+    @property
+    def groups(self) -> list[DueGroup]:
+        """The groups."""
+        return [unit.group for unit in self._units]
+
+    def poke(self) -> list[Report]:
+        """Ask for all at once; if the call raises, halve it until the bad context stands alone.
+
+        Where one context's backend is away the others are asked. Where it is away for all, some calls find that out.
+        """
+        self._away, self._most_away = None, len(self._units).bit_length() + 1
+        try:
+            return self._ask(self._units)
+        finally:
+            self._away = None  # what its frames hold is destroyed under this poke's time limit
+
+    def overran(self, limit: float) -> list[Report]:
+        """Say that all of them overran."""
+        return [overran(unit.group, self.began, limit) for unit in self._units]
+
+    def rest(self) -> Iterable["PokeUnit"]:
+        """They are all asked for in one call."""
+        return ()
+
+    def _ask(self, units: Sequence["PokeUnit"]) -> list[Report]:
+        groups, began, read = [unit.group for unit in units], _monotonic(), self._tools.answers
+        if self._away is not None:
+            return [read.of_exception(group, began, self._away) for group in groups]
+        try:
+            found = self._tools.classes.find(units[0].op_classpath)
+            returned = found.cls.poke_many([unit.context(found) for unit in units])
+            if isawaitable(returned):
+                returned = awaited(returned)
+            answers: list[Any] | None = None if _gives_no_list(returned) else list(returned)
+        except BaseException as error:
+            end_copy()
+            if read.is_infra_failure(error):
+                self._most_away -= 1
+                self._away = None if self._most_away else error
+            if len(units) == 1 or self._away is not None or self._tools.classes.refusal(units[0].op_classpath):
+                return [read.of_exception(group, began, error) for group in groups]
+            middle = len(units) // 2
+            return self._ask(units[:middle]) + self._ask(units[middle:])
+        end_copy()
+        self._most_away = len(self._units).bit_length() + 1
+        if answers is None or len(answers) != len(units):
+            gave = f"a {type(returned).__name__}" if answers is None else f"{len(answers)} answers"
+            asked = f"{found.op_classpath}.poke_many gave {gave} to {len(units)} contexts"
+            for value in answers or ():
+                close(value)
+            wrong = ValueError(f"{asked}: give a list with one answer for each, in their order")
+            return [read.of_exception(group, began, wrong) for group in groups]
+        took = _monotonic() - began
+        return [
+            Report(group, began, _NOT_LANDED, None, None, took)
+            if value is False
+            else read.of_exception(group, began, value)
+            if isinstance(value, BaseException)
+            else read.of_value(group, began, value)
+            for group, value in zip(groups, answers, strict=True)
+        ]
+
+
+def _gives_no_list(returned: Any) -> bool:
+    """Whether to iterate over what `poke_many` returned gives no answers: keys, columns, letters, or no order."""
+    keyed = hasattr(type(returned), "keys") and not hasattr(type(returned), "tolist")
+    return keyed or isinstance(returned, Mapping | AbstractSet | str | bytes)

@@ -1,0 +1,177 @@
+"""The child of the isolated lane (`isolated_lane`): pokes suspects, and says before each poke whose it is.
+
+It speaks JSON lines. In: one line of settings, then one line for each group. Out: ``{"ready": true}``, then
+``{"alive": true}`` twice a second, ``{"import": path}`` and ``{"imported": path}`` for each class, ``{"begin": id}``
+and ``{"end": id, "outcome", "reason", "xcom_value"}`` for each group. What pokes print goes nowhere.
+"""
+
+import ctypes
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, TextIO
+
+from sensorpool.instrumentation import logs
+from sensorpool.instrumentation.redaction import ask_named
+from sensorpool.model.values import DueGroup, Report
+from sensorpool.poke import copies, memory_limit
+from sensorpool.poke.answer import Answers
+from sensorpool.poke.classes import RETRY_AFTER, Classes, Way
+from sensorpool.poke.disposal import Disposal
+from sensorpool.poke.loop_lane import LoopLane
+from sensorpool.poke.reusable_threads import ReusableThreads
+from sensorpool.poke.slots import Slots
+from sensorpool.poke.thread_lane import ThreadLane
+from sensorpool.poke.tools import PokeTools
+from sensorpool.poke.unit import PokeUnit
+
+_STACKS = 96  # threads that there is memory for besides what pokes take; it grows with those that are started
+
+
+class _Telling(PokeUnit):
+    """A poke that says when it begins."""
+
+    __slots__ = ("_tell",)
+
+    def __init__(self, group: DueGroup, op_classpath: str, poke_context: str, tools: PokeTools, tell: Any) -> None:
+        super().__init__(group, op_classpath, poke_context, tools)
+        self._tell = tell
+
+    def poke(self) -> list[Report]:
+        self._tell({"begin": self.group.id})
+        return super().poke()
+
+    async def poke_async(self, home: int) -> list[Report]:
+        self._tell({"begin": self.group.id})
+        return await super().poke_async(home)
+
+
+def main() -> None:
+    """Poke what comes in on standard input until it ends."""
+    _die_with_parent()
+    # what pokes start inherits 0, 1 and 2: it must neither read what is meant for us, nor speak for us
+    commands, out = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w", buffering=1)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    settings = json.loads(commands.readline())
+    sys.path[:] = settings["sys_path"]
+    ask_named(settings["secrets"])
+    logs.silence(settings["poke_log_level"])
+    _poke_all(settings, commands, out)
+    os._exit(0)  # threads that hang do not hold it up
+
+
+def _poke_all(settings: dict[str, Any], commands: TextIO, out: TextIO) -> None:
+    lock = threading.Lock()
+
+    def tell(message: dict[str, Any]) -> None:
+        with lock:
+            out.write(json.dumps(message) + "\n")
+            out.flush()
+
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(commands, lines), daemon=True).start()
+    classes = Classes(settings["sensors_enabled"], retry_after=RETRY_AFTER)
+    tools = PokeTools(classes, Answers(settings["infra_failures"], alone=settings["alone"]), {})
+    concurrency, poke_timeout = settings["concurrency"], settings["poke_timeout"]
+    # our parent says how many, of which class, and when: so that there is always a slot
+    threads, loops = ThreadLane(Slots(2 * concurrency), poke_timeout), LoopLane(Slots(2 * concurrency), poke_timeout)
+    imported: set[str] = set()
+    missing: set[int] = set()
+    stacks = _STACKS  # those that hang have stacks, and so have those after them
+    memory_limit.limit(settings["poke_memory"], threads=stacks)
+    tell({"ready": True})
+    disposal, going = Disposal(ReusableThreads()), _Progress()
+    threading.Thread(target=_say_that_it_lives, args=(tell, going), daemon=True).start()
+    more = True
+    while more or missing:
+        going.rounds += 1
+        for line in _drained(lines):
+            if line is None:
+                more = False
+                continue
+            group_id, op_classpath, poke_context = json.loads(line)
+            missing.add(group_id)
+            if op_classpath not in imported:
+                imported.add(op_classpath)
+                going.is_importing = True
+                _import(classes, op_classpath, tell)
+                going.is_importing = False
+            group = DueGroup(group_id, 0, 0, 0, 0, 0, 0, 0, None)
+            found = classes.known(op_classpath)
+            lane = loops if found is not None and found.way is Way.ASYNC else threads
+            lane.put([_Telling(group, op_classpath, poke_context, tools, tell)])
+        if threading.active_count() > stacks - concurrency:  # so many may be started at once
+            memory_limit.allow_threads(_STACKS)
+            stacks += _STACKS
+        threads.supervise()
+        loops.supervise()
+        disposal.look_after()
+        for report in (report for reports in threads.collect() + loops.collect() for report in reports):
+            missing.discard(report.group.id)
+            ending = {"end": report.group.id, "outcome": report.outcome, "reason": report.reason}
+            tell(ending | {"xcom_value": report.xcom_value})
+        time.sleep(0.005)
+
+
+class _Progress:
+    """How far the main thread has come."""
+
+    def __init__(self) -> None:
+        self.rounds = 0
+        self.is_importing = False  # its class may take its time: our parent has a limit for that
+
+
+def _say_that_it_lives(tell: Callable[[Any], None], going: _Progress) -> None:
+    """Say that we live, while the main thread comes round.
+
+    A poke that holds the interpreter lock keeps us from it: so one that freezes is told from a long import. One that
+    stops the main thread counts as one that freezes, for nothing would ever be reported.
+    """
+    seen = -1
+    while True:
+        if going.is_importing or going.rounds != seen:
+            seen = going.rounds
+            tell({"alive": True})
+        time.sleep(0.5)
+
+
+def _read(commands: TextIO, lines: "queue.SimpleQueue[str | None]") -> None:
+    for line in commands:
+        lines.put(line)
+    lines.put(None)
+
+
+def _drained(lines: "queue.SimpleQueue[str | None]") -> Iterator[str | None]:
+    with suppress(queue.Empty):
+        while True:
+            yield lines.get_nowait()
+
+
+def _import(classes: Classes, op_classpath: str, tell: Callable[[Any], None]) -> None:
+    """Import a class, which may end this process."""
+    tell({"import": op_classpath})
+    try:
+        with memory_limit.for_an_import(), suppress(BaseException):  # its poke will say why
+            classes.find(op_classpath)
+    finally:
+        copies.end_copy()
+        tell({"imported": op_classpath})
+
+
+def _die_with_parent() -> None:
+    """A child that hangs in C does not see its input end: have the kernel end it (Linux)."""
+    if sys.platform == "linux":
+        set_parent_death_signal = 1
+        ctypes.CDLL(None, use_errno=True).prctl(set_parent_death_signal, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

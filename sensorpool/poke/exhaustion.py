@@ -1,0 +1,122 @@
+"""What a process shares among all that it pokes, and what it means when that runs out: memory, files, threads.
+
+Who meets it need not be whose doing it is. So in a process that pokes many it is no answer: such a group is poked
+apart. A child with one poke in it shows whether it is that poke's own doing.
+"""
+
+import errno
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from traceback import walk_tb
+
+_DEEP = 8  # exceptions behind an exception
+_MEMORY = frozenset({errno.ENOMEM})
+_FILES = frozenset({errno.EMFILE, errno.ENFILE})
+_FORKING = frozenset({"subprocess", "multiprocessing.popen_fork", "pty"})  # where EAGAIN means: no more processes
+_NO_THREAD = "can't start new thread"
+_LOOK_EVERY = 2.0  # seconds
+_NEAR = 0.75  # of the files that a process may have open
+_SPARE_THREADS = 512  # those that are neither ours nor too many
+_OWN_THREADS = 64  # so many in a child with one poke are that poke's
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory has run out."""
+    return any(isinstance(each, MemoryError) or _number(each) in _MEMORY for each in _behind(error))
+
+
+def is_exhaustion(error: BaseException) -> bool:
+    """Whether files, threads or processes have run out; or this process has no file left, whatever the error says."""
+    return any(_number(each) in _FILES or _finds_no_thread(each) for each in _behind(error)) or not _has_a_file()
+
+
+def is_own_doing(error: BaseException) -> bool:
+    """Whether what has run out is this process's alone, and not the machine's or its user's."""
+    if any(_finds_no_thread(each) for each in _behind(error)):
+        return (_threads() or 0) >= _OWN_THREADS
+    return all(_number(each) != errno.ENFILE for each in _behind(error))
+
+
+class Shortage:
+    """Whether files or threads run out in this process. It looks now and then only.
+
+    :param threads: how many of our own there may be.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._most_threads = threads + _SPARE_THREADS
+        self._looked_at = -_LOOK_EVERY
+        self._found: str | None = None
+
+    def look(self) -> str | None:
+        """Return what runs out; None if nothing does, or the system does not say."""
+        now = time.monotonic()
+        if now - self._looked_at >= _LOOK_EVERY:
+            self._looked_at, self._found = now, self._look()
+        return self._found
+
+    def _look(self) -> str | None:
+        if not _has_a_file():
+            return "no file can be opened"
+        if (files := _listed("/proc/self/fd")) is not None and files > _NEAR * _most_files():
+            return f"{files:,} files are open"
+        if (threads := _threads()) is not None and threads > self._most_threads:
+            return f"{threads:,} threads live"
+        try:
+            threading.Thread(target=int, daemon=True, name="probe").start()
+        except (RuntimeError, MemoryError):
+            return "no thread can be started"
+        return None
+
+
+def _behind(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and those that it came from."""
+    found: BaseException | None = error
+    for _ in range(_DEEP):
+        if found is None:
+            return
+        yield found
+        found = found.__cause__ or found.__context__
+
+
+def _number(error: BaseException) -> int | None:
+    return error.errno if isinstance(error, OSError) else None
+
+
+def _finds_no_thread(error: BaseException) -> bool:
+    """Whether no thread or process could be started. EAGAIN says many things: it counts where processes are made."""
+    if isinstance(error, RuntimeError):
+        return bool(error.args) and error.args[0] == _NO_THREAD
+    if _number(error) != errno.EAGAIN:
+        return False
+    return any(frame.f_globals.get("__name__") in _FORKING for frame, _ in walk_tb(error.__traceback__))
+
+
+def _has_a_file() -> bool:
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        return error.errno not in _FILES
+    return True
+
+
+def _threads() -> int | None:
+    return _listed("/proc/self/task")
+
+
+def _listed(folder: str) -> int | None:
+    with suppress(OSError):
+        return len(os.listdir(folder))
+    return None
+
+
+def _most_files() -> float:
+    try:
+        import resource
+    except ImportError:
+        return float("inf")
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return float("inf") if most == resource.RLIM_INFINITY else most

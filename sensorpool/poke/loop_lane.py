@@ -1,0 +1,193 @@
+"""The lane of coroutines: one event loop on a thread of its own, kept from job to job (clients belong to their loop).
+
+A coroutine that overruns is cancelled. One that blocks the loop cannot be: then the loop is given up with its thread,
+the blocker is reported, and everybody else moves to a new loop. One that stops its loop stops nobody, and what it
+cancels is its own (`sharing`).
+"""
+
+import asyncio
+import contextvars
+import time
+from collections import deque
+from collections.abc import Iterable
+
+from sensorpool.instrumentation.logs import logger
+from sensorpool.instrumentation.redaction import one_line
+from sensorpool.model.values import Report
+from sensorpool.poke.disposal import dispose
+from sensorpool.poke.lane import Lane
+from sensorpool.poke.poke_loop import GRACE, PokeLoop, SteppedCoroutine
+from sensorpool.poke.queues import drained
+from sensorpool.poke.reusable_threads import ReusableThreads
+from sensorpool.poke.sharing import CURRENT_POKE, PokeTask, RunningPoke
+from sensorpool.poke.slots import Slots
+from sensorpool.poke.tools import overran
+from sensorpool.poke.unit import PokeUnit
+
+log = logger(__name__)
+
+
+class LoopLane(Lane[PokeUnit]):
+    """Pokes by coroutines; what they hand to threads runs on the lane's."""
+
+    def __init__(self, slots: Slots, poke_timeout: float, reusable: ReusableThreads | None = None) -> None:
+        super().__init__(slots, poke_timeout, reusable)
+        self._loop: PokeLoop | None = None
+        self._left: deque[tuple[float, RunningPoke]] = deque()  # pokes that ended before their threads, and when
+        self._has_warned = False
+
+    def put(self, units: Iterable[PokeUnit]) -> None:
+        """Queue pokes."""
+        self._waiting.put(units)
+        self._wake()
+
+    def _wake(self) -> None:
+        """Have the loop, or a new one, begin what waits."""
+        if self._loop is None:
+            try:
+                self._loop = PokeLoop(self._reusable)
+            except (OSError, RuntimeError, MemoryError) as error:  # `supervise` tries again
+                if not self._has_warned:
+                    self._has_warned = True
+                    log.error("no event loop can be made; its pokes wait for one", error=one_line(error))
+                return
+            self._has_warned = False
+        self._loop.tell(self._start, self._loop)
+
+    def is_held_up(self, seconds: float) -> bool:
+        """Whether all pokes that go on have been going on for so long."""
+        now, loop = time.monotonic(), self._loop
+        return loop is None or all(now - going.began > seconds for going in list(loop.running.values()))
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything was poked or given up."""
+        return not self._waiting and (self._loop is None or not self._loop.running)
+
+    @property
+    def hanging(self) -> int:
+        """How many threads are left behind that pokes handed their blocking calls to."""
+        number, now = 0, time.monotonic()
+        for left in drained(self._left):
+            at, going = left
+            if going.busy:
+                self._left.append(left)
+                number += going.busy if now - at > GRACE else 0
+        return number
+
+    def supervise(self) -> None:
+        """Give up who overran: a coroutine that does not end when cancelled, or the loop that one of them blocks."""
+        loop = self._loop
+        if loop is None:
+            if self._waiting:
+                self._wake()
+            return
+        now = time.monotonic()
+        if loop.is_dead:
+            self._give_up(loop, now)
+            return
+        stepping = loop.stepping
+        if stepping is not None and now - stepping[1] > self._poke_timeout:
+            self._give_up(loop, now, stepping)
+            return
+        if loop.answered_at >= loop.asked_at:
+            loop.asked_at = now
+            loop.tell(loop.answer)
+        elif now - loop.asked_at > self._poke_timeout + GRACE:
+            self._give_up(loop, now)  # what blocks it is no poke, but something that a poke left behind
+            return
+        for unit, going in list(loop.running.items()):
+            if now - going.began > self._poke_timeout + GRACE:
+                self._report(loop, unit, [overran(unit.group, going.began, self._poke_timeout)])
+        if self._waiting.takeable:  # a slot came free, here or in a lane that shares them
+            self._wake()
+
+    def close(self) -> None:
+        """Stop the loop. An idle one has ended then; pokes that go on are cancelled, and nothing waits for them."""
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            is_idle = not loop.running
+            loop.end()
+            if is_idle:
+                loop.join(GRACE)
+
+    def _give_up(self, loop: PokeLoop, now: float, stepping: tuple[PokeUnit, float] | None = None) -> None:
+        """Leave a blocked loop: who blocks it overran (if nobody is known, all who had their time); the others move.
+
+        :param stepping: who blocks it, and since when; he may have been reported already, and block it as he leaves.
+        """
+        blocker = None if stepping is None else stepping[0]
+        with loop.lock:
+            if stepping is not None and loop.stepping is not stepping:
+                return  # it goes on this moment
+            loop.given_up = True
+            limit = self._poke_timeout
+            over = [
+                (unit, going.began)
+                for unit, going in loop.running.items()
+                if unit is blocker or (blocker is None and now - going.began > limit)
+            ]
+            left = {unit for unit, _ in over}
+            running = list(loop.running)
+            moving = [unit for unit in running if unit not in left]
+            for going in loop.running.values():
+                self._leave(going)
+            loop.running.clear()
+        for unit in running:
+            self._slots.release(unit.op_classpath)
+        self.abandoned += 1
+        loop.end()
+        dispose(loop)  # with what is left on it
+        self._done.extend([overran(unit.group, at, limit)] for unit, at in over)
+        self._loop = None
+        self._waiting.put(moving)
+        if self._waiting:
+            self._wake()
+
+    def _start(self, loop: PokeLoop) -> None:
+        """Begin as many pokes as may run at once. Runs on the loop."""
+        while True:
+            with loop.lock:  # or one that is neither waiting nor running is lost to whoever gives the loop up
+                unit = None if loop.given_up else self._waiting.take()
+                if unit is None:
+                    return
+                going = loop.running[unit] = RunningPoke(time.monotonic())
+            own = contextvars.Context()
+            own.run(CURRENT_POKE.set, going)
+            coroutine = SteppedCoroutine(self._poke(loop, unit), unit, loop)
+            task: PokeTask[None] = PokeTask(coroutine, loop=loop.loop, context=own)
+            task.going = going
+
+    async def _poke(self, loop: PokeLoop, unit: PokeUnit) -> None:
+        if loop.given_up:
+            return  # it came back, and everybody has moved
+        going = loop.running.get(unit)
+        began = time.monotonic() if going is None else going.began
+        try:
+            async with asyncio.timeout(self._poke_timeout) as limit:
+                reports = await unit.poke_async(loop.name)
+        except TimeoutError:
+            pass
+        except asyncio.CancelledError as error:  # it raised that itself, unless its time was over
+            if loop.is_ending:
+                return  # whoever gives the loop up speaks for it
+            reports = [unit.failed(began, error)]
+        if limit.expired():  # whatever it made of being cancelled
+            reports = [overran(unit.group, began, self._poke_timeout)]
+        self._report(loop, unit, reports)
+        self._start(loop)
+
+    def _report(self, loop: PokeLoop, unit: PokeUnit, reports: list[Report]) -> None:
+        """Report once: whoever finds the poke among the running ones speaks for it."""
+        with loop.lock:
+            if (going := loop.running.pop(unit, None)) is None:
+                return
+            self._leave(going)
+            self._done.append(reports)
+        self._slots.release(unit.op_classpath)
+
+    def _leave(self, going: RunningPoke) -> None:
+        """Note that a poke is over, and whether its threads are not."""
+        going.is_over = True
+        if going.threads is not None and going.busy:
+            self._left.append((time.monotonic(), going))

@@ -1,0 +1,89 @@
+"""Quick pokes in a row on one thread: a hand-over to a thread costs more than such a poke."""
+
+import time
+from collections import deque
+from collections.abc import Iterable
+
+from sensorpool.model.states import Outcome
+from sensorpool.model.values import DueGroup, Report
+from sensorpool.poke.copies import FORKED, end_copy
+from sensorpool.poke.tools import PokeTools, overran
+from sensorpool.poke.unit import PokeUnit
+
+SIZE = 64  # pokes of a quick class that a thread takes up at once
+
+_NOT_LANDED = Outcome.NOT_LANDED
+_monotonic = time.monotonic
+
+
+class QuickBatch:
+    """Groups of a quick class, poked one after the other by one thread: the path of most pokes, so every line counts.
+
+    Whoever looks after the thread may take back those that wait behind one that turns out to be slow.
+    """
+
+    __slots__ = ("_poking", "_reports", "_tools", "_waiting", "began", "op_classpath")
+
+    def __init__(self, units: Iterable[PokeUnit], tools: PokeTools) -> None:
+        self.began = 0.0
+        self._waiting = deque(units)
+        self.op_classpath = self._waiting[0].op_classpath
+        self._poking: PokeUnit | None = None
+        self._reports: list[Report] = []
+        self._tools = tools
+
+    @property
+    def groups(self) -> list[DueGroup]:
+        """The groups that wait."""
+        return [unit.group for unit in self._waiting]
+
+    def poke(self) -> list[Report]:
+        """Poke one after the other, as long as there are some."""
+        take, report, began = self._waiting.popleft, self._reports.append, _monotonic()
+        try:
+            while True:
+                self._poking = unit = take()
+                group, poke = unit.group, unit._poke
+                if poke is None:
+                    self._reports += unit.poke()
+                    end_copy()
+                    self.began = began = _monotonic()
+                    continue
+                try:
+                    value = poke({})
+                except BaseException as error:
+                    end_copy()
+                    report(self._tools.answers.of_exception(group, began, error))
+                    self.began = began = _monotonic()
+                    continue
+                if FORKED:
+                    end_copy()
+                self.began = now = _monotonic()
+                if value is False:
+                    report(Report(group, began, _NOT_LANDED, None, None, now - began))
+                else:
+                    report(unit.read(group, began, value))
+                    self.began = now = _monotonic()
+                began = now
+        except IndexError:
+            pass  # nobody waits
+        if self._reports:
+            took = sum([each.seconds for each in self._reports]) / len(self._reports)
+            self._tools.pace[self.op_classpath] = took
+        return self._reports
+
+    def overran(self, limit: float) -> list[Report]:
+        """Say what was seen, and that the one that is being poked overran."""
+        seen, poking = self._reports.copy(), self._poking
+        if poking is None or (seen and seen[-1].group is poking.group):
+            return seen  # it came back this moment
+        return [*seen, overran(poking.group, self.began, limit)]
+
+    def rest(self) -> Iterable[PokeUnit]:
+        """Take back those that wait."""
+        taken: list[PokeUnit] = []
+        try:
+            while True:
+                taken.append(self._waiting.popleft())
+        except IndexError:
+            return taken

@@ -1,0 +1,154 @@
+"""The lane of threads: they pull what waits from one shared place (a future a poke costs 12 µs).
+
+A poke that overruns its time limit costs its own thread: the lane gives it up, frees its slot, and starts another.
+Nothing waits for the thread; if the poke ever returns, the thread finds that it was given up, and takes no more work.
+"""
+
+import threading
+import time
+from collections.abc import Iterable
+from functools import partial
+from typing import Protocol
+
+from sensorpool.instrumentation.logs import logger
+from sensorpool.model.values import DueGroup, Report
+from sensorpool.poke.copies import FORKED, end_copy
+from sensorpool.poke.lane import Lane
+from sensorpool.poke.reusable_threads import ReusableThreads
+from sensorpool.poke.slots import Slots
+from sensorpool.poke.tools import QUICK
+
+_HOLDS_UP = 0.01  # seconds: what waits longer behind a poke goes to other threads
+
+log = logger(__name__)
+
+
+class Work(Protocol):
+    """Something to poke: one thing, or several one after the other."""
+
+    op_classpath: str
+    began: float  # when the poke that goes on began, by the monotonic clock
+
+    @property
+    def groups(self) -> list[DueGroup]:
+        """What has not been poked."""
+
+    def poke(self) -> list[Report]:
+        """Poke, and say what was seen. Raises nothing."""
+
+    def overran(self, limit: float) -> list[Report]:
+        """Say what was seen so far, and that the poke that goes on overran its limit (seconds)."""
+
+    def rest(self) -> "Iterable[Work]":
+        """Take back what has not begun."""
+
+
+class _Runner:
+    """What one thread pokes at the moment, and whether the lane has given the thread up."""
+
+    __slots__ = ("given_up", "lock", "work")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.work: Work | None = None
+        self.given_up = False
+
+
+class ThreadLane(Lane[Work]):
+    """Pokes on threads."""
+
+    def __init__(self, slots: Slots, poke_timeout: float, reusable: ReusableThreads | None = None) -> None:
+        super().__init__(slots, poke_timeout, reusable)
+        self._runners: set[_Runner] = set()
+        self._lock = threading.Lock()
+        self._looked_at, self._queued_then = time.monotonic(), 0
+
+    def put(self, works: Iterable[Work], *, at_once: bool = False) -> None:
+        """Queue work, and make sure that a thread takes it up.
+
+        :param at_once: whether as many pokes begin as may go on at once: it is known that these wait for answers.
+        """
+        self._waiting.put(works)
+        self._queued_then = len(self._waiting)
+        self.supervise()
+        if at_once:
+            self._add(self._waiting.takeable)
+
+    def supervise(self) -> None:
+        """Give up the threads that overran; add others while pokes wait for answers: one, two, four, …"""
+        now = time.monotonic()
+        with self._lock:
+            runners = list(self._runners)
+        for runner in runners:
+            work = runner.work
+            if work is not None and now - work.began > _HOLDS_UP:
+                self._waiting.put(work.rest())
+                if now - work.began > self._poke_timeout:
+                    self._give_up(runner, now)
+        with self._lock:
+            busy = len(self._runners)
+        queued, since = len(self._waiting), now - self._looked_at
+        taken, self._looked_at, self._queued_then = self._queued_then - queued, now, queued
+        if not queued or (busy and taken * QUICK > since * busy):
+            return  # quick pokes wait for nothing: more threads do not make them faster
+        self._add(min(self._waiting.takeable, max(1, busy)))
+
+    def is_held_up(self, seconds: float) -> bool:
+        """Whether all pokes that go on have been going on for so long."""
+        now = time.monotonic()
+        with self._lock:
+            works = [runner.work for runner in self._runners]
+        return all(work is not None and now - work.began > seconds for work in works)
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything was poked or given up."""
+        return not self._runners and not self._waiting
+
+    def _add(self, number: int) -> None:
+        for _ in range(number):
+            runner = _Runner()
+            with self._lock:
+                self._runners.add(runner)
+            try:
+                self._reusable.do(partial(self._work, runner))
+            except (RuntimeError, MemoryError):  # no more threads can be started: those that run will do
+                with self._lock:
+                    self._runners.discard(runner)
+                return
+
+    def _give_up(self, runner: _Runner, now: float) -> None:
+        with runner.lock:
+            work = runner.work
+            if work is None or now - work.began <= self._poke_timeout:
+                return  # it came back this moment
+            runner.given_up = True
+        with self._lock:
+            self.abandoned += 1
+            self._runners.discard(runner)
+        self._slots.release(work.op_classpath)
+        self._done.append(work.overran(self._poke_timeout))
+
+    def _work(self, runner: _Runner) -> None:
+        take, done, monotonic, lock = self._waiting.take, self._done, time.monotonic, runner.lock
+        while (work := take()) is not None:
+            work.began = monotonic()
+            runner.work = work
+            try:
+                reports = work.poke()
+            except BaseException:  # the last resort: neither the thread nor its slot is lost
+                log.exception("what a poke gave cannot be read; it counts as one that overran")
+                self._waiting.put(work.rest())
+                reports = work.overran(self._poke_timeout)
+            if FORKED:
+                end_copy()
+            with lock:
+                if runner.given_up:
+                    break
+                runner.work = None
+            done.append(reports)
+            self._slots.release(work.op_classpath)
+        with self._lock:
+            if runner.given_up:
+                self.abandoned -= 1
+            self._runners.discard(runner)

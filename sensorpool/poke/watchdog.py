@@ -1,0 +1,251 @@
+"""The watchdog of a worker child: ends the process where one poke stops it all. Only of prefork children.
+
+One that holds the interpreter lock is survived by no thread. `faulthandler` waits on a C thread that needs no
+interpreter lock: while somebody pokes, a thread of ours puts it off four times a second; a child in which no thread can
+do even that is frozen whole.
+
+One that stops what a thread of ours needs (a lock of the interpreter's, or the thread itself, which destroys what the
+poke left behind) stops that thread alone. So these threads count their steps, and one that takes none, stands where it
+stood and does not wait for a server of ours is ended with its process.
+
+Either way the process says where its threads stood, exits, and is replaced; its job's note makes its groups suspects.
+"""
+
+import faulthandler
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NamedTuple, NoReturn
+
+from sensorpool.instrumentation.background import BackgroundThread
+
+_EVERY = 0.25  # seconds
+_SHORTEST = 6.0  # seconds without a step that are never too many: the end of a child may take five
+_AT_ONCE = 1.0  # seconds in which a step is taken as a rule; only then is looked where a thread stands
+_EXIT_CODE = 1
+# they wait for servers of ours, with time limits of their own
+_DRIVERS = frozenset(
+    {"sqlalchemy", "psycopg", "psycopg_binary", "psycopg_c", "pymysql", "redis", "kombu", "amqp", "vine"}
+)
+# ours that wait for another thread, with limits of their own
+_BOUNDED_WAITS = frozenset({"sensorpool.publish.send_queue", "sensorpool.instrumentation.background"})
+_NO_JOB = "billiard"  # waits for the next one
+_LIBRARY = sys.stdlib_module_names - {"logging"}
+
+
+class Watched:
+    """One thread of ours, and the steps that it takes. To take one is a plain store."""
+
+    __slots__ = ("_place", "_seen", "_since", "standing", "steps", "thread")
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.thread: int | None = None  # None: it has nothing to do
+        self.standing = 0.0  # seconds in which it has come no further, as far as anybody looked
+        self._seen = -1
+        self._since = 0.0  # seconds without a step
+        self._place: tuple[int, int] | None = None
+
+    def begin(self) -> None:
+        """Watch the thread that calls, from now on."""
+        self.steps += 1
+        self.thread = threading.get_ident()
+
+    def step(self) -> None:
+        """Come a step further."""
+        self.steps += 1
+
+    def end(self) -> None:
+        """Watch it no more."""
+        self.thread = None
+
+    def look(self, passed: float) -> None:
+        """Find out whether it has come further since it was looked at, so many seconds ago."""
+        thread = self.thread
+        if thread is None or self.steps != self._seen:
+            self._seen, self._since, self.standing = self.steps, 0.0, 0.0
+            return
+        self._since += passed
+        if self._since < _AT_ONCE:
+            return
+        place = _place_of(thread)
+        if place is None or place != self._place:
+            self._place, self.standing = place, 0.0
+        else:
+            self.standing += passed
+
+
+@contextmanager
+def unwatched() -> Iterator[Watched]:
+    """Stand in for `Watchdog.watching` where nobody watches."""
+    yield Watched()
+
+
+def _place_of(thread: int) -> tuple[int, int] | None:
+    """Return where a thread stands; None while it waits for a server of ours, or for a job."""
+    frame = sys._current_frames().get(thread)
+    if frame is None:
+        return None
+    place = (id(frame.f_code), frame.f_lasti)
+    caller = _past(frame, _LIBRARY)
+    name = _module_of(caller)
+    if name in _BOUNDED_WAITS or _package(name) == _NO_JOB:
+        return None
+    if _package(name) not in _DRIVERS:
+        return place
+    name = _module_of(_past(caller, _LIBRARY | _DRIVERS))
+    # what a sensor asks by the same drivers is its own affair
+    ours = _package(name) == "sensorpool" and not name.startswith("sensorpool.sensors")
+    of_airflow = _package(name) == "airflow" and not name.startswith("airflow.providers")
+    return None if ours or of_airflow else place
+
+
+def _past(frame: FrameType | None, packages: frozenset[str]) -> FrameType | None:
+    """Return the first caller that is of none of these packages."""
+    while frame is not None and _package(_module_of(frame)) in packages:
+        frame = frame.f_back
+    return frame
+
+
+def _module_of(frame: FrameType | None) -> str:
+    return "" if frame is None else str(frame.f_globals.get("__name__"))
+
+
+def _package(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def _end(seconds: float) -> NoReturn:
+    """End this process, and say where its threads stand. The log is not asked: it may be what they stand at."""
+    try:
+        os.write(2, b"sensorpool: a thread has come no further for %.1f s; its process is ended\n" % seconds)
+        faulthandler.dump_traceback(file=2)
+    finally:
+        os._exit(_EXIT_CODE)
+
+
+class Limits(NamedTuple):
+    """How long a process may stand still."""
+
+    frozen: float  # seconds in which no thread of it runs while somebody pokes
+    standing: float  # seconds in which a watched thread takes no step
+
+
+def limits(poke_timeout: float) -> Limits:
+    """Return how long a process may stand still, by the time limit of a poke (seconds)."""
+    return Limits(poke_timeout + 0.5, max(2 * poke_timeout, _SHORTEST) + 0.5)
+
+
+class Watchdog:
+    """Ends this process when it stands still.
+
+    :param end: ends the process; told after how many seconds without a step.
+    """
+
+    def __init__(self, limits: Limits, *, enabled: bool, end: Callable[[float], object] = _end) -> None:
+        self.job = Watched()  # the thread that runs jobs, of which there is one in a prefork child
+        self._limits = limits
+        self._enabled = enabled
+        self._end = end
+        self._guarded = 0  # how many there are to guard
+        self._watched: tuple[Watched, ...] = ()
+        self._lock = threading.Lock()
+        self._on_guard = threading.Event()
+        self._thread = BackgroundThread("watchdog", self._keep_watch)
+
+    def guard(self) -> None:
+        """Begin: pokes are about to begin."""
+        if not self._enabled:
+            return
+        with self._lock:
+            self._guarded += 1
+            if self._guarded == 1:
+                self._arm()  # here and now: the first poke may keep our thread from ever doing it
+            self._go_on_guard()
+
+    def rest(self) -> None:
+        """End: the pokes have ended."""
+        if not self._enabled:
+            return
+        with self._lock:
+            self._guarded -= 1
+            if not self._guarded:
+                faulthandler.cancel_dump_traceback_later()
+            self._go_off_guard()
+
+    def close(self) -> None:
+        """Look no more: the process is about to end. Pokes that go on may not keep it from that for long."""
+        with self._lock:
+            if self._guarded:
+                self._arm(max(self._limits.frozen, _SHORTEST))
+            self._enabled = False
+            self._thread.stop()
+            self._on_guard.set()
+        self._thread.join(2 * _EVERY)
+
+    def begin_job(self) -> None:
+        """Watch the thread that calls: it has a job to do."""
+        if self._enabled:
+            self.job.begin()
+            self._watch(self.job)
+
+    def end_job(self) -> None:
+        """Watch it no more: the job is done."""
+        if self._enabled:
+            self.job.end()
+            self._leave(self.job)
+
+    @contextmanager
+    def watching(self) -> Iterator[Watched]:
+        """Watch the thread that calls within this context; it says when it takes a step."""
+        watched = Watched()
+        if not self._enabled:
+            yield watched
+            return
+        watched.begin()
+        self._watch(watched)
+        try:
+            yield watched
+        finally:
+            watched.end()
+            self._leave(watched)
+
+    def _watch(self, watched: Watched) -> None:
+        with self._lock:
+            self._watched = (*(each for each in self._watched if each is not watched), watched)
+            self._go_on_guard()
+
+    def _leave(self, watched: Watched) -> None:
+        with self._lock:
+            self._watched = tuple(each for each in self._watched if each is not watched)
+            self._go_off_guard()
+
+    def _go_on_guard(self) -> None:
+        """Look from now on. Under the lock."""
+        self._on_guard.set()
+        self._thread.start()
+
+    def _go_off_guard(self) -> None:
+        """Look no more, if there is nothing to look at. Under the lock."""
+        if not self._guarded and not self._watched:
+            self._on_guard.clear()
+
+    def _keep_watch(self) -> None:
+        while self._on_guard.wait() and not self._thread.wait(_EVERY):
+            with self._lock:
+                if not self._enabled:
+                    return
+                if self._guarded:
+                    self._arm()
+                watched = self._watched
+            for each in watched:
+                each.look(_EVERY)  # by the looks, not by the clock: a process that was stopped has not stood still
+                if each.standing > self._limits.standing:
+                    self._end(each.standing)
+
+    def _arm(self, seconds: float | None = None) -> None:
+        # file 2: what Celery puts in place of sys.stderr has no descriptor
+        faulthandler.dump_traceback_later(seconds or self._limits.frozen, exit=True, file=2)

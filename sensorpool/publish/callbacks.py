@@ -1,0 +1,142 @@
+"""Callbacks: `on_settled` signatures go to the user's own queues, at least once.
+
+A signature is sent as its application would send it (`signature`). The queue is the user's: it is not declared, for it
+may be of another kind than we would make it; where RabbitMQ has none, that is why the callback waits.
+"""
+
+import threading
+from typing import Any
+
+from celery import Celery
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+
+from sensorpool.config.defaults import MEMORY
+from sensorpool.config.settings import Settings
+from sensorpool.errors import Refused, Unreachable
+from sensorpool.instrumentation import forks
+from sensorpool.instrumentation.redaction import hide_password, one_line
+from sensorpool.model.values import Settled
+from sensorpool.publish import broker, wire
+from sensorpool.publish import signature as signatures
+from sensorpool.publish.messages import result_of
+
+
+class NotAllowed(Refused):
+    """The settings of this process do not have the task; those of another may."""
+
+
+_NOBODY_ELSE_READS = (
+    "the pool's broker is memory://, which no other process reads: "
+    "set SENSORPOOL_ON_SETTLED_BROKER_URL to the broker of your application"
+)
+
+
+class Callbacks:
+    """Sends callbacks. Safe to share between threads; the connection is made when it is first needed."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._url = settings.on_settled_broker_url or settings.broker
+        self._sender: tuple[Celery, Any, Any] | None = None
+        self._lock = threading.Lock()
+        forks.note(self)
+
+    def begin_anew(self) -> None:
+        """Leave the connection to the parent process."""
+        self._lock = threading.Lock()
+        self._of_parents, self._sender = self._sender, None
+
+    def send(self, settled: Settled) -> None:
+        """Send the ``on_settled`` of an instance, with the result as its first argument unless it is immutable.
+
+        :raises Unreachable: when the broker does not answer.
+        :raises Refused: when it does not take this one, saying why; or when this process may not send it.
+        :raises ValueError: when it is no signature at all: somebody wrote it over.
+        """
+        signature = signatures.read(settled.on_settled or "")
+        if signature is None:
+            raise ValueError("on_settled is no signature")
+        if (task := signatures.not_allowed(signature, self._settings.on_settled_tasks)) is not None:
+            raise NotAllowed(not_allowed(task))
+        if self._url == MEMORY and not self._settings.on_settled_broker_url:
+            raise Refused(_NOBODY_ELSE_READS)
+        arguments = signature.get("args") or ()
+        arguments = list(arguments) if isinstance(arguments, list | tuple) else []
+        if not signature.get("immutable"):
+            arguments.insert(0, result_of(settled))
+        with self._lock:
+            self._send(signature["task"], arguments, _mapping(signature.get("kwargs")), self._options(signature))
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._forget()
+
+    def _options(self, signature: dict[str, Any]) -> dict[str, Any]:
+        given = _mapping(signature.get("options"))
+        options = {name: value for name, value in given.items() if name in signatures.OPTIONS and value is not None}
+        options.setdefault("queue", self._settings.on_settled_queue)
+        options.setdefault("ignore_result", None)  # the user's task says whether its result is kept
+        if wire.is_amqp(self._url):
+            options["mandatory"] = True  # or what no queue takes counts as taken
+        return options | wire.publish_options(self._url)
+
+    def _send(self, task: str, arguments: list[Any], named: dict[str, Any], options: dict[str, Any]) -> None:
+        try:
+            sender, producer = self._made()
+            if (exchange := options.get("exchange")) and not _has_queue(producer, exchange, options):
+                raise Refused(f"no queue is bound to the exchange {exchange} for it")
+            sender.send_task(task, args=arguments, kwargs=named, producer=producer, declare=[], **options)
+        except Refused:
+            raise
+        except (OperationalError, OSError, RedisError) as error:
+            refused = None if self._sender is None else broker.refusal(self._sender[1], error)
+            self._forget()
+            if refused is not None:
+                raise Refused(f"the broker does not take it: {one_line(refused)}") from error
+            where = hide_password(self._url)
+            raise Unreachable(
+                f"cannot send an on_settled task: the broker {where} does not answer: {one_line(error)}"
+            ) from error
+        except Exception as error:
+            self._forget()  # a channel that raised may still have the answer of what it refused
+            raise Refused(f"the broker does not take it: {one_line(error)}") from error
+
+    def _made(self) -> tuple[Celery, Any]:
+        """Return a Celery application that only sends, without our key prefix, and what it sends with."""
+        if self._sender is None:
+            sender = Celery("sensorpool-callbacks", set_as_current=False, amqp="sensorpool.publish.broker:Amqp")
+            sender.conf.update(wire.celery_settings(self._settings))
+            sender.conf.update(
+                broker_url=wire.broker_url(self._url),
+                broker_transport_options=wire.sender_options(self._url, prefixed=False),
+                task_default_queue=self._settings.on_settled_queue,
+            )
+            connection = sender.connection_for_write()
+            self._sender = sender, connection, sender.amqp.Producer(connection, auto_declare=False)
+        return self._sender[0], self._sender[2]
+
+    def _forget(self) -> None:
+        if self._sender is not None:
+            sender, connection, _ = self._sender
+            self._sender = None
+            broker.drop(connection)
+            sender.close()
+
+
+def not_allowed(task: str) -> str:
+    """Say why a process does not send a task."""
+    return f"{task[:200]} is not allowed: add it to SENSORPOOL_ON_SETTLED_TASKS of the workers"
+
+
+def _has_queue(producer: Any, exchange: str, options: dict[str, Any]) -> bool:
+    """Whether a message to an exchange reaches a queue, where the broker would drop it without a word."""
+    channel = producer.channel
+    if not hasattr(channel, "get_table"):
+        return True  # it says so itself
+    return bool(channel._lookup(exchange, options.get("routing_key") or ""))
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,82 @@
+"""Results that dead processes left in the database, or that the broker did not take: they are published again."""
+
+import time
+from collections.abc import Iterator, Sequence
+
+from sensorpool.errors import Unreachable
+from sensorpool.instrumentation.logs import logger
+from sensorpool.model.values import Milliseconds, Settled
+from sensorpool.publish.publisher import Publisher
+from sensorpool.publish.putting_off import LONGEST_AWAY, STRIKES, in_parts, note, pause
+from sensorpool.store import callbacks as rows
+from sensorpool.store import settling
+from sensorpool.store.database import Database
+
+AGE = 5_000  # milliseconds: a younger outbox row is in the hands of the process that wrote it
+_NEWEST = 50  # outbox rows that go before the old ones: waiters of old ones have looked by now
+_PAGE = 50  # outbox rows read at once
+_INSTANCES = 1_000  # read at once
+
+log = logger(__name__)
+
+
+class LeftBehind:
+    """Publishes outbox rows of other processes."""
+
+    def __init__(self, database: Database, publisher: Publisher) -> None:
+        self._database = database
+        self._publisher = publisher
+
+    def send(self, seconds: float) -> int:
+        """Publish what is left; return how many outbox rows went. A row that is refused is put off, and stops no other.
+
+        :param seconds: after which no further row is begun; one is, at least.
+        :raises Unreachable: when the database does not answer.
+        """
+        until, sent, strikes = time.monotonic() + seconds, 0, 0
+        for place, row in enumerate(self._rows()):
+            if (place and time.monotonic() >= until) or strikes >= STRIKES:
+                break
+            try:
+                self._publish(row)
+            except Unreachable as error:
+                log.warning("results are published later", error=str(error))
+                self._put_off(row, LONGEST_AWAY)
+                strikes += 1
+            except Exception:
+                log.exception("results could not be published", instance_ids=row.instance_ids[:20])
+                self._put_off(row, settling.LONGEST_PAUSE)
+                strikes = 0
+            else:
+                sent, strikes = sent + 1, 0
+        return sent
+
+    def _rows(self) -> Iterator[settling.Unpublished]:
+        """Yield outbox rows that may be tried: the newest, and then all, the oldest first."""
+        now = self._database.read(self._database.now)
+        newest = self._database.read(settling.unpublished, now, AGE, _NEWEST, newest=True)
+        yield from newest
+        seen, after = {row.id for row in newest}, 0
+        while page := self._database.read(settling.unpublished, now, AGE, _PAGE, after=after):
+            yield from (row for row in page if row.id not in seen)
+            after = page[-1].id
+
+    def _publish(self, row: settling.Unpublished) -> None:
+        ids = row.instance_ids
+        for start in range(0, len(ids), _INSTANCES):
+            for some in in_parts(self._database, ids[start : start + _INSTANCES]):
+                if not row.callbacks_apart:
+                    self._adopt_callbacks(some)
+                self._publisher.publish(some)
+        self._database.run(settling.published, row.id)
+
+    def _adopt_callbacks(self, settled: Sequence[Settled]) -> None:
+        """Note the callbacks of a flush that an older version wrote."""
+        if any(each.on_settled is not None for each in settled):
+            now = self._database.read(self._database.now)
+            self._database.run(rows.adopt, settled, now)
+
+    def _put_off(self, row: settling.Unpublished, longest: Milliseconds) -> None:
+        now = self._database.read(self._database.now)
+        until = now + pause(row.tries, longest)
+        note(lambda: self._database.run(settling.put_off, row.id, row.tries + 1, until))

@@ -1,0 +1,157 @@
+"""Listen to results: a queue of one's own on the exchange, and what is heard on it."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+from kombu import Consumer, Queue, binding
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+
+from sensorpool.config.settings import Settings
+from sensorpool.errors import Unreachable
+from sensorpool.instrumentation.logs import logger
+from sensorpool.instrumentation.redaction import error_text, hide_password
+from sensorpool.publish import abandoned_listeners, broker, wire
+from sensorpool.publish.exchange import MIXED, is_of_another_pool, results_exchange, routing_key
+
+LISTENER_EXPIRES = 600.0  # seconds without a consumer
+BIND_EVERY = 5.0  # seconds between two times that a listener binds its queue: Redis may have lost that
+_LONGEST_PAUSE = 5  # seconds between two attempts of a listener at a broker that is away
+
+log = logger(__name__)
+
+
+@contextmanager
+def listen(
+    settings: Settings,
+    dag_id: str = "#",
+    until: Callable[[], bool] = lambda: False,
+    pool_id: Callable[[], str | None] = lambda: None,
+) -> Iterator[Iterator[dict[str, Any]]]:
+    """Listen to results: within this context, iterate over the bodies of the messages.
+
+    The iteration outlasts a broker that is away or has forgotten us; what was published meanwhile is not heard.
+
+    :param dag_id: whose results, and no others; all, if it is left out.
+    :param until: is asked every second; once it is true, the iteration ends.
+    :param pool_id: says whose results are wanted; those of another pool on the same broker are dropped.
+    :raises Unreachable: when the broker does not answer at first.
+    """
+    listener = _Listener(settings, dag_id, pool_id)
+    listener.connect()
+    try:
+        yield listener.bodies(until)
+    finally:
+        listener.close()
+
+
+class _Listener:
+    """A queue of one's own on the results exchange."""
+
+    def __init__(self, settings: Settings, dag_id: str, pool_id: Callable[[], str | None]) -> None:
+        self._settings, self._dag_id, self._pool_id = settings, dag_id, pool_id
+        self._exchange = results_exchange(settings)
+        keys = [dag_id] if dag_id == "#" else [routing_key(dag_id), MIXED]
+        self._queue = Queue(
+            f"{wire.results_of(settings)}.{uuid4().hex}",
+            bindings=[binding(self._exchange, routing_key=key) for key in keys],
+            durable=False,
+            auto_delete=True,
+            expires=LISTENER_EXPIRES,
+            max_length=abandoned_listeners.MESSAGES,
+            max_length_bytes=abandoned_listeners.BYTES,
+        )
+        self._inbox: list[dict[str, Any]] = []
+        self._connection: broker.Connection | None = None
+        self._bound_at = 0.0
+
+    def connect(self) -> None:
+        """Connect, and bind the queue.
+
+        :raises Unreachable: when the broker does not answer.
+        """
+        url = self._settings.broker
+        options = wire.transport_options(url, self._settings.namespace)
+        connection = broker.Connection(wire.broker_url(url), connect_timeout=5, transport_options=options)
+        consumer = {"callbacks": [self._receive], "on_decode_error": _drop, "accept": ["json"]}
+        try:
+            Consumer(connection, [self._queue], **consumer).consume()
+        except _failures(connection) as error:
+            broker.drop(connection)
+            where = hide_password(url)
+            raise Unreachable(f"cannot listen: the broker {where} does not answer: {error_text(error)}") from error
+        self._connection, self._bound_at = connection, time.monotonic()
+
+    def bodies(self, until: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+        """Iterate over the bodies of the messages."""
+        pause = 0
+        while not until():
+            while self._inbox:
+                yield self._inbox.pop(0)
+            try:
+                if self._connection is None:
+                    self.connect()
+                    log.info("results are heard again; what was published meanwhile is not")
+                self._drain()
+                pause = 0
+            except Unreachable:
+                pause = min(pause + 1, _LONGEST_PAUSE)
+                for _ in range(pause):
+                    if until():
+                        return
+                    time.sleep(1)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            broker.drop(connection)
+
+    def _drain(self) -> None:
+        """Take what comes within a second.
+
+        :raises Unreachable: when the connection breaks.
+        """
+        connection = self._connection
+        assert connection is not None
+        try:
+            if time.monotonic() - self._bound_at >= BIND_EVERY:
+                self._bound_at = time.monotonic()
+                broker.bind_again(connection.default_channel, self._queue)
+            connection.drain_events(timeout=1)
+        except TimeoutError:
+            return
+        except _failures(connection) as error:
+            log.warning("no results are heard for a while", error=error_text(error))
+            self.close()
+            raise Unreachable(error_text(error)) from error
+
+    def _receive(self, body: Any, message: Any) -> None:
+        message.ack()
+        if is_of_another_pool((message.headers or {}).get(wire.POOL), self._pool_id()):
+            log.debug("results of another pool were dropped")
+            return
+        settled = body.get("settled") if isinstance(body, dict) else None
+        # a message can be forged: what does not look like ours is nobody's
+        settled = [each for each in settled if _is_result(each)] if isinstance(settled, list) else []
+        if self._dag_id != "#":
+            settled = [each for each in settled if each["dag_id"] == self._dag_id]
+        if settled:
+            self._inbox.append({"settled": settled})
+
+
+def _failures(connection: broker.Connection) -> tuple[type[Exception], ...]:
+    """Return the errors that mean that a broker does not answer."""
+    return (OperationalError, OSError, RedisError, *connection.connection_errors, *connection.channel_errors)
+
+
+def _drop(message: Any, error: Exception) -> None:
+    log.warning("what is no result was dropped", error=error_text(error))
+    message.reject()
+
+
+def _is_result(each: Any) -> bool:
+    return isinstance(each, dict) and type(each.get("id")) is int and isinstance(each.get("dag_id"), str)

@@ -1,0 +1,67 @@
+"""What is said of settled instances, and how much of it in one message. A message is a hint, so it need not say all."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sensorpool.model.json_text import read_json
+from sensorpool.model.values import Settled
+
+MESSAGE = 1_000_000  # bytes of a message, or one instance
+_LARGE_VALUE = 64 * 1024  # bytes: the database has it, and a message says so
+_SMALL_VALUE = 1024  # bytes: what a message has of each, where all of them are more than a message
+_NAMES = 400  # bytes of an instance without its texts
+
+
+def result_of(settled: Settled) -> dict[str, Any]:
+    """Say a settled instance as JSON."""
+    key = settled.key
+    return {
+        "id": settled.id,
+        "dag_id": key.dag_id,
+        "task_id": key.task_id,
+        "run_id": key.run_id,
+        "map_index": key.map_index,
+        "try_number": key.try_number,
+        "state": str(settled.state),
+        "ending": str(settled.ending),
+        "reason": settled.reason,
+        "xcom_value": None if settled.xcom_value is None else read_json(settled.xcom_value),
+    }
+
+
+def results_of(settled: Sequence[Settled]) -> Iterator[list[dict[str, Any]]]:
+    """Say instances as messages of bounded size.
+
+    A value that is too large for that is left out, and ``xcom_value_left_out`` is true: the database has it.
+    """
+    of_values = sum([_spelt(each.xcom_value) for each in settled if each.xcom_value is not None])
+    largest = _LARGE_VALUE if of_values <= MESSAGE else _SMALL_VALUE
+    said: list[dict[str, Any]] = []
+    weight = 0
+    for each in settled:
+        left_out = each.xcom_value is not None and _spelt(each.xcom_value) > largest
+        own = weigh(each, with_value=not left_out)
+        if said and weight + own > MESSAGE:
+            yield said
+            said, weight = [], 0
+        said.append(
+            result_of(each._replace(xcom_value=None)) | {"xcom_value_left_out": True} if left_out else result_of(each)
+        )
+        weight += own
+    if said:
+        yield said
+
+
+def weigh(settled: Settled, *, with_value: bool = True) -> int:
+    """Return about how many bytes an instance takes as JSON, and at least so many in memory."""
+    key = settled.key
+    weight = _NAMES + _spelt(key.dag_id) + _spelt(key.task_id) + _spelt(key.run_id)
+    if settled.reason is not None:
+        weight += _spelt(settled.reason)
+    if with_value and settled.xcom_value is not None:
+        weight += _spelt(settled.xcom_value)
+    return weight
+
+
+def _spelt(text: str) -> int:
+    return len(text) if text.isascii() else 6 * len(text)

@@ -1,0 +1,138 @@
+"""The overlay: Celery settings of this deployment, laid over the package's own.
+
+They are those of the module that ``SENSORPOOL_CONFIG_MODULE`` names, or else of a ``celeryconfig.py`` that has the line
+``SENSORPOOL_CELERY_CONFIG = True``: of the working directory's first (the ``celery`` command does not have that on its
+path), and then of the Python path's. One without that line is another application's: it once changed the broker without
+a word, so it is left alone, and not even imported.
+"""
+
+import ast
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
+
+from celery.app.defaults import SETTING_KEYS
+from celery.utils.imports import import_from_cwd
+
+from sensorpool.config.variables import nearest
+from sensorpool.errors import SettingsError
+from sensorpool.instrumentation.redaction import one_line
+
+MARK = "SENSORPOOL_CELERY_CONFIG"
+NAMED_BY = "SENSORPOOL_CONFIG_MODULE"
+_FILE = "celeryconfig"
+_LOOKS_MARKED = re.compile(rf"^{MARK}\s*(:[^=\n]*)?=\s*True\b", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """Celery settings, and where they are from.
+
+    :param where: the file or module; empty, if there is no overlay.
+    :param left_alone: files of the name that are another application's.
+    """
+
+    where: str = ""
+    values: dict[str, Any] = field(default_factory=dict)
+    left_alone: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.where:
+            return f"{self.where} is laid over the package's Celery settings"
+        alone = "".join(f"; {path} has no line {MARK} = True, and is left alone" for path in self.left_alone)
+        return f"no overlay: the package's Celery settings{alone}"
+
+    def unknown(self) -> list[str]:
+        """Say, a line each, which names are no setting of Celery's."""
+        return [
+            f"{self.where} sets what is no setting of Celery's: {name}{nearest(name, SETTING_KEYS)}"
+            for name, value in sorted(self.values.items())
+            if name not in SETTING_KEYS and not callable(value)
+        ]
+
+
+def read() -> Overlay:
+    """Read the overlay that is in force here.
+
+    :raises SettingsError: when it is there and cannot be read.
+    """
+    named = os.environ.get(NAMED_BY)
+    if named:
+        try:
+            return Overlay(named, _assignments(import_from_cwd(named)))
+        except (Exception, SystemExit) as error:  # it is a user's module
+            raise SettingsError(f"{NAMED_BY}: {named} cannot be imported: {one_line(error)}") from None
+    left_alone: list[str] = []
+    for spec in _found():
+        where = str(spec.origin)
+        if _is_marked(spec):
+            return Overlay(where, _assignments(_run(spec)))
+        left_alone.append(where)
+    return Overlay(left_alone=tuple(left_alone))
+
+
+def _found() -> Iterator[ModuleSpec]:
+    """Find the modules of the name, the working directory's first."""
+    seen: set[str | None] = {None}
+    try:
+        here = [os.getcwd()]
+    except OSError:  # it is gone
+        here = []
+    for path in (here, None):
+        spec = PathFinder.find_spec(_FILE, path)
+        if spec is not None and spec.loader is not None and spec.origin not in seen:
+            seen.add(spec.origin)
+            yield spec
+
+
+def _is_marked(spec: ModuleSpec) -> bool:
+    """Whether a module says of itself that it is ours, by its text: it may be another application's, and not run."""
+    try:
+        text = spec.loader.get_source(spec.name) or ""  # type: ignore[union-attr]  # those of PathFinder have it
+    except (ImportError, AttributeError):  # unreadable, or no Python text
+        return False
+    try:
+        statements = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return bool(_LOOKS_MARKED.search(text))
+    return any(_is_mark(each) for each in statements)
+
+
+def _is_mark(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Assign):
+        targets = statement.targets
+    elif isinstance(statement, ast.AnnAssign):
+        targets = [statement.target]
+    else:
+        return False
+    is_named = any(isinstance(target, ast.Name) and target.id == MARK for target in targets)
+    return is_named and isinstance(statement.value, ast.Constant) and bool(statement.value.value)
+
+
+def _run(spec: ModuleSpec) -> ModuleType:
+    """Run an overlay, as an import does.
+
+    :raises SettingsError: when it ends otherwise.
+    """
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)  # type: ignore[union-attr]
+    except (Exception, SystemExit) as error:
+        del sys.modules[spec.name]
+        raise SettingsError(f"{spec.origin} cannot be read: {one_line(error)}") from None
+    return module
+
+
+def _assignments(module: ModuleType) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if name.islower() and not name.startswith("_") and not isinstance(value, ModuleType)
+    }

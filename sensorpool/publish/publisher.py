@@ -1,0 +1,135 @@
+"""Publish: tell those who wait, after the settle has committed. The message is a hint; the database is the truth.
+
+Results go to the kombu topic exchange ``sensorpool.results``: one message for each flush (several, if it is large),
+with the dag_id as routing key or, where there is more than one, `MIXED`. Its body is ``{"settled": [{"id", "dag_id",
+"task_id", "run_id", "map_index", "try_number", "state", "ending", "reason", "xcom_value"}, …]}``; a value that is too
+large for a message is left out, and ``xcom_value_left_out`` says so.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from celery import Celery
+from kombu import Producer
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+
+from sensorpool.config.settings import Settings
+from sensorpool.errors import Refused, Unreachable
+from sensorpool.instrumentation import forks
+from sensorpool.instrumentation.logs import logger
+from sensorpool.instrumentation.redaction import error_text, hide_password
+from sensorpool.model.values import Settled, ShardRange
+from sensorpool.publish import abandoned_listeners, broker, wire
+from sensorpool.publish.exchange import MIXED, results_exchange, routing_key
+from sensorpool.publish.messages import results_of
+
+log = logger(__name__)
+
+
+class Publisher:
+    """Sends what this process has to say. Safe to share between threads; connections are made when first needed.
+
+    :param pool_id: says which pool the messages are from, or None while that is not known.
+    :raises Unreachable: by every method that sends, when the broker does not answer.
+    :raises Refused: when it answers that it does not take this message.
+    """
+
+    def __init__(self, settings: Settings, pool_id: Callable[[], str | None] = lambda: None) -> None:
+        self._settings = settings
+        self._pool_id = pool_id
+        self._results_exchange = results_exchange(settings)
+        self._lock = threading.RLock()
+        self._made: tuple[broker.Connection, Producer] | None = None
+        self._sender: Celery | None = None
+        forks.note(self)
+
+    def begin_anew(self) -> None:
+        """Leave the connection to the parent process."""
+        self._lock = threading.RLock()
+        self._of_parents, self._made, self._sender = (self._made, self._sender), None, None
+
+    def publish(self, settled: Sequence[Settled]) -> None:
+        """Publish settled instances, in messages of bounded size."""
+        headers = wire.headers(self._pool_id())
+        for said in results_of(settled):
+            dag_ids = {each["dag_id"] for each in said}
+            with self._sending("publish results") as producer:
+                producer.publish(
+                    {"settled": said},
+                    routing_key=routing_key(dag_ids.pop()) if len(dag_ids) == 1 else MIXED,
+                    exchange=self._results_exchange,
+                    declare=[self._results_exchange],
+                    headers=headers,
+                    serializer="json",
+                    retry=True,
+                    retry_policy=wire.RETRY,
+                    **wire.publish_options(self._settings.broker),
+                )
+
+    def nudge(self, shard_range: ShardRange, *, again: bool = False) -> None:
+        """Have a range looked at now: there is something new to wait for.
+
+        :param again: whether it stands for a job of a range that no worker has; then no worker sends it on.
+        """
+        message = wire.shard_message(shard_range, wire.queue_of(self._settings), self._pool_id())
+        if again:
+            message["headers"] |= {wire.AGAIN: True}
+        message |= wire.publish_options(self._settings.broker)
+        with self._sending("send a job") as producer:
+            if self._sender is None:
+                self._sender = Celery("sensorpool-sender", set_as_current=False, amqp="sensorpool.publish.broker:Amqp")
+                self._sender.conf.update(wire.celery_settings(self._settings))
+            self._sender.send_task(wire.POKE_SHARD, producer=producer, **message)
+
+    def drop_abandoned_listeners(self) -> int:
+        """Delete the queues of listeners that went away without a word (Redis has no expiry for queues)."""
+        try:
+            with self._connection() as connection:
+                return abandoned_listeners.drop(connection.default_channel, wire.results_of(self._settings))
+        except (OperationalError, OSError, RedisError) as error:
+            raise self._unreachable("look after listeners", error) from error
+
+    def close(self) -> None:
+        """Close the connections."""
+        with self._lock:
+            self._forget()
+            if self._sender is not None:
+                self._sender.close()
+                self._sender = None
+
+    def _connection(self) -> broker.Connection:
+        url = self._settings.broker
+        options = wire.sender_options(url, self._settings.namespace)
+        return broker.Connection(wire.broker_url(url), connect_timeout=5, transport_options=options)
+
+    @contextmanager
+    def _sending(self, what: str) -> Iterator[Producer]:
+        with self._lock:
+            try:
+                if self._made is None:
+                    connection = self._connection()
+                    self._made = connection, Producer(connection, auto_declare=False)
+                connection, producer = self._made
+                with connection._reraise_as_library_errors():
+                    yield producer
+            except (OperationalError, OSError, RedisError) as error:
+                refused = None if self._made is None else broker.refusal(self._made[0], error)
+                self._forget()
+                if refused is not None:
+                    raise Refused(f"cannot {what}: the broker does not take it: {error_text(refused)}") from error
+                raise self._unreachable(what, error) from error
+            except BaseException:
+                self._forget()  # a channel that raised may still have the answer of what it refused
+                raise
+
+    def _forget(self) -> None:
+        if self._made is not None:
+            connection, _ = self._made
+            self._made = None
+            broker.drop(connection)
+
+    def _unreachable(self, what: str, error: Exception) -> Unreachable:
+        where = hide_password(self._settings.broker)
+        return Unreachable(f"cannot {what}: the broker {where} does not answer: {error_text(error)}")

@@ -1,0 +1,91 @@
+"""Callbacks wait in the database, a row each, until their broker has them."""
+
+import time
+
+from sensorpool.config.settings import Settings
+from sensorpool.errors import Refused, Unreachable
+from sensorpool.instrumentation.logs import logger
+from sensorpool.model.values import Milliseconds, Settled
+from sensorpool.publish.callbacks import Callbacks, NotAllowed, not_allowed
+from sensorpool.publish.putting_off import LONGEST_AWAY, STRIKES, in_parts, note, pause
+from sensorpool.store import callbacks as rows
+from sensorpool.store import settling
+from sensorpool.store.database import Database
+
+_AT_ONCE = 100  # callbacks claimed at once
+_CLAIM = 60_000  # milliseconds for which no other process sends what this one has claimed
+
+log = logger(__name__)
+
+
+class WaitingCallbacks:
+    """Sends callbacks, and forgets their rows."""
+
+    def __init__(self, settings: Settings, database: Database) -> None:
+        self._tasks = settings.on_settled_tasks
+        self._database = database
+        self._sender = Callbacks(settings)
+
+    def send(self, settled: Settled, tries: int) -> bool:
+        """Send a callback and forget its row; return whether it went. One that its broker refuses is put off.
+
+        :param tries: how often it was tried before.
+        :raises Unreachable: when its broker, or the database, does not answer.
+        """
+        try:
+            self._sender.send(settled)
+        except NotAllowed as error:
+            log.warning("an on_settled task is not allowed here", instance_id=settled.id, error=str(error))
+            return False  # a worker that may send it takes it up
+        except Unreachable as error:
+            self._put_off(settled.id, tries, LONGEST_AWAY, str(error))
+            raise
+        except Refused as error:
+            log.warning("an on_settled task is sent later", instance_id=settled.id, error=str(error))
+            self._put_off(settled.id, tries, settling.LONGEST_PAUSE, str(error))
+            return False
+        except ValueError as error:  # its row was written over: nothing can ever be sent
+            log.warning("an on_settled task cannot be sent", instance_id=settled.id, error=str(error))
+        self._database.run(rows.sent, [settled.id])
+        return True
+
+    def send_some(self) -> bool:
+        """Send callbacks that are due; return whether there may be more.
+
+        :raises Unreachable: when the database, or a broker for several of them, does not answer.
+        """
+        tasks = self._tasks
+        now = self._database.read(self._database.now)
+        note(lambda: self._database.run(rows.note_not_allowed, now, tasks, not_allowed("its task")))
+        claimed = self._database.run(rows.claim, now, tasks, now + _CLAIM, _AT_ONCE)
+        tries = {each.instance_id: each.tries for each in claimed}
+        there: set[int] = set()
+        tried: set[int] = set()
+        ends, strikes = time.monotonic() + _CLAIM / 2000, 0
+        for part in in_parts(self._database, list(tries)):
+            for each in part:
+                there.add(each.id)
+                if time.monotonic() >= ends:
+                    return False
+                tried.add(each.id)
+                try:
+                    self.send(each, tries[each.id])
+                    strikes = 0
+                except Unreachable:
+                    strikes += 1
+                    if strikes >= STRIKES:
+                        left = tries.keys() - tried
+                        self._database.run(rows.unclaim, left, now)
+                        raise
+        if gone := tries.keys() - there:  # their instances were deleted
+            self._database.run(rows.sent, gone)
+        return len(claimed) == _AT_ONCE
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._sender.close()
+
+    def _put_off(self, instance_id: int, tries: int, longest: Milliseconds, cause: str) -> None:
+        now = self._database.read(self._database.now)
+        until = now + pause(tries, longest)
+        note(lambda: self._database.run(rows.put_off, instance_id, tries + 1, until, cause))

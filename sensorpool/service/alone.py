@@ -1,0 +1,58 @@
+"""Whether a pool whose leases are in the memory of one process is that process's alone: two would poke all twice.
+
+It holds the lock of a file beside the SQLite file for as long as it lives; the kernel takes the lock from it when it
+ends, however it ends. What it forks does not have it.
+"""
+
+import errno
+import fcntl
+import os
+
+from sensorpool.config.settings import Settings
+from sensorpool.errors import SettingsError
+from sensorpool.store.database import Database
+
+_TAKEN = (errno.EACCES, errno.EAGAIN)
+
+
+class Alone:
+    """The lock of a pool that lives in one process. One whose Redis is a server's takes none: leases see to it.
+
+    :raises SettingsError: when another process has the pool, or may have: any host can reach a database server.
+    :raises Unreachable: when the SQLite file cannot be opened.
+    """
+
+    def __init__(self, settings: Settings, database: Database) -> None:
+        self._file: int | None = None
+        if not settings.embedded:
+            return
+        if database.engine.dialect.name != "sqlite":
+            raise SettingsError(
+                f"the database {database.where} may have other workers, which leases in this process's memory do not "
+                "keep away: set SENSORPOOL_REDIS_URL to the pool's Redis (one process alone can have an SQLite file)"
+            )
+        if path := database.file():
+            self._file = _locked(f"{path}.lock", database.where)
+
+    def end(self) -> None:
+        """Let another process have the pool."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def _locked(path: str, where: str) -> int:
+    """Return a file descriptor, locked until it is closed. The file stays: to remove it would be a race."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise SettingsError(f"the lock file {path} cannot be opened: {error.strerror}") from None
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(file)
+        if error.errno in _TAKEN:
+            said = f"another process runs the pool of the database {where}, with its leases in its own memory"
+            raise SettingsError(f"{said}: end it first, or set SENSORPOOL_REDIS_URL for both") from None
+        raise SettingsError(f"the file {path} cannot be locked: {error.strerror}") from None
+    return file

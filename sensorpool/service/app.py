@@ -1,0 +1,120 @@
+"""The Celery application: ``celery -A sensorpool worker``, ``beat`` and ``flower``. This module only builds it.
+
+Celery settings come from the package (with a reason each, below), and then from an `overlay`.
+"""
+
+import os
+import sys
+import time
+from functools import cache
+from typing import Any
+
+from celery import Celery
+from celery.beat import BeatLazyFunc
+from celery.schedules import schedule as every
+
+from sensorpool.config.settings import Settings
+from sensorpool.errors import SettingsError
+from sensorpool.model.values import shard_ranges
+from sensorpool.publish import overlay, wire
+from sensorpool.service import signals  # noqa: F401  # connects them
+from sensorpool.service.refusals import give_up
+from sensorpool.service.runtime import Runtime
+from sensorpool.service.tasks import add_tasks
+
+
+def make_app(settings: Settings) -> Celery:
+    """Build the application of some settings.
+
+    :raises SettingsError: when its overlay cannot be read.
+    """
+    laid_over = overlay.read()
+    made = Celery("sensorpool", set_as_current=False, amqp="sensorpool.publish.broker:Amqp")
+    made.conf.update(worker_settings(settings))
+    made.conf.beat_schedule = schedule(settings)
+    for name, value in laid_over.values.items():
+        # a schedule of theirs comes beside the ticks
+        made.conf[name] = {**value, **schedule(settings)} if name == "beat_schedule" else value
+    made.sensorpool_overlay = laid_over
+    runtime = Runtime(settings)
+    add_tasks(made, runtime)
+    made.sensorpool_runtime = runtime
+    return made
+
+
+def worker_settings(settings: Settings) -> dict[str, Any]:
+    """Return the Celery settings of workers and beat, with a reason each."""
+    return wire.celery_settings(settings) | {
+        # prefork: only there do time limits work, and can a child be killed
+        "worker_pool": "prefork",
+        # what is no message is dropped, and ends no worker
+        "worker_consumer": "sensorpool.service.consumer:SturdyConsumer",
+        # a job that waits in a child's buffer is late; one in the queue is anybody's
+        "worker_prefetch_multiplier": 1,
+        "worker_disable_prefetch": settings.broker.startswith(("redis", "unix")),
+        # recovery is the next tick and the lease, never redelivery: a poison job would loop for ever
+        "task_acks_late": False,
+        "task_reject_on_worker_lost": False,
+        # sensors are other people's code: what they leak goes with the child
+        "worker_max_tasks_per_child": 10_000,
+        "worker_max_memory_per_child": settings.poke_memory * 1024 // 2,  # KB; before its pokes run out of it
+        "worker_soft_shutdown_timeout": 10,
+        "worker_cancel_long_running_tasks_on_connection_loss": False,
+        # Flower lives on these
+        "worker_send_task_events": True,
+        "task_send_sent_event": True,
+        "worker_hijack_root_logger": False,
+        # no shelve file either: everything is due at once after a start, and that is harmless
+        "beat_scheduler": "sensorpool.service.beat:Ticks",
+        "beat_max_loop_interval": 1,
+    }
+
+
+def schedule(settings: Settings) -> dict[str, dict[str, Any]]:
+    """Return beat's schedule: one entry for each shard range, and rescue."""
+    entries: dict[str, dict[str, Any]] = {}
+    for shard_range in shard_ranges(settings.shards, settings.shard_code_upper_limit):
+        options = wire.shard_message(shard_range, wire.queue_of(settings))
+        arguments = options.pop("args")
+        entries[f"poke-{shard_range}"] = {
+            "task": wire.POKE_SHARD,
+            "schedule": every(settings.tick),
+            "args": arguments,
+            "kwargs": {"tick": BeatLazyFunc(_tick_number, settings.tick)},
+            "options": options,
+        }
+    entries["rescue"] = {
+        "task": wire.RESCUE,
+        "schedule": every(settings.rescue_interval),
+        "options": {"expires": wire.EXPIRES, "queue": wire.queue_of(settings)},
+    }
+    return entries
+
+
+def _tick_number(tick: float) -> int:
+    """Number the tick for people; nothing depends on it."""
+    return int(time.time() / tick)
+
+
+@cache
+def _build() -> Celery:
+    """Build the application of the environment. The celery command shall print one line, not a traceback."""
+    try:
+        return make_app(Settings.load())
+    except SettingsError as error:
+        if _is_celery(sys.argv[0]):
+            give_up(error)
+        raise
+
+
+def _is_celery(command: str) -> bool:
+    """Whether this is the ``celery`` command, or ``python -m celery``."""
+    folder, name = os.path.split(command)
+    return name in {"celery", "celery.exe"} or (name == "__main__.py" and os.path.basename(folder) == "celery")
+
+
+def __getattr__(name: str) -> Any:
+    """Build ``app`` when it is asked for (PEP 562): importing this module does nothing."""
+    if name == "app":
+        return _build()
+    raise AttributeError(f"module 'sensorpool.service.app' has no attribute {name!r}")

@@ -1,0 +1,106 @@
+"""A worker's entry in the roster: made before it starts, kept while it lives, crossed out when it ends."""
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from sensorpool.config.settings import Settings
+from sensorpool.errors import SettingsError, Unreachable
+from sensorpool.instrumentation.background import BackgroundThread
+from sensorpool.instrumentation.logs import logger
+from sensorpool.leases.roster import Roster
+from sensorpool.model.terms import LiveWorker, Terms, disagreements
+from sensorpool.store import pool_id
+from sensorpool.store.database import Database
+
+_LOOK_EVERY = 0.25  # seconds, while a worker waits for a dead one's entry to go
+
+log = logger(__name__)
+
+
+class Presence:
+    """The entry of one worker.
+
+    :param name: its node name and process, ``node/pid``. Two of one name are two all the same: every container's
+        first process is number 1.
+    :param version: of its code, for people.
+    """
+
+    def __init__(self, settings: Settings, roster: Roster, name: str, terms: Terms, version: str) -> None:
+        self._settings = settings
+        self._roster = roster
+        self.queues: Callable[[], Sequence[str]] | None = None  # from which it takes jobs; None, before it does
+        self._name = f"{name}-{secrets.token_hex(4)}"
+        self._terms = terms
+        self._version = version
+        self._thread = BackgroundThread("presence", self._keep)
+        self._said: list[str] = []
+
+    def enter(self) -> None:
+        """Write the worker down, or refuse: live workers of other terms would poke what it pokes, or not see its jobs.
+
+        An entry of other terms may be that of a worker that was killed a moment ago, so it is waited for: a live one
+        writes itself down again within a heartbeat.
+
+        :raises SettingsError: when a live worker has other terms; it says which, and what mends it.
+        :raises Unreachable: when Redis does not answer.
+        """
+        seen: dict[str, int] = {}
+        while True:
+            written, others = self._write(must_agree=True)
+            if written:
+                return
+            foreign = [worker for worker in others if worker.terms != self._terms]
+            if any(seen.get(worker.name, worker.at) != worker.at for worker in foreign):
+                raise SettingsError(" ".join(disagreements(self._terms, foreign)))
+            seen = {worker.name: worker.at for worker in foreign}
+            if self._thread.wait(_LOOK_EVERY):
+                return
+
+    def keep(self) -> None:
+        """Keep the entry from now on, on a thread of its own. Call it after all forks."""
+        self._thread.start()
+
+    def leave(self) -> None:
+        """Cross the worker out."""
+        self._thread.close(self._settings.heartbeat)
+        with suppress(Unreachable):  # then it goes by itself
+            self._roster.strike(self._name)
+
+    def _keep(self) -> None:
+        while not self._thread.is_stopping:
+            started = time.monotonic()
+            try:
+                self._say(disagreements(self._terms, self._write(must_agree=False)[1]))
+            except Unreachable as error:
+                log.debug("the roster waits for Redis", error=str(error))
+            except Exception:
+                log.exception("the roster was not kept")
+            self._thread.wait(max(0.1, self._settings.heartbeat - (time.monotonic() - started)))
+
+    def _write(self, *, must_agree: bool) -> tuple[bool, list[LiveWorker]]:
+        return self._roster.enroll(
+            self._name,
+            self._terms,
+            tick=self._settings.tick,
+            version=self._version,
+            queues=None if self.queues is None else self.queues(),
+            must_agree=must_agree,
+        )
+
+    def _say(self, problems: list[str]) -> None:
+        """Log what is new among the disagreements (two workers may come back at once after a loss of Redis)."""
+        for problem in problems:
+            if problem not in self._said:
+                log.error(problem)
+        self._said = problems
+
+
+def terms_of(settings: Settings, database: Database) -> Terms:
+    """Return the terms of a worker of these settings.
+
+    :raises SchemaMismatch: when the database does not say which pool it belongs to.
+    :raises Unreachable: when it does not answer.
+    """
+    return Terms(pool_id.ensure(database), settings.shards, settings.shard_code_upper_limit)

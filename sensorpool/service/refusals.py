@@ -1,0 +1,78 @@
+"""What keeps a worker or beat from starting: said in one line, where operators see it."""
+
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from celery.concurrency import get_implementation
+from celery.concurrency.prefork import TaskPool
+
+from sensorpool.config import infra_classes
+from sensorpool.config.defaults import MEMORY
+from sensorpool.config.settings import Settings
+from sensorpool.errors import SettingsError
+from sensorpool.instrumentation import logs
+
+
+def give_up(error: Exception, log_files: Sequence[str] = (), log_format: str = "text") -> NoReturn:
+    """Say what is wrong, a line each, and leave: past Celery, which turns standard error into log lines.
+
+    :param log_files: where the process logs, or will: one that was detached has no standard error.
+    :param log_format: of these.
+    """
+    lines = str(error).splitlines()
+    for line in lines:
+        print(f"sensorpool: {line}", file=sys.__stderr__, flush=True)
+    for path in log_files:
+        try:
+            with Path(path).open("a", encoding="utf-8") as file:
+                file.writelines(f"{_logged(line, log_format)}\n" for line in lines)
+        except OSError as problem:
+            print(f"sensorpool: the log file cannot be written: {problem}", file=sys.__stderr__, flush=True)
+    sys.exit(1)
+
+
+def _logged(line: str, log_format: str) -> str:
+    record = logging.LogRecord(__name__, logging.CRITICAL, "", 0, f"it does not start: {line}", None, None)
+    return logs.formatter(log_format).format(record)
+
+
+def refuse_typos(settings: Settings) -> list[str]:
+    """Refuse names of exceptions that cannot be; of those that this process does not have, return what to log.
+
+    :raises SettingsError: when there is one.
+    """
+    typos: list[str] = []
+    missing: list[str] = []
+    for doubt in infra_classes.doubts_apart(infra_classes.named_by_users(settings)):
+        if doubt.is_typo:
+            typos.append(f"SENSORPOOL_{doubt.said}")
+        else:
+            missing.append(doubt.said)
+    if typos:
+        raise SettingsError("\n".join(typos))
+    return missing
+
+
+def refuse_memory(settings: Settings) -> None:
+    if settings.broker == MEMORY:
+        raise SettingsError(
+            "the broker is memory://, which serves one process only: "
+            "set SENSORPOOL_REDIS_URL (and SENSORPOOL_BROKER_URL for RabbitMQ), or run `sensorpool standalone`"
+        )
+
+
+def refuse_pool(pool: Any) -> None:
+    """Refuse Celery's other worker pools, where it ignores time limits and nothing can be ended.
+
+    :param pool: its class, or its name as Celery takes it.
+    """
+    implementation = get_implementation(pool)
+    if not (isinstance(implementation, type) and issubclass(implementation, TaskPool)):
+        name = pool if isinstance(pool, str) else implementation.__module__.rpartition(".")[2]
+        raise SettingsError(
+            f"the worker's pool is {name}, where a job that hangs cannot be ended: leave --pool and worker_pool out, "
+            "or run `sensorpool standalone` for one process of threads"
+        )

@@ -1,0 +1,54 @@
+"""What a process needs to run jobs: made when it is first needed, once a process."""
+
+import os
+import threading
+
+from sensorpool.config.settings import Settings
+from sensorpool.model.values import shard_ranges
+from sensorpool.service.child_limits import Limits
+from sensorpool.service.presence import Presence
+from sensorpool.worker.chores.round import Place
+from sensorpool.worker.context import Worker
+from sensorpool.worker.metrics import Metrics
+
+
+class Runtime:
+    """Makes what a process runs jobs with when it is first needed: after the fork, once a process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.metrics = Metrics()
+        self.is_prefork_child = False
+        self.is_one_process = False  # worker and beat are threads of one process: a broker in memory will do
+        self.child_limits = Limits()
+        self.place = Place()
+        self.ranges = frozenset(shard_ranges(settings.shards, settings.shard_code_upper_limit))
+        self.doubts: list[
+            tuple[str, dict[str, str]]
+        ] = []  # events, with their fields, until Celery has set its logs up
+        self.presence: Presence | None = None  # in a worker's main process
+        self._worker: tuple[int, Worker] | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def worker(self) -> Worker:
+        """This process's worker."""
+        with self._lock:
+            if self._worker is None or self._worker[0] != os.getpid():
+                worker = Worker(self.settings, metrics=self.metrics, watchdog=self.is_prefork_child)
+                self._worker = (os.getpid(), worker)
+            return self._worker[1]
+
+    def is_worn(self, limit: str | None = None) -> bool:
+        """Whether this process should be replaced between two jobs.
+
+        :param limit: which of Celery's limits it has reached, if any.
+        """
+        return limit is not None if self._worker is None else self._worker[1].wears_out(limit)
+
+    def close(self) -> None:
+        """Close the connections of this process."""
+        with self._lock:
+            if self._worker is not None and self._worker[0] == os.getpid():
+                self._worker[1].close()
+                self._worker = None

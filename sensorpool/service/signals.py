@@ -1,0 +1,268 @@
+"""What happens when: Celery's signals, from the start of a worker or of beat to the end of a child."""
+
+import gc
+import logging
+import math
+import os
+import socket
+import sys
+from typing import Any
+
+from billiard.pool import EX_OK, EX_RECYCLE
+from celery import Celery, current_app, signals
+from celery.utils.nodenames import node_format
+
+from sensorpool.admin import lateness
+from sensorpool.config.settings import Settings
+from sensorpool.config.variables import known_variables, nearest, unknown_variables
+from sensorpool.config.version import __version__
+from sensorpool.errors import SensorpoolError, SettingsError
+from sensorpool.instrumentation import alive, logs
+from sensorpool.leases.lease import leases_of
+from sensorpool.leases.roster import Roster
+from sensorpool.poke import memory_limit
+from sensorpool.poke.bounded_output import Bounded
+from sensorpool.publish import wire
+from sensorpool.service import child_limits
+from sensorpool.service.presence import Presence, terms_of
+from sensorpool.service.refusals import give_up, refuse_memory, refuse_pool, refuse_typos
+from sensorpool.service.runtime import Runtime
+from sensorpool.service.tasks import free_lease_of_dead, note_death
+from sensorpool.store import migrate
+from sensorpool.store.database import Database
+from sensorpool.worker import metrics
+
+_LOOK_AFTER_CHILDREN = 0.5  # seconds
+_ROUND = 2.0  # seconds
+
+log = logs.logger(__name__)
+
+
+def _runtime_of(sender: Any) -> Runtime | None:
+    """Return the runtime of whoever sent a signal, if it is an application of ours."""
+    return getattr(getattr(sender, "app", None), "sensorpool_runtime", None)
+
+
+def _current_runtime() -> Runtime | None:
+    """Return the runtime of this process's application, if it is one of ours."""
+    return getattr(current_app._get_current_object(), "sensorpool_runtime", None)
+
+
+@signals.celeryd_init.connect
+def _on_worker_start(sender: Any = None, instance: Any = None, conf: Any = None, options: Any = None, **_: Any) -> None:
+    """Refuse to start where it could not work, with one line that says what mends it."""
+    runtime = _runtime_of(instance)
+    if runtime is None:
+        return
+    settings = runtime.settings
+    try:
+        refuse_pool(options.get("pool") or options.get("pool_cls") or conf.worker_pool)
+        refuse_memory(settings)
+        database = Database(settings.database_url, schema=settings.database_schema)
+        migrate.check(database, __version__)
+        terms = terms_of(settings, database)
+        database.dispose()
+        roster = Roster(leases_of(settings))
+        runtime.presence = Presence(settings, roster, f"{sender}/{os.getpid()}", terms, __version__)
+        runtime.doubts = [(said, {}) for said in refuse_typos(settings)]
+        runtime.presence.enter()
+    except SensorpoolError as error:
+        give_up(error, _log_file(options.get("logfile"), sender), settings.log_format)
+    policy = runtime.worker.leases.store.eviction_policy()
+    if policy not in {None, "noeviction"}:
+        event = "Redis may evict leases and jobs: set maxmemory-policy to noeviction"
+        runtime.doubts.append((event, {"policy": str(policy)}))
+    for name in unknown_variables():
+        runtime.doubts.append(("there is no such setting", {"variable": f"{name}{nearest(name, known_variables())}"}))
+    runtime.doubts += [(said, {}) for said in _say_overlay(instance.app)]
+    if settings.metrics_port is not None:
+        metrics.prepare()
+        runtime.metrics.start()
+    runtime.close()
+    _show_life(sender)
+
+
+@signals.worker_init.connect
+def _on_worker_made(sender: Any = None, **_: Any) -> None:
+    runtime = _runtime_of(sender)
+    if runtime is not None:
+        try:
+            runtime.child_limits = child_limits.take_over(sender)
+        except SettingsError as error:
+            give_up(error, _log_file(sender.logfile, sender.hostname), runtime.settings.log_format)
+
+
+@signals.beat_init.connect
+def _on_beat_start(sender: Any = None, **_: Any) -> None:
+    runtime = _runtime_of(sender)
+    if runtime is not None and not runtime.is_one_process:
+        # beat makes no application the current one, so `_on_logging` knows of none
+        _adopt_logging(logging.getLogger(), runtime.settings)
+        try:
+            refuse_memory(runtime.settings)
+        except SettingsError as error:
+            handlers = logging.getLogger().handlers
+            files = [each.baseFilename for each in handlers if isinstance(each, logging.FileHandler)]
+            give_up(error, files, runtime.settings.log_format)
+        for said in _say_overlay(sender.app):
+            log.warning(said)
+        _show_life(f"beat@{socket.gethostname()}")
+        alive.keep()
+
+
+def _say_overlay(app: Celery) -> list[str]:
+    """Say whose Celery settings these are, beside Celery's banner: the log's level may hide what is logged.
+
+    :returns: what to log of them.
+    """
+    if sys.__stdout__ is not None:
+        print(f"sensorpool: {app.sensorpool_overlay}", file=sys.__stdout__, flush=True)
+    unknown: list[str] = app.sensorpool_overlay.unknown()
+    return unknown
+
+
+def _log_file(path: str | None, node: str) -> list[str]:
+    """Return where a worker will log, if that is a file: Celery sets its logging up later."""
+    return [node_format(path, node)] if isinstance(path, str) else []
+
+
+def _show_life(name: str) -> None:
+    try:
+        alive.begin(name)
+    except OSError as error:
+        log.warning("no signs of life for `sensorpool health --self`: set TMPDIR", error=str(error))
+
+
+@signals.worker_ready.connect
+def _on_worker_ready(sender: Any = None, **_: Any) -> None:
+    runtime = _runtime_of(sender)
+    if runtime is None:
+        return
+    if runtime.presence is not None:
+        runtime.presence.queues = lambda: list(sender.app.amqp.queues.consume_from)
+        runtime.presence.keep()
+    hub = getattr(sender, "hub", None)
+    if hub is not None and hasattr(sender.pool, "maintain_pool"):
+        # Celery looks every five seconds: it is told of deaths, but too early to see some of them
+        hub.call_repeatedly(_LOOK_AFTER_CHILDREN, sender.pool.maintain_pool)
+    if (children := getattr(sender.pool, "_pool", None)) is not None:
+        _tell_of_deaths(runtime, children)
+    if hub is not None:
+        hub.call_repeatedly(_ROUND, alive.come_round)
+    if runtime.settings.metrics_port is None:
+        return
+    port = runtime.settings.metrics_port
+    settings = runtime.settings
+    database = Database(settings.database_url, schema=settings.database_schema, pool_size=1)
+    try:
+        metrics.serve(settings.metrics_host, port, lateness.gauges(settings, database))
+    except OSError as error:
+        log.error("no metrics: their address cannot be used", host=settings.metrics_host, port=port, error=str(error))
+
+
+def _tell_of_deaths(runtime: Runtime, children: Any) -> None:
+    """Have each death of a child noted, and which jobs it had in hand: Celery says so only of those that had one."""
+    join = children._join_exited_workers
+    if getattr(join, "tells", False):
+        return
+
+    def join_and_tell(*arguments: Any, **named: Any) -> Any:
+        before, jobs = list(children._pool), list(children._cache.values())
+        joined = join(*arguments, **named)
+        for child in before if joined else ():
+            if child not in children._pool and child.exitcode not in {EX_OK, EX_RECYCLE, None}:
+                task_ids = [str(job.correlation_id) for job in jobs if child.pid in job.worker_pids()]
+                note_death(runtime, _hostname, child.pid, child.exitcode, task_ids)
+        return joined
+
+    join_and_tell.tells = True  # type: ignore[attr-defined]
+    children._join_exited_workers = join_and_tell
+
+
+@signals.worker_shutting_down.connect
+def _on_worker_told_to_end(**_: Any) -> None:
+    alive.come_round(until=math.inf)  # it waits for the jobs in hand; who told it to end sees to that
+
+
+@signals.worker_shutdown.connect
+def _on_worker_end(sender: Any = None, **_: Any) -> None:
+    runtime = _runtime_of(sender)
+    if runtime is not None:
+        alive.end()
+        if runtime.presence is not None:
+            runtime.presence.leave()
+
+
+@signals.worker_process_init.connect
+def _on_child_start(**_: Any) -> None:
+    """Make ready a prefork child of ours."""
+    runtime = _current_runtime()
+    if runtime is not None:
+        runtime.is_prefork_child = True
+        # what a job makes lives as long as the job: to look for garbage in it every 700 objects costs a tenth of it
+        gc.set_threshold(20_000, 20, 20)
+        memory_limit.limit(runtime.settings.poke_memory, threads=4 * runtime.settings.poke_concurrency)
+        sys.stdout, sys.stderr = Bounded(sys.stdout), Bounded(sys.stderr)
+        logs.keep_others()
+        child_limits.look_after(runtime.child_limits, runtime.is_worn)
+
+
+@signals.worker_process_shutdown.connect
+def _on_child_end(pid: int | None = None, **_: Any) -> None:
+    runtime = _current_runtime()
+    if runtime is not None:
+        runtime.close()
+        if pid is not None:
+            metrics.child_ended(pid)
+
+
+@signals.task_prerun.connect
+def _on_job_start(sender: Any = None, **_: Any) -> None:
+    runtime = _runtime_of(sender)
+    if runtime is not None and runtime.is_prefork_child:
+        logs.restore()
+        runtime.worker.watchdog.begin_job()
+
+
+@signals.task_postrun.connect
+def _on_job_end(sender: Any = None, **_: Any) -> None:
+    """Watch the job until Celery has logged how it went."""
+    runtime = _runtime_of(sender)
+    if runtime is not None and runtime.is_prefork_child:
+        runtime.worker.watchdog.end_job()
+
+
+@signals.task_failure.connect
+def _on_failure(sender: Any = None, task_id: str = "", exception: object = None, args: Any = (), **_: Any) -> None:
+    runtime = _runtime_of(sender)
+    if runtime is not None and sender.name == wire.POKE_SHARD:
+        hostname = getattr(sender.request, "hostname", None) or _hostname
+        free_lease_of_dead(runtime, exception, task_id, hostname, args)
+
+
+_hostname = f"celery@{socket.gethostname()}"
+
+
+@signals.celeryd_after_setup.connect
+def _on_setup(sender: str = "", instance: Any = None, **_: Any) -> None:
+    global _hostname
+    _hostname = sender
+    runtime = _runtime_of(instance)
+    if runtime is None:
+        return
+    for event, fields in runtime.doubts:
+        log.warning(event, **fields)
+    if (said := runtime.child_limits.too_low()) is not None:
+        log.warning(said)
+
+
+@signals.after_setup_logger.connect
+@signals.after_setup_task_logger.connect
+def _on_logging(logger: Any = None, **_: Any) -> None:
+    runtime = _current_runtime()
+    if runtime is not None:
+        _adopt_logging(logger, runtime.settings)
+
+
+def _adopt_logging(logger: Any, settings: Settings) -> None:
+    logs.adopt(logger, settings.log_format, settings.poke_log_level)

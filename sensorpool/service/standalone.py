@@ -1,0 +1,139 @@
+"""One process that is everything: worker and beat as threads. The embedded default, and what the demo runs."""
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from socket import gethostname
+from types import TracebackType
+
+from celery import Celery
+from celery.beat import Service
+from celery.worker import WorkController
+from celery.worker import state as worker_state
+
+from sensorpool.config.settings import Settings
+from sensorpool.config.version import __version__
+from sensorpool.errors import Unreachable
+from sensorpool.instrumentation.logs import logger
+from sensorpool.service.alone import Alone
+from sensorpool.service.app import make_app
+from sensorpool.service.beat import Ticks
+from sensorpool.service.presence import Presence, terms_of
+from sensorpool.service.refusals import refuse_typos
+from sensorpool.store import migrate
+from sensorpool.store.database import Database
+from sensorpool.worker.context import Worker
+
+JOBS_AT_ONCE = 4
+_START_LIMIT = 30.0  # seconds
+
+log = logger(__name__)
+
+
+class _Ready(WorkController):
+    """A Celery worker that says when it is ready."""
+
+    def __init__(self, ready: Callable[[], None], **options: object) -> None:
+        self._ready = ready
+        super().__init__(**options)
+
+    def on_consumer_ready(self, consumer: object) -> None:  # noqa: ARG002  # celery's signature
+        self._ready()
+
+
+class Standalone:
+    """A pool in this process, for as long as the context lasts.
+
+    Time limits of whole jobs do not exist on threads, and a poke that holds the interpreter lock holds up everything:
+    where that matters, run ``celery -A sensorpool worker`` and ``beat``.
+
+    :raises SettingsError: when its leases are in memory, and another process pokes the same database, or may.
+    :raises SchemaMismatch: when the database is not ours (an SQLite file is brought up to date by itself).
+    :raises Unreachable: when the database, Redis or the broker does not answer.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        database = Database(settings.database_url, schema=settings.database_schema)
+        self._alone = Alone(settings, database)
+        if settings.database_url.startswith("sqlite"):
+            migrate.upgrade(settings.database_url)
+        migrate.check(database, __version__)
+        for said in refuse_typos(settings):
+            log.warning(said)
+        terms = terms_of(settings, database)
+        database.dispose()
+        self.app: Celery = make_app(settings)
+        self.app.sensorpool_runtime.is_one_process = True
+        name = f"standalone@{gethostname()}/{os.getpid()}"
+        self._presence = Presence(settings, self.worker.roster, name, terms, __version__)
+        self._presence.enter()
+        self._failure: BaseException | None = None
+        self._ready = threading.Event()
+        self._controller: _Ready | None = None
+        self._beat = Service(self.app, scheduler_cls=Ticks)
+        self._threads: list[threading.Thread] = []  # the worker's, then beat's
+
+    @property
+    def worker(self) -> Worker:
+        """What runs the jobs."""
+        worker: Worker = self.app.sensorpool_runtime.worker
+        return worker
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the worker has ended, so that nothing is poked any more."""
+        return not self._threads[0].is_alive()
+
+    def __enter__(self) -> "Standalone":
+        self.app.set_default()  # on its threads Celery looks a task up in the default application
+        worker_state.should_stop = worker_state.should_terminate = None
+        logging.getLogger("celery").setLevel(logging.WARNING)
+        self._start("worker", self._run_worker)
+        if not self._ready.wait(_START_LIMIT) or self._failure is not None:
+            self.__exit__(None, None, None)
+            raise Unreachable(f"the worker did not start: {self._failure or 'the broker does not answer'}")
+        self._presence.queues = lambda: list(self.app.amqp.queues.consume_from)
+        self._presence.keep()
+        self._start("beat", lambda: self._beat.start(embedded_process=False))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._beat.stop()
+        if self._controller is not None:
+            worker_state.should_stop = 0
+        for thread in self._threads:
+            thread.join(_START_LIMIT)
+        self._presence.leave()
+        self.app.sensorpool_runtime.close()
+        self.app.close()
+        self._alone.end()
+
+    def _run_worker(self) -> None:
+        try:
+            self._controller = _Ready(
+                self._ready.set,
+                app=self.app,
+                pool_cls="threads",
+                concurrency=min(JOBS_AT_ONCE, self.settings.shards),
+                hostname="standalone",
+                loglevel=logging.WARNING,
+                logfile=None,
+                without_heartbeat=True,
+                without_mingle=True,
+                without_gossip=True,
+            )
+            self._controller.start()
+        except BaseException as error:
+            self._failure = error
+            log.exception("the worker of this process has ended")
+        finally:
+            self._ready.set()
+
+    def _start(self, name: str, run: Callable[[], None]) -> None:
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()

@@ -1,0 +1,1 @@
+"""From facts to terminal states: a pure decision, and the one transaction that writes it."""

@@ -1,0 +1,147 @@
+"""Turn facts into verdicts. Pure: no I/O, no clock.
+
+A fact says which group at which version was poked, when the poke began, and what it saw. It is not a command: it
+settles ``group_id = g AND joined_version <= v AND state = 'sensing'`` and nothing else, so a worker that was frozen
+for an hour may hand in its facts late and do no harm. A timeout applies only if a poke that began at or after the
+deadline found nothing.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, assert_never
+
+from sensorpool.model.due import step_at, whole_ticks
+from sensorpool.model.json_text import read_json
+from sensorpool.model.states import INCONCLUSIVE, Ending, Outcome, State
+from sensorpool.model.values import LONGEST_SPAN, Fact, Member, Milliseconds, Verdict
+from sensorpool.settle.overruns import is_last
+
+
+@dataclass(slots=True)
+class Decision:
+    """What a flush writes: verdicts, and members whose step grows (AIP-17 ignored backoff altogether)."""
+
+    verdicts: list[Verdict] = field(default_factory=list)
+    grown: list[tuple[Member, Milliseconds]] = field(default_factory=list)  # with its next_deadline, and its new step
+
+
+def matters(
+    outcome: Outcome, began_at: Milliseconds, next_deadline: Milliseconds | None, timeouts: bool = True
+) -> bool:
+    """Whether what was seen can change anything: most pokes find nothing, and then nothing is read or written."""
+    if outcome not in INCONCLUSIVE:
+        return True
+    return timeouts and next_deadline is not None and began_at >= next_deadline
+
+
+def decide(facts: Mapping[int, Fact], members: Iterable[Member], *, tick_ms: Milliseconds, timeouts: bool) -> Decision:
+    """Return what the facts, by group id, mean for the sensing members of their groups.
+
+    :param timeouts: false while the clock is in doubt; then nothing times out.
+    """
+    decision = Decision()
+    for member in members:
+        fact = facts[member.group_id]
+        if member.joined_version > fact.version:
+            continue
+        verdict = _conclude(fact, member, timeouts)
+        if verdict is not None:
+            decision.verdicts.append(verdict)
+        elif timeouts and fact.began_at >= member.next_deadline and fact.outcome is not Outcome.CANNOT_POKE:
+            decision.grown.append(_grow(fact, member, tick_ms))
+    return decision
+
+
+def _conclude(fact: Fact, member: Member, timeouts: bool) -> Verdict | None:
+    """Apply the fact to one member; the rules are those of ``BaseSensorOperator.execute`` in Airflow 3."""
+    late = timeouts and fact.began_at >= member.timeout_at
+    match fact.outcome:
+        case Outcome.LANDED:
+            return Verdict(member.id, member.group_id, State.SUCCESS, Ending.LANDED, None, fact.xcom_value)
+        case Outcome.SKIP:
+            return Verdict(member.id, member.group_id, State.SKIPPED, Ending.SKIP, fact.reason)
+        case Outcome.HAND_BACK:
+            return _hand_back(fact, member)
+        case Outcome.POKE_TIMEOUT if member.takes_back and _needs_more_time(fact, member, late):
+            return _hand_back(fact, member)
+        case Outcome.POKE_ERROR:
+            patience = _patience(member)
+            if patience.get("silent_fail"):
+                return _timeout(fact, member, patience) if late else None
+            state = State.SKIPPED if patience.get("never_fail") else State.FAILED
+            return Verdict(member.id, member.group_id, state, Ending.POKE_ERROR, fact.reason)
+        case Outcome.EXITED:  # past every ``except Exception`` of Airflow's, where it looks at the flags
+            return Verdict(member.id, member.group_id, State.FAILED, Ending.POKE_ERROR, fact.reason)
+        case Outcome.UNPOKEABLE if member.takes_back:
+            return _hand_back(fact, member)
+        case Outcome.FAIL | Outcome.UNPOKEABLE:
+            patience = _patience(member)
+            lenient = patience.get("soft_fail") or patience.get("never_fail")
+            state = State.SKIPPED if lenient else State.FAILED
+            return Verdict(member.id, member.group_id, state, Ending.FAIL, fact.reason)
+        case Outcome.CANNOT_POKE if member.takes_back:
+            return _hand_back(fact, member) if late else None  # where it is poked once before it times out
+        case Outcome.NOT_LANDED | Outcome.POKE_TIMEOUT | Outcome.INFRA_FAILURE | Outcome.CRASHED | Outcome.CANNOT_POKE:
+            return _timeout(fact, member, _patience(member)) if late else None
+        case _ as never:
+            assert_never(never)
+
+
+def _hand_back(fact: Fact, member: Member) -> Verdict:
+    """Have the waiter poke by itself."""
+    return Verdict(member.id, member.group_id, State.CANCELLED, Ending.HANDED_BACK, fact.reason)
+
+
+def _patience(member: Member) -> dict[str, Any]:
+    """Read how a member waits. What somebody wrote over by hand counts as plain: it must not stop the others' flush."""
+    plain = {"poke_interval": 60.0, "timeout": (member.timeout_at - member.start_date) / 1000}
+    found = read_json(member.execution_context)
+    if not isinstance(found, dict):
+        return plain
+    spans = ("poke_interval", "timeout", "execution_timeout", "max_wait")
+    return plain | {name: value for name, value in found.items() if name not in spans or _is_span(value)}
+
+
+def _needs_more_time(fact: Fact, member: Member, late: bool) -> bool:
+    """Whether a poke that overran is for its waiter to make; not at its execution_timeout, which ends it anywhere."""
+    if late and _ends_execution(_patience(member)):
+        return False
+    return is_last(fact) or (late and fact.overruns_left is not None)
+
+
+def _ends_execution(patience: dict[str, Any]) -> bool:
+    """Whether the deadline of a member is that of its execution_timeout."""
+    execution_timeout = patience.get("execution_timeout")
+    return execution_timeout is not None and execution_timeout < patience["timeout"]
+
+
+def _is_span(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LONGEST_SPAN
+
+
+def _timeout(fact: Fact, member: Member, patience: dict[str, Any]) -> Verdict:
+    """Time a member out: Airflow's sensor timeout, skipped under soft_fail; or its execution_timeout, always failed."""
+    waited = (fact.began_at - member.start_date) / 1000
+    if _ends_execution(patience):
+        limit = f"execution_timeout of {patience['execution_timeout']:g} s"
+        state, ending = State.FAILED, Ending.EXECUTION_TIMEOUT
+    else:
+        state, ending = State.SKIPPED if patience.get("soft_fail") else State.FAILED, Ending.TIMEOUT
+        limit = f"timeout of {patience['timeout']:g} s"
+    saw = f"; its last poke: {fact.outcome}" + (f", {fact.reason}" if fact.reason else "")
+    return Verdict(member.id, member.group_id, state, ending, f"waited {waited:.1f} s, more than its {limit}{saw}")
+
+
+def _grow(fact: Fact, member: Member, tick_ms: Milliseconds) -> tuple[Member, Milliseconds]:
+    """Return the member with its next deadline, and its new step."""
+    patience = _patience(member)
+    max_wait = patience.get("max_wait")
+    step, grows_after = step_at(
+        fact.began_at - member.start_date,
+        round(patience["poke_interval"] * 1000),
+        None if max_wait is None else round(max_wait * 1000),
+    )
+    deadline = member.timeout_at
+    if grows_after is not None:
+        deadline = min(deadline, member.start_date + grows_after)
+    return member._replace(next_deadline=deadline), whole_ticks(step / 1000, tick_ms)

@@ -1,0 +1,98 @@
+"""What is refused: conditions whose poke took its process down too often, and DAGs with too many sensing instances."""
+
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from sensorpool.model.states import State
+from sensorpool.model.values import Milliseconds
+from sensorpool.store import settling
+from sensorpool.store.dialects import count_rows
+from sensorpool.store.schema import dag_over_quota as o
+from sensorpool.store.schema import poke_group as g
+from sensorpool.store.schema import poke_quarantine as q
+from sensorpool.store.schema import sensor_instance as s
+
+ANYBODY = "-"  # the dag_id of those who chose no key: no DAG
+
+
+class Barred(NamedTuple):
+    """What of a registration is refused."""
+
+    conditions: dict[bytes, str]  # the digests, with the reason of each
+    dags: dict[str, int]  # with the number of sensing instances of each
+
+
+def barred(connection: Connection, digests: Collection[bytes], dag_ids: Collection[str]) -> Barred:
+    """Return what of these is refused."""
+    conditions = connection.execute(select(q.c.digest, q.c.reason).where(q.c.digest.in_(digests)))
+    dags = connection.execute(select(o.c.dag_id, o.c.sensing).where(o.c.dag_id.in_(dag_ids)))
+    return Barred({bytes(row[0]): row[1] for row in conditions}, {row[0]: row[1] for row in dags})
+
+
+def count_crash(connection: Connection, group_id: int, seen: int, limit: int, reason: str, now: Milliseconds) -> int:
+    """Count a crash that the poke of a group was seen to cause; at the limit its condition is quarantined.
+
+    :param seen: how many there had been before, so that one which is counted again counts once.
+    :returns: how many crashes there were (0: the group is gone).
+    """
+    settling.begin(connection)
+    before = (g.c.id == group_id, g.c.crashes == seen)
+    connection.execute(update(g).where(*before).values(crashes=seen + 1, version=g.c.version + 1))
+    columns = select(g.c.crashes, g.c.digest, g.c.op_classpath, g.c.poke_context)
+    group = connection.execute(columns.where(g.c.id == group_id)).one_or_none()
+    if group is None:
+        return 0
+    if group.crashes >= limit and not quarantined(connection, [group.digest]):
+        connection.execute(insert(q).values(**group._mapping, reason=reason, since=now))
+    return int(group.crashes)
+
+
+def quarantined(connection: Connection, digests: Collection[bytes] | None = None) -> list[Any]:
+    """Return the conditions in quarantine, all or those of these digests, the newest first."""
+    query = select(q).order_by(q.c.since.desc(), q.c.digest)
+    if digests is not None:
+        query = query.where(q.c.digest.in_(digests))
+    return list(connection.execute(query).mappings())
+
+
+def count_quarantined(connection: Connection) -> int:
+    """Count the conditions in quarantine."""
+    return connection.execute(select(count_rows).select_from(q)).scalar_one()
+
+
+def let_out(connection: Connection, digests: Collection[bytes] | None = None) -> int:
+    """Let conditions out of quarantine, all or those of these digests, and forget their crashes; return how many."""
+    settling.begin(connection)
+    crashed, inside = update(g).where(g.c.crashes > 0), delete(q)
+    if digests is not None:
+        crashed, inside = crashed.where(g.c.digest.in_(digests)), inside.where(q.c.digest.in_(digests))
+    connection.execute(crashed.values(crashes=0, version=g.c.version + 1))
+    return connection.execute(inside).rowcount
+
+
+def prune(connection: Connection, before: Milliseconds) -> int:
+    """Let out who has been in quarantine since before a time; return how many."""
+    return connection.execute(delete(q).where(q.c.since < before)).rowcount
+
+
+def look_at_quotas(connection: Connection, quota: int, now: Milliseconds) -> dict[str, int]:
+    """Note which DAGs have more sensing instances than their quota; return those that are new, with the number."""
+    waiting = connection.execute(select(func.coalesce(func.sum(g.c.members), 0))).scalar_one()
+    over: dict[str, int] = {}
+    if waiting > quota:  # or nobody can have so many: the count below reads the whole table
+        query = select(s.c.dag_id, count_rows).where(s.c.state == State.SENSING, s.c.dag_id != ANYBODY)
+        over = {row[0]: row[1] for row in connection.execute(query.group_by(s.c.dag_id).having(count_rows > quota))}
+    known = set(connection.execute(select(o.c.dag_id)).scalars())
+    if gone := known - over.keys():
+        connection.execute(delete(o).where(o.c.dag_id.in_(gone)))
+    new = {dag_id: sensing for dag_id, sensing in over.items() if dag_id not in known}
+    if new:
+        connection.execute(insert(o), [{"dag_id": dag_id, "sensing": n, "since": now} for dag_id, n in new.items()])
+    return new
+
+
+def dags_over_quota(connection: Connection) -> dict[str, int]:
+    """Return the DAGs of which no more is taken, with how many sensed when that began."""
+    return {row[0]: row[1] for row in connection.execute(select(o.c.dag_id, o.c.sensing).order_by(o.c.dag_id))}

@@ -1,0 +1,78 @@
+"""Locks that a change of the schema waits for: with a bound, for everybody's statements queue up behind it."""
+
+from collections.abc import Collection
+
+from sqlalchemy import Connection, inspect, text
+from sqlalchemy.exc import DBAPIError
+
+from sensorpool.store.codes import is_denied
+
+LOCK_WAIT = 2  # seconds for one lock
+_MYSQL_CHANGE = 20  # seconds for a lock of a change itself; the driver waits 30 s for an answer
+_SHOWN = 200  # characters of a statement
+_BACKEND = "mysql", "mariadb"
+
+_POSTGRES_HOLDER = text(
+    """
+    SELECT a.pid AS id, a.application_name AS who, a.query AS query, c.relname AS name,
+           round(extract(epoch FROM clock_timestamp() - coalesce(a.xact_start, a.query_start))) AS seconds
+    FROM pg_locks l
+    JOIN pg_class c ON c.oid = l.relation
+    JOIN pg_namespace n ON n.oid = c.relnamespace
+    JOIN pg_stat_activity a ON a.pid = l.pid
+    WHERE l.granted AND l.locktype = 'relation' AND a.datname = current_database() AND l.pid <> pg_backend_pid()
+      AND n.nspname = coalesce(nullif(:schema, ''), current_schema()) AND c.relname = ANY(:names)
+    ORDER BY coalesce(a.xact_start, a.query_start), c.relname
+    LIMIT 1
+    """
+)
+_MYSQL_HOLDER = text(
+    """
+    SELECT p.id AS id, p.user AS who, coalesce(p.info, 'idle') AS query, 'locks' AS name,
+           timestampdiff(SECOND, t.trx_started, now()) AS seconds
+    FROM information_schema.innodb_trx t
+    JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id
+    WHERE p.db = database() AND p.id <> connection_id()
+    ORDER BY t.trx_started
+    LIMIT 1
+    """
+)
+
+
+def bound(connection: Connection, tables: Collection[str]) -> None:
+    """Bound how long this transaction waits for a lock.
+
+    MySQL and MariaDB cannot take a change of the schema back, so there all tables are locked once before the first one.
+
+    :raises DBAPIError: there, when somebody holds one of them.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_WAIT}s'")
+    elif connection.dialect.name in _BACKEND:
+        there = sorted(set(inspect(connection).get_table_names()) & set(tables))
+        connection.exec_driver_sql(f"SET SESSION lock_wait_timeout = {LOCK_WAIT}")
+        if there:
+            try:
+                connection.exec_driver_sql(f"LOCK TABLES {', '.join(f'`{name}` WRITE' for name in there)}")
+            except DBAPIError as error:
+                if not is_denied(error):
+                    raise
+            connection.exec_driver_sql("UNLOCK TABLES")
+        connection.exec_driver_sql(f"SET SESSION lock_wait_timeout = {_MYSQL_CHANGE}")
+
+
+def holder(connection: Connection, schema: str, tables: Collection[str]) -> str:
+    """Say who has held a lock on one of these tables for longest, as far as the server tells us."""
+    try:
+        if connection.dialect.name == "postgresql":
+            found = connection.execute(_POSTGRES_HOLDER, {"schema": schema, "names": list(tables)}).first()
+        else:
+            found = connection.execute(_MYSQL_HOLDER).first()
+    except DBAPIError:
+        found = None  # not everybody may see it
+    if found is None:
+        return "another transaction holds it"
+    who = f" ({found.who})" if found.who else ""
+    statement = " ".join(str(found.query or "").split())[:_SHOWN] or "not shown to this role"
+    what = f"process {found.id}" if connection.dialect.name == "postgresql" else f"connection {found.id}"
+    return f"{what}{who} has held {found.name} for {found.seconds or 0:.0f} s: {statement}"

@@ -1,0 +1,114 @@
+"""The engine of each kind of database: its driver, its pool of connections, and what bounds a connection's patience."""
+
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
+from sensorpool.errors import SettingsError
+from sensorpool.store.codes import spoils_connections
+
+IDLE_LIMIT_MS = 3_000  # a process that freezes inside a transaction holds its locks no longer than this
+LOCK_WAIT_MS = 4_000  # for one lock; longer, so that a frozen holder's is had
+SQLITE_PATIENCE = 3.0  # seconds that one attempt waits for another writer
+_DRIVERS = {"postgresql": "psycopg[binary]", "mysql": "pymysql", "mariadb": "pymysql"}  # what pip calls them
+
+
+def make_engine(url: str, pool_size: int) -> Engine:
+    """Make the engine of a URL; nothing connects yet.
+
+    :raises SettingsError: when the URL is malformed or its driver is not installed.
+    """
+    try:
+        parsed = make_url(url)
+        if parsed.drivername.startswith("postgres"):
+            parsed = parsed.set(drivername="postgresql+psycopg")  # Airflow's URLs name other drivers
+        if parsed.drivername in {"mysql", "mariadb"}:
+            parsed = parsed.set(drivername=f"{parsed.drivername}+pymysql")
+        backend = parsed.get_backend_name()
+        options: dict[str, Any] = {"pool_pre_ping": True}
+        if backend == "sqlite":
+            if parsed.database and parsed.database != ":memory:":
+                Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+            options["connect_args"] = {"timeout": SQLITE_PATIENCE, "check_same_thread": False}
+        else:
+            options |= {
+                "pool_size": pool_size,
+                "max_overflow": pool_size,
+                "pool_timeout": 10,
+                "pool_recycle": 1800,
+            }
+            options["isolation_level"] = "READ COMMITTED"
+            options["connect_args"] = _connect_arguments(backend)
+        engine = create_engine(parsed, **options)
+    except NoSuchModuleError:
+        raise SettingsError(f"SENSORPOOL_DATABASE_URL: no database is called {parsed.drivername!r}") from None
+    except ModuleNotFoundError as error:
+        extra = _DRIVERS.get(parsed.get_backend_name())
+        mend = f'pip install "{extra}"' if extra else f"install {error.name}"
+        raise SettingsError(f"SENSORPOOL_DATABASE_URL needs the driver {error.name}: {mend}") from None
+    except (ArgumentError, ValueError):
+        raise SettingsError(
+            "SENSORPOOL_DATABASE_URL cannot be read: write it like postgresql://user:password@host:5432/name (in a "
+            "password @ is %40, / is %2F, # is %23) or sqlite:////path/to/file.db"
+        ) from None
+    except OSError as error:
+        raise SettingsError(
+            f"SENSORPOOL_DATABASE_URL: cannot make the folder {error.filename}: {error.strerror}"
+        ) from None
+    if backend == "sqlite":
+        _tune_sqlite(engine)
+    elif backend in {"mysql", "mariadb"}:
+        event.listen(engine, "connect", _bound_mysql)
+    event.listen(engine, "handle_error", _drop_spoilt_connections)
+    return engine
+
+
+def _drop_spoilt_connections(context: ExceptionContext) -> None:
+    """Take a server that cannot write for one that is gone: its connections leave the pool, and new ones are made.
+
+    After a failover by name the old server, or the wrong one, still answers on them.
+    """
+    if not context.is_disconnect and spoils_connections(context.original_exception):
+        context.is_disconnect = True
+
+
+def _connect_arguments(backend: str) -> dict[str, Any]:
+    if backend == "postgresql":
+        # prepare_threshold: prepared statements do not survive PgBouncer in transaction mode
+        return {
+            "connect_timeout": 5,
+            "prepare_threshold": None,
+            "client_encoding": "utf8",  # whatever the database's is; or texts of SQL_ASCII are bytes here
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 20_000,
+        }
+    return {"connect_timeout": 5, "read_timeout": 30, "write_timeout": 30, "charset": "utf8mb4"}
+
+
+def _bound_mysql(connection: Any, _record: Any) -> None:
+    """Bound what a transaction waits for, and how long it may be idle, which MariaDB alone can.
+
+    Whole seconds. Not as ``init_command``, which the URL may have for something else.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_MS // 1000}")
+        if "mariadb" in str(connection.get_server_info()).lower():
+            cursor.execute(f"SET SESSION idle_transaction_timeout = {IDLE_LIMIT_MS // 1000}")
+
+
+def _tune_sqlite(engine: Engine) -> None:
+    @event.listens_for(engine, "connect")
+    def _on_connect(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # we say BEGIN ourselves
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+
+    @event.listens_for(engine, "begin")
+    def _on_begin(connection: Connection) -> None:
+        if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
+            connection.exec_driver_sql("BEGIN IMMEDIATE")  # a lock taken late cannot be waited for

@@ -1,0 +1,135 @@
+"""Questions that people ask; nothing here is on the path of the data."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, func, or_, select
+
+from sensorpool.model.states import State
+from sensorpool.model.values import Milliseconds, ShardRange
+from sensorpool.store.dialects import among, count_rows
+from sensorpool.store.schema import outbox
+from sensorpool.store.schema import poke_group as g
+from sensorpool.store.schema import sensor_instance as s
+
+
+def states(connection: Connection, instance_ids: Collection[int]) -> dict[int, State]:
+    """Return the state of each of these instances that exists."""
+    query = select(s.c.id, s.c.state).where(among(s.c.id))
+    return {row[0]: State(row[1]) for row in connection.execute(query, {"ids": list(instance_ids)})}
+
+
+def waiters(connection: Connection, instance_ids: Collection[int]) -> list[Any]:
+    """Return how these instances are doing, and how those ended that have; members is None once the group is gone.
+
+    Whether there is a value for XCom is told, and not the value: there may be thousands of them, of 256 KB each.
+    """
+    has_value = or_(s.c.xcom_value.is_not(None), s.c.shared_value_id.is_not(None)).label("has_value")
+    waits = (s.c.group_id, s.c.shardcode, s.c.start_date, s.c.timeout_at, g.c.members)
+    query = (
+        select(s.c.id, s.c.state, *waits, s.c.ending, s.c.reason, has_value)
+        .select_from(s.outerjoin(g, g.c.id == s.c.group_id))
+        .where(among(s.c.id))
+    )
+    return list(connection.execute(query, {"ids": list(instance_ids)}))
+
+
+def external_waiters(
+    connection: Connection, after_group: int, size: int, before: Milliseconds
+) -> tuple[Any, int | None]:
+    """Look at those who sense in the next groups by id, for somebody elsewhere, since before a time.
+
+    :returns: rows of id, external_id, key and try; and the last group looked at, None at the end.
+    """
+    groups = connection.execute(select(g.c.id).where(g.c.id > after_group).order_by(g.c.id).limit(size)).scalars().all()
+    key = (s.c.dag_id, s.c.task_id, s.c.run_id, s.c.map_index, s.c.try_number)
+    query = select(s.c.id, s.c.external_id, *key).where(
+        among(s.c.group_id), s.c.state == State.SENSING, s.c.external_id.is_not(None), s.c.start_date < before
+    )
+    rows = connection.execute(query, {"ids": list(groups)}).all() if groups else []
+    return rows, groups[-1] if len(groups) == size else None
+
+
+def count_by_state(connection: Connection) -> dict[str, int]:
+    """Count the instances in each state; those that were pruned are gone."""
+    return {row[0]: row[1] for row in connection.execute(select(s.c.state, count_rows).group_by(s.c.state))}
+
+
+def count_waiting(connection: Connection) -> tuple[int, int]:
+    """Return how many groups there are, and how many instances wait in them."""
+    row = connection.execute(select(count_rows, func.coalesce(func.sum(g.c.members), 0)).select_from(g)).one()
+    return int(row[0]), int(row[1])
+
+
+def count_groups(connection: Connection, ranges: Sequence[ShardRange]) -> list[int]:
+    """Count the groups of each range."""
+    by_shardcode = connection.execute(select(g.c.shardcode, count_rows).group_by(g.c.shardcode)).all()
+    return [sum(n for shardcode, n in by_shardcode if r.shard_min <= shardcode < r.shard_max) for r in ranges]
+
+
+def instance(connection: Connection, instance_id: int) -> Any | None:
+    """Return the whole row of an instance."""
+    return connection.execute(select(s).where(s.c.id == instance_id)).mappings().one_or_none()
+
+
+def group(connection: Connection, group_id: int) -> Any | None:
+    """Return the whole row of a group, if anybody still waits for it."""
+    return connection.execute(select(g).where(g.c.id == group_id)).mappings().one_or_none()
+
+
+def intervals(connection: Connection, ids: Sequence[int]) -> dict[int, Milliseconds]:
+    """Return the interval of each of these groups that is there."""
+    found = connection.execute(select(g.c.id, g.c.poke_interval).where(among(g.c.id)), {"ids": ids})
+    return {row[0]: row[1] for row in found}
+
+
+def shortest_interval(connection: Connection, shard_range: ShardRange) -> Milliseconds | None:
+    """Return the shortest interval of a range's groups, if it has some."""
+    inside = (g.c.shardcode >= shard_range.shard_min, g.c.shardcode < shard_range.shard_max)
+    return connection.execute(select(func.min(g.c.poke_interval)).where(*inside)).scalar()
+
+
+def past_deadline(connection: Connection, now: Milliseconds, intervals: int, more: Milliseconds) -> tuple[int, Any]:
+    """Return how many groups are past a deadline by so many of their intervals and more, and the row of the first."""
+    late = g.c.next_deadline + intervals * g.c.poke_interval < now - more
+    count, first = connection.execute(select(count_rows, func.min(g.c.next_deadline)).where(late)).one()
+    query = select(g.c.id, g.c.op_classpath, g.c.next_deadline).where(late, g.c.next_deadline == first)
+    return int(count), connection.execute(query.order_by(g.c.id).limit(1)).one_or_none() if count else None
+
+
+def others_of_group(connection: Connection, group_id: int, most: int) -> list[Any]:
+    """Return id and key of those who sense in a group, the first to come first."""
+    query = (
+        select(s.c.id, s.c.dag_id, s.c.task_id, s.c.run_id, s.c.map_index, s.c.try_number)
+        .where(s.c.group_id == group_id, s.c.state == State.SENSING)
+        .order_by(s.c.id)
+        .limit(most)
+    )
+    return list(connection.execute(query).mappings())
+
+
+def instances(connection: Connection, *, state: State | None, dag_id: str | None, most: int) -> list[Any]:
+    """List instances, the newest first."""
+    query = select(
+        s.c.id,
+        s.c.state,
+        s.c.dag_id,
+        s.c.task_id,
+        s.c.run_id,
+        s.c.map_index,
+        s.c.try_number,
+        s.c.op_classpath,
+        s.c.start_date,
+        s.c.settled_at,
+        s.c.reason,
+    )
+    if state is not None:
+        query = query.where(s.c.state == state)
+    if dag_id is not None:
+        query = query.where(s.c.dag_id == dag_id)
+    return list(connection.execute(query.order_by(s.c.id.desc()).limit(most)).mappings())
+
+
+def oldest_unpublished(connection: Connection) -> Milliseconds | None:
+    """Return since when the oldest outbox row has been waiting, if there is one."""
+    return connection.execute(select(func.min(outbox.c.created_at))).scalar()

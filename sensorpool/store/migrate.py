@@ -1,0 +1,190 @@
+"""The schema's versions: Alembic owns it; this asks and tells Alembic."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from packaging.version import Version
+from sqlalchemy import Connection, column, inspect, select, table, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.schema import CreateSchema
+
+from sensorpool.errors import Refused, SchemaMismatch, SettingsError, Unreachable
+from sensorpool.instrumentation.redaction import one_line
+from sensorpool.model.urls import is_in_memory
+from sensorpool.store import blocking
+from sensorpool.store.codes import is_conflict, is_unreachable
+from sensorpool.store.database import Database
+from sensorpool.store.schema import metadata, schema_info
+
+VERSION_TABLE = "sensorpool_alembic_version"
+MEND = "run `sensorpool db upgrade`"
+PATIENCE = 60.0  # seconds to try again while others hold locks on our tables
+_PAUSE = 3.0  # seconds between two attempts, in which everybody's statements go on
+
+
+def migrations_folder() -> Path:
+    """Return where the migrations are: in the wheel within the package, in a checkout beside it."""
+    here = Path(__file__).resolve().parents[1]
+    packed = here / "migrations"
+    return packed if packed.is_dir() else here.parent / "migrations"
+
+
+def upgrade(
+    url: str,
+    revision: str = "head",
+    *,
+    schema: str = "",
+    patience: float = PATIENCE,
+    say: Callable[[str], None] = lambda _: None,
+) -> str:
+    """Bring the schema to a revision and return its name. Running it again changes nothing.
+
+    :param schema: where our tables are, on PostgreSQL; it is made if it is not there.
+    :param patience: seconds to try again while others hold locks that are needed, a backup as a rule.
+    :param say: is given a line that says whose.
+    :raises Unreachable: when the database does not answer.
+    :raises Refused: when there is no such revision.
+    :raises SettingsError: when the database ends with this process.
+    """
+    from alembic import command
+
+    if is_in_memory(url):
+        raise SettingsError(
+            "SENSORPOOL_DATABASE_URL names an SQLite database in memory, which ends with this process: "
+            "name a file, like sqlite:////path/to/pool.db, or a server"
+        )
+    if not revision.strip():
+        raise Refused("a revision has a name: head is the newest")
+    goal = head() if revision == "head" else revision
+    _change(url, schema, lambda config: command.upgrade(config, revision), goal, patience, say)
+    return current(url, schema=schema) or "base"
+
+
+def downgrade(url: str, revision: str, *, schema: str = "", patience: float = PATIENCE) -> str:
+    """Take the schema back to a revision (``base`` drops all of it) and return its name."""
+    from alembic import command
+
+    _change(url, schema, lambda config: command.downgrade(config, revision), revision, patience, lambda _: None)
+    return current(url, schema=schema) or "base"
+
+
+def current(url: str, *, schema: str = "") -> str | None:
+    """Return the revision that the database has, or None if it has none of our tables."""
+    database = Database(url, schema=schema)
+    try:
+        return _current(database)
+    finally:
+        database.dispose()
+
+
+def head() -> str:
+    """Return the revision that this code belongs to."""
+    from alembic.script import ScriptDirectory
+
+    name: str | None = ScriptDirectory(str(migrations_folder())).get_current_head()
+    assert name is not None
+    return name
+
+
+def check(database: Database, code_version: str) -> None:
+    """Make sure that this code may use the database's schema.
+
+    A schema newer than this code is fine as long as it says that it still takes code this old (migrations expand
+    first and contract a version later).
+
+    :raises SchemaMismatch: naming the command that mends it.
+    :raises Unreachable: when the database does not answer.
+    """
+    from alembic.script import ScriptDirectory
+
+    found = _current(database)
+    if found is None:
+        raise SchemaMismatch(f"the database has no sensorpool tables: {MEND}")
+    if found == head():
+        return
+    known = {script.revision for script in ScriptDirectory(str(migrations_folder())).walk_revisions()}
+    if found in known:
+        raise SchemaMismatch(f"the database's schema is {found}, older than this version's {head()}: {MEND}")
+    oldest = database.read(Connection.scalar, select(schema_info.c.oldest_code))
+    if oldest is None or Version(code_version) < Version(oldest):
+        raise SchemaMismatch(
+            f"the database's schema is {found}, which takes sensorpool {oldest or 'newer'} or later, "
+            f"and this is {code_version}: upgrade sensorpool"
+        )
+
+
+def _current(database: Database) -> str | None:
+    def ask(connection: Connection) -> str | None:
+        if not inspect(connection).has_table(VERSION_TABLE, schema=database.schema or None):
+            return None
+        return connection.execute(
+            select(table(VERSION_TABLE, column("version_num"), schema=database.schema or None))
+        ).scalar()
+
+    return database.read(ask)
+
+
+def _change(
+    url: str, schema: str, act: Callable[[Any], None], goal: str, patience: float, say: Callable[[str], None]
+) -> None:
+    """Have Alembic do something in one transaction; while others hold locks that it needs, try again for a while.
+
+    Nothing is waited for long at once: what others ask of a table queues up behind a change of it.
+    """
+    database = Database(url)
+    names = [*metadata.tables, VERSION_TABLE]
+    deadline, has_said = time.monotonic() + patience, False
+    try:
+        while True:
+            begun: list[str] = []
+            try:
+                # PostgreSQL's tables may be in another schema, and need not be locked beforehand
+                is_there = database.engine.dialect.name != "postgresql" and _current(database) == goal
+                _attempt(database, schema, [] if is_there else names, act, begun)
+                return
+            except DBAPIError as error:
+                if is_unreachable(error):
+                    _current(database)  # raises the one clear line
+                    raise Unreachable(f"the schema was left alone: {one_line(error.orig or error)}") from error
+                if not is_conflict(error):
+                    raise
+                if database.engine.dialect.name == "sqlite":
+                    raise Unreachable(f"the database is busy, its schema was left alone: {error.orig}") from error
+                who = database.read(blocking.holder, schema, names)
+                if begun and database.engine.dialect.name != "postgresql":
+                    raise Unreachable(
+                        f"the database is busy, and its schema may be half done, for it takes none back ({who}): "
+                        "restore it, or finish it by hand"
+                    ) from error
+                if time.monotonic() + _PAUSE > deadline:
+                    raise Unreachable(
+                        f"the database is busy, its schema was left alone: {who}; end that, and run it again"
+                    ) from error
+            if not has_said:
+                say(f"waits for a lock, up to {patience:g} s: {who}")
+                has_said = True
+            time.sleep(_PAUSE)
+    finally:
+        database.dispose()
+
+
+def _attempt(database: Database, schema: str, names: list[str], act: Callable[[Any], None], begun: list[str]) -> None:
+    from alembic.config import Config
+    from alembic.util import CommandError
+
+    config = Config()
+    config.set_main_option("script_location", str(migrations_folder()).replace("%", "%%"))
+    try:
+        with database.engine.begin() as connection:
+            blocking.bound(connection, names)
+            begun.append("the change")
+            if schema:
+                if not inspect(connection).has_schema(schema):  # IF NOT EXISTS asks for the right to make it anyway
+                    connection.execute(CreateSchema(schema, if_not_exists=True))
+                connection.execute(text(f'SET LOCAL search_path TO "{schema}"'))  # the setting's pattern has no quotes
+            config.attributes["connection"] = connection
+            act(config)
+    except CommandError as error:
+        raise Refused(f"the schema was left alone: {' '.join(str(error).split())}") from None

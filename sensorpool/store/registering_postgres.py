@@ -1,0 +1,162 @@
+"""Groups and instances come, on PostgreSQL: all of a batch in one statement, one binary array a column.
+
+A constant statement, where VALUES of a thousand rows would be parsed anew each time; as text an array costs three times
+as much to write, and with SQLAlchemy's rows for what comes back as much again.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+from zlib import crc32
+
+from sqlalchemy import Connection
+
+from sensorpool.model.values import Key, Milliseconds
+from sensorpool.store.database import fetch, table_prefix
+from sensorpool.store.engine import IDLE_LIMIT_MS, LOCK_WAIT_MS
+from sensorpool.store.rows import Joined, NewGroup, NewInstance, Try, column_types, is_later_try
+
+_GROUP_TYPES, _INSTANCE_TYPES = column_types(NewGroup), column_types(NewInstance)
+_KEY_TYPES = {name: _INSTANCE_TYPES[name] for name in Key._fields}
+
+# A process that freezes in its transaction holds its locks for no longer than IDLE_LIMIT_MS, and none is waited for
+# longer than LOCK_WAIT_MS: both hold from the first lock on, and need no statement of their own.
+_BOUNDS = ", ".join(
+    f"set_config('{name}', '{limit}', true)"
+    for name, limit in (("lock_timeout", LOCK_WAIT_MS), ("idle_in_transaction_session_timeout", IDLE_LIMIT_MS))
+)
+_JOIN = """
+WITH bounded AS MATERIALIZED (SELECT {bounds}),
+{locked}
+clock AS (
+    SELECT coalesce(%(now)b::int8, CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)) AS now FROM bounded
+),
+joined AS (
+    INSERT INTO {prefix}poke_group AS g (
+        digest, hashcode, shardcode, version, members, op_classpath, poke_context, poke_interval, phase,
+        registered_at, next_deadline
+    )
+    SELECT digest, hashcode, shardcode, members, members, op_classpath, poke_context, poke_interval, phase,
+           clock.now, clock.now + next_deadline
+    FROM {groups}, clock {after_locked}
+    WHERE NOT EXISTS (SELECT FROM {prefix}poke_quarantine q WHERE q.digest = new.digest)
+    ON CONFLICT (digest) DO UPDATE SET
+        version = g.version + excluded.version,
+        members = g.members + excluded.members,
+        poke_interval = least(g.poke_interval, excluded.poke_interval),
+        next_deadline = least(g.next_deadline, excluded.next_deadline)
+    WHERE g.op_classpath = excluded.op_classpath AND g.poke_context = excluded.poke_context
+    RETURNING g.*
+)
+INSERT INTO {prefix}sensor_instance (
+    dag_id, task_id, run_id, map_index, try_number, external_id, logical_date, operator, op_classpath, group_id,
+    joined_version, hashcode, shardcode, state, poke_context, execution_context, poke_interval, start_date, timeout_at,
+    next_deadline, on_settled
+)
+SELECT new.dag_id, new.task_id, new.run_id, new.map_index, new.try_number, new.external_id, new.logical_date,
+       new.operator, joined.op_classpath, joined.id, joined.version, joined.hashcode, joined.shardcode, 'sensing',
+       joined.poke_context, new.execution_context, new.step, clock.now, clock.now + new.timeout,
+       clock.now + new.deadline, new.on_settled
+FROM {instances} JOIN joined ON joined.digest = new.joined_digest, clock
+WHERE NOT EXISTS (SELECT FROM {prefix}dag_over_quota o WHERE o.dag_id = new.dag_id)
+RETURNING dag_id, task_id, run_id, map_index, try_number, id, group_id, joined_version
+"""
+
+# Two tries of one task must not be registered at once, for neither would see the other. First tries, which are nearly
+# all, share the lock: only another try waits for them, and they for it. The locks are few, so that a thousand tasks fit
+# into PostgreSQL's table of locks, and are taken in their order, before any row is locked.
+_LOCKED_ONE = "locked AS MATERIALIZED (SELECT pg_advisory_xact_lock{shared}({space}, %(lock)b::int4) FROM bounded),"
+_LOCKED_MANY = """
+locked AS MATERIALIZED (
+    SELECT count(held) FROM (
+        SELECT CASE WHEN later THEN pg_advisory_xact_lock({space}, lock)::text
+                    ELSE pg_advisory_xact_lock_shared({space}, lock)::text END AS held
+        FROM bounded, unnest(%(locks)b::int4[], %(later)b::bool[]) AS wanted (lock, later)
+        OFFSET 0
+    ) AS each
+),
+"""
+_LOCKS, _SPACE = 64, 0x73656E73
+
+# OFFSET 0 keeps the planner from joining: while its statistics are old it would read the whole table for it
+_OTHER_TRIES = """
+SELECT new.dag_id, new.task_id, new.run_id, new.map_index, other.try_number, other.id, other.state
+FROM {keys}
+CROSS JOIN LATERAL (
+    SELECT s.try_number, s.id, s.state FROM {prefix}sensor_instance s
+    WHERE s.dag_id = new.dag_id AND s.task_id = new.task_id AND s.run_id = new.run_id AND s.map_index = new.map_index
+          AND s.try_number <> new.try_number
+    OFFSET 0
+) AS other
+"""
+
+
+def join(
+    connection: Connection,
+    groups: Sequence[NewGroup],
+    instances: Sequence[NewInstance],
+    chosen: Sequence[Key],
+    now: Milliseconds | None,
+) -> list[Joined]:
+    """See `registering.join`."""
+    alone = len(instances) == 1
+    values = {"now": now, **_values("g", groups, alone), **_values("i", instances, alone)}
+    locked = ""
+    if alone and chosen:
+        ((values["lock"], later),) = _locks(chosen)
+        locked = _LOCKED_ONE.format(shared="" if later else "_shared", space=_SPACE)
+    elif chosen:
+        values["locks"], values["later"] = map(list, zip(*_locks(chosen), strict=True))
+        locked = _LOCKED_MANY.format(space=_SPACE)
+    rows = fetch(connection, _join_text(table_prefix(connection), alone, locked), values)
+    return [Joined(Key(*row[:5]), *row[5:]) for row in rows]
+
+
+def other_tries(connection: Connection, keys: Sequence[Key]) -> list[Try]:
+    """See `registering.other_tries`."""
+    alone = len(keys) == 1
+    rows = fetch(connection, _other_tries_text(table_prefix(connection), alone), _values("k", keys, alone))
+    return [Try(Key(*row[:5]), *row[5:]) for row in rows]
+
+
+@cache
+def _join_text(prefix: str, alone: bool, locked: str) -> str:
+    groups = _source("g", _GROUP_TYPES, alone)
+    instances = _source("i", _INSTANCE_TYPES, alone)
+    after_locked = ", locked" if locked else ""
+    return _JOIN.format(
+        prefix=prefix,
+        bounds=_BOUNDS,
+        groups=groups,
+        instances=instances,
+        locked=locked,
+        after_locked=after_locked,
+    )
+
+
+def _locks(keys: Sequence[Key]) -> list[tuple[int, bool]]:
+    """Return the locks of tasks in their order, and of each whether it is held alone."""
+    locks: dict[int, bool] = {}
+    for key in keys:
+        lock = crc32("\0".join(map(str, key.task)).encode()) % _LOCKS
+        locks[lock] = locks.get(lock, False) or is_later_try(key)
+    return sorted(locks.items())
+
+
+@cache
+def _other_tries_text(prefix: str, alone: bool) -> str:
+    return _OTHER_TRIES.format(prefix=prefix, keys=_source("k", _KEY_TYPES, alone))
+
+
+def _source(name: str, types: Mapping[str, str], alone: bool) -> str:
+    """Return rows to select from: a row alone, which is by far the most frequent, as it is; others as arrays."""
+    if alone:
+        row = (f"%({name}{place})b::{kind} AS {column}" for place, (column, kind) in enumerate(types.items()))
+        return f"(SELECT {', '.join(row)}) AS new"
+    arrays = ", ".join(f"%({name}{place})b::{kind}[]" for place, kind in enumerate(types.values()))
+    return f"unnest({arrays}) AS new ({', '.join(types)})"
+
+
+def _values(name: str, rows: Sequence[tuple[Any, ...]], alone: bool) -> dict[str, Any]:
+    columns = rows[0] if alone else map(list, zip(*rows, strict=True))
+    return {f"{name}{place}": column for place, column in enumerate(columns)}

@@ -1,0 +1,177 @@
+"""The tables. All times are milliseconds since 1970 UTC by the database's clock; spans are milliseconds.
+
+Alembic owns the schema (``migrations/``); a test holds its head and this metadata equal.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.dialects import mysql, sqlite
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+Id = BigInteger().with_variant(sqlite.INTEGER(), "sqlite")
+Digest = LargeBinary(32).with_variant(mysql.BINARY(32), "mysql", "mariadb")
+LongText = Text().with_variant(mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
+
+
+def _name(length: int) -> String:
+    """Text that is compared byte by byte on every database (MySQL folds case unless told otherwise)."""
+    return String(length).with_variant(
+        mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb"
+    )
+
+
+# A row exists while someone waits. Its columns change when members come and go, never on a poke.
+poke_group = Table(
+    "poke_group",
+    metadata,
+    Column("id", Id, primary_key=True, autoincrement=True),  # never used again: caches rely on it
+    Column("digest", Digest, nullable=False),
+    Column("hashcode", BigInteger, nullable=False),
+    Column("shardcode", Integer, nullable=False),
+    Column("version", BigInteger, nullable=False),  # whoever changes the row takes the next one
+    Column("members", Integer, nullable=False),  # the sensing ones
+    Column("op_classpath", _name(500), nullable=False),
+    Column("poke_context", LongText, nullable=False),  # canonical JSON
+    Column("poke_interval", BigInteger, nullable=False),  # the shortest step of its members
+    Column("phase", BigInteger, nullable=False),
+    Column("registered_at", BigInteger, nullable=False),
+    Column("next_deadline", BigInteger),  # the earliest of its members
+    Column("crashes", Integer, nullable=False, server_default="0"),
+    UniqueConstraint("digest"),
+    # answers the load without a look at the table: contexts make its rows wide
+    Index(
+        "ix_poke_group_load",
+        "shardcode",
+        postgresql_include=[
+            "id",
+            "version",
+            "hashcode",
+            "members",
+            "crashes",
+            "poke_interval",
+            "phase",
+            "registered_at",
+            "next_deadline",
+        ],
+    ),
+    sqlite_autoincrement=True,
+)
+
+# One waiter each. AIP-17's names wherever the column still exists. No index on what changes.
+sensor_instance = Table(
+    "sensor_instance",
+    metadata,
+    Column("id", Id, primary_key=True, autoincrement=True),
+    Column("dag_id", _name(250), nullable=False),
+    Column("task_id", _name(250), nullable=False),
+    Column("run_id", _name(250), nullable=False),
+    Column("map_index", Integer, nullable=False),
+    Column("try_number", Integer, nullable=False),
+    Column("external_id", _name(64)),  # what the waiter is called elsewhere: Airflow's id of the try
+    Column("logical_date", BigInteger),
+    Column("operator", _name(250), nullable=False),
+    Column("op_classpath", _name(500), nullable=False),
+    Column("group_id", BigInteger, nullable=False),
+    Column("joined_version", BigInteger, nullable=False),
+    Column("hashcode", BigInteger, nullable=False),
+    Column("shardcode", Integer, nullable=False),
+    Column("state", _name(16), nullable=False),
+    Column("ending", _name(24)),  # why it took its terminal state
+    Column("reason", LongText),
+    Column("poke_context", LongText, nullable=False),  # canonical JSON, kept for people when the group is gone
+    Column("execution_context", LongText, nullable=False),  # JSON: how to wait
+    Column("poke_interval", BigInteger, nullable=False),  # its current step
+    Column("start_date", BigInteger, nullable=False),
+    Column("timeout_at", BigInteger, nullable=False),
+    Column("next_deadline", BigInteger, nullable=False),  # the timeout, or the next growth of its step
+    Column("settled_at", BigInteger),
+    Column("xcom_value", LongText),  # JSON
+    Column("on_settled", LongText),  # JSON: a Celery signature
+    Column("shared_value_id", BigInteger),  # where its XCom value is, if that is kept once for many
+    UniqueConstraint("dag_id", "task_id", "run_id", "map_index", "try_number"),
+    Index(None, "group_id"),
+    sqlite_autoincrement=True,
+)
+
+# Conditions whose poke took its process down too often: refused until they are let out.
+poke_quarantine = Table(
+    "poke_quarantine",
+    metadata,
+    Column("digest", Digest, primary_key=True),
+    Column("op_classpath", _name(500), nullable=False),
+    Column("poke_context", LongText, nullable=False),
+    Column("crashes", Integer, nullable=False),
+    Column("reason", LongText, nullable=False),
+    Column("since", BigInteger, nullable=False),
+)
+
+# DAGs that have so many sensing instances that no more are taken.
+dag_over_quota = Table(
+    "dag_over_quota",
+    metadata,
+    Column("dag_id", _name(250), primary_key=True),
+    Column("sensing", Integer, nullable=False),
+    Column("since", BigInteger, nullable=False),
+)
+
+# One row per flush, written with the settle and deleted when its message has gone out.
+outbox = Table(
+    "sensorpool_outbox",
+    metadata,
+    Column("id", Id, primary_key=True, autoincrement=True),
+    Column("created_at", BigInteger, nullable=False),
+    Column("instance_ids", LongText, nullable=False),  # JSON
+    Column("format", Integer),  # `settling.FORMAT`; None: an older version wrote it, its callbacks have no rows
+    Column("next_try_at", BigInteger),  # None: it was not tried yet, but by those who wrote it
+    Column("tries", Integer, nullable=False, server_default="0"),
+    sqlite_autoincrement=True,
+)
+
+# One row per `on_settled` that has not been taken by its broker yet, written with the settle.
+callback = Table(
+    "sensorpool_callback",
+    metadata,
+    Column("instance_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("task", _name(250), nullable=False),  # its name: a worker takes up those that its settings allow
+    Column("created_at", BigInteger, nullable=False),
+    Column("next_try_at", BigInteger, nullable=False, index=True),
+    Column("tries", Integer, nullable=False, server_default="0"),
+    Column("cause", LongText),  # why it has not gone out
+)
+
+# XCom values that are large and have many waiters: kept once, where a copy in each row would be too much.
+shared_value = Table(
+    "shared_value",
+    metadata,
+    Column("id", Id, primary_key=True, autoincrement=True),
+    Column("group_id", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("value", LongText, nullable=False),  # JSON
+    sqlite_autoincrement=True,
+)
+
+# One row: which code may use this schema, and which pool it belongs to.
+schema_info = Table(
+    "sensorpool_schema",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("oldest_code", String(32), nullable=False),
+    Column("pool_id", String(32)),
+)

@@ -1,0 +1,304 @@
+"""Instances end and groups go. Whoever writes a terminal state comes this way, in this order:
+
+1. `lock_groups`, in hashcode order, in a statement of its own;
+2. `write_verdicts` on the members;
+3. `let_go`: in later statements, with their fresh snapshot, the groups that have no sensing member left are deleted
+   and the others take interval and deadline of those who stay.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, update
+
+from sensorpool.errors import CountMismatch
+from sensorpool.model.json_text import read_json
+from sensorpool.model.states import Ending, State
+from sensorpool.model.values import Key, Member, Milliseconds, Settled, Verdict
+from sensorpool.store import settling_postgres, values
+from sensorpool.store.dialects import among, count_rows
+from sensorpool.store.engine import IDLE_LIMIT_MS, LOCK_WAIT_MS
+from sensorpool.store.schema import outbox
+from sensorpool.store.schema import poke_group as g
+from sensorpool.store.schema import sensor_instance as s
+
+LONGEST_PAUSE = 900_000  # milliseconds between two attempts at one message
+FORMAT = 2  # of outbox rows: the callbacks of what they name have rows of their own
+
+_THERE = select(g.c.id).where(among(g.c.id))
+_LOCK = _THERE.order_by(g.c.hashcode, g.c.id).with_for_update()
+_LOCK_FREE = _THERE.order_by(g.c.hashcode, g.c.id).with_for_update(skip_locked=True)
+
+_MEMBERS = select(
+    s.c.id,
+    s.c.group_id,
+    s.c.joined_version,
+    s.c.start_date,
+    s.c.timeout_at,
+    s.c.next_deadline,
+    s.c.execution_context,
+    s.c.external_id.is_not(None),
+).where(among(s.c.group_id), s.c.state == State.SENSING)
+
+_FREE_MEMBERS = select(s.c.id).where(s.c.state == State.SENSING, among(s.c.group_id)).with_for_update(skip_locked=True)
+
+_SETTLED = select(
+    s.c.id,
+    s.c.dag_id,
+    s.c.task_id,
+    s.c.run_id,
+    s.c.map_index,
+    s.c.try_number,
+    s.c.state,
+    s.c.ending,
+    s.c.reason,
+    s.c.xcom_value,
+    s.c.settled_at,
+    s.c.on_settled,
+    s.c.shared_value_id,
+).where(among(s.c.id))
+
+_WRITTEN = select(s.c.id, s.c.dag_id, s.c.task_id, s.c.run_id, s.c.map_index, s.c.try_number, s.c.on_settled).where(
+    among(s.c.id)
+)
+
+
+class Unpublished(NamedTuple):
+    """An outbox row that waits."""
+
+    id: int
+    instance_ids: list[int]
+    callbacks_apart: bool  # false: an older version wrote it, and its callbacks go with it
+    tries: int
+
+
+def _over_sensing(value: Any) -> Any:
+    """A value over those who sense in the group that is being updated."""
+    return select(value).where(s.c.group_id == g.c.id, s.c.state == State.SENSING).correlate(g).scalar_subquery()
+
+
+_ENDINGS = {
+    State.SUCCESS: Ending.LANDED,
+    State.FAILED: Ending.FAIL,
+    State.SKIPPED: Ending.SKIP,
+    State.CANCELLED: Ending.CANCELLED,
+}
+
+# one look at the index for each group: of EXISTS, PostgreSQL makes a join whose cost it cannot guess
+_STILL_SENSING = _over_sensing(s.c.id).element.limit(1).scalar_subquery()
+
+
+def begin(connection: Connection) -> None:
+    """Tell PostgreSQL how this transaction wants to be run.
+
+    It ends it if its process freezes in it, so that its locks hold up nobody for long, and has it wait for no lock for
+    long. And it reads indexes: whenever thousands have just settled, its statistics say that nobody waits, and that the
+    whole table is read soonest.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(
+            f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_LIMIT_MS}; "
+            f"SET LOCAL lock_timeout = {LOCK_WAIT_MS}; SET LOCAL enable_seqscan = off"
+        )
+
+
+def lock_groups(connection: Connection, group_ids: Collection[int], *, free_only: bool = False) -> list[int]:
+    """Lock the groups in hashcode order; return those that are still there.
+
+    :param free_only: pass over those that another transaction has locked.
+    """
+    lock = _LOCK_FREE if free_only else _LOCK
+    return list(connection.execute(lock, {"ids": list(group_ids)}).scalars()) if group_ids else []
+
+
+def there(connection: Connection, group_ids: Collection[int]) -> set[int]:
+    """Return which of these groups are there, locked or not."""
+    return set(connection.execute(_THERE, {"ids": list(group_ids)}).scalars()) if group_ids else set()
+
+
+def sensing_members(connection: Connection, group_ids: Collection[int]) -> list[Member]:
+    """Return the sensing instances of groups."""
+    return [Member(*row) for row in connection.execute(_MEMBERS, {"ids": list(group_ids)})] if group_ids else []
+
+
+def held_groups(connection: Connection, members: Collection[Member]) -> set[int]:
+    """Lock the sensing members of groups that are locked; return the groups of which another transaction holds one."""
+    if not members:
+        return set()
+    group_ids = {member.group_id for member in members}
+    free = set(connection.execute(_FREE_MEMBERS, {"ids": list(group_ids)}).scalars())
+    return {member.group_id for member in members if member.id not in free}
+
+
+def groups_of(connection: Connection, instance_ids: Collection[int]) -> dict[int, int]:
+    """Return the group id of each of these instances that is sensing."""
+    query = select(s.c.id, s.c.group_id).where(among(s.c.id), s.c.state == State.SENSING)
+    return {row[0]: row[1] for row in connection.execute(query, {"ids": list(instance_ids)})}
+
+
+def write_verdicts(connection: Connection, verdicts: Sequence[Verdict], now: Milliseconds) -> list[Settled]:
+    """Give each instance its terminal state; return them as they are published.
+
+    :raises CountMismatch: when one of them was not sensing any more; nothing is kept then.
+    """
+    shared = values.share(connection, verdicts, now)
+    rows: list[Any] = []
+    for some in values.in_batches(verdicts, shared):
+        if connection.dialect.name == "postgresql":
+            rows += settling_postgres.write_verdicts(connection, some, now, shared)
+        else:
+            rows += _write_verdicts(connection, some, now, shared)
+    if len(rows) != len(verdicts):
+        raise CountMismatch(f"{len(rows)} of {len(verdicts)} instances took their terminal state")
+    told = {verdict.instance_id: verdict for verdict in verdicts}
+    return [_just_settled(told[row[0]], row, now) for row in rows]
+
+
+def _write_verdicts(
+    connection: Connection, verdicts: Sequence[Verdict], now: Milliseconds, shared: Mapping[int, int]
+) -> Sequence[Any]:
+    """Write one by one; return what `_WRITTEN` asks for, or nothing if one of them was not sensing any more."""
+    written = connection.execute(
+        update(s)
+        .where(s.c.id == bindparam("instance_id"), s.c.state == State.SENSING)
+        .values(
+            state=bindparam("b_state"),
+            ending=bindparam("b_ending"),
+            reason=bindparam("b_reason"),
+            xcom_value=bindparam("b_xcom"),
+            shared_value_id=bindparam("b_shared"),
+            settled_at=now,
+        ),
+        [
+            {
+                "instance_id": v.instance_id,
+                "b_state": v.state,
+                "b_ending": v.ending,
+                "b_reason": v.reason,
+                "b_xcom": None if v.group_id in shared else v.xcom_value,
+                "b_shared": shared.get(v.group_id),
+            }
+            for v in verdicts
+        ],
+    ).rowcount
+    if written != len(verdicts):
+        return ()
+    return connection.execute(_WRITTEN, {"ids": [v.instance_id for v in verdicts]}).all()
+
+
+def _just_settled(verdict: Verdict, row: Any, now: Milliseconds) -> Settled:
+    """Join a verdict with the columns of `_WRITTEN`: what was just written need not be read."""
+    _, _, state, ending, reason, xcom_value = verdict
+    return Settled(row[0], Key(*row[1:6]), state, ending, reason, xcom_value, now, row[6])
+
+
+def write_steps(connection: Connection, grown: Sequence[tuple[Member, Milliseconds]]) -> None:
+    """Let the steps of members grow (exponential backoff)."""
+    connection.execute(
+        update(s)
+        .where(s.c.id == bindparam("instance_id"))
+        .values(poke_interval=bindparam("b_step"), next_deadline=bindparam("b_deadline")),
+        [{"instance_id": member.id, "b_step": step, "b_deadline": member.next_deadline} for member, step in grown],
+    )
+
+
+def let_go(connection: Connection, empty: Collection[int], staying: Collection[int]) -> None:
+    """Delete the groups that nobody waits for any more; give the others the step and deadline of those who stay.
+
+    :raises CountMismatch: when a group that should be empty is not.
+    """
+    if empty:
+        gone = connection.execute(
+            delete(g).where(among(g.c.id), _STILL_SENSING.is_(None)), {"ids": list(empty)}
+        ).rowcount
+        if gone != len(empty):
+            raise CountMismatch(f"{gone} of {len(empty)} groups without members could be deleted")
+    if staying:
+        connection.execute(
+            update(g)
+            .where(among(g.c.id))
+            .values(
+                poke_interval=_over_sensing(func.min(s.c.poke_interval)),
+                next_deadline=_over_sensing(func.min(s.c.next_deadline)),
+                members=_over_sensing(count_rows),
+                version=g.c.version + 1,
+            ),
+            {"ids": list(staying)},
+        )
+
+
+def note_for_publishing(connection: Connection, instance_ids: Sequence[int], now: Milliseconds) -> int:
+    """Write the outbox row of a flush; return its id."""
+    row = {"created_at": now, "instance_ids": json.dumps(list(instance_ids)), "format": FORMAT}
+    key = connection.execute(insert(outbox).values(row)).inserted_primary_key
+    assert key is not None
+    return int(key[0])
+
+
+def is_noted(connection: Connection, outbox_id: int) -> bool:
+    """Whether an outbox row is there."""
+    return connection.execute(select(outbox.c.id).where(outbox.c.id == outbox_id)).first() is not None
+
+
+def settled(connection: Connection, instance_ids: Collection[int]) -> list[Settled]:
+    """Return instances as they are published, without those that somebody gave a state that there is not.
+
+    A value that is kept once for many is one object for all of them.
+    """
+    rows = connection.execute(_SETTLED, {"ids": list(instance_ids)}).all() if instance_ids else []
+    found: list[Settled] = []
+    shared = values.read(connection, {row[12] for row in rows if row[12] is not None})
+    for row in rows:
+        with suppress(ValueError):
+            found.append(_settled(row, shared))
+    return found
+
+
+def _settled(row: Any, shared: Mapping[int, str]) -> Settled:
+    value = row[9] if row[12] is None else shared.get(row[12])
+    return Settled(row[0], Key(*row[1:6]), State(row[6]), ending_of(row[7], row[6]), row[8], value, row[10], row[11])
+
+
+def ending_of(ending: str | None, state: str) -> Ending:
+    """Read an ending; rows that an older version settled have none.
+
+    :raises ValueError: when there is no such ending, or no such state.
+    """
+    return _ENDINGS.get(State(state), Ending.CANCELLED) if ending is None else Ending(ending)
+
+
+def published(connection: Connection, outbox_id: int) -> None:
+    """Forget an outbox row: its message has gone out."""
+    connection.execute(delete(outbox).where(outbox.c.id == outbox_id))
+
+
+def unpublished(
+    connection: Connection, now: Milliseconds, age: Milliseconds, most: int, *, newest: bool = False, after: int = 0
+) -> list[Unpublished]:
+    """Return outbox rows older than ``age`` that may be tried: what a dead process left behind, or a broker refused.
+
+    One from the future counts as old: otherwise a clock that was put back by an hour would keep those who wait for an
+    hour.
+
+    :param newest: the newest first; else the oldest.
+    :param after: an id, to go on behind it.
+    """
+    old = or_(outbox.c.created_at < now - age, outbox.c.created_at > now)
+    due = or_(outbox.c.next_try_at.is_(None), outbox.c.next_try_at <= now, outbox.c.next_try_at > now + LONGEST_PAUSE)
+    order = outbox.c.id.desc() if newest else outbox.c.id
+    query = select(outbox.c.id, outbox.c.instance_ids, outbox.c.format, outbox.c.tries)
+    rows = connection.execute(query.where(old, due, outbox.c.id > after).order_by(order).limit(most))
+    return [Unpublished(row[0], _read_ids(row[1]), row[2] is not None, row[3]) for row in rows]
+
+
+def put_off(connection: Connection, outbox_id: int, tries: int, until: Milliseconds) -> None:
+    """Note that an outbox row was tried in vain: others have their turn before it is tried again."""
+    connection.execute(update(outbox).where(outbox.c.id == outbox_id).values(tries=tries, next_try_at=until))
+
+
+def _read_ids(text: str) -> list[int]:
+    """Read an outbox row; one that somebody wrote over names nobody."""
+    found = read_json(text)
+    return [i for i in found if type(i) is int and 0 < i < 2**63] if isinstance(found, list) else []

@@ -1,0 +1,35 @@
+"""What an error of the database means, in one line that also says what mends it."""
+
+from sqlalchemy import Engine
+
+from sensorpool.errors import SchemaMismatch, SettingsError
+from sensorpool.instrumentation.redaction import hide_password
+from sensorpool.store.codes import is_conflict, is_denied, is_missing_table, is_read_only
+
+
+def where(engine: Engine) -> str:
+    """Return where the database is, for people: its URL without the password."""
+    return hide_password(engine.url.render_as_string(hide_password=True))
+
+
+def unreachable(engine: Engine, error: Exception) -> str:
+    """Say why the database does not do what it is asked to."""
+    cause = str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__]
+    said = hide_password(cause[0])[:200]
+    if is_denied(error):
+        return f"the database {where(engine)} refuses: {said}: give the role its rights (docs/security.md)"
+    does = "is busy" if is_conflict(error) else "is read-only" if is_read_only(error) else "does not answer"
+    return f"the database {where(engine)} {does}: {said}"
+
+
+def explain(error: Exception) -> None:
+    """Say what mends it where our tables are not there, or the driver does not know an option of the URL.
+
+    :raises SchemaMismatch: when there are no tables.
+    :raises SettingsError: when an option is not known.
+    """
+    if is_missing_table(error):
+        raise SchemaMismatch("the database has no sensorpool tables: run `sensorpool db upgrade`") from error
+    said = str(getattr(error, "orig", ""))
+    if "invalid connection option" in said or "invalid URI query parameter" in said:
+        raise SettingsError(f"SENSORPOOL_DATABASE_URL: {hide_password(said)}") from error

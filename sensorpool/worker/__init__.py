@@ -1,0 +1,1 @@
+"""What one worker process does: jobs, suspects, rescue."""

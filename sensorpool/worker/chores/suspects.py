@@ -1,0 +1,19 @@
+"""What Redis knows of suspects and of unsettled groups is forgotten with the groups.
+
+One question a range and list; the lists are bounded where they are written.
+"""
+
+from sensorpool.model.values import shard_ranges
+from sensorpool.store import loading
+from sensorpool.worker.chores.round import Round
+
+
+def forget_gone(now: Round) -> None:
+    """Take groups that are gone off the lists of suspects and of unsettled groups: they ended otherwise."""
+    database, leases, settings = now.worker.database, now.worker.leases, now.worker.settings
+    for shard_range in shard_ranges(settings.shards, settings.shard_code_upper_limit):
+        if suspects := leases.suspects.of(shard_range):
+            leases.suspects.clear(shard_range, set(suspects) - database.read(loading.there, suspects))
+        if unsettled := leases.unsettled.of([shard_range]):
+            there = database.read(loading.there, list(unsettled))
+            leases.unsettled.keep(shard_range, {}, unsettled.keys() - there)

@@ -1,0 +1,177 @@
+"""What one worker process has to run jobs with: everything is made here, once, after the fork."""
+
+import os
+import random
+import time
+
+from sensorpool.config.settings import Settings
+from sensorpool.instrumentation.logs import logger
+from sensorpool.leases.child_deaths import ChildDeaths
+from sensorpool.leases.complaints import Complaints
+from sensorpool.leases.keeper import Keeper
+from sensorpool.leases.late_crashes import LateCrashes
+from sensorpool.leases.lease import leases_of
+from sensorpool.leases.poke_log import process_name
+from sensorpool.leases.roster import Roster
+from sensorpool.leases.trouble import Trouble
+from sensorpool.model.values import Flushed, Milliseconds, ShardRange
+from sensorpool.poke.child import START_LIMIT
+from sensorpool.poke.exhaustion import Shortage
+from sensorpool.poke.poker import Poker
+from sensorpool.poke.watchdog import Watchdog, limits
+from sensorpool.publish.outbox import Outbox
+from sensorpool.publish.publisher import Publisher
+from sensorpool.settle.settler import Settler
+from sensorpool.store.database import Database
+from sensorpool.store.pool_id import PoolId
+from sensorpool.worker.clock_watch import ClockWatch
+from sensorpool.worker.held_claims import HeldClaims
+from sensorpool.worker.lingering import Lingering
+from sensorpool.worker.load import Memory
+from sensorpool.worker.metrics import Metrics
+from sensorpool.worker.outside_results import OutsideResults
+from sensorpool.worker.passing_on import PassingOn
+from sensorpool.worker.slow_pokes import SlowPokes
+from sensorpool.worker.suspects import Suspects
+
+log = logger(__name__)
+
+
+class Worker:
+    """Database, leases, lanes and publisher of one process. Safe to share between the threads that run jobs.
+
+    :param watchdog: whether this process may be ended when a poke stops it (a prefork child may).
+    :raises SettingsError: when a URL is malformed or a driver is missing.
+    """
+
+    process = ""  # this process, as the records of its jobs name it
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        database: Database | None = None,
+        metrics: Metrics | None = None,
+        watchdog: bool = False,
+    ) -> None:
+        self.settings = settings
+        self.database = database or Database(settings.database_url, schema=settings.database_schema)
+        self.pool_id = PoolId(self.database)
+        self.leases = leases_of(settings)
+        self.roster = Roster(self.leases)
+        self.trouble = Trouble(self.leases)
+        self.child_deaths = ChildDeaths(self.leases)
+        self.late_crashes = LateCrashes(self.leases)
+        self.publisher = Publisher(settings, self.pool_id.get)
+        self.outbox = Outbox(settings, self.database, self.publisher)
+        self.metrics = metrics or Metrics()
+        self.poker = Poker(settings)
+        self.memory = Memory()
+        self._shortage = Shortage(2 * settings.poke_concurrency + 3 * settings.hanging_concurrency)
+        self.clock = ClockWatch()
+        self.watchdog = Watchdog(limits(settings.poke_timeout), enabled=watchdog)
+        self._began = time.monotonic()
+        self._over_at: float | None = None  # how old it was when one of Celery's limits was reached
+        self._youth = settings.child_max_age * random.uniform(0.5, 0.9)  # or all would be replaced at once
+        self.name = ""  # of the worker whose process this is; a job's token says it
+        self.keeper = Keeper(settings.heartbeat, settings.job_time_limit)
+        self._passing_on = PassingOn(self.publisher.nudge)
+        self._complaints = Complaints()
+        self.settler = Settler(
+            self.database,
+            self.outbox.deliver,
+            self._observe,
+            self.metrics.unsettled,
+            tick_ms=settings.tick_ms,
+            window=settings.infra_failure_window,
+        )
+        self._make_outside()
+
+    def _make_outside(self) -> None:
+        """Make what pokes outside of jobs."""
+        settings, leases, lingering = self.settings, self.leases, Lingering()
+        claims = HeldClaims(leases.claims, 3 * settings.heartbeat)
+        self.outside = OutsideResults(
+            settings, self.database, leases, self.metrics, self.clock, self.settler.settle, lingering
+        )
+        self.slow_pokes = SlowPokes(leases, claims, self.outside, self.watchdog, settings.heartbeat)
+        self.suspects = Suspects(
+            settings, self.database, leases, claims, self.outside, lingering, self.watchdog, self.slow_pokes.has
+        )
+
+    @property
+    def is_busy_outside(self) -> bool:
+        """Whether pokes go on here outside of jobs."""
+        return self.slow_pokes.is_busy or self.suspects.is_busy
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether this process should be replaced, whatever Celery's limits are."""
+        return self.wears_out()
+
+    def wears_out(self, limit: str | None = None) -> bool:
+        """Return whether this process should be replaced: too many threads hang in it, it leaks, or has grown old.
+
+        What it pokes outside of jobs ends with it, and begins anew in the next: so it is patient while there is some.
+
+        :param limit: which of Celery's limits it has reached, if any. Then it is patient for a while; what has not
+            begun by then is given back, and it waits for the pokes that have.
+        """
+        settings, abandoned, age = self.settings, self.poker.abandoned, time.monotonic() - self._began
+        if (found := self._shortage.look()) is not None:
+            log.warning("this process runs out of what its pokes share; it is replaced", found=found)
+            return True
+        if abandoned >= max(settings.max_abandoned, settings.poke_concurrency) or age > settings.child_max_age:
+            return True
+        if limit is not None:
+            return self._goes_over(limit, age)
+        return (abandoned >= settings.max_abandoned or age > self._youth) and not self.is_busy_outside
+
+    def _goes_over(self, limit: str, age: float) -> bool:
+        """Whether this process, over a limit, has waited for long enough for what it pokes outside of jobs."""
+        patience = START_LIMIT + 3 * self.settings.poke_timeout
+        over = age - self._over_at if self._over_at is not None else 0.0
+        if self._over_at is None:
+            self._over_at = age
+        if over >= patience:
+            self.suspects.retire()
+        if self.is_busy_outside and over < 2 * patience:
+            return False
+        log.info("this process is replaced", why=limit)
+        return True
+
+    def _observe(self, flushed: Flushed) -> None:
+        """Count what was settled, and forget the groups that are gone with it."""
+        self.poker.cache.drop(flushed.emptied)
+        self.metrics.settled(flushed.settled)
+
+    def goes_by(self, token: str) -> None:
+        """Take the worker's name from the token of a job."""
+        self.name = self.poker.tools.answers.place = token.rpartition("/")[0] or token
+        self.process = self.outside.process = process_name(self.name, os.getpid())
+
+    def pass_on(self, shard_range: ShardRange, span: float | None) -> None:
+        """Have a range looked at by another process in so many seconds: this one cannot poke all of it."""
+        if span is not None and not self.settings.embedded:
+            self._passing_on.pass_on(shard_range, span)
+
+    def tell_what_is_not_here(self, now: Milliseconds) -> None:
+        """Tell operators which classes this process cannot poke, now and then for as long as there are some."""
+        if (refusals := self.poker.classes.refusals) or self._complaints.told:
+            self._complaints.tell(self.leases, self.name, refusals, now)
+            listed = {path for path in refusals if self.poker.classes.is_listed(path)}
+            self.metrics.not_here(listed, len(refusals) > len(listed))
+
+    def close(self) -> None:
+        """End what is poked apart, send what is in hand, within a bound, and close the connections.
+
+        All threads of the worker end, save those that still poke: they run the code of users, which nothing can stop.
+        """
+        self._passing_on.close()
+        self.suspects.close()
+        self.slow_pokes.close()
+        self.poker.close()
+        self.keeper.close()
+        self.outbox.close()
+        self.database.dispose()
+        self.watchdog.close()

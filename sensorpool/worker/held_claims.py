@@ -1,0 +1,77 @@
+"""The claims of this process: on the groups that it pokes outside of jobs, so that no job pokes them as well."""
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from sensorpool.leases.claims import Claims
+from sensorpool.model.values import Milliseconds, Report, ShardRange
+
+
+class HeldClaims:
+    """The claims of one process, and the range of each group that it holds. Safe to share between threads.
+
+    :param seconds: after which a claim ends that is not renewed.
+    """
+
+    def __init__(self, claims: Claims, seconds: float) -> None:
+        self._claims = claims
+        self._seconds = seconds
+        self._ranges: dict[int, ShardRange] = {}
+        self._lock = threading.Lock()
+
+    def take(self, shard_range: ShardRange, group_ids: Sequence[int], due: Milliseconds) -> list[int]:
+        """Claim groups of a range; return those that no process had claimed.
+
+        :param due: since when they wait for this poke, by the database's clock.
+        :raises Unreachable: when Redis does not answer.
+        """
+        return self._claims.take(shard_range, group_ids, self._seconds, due)
+
+    def hold(self, shard_range: ShardRange, group_ids: Iterable[int]) -> None:
+        """Hold groups until what their pokes saw is known."""
+        with self._lock:
+            self._ranges.update(dict.fromkeys(group_ids, shard_range))
+
+    def renew(self, group_ids: Iterable[int]) -> None:
+        """Renew the claims on those of these groups that are held.
+
+        :raises Unreachable: when Redis does not answer.
+        """
+        with self._lock:
+            held = [(self._ranges[group_id], group_id) for group_id in group_ids if group_id in self._ranges]
+        if held:
+            self._claims.renew(held, self._seconds)
+
+    def drop(self, shard_range: ShardRange, group_ids: Iterable[int]) -> None:
+        """Let go of groups in Redis: jobs poke them again.
+
+        :raises Unreachable: when Redis does not answer.
+        """
+        self._claims.drop(shard_range, group_ids)
+
+    def let_go(self, group_ids: Iterable[int]) -> dict[ShardRange, list[int]]:
+        """Hold groups no more; return those that were held, by range. Redis learns of it by `drop`."""
+        by_range: dict[ShardRange, list[int]] = defaultdict(list)
+        with self._lock:
+            for group_id in group_ids:
+                if (shard_range := self._ranges.pop(group_id, None)) is not None:
+                    by_range[shard_range].append(group_id)
+        return by_range
+
+    @contextmanager
+    def ending(self, reports: Sequence[Report]) -> Iterator[Mapping[ShardRange, list[Report]]]:
+        """Yield the reports of the groups that are held, by range; in the end, whatever went wrong, these are dropped.
+
+        :raises Unreachable: when Redis does not answer.
+        """
+        held = self.let_go([report.group.id for report in reports])
+        of_group = {report.group.id: report for report in reports}
+        try:
+            yield {
+                shard_range: [of_group[group_id] for group_id in group_ids] for shard_range, group_ids in held.items()
+            }
+        finally:
+            for shard_range, group_ids in held.items():
+                self.drop(shard_range, group_ids)

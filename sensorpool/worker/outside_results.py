@@ -1,0 +1,155 @@
+"""What pokes outside of jobs see is settled here: those of suspects, and those that go on after their job."""
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from sensorpool.config.settings import Settings
+from sensorpool.instrumentation.logs import logger
+from sensorpool.leases.lease import Leases
+from sensorpool.leases.poke_log import Record
+from sensorpool.model.states import Outcome
+from sensorpool.model.unsettled import Known, from_registration
+from sensorpool.model.values import Fact, Milliseconds, Report, Settlement, ShardRange, Unsettled
+from sensorpool.settle.decide import matters
+from sensorpool.settle.infra_window import InfraWindow
+from sensorpool.settle.overruns import counted, is_last
+from sensorpool.store import admission
+from sensorpool.store.database import Database
+from sensorpool.worker import overruns
+from sensorpool.worker.clock_watch import ClockWatch
+from sensorpool.worker.lingering import Lingering
+from sensorpool.worker.metrics import Metrics
+
+_STILL_SUSPECT = frozenset({Outcome.POKE_TIMEOUT, Outcome.CRASHED, Outcome.CANNOT_POKE})
+_NOT_HERE = 10_000  # remembered
+
+log = logger(__name__)
+
+
+class OutsideResults:
+    """Settles reports of pokes outside of jobs, and clears the suspects that came through. Safe to share.
+
+    :param settle: settles facts.
+    :param lingering: these groups stay suspects for as long as their child lives on.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        leases: Leases,
+        metrics: Metrics,
+        clock: ClockWatch,
+        settle: Callable[[Sequence[Fact], bool, Known], Settlement],
+        lingering: Lingering,
+    ) -> None:
+        self.infra = InfraWindow(settings.infra_failure_window)
+        self.process = ""  # this process, as the records of its jobs name it
+        self.not_here: dict[int, str] = {}  # groups that turned out not to be pokeable by this process, and why
+        self._settings = settings
+        self._database = database
+        self._leases = leases
+        self._metrics = metrics
+        self._clock = clock
+        self._settle_facts = settle
+        self._lingering = lingering
+        self._unsettled: set[int] = set()  # groups that we noted as such
+        self._stranded: set[int] = set()  # groups that were left to other processes
+        self._lock = threading.Lock()
+
+    def expect_stranded(self, group_ids: Collection[int]) -> None:
+        """Have the next job told of a poke of these groups: they were left to other processes."""
+        with self._lock:
+            self._stranded.update(group_ids)
+
+    def settle(self, reports: Sequence[Report], by_range: Mapping[ShardRange, list[Report]], *, blame: bool) -> None:
+        """Settle what was seen, and clear the groups that came through.
+
+        :param by_range: those of the reports whose range is known.
+        :param blame: whether each poke had a process of its own, so that a crash is the doing of its group.
+        :raises Unreachable: when the database or Redis does not answer; what was not settled is due again.
+        """
+        now, here = self._database.read(self._database.now), time.monotonic()
+        self._metrics.poked(reports)
+        offsets = {report.group.id: round((report.began - here) * 1000) for report in reports}
+        trusted = self._clock.trusts(now)
+        facts = self._facts(reports, by_range, {each: now + offset for each, offset in offsets.items()}, trusted, blame)
+        done = Settlement(0, {})
+        if facts:
+            groups = [report.group for report in reports]
+            known = lambda _: from_registration(self._leases.unsettled.of(by_range), groups)  # noqa: E731
+            done = self._settle_facts(facts, trusted, known)
+        self._note_unsettled(by_range, done.unsettled)
+        for shard_range, own in by_range.items():
+            record = Record(now, "" if blame else self.process)
+            record.add(own, [offsets[report.group.id] for report in own])
+            self._leases.poke_log.keep(shard_range, record.texts(), now)
+            passed = [report.group.id for report in own if report.outcome not in _STILL_SUSPECT]
+            cleared = [group_id for group_id in passed if not self._lingering.has(group_id)]
+            self._leases.suspects.clear(shard_range, cleared)
+            if poked := self._no_longer_stranded(own):
+                self._leases.poked_apart.keep(shard_range, {group_id: now + offsets[group_id] for group_id in poked})
+
+    def _facts(
+        self,
+        reports: Sequence[Report],
+        by_range: Mapping[ShardRange, list[Report]],
+        began_at: Mapping[int, Milliseconds],
+        trusted: bool,
+        blame: bool,
+    ) -> list[Fact]:
+        """Return the facts that can change anything."""
+        in_a_row: dict[int, int] = {}
+        for shard_range, own in by_range.items():
+            in_a_row |= overruns.count(self._leases, self._settings, shard_range, own)
+        facts = []
+        for report in reports:
+            group = report.group
+            if report.outcome is Outcome.CANNOT_POKE:  # this process's next job leaves it to the others
+                if len(self.not_here) < _NOT_HERE:
+                    self.not_here[group.id] = report.reason or ""
+                continue
+            if report.outcome is Outcome.CRASHED and not blame:  # beside others: whose doing it is, is not known
+                continue
+            fact = self._fact_of(report, began_at[group.id])
+            if report.outcome is Outcome.POKE_TIMEOUT:
+                fact = counted(fact, in_a_row.get(group.id, 0), self._settings.overrun_limit)
+            if is_last(fact) or matters(fact.outcome, fact.began_at, group.next_deadline, trusted):
+                facts.append(fact)
+        return facts
+
+    def _fact_of(self, report: Report, began_at: Milliseconds) -> Fact:
+        group = report.group
+        fact = Fact(group.id, group.version, began_at, report.outcome, report.reason, report.xcom_value)
+        if report.outcome is Outcome.CRASHED:
+            return self._blame(fact, group.crashes)
+        return self.infra.judge(fact, group.poke_interval, group.registered_at)
+
+    def _blame(self, fact: Fact, seen: int) -> Fact:
+        """Count a crash against its group; at the limit the condition is quarantined, and all who wait for it fail."""
+        limit, reason = self._settings.crash_limit, fact.reason or ""
+        now = self._database.read(self._database.now)
+        crashes = self._database.run(admission.count_crash, fact.group_id, seen, limit, reason, now)
+        log.warning("a poke took its process down", group_id=fact.group_id, crashes=crashes, reason=reason)
+        if crashes < limit:
+            return fact
+        why = f"quarantined: its poke took its process down {crashes} times, the last time: {reason}"
+        return fact._replace(outcome=Outcome.FAIL, reason=why)
+
+    def _note_unsettled(self, by_range: Mapping[ShardRange, list[Report]], unsettled: Mapping[int, Unsettled]) -> None:
+        """Note the groups whose result could not be written, and forget those that we noted and that have none such."""
+        if not unsettled and not self._unsettled:
+            return
+        for shard_range, own in by_range.items():
+            group_ids = {report.group.id for report in own}
+            noted = {group_id: each for group_id, each in unsettled.items() if group_id in group_ids}
+            self._leases.unsettled.keep(shard_range, noted, (self._unsettled & group_ids) - noted.keys())
+            self._unsettled = (self._unsettled - group_ids) | noted.keys()
+
+    def _no_longer_stranded(self, reports: Sequence[Report]) -> set[int]:
+        """Return the groups that were left to other processes, and that this one has poked now."""
+        with self._lock:
+            found = self._stranded.intersection([report.group.id for report in reports])
+            self._stranded -= found
+        return found - {report.group.id for report in reports if report.outcome is Outcome.CANNOT_POKE}

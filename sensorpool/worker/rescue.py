@@ -1,0 +1,51 @@
+"""Rescue: finds what a dead process left half done, and what is of no use any more.
+
+A round walks the list of chores; what a chore has no time for has its turn in the next round. Any number of rescuers
+may run at once: whatever one of them does twice is harmless.
+"""
+
+from sensorpool.errors import SensorpoolError, Unreachable
+from sensorpool.instrumentation.logs import logger
+from sensorpool.instrumentation.redaction import one_line
+from sensorpool.worker.chores import admission, groups, instances, left_behind, others, suspects
+from sensorpool.worker.chores.round import Chore, Place, Rescued, Round
+from sensorpool.worker.context import Worker
+
+CHORES = (
+    Chore("pruning and ending instances", instances.prune_and_end),
+    Chore("dropping empty groups", groups.drop_empty),
+    Chore("folding shardcodes", groups.fold_shardcodes),
+    Chore("forgetting suspects", suspects.forget_gone),
+    Chore("quarantine and quotas", admission.look_again),
+    Chore("dropping abandoned listeners", left_behind.drop_listeners),
+    Chore("rescuers of other packages", others.rescue),
+    # last, and for half a round at most: a backlog starves no other chore
+    Chore("sending on_settled tasks", left_behind.send_callbacks),
+    Chore("publishing what a dead process left", left_behind.publish),
+)
+
+log = logger(__name__)
+
+
+def rescue(worker: Worker, place: Place) -> Rescued:
+    """Do one round; ``place`` moves on. A chore that fails ends no other, and is noted for `health`.
+
+    :raises Unreachable: when the database does not answer.
+    """
+    now = Round(worker, place, Rescued())
+    failed: dict[str, str] = {}
+    for chore in CHORES:
+        try:
+            chore.work(now)
+        except Exception as error:
+            failed[chore.name] = one_line(error) if not isinstance(error, SensorpoolError) else str(error)
+            log.warning("a chore of rescue failed", chore=chore.name, error=failed[chore.name])
+            if isinstance(error, Unreachable):
+                worker.database.read(worker.database.now)  # where it does not answer at all, the round ends
+    try:
+        worker.trouble.note_chores(failed, {chore.name for chore in CHORES} - failed.keys())
+    except Unreachable as error:
+        log.warning("what failed is not noted", error=str(error))
+    if found := now.done.as_dict():
+        log.info("rescued", **found)
+    return now.done

@@ -1,0 +1,117 @@
+"""Pokes that take long go on where they are after their job has ended, so that it can give its range back.
+
+Each is marked as suspect in Redis, and claimed, so that no job pokes its group as well. A thread takes what they see.
+"""
+
+import threading
+import time
+
+from sensorpool.errors import Unreachable
+from sensorpool.instrumentation.background import BackgroundThread
+from sensorpool.instrumentation.logs import logger
+from sensorpool.leases.lease import Leases
+from sensorpool.model.suspicion import Suspicion
+from sensorpool.model.values import Milliseconds, ShardRange
+from sensorpool.poke.poker import Poking
+from sensorpool.poke.watchdog import Watchdog
+from sensorpool.settle.infra_window import InfraWindow
+from sensorpool.worker.held_claims import HeldClaims
+from sensorpool.worker.outside_results import OutsideResults
+
+_LOOK_EVERY = 0.05  # seconds
+_CLOSING = 1.0  # seconds that the thread has to take what is there
+
+log = logger(__name__)
+
+
+class SlowPokes:
+    """The pokes that go on here after their job. Safe to share between threads.
+
+    :param heartbeat: seconds between two renewals of their claims.
+    """
+
+    def __init__(
+        self, leases: Leases, claims: HeldClaims, results: OutsideResults, watchdog: Watchdog, heartbeat: float
+    ) -> None:
+        self._leases = leases
+        self._claims = claims
+        self._results = results
+        self._watchdog = watchdog
+        self._heartbeat = heartbeat
+        self._going_on: list[Poking] = []
+        self._renewed_at = 0.0
+        self._thread = BackgroundThread("poke-on", self._look_after)
+        self._lock = threading.Lock()
+
+    def adopt(self, shard_range: ShardRange, poking: Poking, infra: InfraWindow, now: Milliseconds) -> None:
+        """Let pokes go on that take too long for their job; the watchdog is on guard until they have ended.
+
+        :param infra: since when groups of the range fail; what is known of these is taken over.
+        :raises Unreachable: when Redis does not answer; they go on all the same.
+        """
+        group_ids = list(poking.outstanding)
+        infra.leave_to(self._results.infra, group_ids, now)
+        try:  # marked before they are looked after, which may clear them at once
+            self._leases.suspects.mark(shard_range, group_ids, Suspicion.SLOW)
+            self._claims.take(shard_range, group_ids, now)
+        finally:
+            self._claims.hold(shard_range, group_ids)
+            with self._lock:
+                self._going_on.append(poking)
+                self._thread.start()
+
+    def has(self, group_id: int) -> bool:
+        """Whether a poke of a group goes on."""
+        with self._lock:
+            return any(group_id in poking.outstanding for poking in self._going_on)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether any poke goes on."""
+        with self._lock:
+            return bool(self._going_on)
+
+    def close(self) -> None:
+        """Look after them no more: they are due again when their claims end."""
+        self._thread.close(_CLOSING)
+
+    def _look_after(self) -> None:
+        """Take what the pokes that go on see, until none does."""
+        with self._watchdog.watching() as watched:
+            while going_on := self._still_going_on():
+                watched.step()
+                for poking in going_on:
+                    self._take(poking)
+                self._renew(going_on)
+                if self._thread.wait(_LOOK_EVERY):
+                    return
+
+    def _still_going_on(self) -> list[Poking]:
+        with self._lock:
+            if not self._going_on:
+                self._thread.retire()  # under the lock: the next `adopt` starts another thread
+            return list(self._going_on)
+
+    def _take(self, poking: Poking) -> None:
+        try:
+            if reports := poking.step():
+                with self._claims.ending(reports) as by_range:
+                    self._results.settle(reports, by_range, blame=False)
+        except Unreachable as error:
+            log.warning("what slow pokes saw is lost; they are due again", error=str(error))
+        except Exception:
+            log.exception("what slow pokes saw is lost; they are due again")
+        if poking.is_over:
+            with self._lock:
+                self._going_on.remove(poking)
+            poking.end()
+            self._watchdog.rest()
+
+    def _renew(self, going_on: list[Poking]) -> None:
+        if time.monotonic() - self._renewed_at < self._heartbeat:
+            return
+        self._renewed_at = time.monotonic()
+        try:
+            self._claims.renew([group_id for poking in going_on for group_id in list(poking.outstanding)])
+        except Unreachable as error:
+            log.warning("claims on slow pokes were not renewed", error=str(error))

@@ -1,0 +1,187 @@
+"""Suspects: groups that hung, or were in a dead holder's hands. They are poked apart, until they are cleared.
+
+Nothing waits for them: those that hang are poked in one lane of child processes, and those that may crash in another.
+Each is marked as suspect in Redis, and claimed, so that no job pokes it as well.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+
+from sensorpool.config.settings import Settings
+from sensorpool.errors import Unreachable
+from sensorpool.instrumentation.logs import logger
+from sensorpool.leases.late_crashes import LateCrashes
+from sensorpool.leases.lease import Leases
+from sensorpool.model.states import Outcome
+from sensorpool.model.suspicion import Suspicion
+from sensorpool.model.values import DueGroup, Milliseconds, Report, ShardRange
+from sensorpool.poke.child import Suspect
+from sensorpool.poke.isolated_lane import IsolatedLane
+from sensorpool.poke.watchdog import Watchdog
+from sensorpool.store import loading
+from sensorpool.store.database import Database
+from sensorpool.worker.held_claims import HeldClaims
+from sensorpool.worker.lingering import Lingering
+from sensorpool.worker.outside_results import OutsideResults
+
+log = logger(__name__)
+
+
+class Suspects:
+    """The suspects that this process pokes. Safe to share between threads.
+
+    :param results: settles what their pokes see; called on the threads of the lanes.
+    :param lingering: the groups whose child lives on.
+    :param goes_on: whether a poke of a group goes on here outside of the lanes.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        leases: Leases,
+        claims: HeldClaims,
+        results: OutsideResults,
+        lingering: Lingering,
+        watchdog: Watchdog,
+        goes_on: Callable[[int], bool],
+    ) -> None:
+        self.is_retired = False  # nothing more is begun
+        self._database = database
+        self._leases = leases
+        self._late_crashes = LateCrashes(leases)
+        self._claims = claims
+        self._results = results
+        self._lingering = lingering
+        self._goes_on = goes_on
+        apart = partial(IsolatedLane, settings, self._take, claims.renew, watching=watchdog.watching)
+        self._crashing, self._hanging = apart(watched=self._end_watch), apart(settings.hanging_concurrency)
+        self._why: dict[int, Suspicion] = {}  # of those in the lanes
+        self._lock = threading.Lock()
+
+    def offer(
+        self,
+        shard_range: ShardRange,
+        groups: Mapping[DueGroup, Suspicion | None],
+        stranded: Collection[int] = frozenset(),
+        *,
+        due: Milliseconds,
+    ) -> int:
+        """Have suspects, each with why it is one, poked apart. Waits for nothing.
+
+        :param stranded: groups of the range that are left to other processes; a poke of one is told to the next job.
+        :param due: since when they wait for this poke, by the database's clock.
+        :returns: how many are being poked still, here or in another process, and miss this turn; all, once we have
+            retired.
+        :raises Unreachable: when the database or Redis does not answer.
+        """
+        free = [group.id for group in groups if not self._has(group.id)]
+        claimed = self._claims.take(shard_range, free, due)
+        whys = {group.id: why or Suspicion.CRASHED for group, why in groups.items()}
+        if self.is_retired:
+            self._leases.suspects.mark_each(shard_range, {each: whys[each] for each in claimed}, lost_turn=True)
+            self._claims.drop(shard_range, claimed)
+            return len(groups)
+        try:
+            if unmarked := [group.id for group, why in groups.items() if why is None]:
+                self._leases.suspects.mark(shard_range, unmarked, Suspicion.CRASHED)
+            died = [group_id for group_id in claimed if whys[group_id] is Suspicion.LATE_CRASHES]
+            shares = self._late_crashes.shares(shard_range, died) if died else {}
+            now, rows = self._database.read(lambda c: (self._database.now(c), loading.groups(c, claimed)))
+        except Unreachable:
+            self._claims.drop(shard_range, claimed)
+            raise
+        here = time.monotonic()
+        self._claims.hold(shard_range, [group.id for group, _, _ in rows])
+        with self._lock:
+            self._why.update((group.id, whys[group.id]) for group, _, _ in rows)
+        watched = self._lingering.begin(
+            shard_range, [group.id for group, _, _ in rows if group.crashes or group.id in shares]
+        )
+        self._results.expect_stranded([group.id for group, _, _ in rows if group.id in stranded])
+        hanging: list[Suspect] = []
+        crashing: list[Suspect] = []
+        for group, op_classpath, poke_context in rows:
+            why, at = whys[group.id], group.next_deadline
+            deadline = None if at is None else here + (at - now) / 1000
+            watch = (1 if group.crashes else shares[group.id]) if group.id in watched else 0
+            alone = group.crashes > 0 or watch > 0
+            suspect = Suspect(
+                group, op_classpath, poke_context, alone, why is not Suspicion.CLASS_HANGS, watch, deadline
+            )
+            (hanging if why.hangs and not group.crashes else crashing).append(suspect)
+        self._hanging.offer(hanging)
+        self._crashing.offer(crashing)
+        return len(groups) - len(claimed)
+
+    @property
+    def in_hand(self) -> int:
+        """How many groups are poked apart just now, or wait for it."""
+        return len(self._hanging) + len(self._crashing)
+
+    def retire(self) -> None:
+        """Begin nothing more; what has not begun is due again at once, here or in another process."""
+        if not self.is_retired:
+            self.is_retired = True
+            self._give_back([*self._hanging.retire(), *self._crashing.retire()])
+
+    def close(self) -> None:
+        """Give back those that are poked apart: they are due again at once, here or in another process."""
+        self.is_retired = True
+        self._give_back([*self._hanging.close(), *self._crashing.close()])
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether suspects are poked here, or a child of one lives on."""
+        return bool(self._lingering) or self.in_hand > 0
+
+    def _give_back(self, group_ids: Sequence[int]) -> None:
+        with self._lock:
+            whys = {group_id: self._why.pop(group_id) for group_id in group_ids if group_id in self._why}
+        self._lingering.end(group_ids)
+        try:
+            for shard_range, own in self._claims.let_go(whys).items():
+                self._leases.suspects.mark_each(shard_range, {each: whys[each] for each in own}, lost_turn=True)
+                self._claims.drop(shard_range, own)
+        except Unreachable as error:
+            log.warning("groups that were poked apart miss a turn", error=str(error))
+
+    def _has(self, group_id: int) -> bool:
+        return self._crashing.has(group_id) or self._hanging.has(group_id) or self._goes_on(group_id)
+
+    def _take(self, reports: Sequence[Report]) -> None:
+        """Take what was seen in a child process: a crash there is the doing of the group that was poked.
+
+        :raises Unreachable: when the database or Redis does not answer; what was not settled is due again.
+        """
+        hung = set()
+        with self._lock:
+            for report in reports:
+                beside = self._why.pop(report.group.id, None) is Suspicion.CLASS_HANGS
+                if beside and report.outcome is Outcome.POKE_TIMEOUT:
+                    hung.add(report.group.id)
+        with self._claims.ending(reports) as by_range:
+            self._results.settle(reports, by_range, blame=True)
+            for shard_range, own in by_range.items():  # it hangs itself, not only its class
+                overran = [report.group.id for report in own if report.group.id in hung]
+                self._leases.suspects.mark(shard_range, overran, Suspicion.OVERRAN)
+
+    def _end_watch(self, group_ids: Sequence[int], late: Sequence[Report], died: bool | None) -> None:
+        """Clear groups that ended nothing. Where their child died, blame the one group, or go on with fewer together.
+
+        :param late: what a group that was alone in its child did to it.
+        :param died: whether the child died of what they left behind; None: not known.
+        """
+        by_range = self._lingering.end(group_ids)
+        for shard_range, own in by_range.items() if died is not None else ():
+            if died and not late:
+                self._late_crashes.count(shard_range, own)
+                continue
+            self._late_crashes.forget(shard_range, own)
+            if late:
+                of_range = {shard_range: [each for each in late if each.group.id in own]}
+                self._results.settle(late, of_range, blame=True)
+            else:
+                self._leases.suspects.clear(shard_range, own)

@@ -1,0 +1,267 @@
+"""The notifier and its triggers, on a real pool: what ends, how, and what is said meanwhile."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("airflow")
+
+from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
+
+from harness.until import PATIENCE
+from sensorpool import Pool, Settings
+from sensorpool.admin.drain import drain
+from sensorpool.airflow.configuration import AirflowSettings
+from sensorpool.airflow.trigger import PoolTrigger
+from sensorpool.airflow.triggerer import api_server
+from sensorpool.airflow.triggerer import notifier as notifiers
+from sensorpool.airflow.triggerer.notifier import Notifier
+from sensorpool.airflow.triggerer.pace import Pace
+from sensorpool.errors import SettingsError
+from sensorpool.model.states import Ending, Outcome, State
+from sensorpool.model.values import Fact
+from sensorpool.settle.flush import flush
+
+SENSOR = "sensorpool.sensors.TimeSensor"
+
+
+@pytest.fixture
+def pool(postgres_database: str, redis_url: str) -> Any:
+    """A pool that nobody pokes in."""
+    made = Pool(Settings.load(database_url=postgres_database, redis_url=redis_url, poke_interval=60.0))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def make_notifier(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Notifier]]:
+    """Makes this process's notifier."""
+    notifiers_made: list[Notifier] = []
+    monkeypatch.setattr(api_server, "FIRST_ANSWER", 0.0)  # there is none
+
+    def make(**settings: Any) -> Notifier:
+        made = Notifier(pool, AirflowSettings(**({"resume_hold": 0.0} | settings)))
+        notifiers_made.append(made)
+        monkeypatch.setattr(Notifier, "of_this_process", classmethod(lambda _: made))
+        return made
+
+    yield make
+    for made in notifiers_made:
+        made.close()
+
+
+def register(pool: Pool, number: int = 0) -> int:
+    target = f"2100-01-01T00:00:{number:02}Z"
+    return pool.register(SENSOR, {"target_time": target}, external_id=f"try-{number}").id
+
+
+def land(pool: Pool, instance_id: int, outcome: Outcome = Outcome.LANDED, *, tell: bool = True, **fact: Any) -> None:
+    """Settle an instance, as a worker does."""
+    with pool.database.engine.connect() as connection:
+        row = connection.exec_driver_sql(f"SELECT group_id FROM sensor_instance WHERE id = {instance_id}").one()
+    facts = [Fact(row[0], 1, 10**13, outcome, **fact)]
+    if tell:
+        pool.settler.settle(facts)
+    else:
+        flush(pool.database, facts, tick_ms=1000)
+
+
+async def first(trigger: PoolTrigger) -> TriggerEvent:
+    async for event in trigger.run():
+        return event
+    raise AssertionError("it ended without an event")
+
+
+def run(made: Awaitable[Any]) -> Any:
+    async def limited() -> Any:
+        return await asyncio.wait_for(made, PATIENCE)
+
+    return asyncio.run(limited())
+
+
+async def meanwhile(trigger: PoolTrigger, act: Callable[[], Any]) -> TriggerEvent:
+    """Act once the trigger waits; return its event."""
+    waiting = asyncio.create_task(first(trigger))
+    notifier = Notifier.of_this_process()
+    while trigger.instance_id not in notifier._task_log._waiting:
+        await asyncio.sleep(0.02)
+    await asyncio.to_thread(act)
+    return await waiting
+
+
+def test_a_success_ends_the_task_without_a_worker(pool: Pool, make_notifier: Callable[..., Notifier]) -> None:
+    make_notifier()
+    one = register(pool)
+    event = run(meanwhile(PoolTrigger(one, direct=True), lambda: land(pool, one)))
+    assert isinstance(event, TaskSuccessEvent)
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_a_value_takes_a_worker(pool: Pool, make_notifier: Callable[..., Notifier], direct: bool) -> None:
+    make_notifier()
+    one = register(pool)
+    event = run(meanwhile(PoolTrigger(one, direct=direct), lambda: land(pool, one, xcom_value='{"rows": 3}')))
+    assert event.payload == {"value_of": one}
+
+
+def test_a_failure_takes_a_worker(pool: Pool, make_notifier: Callable[..., Notifier]) -> None:
+    make_notifier()
+    one = register(pool)
+    event = run(meanwhile(PoolTrigger(one, direct=True), lambda: land(pool, one, Outcome.POKE_ERROR, reason="no")))
+    assert event.payload == {"state": "failed", "ending": "poke_error", "reason": "no"}
+
+
+def test_what_ended_before_the_triggerer_came_back_is_found(pool: Pool, make_notifier: Callable[..., Notifier]) -> None:
+    one = register(pool)
+    land(pool, one)
+    make_notifier()
+    assert isinstance(run(first(PoolTrigger(one, direct=True))), TaskSuccessEvent)
+
+
+def test_a_lost_message_is_made_up_for(
+    pool: Pool, make_notifier: Callable[..., Notifier], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifiers, "SWEEP_EVERY", 0.5)
+    make_notifier()
+    one = register(pool)
+    assert isinstance(
+        run(meanwhile(PoolTrigger(one, direct=True), lambda: land(pool, one, tell=False))), TaskSuccessEvent
+    )
+
+
+def test_nobody_resumes_within_the_hold(pool: Pool, make_notifier: Callable[..., Notifier]) -> None:
+    make_notifier(resume_hold=2.0)
+    one = register(pool)
+    registered_at = time.time()
+    land(pool, one, Outcome.POKE_ERROR, reason="no")
+    run(first(PoolTrigger(one, registered_at=registered_at)))
+    assert time.time() >= registered_at + 2.0
+    two = register(pool, 2)
+    land(pool, two)
+    began = time.monotonic()
+    run(first(PoolTrigger(two, direct=True, registered_at=time.time() + 3600)))  # a worker's clock may be wrong
+    assert time.monotonic() - began < PATIENCE
+
+
+def test_an_unknown_instance_goes_back(pool: Pool, make_notifier: Callable[..., Notifier]) -> None:
+    make_notifier()
+    event = run(first(PoolTrigger(4711)))
+    assert (event.payload["state"], event.payload["ending"]) == (State.CANCELLED, Ending.HANDED_BACK)
+
+
+def test_a_marked_task_is_cancelled(pool: Pool, make_notifier: Callable[..., Notifier]) -> None:
+    make_notifier()
+    one = register(pool)
+
+    async def mark() -> None:
+        trigger = PoolTrigger(one)
+        waiting = asyncio.create_task(first(trigger))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await trigger.on_kill()
+
+    run(mark())
+    assert pool.wait([one], 0) == {one: State.CANCELLED}
+
+
+def test_a_forged_message_ends_nobody(pool: Pool, make_notifier: Callable[..., Notifier]) -> None:
+    notifier = make_notifier()
+    one = register(pool)
+
+    def forge() -> None:
+        for body in ({"settled": [{"id": one, "state": "success"}]}, {"settled": ["x"]}, {}, {"settled": [{"id": []}]}):
+            try:
+                notifier._hear(body)
+            except TypeError:
+                continue  # the listener says so and goes on
+        land(pool, one, Outcome.SKIP, reason="really")
+
+    assert run(meanwhile(PoolTrigger(one, direct=True), forge)).payload["state"] == State.SKIPPED
+
+
+def test_draining_hands_back(pool: Pool, make_notifier: Callable[..., Notifier]) -> None:
+    make_notifier()
+    one, two = register(pool), pool.register(SENSOR, {"target_time": "2100-01-02T00:00:00Z"}).id
+    event = run(meanwhile(PoolTrigger(one), lambda: list(drain(pool, 1000))))
+    assert event.payload["ending"] == Ending.HANDED_BACK
+    assert pool.wait([one, two], 0) == {one: State.CANCELLED, two: State.SENSING}  # two has nowhere to go
+
+
+@pytest.mark.parametrize("on_pool_dead", ["wait", "native"])
+def test_a_dead_pool(
+    pool: Pool, make_notifier: Callable[..., Notifier], monkeypatch: pytest.MonkeyPatch, on_pool_dead: str
+) -> None:
+    monkeypatch.setattr(notifiers, "SWEEP_EVERY", 0.2)
+    notifier = make_notifier(on_pool_dead=on_pool_dead, pool_dead_after=0.5)
+    one = register(pool)
+
+    def until_dead() -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not notifier._liveness._said:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        if on_pool_dead == "wait":
+            assert pool.wait([one], 0) == {one: State.SENSING}
+            pool.settler.cancel({one: "enough"})
+
+    event = run(meanwhile(PoolTrigger(one), until_dead))
+    assert event.payload["ending"] == (Ending.CANCELLED if on_pool_dead == "wait" else Ending.HANDED_BACK)
+
+
+def test_ten_thousand_ends_leave_the_triggerer_time_for_its_heartbeat() -> None:
+    pace = Pace(now=50.0)
+    turns = [pace.delay(50.0) for _ in range(10_000)]
+    assert turns[999] == 0.0 < turns[1_010]
+    in_one_second = max(sum(1 for turn in turns[1_000:] if second <= turn < second + 1) for second in range(100))
+    assert in_one_second <= 101
+    assert turns[-1] == pytest.approx(90.0, abs=0.1)
+    assert pace.delay(1_000.0) == 0.0  # quiet has come, and gone
+
+
+def test_each_end_takes_its_turn(
+    pool: Pool, make_notifier: Callable[..., Notifier], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notifier, one, two = make_notifier(), register(pool), register(pool, 2)
+    turns: list[float] = []
+    monkeypatch.setattr(notifier.pace, "delay", lambda now: turns.append(now) or 0.3)
+    land(pool, one)
+    land(pool, two, Outcome.POKE_ERROR, reason="no")
+    for trigger in (PoolTrigger(one, direct=True), PoolTrigger(two)):
+        run(first(trigger))
+        assert time.monotonic() >= turns[-1] + 0.3
+    assert len(turns) == 2
+
+
+def test_serialization_is_what_the_constructor_takes() -> None:
+    path, arguments = PoolTrigger(7, direct=True, registered_at=3.5).serialize()
+    assert path == f"{PoolTrigger.__module__}.{PoolTrigger.__qualname__}"
+    assert PoolTrigger(**arguments).serialize() == (path, arguments)
+    assert PoolTrigger.supports_triggerer_queue is False
+
+
+def test_a_wrong_setting_is_looked_at_once_for_all_triggers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not on their loop: a secrets backend may take its time."""
+    looked: list[str] = []
+    said: list[str] = []
+
+    def load(*_: Any, **__: Any) -> Any:
+        looked.append(threading.current_thread().name)
+        raise SettingsError("SENSORPOOL_DATABASE_URL cannot be had")
+
+    monkeypatch.setattr(notifiers.Settings, "load", load)
+    monkeypatch.setattr(Notifier, "_failed", (0.0, None))
+
+    async def come_by_all() -> None:
+        tasks = [asyncio.create_task(Notifier.ready(said.append)) for _ in range(50)]
+        while len(said) < len(tasks):
+            await asyncio.sleep(0.01)
+        for task in tasks:
+            task.cancel()
+
+    run(come_by_all())
+    assert len(looked) == 1
+    assert looked != [threading.main_thread().name]

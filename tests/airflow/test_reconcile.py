@@ -1,0 +1,123 @@
+"""Instances whose task is gone from Airflow end; those of whom Airflow never heard do not."""
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+pytest.importorskip("airflow")
+
+from airflow.api.common.delete_dag import delete_dag
+from airflow.models.dagrun import DagRun
+from airflow.models.log import Log
+from airflow.models.taskinstance import TaskInstance
+from airflow.sdk import DAG
+from airflow.utils.session import create_session
+from sqlalchemy import delete, select, update
+
+from sensorpool import Pool, Settings
+from sensorpool.airflow.pool import reconcile
+from sensorpool.model.states import State
+from sensorpool.model.values import Key, Registration
+from tests.airflow.metadata import Metadata
+from tests.airflow.running import Flag
+
+SENSOR = "sensorpool.sensors.TimeSensor"
+DAG_ID = "reconciled"
+
+
+class Waiting:
+    """A task that waits, and another one of the same DAG."""
+
+    def __init__(self, pool: Pool, metadata: Metadata) -> None:
+        self._pool, self.metadata = pool, metadata
+        with DAG(DAG_ID, schedule=None) as dag:
+            Flag(task_id="wait", flag="x")
+        self.run_id = metadata.add_run(metadata.add_dag(dag), None)
+        self.task = (TaskInstance.dag_id == DAG_ID, TaskInstance.run_id == self.run_id)
+        with create_session() as session:
+            session.execute(update(TaskInstance).where(*self.task).values(state="deferred", try_number=1))
+            task = session.scalars(select(TaskInstance).where(*self.task)).one()
+            session.add(Log("running", task))  # as the API server does where a task starts
+            self.ti_id = str(task.id)
+        self.instance_id = self.register(Key(DAG_ID, "wait", self.run_id, -1, 1), self.ti_id)
+
+    def register(self, key: Key, external_id: str) -> int:
+        """Have an instance wait."""
+        target = {"target_time": "2100-01-01T00:00:00Z"}
+        wait = Registration(sensor=SENSOR, poke_context=target, key=key, external_id=external_id)
+        return self._pool.register_many([wait], try_out=False)[0].id
+
+    def reconcile(self) -> None:
+        """Do one round of rescue."""
+        worker: Any = SimpleNamespace(database=self._pool.database, settler=self._pool.settler)
+        reconcile.reconcile(worker)
+
+    def state(self, instance_id: int | None = None) -> State | None:
+        """Return how an instance is doing."""
+        one = instance_id or self.instance_id
+        return self._pool.wait([one], 0).get(one)
+
+
+@pytest.fixture
+def waiting(
+    postgres_database: str, redis_url: str, airflow_metadata: Metadata, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Waiting]:
+    monkeypatch.setattr(reconcile, "YOUNG", -60_000)
+    pool = Pool(Settings.load(database_url=postgres_database, redis_url=redis_url))
+    yield Waiting(pool, airflow_metadata)
+    pool.close()
+
+
+def delete_its_run(waiting: Waiting) -> None:
+    with create_session() as session:
+        session.execute(delete(DagRun).where(DagRun.dag_id == DAG_ID, DagRun.run_id == waiting.run_id))
+
+
+def delete_its_try(waiting: Waiting) -> None:
+    with create_session() as session:
+        session.execute(delete(TaskInstance).where(*waiting.task))
+
+
+def set_state(state: str) -> Callable[[Waiting], None]:
+    return lambda waiting: waiting.metadata.set_states(DAG_ID, waiting.run_id, {("wait", -1): state})
+
+
+def next_try(waiting: Waiting) -> None:
+    with create_session() as session:
+        task = session.scalars(select(TaskInstance).where(*waiting.task)).one()
+        task.prepare_db_for_next_try(session)
+
+
+@pytest.mark.parametrize(
+    ("change", "ends"),
+    [
+        (lambda _: delete_dag(DAG_ID), True),
+        (delete_its_run, True),
+        (delete_its_try, True),
+        (next_try, True),
+        (set_state("success"), True),
+        (set_state("removed"), True),  # the task is no more in its DAG
+        (set_state("scheduled"), False),
+        (lambda _: None, False),
+    ],
+    ids=["DAG deleted", "run deleted", "try deleted", "next try", "marked", "task removed", "resumes", "waits"],
+)
+def test_an_instance_ends_in_one_round_once_its_task_is_gone(
+    waiting: Waiting, change: Callable[[Waiting], None], ends: bool
+) -> None:
+    change(waiting)
+    waiting.reconcile()
+    assert waiting.state() == (State.CANCELLED if ends else State.SENSING)
+
+
+@pytest.mark.parametrize("task_id", ["wait", "another"])
+def test_what_airflow_never_heard_of_is_left_alone(waiting: Waiting, task_id: str) -> None:
+    """Of another deployment, or not of Airflow: though this one knows others that wait."""
+    foreign = waiting.register(Key(DAG_ID, task_id, "another run", -1, 1), str(uuid4()))
+    later = waiting.register(Key(DAG_ID, "wait", waiting.run_id, 3, 1), str(uuid4()))
+    no_uuid = waiting.register(Key(DAG_ID, "elsewhere", waiting.run_id, -1, 1), "order 66")
+    waiting.reconcile()
+    assert {waiting.state(one) for one in (foreign, later, no_uuid)} == {State.SENSING}

@@ -1,0 +1,299 @@
+"""Whatever the pool's rows hold, the triggerer goes on: Airflow's own runner, its frames and its database."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+pytest.importorskip("airflow")
+
+from airflow.jobs.triggerer_job_runner import ToTriggerSupervisor, TriggerRunner
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.trigger import Trigger
+from airflow.sdk import DAG
+from airflow.sdk.execution_time.comms import _RequestFrame
+from airflow.sdk.serde import deserialize
+from airflow.triggers.base import TaskSuccessEvent
+from airflow.utils.session import create_session
+from pydantic import TypeAdapter
+from sqlalchemy import select, text, update
+
+from harness.servers import Elsewhere, Server, fresh_database
+from harness.until import PATIENCE
+from sensorpool import Pool, Settings
+from sensorpool.airflow.configuration import AirflowSettings
+from sensorpool.airflow.result import InstanceResult, Landing
+from sensorpool.airflow.task import conclude, deferral
+from sensorpool.airflow.trigger import PoolTrigger
+from sensorpool.airflow.triggerer import api_server, notifier
+from sensorpool.airflow.triggerer.notifier import Notifier
+from sensorpool.errors import SettingsError, Unreachable
+from sensorpool.model.states import Ending, State
+from sensorpool.model.values import Key, Registration
+from tests.airflow.metadata import Metadata
+from tests.airflow.running import Flag, Ti, in_dag
+
+SENSOR = "sensorpool.sensors.TimeSensor"
+SURROGATE, NUL = "\ud800", "\x00"
+DEEP = "[" * 700 + "]" * 700
+VALUES = {
+    "nul": json.dumps(f"a{NUL}b"),
+    "surrogate": json.dumps(f"a{SURROGATE}b"),
+    "nul in a name": json.dumps({f"a{NUL}": 1}),
+    "surrogate in a name": json.dumps({SURROGATE: 1}),
+    "an integer of 80 bits": str(2**80),
+    "infinite": "[Infinity]",
+    "deep": DEEP,
+    "a name that Airflow keeps for itself": json.dumps({"__classname__": "a.B", "__version__": 1, "__data__": 1}),
+    "another one": json.dumps({"__type": "set", "__var": [1]}),
+    "large": json.dumps("x" * 250_000),
+    "plain": "[1]",
+}
+
+
+class Deployment:
+    """A task in Airflow's database that waits for an instance, and the triggerer that serves it."""
+
+    def __init__(self, pool: Pool, metadata: Metadata) -> None:
+        self.pool = pool
+        with DAG("triggerer", schedule=None) as dag:
+            Flag(task_id="wait", flag="x")
+        serialized = metadata.add_dag(dag)
+        self.run_id = metadata.add_run(serialized, None)
+        self._task = (TaskInstance.dag_id == "triggerer", TaskInstance.run_id == self.run_id)
+        self.key = Key("triggerer", "wait", self.run_id, -1, 1)
+        waits = Registration(sensor=SENSOR, poke_context={"target_time": "2100-01-01T00:00:00Z"}, key=self.key)
+        self.instance_id = pool.register_many([waits], try_out=False)[0].id
+
+    def defer(self, **kwargs: Any) -> int:
+        """Have the task wait in a trigger; return the trigger's id."""
+        with create_session() as session:
+            trigger = Trigger("sensorpool.airflow.trigger.PoolTrigger", kwargs)
+            session.add(trigger)
+            session.flush()
+            change = {"state": "deferred", "trigger_id": trigger.id, "next_kwargs": {"started": 1.0}}
+            session.execute(update(TaskInstance).where(*self._task).values(change))
+            return int(trigger.id)
+
+    def end(self, **columns: Any) -> None:
+        """Write how the instance ended, as a pool of any version may have."""
+        ended = {"state": "success", "ending": "landed", "settled_at": 1} | columns
+        with self.pool.database.engine.begin() as connection:
+            given = ", ".join(f"{name} = :{name}" for name in ended)
+            statement = text(f"UPDATE sensor_instance SET {given} WHERE id = {self.instance_id}")
+            connection.execute(statement, ended)
+
+    def serve(self, trigger_id: int, trigger: Any) -> dict[str, Any]:
+        """Run a trigger as the triggerer does, to Airflow's database; return what the task is resumed with."""
+        runner = TriggerRunner()
+        runner.triggers[trigger_id] = {"task": None, "is_watcher": False, "name": "wait", "events": 0}  # type: ignore[typeddict-item]
+        asyncio.run(asyncio.wait_for(runner.run_trigger(trigger_id, trigger), PATIENCE))
+        told = runner.process_trigger_events([trigger_id])
+        frame = _RequestFrame(id=1, body=told.model_dump()).as_bytes()
+        received = msgspec.msgpack.Decoder(_RequestFrame).decode(frame[4:])
+        message: Any = TypeAdapter(ToTriggerSupervisor).validate_python(received.body)
+        (entry,) = message.events
+        Trigger.submit_event(trigger_id=entry.trigger_id, event=entry.event)
+        with create_session() as session:
+            task = session.scalars(select(TaskInstance).where(*self._task)).one()
+            assert (task.state, task.next_method) == ("scheduled", None)
+            resumed = deserialize(task.next_kwargs)
+        assert isinstance(resumed, dict)
+        return resumed["event"]
+
+
+@pytest.fixture(scope="module")
+def triggerer(
+    postgres_server: Server | Elsewhere, postgres_template: str, redis_server: Server | Elsewhere
+) -> Iterator[Notifier]:
+    """The notifier of a triggerer, one for all: what one test leaves must not hold up the next."""
+    with fresh_database(postgres_server, template=postgres_template) as url, pytest.MonkeyPatch.context() as patch:
+        pool = Pool(Settings.load(database_url=url, redis_url=redis_server.start().url))
+        patch.setattr(api_server, "FIRST_ANSWER", 0.0)
+        patch.setattr(notifier, "SWEEP_EVERY", 1.0)
+        patch.setattr(deferral, "pool", lambda: pool)
+        made = Notifier(pool, AirflowSettings(resume_hold=0.0))
+        patch.setattr(Notifier, "of_this_process", classmethod(lambda _: made))
+        yield made
+        made.close()
+        pool.close()
+
+
+@pytest.fixture
+def deployment(triggerer: Notifier, airflow_metadata: Metadata) -> Deployment:
+    return Deployment(triggerer._pool, airflow_metadata)
+
+
+@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
+def test_a_value_reaches_the_task_and_never_the_triggerer(deployment: Deployment, value: str) -> None:
+    deployment.end(xcom_value=value)
+    trigger_id = deployment.defer(instance_id=deployment.instance_id)
+    event = deployment.serve(trigger_id, PoolTrigger(deployment.instance_id))
+    assert len(json.dumps(event)) < 500
+    sensor = in_dag(Flag, flag="x")
+    result = conclude.what_was_seen(sensor, {"ti": Ti("triggerer", "wait", deployment.run_id)}, event)
+    assert (result.state, result.ending) == (State.SUCCESS, Ending.LANDED)
+    assert repr(result.xcom_value) == repr(json.loads(value))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"state": "x"},
+        {"ending": "x"},
+        {"state": "failed", "ending": "poke_error", "reason": "x" * 1_000_000},
+        {"state": "failed", "ending": "poke_error", "reason": "\x1b[31m\u202e 100 % {x} %s"},
+        {"ending": None, "xcom_value": "no JSON"},
+        {"xcom_value": "[" * 200_000},
+        {"state": "skipped", "xcom_value": "1"},
+    ],
+    ids=str,
+)
+def test_rows_written_over_end_their_own_task_only(deployment: Deployment, columns: dict[str, Any]) -> None:
+    deployment.end(**columns)
+    trigger_id = deployment.defer(instance_id=deployment.instance_id)
+    event = deployment.serve(trigger_id, PoolTrigger(deployment.instance_id))
+    assert len(json.dumps(event)) < 12_500
+    result = conclude.what_was_seen(in_dag(Flag, flag="x"), {"ti": Ti("triggerer", "wait", deployment.run_id)}, event)
+    expected = columns.get("state") if columns.get("state") in set(State) else "cancelled"
+    assert result.state == expected
+    if result.state == "cancelled":
+        assert result.ending is Ending.HANDED_BACK
+
+
+def test_a_value_of_another_task_is_not_taken(deployment: Deployment) -> None:
+    deployment.end(xcom_value="[1]")
+    context = {"ti": Ti("triggerer", "wait", "another run")}
+    result = conclude.what_was_seen(in_dag(Flag, flag="x"), context, {"value_of": deployment.instance_id})
+    assert (result.ending, result.xcom_value) == (Ending.HANDED_BACK, None)
+
+
+def test_a_value_that_is_gone_is_not_taken_for_none(deployment: Deployment) -> None:
+    deployment.end(xcom_value=None)
+    context = {"ti": Ti("triggerer", "wait", deployment.run_id)}
+    result = conclude.what_was_seen(in_dag(Flag, flag="x"), context, {"value_of": deployment.instance_id})
+    assert result.ending is Ending.HANDED_BACK
+
+
+@pytest.mark.parametrize("value_of", [None, "x", 2**80, -1, [], {"__classname__": "a.B"}], ids=str)
+def test_an_event_that_names_no_instance_runs_natively(deployment: Deployment, value_of: Any) -> None:
+    context = {"ti": Ti("triggerer", "wait", deployment.run_id)}
+    assert conclude.what_was_seen(in_dag(Flag, flag="x"), context, {"value_of": value_of}).ending is Ending.HANDED_BACK
+
+
+def test_a_value_is_asked_for_again_while_the_database_is_away(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment.end(xcom_value="[1]")
+    monkeypatch.setattr(conclude, "PAUSE", 0.0)
+    asked: list[int] = []
+    read = deployment.pool.database.read
+
+    def away(question: Any, *args: Any) -> Any:
+        asked.append(1)
+        if len(asked) < 3:
+            raise Unreachable("it is away")
+        return read(question, *args)
+
+    context = {"ti": Ti("triggerer", "wait", deployment.run_id)}
+    event = {"value_of": deployment.instance_id}
+    monkeypatch.setattr(deployment.pool.database, "read", away)
+    assert conclude.what_was_seen(in_dag(Flag, flag="x"), context, event).xcom_value == [1]
+    assert len(asked) == 3
+    monkeypatch.setattr(deployment.pool.database, "read", _never)
+    result = conclude.what_was_seen(in_dag(Flag, flag="x"), context, event)
+    assert (result.ending, Landing.read(result.xcom_value).lost.keys()) == (Ending.LANDED, {""})
+
+
+def _never(*_: Any) -> Any:
+    raise Unreachable("it is away")
+
+
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        {},
+        {"instance_id": None},
+        {"instance_id": "4711"},
+        {"instance_id": 2**63},
+        {"instance_id": -1},
+        {"instance_id": True},
+        {"instance_id": [], "direct": "no", "registered_at": "never"},
+        {"instance_id": 2**62, "registered_at": float("nan")},
+        {"instance_id": 2**62, "registered_at": float("inf"), "of_a_later_version": 1},
+    ],
+    ids=str,
+)
+def test_a_trigger_with_odd_arguments_hands_its_task_back(deployment: Deployment, kwargs: dict[str, Any]) -> None:
+    deployment.end()
+    event = deployment.serve(deployment.defer(**kwargs), PoolTrigger(**kwargs))
+    assert event["ending"] == Ending.HANDED_BACK
+    assert PoolTrigger(**kwargs).direct is False
+
+
+@pytest.mark.parametrize("text", [f"a{NUL}b", f"a{SURROGATE}b", "x" * 10_000_000], ids=["nul", "surrogate", "large"])
+@pytest.mark.parametrize("place", ["a line", "a reason", "an error of the notifier", "an error of the settings"])
+def test_no_text_ends_the_triggerer(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, text: str, place: str
+) -> None:
+    result = InstanceResult(State.FAILED, Ending.POKE_ERROR, text if place == "a reason" else "no")
+
+    async def next_end(subscription: Any, say: Any) -> InstanceResult:
+        if place == "a line":
+            say(text)
+        if place == "an error of the notifier":
+            raise RuntimeError(text)
+        return result
+
+    tries: list[int] = []
+    ours = Notifier.of_this_process()
+
+    def of_this_process(_: Any) -> Notifier:
+        tries.append(1)
+        if place == "an error of the settings" and len(tries) == 1:
+            raise SettingsError(text)
+        return ours
+
+    monkeypatch.setattr(notifier, "_PATIENCE", 0.0)
+    monkeypatch.setattr(notifier.Subscription, "next_end", next_end)
+    monkeypatch.setattr(Notifier, "of_this_process", classmethod(of_this_process))
+    trigger_id = deployment.defer(instance_id=deployment.instance_id)
+    event = deployment.serve(trigger_id, PoolTrigger(deployment.instance_id))
+    assert event["ending"] == (Ending.HANDED_BACK if place == "an error of the notifier" else Ending.POKE_ERROR)
+
+
+def test_nothing_is_raised_where_a_task_is_marked(triggerer: Notifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cancel(*_: Any) -> None:
+        raise RuntimeError(SURROGATE)
+
+    monkeypatch.setattr(triggerer, "cancel", cancel)
+    asyncio.run(PoolTrigger(1).on_kill())
+    asyncio.run(PoolTrigger("x").on_kill())
+
+
+def test_a_row_of_nonsense_holds_up_no_other(deployment: Deployment) -> None:
+    """Times that no calendar has, and a group that is gone."""
+    waits = Registration(sensor=SENSOR, poke_context={"target_time": "2100-01-01T00:00:00Z"})
+    other = deployment.pool.register_many([waits], try_out=False)[0].id
+    with deployment.pool.database.engine.begin() as connection:
+        statement = "UPDATE sensor_instance SET start_date = -{0}, timeout_at = {0}, group_id = {0} WHERE id = {1}"
+        connection.exec_driver_sql(statement.format(2**62, other))
+    deployment.end()
+
+    async def both() -> Any:
+        odd = asyncio.create_task(_first(PoolTrigger(other)))
+        while other not in Notifier.of_this_process()._task_log._waiting:
+            await asyncio.sleep(0.02)
+        event = await _first(PoolTrigger(deployment.instance_id, direct=True))
+        odd.cancel()
+        return event
+
+    assert isinstance(asyncio.run(asyncio.wait_for(both(), PATIENCE)), TaskSuccessEvent)
+
+
+async def _first(trigger: PoolTrigger) -> Any:
+    async for event in trigger.run():
+        return event

@@ -1,0 +1,89 @@
+"""Sensors that stop what the threads of a worker need: the log, its locks, and those threads themselves.
+
+Nobody else waits for them; where a thread of the worker does, its process is ended in time.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness import audit
+from harness.service import Service, children
+from harness.until import until
+from sensorpool.model.states import State
+from sensorpool.testing import land, pokes
+from tests.faults.test_crashes import _lateness
+from tests.faults.trial import OF_FAULTS, RECORDING
+
+ODD = ("LogsLazily", "HangsAtItsEnd", "AddsHandlers")
+SYNC, ASYNC = "sensorpool.testing.ScriptedSensor", "sensorpool.testing.AsyncScriptedSensor"
+INNOCENTS = 12
+
+
+@pytest.fixture
+def service(make_service: Callable[..., Service]) -> Service:
+    odd = [f"{RECORDING}.{name}" for name in (*ODD, "HoldsTheLog")]
+    return make_service(sensors_enabled=",".join([SYNC, ASYNC, *OF_FAULTS, *odd]), retention=3600)
+
+
+def begin(service: Service, folder: Path) -> dict[str, int]:
+    """Start a worker, and wait until healthy sensors are poked; return their instances."""
+    service.start(workers=1)
+    made = {
+        f"innocent{number}": service.pool.register(
+            (SYNC, ASYNC)[number % 2], {"folder": str(folder), "name": f"innocent{number}"}
+        ).id
+        for number in range(INNOCENTS)
+    }
+    until("a poke of every innocent", lambda: made.keys() <= pokes(folder).keys())
+    return made
+
+
+def poke_odd(service: Service, folder: Path, *kinds: str) -> list[int]:
+    """Register odd sensors, and wait until their fault has struck; return their instances."""
+    made = [service.pool.register(f"{RECORDING}.{kind}", {"folder": str(folder), "name": kind}).id for kind in kinds]
+    until("the faults to strike", lambda: {f"{kind} struck" for kind in kinds} <= pokes(folder).keys())
+    return made
+
+
+def poked_again(folder: Path, names: dict[str, int], times: int) -> None:
+    before = pokes(folder)
+    until("further pokes of all", lambda: all(len(pokes(folder)[n]) >= len(before[n]) + times for n in names))
+
+
+def end(service: Service, folder: Path, made: dict[str, int], odd: list[int]) -> None:
+    """Let the healthy ones land, which they do, and once. The odd ones are called off."""
+    for name in made:
+        land(folder, name)
+    assert set(service.pool.wait(list(made.values()), 30).values()) == {State.SUCCESS}
+    for instance_id in odd:
+        service.pool.cancel(instance_id)
+    found = audit.read(service.pool.database)
+    assert found.is_clean, found
+
+
+def test_what_hangs_in_the_log_or_at_its_end_stops_nobody_else(service: Service, tmp_path: Path) -> None:
+    made = begin(service, tmp_path)
+    family = {child.pid for child in children(service.processes[0])}
+    odd = poke_odd(service, tmp_path, *ODD)
+    since = min(pokes(tmp_path)[kind][0].at for kind in ODD)
+    poked_again(tmp_path, made, 5)
+    here = max(poke.at for name in made for poke in pokes(tmp_path)[name])
+    assert _lateness(tmp_path, list(made), since, here) < 4, "far beyond an interval, also on a busy machine"
+    assert {poke.pid for name in made for poke in pokes(tmp_path)[name]} <= family, "no process had to be ended"
+    end(service, tmp_path, made, odd)
+
+
+def test_a_process_whose_threads_cannot_go_on_is_ended(service: Service, tmp_path: Path) -> None:
+    """It was the last that this poke stopped: it is poked apart from then on."""
+    made = begin(service, tmp_path)
+    odd = poke_odd(service, tmp_path, "HoldsTheLog")
+    until("the end of its process", lambda: "a thread has come no further" in service.logs())
+    until("the others to go on", lambda: "a child died in its job; its range goes on" in service.logs())
+    poked_again(tmp_path, made, 3)
+    before = service.logs().count("a thread has come no further")
+    until("it to be poked apart", lambda: len(pokes(tmp_path)["HoldsTheLog"]) > before)
+    poked_again(tmp_path, made, 5)
+    assert service.logs().count("a thread has come no further") == before <= 2, "its process, and no further ones"
+    end(service, tmp_path, made, odd)

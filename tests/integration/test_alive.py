@@ -1,0 +1,67 @@
+"""`health --self` of a real worker and beat: green in an outage of Redis, red once a process froze or is gone."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.servers import RedisServer
+from harness.service import Service
+from harness.until import until
+from sensorpool.store.migrate import upgrade
+
+WITHIN = 4  # seconds: signs come every second
+
+
+@pytest.fixture
+def service(tmp_path: Path, redis_server: RedisServer, redis_url: str) -> Iterator[Service]:
+    """A worker and a beat with signs of their own, on a Redis that may be stopped."""
+    url = f"sqlite:///{tmp_path / 'pool.db'}"
+    upgrade(url)
+    service = Service(tmp_path, url, redis_url)
+    yield service
+    service.stop()
+
+
+def test_red_for_the_process_and_not_for_the_outage(service: Service, redis_server: RedisServer) -> None:
+    def of_itself() -> tuple[int, str]:
+        done = service.cli("health", "--self", "--within", str(WITHIN))
+        return done.returncode, done.stdout
+
+    assert of_itself()[0] == 1
+    worker, beat = service.worker(concurrency=1), service.beat()
+    until("the first ticks", service.is_ready)
+    assert len(list(service.folder.glob("sensorpool-*/*.alive"))) == 2
+    assert of_itself() == (0, "healthy\n")
+    redis_server.pause()  # the worst: connections are open and nothing answers
+    time.sleep(WITHIN + 1)
+    assert of_itself() == (0, "healthy\n")
+    worker.send_signal(signal.SIGSTOP)
+    status, said = until("red for the frozen worker", lambda: (found := of_itself())[0] and found, every=0.5)
+    assert (status, "has shown no sign of life" in said) == (1, True)
+    assert "worker0@" in said
+    assert "beat@" not in said
+    worker.send_signal(signal.SIGCONT)
+    until("green again", lambda: of_itself()[0] == 0, every=0.5)
+    os.kill(beat.pid, signal.SIGTERM)
+    beat.wait(30)
+    assert of_itself() == (0, "healthy\n")  # it ended as it was told to
+    assert not list(service.folder.glob("sensorpool-*/beat@*"))
+
+
+def test_of_two_workers_of_one_name_each_probe_finds_its_own(service: Service) -> None:
+    def probe(pidfile: Path) -> tuple[int, str]:
+        done = service.cli("health", "--self", "--within", str(WITHIN), "--pidfile", str(pidfile))
+        return done.returncode, done.stdout
+
+    files = [service.folder / f"{number}.pid" for number in range(2)]
+    frozen, _ = [service.worker("--hostname=same@%h", f"--pidfile={file}", concurrency=1) for file in files]
+    until("both", lambda: all(file.exists() and probe(file)[0] == 0 for file in files), every=0.5)
+    frozen.send_signal(signal.SIGSTOP)
+    status, said = until("red for the frozen one", lambda: (found := probe(files[0]))[0] and found, every=0.5)
+    assert status == 1
+    assert f"(process {frozen.pid}) has shown no sign of life" in said
+    assert probe(files[1]) == (0, "healthy\n")

@@ -1,0 +1,78 @@
+"""A pool whose leases are in the memory of one process is that process's alone."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.service import kill_tree
+from sensorpool import Settings
+from sensorpool.errors import SettingsError
+from sensorpool.service.alone import Alone
+from sensorpool.service.standalone import Standalone
+from sensorpool.store.database import Database
+
+FIRST = """
+import sys, time
+from sensorpool import Settings
+from sensorpool.service.standalone import Standalone
+pool = Standalone(Settings.load(database_url=sys.argv[1]))
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'pool.db'}"
+
+
+@pytest.fixture
+def first(url: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process that has the pool."""
+    process = subprocess.Popen([sys.executable, "-c", FIRST, url], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    yield process
+    kill_tree(process)
+    process.stdout.close()
+
+
+def test_a_second_process_does_not_start_while_the_first_lives(
+    url: str, first: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    """By whatever path it names the file; a lock that a killed process leaves behind is none."""
+    (tmp_path / "link.db").symlink_to(tmp_path / "pool.db")
+    for each in (url, f"sqlite:///{tmp_path / 'link.db'}"):
+        with pytest.raises(SettingsError, match="another process runs the pool of the database sqlite") as refused:
+            Standalone(Settings.load(database_url=each))
+        assert len(str(refused.value).splitlines()) == 1
+    first.kill()
+    first.wait()
+    database = Database(url)
+    alone = Alone(Settings.load(database_url=url), database)
+    alone.end()
+    alone.end()
+    database.dispose()
+
+
+def test_with_a_redis_any_number_start(url: str, first: subprocess.Popen[str]) -> None:
+    database = Database(url)
+    Alone(Settings.load(database_url=url, redis_url="redis://127.0.0.1:1"), database).end()
+    database.dispose()
+
+
+def test_without_a_file_there_is_nothing_to_lock() -> None:
+    database = Database("sqlite://")
+    Alone(Settings.load(database_url="sqlite://"), database).end()
+    database.dispose()
+
+
+@pytest.mark.parametrize("driver", ["postgresql+psycopg", "mysql+pymysql"])
+def test_a_server_s_database_needs_a_redis(driver: str) -> None:
+    """Its pool runs elsewhere, and SENSORPOOL_REDIS_URL was forgotten here."""
+    pytest.importorskip(driver.rpartition("+")[2])
+    with pytest.raises(SettingsError, match="set SENSORPOOL_REDIS_URL"):
+        Standalone(Settings.load(database_url=f"{driver}://nobody@127.0.0.1:1/pool"))

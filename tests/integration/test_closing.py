@@ -1,0 +1,47 @@
+"""Closing a worker ends its threads: those that poke nothing, and those of its own."""
+
+import threading
+import time
+from collections.abc import Callable
+
+from harness.until import until
+from sensorpool import Pool
+from sensorpool.poke.child import Suspect
+from sensorpool.worker import job
+from sensorpool.worker.context import Worker
+from tests.support.builders import classpath, due_group
+from tests.support.sensors import answering, hanging
+
+TICK = 0.2
+
+
+def threads() -> set[threading.Thread]:
+    """The threads of this process."""
+    return set(threading.enumerate())
+
+
+def names(of: set[threading.Thread]) -> set[str]:
+    """What they are called."""
+    return {thread.name for thread in of}
+
+
+def test_a_worker_that_is_closed_leaves_no_thread(make_pool: Callable[..., Pool]) -> None:
+    classes = [answering.FindsNothing, answering.Lands, answering.AsyncLands, hanging.Hangs]
+    pool = make_pool(sensors_enabled=[*map(classpath, classes)], shards=1, tick=TICK, poke_interval=TICK)
+    for cls in classes[:3]:
+        pool.register(classpath(cls), {})
+    pool.outbox.close()
+    before = threads()
+    worker = Worker(pool.settings, watchdog=True)
+    worker.watchdog.begin_job()
+    time.sleep(TICK)
+    assert job.run(worker, pool.ranges[0], "test/1").poked == 3
+    worker.pass_on(pool.ranges[0], 3_600.0)
+    suspect = Suspect(due_group(1_000), classpath(hanging.Hangs), "{}", alone=False)
+    assert worker.suspects._hanging.offer([suspect]) == 1
+    until("a child to poke", lambda: worker.suspects._hanging._children._running)
+    worker.watchdog.end_job()
+    started = names(threads() - before)
+    assert {"poke", "poke-loop", "lease keeper", "watchdog", "poke-isolated", "sensorpool-results"} <= started
+    worker.close()
+    until("its threads to end", lambda: not threads() - before)

@@ -1,0 +1,191 @@
+"""The documents' shell blocks run as they are written, save for paths, passwords and ports.
+
+What installs is not run, only read; so is what needs Airflow. A line that is neither run nor read fails a test.
+"""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import click
+import pytest
+from sqlalchemy import create_engine, insert
+
+from harness.servers import Elsewhere, Server, fresh_database
+from harness.service import kill_tree
+from harness.until import until
+from sensorpool import Pool
+from sensorpool.admin import health
+from sensorpool.airflow.configuration import AirflowSettings
+from sensorpool.cli.main import main
+from sensorpool.config.settings import Settings
+from sensorpool.model.identity import identify
+from sensorpool.store.schema import poke_quarantine
+from tests.support.pages import ROOT, SHELLS, blocks, command_lines
+
+PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+BLOCKS = {page: [command_lines(block) for block in blocks(page, *SHELLS)] for page in PAGES}
+LINES = sorted({line for of_page in BLOCKS.values() for block in of_page for line in block})
+INSTALLS = re.compile(r"(venv/bin/)?pip (install|wheel) |python3 -m venv venv$|\. venv/bin/activate$|make ")
+SERVES = re.compile(r"(venv/bin/)?sensorpool standalone$|celery -A sensorpool (worker|beat|flower)\b")
+EXPORTS = re.compile(r"export (\w+)=(\S+)$")
+OURS = re.compile(r"(venv/bin/)?sensorpool ")
+ARRIVED = "/tmp/arrived"  # what the documents wait for
+QUARANTINED = "q3f9a12c04b7e"  # and what they let out
+TO_REGISTER = [  # from a file
+    {"op_classpath": "sensorpool.sensors.PathSensor", "poke_context": {"path": "/nowhere"}, "timeout": 60},
+    {"op_classpath": "os.system", "poke_context": {}},
+]
+
+
+def commands(command: click.Command) -> Iterator[click.Command]:
+    """Yield a command and all below it."""
+    yield command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from commands(below)
+
+
+def block_with(page: str, line: str) -> list[str]:
+    """Return the block of a page that has this line."""
+    [found] = [block for block in BLOCKS[page] if any(re.search(line, each) for each in block)]
+    return found
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which nothing was done yet."""
+    return tmp_path_factory.mktemp("shell")
+
+
+@pytest.fixture(scope="module")
+def environment(home: Path) -> dict[str, str]:
+    """That of all terminals: what it takes to see something in less than a minute."""
+    quick = {"SENSORPOOL_TICK": "3", "SENSORPOOL_POKE_INTERVAL": "3", "SENSORPOOL_SHARDS": "2"}
+    return os.environ | quick | {"XDG_STATE_HOME": str(home), "TMPDIR": str(home), "PYTHONPATH": str(ROOT)}
+
+
+@pytest.fixture(scope="module")
+def standalone(home: Path, environment: dict[str, str]) -> Iterator[Path]:
+    """The one-process service of the README; its database."""
+    [line] = [each for each in block_with("README.md", "standalone") if SERVES.match(each)]
+    with (home / "log").open("wb") as log:
+        words = [sys.executable, "-m", *shlex.split(line)]
+        process = subprocess.Popen(words, env=environment, cwd=home, stdout=log, stderr=log)
+    until("the service to be ready", lambda: "sensorpool: ready" in (home / "log").read_text())
+    yield home / "sensorpool" / "sensorpool.db"
+    kill_tree(process)
+
+
+def type_in(lines: list[str], home: Path, environment: dict[str, str]) -> list[tuple[int, str]]:
+    """Type lines in another terminal; return their exit codes and what they printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.terminal"],
+        input=json.dumps(lines),
+        env=environment,
+        cwd=home,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [(code, said) for code, said in json.loads(done.stdout)]
+
+
+def test_the_tour_of_the_one_process_service(standalone: Path, home: Path, environment: dict[str, str]) -> None:
+    (home / "sensors.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in TO_REGISTER))
+    condition = identify("sensorpool.sensors.PathSensor", {"path": "/quarantined"})
+    row = {"op_classpath": "sensorpool.sensors.PathSensor", "poke_context": condition.poke_context}
+    row |= {"digest": bytes.fromhex(QUARANTINED[1:]) + bytes(26), "crashes": 3, "reason": "it crashes"}
+    row["since"] = int(time.time() * 1000)
+    engine = create_engine(f"sqlite:///{standalone}")
+    with engine.begin() as connection:
+        connection.execute(insert(poke_quarantine), row)
+    engine.dispose()
+    tours = [block_with(page, "touch") for page in ("README.md", "docs/quickstart.md")]
+    typed = [
+        line.replace(ARRIVED, str(home / f"arrived-{number}")).replace("wait 1 ", f"wait {number} ")
+        for number, tour in enumerate(tours, 1)
+        for line in tour
+    ]
+    typed += block_with("docs/how-to.md", "release") + block_with("docs/how-to.md", "--from")
+    answers = type_in(typed, home, environment)
+    for line, (code, said) in zip(typed, answers, strict=True):
+        assert code == (1 if "--from" in line else 0), (line, said)  # one of its lines is refused
+    said_by = {line: said for line, (_, said) in zip(typed, answers, strict=True)}
+    assert [said for line, said in said_by.items() if " wait " in line] == ["1 success\n", "2 success\n"]
+    assert said_by[f"sensorpool release {QUARANTINED}"] == "1 let out of quarantine\n"
+    [lines] = [json.loads(said) for line, said in said_by.items() if "--from" in line]
+    assert (lines["registered"], lines["groups"], [each["line"] for each in lines["refused"]]) == (1, 1, [2])
+
+
+@pytest.fixture
+def empty_database(postgres_server: Server | Elsewhere) -> Iterator[str]:
+    """URL of a database of the test's own, without the tables."""
+    with fresh_database(postgres_server) as url:
+        yield url
+
+
+def test_the_service_with_servers(
+    empty_database: str, redis_url: str, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    servers = {"SENSORPOOL_DATABASE_URL": empty_database, "SENSORPOOL_REDIS_URL": redis_url}
+    variables, started = environment | {"TMPDIR": str(tmp_path)}, []
+    typed = block_with("docs/quickstart.md", "db upgrade") + block_with("README.md", "flower")
+    try:
+        for line in dict.fromkeys(typed):
+            if found := EXPORTS.match(line):
+                variables[found[1]] = servers[found[1]]
+            elif OURS.match(line):
+                [(code, said)] = type_in([line], tmp_path, variables)
+                assert code == 0, (line, said)
+            elif SERVES.match(line) and "flower" not in line:  # Flower has a test of its own
+                with (tmp_path / f"log-{len(started)}").open("wb") as log:
+                    words = [sys.executable, "-m", *shlex.split(line)]
+                    started.append(subprocess.Popen(words, env=variables, cwd=tmp_path, stdout=log, stderr=log))
+        assert servers.items() <= variables.items(), "the blocks name these servers"
+        assert len(started) == 2, "one worker, one beat"
+        with closing(Pool(Settings.load(database_url=empty_database, redis_url=redis_url, shards=2, tick=3))) as pool:
+            until("the pool to be healthy", lambda: not health.health(pool))
+    finally:
+        for process in started:
+            kill_tree(process)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_each_line_is_run_here_or_read(line: str) -> None:
+    kinds = [kind for kind in (INSTALLS, SERVES, EXPORTS, OURS) if kind.match(line)]
+    assert kinds or line == f"touch {ARRIVED}", "no test knows this line"
+    if line.startswith("make "):
+        targets = re.findall(r"^\.PHONY: (.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        assert line.split()[1] in " ".join(targets).split()
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for found in re.findall(r"\[([a-z0-9,]+)\]", line):
+        assert set(found.split(",")) <= extras.keys()
+    if found := re.match(r"export (?:AIRFLOW__)?SENSORPOOL_{1,2}(\w+)=", line):
+        assert found[1].lower() in Settings.model_fields.keys() | AirflowSettings.model_fields.keys()
+
+
+def test_the_reference_names_every_option_and_no_other() -> None:
+    text = (ROOT / "docs/reference.md").read_text()
+    page = text[text.index("## Command line") : text.index("## Sensors")]
+    options = {
+        option
+        for command in commands(main)
+        for parameter in command.params
+        for option in parameter.opts
+        if option.startswith("--")
+    }
+    assert set(re.findall(r"(?<!-)--[a-z][a-z-]+", page)) == options | {"--help"}

@@ -1,0 +1,162 @@
+"""A transaction that does not end holds up no more than its own groups, and those not for long."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, event, text
+
+from sensorpool import Pool, Settings
+from sensorpool.admin import health
+from sensorpool.errors import Unreachable
+from sensorpool.model.states import Outcome, State
+from sensorpool.model.values import Fact, Unsettled
+from sensorpool.settle.flush import LOCKED, flush
+from sensorpool.store import engine, registering_postgres, settling, transaction
+
+SENSOR = "sensorpool.testing.ScriptedSensor"
+IDLE_MS, WAIT_MS = 300, 500  # MariaDB has whole seconds
+
+
+@pytest.fixture
+def make_pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Pool]]:
+    """Makes pools of little patience."""
+
+    def bounds(idle: int, wait: int) -> None:
+        for module in (engine, settling):
+            monkeypatch.setattr(module, "IDLE_LIMIT_MS", idle)
+            monkeypatch.setattr(module, "LOCK_WAIT_MS", wait)
+        monkeypatch.setattr(transaction, "LOCKED_PATIENCE", 1.5 * wait / 1_000)
+
+    own = registering_postgres._BOUNDS.replace("'3000'", f"'{IDLE_MS}'").replace("'4000'", f"'{WAIT_MS}'")
+    assert own != registering_postgres._BOUNDS
+    monkeypatch.setattr(registering_postgres, "_BOUNDS", own)
+    registering_postgres._join_text.cache_clear()
+    with ExitStack() as made:
+
+        def make(url: str, idle: int = IDLE_MS, wait: int = WAIT_MS) -> Pool:
+            bounds(idle, wait)
+            pool = Pool(Settings.load(database_url=url, sensors_enabled=SENSOR))
+            made.callback(pool.close)
+            return pool
+
+        yield make
+    registering_postgres._join_text.cache_clear()
+
+
+def register(pool: Pool, name: str, task_id: str = "t", **more: Any) -> Any:
+    context = {"folder": "/nowhere", "name": name}
+    return pool.register(SENSOR, context, dag_id="d", task_id=task_id, run_id="r", **more)
+
+
+@contextmanager
+def locked(pool: Pool, row_id: int, table: str = "poke_group") -> Iterator[Connection]:
+    """Hold the lock of a group, or of an instance."""
+    with pool.database.engine.connect() as connection:
+        if connection.dialect.name != "postgresql":
+            connection.execute(text("SET SESSION idle_transaction_timeout = 0"))
+        connection.execute(text(f"UPDATE {table} SET shardcode = shardcode WHERE id = {row_id}"))
+        yield connection
+
+
+def settle_beside(pool: Pool) -> None:
+    ones = [register(pool, name, f"t-{name}") for name in "abc"]
+    facts = [Fact(one.group_id, 1, 2**42, Outcome.LANDED, None) for one in ones]
+    started = time.monotonic()
+    with locked(pool, ones[1].group_id):
+        done = flush(pool.database, facts, tick_ms=1_000)
+    assert time.monotonic() - started < 3
+    assert sorted(each.id for flushed in done for each in flushed.settled) == [ones[0].id, ones[2].id]
+    assert {group_id for flushed in done for group_id in flushed.unsettled} == {ones[1].group_id}
+    done = flush(pool.database, facts, tick_ms=1_000)
+    assert [each.id for flushed in done for each in flushed.settled] == [ones[1].id]
+    assert [flushed.unsettled for flushed in done] == [{}]
+
+
+def settle_beside_a_member(pool: Pool) -> None:
+    """Somebody has one instance locked: those who wait with it end when it does, and all others now."""
+    ones = [register(pool, name, f"beside-{name}") for name in "abc"]
+    mates = [register(pool, "b", f"mate-{number}") for number in range(2)]
+    version = 1 + len(mates)
+    facts = [Fact(one.group_id, version, 2**42, Outcome.LANDED, None) for one in ones]
+    started = time.monotonic()
+    with locked(pool, mates[0].id, "sensor_instance"):
+        done = flush(pool.database, facts, tick_ms=1_000)
+        assert time.monotonic() - started < 4
+        assert sorted(each.id for flushed in done for each in flushed.settled) == [ones[0].id, ones[2].id]
+        assert {group_id for flushed in done for group_id in flushed.unsettled} == {ones[1].group_id}
+        held = [ones[1].id, *(mate.id for mate in mates)]
+        assert set(pool.wait(held, 0).values()) == {State.SENSING}
+        now = pool.database.read(pool.database.now)
+        pool.leases.unsettled.keep(pool.ranges[0], {ones[1].group_id: Unsettled(now, LOCKED)})
+        [problem] = [line for line in health.health(pool) if "cannot be written" in line]
+        assert problem.startswith(f"the result of group {ones[1].group_id} cannot be written, since ")
+        assert LOCKED in problem
+        if pool.database.engine.dialect.name == "postgresql":
+            assert "has held sensor_instance for" in problem
+            assert "UPDATE sensor_instance SET shardcode" in problem
+    done = flush(pool.database, facts, tick_ms=1_000)
+    assert sorted(each.id for flushed in done for each in flushed.settled) == sorted(held)
+    assert [flushed.unsettled for flushed in done] == [{}]
+
+
+def register_beside(pool: Pool) -> None:
+    one = register(pool, "a")
+    started = time.monotonic()
+    with locked(pool, one.group_id):
+        with pytest.raises(Unreachable, match="is busy") as raised:
+            register(pool, "a", "other")
+        assert register(pool, "b", "beside").created
+    assert time.monotonic() - started < 4
+    assert "\n" not in str(raised.value)
+    assert register(pool, "a", "other").created
+
+
+def test_a_locked_group_stops_no_others(make_pool: Callable[..., Pool], postgres_database: str) -> None:
+    settle_beside(make_pool(postgres_database))
+
+
+def test_a_locked_instance_stops_no_other_groups(make_pool: Callable[..., Pool], postgres_database: str) -> None:
+    settle_beside_a_member(make_pool(postgres_database))
+
+
+def test_a_registration_waits_for_a_lock_within_bounds(make_pool: Callable[..., Pool], postgres_database: str) -> None:
+    register_beside(make_pool(postgres_database))
+
+
+def freeze_beside(pool: Pool, others: Pool, **key: Any) -> None:
+    frozen: list[float] = []
+
+    def freeze(_: Connection) -> None:
+        if not frozen:
+            frozen.append(time.monotonic())
+            waits = register(others, "a", "other")  # it takes the lock that is held here
+            frozen.append(time.monotonic())
+            assert waits.state is State.SENSING
+
+    event.listen(pool.database.engine, "commit", freeze)
+    made = pool.register(SENSOR, {"folder": "/nowhere", "name": "a"}, **key)
+    assert made.created
+    began, had = frozen
+    assert had - began < 3
+    assert others.wait([made.id], 0) == {made.id: State.SENSING}
+
+
+@pytest.mark.parametrize("try_number", [None, 1, 2], ids=["no key", "a first try", "a second try"])
+def test_one_that_freezes_as_it_registers_loses_its_locks(
+    make_pool: Callable[..., Pool], postgres_database: str, try_number: int | None
+) -> None:
+    """The server ends its transaction, and it comes again."""
+    key = {} if try_number is None else {"dag_id": "d", "task_id": "t", "run_id": "r", "try_number": try_number}
+    freeze_beside(make_pool(postgres_database), make_pool(postgres_database), **key)
+
+
+def test_the_bounds_on_mariadb(make_pool: Callable[..., Pool], mariadb_database: str) -> None:
+    pool = make_pool(mariadb_database, 1_000, 1_000)
+    asked = text("SELECT @@innodb_lock_wait_timeout, @@idle_transaction_timeout")
+    assert tuple(pool.database.read(lambda c: c.execute(asked).one())) == (1, 1)
+    settle_beside(pool)
+    settle_beside_a_member(make_pool(mariadb_database, 1_000, 1_000))
+    freeze_beside(make_pool(mariadb_database, 1_000, 2_000), make_pool(mariadb_database, 1_000, 2_000))

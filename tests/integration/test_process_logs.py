@@ -1,0 +1,59 @@
+"""What worker and beat log, as they log it: lines of our form, with their fields."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.service import Service
+from harness.until import until
+from sensorpool.store.migrate import upgrade
+
+EVENT = "no worker takes jobs up; no more are sent until one does"
+
+
+@pytest.fixture
+def service(tmp_path: Path, redis_url: str) -> Iterator[Service]:
+    """A service whose beat soon has something to say while it has no worker."""
+    url = f"sqlite:///{tmp_path / 'pool.db'}"
+    upgrade(url)
+    service = Service(tmp_path, url, redis_url, tick=0.2)
+    yield service
+    service.stop()
+
+
+def said_by_beat(service: Service, **environment: str) -> str:
+    service.beat(**environment)
+    lines: list[str] = until("beat's line", lambda: [line for line in service.logs().splitlines() if EVENT in line])
+    return lines[0]
+
+
+def test_a_line_of_beat_has_its_fields(service: Service) -> None:
+    line = said_by_beat(service)
+    assert line.endswith(f" warning sensorpool.service.beat: {EVENT} queue=sensorpool"), line
+
+
+def test_beat_logs_json_where_it_is_told_to(service: Service) -> None:
+    entry: dict[str, Any] = json.loads(said_by_beat(service, SENSORPOOL_LOG_FORMAT="json"))
+    del entry["time"]
+    assert entry == {
+        "level": "warning",
+        "logger": "sensorpool.service.beat",
+        "event": EVENT,
+        "queue": "sensorpool",
+    }
+
+
+def test_what_a_worker_doubts_at_its_start_has_its_fields(service: Service) -> None:
+    service.worker(SENSORPOOL_SHARS="4", SENSORPOOL_INFRA_FAILURES="not_here.Down")
+    lines: list[str] = until("its lines", lambda: (found := warnings(service)) and len(found) == 2 and found)
+    assert any("INFRA_FAILURES: not_here.Down cannot be imported here" in line for line in lines)
+    assert any(
+        line.endswith(': there is no such setting variable="SENSORPOOL_SHARS (SENSORPOOL_SHARDS?)"') for line in lines
+    )
+
+
+def warnings(service: Service) -> list[str]:
+    return [line for line in service.logs().splitlines() if " warning sensorpool.service.signals: " in line]

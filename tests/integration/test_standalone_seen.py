@@ -1,0 +1,110 @@
+"""The one-process service as another terminal sees it: the tour of the README, and what is left when it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.service import kill_tree
+from harness.until import until
+from sensorpool import Settings
+from sensorpool.leases import state_file
+from sensorpool.leases.connection import connect
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    return os.environ | {
+        "XDG_STATE_HOME": str(tmp_path),
+        "TMPDIR": str(tmp_path),
+        "SENSORPOOL_TICK": "3",
+        "SENSORPOOL_SHARDS": "2",
+    }
+
+
+@pytest.fixture
+def standalone(environment: dict[str, str], tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([sys.executable, "-m", "sensorpool", "standalone"], env=environment, cwd=tmp_path)
+    yield process
+    kill_tree(process)
+
+
+TERMINAL = """
+import json, sys
+from sensorpool.cli.main import main
+for line in json.loads(sys.argv[1]):
+    try:
+        main(line, standalone_mode=False)
+    except SystemExit as end:
+        print("exit", end.code)
+"""
+
+
+def test_another_terminal_sees_it(
+    standalone: subprocess.Popen[bytes], environment: dict[str, str], tmp_path: Path
+) -> None:
+    def terminal(*lines: list[str]) -> list[str]:
+        """Type some lines in another terminal, which is quicker than a process each."""
+        done = subprocess.run(
+            [sys.executable, "-c", TERMINAL, json.dumps(lines)],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    seen = tmp_path / "sensorpool" / "sensorpool.db.standalone"
+    until("the first ticks", lambda: seen.exists() and seen.read_text().count(":state") == 2)
+    assert seen.stat().st_mode & 0o777 == 0o600
+    terminal(["register", "sensorpool.sensors.PathSensor", json.dumps({"path": str(tmp_path / "arrived")})])
+    until("its poke", lambda: ":pokes" in seen.read_text())
+    asked = ["show", "1"], ["status"], ["doctor"], ["health"]
+    told = terminal(*([*line, "--json"] for line in asked), ["health", "--self"])
+    show, status, doctor, said_doctor, health, said, of_itself, said_itself = told
+    assert json.loads(show)["last_outcome"] == "not_landed"
+    assert json.loads(status)["workers"][0]["worker"].startswith("standalone@")
+    assert all(each["last_tick_at"] for each in json.loads(status)["ranges"])
+    assert [each for each in json.loads(doctor) if each["verdict"] == "wrong"] == []
+    assert json.loads(health) == {"healthy": True, "problems": []}
+    assert (said_doctor, said, of_itself, said_itself) == ("exit 0", "exit 0", "healthy", "exit 0")
+    standalone.send_signal(signal.SIGTERM)
+    standalone.wait(60)
+    assert not seen.exists()
+    line, said = terminal(["health"])
+    assert said == "exit 1"
+    assert "is `sensorpool standalone` running?" in line
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "[]", '{"a": 1}', '{"a": ["zset", {"x": "y"}, null]}', '{"a": ["hash", {}, 0]}']
+)
+def test_a_file_that_says_nothing_is_nobody(tmp_path: Path, text: str) -> None:
+    settings = Settings.load(database_url=f"sqlite:///{tmp_path / 'pool.db'}")
+    state_file.path_of(settings).write_text(text)
+    state_file.take_up(settings)
+    state_file.take_up(Settings.load(database_url="sqlite://"))
+
+
+def test_what_is_written_is_read_with_its_time_left(tmp_path: Path) -> None:
+    settings = Settings.load(database_url=f"sqlite:///{tmp_path / 'pool.db'}")
+    client = connect("memory://")
+    client.flushall()
+    client.set("s", "1", px=50_000)
+    client.hset("h", "field", "value")
+    client.zadd("z", {"member": 1.5})
+    written = state_file.StateFile(settings)
+    written.write()
+    client.flushall()
+    state_file.take_up(settings)
+    assert (client.get("s"), client.hgetall("h")) == ("1", {"field": "value"})
+    assert client.zrange("z", 0, -1, withscores=True) == [("member", 1.5)]
+    assert 40_000 < client.pttl("s") <= 50_000
+    written.remove()
+    client.flushall()

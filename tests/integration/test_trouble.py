@@ -1,0 +1,141 @@
+"""Why jobs and rescue fail stands where an operator looks, and what fails stops nothing else."""
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import insert
+from sqlalchemy.exc import ProgrammingError
+
+from sensorpool import Pool, Settings
+from sensorpool.admin import health
+from sensorpool.errors import SettingsError, Unreachable
+from sensorpool.leases.range_state import RangeState
+from sensorpool.publish import wire
+from sensorpool.service.app import make_app
+from sensorpool.store.database import Database
+from sensorpool.store.schema import callback, outbox
+from sensorpool.worker import job, rescue
+from sensorpool.worker.chores.round import Place
+from sensorpool.worker.context import Worker
+
+DENIED = "permission denied for table sensor_callback"
+
+
+@pytest.fixture
+def pool(make_pool: Callable[..., Pool]) -> Pool:
+    return make_pool(shards=2, tick=1.0)
+
+
+def denies(*_: Any, **__: Any) -> Any:
+    raise ProgrammingError("SELECT", {}, psycopg.errors.InsufficientPrivilege(DENIED))
+
+
+def done_lately(pool: Pool, worker: Worker) -> None:
+    """Have each range look as after a job."""
+    now = pool.database.read(pool.database.now)
+    for shard_range in pool.ranges:
+        held = worker.leases.acquire(shard_range, "us")
+        assert not isinstance(held, str)
+        held.lease.finish(RangeState(last=now))
+
+
+def test_a_missing_grant_is_told_as_what_it_is() -> None:
+    database = Database("sqlite://")
+    for ask in (database.read, database.transaction(attempts=1).run):
+        with pytest.raises(Unreachable, match=f"refuses: {DENIED}: give the role its rights .docs/security.md") as told:
+            ask(denies)
+        assert "does not answer" not in str(told.value)
+    database.dispose()
+
+
+def test_a_chore_that_fails_stops_no_other_and_turns_health_red(
+    pool: Pool, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done_lately(pool, worker)
+    others: list[int] = []
+    monkeypatch.setattr(worker.outbox, "send_waiting_callbacks", lambda: others.append(1))
+    monkeypatch.setattr("sensorpool.store.pruning.look_at_instances", denies)
+    for number in range(3):
+        assert health.ticks(pool) == []
+        assert len(others) == number
+        rescue.rescue(worker, Place())
+    [problem] = health.ticks(pool)
+    assert problem.startswith("rescue fails at pruning and ending instances, for 3 rounds and more: the database")
+    assert DENIED in problem
+    worker.leases.store.client.hset(worker.leases.store.pool_key("rescue"), "forged", "x")
+    monkeypatch.undo()
+    rescue.rescue(worker, Place())
+    assert health.ticks(pool) == []
+
+
+def test_a_database_that_does_not_answer_ends_the_round(
+    pool: Pool, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: Any) -> Any:
+        raise Unreachable("away")
+
+    others: list[int] = []
+    monkeypatch.setattr(worker.outbox, "send_waiting_callbacks", lambda: others.append(1))
+    monkeypatch.setattr(worker.database, "read", away)
+    with pytest.raises(Unreachable):
+        rescue.rescue(worker, Place())
+    assert not others
+
+
+@pytest.mark.parametrize("error", [Unreachable(f"the database x refuses: {DENIED}"), ValueError("odd")], ids=repr)
+def test_a_range_whose_jobs_fail_says_why(
+    pool: Pool, worker: Worker, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Not that nobody holds it."""
+
+    def fails(*_: Any) -> Any:
+        raise error
+
+    app = make_app(pool.settings)
+    monkeypatch.setattr(job, "run", fails)
+    for shard_range in pool.ranges:
+        app.tasks[wire.POKE_SHARD].apply([shard_range.shard_min, shard_range.shard_max])
+    [problem] = health.ticks(pool)
+    assert problem.startswith("the jobs of 2 ranges (0-5000 and others) fail: ")
+    assert str(error) in problem
+    done_lately(pool, worker)
+    assert health.ticks(pool) == []
+    app.sensorpool_runtime.close()
+    app.close()
+
+
+def test_a_holder_that_is_not_done_is_told_from_none(pool: Pool, worker: Worker) -> None:
+    assert health.ticks(pool) == [
+        "ticks have stopped: no range was looked at since Redis started; is `sensorpool standalone` running?"
+    ]
+    worker.leases.acquire(pool.ranges[0], "celery@here/1")
+    held, free = health.ticks(pool)
+    assert held == (
+        "range 0-5000 is not done with by its holder, celery@here/1: no job has finished since Redis started"
+    )
+    assert free == "range 5000-10000 has no holder: no job has finished since Redis started"
+
+
+def test_what_is_settled_and_not_told_for_minutes_turns_health_red(pool: Pool, worker: Worker) -> None:
+    done_lately(pool, worker)
+    now = pool.database.read(pool.database.now)
+    row = {"instance_id": 1, "task": "theirs.go_on", "next_try_at": now, "cause": "nobody listens"}
+    with pool.database.engine.begin() as connection:
+        connection.execute(insert(callback), [row | {"created_at": now - 200_000}])
+        connection.execute(insert(outbox), [{"created_at": now - 200_000, "instance_ids": "[1]"}])
+    assert health.health(pool) == []
+    with pool.database.engine.begin() as connection:
+        connection.execute(insert(callback), [row | {"instance_id": 2, "created_at": now - 400_000}])
+        connection.execute(insert(outbox), [{"created_at": now - 400_000, "instance_ids": "[2]"}])
+    waiting, unpublished = health.health(pool)
+    assert waiting.startswith("on_settled tasks wait to be sent: 2 of theirs.go_on, for 40")
+    assert waiting.endswith("nobody listens")
+    assert unpublished.startswith("results wait to be published, for 40")
+
+
+@pytest.mark.parametrize("url", ["foo", "sqs://x", "redis://h/notanumber"])
+def test_a_broker_of_on_settled_that_cannot_be_is_refused(url: str) -> None:
+    with pytest.raises(SettingsError, match="SENSORPOOL_ON_SETTLED_BROKER_URL"):
+        Settings.load(on_settled_broker_url=url)

@@ -1,0 +1,185 @@
+"""Sensors that wait as coroutines, and do to their event loop what a coroutine can."""
+
+import asyncio
+import concurrent.futures
+from typing import Any
+
+from tests.support.sensors.gates import LONG, arrived, departed, gates, gauges
+
+
+class AsyncBlocks:
+    """Blocks its event loop until its gate opens."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    async def poke(self, context: Any) -> Any:
+        arrived[self.name].set()
+        gates[self.name].wait(LONG)
+        return True
+
+
+class AsyncWaits(AsyncBlocks):
+    """Waits for its gate as a coroutine should."""
+
+    async def poke(self, context: Any) -> Any:
+        with gauges[self.name]:
+            arrived[self.name].set()
+            while not gates[self.name].is_set():
+                await asyncio.sleep(0.005)
+        return True
+
+
+class AsyncSwallows(AsyncBlocks):
+    """Takes no notice of being cancelled."""
+
+    async def poke(self, context: Any) -> Any:
+        arrived[self.name].set()
+        while not gates[self.name].is_set():
+            try:
+                await asyncio.sleep(0.005)
+            except asyncio.CancelledError:
+                continue
+        departed[self.name].set()
+        return True
+
+
+class AsyncCancels(AsyncBlocks):
+    """Ends as if it had been cancelled, which it was not."""
+
+    async def poke(self, context: Any) -> Any:
+        raise asyncio.CancelledError
+
+
+class AsyncCancelsItself(AsyncBlocks):
+    """Cancels the task that it runs in."""
+
+    async def poke(self, context: Any) -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(LONG)
+
+
+class AsyncCancelled(AsyncBlocks):
+    """Waits for a future that is cancelled."""
+
+    async def poke(self, context: Any) -> Any:
+        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        future.cancel()
+        future.result()
+
+
+class AsyncLeavesBlocker(AsyncBlocks):
+    """Lands, and leaves something on the loop that blocks it until the gate opens."""
+
+    async def poke(self, context: Any) -> Any:
+        asyncio.get_running_loop().call_later(0.05, self._block)
+        return True
+
+    def _block(self) -> None:
+        arrived[self.name].set()
+        gates[self.name].wait(LONG)
+
+
+class AsyncWaitsByTask(AsyncBlocks):
+    """Waits for its gate in tasks of its own."""
+
+    async def poke(self, context: Any) -> Any:
+        await asyncio.gather(*(asyncio.create_task(AsyncWaits.poke(self, context)) for _ in range(2)))
+        return True
+
+
+class AsyncTidiesUp(AsyncBlocks):
+    """Tidies up the whole event loop."""
+
+    async def poke(self, context: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        for task in asyncio.all_tasks():
+            if task is not asyncio.current_task():
+                task.cancel()
+        await asyncio.sleep(0.01)
+        await loop.shutdown_asyncgens()
+        await loop.shutdown_default_executor()
+        return False
+
+
+class AsyncTidiesUpByTask(AsyncTidiesUp):
+    """The same, in a task of its own."""
+
+    async def poke(self, context: Any) -> Any:
+        return await asyncio.create_task(super().poke(context))
+
+
+class AsyncStops(AsyncBlocks):
+    """Stops its event loop."""
+
+    async def poke(self, context: Any) -> Any:
+        asyncio.get_running_loop().stop()
+        return False
+
+
+class AsyncExits(AsyncBlocks):
+    """Leaves a task behind that ends the process."""
+
+    async def poke(self, context: Any) -> Any:
+        self.task = asyncio.create_task(self._exit())
+        await asyncio.sleep(0.01)
+        return False
+
+    async def _exit(self) -> None:
+        raise SystemExit(1)
+
+
+class AsyncBreaks(AsyncBlocks):
+    """Breaks its event loop, once."""
+
+    async def poke(self, context: Any) -> Any:
+        if not arrived[self.name].is_set():
+            arrived[self.name].set()
+            self.selector = asyncio.get_running_loop()._selector  # type: ignore[attr-defined]
+            self.selector.select = self._select
+            await asyncio.sleep(LONG)
+        return False
+
+    def _select(self, *_: Any) -> None:
+        del self.selector.select
+        raise OSError("bad file descriptor")
+
+
+class AsyncHangsOnThread(AsyncBlocks):
+    """Hands to a thread what blocks until its gate opens."""
+
+    async def poke(self, context: Any) -> Any:
+        return await asyncio.to_thread(gates[self.name].wait, LONG)
+
+
+class AsyncAsksOnThread(AsyncBlocks):
+    """Asks on threads: by itself, and as it looks a name up."""
+
+    async def poke(self, context: Any) -> Any:
+        await asyncio.get_running_loop().getaddrinfo("127.0.0.1", 80)
+        return all(await asyncio.gather(*(asyncio.to_thread(bool, 1) for _ in range(40))))
+
+
+class AsyncCancelsOwn(AsyncBlocks):
+    """Cancels what it started: by itself, after a time, and from a thread."""
+
+    async def poke(self, context: Any) -> Any:
+        by_hand = asyncio.create_task(asyncio.sleep(LONG))
+        on_thread = asyncio.create_task(asyncio.sleep(LONG))
+        await asyncio.sleep(0)
+        by_hand.cancel()
+        await asyncio.to_thread(asyncio.get_running_loop().call_soon_threadsafe, on_thread.cancel)
+        try:
+            await asyncio.wait_for(asyncio.sleep(LONG), 0.01)
+        except TimeoutError:
+            ended = await asyncio.gather(by_hand, on_thread, return_exceptions=True)
+            return all(isinstance(error, asyncio.CancelledError) for error in ended)
+
+
+class AsyncTimesOut(AsyncBlocks):
+    """Has a time limit of its own, and overruns it."""
+
+    async def poke(self, context: Any) -> Any:
+        raise TimeoutError("its own")

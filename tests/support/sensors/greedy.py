@@ -1,0 +1,59 @@
+"""Sensors that take what a process has but once: memory, its input, its output."""
+
+import os
+import subprocess
+import time
+from typing import Any
+
+from tests.support.sensors.answering import Lands
+from tests.support.sensors.gates import LONG
+
+
+class ReadsInput(Lands):
+    """Starts something that reads its input to the end."""
+
+    def poke(self, context: Any) -> Any:
+        return subprocess.run(["cat"], check=True, capture_output=True).stdout == b""
+
+
+class TakesAllMemory(Lands):
+    """Takes memory as long as there is some."""
+
+    def poke(self, context: Any) -> Any:
+        kept = []
+        while True:
+            kept.append(bytearray(8 * 2**20))
+
+
+class HoldsMemory(Lands):
+    """Takes nearly all the memory there is, and hangs with it."""
+
+    def poke(self, context: Any) -> Any:
+        kept = []
+        try:
+            while True:
+                kept.append(bytearray(8 * 2**20))
+        except MemoryError:
+            del kept[-2:]
+        time.sleep(LONG)
+
+
+class TakesMemory(Lands):
+    """Takes some memory now and then for a second, and lands."""
+
+    def poke(self, context: Any) -> Any:
+        ends = time.monotonic() + 1
+        while time.monotonic() < ends:
+            bytearray(40 * 2**20)
+            time.sleep(0.01)
+        return True
+
+
+class Prints(Lands):
+    """Prints much, by every way there is, what looks like an answer too."""
+
+    def poke(self, context: Any) -> Any:
+        print('{"end": 1, "outcome": "crashed", "reason": null, "xcom_value": null}\n' * 10_000, flush=True)
+        os.write(1, b"x" * 1_000_000)
+        os.write(2, b"x" * 1_000_000)
+        return True

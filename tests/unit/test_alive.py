@@ -1,0 +1,218 @@
+"""Signs of life: who has shown one lately, without a server and without an import that takes time."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.until import until
+from sensorpool.instrumentation import alive
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    yield alive.folder()
+    alive.end()
+
+
+def put(folder: Path, name: str, text: str) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}.alive").write_text(text)
+
+
+def test_who_begins_is_alive_until_it_ends(folder: Path) -> None:
+    alive.begin("celery@a")
+    assert alive.problems(1) == []
+    assert folder.stat().st_mode & 0o777 == 0o700
+    alive.end()
+    assert alive.problems(1) == [f"no worker or beat of this deployment shows signs of life in {folder}"]
+
+
+def test_the_sign_of_one_that_is_gone_for_good_goes(folder: Path) -> None:
+    put(folder, "celery@long-ago", str(time.monotonic() - 90_000))
+    put(folder, "celery@killed", str(time.monotonic() - 100))
+    alive.begin("celery@a")
+    assert sorted(path.stem.partition(".")[0] for path in folder.glob("*.alive")) == ["celery@a", "celery@killed"]
+
+
+@pytest.fixture
+def another() -> Iterator[int]:
+    """The number of a process that lives until the test ends it."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    yield process.pid
+    process.kill()
+    process.communicate()
+
+
+def of_process(folder: Path, process: int, age: float, started: str | None = None) -> None:
+    """Put the sign of a process of this deployment that has the name of ours."""
+    started = alive._started(process) if started is None else started
+    put(folder, f"celery@a.{alive.deployment()}.{process}", f"{time.monotonic() - age} {started}")
+
+
+def test_two_processes_of_one_name_have_a_sign_each(folder: Path, tmp_path: Path, another: int) -> None:
+    of_process(folder, another, age=75)
+    alive.begin("celery@a")
+    assert alive.problems(60) == [f"celery@a (process {another}) has shown no sign of life for 75 s"]
+    ours, theirs = tmp_path / "ours.pid", tmp_path / "theirs.pid"
+    ours.write_text(f"{os.getpid()}\n")
+    theirs.write_text(f"{another}\n")
+    assert alive.problems(60, ours) == []
+    assert alive.problems(60, theirs) == alive.problems(60)
+    of_process(folder, another, age=1)
+    assert alive.problems(60, theirs) == []
+    alive.end()
+    assert alive.problems(60, theirs) == alive.problems(60) == [], "another's is left where it is"
+    [said] = alive.problems(60, ours)
+    assert said.startswith(f"process {os.getpid()} of {ours}, as one of this deployment, does not show signs of life")
+
+
+@pytest.mark.parametrize("how", ["gone", "number used again"])
+def test_who_starts_again_takes_the_sign_of_its_dead_predecessor_away(folder: Path, another: int, how: str) -> None:
+    if how == "gone":
+        os.kill(another, signal.SIGKILL)
+        until("the end of it", lambda: alive._started(another) == "gone")
+    of_process(folder, another, age=5, started="1")
+    assert alive.problems(60) == []
+    alive.begin("celery@a")
+    assert [path.name.split(".")[-2] for path in folder.glob("*.alive")] == [str(os.getpid())]
+
+
+def test_a_pid_file_that_is_none_is_said(folder: Path, tmp_path: Path) -> None:
+    alive.begin("celery@a")
+    [said] = alive.problems(60, tmp_path / "none.pid")
+    assert said.endswith(
+        "none.pid cannot be read: No such file or directory: does its worker or beat run, with that --pidfile?"
+    )
+    (tmp_path / "odd.pid").write_text("celery")
+    [said] = alive.problems(60, tmp_path / "odd.pid")
+    assert "odd.pid holds no process's number" in said
+
+
+def test_signs_come_while_the_main_loop_comes_round(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alive, "_EVERY", 0.01)
+    alive.begin("celery@a")
+    assert alive._ours is not None
+    alive._ours.path.write_text("0")
+    alive.keep()
+    until("a sign", lambda: alive.problems(60) == [], 5)
+    alive._ours._round -= 2 * alive._ROUND  # it is stuck
+    until("no sign any more", lambda: alive.problems(0.5), 5)
+    alive.come_round()
+    until("a sign again", lambda: alive.problems(0.5) == [], 5)
+
+
+def test_who_waits_for_the_broker_gets_on(folder: Path) -> None:
+    alive.begin("celery@a")
+    sign = alive._ours
+    assert sign is not None
+    sign._round -= 2 * alive._ROUND
+    assert not sign.gets_on()
+    broker = {"__name__": "redis.connection", "sign": sign}
+    exec("def read(): return sign.gets_on()", broker)
+    assert broker["read"]()  # type: ignore[operator]
+    sign.come_round(until=1e9)
+    assert sign.gets_on()
+
+
+def test_each_that_is_silent_is_named(folder: Path) -> None:
+    put(folder, "beat@a", str(time.monotonic()))
+    put(folder, "celery@a", str(time.monotonic() - 75))
+    assert alive.problems(60) == ["celery@a has shown no sign of life for 75 s"]
+    assert alive.problems(80) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "1e400", "nan", pytest.param(str(time.monotonic() + 3600), id="an hour ahead")]
+)
+def test_what_is_no_time_of_now_is_no_sign(folder: Path, text: str) -> None:
+    put(folder, "celery@a", text)
+    assert alive.problems(60) == ["celery@a has shown no sign of life since the host started"]
+
+
+def test_a_fork_leaves_its_parents_sign_alone(folder: Path) -> None:
+    alive.begin("celery@a")
+    sign = alive._ours
+    assert sign is not None
+    child = os.fork()
+    if child == 0:
+        sign.take_away()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert sign.path.exists()
+
+
+def test_a_folder_that_another_made_is_not_used(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(PermissionError, match="belongs to another user"):
+        alive.begin("celery@a")
+    alive.keep()  # and goes on without
+    alive.come_round()
+
+
+DEPLOYMENTS = [
+    {"SENSORPOOL_DATABASE_URL": "postgresql://u:hush@db/other"},
+    {"SENSORPOOL_NAMESPACE": "other"},
+    {"SENSORPOOL_REDIS_URL": "redis://other/0"},
+    {"SENSORPOOL_DATABASE_SCHEMA": "other"},
+]
+
+
+@pytest.mark.parametrize("other", DEPLOYMENTS, ids=lambda other: next(iter(other)))
+def test_the_signs_of_another_deployment_are_none_of_this(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, other: dict[str, str]
+) -> None:
+    """Neither is one of it green here, nor is one of it that is silent red."""
+    monkeypatch.setenv("SENSORPOOL_DATABASE_URL", "postgresql://u:hush@db/ours")
+    alive.begin("celery@a")
+    with monkeypatch.context() as elsewhere:
+        for name, value in other.items():
+            elsewhere.setenv(name, value)
+        [said] = alive.problems(60)
+        assert said.startswith("no worker or beat of this deployment shows signs of life")
+        assert said.endswith("; 1 of other deployments do: has the probe the environment of the worker?")
+        put(folder, f"celery@a.{alive.deployment()}", str(time.monotonic() - 100))
+        assert alive.problems(60) == ["celery@a has shown no sign of life for 100 s"]
+    assert alive.problems(60) == []
+
+
+def test_a_password_that_is_changed_makes_no_other_deployment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SENSORPOOL_DATABASE_URL", "postgresql://u:hush@db/ours")
+    before = alive.deployment()
+    monkeypatch.setenv("AIRFLOW_HOME", "/elsewhere")
+    monkeypatch.setenv("SENSORPOOL_DATABASE_URL", "postgresql://u:other@db/ours")
+    assert alive.deployment() == before
+    monkeypatch.delenv("SENSORPOOL_DATABASE_URL")
+    monkeypatch.setenv("AIRFLOW__SENSORPOOL__DATABASE_URL", "postgresql://u:other@db/ours")
+    assert alive.deployment() == before
+
+
+def test_the_signs_of_the_version_before_count_until_there_are_others(folder: Path) -> None:
+    put(folder, "celery@a", str(time.monotonic() - 75))
+    assert alive.problems(60) == ["celery@a has shown no sign of life for 75 s"]
+    put(folder, "celery@b", str(time.monotonic() - 75))
+    alive.begin("celery@a")
+    assert alive.problems(60) == []
+    assert not (folder / "celery@a.alive").exists()
+
+
+def test_the_probe_imports_next_to_nothing(tmp_path: Path) -> None:
+    code = "import sys; from sensorpool.cli.main import main; main(['health', '--self'], standalone_mode=False)\n"
+    watched = "import atexit, sys; atexit.register(lambda: print(sorted({m.partition('.')[0] for m in sys.modules})))\n"
+    done = subprocess.run(
+        [sys.executable, "-c", watched + code],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    )
+    assert done.returncode == 1, done.stderr
+    assert "no worker or beat" in done.stdout
+    for heavy in ("celery", "kombu", "sqlalchemy", "redis", "pydantic", "rich", "alembic"):
+        assert f"'{heavy}'" not in done.stdout

@@ -1,0 +1,62 @@
+"""The infrastructure window: how long failures are retried, and when what is known of them goes."""
+
+from sensorpool.leases.range_state import RangeState, read_state
+from sensorpool.model.states import Outcome
+from sensorpool.settle.infra_window import InfraWindow
+from tests.support.builders import START, fact
+
+INTERVAL, WINDOW, DAY = 60_000, 7_800.0, 86_400_000
+ENDED = START + 3 * INTERVAL + 60_000
+
+
+def test_groups_that_are_gone_are_forgotten() -> None:
+    failing = InfraWindow(WINDOW)
+    failing.judge(fact(Outcome.INFRA_FAILURE, began_at=START), INTERVAL)
+    failing.forget_ended(ENDED - 1)
+    assert failing
+    failing.forget_ended(ENDED)
+    assert not failing
+
+
+def test_a_failure_is_kept_while_its_poke_goes_on() -> None:
+    failing = InfraWindow(WINDOW)
+    failing.judge(fact(Outcome.INFRA_FAILURE, began_at=START - INTERVAL), INTERVAL)
+    of_range = InfraWindow(WINDOW, {1: START - INTERVAL})
+    of_range.leave_to(failing, [1, 2], START)
+    assert not of_range
+    failing.forget_ended(START + DAY - 1)
+    assert failing
+    failing.forget_ended(START + DAY)
+    assert not failing
+
+
+def test_a_failure_of_a_range_in_work_lasts_however_long_no_poke_was_made() -> None:
+    of_range = InfraWindow(WINDOW, {1: START})
+    at = START + round(WINDOW * 1000)
+    assert of_range.judge(fact(Outcome.INFRA_FAILURE, began_at=at - 1), INTERVAL).outcome is Outcome.INFRA_FAILURE
+    over = of_range.judge(fact(Outcome.INFRA_FAILURE, began_at=at, reason="refused"), INTERVAL)
+    assert (over.outcome, over.reason) == (Outcome.POKE_ERROR, "refused (for longer than 7800 s)")
+    assert not of_range, "it begins anew"
+
+
+def test_an_outage_is_no_time_of_failure() -> None:
+    of_range = InfraWindow(WINDOW, {1: START})
+    of_range.move(DAY, START + DAY + INTERVAL)
+    assert of_range.since() == {1: START + DAY}
+    of_range.move(DAY, START + DAY + INTERVAL)
+    assert of_range.since() == {1: START + DAY + INTERVAL}, "never in the future"
+
+
+def test_another_outcome_ends_a_failure_and_one_from_before_the_group_does_not_count() -> None:
+    of_range = InfraWindow(WINDOW, {1: START})
+    failed = fact(Outcome.INFRA_FAILURE, began_at=START + DAY)
+    assert of_range.judge(failed, INTERVAL, registered_at=START + DAY - 1) is failed
+    assert of_range.since() == {1: START + DAY - 1}
+    of_range.judge(fact(Outcome.NOT_LANDED, began_at=START + DAY), INTERVAL)
+    assert 1 not in of_range
+
+
+def test_groups_are_spelt_as_text_in_redis_alone() -> None:
+    state = RangeState(infra={7: START})
+    assert '"infra":{"7":' in state.text(), "as the version before reads it"
+    assert read_state(state.text()).infra == {7: START}

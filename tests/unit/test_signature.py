@@ -1,0 +1,137 @@
+"""What of a Celery signature `on_settled` keeps: what its application would send, or it is refused with one line."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from celery import Celery, chain, group, signature
+
+from sensorpool.config.settings import Settings
+from sensorpool.errors import Refused
+from sensorpool.publish import signature as signatures
+
+GO_ON, OTHER = "theirs.go_on", "theirs.other"
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return Settings.load(on_settled_tasks=(GO_ON, OTHER))
+
+
+@pytest.fixture
+def theirs() -> Iterator[Celery]:
+    """A user's application: with a default queue, a route and a task with options of its own."""
+    app = Celery("theirs", broker="memory://", set_as_current=False)
+    app.conf.update(task_default_queue="theirs-default", task_routes={OTHER: {"queue": "routed"}})
+
+    def go_on(result: Any) -> None:
+        """Do nothing."""
+
+    app.task(name=GO_ON, ignore_result=True, priority=7)(go_on)
+    app.task(name=OTHER, time_limit=30)(go_on)
+    yield app
+    app.close()
+
+
+def kept(given: Any, settings: Settings) -> dict[str, Any]:
+    found = json.loads(signatures.check(given, settings))
+    assert isinstance(found, dict)
+    return found
+
+
+def test_a_signature_goes_where_its_application_sends_it(theirs: Celery, settings: Settings) -> None:
+    by_default = kept(theirs.tasks[GO_ON].s(1), settings)
+    assert by_default["options"] == {"queue": "theirs-default", "ignore_result": True, "priority": 7}
+    routed = kept(theirs.tasks[OTHER].s(), settings)["options"]
+    assert (routed["queue"], routed["ignore_result"], routed["time_limit"]) == ("routed", False, 30)
+    by_name = kept(signature(OTHER, app=theirs).set(queue="mine"), settings)
+    assert by_name["options"]["queue"] == "mine"
+
+
+def test_a_mapping_has_no_application(settings: Settings) -> None:
+    assert kept({"task": GO_ON, "args": [1]}, settings) == {"task": GO_ON, "args": [1], "options": {}}
+
+
+def test_options_are_kept(theirs: Celery, settings: Settings) -> None:
+    at = datetime(2030, 1, 31, 12, tzinfo=UTC)
+    given = theirs.tasks[GO_ON].s().set(task_id="mine", headers={"a": 1}, expires=at, countdown=3, serializer="json")
+    given.link(theirs.tasks[OTHER].s(2))
+    given.link_error(theirs.tasks[OTHER].si())
+    options = kept(given, settings)["options"]
+    assert (options["task_id"], options["headers"], options["countdown"]) == ("mine", {"a": 1}, 3)
+    assert options["expires"] == "2030-01-31T12:00:00+00:00"
+    assert [options[name][0]["task"] for name in ("link", "link_error")] == [OTHER, OTHER]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"chord": {"task": GO_ON}}, "chord"),
+        ({"serializer": "pickle"}, "serializer"),
+        ({"retry_policy": {}}, "retry_policy"),
+        ({"stamped_headers": ["a"]}, "stamped_headers"),
+        ({"link": {"task": "os.system"}}, "os.system is not allowed"),
+        ({"link": [{"task": GO_ON, "options": {"link": {"task": "os.system"}}}]}, "os.system is not allowed"),
+        ({"link": [{"task": GO_ON, "options": {"chain": [{"task": "os.system"}]}}]}, "single tasks"),
+        ({"link": "os.system"}, "single tasks"),
+        ({"ignore_result": 1}, "ignore_result"),
+        ({"headers": [1]}, "headers"),
+        ({"eta": "tomorrow"}, "eta"),
+        ({"eta": 3}, "eta"),
+        ({"expires": True}, "expires"),
+        ({"queue": {"a": 1}}, "queue"),
+        ({"task_id": 7}, "task_id"),
+        ({"delivery_mode": 3}, "delivery_mode"),
+        ({"priority": True}, "priority"),
+        ({"headers": {"a": object}}, "JSON"),
+        ({1: 2}, "'1'"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_kept_is_refused(options: dict[Any, Any], said: str, settings: Settings) -> None:
+    with pytest.raises(Refused, match=said) as caught:
+        signatures.check({"task": GO_ON, "options": options}, settings)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("theirs.go_on", "must be a Celery signature"),
+        ({"task": 7}, "must be a Celery signature"),
+        ({"task": GO_ON, "arguments": [1]}, "no 'arguments'"),
+        ({"task": GO_ON, "args": 7}, "args must be a list"),
+        ({"task": GO_ON, "kwargs": [7]}, "args must be a list"),
+        ({"task": GO_ON, "args": [float("nan")]}, "JSON"),
+        ({"task": GO_ON, "args": ["x" * 70_000]}, "64 KB"),
+        ({"task": GO_ON, "subtask_type": "chord"}, "one task, not a chord"),
+    ],
+    ids=lambda part: str(part)[:60],
+)
+def test_what_is_no_signature_of_one_task_is_refused(given: Any, said: str, settings: Settings) -> None:
+    with pytest.raises(Refused, match=said):
+        signatures.check(given, settings)
+
+
+def test_chains_and_groups_are_refused(theirs: Celery, settings: Settings) -> None:
+    one = theirs.tasks[GO_ON].s()
+    for given in (chain(one, one), group(one, one)):
+        with pytest.raises(Refused, match="one task, not a"):
+            signatures.check(given, settings)
+
+
+def test_a_route_that_raises_is_one_line(theirs: Celery, settings: Settings) -> None:
+    def route(*_: Any, **__: Any) -> None:
+        raise LookupError("no\nroute")
+
+    theirs.conf.task_routes = (route,)
+    theirs.amqp.flush_routes()
+    with pytest.raises(Refused, match="cannot say where it goes: LookupError: no route"):
+        signatures.check(theirs.tasks[GO_ON].s(), settings)
+
+
+@pytest.mark.parametrize("text", ["", "garbage", "7", "{}", '{"task": 7}', "[" * 100_000])
+def test_what_was_written_over_is_no_signature(text: str) -> None:
+    assert signatures.read(text) is None

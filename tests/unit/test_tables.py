@@ -1,0 +1,87 @@
+"""What commands print: a terminal of 80 columns gets lines that fit, and what is piped gets all, a line a row."""
+
+import pytest
+from click.testing import CliRunner
+from rich.cells import cell_len
+
+from sensorpool.admin import instances
+from sensorpool.cli import inspecting, main, output
+
+RUN = "scheduled__2026-11-22T08:00:00+00:00"
+REASON = "HTTPStatusError: the server answered 500\nto GET https://example.org/a/very/long/path?with=a&query=string"
+ROWS = [
+    {
+        "id": 12_345_678 - number,
+        "state": "failed" if number else "sensing",
+        "dag_id": "billing_of_the_whole_company_by_region",
+        "task_id": f"wait_for_the_files_of_region_{number:03}",
+        "run_id": RUN,
+        "map_index": number - 1,
+        "try_number": 1,
+        "op_classpath": "sensorpool.sensors.PathSensor",
+        "waiting_since": "2026-11-22T08:00:01.234Z",
+        "settled_at": None,
+        "reason": REASON if number else None,
+    }
+    for number in range(5)
+]
+
+
+@pytest.fixture
+def on_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+
+
+@pytest.fixture(autouse=True)
+def found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instances, "list_instances", lambda *_, **__: ROWS)
+    monkeypatch.setattr(inspecting, "Pool", lambda: None)
+
+
+def run(*arguments: str) -> list[str]:
+    done = CliRunner().invoke(main.main, arguments)
+    assert done.exit_code == 0, done.output
+    return done.stdout.splitlines()
+
+
+@pytest.mark.usefixtures("on_terminal")
+def test_a_terminal_of_80_columns_has_a_line_a_row() -> None:
+    lines = run("list")
+    assert len(lines) == 2 + len(ROWS), "a title and a head"
+    assert all(cell_len(line) <= 80 for line in lines)
+    for row, line in zip(ROWS, lines[2:], strict=True):
+        assert line.split()[:2] == [str(row["id"]), row["state"]], "an id is there to be copied"
+        assert "billing" in line
+        assert "11-22 08:00" in line
+        assert f"{row['task_id'][-1]}  " in line or f"[{row['map_index']}]  " in line, "they are told apart"
+
+
+@pytest.mark.usefixtures("on_terminal")
+def test_wide_shows_all_on_a_terminal() -> None:
+    assert run("list", "--wide") == _all()
+
+
+def test_what_is_piped_is_complete() -> None:
+    assert run("list") == _all()
+    lines = run("list")
+    assert len(lines) == 2 + len(ROWS)
+    for row, line in zip(ROWS, lines[2:], strict=True):
+        for name in ("id", "state", "dag_id", "task_id", "run_id", "waiting_since"):
+            assert str(row[name]) in line
+        assert line == line.rstrip()
+    assert REASON.replace("\n", "\\n") in lines[-1]
+
+
+def _all() -> list[str]:
+    return run("list", "--wide")
+
+
+def test_fields_that_are_piped_have_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    output.print_fields({"id": 1, "reason": "x" * 300 + "\n\x1b[31mred", "none": None, "more": {"a": [1]}})
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["id", "reason", "none", "more"]
+    assert len(lines[1]) > 300
+    assert "\x1b" not in lines[1]
+    assert lines[3] == 'more    {"a": [1]}'
