@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from sensorpool.model.states import Ending, State
 from sensorpool.poke.answer import sanitised
-from sensorpool.store import settling
+from sensorpool.store import results
 
 _VALUE_OF = "value_of"
 _TYPE, _LANDING = "__type__", "landing"  # a value for XCom that is said as JSON never has that type
@@ -36,7 +36,7 @@ class InstanceResult:
     def of(cls, row: Any) -> Self:
         """Say it of an instance that has ended, a row of `inspecting.waiters`. One written over is handed back."""
         try:
-            state, ending = State(row.state), settling.ending_of(row.ending, row.state)
+            state, ending = State(row.state), results.ending_of(row.ending, row.state)
         except ValueError:
             return cls.handed_back(f"the row of instance {row.id} cannot be read")
         has_value = state is State.SUCCESS and row.has_value

@@ -9,7 +9,7 @@ from sensorpool.model.values import Milliseconds, Settled
 from sensorpool.publish.publisher import Publisher
 from sensorpool.publish.putting_off import LONGEST_AWAY, STRIKES, in_parts, note, pause
 from sensorpool.store import callbacks as rows
-from sensorpool.store import settling
+from sensorpool.store import outbox_rows
 from sensorpool.store.database import Database
 
 AGE = 5_000  # milliseconds: a younger outbox row is in the hands of the process that wrote it
@@ -45,30 +45,30 @@ class LeftBehind:
                 strikes += 1
             except Exception:
                 log.exception("results could not be published", instance_ids=row.instance_ids[:20])
-                self._put_off(row, settling.LONGEST_PAUSE)
+                self._put_off(row, outbox_rows.LONGEST_PAUSE)
                 strikes = 0
             else:
                 sent, strikes = sent + 1, 0
         return sent
 
-    def _rows(self) -> Iterator[settling.Unpublished]:
+    def _rows(self) -> Iterator[outbox_rows.Unpublished]:
         """Yield outbox rows that may be tried: the newest, and then all, the oldest first."""
         now = self._database.read(self._database.now)
-        newest = self._database.read(settling.unpublished, now, AGE, _NEWEST, newest=True)
+        newest = self._database.read(outbox_rows.unpublished, now, AGE, _NEWEST, newest=True)
         yield from newest
         seen, after = {row.id for row in newest}, 0
-        while page := self._database.read(settling.unpublished, now, AGE, _PAGE, after=after):
+        while page := self._database.read(outbox_rows.unpublished, now, AGE, _PAGE, after=after):
             yield from (row for row in page if row.id not in seen)
             after = page[-1].id
 
-    def _publish(self, row: settling.Unpublished) -> None:
+    def _publish(self, row: outbox_rows.Unpublished) -> None:
         ids = row.instance_ids
         for start in range(0, len(ids), _INSTANCES):
             for some in in_parts(self._database, ids[start : start + _INSTANCES]):
                 if not row.callbacks_apart:
                     self._adopt_callbacks(some)
                 self._publisher.publish(some)
-        self._database.run(settling.published, row.id)
+        self._database.run(outbox_rows.forget, row.id)
 
     def _adopt_callbacks(self, settled: Sequence[Settled]) -> None:
         """Note the callbacks of a flush that an older version wrote."""
@@ -76,7 +76,7 @@ class LeftBehind:
             now = self._database.read(self._database.now)
             self._database.run(rows.adopt, settled, now)
 
-    def _put_off(self, row: settling.Unpublished, longest: Milliseconds) -> None:
+    def _put_off(self, row: outbox_rows.Unpublished, longest: Milliseconds) -> None:
         now = self._database.read(self._database.now)
         until = now + pause(row.tries, longest)
-        note(lambda: self._database.run(settling.put_off, row.id, row.tries + 1, until))
+        note(lambda: self._database.run(outbox_rows.put_off, row.id, row.tries + 1, until))

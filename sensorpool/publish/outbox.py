@@ -23,7 +23,7 @@ from sensorpool.publish.messages import weigh
 from sensorpool.publish.publisher import Publisher
 from sensorpool.publish.send_queue import SendQueue, Ticket
 from sensorpool.publish.waiting_callbacks import WaitingCallbacks
-from sensorpool.store import settling
+from sensorpool.store import outbox_rows
 from sensorpool.store.database import Database
 
 CLOSING = 5.0  # seconds that a process which ends gives to what it has in hand
@@ -141,7 +141,7 @@ class Outbox:
         failpoint("publish.before")
         self._publisher.publish(settled)
         failpoint("publish.after")
-        self._database.run(settling.published, outbox_id)
+        self._database.run(outbox_rows.forget, outbox_id)
 
     def _catch_up(self) -> None:
         """Send some callbacks that wait; then those have their turn that were just settled, and then it goes on."""

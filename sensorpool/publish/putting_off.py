@@ -7,7 +7,7 @@ from sqlalchemy.exc import DBAPIError
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.values import Milliseconds, Settled
-from sensorpool.store import settling, values
+from sensorpool.store import results, values
 from sensorpool.store.database import Database
 
 LONGEST_AWAY = 60_000  # milliseconds between two attempts at a broker that does not answer
@@ -36,4 +36,4 @@ def in_parts(database: Database, instance_ids: Sequence[int]) -> Iterator[list[S
     :raises Unreachable: when the database does not answer.
     """
     for part in database.read(values.in_readable_parts, instance_ids):
-        yield database.read(settling.settled, part)
+        yield database.read(results.read, part)

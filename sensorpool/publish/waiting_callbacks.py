@@ -9,7 +9,7 @@ from sensorpool.model.values import Milliseconds, Settled
 from sensorpool.publish.callbacks import Callbacks, NotAllowed, not_allowed
 from sensorpool.publish.putting_off import LONGEST_AWAY, STRIKES, in_parts, note, pause
 from sensorpool.store import callbacks as rows
-from sensorpool.store import settling
+from sensorpool.store import outbox_rows
 from sensorpool.store.database import Database
 
 _AT_ONCE = 100  # callbacks claimed at once
@@ -42,7 +42,7 @@ class WaitingCallbacks:
             raise
         except Refused as error:
             log.warning("an on_settled task is sent later", instance_id=settled.id, error=str(error))
-            self._put_off(settled.id, tries, settling.LONGEST_PAUSE, str(error))
+            self._put_off(settled.id, tries, outbox_rows.LONGEST_PAUSE, str(error))
             return False
         except ValueError as error:  # its row was written over: nothing can ever be sent
             log.warning("an on_settled task cannot be sent", instance_id=settled.id, error=str(error))

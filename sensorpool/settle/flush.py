@@ -17,7 +17,7 @@ from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.states import Ending, Outcome, State
 from sensorpool.model.values import Fact, Flushed, Verdict
 from sensorpool.settle import decide
-from sensorpool.store import callbacks, settling
+from sensorpool.store import callbacks, outbox_rows, settling
 from sensorpool.store.codes import is_data_error, is_locked
 from sensorpool.store.database import Database
 from sensorpool.store.transaction import ATTEMPTS
@@ -175,7 +175,7 @@ def drop_empty_groups(database: Database, group_ids: Sequence[int]) -> int:
 
 def _is_kept(connection: Connection, flushed: Flushed) -> bool:
     """Whether a flush was committed whose COMMIT was not answered."""
-    return flushed.outbox_id is not None and settling.is_noted(connection, flushed.outbox_id)
+    return flushed.outbox_id is not None and outbox_rows.is_noted(connection, flushed.outbox_id)
 
 
 def _settle(
@@ -230,7 +230,7 @@ def _close(
     settling.let_go(connection, flushed.emptied, staying)
     if verdicts:
         ids = [verdict.instance_id for verdict in verdicts]
-        flushed.outbox_id = settling.note_for_publishing(connection, ids, now)
+        flushed.outbox_id = outbox_rows.note(connection, ids, now)
         callbacks.note(connection, flushed.settled, now)
     failpoint("settle.before_commit")
     return flushed

@@ -8,8 +8,8 @@ from sqlalchemy import Connection, and_, delete, func, insert, or_, select, upda
 from sensorpool.model.json_text import read_json
 from sensorpool.model.values import Milliseconds, Settled
 from sensorpool.store.dialects import among, count_rows
+from sensorpool.store.outbox_rows import LONGEST_PAUSE
 from sensorpool.store.schema import callback as c
-from sensorpool.store.settling import LONGEST_PAUSE
 
 HEAD_START = 10_000  # milliseconds: for whoever settled it, to send it
 _NAME = 250  # characters

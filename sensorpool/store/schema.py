@@ -138,7 +138,7 @@ outbox = Table(
     Column("id", Id, primary_key=True, autoincrement=True),
     Column("created_at", BigInteger, nullable=False),
     Column("instance_ids", LongText, nullable=False),  # JSON
-    Column("format", Integer),  # `settling.FORMAT`; None: an older version wrote it, its callbacks have no rows
+    Column("format", Integer),  # `outbox_rows.FORMAT`; None: an older version wrote it, its callbacks have no rows
     Column("next_try_at", BigInteger),  # None: it was not tried yet, but by those who wrote it
     Column("tries", Integer, nullable=False, server_default="0"),
     sqlite_autoincrement=True,

@@ -6,26 +6,19 @@
    and the others take interval and deadline of those who stay.
 """
 
-import json
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from sensorpool.errors import CountMismatch
-from sensorpool.model.json_text import read_json
-from sensorpool.model.states import Ending, State
+from sensorpool.model.states import State
 from sensorpool.model.values import Key, Member, Milliseconds, Settled, Verdict
 from sensorpool.store import settling_postgres, values
 from sensorpool.store.dialects import among, count_rows
 from sensorpool.store.engine import IDLE_LIMIT_MS, LOCK_WAIT_MS
-from sensorpool.store.schema import outbox
 from sensorpool.store.schema import poke_group as g
 from sensorpool.store.schema import sensor_instance as s
-
-LONGEST_PAUSE = 900_000  # milliseconds between two attempts at one message
-FORMAT = 2  # of outbox rows: the callbacks of what they name have rows of their own
 
 _THERE = select(g.c.id).where(among(g.c.id))
 _LOCK = _THERE.order_by(g.c.hashcode, g.c.id).with_for_update()
@@ -44,47 +37,15 @@ _MEMBERS = select(
 
 _FREE_MEMBERS = select(s.c.id).where(s.c.state == State.SENSING, among(s.c.group_id)).with_for_update(skip_locked=True)
 
-_SETTLED = select(
-    s.c.id,
-    s.c.dag_id,
-    s.c.task_id,
-    s.c.run_id,
-    s.c.map_index,
-    s.c.try_number,
-    s.c.state,
-    s.c.ending,
-    s.c.reason,
-    s.c.xcom_value,
-    s.c.settled_at,
-    s.c.on_settled,
-    s.c.shared_value_id,
-).where(among(s.c.id))
-
 _WRITTEN = select(s.c.id, s.c.dag_id, s.c.task_id, s.c.run_id, s.c.map_index, s.c.try_number, s.c.on_settled).where(
     among(s.c.id)
 )
-
-
-class Unpublished(NamedTuple):
-    """An outbox row that waits."""
-
-    id: int
-    instance_ids: list[int]
-    callbacks_apart: bool  # false: an older version wrote it, and its callbacks go with it
-    tries: int
 
 
 def _over_sensing(value: Any) -> Any:
     """A value over those who sense in the group that is being updated."""
     return select(value).where(s.c.group_id == g.c.id, s.c.state == State.SENSING).correlate(g).scalar_subquery()
 
-
-_ENDINGS = {
-    State.SUCCESS: Ending.LANDED,
-    State.FAILED: Ending.FAIL,
-    State.SKIPPED: Ending.SKIP,
-    State.CANCELLED: Ending.CANCELLED,
-}
 
 # one look at the index for each group: of EXISTS, PostgreSQL makes a join whose cost it cannot guess
 _STILL_SENSING = _over_sensing(s.c.id).element.limit(1).scalar_subquery()
@@ -227,78 +188,3 @@ def let_go(connection: Connection, empty: Collection[int], staying: Collection[i
             ),
             {"ids": list(staying)},
         )
-
-
-def note_for_publishing(connection: Connection, instance_ids: Sequence[int], now: Milliseconds) -> int:
-    """Write the outbox row of a flush; return its id."""
-    row = {"created_at": now, "instance_ids": json.dumps(list(instance_ids)), "format": FORMAT}
-    key = connection.execute(insert(outbox).values(row)).inserted_primary_key
-    assert key is not None
-    return int(key[0])
-
-
-def is_noted(connection: Connection, outbox_id: int) -> bool:
-    """Whether an outbox row is there."""
-    return connection.execute(select(outbox.c.id).where(outbox.c.id == outbox_id)).first() is not None
-
-
-def settled(connection: Connection, instance_ids: Collection[int]) -> list[Settled]:
-    """Return instances as they are published, without those that somebody gave a state that there is not.
-
-    A value that is kept once for many is one object for all of them.
-    """
-    rows = connection.execute(_SETTLED, {"ids": list(instance_ids)}).all() if instance_ids else []
-    found: list[Settled] = []
-    shared = values.read(connection, {row[12] for row in rows if row[12] is not None})
-    for row in rows:
-        with suppress(ValueError):
-            found.append(_settled(row, shared))
-    return found
-
-
-def _settled(row: Any, shared: Mapping[int, str]) -> Settled:
-    value = row[9] if row[12] is None else shared.get(row[12])
-    return Settled(row[0], Key(*row[1:6]), State(row[6]), ending_of(row[7], row[6]), row[8], value, row[10], row[11])
-
-
-def ending_of(ending: str | None, state: str) -> Ending:
-    """Read an ending; rows that an older version settled have none.
-
-    :raises ValueError: when there is no such ending, or no such state.
-    """
-    return _ENDINGS.get(State(state), Ending.CANCELLED) if ending is None else Ending(ending)
-
-
-def published(connection: Connection, outbox_id: int) -> None:
-    """Forget an outbox row: its message has gone out."""
-    connection.execute(delete(outbox).where(outbox.c.id == outbox_id))
-
-
-def unpublished(
-    connection: Connection, now: Milliseconds, age: Milliseconds, most: int, *, newest: bool = False, after: int = 0
-) -> list[Unpublished]:
-    """Return outbox rows older than ``age`` that may be tried: what a dead process left behind, or a broker refused.
-
-    One from the future counts as old: otherwise a clock that was put back by an hour would keep those who wait for an
-    hour.
-
-    :param newest: the newest first; else the oldest.
-    :param after: an id, to go on behind it.
-    """
-    old = or_(outbox.c.created_at < now - age, outbox.c.created_at > now)
-    due = or_(outbox.c.next_try_at.is_(None), outbox.c.next_try_at <= now, outbox.c.next_try_at > now + LONGEST_PAUSE)
-    order = outbox.c.id.desc() if newest else outbox.c.id
-    query = select(outbox.c.id, outbox.c.instance_ids, outbox.c.format, outbox.c.tries)
-    rows = connection.execute(query.where(old, due, outbox.c.id > after).order_by(order).limit(most))
-    return [Unpublished(row[0], _read_ids(row[1]), row[2] is not None, row[3]) for row in rows]
-
-
-def put_off(connection: Connection, outbox_id: int, tries: int, until: Milliseconds) -> None:
-    """Note that an outbox row was tried in vain: others have their turn before it is tried again."""
-    connection.execute(update(outbox).where(outbox.c.id == outbox_id).values(tries=tries, next_try_at=until))
-
-
-def _read_ids(text: str) -> list[int]:
-    """Read an outbox row; one that somebody wrote over names nobody."""
-    found = read_json(text)
-    return [i for i in found if type(i) is int and 0 < i < 2**63] if isinstance(found, list) else []

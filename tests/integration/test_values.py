@@ -14,7 +14,7 @@ from sensorpool.admin import instances
 from sensorpool.model.states import Outcome, State
 from sensorpool.model.values import Fact
 from sensorpool.settle.flush import BYTES, in_flushes
-from sensorpool.store import inspecting, settling, values
+from sensorpool.store import inspecting, results, values
 from sensorpool.store.migrate import upgrade
 from sensorpool.store.schema import sensor_instance, shared_value
 from sensorpool.worker.chores.round import Place
@@ -71,7 +71,7 @@ def test_a_large_value_of_many_is_kept_once(pool: Pool, worker: Worker) -> None:
     inline = select(func.count()).where(sensor_instance.c.xcom_value.is_not(None))
     assert pool.database.read(lambda c: c.execute(inline).scalar_one()) == 0
     assert pool.database.read(lambda c: c.execute(select(func.count()).select_from(shared_value)).scalar_one()) == 1
-    found = pool.database.read(settling.settled, [one.id for one in ones])
+    found = pool.database.read(results.read, [one.id for one in ones])
     assert {each.state for each in found} == {State.SUCCESS}
     assert {each.xcom_value for each in found} == {LARGE}
     assert len({id(each.xcom_value) for each in found}) == 1

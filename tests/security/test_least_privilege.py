@@ -22,7 +22,7 @@ from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.values import Fact, ShardRange
 from sensorpool.publish import listen
 from sensorpool.service.app import make_app
-from sensorpool.store import callbacks, inspecting, settling
+from sensorpool.store import callbacks, inspecting, results
 from sensorpool.store.migrate import upgrade
 from sensorpool.testing import land, pokes
 from sensorpool.worker.chores.round import Place
@@ -206,7 +206,7 @@ def test_callbacks_and_large_values_go_under_the_roles(roles: Callable[[str], st
         value = json.dumps("x" * 250_000)
         began = worker.database.read(worker.database.now) + 1
         assert worker.settler.settle([Fact(ones[0].group_id, 20, began, Outcome.LANDED, None, value)]).ended == 19
-        read = registrant.database.read(settling.settled, [one.id for one in ones])
+        read = registrant.database.read(results.read, [one.id for one in ones])
         assert [each.xcom_value for each in read].count(value) == 19
         until("callbacks", lambda: registrant.database.read(callbacks.backlog) == [])
         until("an empty outbox", lambda: registrant.database.read(inspecting.oldest_unpublished) is None)

@@ -24,7 +24,7 @@ from sensorpool.airflow.task.patch import SET_ASIDE
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.states import Ending, State
-from sensorpool.store import settling
+from sensorpool.store import results
 
 ATTEMPTS, PAUSE = 12, 5.0  # at reading a value; seconds between them
 
@@ -66,7 +66,7 @@ def _settled(instance_id: int, context: Any) -> InstanceResult:
     :raises Unreachable: when the database does not answer.
     :raises LookupError: when the instance is not there, or is another task's: the database was put back, perhaps.
     """
-    for found in deferral.pool().database.read(settling.settled, [instance_id]):
+    for found in deferral.pool().database.read(results.read, [instance_id]):
         if found.key == deferral.key_of(context["ti"]) and found.xcom_value is not None:
             return InstanceResult(found.state, found.ending, found.reason, json.loads(found.xcom_value))
     raise LookupError(f"the pool has no value of instance {instance_id} of this task any more")

@@ -67,7 +67,7 @@ _POSTGRES_UNCOMPARED = Edit(
     "    WHERE g.op_classpath = excluded.op_classpath AND g.poke_context = excluded.poke_context\n",
     "",
 )
-_OUTBOX = "        flushed.outbox_id = settling.note_for_publishing(connection, ids, now)\n"
+_OUTBOX = "        flushed.outbox_id = outbox_rows.note(connection, ids, now)\n"
 
 
 def _one(name: str, file: str, old: str, new: str, *caught_by: str, store: str = "sqlite") -> Mutant:
@@ -208,14 +208,14 @@ MUTANTS = (
                 "        ids = [each.id for each in done.settled]\n"
                 "        if ids:\n"
                 "            done.outbox_id = database.run(\n"
-                "                lambda c: settling.note_for_publishing(c, ids, database.now(c))\n"
+                "                lambda c: outbox_rows.note(c, ids, database.now(c))\n"
                 "            )\n"
                 "        yield done\n",
             ),
             Edit(
                 "settle/flush.py",
                 "    flushed.unsettled = unsettled\n",
-                "    flushed.unsettled = unsettled\n    settling.published(connection, flushed.outbox_id or 0)\n",
+                "    flushed.unsettled = unsettled\n    outbox_rows.forget(connection, flushed.outbox_id or 0)\n",
             ),
         ),
         ("G7",),
@@ -224,7 +224,7 @@ MUTANTS = (
         "the outbox is emptied before its message goes",
         "publish/outbox.py",
         "        self._publisher.publish(settled)\n",
-        "        self._database.run(settling.published, outbox_id)\n        self._publisher.publish(settled)\n",
+        "        self._database.run(outbox_rows.forget, outbox_id)\n        self._publisher.publish(settled)\n",
         "G7",
     ),
     _one(

@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine
 
 from sensorpool.errors import Refused, Unreachable
 from sensorpool.model.values import Instance, Key, ShardRange
-from sensorpool.store.settling import LONGEST_PAUSE
+from sensorpool.store.outbox_rows import LONGEST_PAUSE
 from sensorpool.worker import job as cycle
 from sensorpool.worker.chores.round import Place
 from sensorpool.worker.rescue import rescue

@@ -1,0 +1,70 @@
+"""Outbox rows: each says of a flush that its results are still to be published."""
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlalchemy import Connection, delete, insert, or_, select, update
+
+from sensorpool.model.json_text import read_json
+from sensorpool.model.values import Milliseconds
+from sensorpool.store.schema import outbox
+
+LONGEST_PAUSE = 900_000  # milliseconds between two attempts at one message
+FORMAT = 2  # of outbox rows: the callbacks of what they name have rows of their own
+
+
+class Unpublished(NamedTuple):
+    """An outbox row that waits."""
+
+    id: int
+    instance_ids: list[int]
+    callbacks_apart: bool  # false: an older version wrote it, and its callbacks go with it
+    tries: int
+
+
+def note(connection: Connection, instance_ids: Sequence[int], now: Milliseconds) -> int:
+    """Write the outbox row of a flush; return its id."""
+    row = {"created_at": now, "instance_ids": json.dumps(list(instance_ids)), "format": FORMAT}
+    key = connection.execute(insert(outbox).values(row)).inserted_primary_key
+    assert key is not None
+    return int(key[0])
+
+
+def is_noted(connection: Connection, outbox_id: int) -> bool:
+    """Whether an outbox row is there."""
+    return connection.execute(select(outbox.c.id).where(outbox.c.id == outbox_id)).first() is not None
+
+
+def forget(connection: Connection, outbox_id: int) -> None:
+    """Forget an outbox row: its message has gone out."""
+    connection.execute(delete(outbox).where(outbox.c.id == outbox_id))
+
+
+def unpublished(
+    connection: Connection, now: Milliseconds, age: Milliseconds, most: int, *, newest: bool = False, after: int = 0
+) -> list[Unpublished]:
+    """Return outbox rows older than ``age`` that may be tried: what a dead process left behind, or a broker refused.
+
+    A row from the future counts as old: a clock that was put back by an hour must not delay its results by an hour.
+
+    :param newest: the newest first; else the oldest.
+    :param after: an id, to go on behind it.
+    """
+    old = or_(outbox.c.created_at < now - age, outbox.c.created_at > now)
+    due = or_(outbox.c.next_try_at.is_(None), outbox.c.next_try_at <= now, outbox.c.next_try_at > now + LONGEST_PAUSE)
+    order = outbox.c.id.desc() if newest else outbox.c.id
+    query = select(outbox.c.id, outbox.c.instance_ids, outbox.c.format, outbox.c.tries)
+    rows = connection.execute(query.where(old, due, outbox.c.id > after).order_by(order).limit(most))
+    return [Unpublished(row[0], _read_ids(row[1]), row[2] is not None, row[3]) for row in rows]
+
+
+def put_off(connection: Connection, outbox_id: int, tries: int, until: Milliseconds) -> None:
+    """Note that an outbox row was tried in vain: others have their turn before it is tried again."""
+    connection.execute(update(outbox).where(outbox.c.id == outbox_id).values(tries=tries, next_try_at=until))
+
+
+def _read_ids(text: str) -> list[int]:
+    """Read an outbox row; one that was written over by hand names no instance."""
+    found = read_json(text)
+    return [i for i in found if type(i) is int and 0 < i < 2**63] if isinstance(found, list) else []

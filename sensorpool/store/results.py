@@ -1,0 +1,63 @@
+"""Results: settled instances as they are published, read by their ids."""
+
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from sensorpool.model.states import Ending, State
+from sensorpool.model.values import Key, Settled
+from sensorpool.store import values
+from sensorpool.store.dialects import among
+from sensorpool.store.schema import sensor_instance as s
+
+_SETTLED = select(
+    s.c.id,
+    s.c.dag_id,
+    s.c.task_id,
+    s.c.run_id,
+    s.c.map_index,
+    s.c.try_number,
+    s.c.state,
+    s.c.ending,
+    s.c.reason,
+    s.c.xcom_value,
+    s.c.settled_at,
+    s.c.on_settled,
+    s.c.shared_value_id,
+).where(among(s.c.id))
+
+_ENDINGS = {
+    State.SUCCESS: Ending.LANDED,
+    State.FAILED: Ending.FAIL,
+    State.SKIPPED: Ending.SKIP,
+    State.CANCELLED: Ending.CANCELLED,
+}
+
+
+def read(connection: Connection, instance_ids: Collection[int]) -> list[Settled]:
+    """Return instances as they are published, without rows whose state is none of ours (written over by hand).
+
+    A value that is kept once for many is one object for all of them.
+    """
+    rows = connection.execute(_SETTLED, {"ids": list(instance_ids)}).all() if instance_ids else []
+    found: list[Settled] = []
+    shared = values.read(connection, {row[12] for row in rows if row[12] is not None})
+    for row in rows:
+        with suppress(ValueError):
+            found.append(_settled(row, shared))
+    return found
+
+
+def _settled(row: Any, shared: Mapping[int, str]) -> Settled:
+    value = row[9] if row[12] is None else shared.get(row[12])
+    return Settled(row[0], Key(*row[1:6]), State(row[6]), ending_of(row[7], row[6]), row[8], value, row[10], row[11])
+
+
+def ending_of(ending: str | None, state: str) -> Ending:
+    """Read an ending; rows that an older version settled have none.
+
+    :raises ValueError: when there is no such ending, or no such state.
+    """
+    return _ENDINGS.get(State(state), Ending.CANCELLED) if ending is None else Ending(ending)
