@@ -1,4 +1,4 @@
-"""What Redis answers, read: anybody may have written there, so what is not ours is passed over, or counts as lost."""
+"""Readers of what Redis answers: any program may have written there, so a value that is not ours is skipped or lost."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -12,27 +12,27 @@ def pairs(answer: Sequence[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def by_id(fields: Iterable[tuple[str, Any]]) -> Iterator[tuple[int, Any]]:
-    """Yield the values of those fields that are ids, each with its id."""
+    """Yield id and value of each field whose name is an id."""
     return ((int(name), value) for name, value in fields if _is_id(name))
 
 
 def read_ids(names: Iterable[str]) -> list[int]:
-    """Read ids; what is none is passed over."""
+    """Read ids; a text that is no id is skipped."""
     return [int(name) for name in names if _is_id(name)]
 
 
 def read_count(text: str | None) -> int:
-    """Read a count; one that is none counts as lost."""
+    """Read a count; a text that is no count reads as 0."""
     return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 10 else 0
 
 
 def read_times(fields: Iterable[tuple[str, Any]]) -> dict[int, Milliseconds]:
-    """Read ids, each with a time; what is none is passed over."""
+    """Read ids, each with its time; a field that is not an id and a time is skipped."""
     return {int(name): int(at) for name, at in fields if _is_id(name) and _is_id(str(at))}
 
 
 def milliseconds(time: Sequence[Any]) -> Milliseconds:
-    """Read what the command TIME answers."""
+    """Read the answer of the command TIME."""
     return int(time[0]) * 1000 + int(time[1]) // 1000
 
 

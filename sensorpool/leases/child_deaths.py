@@ -1,4 +1,4 @@
-"""The last deaths of the workers' child processes, for operators: one list of the pool, in Redis and disposable."""
+"""The last deaths of the workers' child processes, for operators: one list for the pool, in Redis and disposable."""
 
 import json
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from sensorpool.leases.answers import milliseconds
 from sensorpool.leases.lease import Leases
 from sensorpool.model.exit_status import ending, is_from_outside
 
-LATELY = 600.0  # seconds that a death is told
+LATELY = 600.0  # seconds for which a death is reported
 _KEPT = 86_400  # seconds
 _LONGEST = 200  # characters
 _GARBLED = (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError)
@@ -23,7 +23,7 @@ class ChildDeath(NamedTuple):
 
 
 class ChildDeaths:
-    """The list, on the Redis of some leases.
+    """The list of deaths, on the Redis of the given leases.
 
     :raises Unreachable: by every method, when Redis does not answer.
     """
@@ -33,27 +33,27 @@ class ChildDeaths:
         self._list = leases.store.pool_key("deaths")
 
     def add(self, worker: str, pid: int, returncode: int) -> None:
-        """Write a death down, and drop those of long ago."""
+        """Record a death, and drop the deaths that are older than `LATELY`."""
         now = milliseconds(self._store.call(self._store.client.time))
         pipeline = self._store.pipeline()
         pipeline.zremrangebyscore(self._list, "-inf", now - round(LATELY * 1000))
         pipeline.zadd(self._list, {json.dumps([now, worker[:_LONGEST], pid, returncode]): now})
         pipeline.expire(self._list, _KEPT)
         if any(isinstance(answer, Exception) for answer in self._store.call(pipeline.execute, raise_on_error=False)):
-            self._store.call(self._store.client.delete, self._list)  # of a type that we never write
+            self._store.call(self._store.client.delete, self._list)  # the key has a type that we never write
 
     def lately(self) -> list[ChildDeath]:
-        """Return the last deaths, the oldest first."""
+        """Return the deaths of the last `LATELY` seconds, the oldest first."""
         since = milliseconds(self._store.call(self._store.client.time)) - round(LATELY * 1000)
         pipeline = self._store.pipeline()
         pipeline.zrangebyscore(self._list, since, "+inf")
         [texts] = self._store.call(pipeline.execute, raise_on_error=False)
-        found = []
+        deaths = []
         for text in texts if isinstance(texts, list) else ():
             try:
                 _, worker, _, returncode = json.loads(text)
                 code = int(returncode)
-                found.append(ChildDeath(safe_line(worker, _LONGEST), ending(code), is_from_outside(code)))
+                deaths.append(ChildDeath(safe_line(worker, _LONGEST), ending(code), is_from_outside(code)))
             except _GARBLED:
                 continue
-        return found
+        return deaths

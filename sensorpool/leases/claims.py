@@ -1,6 +1,7 @@
-"""Claims: which process has a suspect in hand. A claim keeps two from poking it at once, and says since when it waits.
+"""Claims: which process has a suspect in hand, and since when. A claim keeps two processes from poking it at once.
 
-A key of its own for each suspect, ``alone:N`` (so all versions name it), that goes when its process says no more.
+Each suspect has a key of its own, ``alone:N`` (all versions use this name). The key expires when its process stops
+renewing it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,7 @@ from sensorpool.leases.redis_store import RedisStore
 from sensorpool.model.values import Milliseconds, ShardRange
 
 _PREFIX = "alone:"
-_A_TIME = 10**9  # milliseconds: what is less is none of ours
+_A_TIME = 10**9  # milliseconds: a smaller number is not a time that we wrote
 
 
 class Claims:
@@ -24,10 +25,10 @@ class Claims:
         self._claims = store.script("claims")
 
     def take(self, shard_range: ShardRange, group_ids: Sequence[int], seconds: float, now: Milliseconds) -> list[int]:
-        """Claim groups that are poked outside of a job; return those that no other process has claimed.
+        """Claim groups that are poked outside of a job; return the groups that no other process has claimed.
 
-        :param seconds: for how long, unless the claim is renewed.
-        :param now: the time by the database's clock, for those who ask since when a group has been waiting.
+        :param seconds: how long the claim lives unless it is renewed.
+        :param now: the time by the database's clock; `since` returns it.
         """
         span = max(1, int(seconds * 1000))
         pipeline = self._store.pipeline()
@@ -36,24 +37,24 @@ class Claims:
             pipeline.pttl(self._key(shard_range, group_id))
         answers = self._store.call(pipeline.execute) if group_ids else []
         endless = [g for g, left in zip(group_ids, answers[1::2], strict=True) if not -1 < left <= span]
-        if endless:  # no process of ours claims for ever
+        if endless:  # such a key is not ours: every claim of ours expires
             self.renew([(shard_range, group_id) for group_id in endless], seconds)
         return [group_id for group_id, answer in zip(group_ids, answers[::2], strict=True) if answer]
 
     def renew(self, claims: Iterable[tuple[ShardRange, int]], seconds: float) -> None:
-        """Keep claims for so many seconds from now."""
+        """Let claims live for so many seconds from now."""
         pipeline = self._store.pipeline()
         for shard_range, group_id in claims:
             pipeline.pexpire(self._key(shard_range, group_id), max(1, int(seconds * 1000)))
         self._store.call(pipeline.execute)
 
     def drop(self, shard_range: ShardRange, group_ids: Iterable[int]) -> None:
-        """Let go of groups."""
+        """Drop the claims on these groups."""
         if names := [self._key(shard_range, group_id) for group_id in group_ids]:
             self._store.call(self._store.client.delete, *names)
 
     def since(self, ranges: Sequence[ShardRange]) -> dict[int, Milliseconds]:
-        """Return since when those suspects of these ranges have been claimed that are."""
+        """Return since when each claimed suspect of these ranges has been claimed."""
         pipeline = self._store.pipeline()
         for shard_range in ranges:
             keys, prefix = [self._store.key(shard_range, "suspects")], self._store.key(shard_range, _PREFIX)

@@ -1,4 +1,4 @@
-"""Which process cannot poke which class, told to operators: a field of a hash in Redis for each process. Disposable."""
+"""Which process cannot poke which class, for operators: a hash in Redis with one field a process. Disposable."""
 
 import json
 import os
@@ -12,10 +12,10 @@ from sensorpool.leases.poke_log import process_name
 from sensorpool.model.values import Milliseconds
 
 _KEY = "not_here"
-EVERY = 30.0  # seconds between two times that a process says the same
-STALE = 120_000  # milliseconds after which a process that says no more has ended, or been mended
+EVERY = 30.0  # seconds after which a process repeats an unchanged complaint
+STALE = 120_000  # milliseconds after which a complaint that is not repeated no longer holds
 _KEPT = 600  # seconds
-_CLASSES = 20  # told of one process
+_CLASSES = 20  # the most classes in one process's complaint
 _LONGEST = 300  # characters
 _GARBLED = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
 
@@ -32,34 +32,34 @@ class Complaint(NamedTuple):
 
 
 class Complaints:
-    """What one process has told."""
+    """The complaint of one process."""
 
     def __init__(self) -> None:
         self.told: dict[str, str] = {}
         self._told_at = 0.0
 
     def tell(self, leases: Leases, worker: str, refusals: Mapping[str, str], now: Milliseconds) -> None:
-        """Tell which classes this process cannot poke; take it back once it can.
+        """Report which classes this process cannot poke; withdraw the report once it can poke them.
 
         :raises Unreachable: when Redis does not answer.
         """
         if refusals == self.told and time.monotonic() - self._told_at < EVERY:
             return
         store, key, process = leases.store, leases.store.pool_key(_KEY), process_name(worker, os.getpid())
-        gone = [field for field, text in found(leases).items() if not _is_fresh(text, now)]
+        stale = [field for field, text in found(leases).items() if not _is_fresh(text, now)]
         if refusals:
             text = json.dumps([now, dict(list(refusals.items())[:_CLASSES])])
             store.call(store.client.hset, key, process, text)
             store.call(store.client.expire, key, _KEPT)
         else:
-            gone.append(process)
-        if gone:
-            store.call(store.client.hdel, key, *gone)
+            stale.append(process)
+        if stale:
+            store.call(store.client.hdel, key, *stale)
         self.told, self._told_at = dict(refusals), time.monotonic()
 
 
 def found(leases: Leases) -> dict[str, str]:
-    """Return what each process told operators, as `read` reads it; a key that is not ours counts as empty.
+    """Return each process's complaint as text, for `read`; a key that is not ours counts as empty.
 
     :raises Unreachable: when Redis does not answer.
     """
@@ -67,7 +67,7 @@ def found(leases: Leases) -> dict[str, str]:
 
 
 def read(told: Mapping[str, str], now: Milliseconds) -> list[Complaint]:
-    """Read what processes told lately; what others wrote is passed over. One for each worker and class."""
+    """Read the fresh complaints, one for each worker and class; a text that is not ours is skipped."""
     complaints: dict[tuple[str, str], Complaint] = {}
     for name, text in told.items():
         try:

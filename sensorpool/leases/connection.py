@@ -10,7 +10,7 @@ from sensorpool.instrumentation.redaction import hide_password
 
 
 def connect(url: str) -> Any:
-    """Make a Redis client: every call has a time limit, for half-open connections hang for ever without one.
+    """Make a Redis client. Every call has a time limit, because a half-open connection would hang for ever.
 
     :raises SettingsError: when the URL is malformed or the embedded Redis is not installed.
     """
@@ -21,13 +21,13 @@ def connect(url: str) -> Any:
         client = redis.Redis.from_url(
             url,
             decode_responses=True,
-            encoding_errors="replace",  # what others wrote may be no text; it must not stop the range
+            encoding_errors="replace",  # a value of another program may be no text; it must not stop the range
             socket_timeout=10,
             socket_connect_timeout=5,
             health_check_interval=10,
             **keepalive,
         )
-        client.connection_pool.make_connection()  # connects to nothing yet, but knows its options
+        client.connection_pool.make_connection()  # opens no connection, but checks the options
         return client
     except (TypeError, ValueError) as error:
         raise SettingsError(f"SENSORPOOL_REDIS_URL: {hide_password(str(error))}") from None

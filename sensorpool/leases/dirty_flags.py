@@ -1,6 +1,7 @@
-"""The dirty flag of a range: a registration opened a group, so that a job should look at the range at once.
+"""The dirty flag of a range: a registration opened a group, so a job should look at the range at once.
 
-The first to raise it sends that job. The lease's holder takes it down before its load, or when its job ends.
+The registration that raises the flag sends that job. The lease's holder lowers the flag before its load, or when its
+job ends.
 """
 
 from collections.abc import Iterable
@@ -24,7 +25,7 @@ class DirtyFlags:
         self._kept = kept
 
     def put_up(self, shard_range: ShardRange, late: Iterable[int] = ()) -> bool:
-        """Raise the flag of a range; return whether it was down, so that a job should be sent.
+        """Raise the flag of a range; return whether it was down. Then the caller sends a job.
 
         :param late: new groups whose registration took so long that the load does not take them for new.
         """
@@ -33,7 +34,7 @@ class DirtyFlags:
         return bool(self._store.call(pipeline.execute)[-1])
 
     def add_to(self, pipeline: Any, shard_range: ShardRange, late: Iterable[int]) -> int:
-        """Have a pipeline raise a flag; return how many answers that gives, the last as of `put_up`."""
+        """Add the raising of a flag to a pipeline; return how many answers it adds, the last as of `put_up`."""
         answers = 1
         if ids := [str(group_id) for group_id in late]:
             name = self._store.key(shard_range, "late")
@@ -44,5 +45,5 @@ class DirtyFlags:
         return answers
 
     def take_down(self, shard_range: ShardRange) -> bool:
-        """Take the flag of a range down; return whether it was up."""
+        """Lower the flag of a range; return whether it was up."""
         return bool(self._store.call(self._store.client.delete, self._store.key(shard_range, "dirty")))

@@ -1,7 +1,7 @@
 """Keeps leases while their holders wait for the database: a heartbeat on a thread of its own, one a process.
 
-While it pokes, a job renews its lease by itself. While it loads or settles it cannot, and a statement may take longer
-than the lease lives: the next holder would then load as well, for as long, and nobody would ever poke.
+While it pokes, a job renews its lease by itself. While it loads or settles, the job cannot, and a statement may take
+longer than the lease lives. The next holder would then load as well, for as long, and no job would ever poke.
 """
 
 import threading
@@ -13,7 +13,7 @@ from sensorpool.instrumentation.background import BackgroundThread
 from sensorpool.instrumentation.logs import logger
 from sensorpool.leases.lease import Lease
 
-_CLOSING = 2.0  # seconds that a renewal in hand may take
+_CLOSING = 2.0  # seconds that the last renewal may take
 
 log = logger(__name__)
 
@@ -22,13 +22,13 @@ class Keeper:
     """Renews leases. Safe to share between threads.
 
     :param every: seconds between two renewals.
-    :param longest: seconds for which a lease is kept at most, in one go.
+    :param longest: the most seconds for which a lease is kept in one `keeping`.
     """
 
     def __init__(self, every: float, longest: float) -> None:
         self._every = every
         self._longest = longest
-        self._kept: dict[Lease, float] = {}  # since when, by the monotonic clock
+        self._kept: dict[Lease, float] = {}  # each lease with the monotonic time of its `keeping`
         self._lock = threading.Lock()
         self._thread = BackgroundThread("lease keeper", self._keep)
 
@@ -50,7 +50,7 @@ class Keeper:
         return self._thread.is_alive
 
     def close(self) -> None:
-        """Keep no lease any more."""
+        """Stop the thread: no lease is kept any more."""
         self._thread.close(_CLOSING)
 
     def _keep(self) -> None:

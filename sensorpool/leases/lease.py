@@ -7,33 +7,33 @@ when its job ends::
                        │ no renewal for lease_ttl
                        └──────────────▶ free (the next tick takes it)
 
-A holder trusts itself until ``lease_ttl`` after the *start* of its last renewal that Redis confirmed, by its own
+A holder trusts its lease until ``lease_ttl`` after the *start* of the last renewal that Redis confirmed, by its own
 monotonic clock; then it stops poking, whatever Redis says. So two holders overlap only where Redis lost the lease or a
 holder froze, and only until the next heartbeat.
 
-The lease makes the pool efficient, not safe. What makes it safe is that facts carry the version of their group
-(see `settle`): a holder that lost its lease can hand in what it saw, and harm nobody. Everything in Redis is
-disposable. No lease, no poke: while Redis is away the pool waits.
+The lease makes the pool efficient, not safe. The versions of groups make it safe (see `settle`): a holder that lost
+its lease can still hand in its facts, and they do no harm. Everything in Redis is disposable. Without a lease no group
+is poked: while Redis is away the pool waits.
 
-Beside the lease of a range there are, all under one hash tag so that a script may touch them together:
+Each range has these keys beside its lease, all under one hash tag so that one script may touch them together:
 
-``state``     what the last holder left: when it loaded, what it did not get round to, and figures for `status`
+``state``     what the last holder left: when it loaded, which due groups it left over, and figures for `status`
               (`range_state`)
 ``dirty``     raised by a registration that opened a group: look again at once (`dirty_flags`)
 ``late``      new groups whose registration took so long that the load would not take them for new
-``note``      the groups in flight: they were handed to the poking threads; where the next holder finds them, the last
-              one died with them in its hands, so they are suspects
+``note``      the groups in flight: they were handed to the lanes; if the next holder finds them, the last holder died
+              while it poked them, so they are suspects
 ``suspects``  groups that hung or were in a dead holder's hands: poked apart from the others until they are cleared
               (`suspects`)
 ``alone:N``   since when a process has had the suspect N in hand (`claims`)
 ``deaths``    how many processes that had poked a group died (`late_crashes`)
-``overruns``  how many pokes in a row of a group overran their limit (`suspects`)
+``overruns``  how many pokes of a group in a row overran their limit (`suspects`)
 ``unsettled`` groups whose result cannot be written: since when, and why not (`unsettled_groups`)
-``poked``     groups that were left to other processes, and poked apart since: when (`poked_apart`)
-``pokes``     what each job poked and saw, for `show`; expires, and never takes more than so much (``pokes_size``)
+``poked``     groups that one process left to the others, and when another process poked them (`poked_apart`)
+``pokes``     what each job poked and saw, for `show`; it expires, and its size is bounded (``pokes_size``)
               (`poke_log`)
 
-And one hash for all, ``sensorpool:{pool}:not_here``: which process cannot poke which classes (`complaints`).
+One hash serves the whole pool, ``sensorpool:{pool}:not_here``: which process cannot poke which classes (`complaints`).
 """
 
 import json
@@ -63,12 +63,12 @@ _BY_ID = ("suspects", "overruns", "unsettled", "deaths", "poked")  # keys of a r
 
 @dataclass(slots=True)
 class Acquired:
-    """A lease that was taken, and what the last holder left."""
+    """A lease that was acquired, and what the last holder left."""
 
     lease: "Lease"
     state: RangeState
     dirty: bool
-    in_flight: list[int]  # groups that the last holder died with
+    in_flight: list[int]  # groups that the last holder poked when it died
     suspects: dict[int, Suspicion]
     lost_turn: list[int] = field(default_factory=list)  # suspects that are due whatever the time
     late: list[int] = field(default_factory=list)
@@ -76,13 +76,13 @@ class Acquired:
 
 
 class Again(NamedTuple):
-    """A range became dirty while it was worked on, so that its holder goes round once more."""
+    """The range became dirty during the job, so its holder loads once more."""
 
     late: list[int]
 
 
 class Leases:
-    """The leases of all ranges of a pool, and what lies beside them. Safe to share between threads.
+    """The leases of all ranges of a pool, and the keys beside them. Safe to share between threads.
 
     :param lease_ttl: seconds that a lease outlives its last renewal.
     :raises Unreachable: by every method, when Redis does not answer.
@@ -104,7 +104,7 @@ class Leases:
         self._release = store.script("release")
 
     def acquire(self, shard_range: ShardRange, token: str) -> Acquired | str:
-        """Take the lease of a range; return it with what was left behind, or the token of who holds it."""
+        """Acquire the lease of a range; return it with what the last holder left, or the present holder's token."""
         started = time.monotonic()
         names = ("lease", "state", "dirty", "note", "suspects", "unsettled", "late")
         answer = self.store.run(self._acquire, self._keys(shard_range, *names), [token, self.ttl_ms])
@@ -123,29 +123,29 @@ class Leases:
         )
 
     def extend(self, shard_range: ShardRange, token: str) -> bool:
-        """Renew a lease; return whether it is the holder's still."""
+        """Renew a lease; return whether the holder still has it."""
         return bool(self.store.run(self._extend, self._keys(shard_range, "lease"), [token, self.ttl_ms]))
 
     def put_in_flight(self, shard_range: ShardRange, group_ids: Sequence[int]) -> None:
-        """Write down which groups are about to be poked: the next holder learns from it who was, when this one died."""
+        """Record which groups are about to be poked. If this holder dies, the next one reads them as suspects."""
         self.store.call(self.store.client.set, self.store.key(shard_range, "note"), json.dumps(list(group_ids)))
 
     def finish(self, shard_range: ShardRange, token: str, state: RangeState, *, again: bool) -> Again | None:
-        """Leave the state and give a lease back; if ``again`` and the range is dirty, keep the lease and say so."""
+        """Leave the state and give a lease back; if ``again`` and the range is dirty, keep it and return `Again`."""
         keys = self._keys(shard_range, "lease", "state", "dirty", "note", "late")
         answer = self.store.run(self._finish, keys, [token, state.text(), "1" if again else "0", self.ttl_ms])
         return Again(read_ids(answer[1])) if answer[0] == 2 else None
 
     def release(self, shard_range: ShardRange, token: str) -> None:
-        """Give a lease back, with no state. Its holder lives, so no group in flight is suspect."""
+        """Give a lease back and leave no state. Its holder lives, so no group in flight is suspect."""
         self.store.run(self._release, self._keys(shard_range, "lease", "note"), [token])
 
     def free(self, shard_range: ShardRange, token: str) -> bool:
-        """Give back the lease of a holder that is known to be dead; return whether it held it."""
+        """Give back the lease of a holder that is known to be dead; return whether that holder had it."""
         return bool(self.store.run(self._release, self._keys(shard_range, "lease"), [token]))
 
     def look(self, ranges: Sequence[ShardRange]) -> list[tuple[str | None, RangeState, int]]:
-        """Return holder, state and number of suspects of each range."""
+        """Return the holder's token (None: no holder), the state and the number of suspects of each range."""
         pipeline = self.store.pipeline()
         for shard_range in ranges:
             pipeline.get(self.store.key(shard_range, "lease"))
@@ -155,7 +155,7 @@ class Leases:
         return [(answers[i], read_state(answers[i + 1] or ""), int(answers[i + 2])) for i in range(0, len(answers), 3)]
 
     def forget_groups(self, shard_range: ShardRange) -> None:
-        """Forget what is known of a range's groups by their ids."""
+        """Delete all keys of a range that name groups by their ids."""
         self.store.call(self.store.client.delete, *self._keys(shard_range, *_BY_ID))
 
     def _keys(self, shard_range: ShardRange, *names: str) -> list[str]:
@@ -173,7 +173,7 @@ def leases_of(settings: Settings) -> Leases:
 
 
 class Lease:
-    """One held lease. ``is_ours`` is what a poking thread asks; it costs a comparison."""
+    """One held lease. Poking threads ask `is_ours` before each poke; it costs a comparison."""
 
     def __init__(self, leases: Leases, shard_range: ShardRange, token: str, deadline: float) -> None:
         self.shard_range = shard_range
@@ -183,11 +183,11 @@ class Lease:
         self._lost = threading.Event()
 
     def is_ours(self) -> bool:
-        """Whether the holder may trust itself still."""
+        """Whether the holder still has the lease, by its own clock."""
         return not self._lost.is_set() and time.monotonic() < self._deadline
 
     def extend(self) -> bool:
-        """Renew the lease. A Redis that does not answer leaves us the time that we had."""
+        """Renew the lease; return `is_ours`. If Redis does not answer, the lease keeps its deadline."""
         started = time.monotonic()
         try:
             ours = self._leases.extend(self.shard_range, self.token)
@@ -200,14 +200,14 @@ class Lease:
         return self.is_ours()
 
     def put_in_flight(self, group_ids: Sequence[int]) -> None:
-        """Write down which groups are about to be poked.
+        """Record which groups are about to be poked.
 
         :raises Unreachable: when Redis does not answer.
         """
         self._leases.put_in_flight(self.shard_range, group_ids)
 
     def finish(self, state: RangeState, *, again: bool = False) -> Again | None:
-        """Leave the state and give the lease back; if ``again`` and the range is dirty, keep the lease and say so.
+        """Leave the state and give the lease back; if ``again`` and the range is dirty, keep it and return `Again`.
 
         :raises Unreachable: when Redis does not answer.
         """
@@ -218,7 +218,7 @@ class Lease:
         return goes_on
 
     def release(self) -> None:
-        """Give the lease back and leave no state: what this job poked is due again. With Redis away it expires."""
+        """Give the lease back and leave no state: this job's groups are due again. While Redis is away, it expires."""
         try:
             self._leases.release(self.shard_range, self.token)
         except Unreachable:

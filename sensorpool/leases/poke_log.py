@@ -1,7 +1,7 @@
-"""The record of what each job poked, for `show`: kept in Redis for a while, and no loss if it goes.
+"""The record of what each job poked, for `show`. It is kept in Redis for a while, and its loss does no harm.
 
-A job leaves a record for each span of intervals (up to one minute, four, sixteen, …), which lives for two of the
-longest interval in it. So a group is in a handful of records, whatever the intervals of others are.
+A job leaves a record for each span of intervals (up to one minute, four, sixteen, …). A record lives for twice the
+longest interval in it. So a group is in a handful of records, whatever the intervals of other groups are.
 """
 
 import json
@@ -16,11 +16,11 @@ from sensorpool.model.values import Milliseconds, Report, ShardRange
 _CODES = {outcome: chr(ord("a") + i) for i, outcome in enumerate(Outcome)}
 _OUTCOMES = {code: outcome for outcome, code in _CODES.items()}
 _SHORTEST, _LONGEST = 60_000, 2 * 86_400_000  # milliseconds that a record lives
-_SPAN = 4  # the longest interval of a record is at most so many times the shortest, beyond a minute
+_SPAN = 4  # beyond a minute, the longest interval of a record is at most so many times the shortest
 _LONGEST_REASON = 300
 _LATEST = 253_402_300_799_999  # milliseconds: the end of the year 9999
 _MOST_REASONS = 1_000  # in one record
-RECORDS, RECORDS_BYTES = 10_000, 8 * 2**20  # kept of one range
+RECORDS, RECORDS_BYTES = 10_000, 8 * 2**20  # the most that is kept for one range
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,8 @@ class Poked:
 class Record:
     """What one job pokes.
 
-    :param by: the process that does (`process_name`), if it may die of it.
+    :param at: the time from which the offsets of the pokes count.
+    :param by: the process that pokes (`process_name`), if a poke may end it.
     """
 
     __slots__ = ("_at", "_by", "_codes", "_ids", "_intervals", "_offsets", "_reasons")
@@ -50,7 +51,7 @@ class Record:
         self._reasons: dict[int, str] = {}
 
     def add(self, reports: Sequence[Report], offsets: Sequence[Milliseconds]) -> None:
-        """Note pokes, and when each began after the time of the record."""
+        """Add pokes; an offset is the time from the record's `at` to the begin of the poke."""
         before = len(self._ids)
         self._ids += [report.group.id for report in reports]
         self._codes += [_CODES[report.outcome] for report in reports]
@@ -61,8 +62,8 @@ class Record:
             self._reasons[place] = reason[:_LONGEST_REASON]
 
     def texts(self) -> list[tuple[str, Milliseconds]]:
-        """Write it down: a text for each span of intervals, and until when it is of use."""
-        spans: dict[int, Milliseconds] = {}  # with the longest interval of each
+        """Return a text for each span of intervals, each with the time when it expires."""
+        spans: dict[int, Milliseconds] = {}  # each span with its longest interval
         for interval in set(self._intervals):
             span = _span_of(interval)
             spans[span] = max(spans.get(span, 0), interval)
@@ -101,23 +102,23 @@ class PokeLog:
         self._keep = store.script("keep")
 
     def keep(self, shard_range: ShardRange, records: Sequence[tuple[str, Milliseconds]], now: Milliseconds) -> None:
-        """Keep what a job poked, each record until it expires, and drop what has expired or is too much."""
+        """Keep the records of a job, each until it expires; drop expired records, and the excess over the bounds."""
         keys = [self._store.key(shard_range, name) for name in ("pokes", "pokes_size")]
         more = [part for record in records for part in record]
         self._store.run(self._keep, keys, [now, RECORDS_BYTES, RECORDS, *more])
 
     def records(self, shard_range: ShardRange) -> list[str]:
-        """Return the records of what the jobs of a range poked."""
+        """Return the records of all jobs of a range."""
         return list(self._store.call(self._store.client.zrange, self._store.key(shard_range, "pokes"), 0, -1))
 
 
 def process_name(worker: str, pid: int) -> str:
-    """Name a child process of a worker, as the records of its jobs do."""
+    """Return the name of a worker's child process, as the records of its jobs have it."""
     return f"{worker} {pid}"
 
 
 def _span_of(interval: Milliseconds) -> int:
-    """Number the span that an interval lies in: 0 up to a minute, 1 up to four, …"""
+    """Return the number of the span of an interval: 0 up to a minute, 1 up to four, …"""
     span, longest = 0, _SHORTEST
     while longest < interval:
         span, longest = span + 1, longest * _SPAN
@@ -139,24 +140,24 @@ def latest_pokes(records: Iterable[str], group_ids: Collection[int]) -> dict[int
                 if known is None or poked.at > known.at:
                     latest[group_id] = poked
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError):
-            continue  # garbled: it is for people, and no loss
+            continue  # a garbled record is no loss: records are for people
     return latest
 
 
 def poked_by(records: Iterable[str], process: str) -> dict[int, Milliseconds]:
-    """Find the groups that a process poked in the records of their range, and when it did last."""
-    found: dict[int, Milliseconds] = {}
+    """Find the groups that a process poked in the records of their range, each with the time of its last poke."""
+    poked: dict[int, Milliseconds] = {}
     for text in records:
         try:
-            if process not in text:  # most are others', and large
+            if process not in text:  # most records are of other processes, and large
                 continue
             at, _, offsets, ids, _, by = json.loads(text)
             if by == process:
                 for group_id, offset in zip(ids, offsets, strict=True):
-                    found[int(group_id)] = max(found.get(int(group_id), 0), int(at) + int(offset))
+                    poked[int(group_id)] = max(poked.get(int(group_id), 0), int(at) + int(offset))
         except (ValueError, TypeError, OverflowError, RecursionError):
             continue
-    return found
+    return poked
 
 
 def _read(text: str, group_ids: Collection[int]) -> Iterator[tuple[int, Poked]]:
@@ -166,6 +167,6 @@ def _read(text: str, group_ids: Collection[int]) -> Iterator[tuple[int, Poked]]:
         if group_id in group_ids:
             reason, began = reasons.get(str(index)), int(at) + int(offsets[index])
             if not 0 <= began <= _LATEST:
-                raise ValueError("no clock says so")
-            if codes[index] in _OUTCOMES:  # a newer version may have others
+                raise ValueError(f"{began} is not a time")
+            if codes[index] in _OUTCOMES:  # a newer version may have more outcomes
                 yield group_id, Poked(began, _OUTCOMES[codes[index]], None if reason is None else str(reason))

@@ -1,4 +1,4 @@
-"""Groups that one process left to the others, and that one of these has poked outside of a job since: when it did."""
+"""Groups that one process left to the others: when another process poked them outside of a job."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ _KEPT = 86_400  # seconds: as long as the state of a range
 
 
 class PokedApart:
-    """Those groups of a pool's ranges.
+    """The groups of a pool's ranges that were left to other processes and poked there.
 
     :raises Unreachable: by every method, when Redis does not answer.
     """
@@ -21,17 +21,17 @@ class PokedApart:
         self._store = store
 
     def keep(self, shard_range: ShardRange, poked: Mapping[int, Milliseconds]) -> None:
-        """Keep when groups were poked."""
+        """Keep the time when each group was poked."""
         if poked:
             name = self._store.key(shard_range, "poked")
             pipeline = self._store.pipeline()
             pipeline.hset(name, mapping={str(group_id): at for group_id, at in poked.items()})
             pipeline.expire(name, _KEPT)
-            # a key that is not ours goes with the next job
+            # a key that is not ours: the next job's `take` deletes it
             self._store.call(pipeline.execute, raise_on_error=False)
 
     def take(self, shard_range: ShardRange) -> dict[int, Milliseconds]:
-        """Return what `keep` kept, and forget it; a key that is not ours counts as empty."""
+        """Return the times of `keep`, and forget them; a key that is not ours counts as empty."""
         name = self._store.key(shard_range, "poked")
         pipeline = self._store.client.pipeline(transaction=True)
         pipeline.hgetall(name)

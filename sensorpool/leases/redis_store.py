@@ -1,4 +1,4 @@
-"""The store: one pool's Redis, with its keys, its scripts, and the call that says in one line why it has no answer."""
+"""The store: one pool's Redis, with its keys, its scripts, and calls that raise a one-line error."""
 
 from collections.abc import Sequence
 from importlib.resources import files
@@ -18,8 +18,8 @@ _LONGEST = 200  # characters of what Redis says
 class RedisStore:
     """One pool's Redis. Safe to share between threads.
 
-    :param url: where it is, for errors.
-    :raises Unreachable: by every method that calls it, when Redis does not answer.
+    :param url: its URL, for error messages.
+    :raises Unreachable: by every method that calls Redis, when Redis does not answer.
     """
 
     def __init__(self, client: Any, *, url: str = MEMORY, namespace: str = "") -> None:
@@ -28,30 +28,30 @@ class RedisStore:
         self._url = hide_password(url)
 
     def key(self, shard_range: ShardRange, name: str) -> str:
-        """Return the key of something of a range."""
+        """Return the key with this name of a range."""
         return range_key(shard_range, name, self._namespace)
 
     def pool_key(self, name: str) -> str:
-        """Return the key of something of the whole pool."""
+        """Return the key with this name of the whole pool."""
         return f"{key_prefix(self._namespace)}{{pool}}:{name}"
 
     def script(self, name: str) -> Any:
-        """Return the script of the folder ``lua`` that has this name."""
+        """Return the script with this name in the folder ``lua``."""
         return self.client.register_script(files("sensorpool.leases").joinpath("lua", f"{name}.lua").read_text())
 
     def run(self, script: Any, keys: list[str], arguments: Sequence[Any]) -> Any:
-        """Run a script; return what it answers."""
+        """Run a script; return its answer."""
         return self.call(script, keys=keys, args=arguments)
 
     def call(self, function: Any, *arguments: Any, **named: Any) -> Any:
-        """Call a command of the client, or of a pipeline; return what Redis answers."""
+        """Call a command of the client, or of a pipeline; return the answer of Redis."""
         try:
             return function(*arguments, **named)
         except RedisError as error:
             raise self.unreachable(error) from error
 
     def pipeline(self) -> Any:
-        """Begin a pipeline: its commands go out together, and others may come between them."""
+        """Begin a pipeline: its commands are sent together; commands of other clients may run between them."""
         return self.client.pipeline(transaction=False)
 
     def read_hash(self, name: str) -> dict[str, str] | None:
@@ -64,11 +64,14 @@ class RedisStore:
         return fields if isinstance(fields, dict) else None
 
     def unreachable(self, error: Exception) -> Unreachable:
-        """Say that Redis has no answer, and why."""
+        """Make the error that says that Redis does not answer, and why."""
         return Unreachable(f"Redis {self._url} does not answer: {safe_line(error, _LONGEST)}")
 
     def probe(self) -> None:
-        """Ask Redis whether it is there and takes writes, which a replica does not, nor one that is full."""
+        """Check that Redis answers and takes writes. A replica, or a Redis that is full, takes none.
+
+        :raises Unreachable: when it does not.
+        """
         try:
             self.client.set(self.pool_key("probe"), "1", px=PROBE_KEPT)
         except ResponseError as error:
@@ -78,7 +81,7 @@ class RedisStore:
             raise self.unreachable(error) from error
 
     def eviction_policy(self) -> str | None:
-        """Return Redis's ``maxmemory-policy``, or None where it does not say."""
+        """Return Redis's ``maxmemory-policy``, or None where Redis does not tell it."""
         try:
             return str(self.client.config_get("maxmemory-policy").get("maxmemory-policy", "")) or None
         except RedisError:
@@ -86,5 +89,5 @@ class RedisStore:
 
 
 def range_key(shard_range: ShardRange, name: str, namespace: str = "") -> str:
-    """Return the Redis key of something of a range; the braces keep a range's keys in one slot of a cluster."""
+    """Return the Redis key with this name of a range; the braces keep a range's keys in one slot of a cluster."""
     return f"{key_prefix(namespace)}{{{shard_range}}}:{name}"

@@ -1,9 +1,9 @@
-"""The roster: which workers live, whose tables they serve and with which shard ranges. In Redis, and disposable.
+"""The roster: which workers live, which tables they serve and with which shard ranges. In Redis, and disposable.
 
-A worker writes itself down when it starts and every ``heartbeat`` after that, and crosses itself out when it ends. The
-first one sets the terms: a worker with other terms does not start beside it. So all workers on one Redis (and one
-``namespace``) serve one pool and cut it into the same ranges, and everybody else can look up which. After a loss of
-Redis the roster is whole again within a heartbeat. A worker of a version before the roster is not in it.
+A worker enters itself when it starts, again every ``heartbeat``, and strikes itself out when it ends. The first worker
+sets the terms: a worker with other terms does not start beside it. So all workers on one Redis (and one ``namespace``)
+serve one pool and cut it into the same ranges, and clients can look up which ranges. After a loss of Redis the roster
+is complete again within a heartbeat. A worker of a version before the roster is not in it.
 """
 
 import json
@@ -14,11 +14,11 @@ from sensorpool.leases.lease import Leases
 from sensorpool.model.terms import LiveWorker, Terms, read_worker
 from sensorpool.model.values import ShardRange
 
-FOREIGN_KEPT = 60_000  # milliseconds that a job for a range of other terms is remembered
+FOREIGN_KEPT = 60_000  # milliseconds for which a job with a range of other terms is remembered
 
 
 class Roster:
-    """The roster on the Redis of some leases.
+    """The roster, on the Redis of the given leases.
 
     :raises Unreachable: by every method, when Redis does not answer.
     """
@@ -41,10 +41,10 @@ class Roster:
         must_agree: bool,
         queues: Sequence[str] | None = None,
     ) -> tuple[bool, list[LiveWorker]]:
-        """Write a worker down; return whether it is, and the other live ones.
+        """Enter a worker; return whether it was entered, and the other live workers.
 
-        :param queues: from which it takes jobs, as far as it is known.
-        :param must_agree: write nothing if one of them has other terms.
+        :param queues: the queues from which the worker takes jobs; None: not known.
+        :param must_agree: enter nothing if another live worker has other terms.
         """
         more = json.dumps({"tick": tick, "version": version} | ({} if queues is None else {"queues": list(queues)}))
         arguments = [name, str(terms), more, self._fresh, "1" if must_agree else "0"]
@@ -52,20 +52,20 @@ class Roster:
         return bool(written), _read(dict(pairs(others)))
 
     def strike(self, name: str) -> None:
-        """Cross a worker out."""
+        """Strike a worker out."""
         self._store.call(self._store.client.hdel, self._key, name)
 
     def workers(self) -> list[LiveWorker]:
-        """Return the live workers, by name."""
+        """Return the live workers, sorted by name."""
         pipeline = self._store.pipeline()
         pipeline.hgetall(self._key)
         pipeline.time()
         return self._alive(*self._store.call(pipeline.execute, raise_on_error=False))
 
     def raise_dirty(self, late: Mapping[ShardRange, Sequence[int]]) -> tuple[list[ShardRange], list[LiveWorker]]:
-        """Raise the dirty flags of ranges, and look who lives, in one go; return the ranges whose flag was down.
+        """Raise dirty flags; return the ranges whose flag was down, and the live workers, read in the same call.
 
-        :param late: of each range the new groups whose registration took long; none, as a rule.
+        :param late: each range with its new groups whose registration took long; mostly none.
         """
         pipeline = self._store.pipeline()
         places, place = {}, 0
@@ -79,17 +79,17 @@ class Roster:
         return down, self._alive(found, time)
 
     def note_foreign(self, shard_range: ShardRange) -> None:
-        """Note that a job came for a range that no worker has."""
+        """Note that a job named a range that no live worker has."""
         self._store.call(self._store.client.set, self._foreign, str(shard_range), px=FOREIGN_KEPT)
 
     def foreign(self) -> str | None:
-        """Return the range that a job came for lately though no worker has it, if one did."""
+        """Return the last range of `note_foreign` in the last `FOREIGN_KEPT` milliseconds, or None."""
         found = self._store.call(self._store.client.get, self._foreign)
         return None if found is None else str(found)[:40]
 
     def _alive(self, found: object, time: object) -> list[LiveWorker]:
         if not (isinstance(found, dict) and isinstance(time, tuple)):
-            return []  # a key of a type that is not ours
+            return []  # the key has a type that is not ours
         now = milliseconds(time)
         return [worker for worker in _read(found) if abs(now - worker.at) <= self._fresh]
 

@@ -1,8 +1,8 @@
-"""What the one-process service has in its memory instead of Redis, as a file that commands of other processes read.
+"""The state of the one-process service, as a file that commands in other processes read.
 
-Leases, heartbeats and records of the last pokes of `sensorpool standalone` are in its own memory. It writes them down
-every few seconds, and `status`, `show`, `health` and `doctor` read them into the memory of their own. Nothing else
-reads the file, and nothing is lost with it.
+`sensorpool standalone` has its leases, heartbeats and records of the last pokes in its own memory, instead of Redis. It
+writes them to this file every few seconds, and `status`, `show`, `health` and `doctor` read the file into their own
+memory. Nothing else reads the file, and its loss does no harm.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from sensorpool.config.settings import Settings
 from sensorpool.leases.connection import connect
 
 _EVERY = 1.0  # seconds
-_SHARE = 50  # writing takes at most this part of the time
+_SHARE = 50  # writing takes at most one part in so many of the time
 _GARBLED = (ValueError, TypeError, KeyError, AttributeError, RecursionError, RedisError)
 
 
@@ -35,9 +35,9 @@ class StateFile:
         self._due = 0.0
 
     def write(self) -> None:
-        """Write it if it is time: what takes long is written less often.
+        """Write the file if it is time; a file that takes long to write is written less often.
 
-        :raises OSError: when it cannot be written.
+        :raises OSError: when the file cannot be written.
         """
         began = time.monotonic()
         if began < self._due:
@@ -51,26 +51,29 @@ class StateFile:
         self._due = began + max(_EVERY, _SHARE * took)
 
     def remove(self) -> None:
-        """Remove it: the service ends."""
+        """Remove the file: the service ends."""
         with contextlib.suppress(OSError):
             self._path.unlink()
 
 
 def take_up(settings: Settings) -> None:
-    """Read what the one-process service of these settings wrote, if one is meant. Call it before any `Pool` is made."""
+    """Read the file into this process's memory, if the settings name the one-process service.
+
+    Call it before any `Pool` is made.
+    """
     if not settings.embedded:
         return
     client = connect(MEMORY)
     try:
-        found = json.loads(path_of(settings).read_text(encoding="utf-8"))
-        for name, (kind, value, expires) in found.items():
+        keys = json.loads(path_of(settings).read_text(encoding="utf-8"))
+        for name, (kind, value, expires) in keys.items():
             _restore(client, name, kind, value, expires)
     except (OSError, *_GARBLED):
-        return  # there is none: it is not running
+        return  # there is no file: the service is not running
 
 
 def path_of(settings: Settings) -> Path:
-    """Return where the file is: beside the SQLite file, or in the user's state folder."""
+    """Return the path of the file: beside the SQLite file, or in the user's state folder."""
     with contextlib.suppress(ArgumentError):
         url = make_url(settings.database_url)
         if url.get_backend_name() == "sqlite" and url.database and url.database != ":memory:":
@@ -81,7 +84,7 @@ def path_of(settings: Settings) -> Path:
 
 def _dump(client: Any) -> dict[str, Any]:
     """Return each key with its type, its value, and when it expires (seconds since 1970; None: never)."""
-    found: dict[str, Any] = {}
+    keys: dict[str, Any] = {}
     for name in client.scan_iter("*"):
         kind, left = client.type(name), client.pttl(name)
         match kind:
@@ -94,8 +97,8 @@ def _dump(client: Any) -> dict[str, Any]:
             case _:
                 continue
         if value:
-            found[name] = (kind, value, time.time() + left / 1000 if left > 0 else None)
-    return found
+            keys[name] = (kind, value, time.time() + left / 1000 if left > 0 else None)
+    return keys
 
 
 def _restore(client: Any, name: str, kind: str, value: Any, expires: float | None) -> None:

@@ -1,4 +1,4 @@
-"""The marks of suspects, beside the lease of their range: why each is one, and how often in a row it overran."""
+"""The marks of suspects, beside the lease of their range: why each group is suspect, and how often it overran."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -23,15 +23,15 @@ class SuspectMarks:
         self._store = store
 
     def mark(self, shard_range: ShardRange, group_ids: Iterable[int], why: Suspicion) -> None:
-        """Have these groups poked apart from the others."""
+        """Mark groups as suspects: they are poked apart from the others."""
         self.mark_each(shard_range, dict.fromkeys(group_ids, why))
 
     def mark_each(self, shard_range: ShardRange, whys: Mapping[int, Suspicion], *, lost_turn: bool = False) -> None:
-        """Have groups poked apart from the others, each for its own reason.
+        """Mark groups as suspects, each for its own reason.
 
-        :param lost_turn: they are due whatever the time.
+        :param lost_turn: whether they are due whatever the time.
         """
-        if marked := {str(each): suspicion.spell(why, lost_turn=lost_turn) for each, why in whys.items()}:
+        if marked := {str(group_id): suspicion.spell(why, lost_turn=lost_turn) for group_id, why in whys.items()}:
             name = self._store.key(shard_range, "suspects")
             pipeline = self._store.pipeline()
             pipeline.hset(name, mapping=marked)
@@ -39,7 +39,7 @@ class SuspectMarks:
             self._store.call(pipeline.execute)
 
     def clear(self, shard_range: ShardRange, group_ids: Iterable[int]) -> None:
-        """Take these groups back among the others."""
+        """Clear the marks and the overruns of these groups."""
         if cleared := [str(group_id) for group_id in group_ids]:
             pipeline = self._store.pipeline()
             pipeline.hdel(self._store.key(shard_range, "suspects"), *cleared)
@@ -58,7 +58,7 @@ class SuspectMarks:
         return None if text is None else suspicion.read([(group_id, text)])[0][group_id]
 
     def count_overruns(self, shard_range: ShardRange, group_ids: Sequence[int]) -> dict[int, int]:
-        """Count one more poke in a row that overran for each of these groups; return how many there are by now."""
+        """Count one more overrun in a row for each of these groups; return the new count of each."""
         name = self._store.key(shard_range, "overruns")
         pipeline = self._store.pipeline()
         for group_id in group_ids:
@@ -73,12 +73,12 @@ class SuspectMarks:
         return counts
 
     def overruns(self, shard_range: ShardRange, group_id: int) -> int:
-        """Return how many pokes in a row of a group overran."""
-        found = self._store.call(self._store.client.hget, self._store.key(shard_range, "overruns"), str(group_id))
-        return read_count(found)
+        """Return how many pokes of a group in a row overran."""
+        text = self._store.call(self._store.client.hget, self._store.key(shard_range, "overruns"), str(group_id))
+        return read_count(text)
 
     def count_overrunning(self, ranges: Sequence[ShardRange]) -> int:
-        """Return of how many groups the last poke overran."""
+        """Return the number of groups whose last poke overran."""
         pipeline = self._store.pipeline()
         for shard_range in ranges:
             pipeline.hlen(self._store.key(shard_range, "overruns"))
@@ -87,5 +87,5 @@ class SuspectMarks:
 
 
 def read_suspects(fields: Iterable[tuple[str, str]]) -> tuple[dict[int, Suspicion], list[int]]:
-    """Read what `SuspectMarks.mark` wrote; return why each group is suspect, and those that lost their turn."""
+    """Read the marks of `SuspectMarks.mark`; return why each group is suspect, and the groups that lost their turn."""
     return suspicion.read(by_id(fields))

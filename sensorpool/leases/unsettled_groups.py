@@ -1,4 +1,4 @@
-"""The groups whose result cannot be written, each since when and why not: a hash of each range (`model.unsettled`)."""
+"""The groups whose result cannot be written, each with since when and why: a hash of each range (`model.unsettled`)."""
 
 from collections.abc import Iterable, Mapping
 
@@ -20,15 +20,15 @@ class UnsettledGroups:
         self._store = store
 
     def keep(self, shard_range: ShardRange, kept: Mapping[int, Unsettled], cleared: Iterable[int] = ()) -> None:
-        """Keep since when groups are unsettled, and forget others."""
-        name, gone = self._store.key(shard_range, "unsettled"), [str(group_id) for group_id in cleared]
+        """Keep since when and why groups are unsettled, and forget the `cleared` ones."""
+        name, settled = self._store.key(shard_range, "unsettled"), [str(group_id) for group_id in cleared]
         pipeline = self._store.pipeline()
-        if gone:
-            pipeline.hdel(name, *gone)
+        if settled:
+            pipeline.hdel(name, *settled)
         if kept:
             pipeline.hset(name, mapping={str(group_id): unsettled.spell(each) for group_id, each in kept.items()})
             pipeline.expire(name, _KEPT)
-        if gone or kept:
+        if settled or kept:
             self._store.call(pipeline.execute)
 
     def of(self, ranges: Iterable[ShardRange]) -> dict[int, Unsettled]:
@@ -43,6 +43,6 @@ class UnsettledGroups:
 
 
 def read_unsettled(fields: Iterable[tuple[str, str]]) -> dict[int, Unsettled]:
-    """Read groups with what `UnsettledGroups.keep` wrote of each; what cannot be read is passed over."""
+    """Read what `UnsettledGroups.keep` wrote of each group; a text that cannot be read is skipped."""
     read = ((group_id, unsettled.read(value)) for group_id, value in by_id(fields))
     return {group_id: each for group_id, each in read if each is not None}

@@ -1,9 +1,9 @@
 -- acquire(lease, state, dirty, note, suspects, unsettled, late; token, ttl_ms)
 --   -> {1, was_dirty, state, note, {suspect, why, ...}, {unsettled, since and why, ...}, {late, ...}} | {0, holder}
 --
--- Take the lease if nobody holds it, and with it what the last holder left. The dirty flag is taken down before the
--- load that follows, so that a registration that comes during the load raises it again. Keys of a type that we never
--- write, and a lease that would not end, are not ours: they count as lost, or they would stop the range for ever.
+-- Acquire the lease if it is free, and return what the last holder left. The dirty flag is lowered before the load
+-- that follows, so a registration that comes during the load raises it again. Keys of a type that we never write, and
+-- a lease without an expiry, are not ours: they count as lost, or they would stop the range for ever.
 for i, wanted in ipairs({ "string", "string", false, "string", "hash", "hash", "set" }) do
   local found = redis.call("TYPE", KEYS[i]).ok
   if wanted and found ~= "none" and found ~= wanted then

@@ -1,8 +1,8 @@
 -- claims(suspects; prefix) -> "suspect since suspect since ..."
 --
--- Return since when those suspects of a range have been claimed that are: `prefix` and its id is the key of a claim, in
--- the slot of the range. (In one text: the client reads ten thousand answers twenty times as long. No ACL of ours has
--- HKEYS or MGET.)
+-- Return since when each claimed suspect of a range has been claimed. The key of a claim is `prefix` and the group's
+-- id; it lies in the range's cluster slot. (The answer is one text, because the client takes twenty times as long to
+-- read ten thousand answers. HKEYS and MGET are not in our ACL.)
 local found = redis.pcall("HGETALL", KEYS[1])
 local claimed = {}
 for i = 1, found.err and 0 or #found, 2 do

@@ -1,8 +1,8 @@
 -- enroll(workers; name, terms, more, fresh_ms, must_agree) -> {1 | 0, {name, entry, ...}}
 --
--- Write a worker down, and return the other live ones. Where `must_agree` is 1 and a live one has other terms, nothing
--- is written: the first one wins. An entry that was not written again for `fresh_ms`, by the clock of Redis, is that of
--- a dead worker, and goes.
+-- Enter a worker in the roster, and return the other live workers. Where `must_agree` is 1 and a live worker has other
+-- terms, nothing is written: the first worker wins. An entry that is older than `fresh_ms`, by the clock of Redis,
+-- belongs to a dead worker and is deleted.
 local found = redis.call("TYPE", KEYS[1]).ok
 if found ~= "hash" and found ~= "none" then
   redis.call("DEL", KEYS[1])

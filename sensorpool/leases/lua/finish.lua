@@ -1,9 +1,9 @@
 -- finish(lease, state, dirty, note, late; token, state_json, again, ttl_ms)
 --   -> {1} (released) | {2, {late, ...}} (dirty: go on) | {0} (not ours)
 --
--- Leave the state for the next holder and give the lease back. Where `again` is 1 and the range became dirty while we
--- worked, keep the lease and take the flag down: the caller goes round once more. A state that nobody asked for in a day
--- goes: forged ranges must not fill Redis.
+-- Leave the state for the next holder and give the lease back. Where `again` is 1 and the range became dirty during the
+-- job, keep the lease and lower the flag: the caller loads once more. A state expires after a day, because forged
+-- ranges must not fill Redis.
 if redis.pcall("GET", KEYS[1]) ~= ARGV[1] then
   return { 0 }
 end

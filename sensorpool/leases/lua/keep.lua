@@ -1,11 +1,11 @@
 -- keep(pokes, pokes_size; now, most_bytes, most_records, record, expires, ...) -> how many are kept
 --
--- Keep the records of a job until they expire, and drop those that have, and those that are too much. Where there are
--- too many, those go first that live for long and are oldest: a poke a moment ago is asked for more often. Where they
--- are too large, those go first that would go soonest. (As a pipeline it costs the client three times.)
+-- Keep the records of a job until they expire, drop expired records, and drop more where there are too many. Beyond
+-- `most_records` the oldest long-lived records go first, because recent pokes are asked for more often. Beyond
+-- `most_bytes` the records that expire soonest go first. (A pipeline would cost the client three times as much.)
 --
--- The size is counted as they come and go: "records bytes writes". It is counted afresh now and then, for an older
--- version does not count, and when it is lost.
+-- `pokes_size` holds the sum of what is kept: "records bytes writes". The sum is made anew now and then, because an
+-- older version does not add to it, and when it is lost.
 local LONG_LIVED, LONGEST, COUNT_AFRESH = 1800000, 172800000, 200
 
 for i, wanted in ipairs({ "zset", "string" }) do

@@ -1,7 +1,7 @@
 -- release(lease[, note]; token) -> 1 | 0
 --
--- Give the lease back if it is still ours, and leave the state as it is: the job did not end well. A holder that lives
--- takes its note away with it; that of a dead one stays for the next holder to find.
+-- Give the lease back if the caller still has it, and leave the state as it is: the job did not end well. A living
+-- holder deletes its note; the note of a dead holder stays for the next holder.
 if redis.pcall("GET", KEYS[1]) ~= ARGV[1] then
   return 0
 end
