@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import make_service, service  # noqa: F401  # fixtures
+from tests.integration.conftest import make_service, sensors, service  # noqa: F401  # fixtures
 from tests.security.canary import Canary
 
 
