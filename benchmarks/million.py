@@ -52,7 +52,7 @@ def measure(case: str, sensors: int, *, interval: float, tick: float, shards: in
         poked_all = until("a poke of each", lambda: stage.counters()["poked"] >= groups, 3 * interval + 300, 1.0)
         demand(poked_all, "not all were poked")
         started_cold = time.monotonic() - began - registered
-        # one interval passes, so that all have their slot
+        # one interval passes, so that all have had their period
         time.sleep(interval)
         cpu, counted, from_ = stage.cpu(), stage.counters(), time.monotonic()
         time.sleep(interval)

@@ -36,7 +36,7 @@ _TOGETHER = (
 )  # of each of these, one is refused for another's sake
 _NOWHERE = "sqlite://"  # stands in for a database whose URL is wrong
 
-Verdict = Literal["ok", "warning", "wrong"]
+Level = Literal["ok", "warning", "wrong"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Finding:
     """One line of what the doctor says."""
 
     subject: str
-    verdict: Verdict
+    level: Level
     said: str
 
 
@@ -88,8 +88,8 @@ def examine(settings: Settings, without: Collection[str] = frozenset()) -> Itera
     yield from _look_at_servers(pool, without)
     yield from _look_at_classes(settings)
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    verdict: Verdict = "ok" if files >= _FEW_FILES else "warning"
-    yield Finding("open files", verdict, f"ulimit -n is {files} here; {_FEW_FILES} and more for a triggerer or worker")
+    level: Level = "ok" if files >= _FEW_FILES else "warning"
+    yield Finding("open files", level, f"ulimit -n is {files} here; {_FEW_FILES} and more for a triggerer or worker")
     for name in unknown_variables():
         yield Finding("settings", "warning", f"there is no such setting: {name}{nearest(name, known_variables())}")
     for said in advice.unwise(settings):

@@ -5,7 +5,7 @@ from typing import Any
 from sensorpool.client.pool import Pool
 from sensorpool.errors import Unreachable
 from sensorpool.leases.poke_log import last_poke
-from sensorpool.model.due import next_slot_at
+from sensorpool.model.due import next_period_at
 from sensorpool.model.states import State
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.times import spell_time
@@ -41,7 +41,7 @@ def add_last(pool: Pool, shown: dict[str, Any]) -> None:
 
 def add_next(pool: Pool, shown: dict[str, Any], group: Any, now: Milliseconds) -> None:
     """Add when the group is due next, and why then."""
-    at = next_slot_at(now, group["poke_interval"], group["phase"])
+    at = next_period_at(now, group["poke_interval"], group["phase"])
     because = f"every {group['poke_interval'] / 1000:g} s"
     if group["next_deadline"] is not None and now < group["next_deadline"] < at:
         at, because = group["next_deadline"], "a member's deadline comes: one poke before a timeout"

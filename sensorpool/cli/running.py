@@ -30,10 +30,10 @@ def doctor(as_json: bool) -> None:
     for finding in chain(wrong, examine(settings, without) if settings is not None else ()):
         findings.append(finding)
         if not as_json:
-            say(f"{_MARKS[finding.verdict]}  {finding.subject}: {finding.said}")
+            say(f"{_MARKS[finding.level]}  {finding.subject}: {finding.said}")
     if as_json:
         print_json([asdict(finding) for finding in findings])
-    sys.exit(1 if any(finding.verdict == "wrong" for finding in findings) else 0)
+    sys.exit(1 if any(finding.level == "wrong" for finding in findings) else 0)
 
 
 @click.command()

@@ -1,8 +1,8 @@
 """When a group is due: the rule that the load's SQL must agree with (a property test holds them together). Pure.
 
-Time is cut into slots of one interval, shifted by the group's phase. A group is due when a slot began since the last
-load of its range, when it was registered since then, or when a member's deadline has come since then. So it is poked
-once a slot, whatever messages are lost, late or repeated.
+Time is cut into periods of one interval, shifted by the group's phase. A group is due when a period began since the
+last load of its range, when it was registered since then, or when a member's deadline has come since then. So it is
+poked once a period, whatever messages are lost, late or repeated.
 """
 
 import math
@@ -17,14 +17,14 @@ def whole_ticks(seconds: float, tick_ms: Milliseconds) -> Milliseconds:
     return max(1, math.ceil(round(seconds * 1000) / tick_ms)) * tick_ms
 
 
-def slot(at: Milliseconds, poke_interval: Milliseconds, phase: int) -> int:
-    """Return the number of the slot that ``at`` lies in."""
+def period(at: Milliseconds, poke_interval: Milliseconds, phase: int) -> int:
+    """Return the number of the period that ``at`` lies in."""
     return (at + phase) // poke_interval
 
 
-def next_slot_at(at: Milliseconds, poke_interval: Milliseconds, phase: int) -> Milliseconds:
-    """Return when the slot after ``at`` begins."""
-    return (slot(at, poke_interval, phase) + 1) * poke_interval - phase
+def next_period_at(at: Milliseconds, poke_interval: Milliseconds, phase: int) -> Milliseconds:
+    """Return when the period after ``at`` begins."""
+    return (period(at, poke_interval, phase) + 1) * poke_interval - phase
 
 
 def is_due(
@@ -39,7 +39,7 @@ def is_due(
 ) -> bool:
     """Whether a group is due at ``now``, its range having been loaded at ``last`` (0: not known, so all are due)."""
     return (
-        slot(now, poke_interval, phase) > slot(last, poke_interval, phase)
+        period(now, poke_interval, phase) > period(last, poke_interval, phase)
         or registered_at > last - commit_overlap
         or (next_deadline is not None and last < next_deadline <= now)
     )

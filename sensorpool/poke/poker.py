@@ -19,7 +19,7 @@ from sensorpool.poke.quick_batch import QuickBatch
 from sensorpool.poke.reusable_threads import ReusableThreads
 from sensorpool.poke.slots import Slots
 from sensorpool.poke.thread_lane import ThreadLane
-from sensorpool.poke.tools import QUICK, SLOW, PokeTools
+from sensorpool.poke.tools import QUICK, WAITS_FOR_ANSWERS, PokeTools
 from sensorpool.poke.unit import PokeUnit
 
 log = logger(__name__)
@@ -235,7 +235,7 @@ class Poking:
         elif found.way is Way.MANY:
             self._threads.put(BulkCall(some, tools) for some in _in_parts(units, bulk_call.SIZE))
         elif (pace := tools.pace.get(op_classpath)) is None or pace > QUICK:
-            self._threads.put(units, at_once=pace is not None and pace > SLOW)
+            self._threads.put(units, at_once=pace is not None and pace > WAITS_FOR_ANSWERS)
         else:
             self._threads.put(QuickBatch(some, tools) for some in _in_parts(units, quick_batch.SIZE))
 

@@ -11,7 +11,7 @@ from sensorpool.poke.classes import Classes
 from sensorpool.poke.copies import end_copy
 
 QUICK = 50e-6  # seconds: a class whose pokes take no longer is quick
-SLOW = 5e-3  # seconds: a class whose pokes take longer waits for answers
+WAITS_FOR_ANSWERS = 5e-3  # seconds: a class whose pokes take longer waits for answers
 
 
 class PokeTools(NamedTuple):

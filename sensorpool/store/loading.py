@@ -29,14 +29,14 @@ def _due_groups() -> Select[Any]:
     def parameter(name: str) -> Any:
         return bindparam(name, type_=BigInteger)
 
-    def slot(name: str) -> Any:
+    def period(name: str) -> Any:
         return whole_quotient(parameter(name) + g.c.phase, g.c.poke_interval)
 
     return select(g.c.id, g.c.version, g.c.hashcode).where(
         g.c.shardcode >= bindparam("shard_min"),
         g.c.shardcode < bindparam("shard_max"),
         or_(
-            slot("now") > slot("last"),
+            period("now") > period("last"),
             g.c.registered_at > parameter("registered_after"),
             and_(g.c.next_deadline > parameter("last"), g.c.next_deadline <= parameter("now")),
         ),

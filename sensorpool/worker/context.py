@@ -27,7 +27,7 @@ from sensorpool.store.pool_id import PoolId
 from sensorpool.worker.clock_watch import ClockWatch
 from sensorpool.worker.held_claims import HeldClaims
 from sensorpool.worker.lingering import Lingering
-from sensorpool.worker.load import Memory
+from sensorpool.worker.load import LastLoads
 from sensorpool.worker.metrics import Metrics
 from sensorpool.worker.outside_results import OutsideResults
 from sensorpool.worker.passing_on import PassingOn
@@ -66,7 +66,7 @@ class Worker:
         self.outbox = Outbox(settings, self.database, self.publisher)
         self.metrics = metrics or Metrics()
         self.poker = Poker(settings)
-        self.memory = Memory()
+        self.last_loads = LastLoads()
         self._shortage = Shortage(2 * settings.poke_concurrency + 3 * settings.hanging_concurrency)
         self.clock = ClockWatch()
         self.watchdog = Watchdog(limits(settings.poke_timeout), enabled=watchdog)

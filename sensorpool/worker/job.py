@@ -122,7 +122,7 @@ class _Round:
         self._record = Record(now, worker.process)
         if self._is_idle(now):
             return None
-        return load(connection, worker.poker.cache, self._range, self._held, worker.memory, now, self._settings)
+        return load(connection, worker.poker.cache, self._range, self._held, worker.last_loads, now, self._settings)
 
     def _forget_another_pool(self) -> None:
         """Forget what is known of groups whose ids are another's by now: the tables were made anew."""
@@ -411,7 +411,7 @@ class _Round:
         if self._cleared:
             self._worker.leases.unsettled.keep(self._range, {}, self._cleared)
         if not left:  # should Redis forget them, they are due again by an older load
-            self._worker.memory.remember(self._range, loaded.now)
+            self._worker.last_loads.remember(self._range, loaded.now)
         failpoint("finish.before")
         again = self._lease.finish(state, again=self._may_go_on)
         failpoint("finish.after")

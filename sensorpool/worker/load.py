@@ -34,7 +34,7 @@ class Loaded:
     not_here: set[int] = field(default_factory=set)  # stranded, and not looked for: this process cannot poke them
 
 
-class Memory:
+class LastLoads:
     """What this process remembers of the ranges that it loaded, should Redis forget."""
 
     def __init__(self) -> None:
@@ -55,12 +55,12 @@ def load(
     cache: Cache,
     shard_range: ShardRange,
     held: Acquired,
-    memory: Memory,
+    last_loads: LastLoads,
     now: Milliseconds,
     settings: Settings,
 ) -> Loaded:
     """Ask what is due: one statement, and one more for groups that this process has not seen as they are now."""
-    last = memory.last(shard_range, held.state, now)
+    last = last_loads.last(shard_range, held.state, now)
     overlap = round(settings.commit_overlap * 1000)
     rows = loading.due_groups(connection, shard_range, last=last, now=now, commit_overlap=overlap)
     # who came so late that the statement passes them over, and was not poked as new all the same

@@ -159,7 +159,7 @@ def test_a_database_that_is_away_is_known() -> None:
 
 
 def said() -> list[tuple[str, str]]:
-    return [(str(finding.verdict), finding.said) for finding in checks.look_at_secrets()]
+    return [(str(finding.level), finding.said) for finding in checks.look_at_secrets()]
 
 
 def test_doctor_says_where_connections_are_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -173,16 +173,16 @@ def test_doctor_says_where_connections_are_looked_for(monkeypatch: pytest.Monkey
 
 def test_doctor_names_a_backend_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__WORKERS__SECRETS_BACKEND", "not_installed.Backend")
-    (verdict, text), *_ = said()
-    assert verdict == "wrong"
+    (level, text), *_ = said()
+    assert level == "wrong"
     assert "[workers] secrets_backend not_installed.Backend cannot be loaded here: " in text
 
 
 def test_doctor_says_that_workers_and_server_differ(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     backend(monkeypatch, "WORKERS__SECRETS_BACKEND", tmp_path / "workers.json", {})
     backend(monkeypatch, "SECRETS__BACKEND", tmp_path / "server.json", {})
-    ((verdict, text),) = said()
-    assert verdict == "ok"
+    ((level, text),) = said()
+    assert level == "ok"
     assert f"[workers] secrets_backend {LOCAL}, the environment, [secrets] backend {LOCAL}, Airflow's database" in text
 
 

@@ -168,7 +168,7 @@ def test_a_result_that_cannot_be_written_does_not_last_through_an_outage(
         place.work(place.good, WINDOW / 2, ours)
         if forgotten:
             place.pool.leases.store.client.delete(key(place.pool.ranges[0], "state"))
-            place.good.memory._last.clear()
+            place.good.last_loads._last.clear()
         place.job(place.good, OUTAGE)
         assert place.state(ours) is State.SENSING
         [kept] = place.pool.leases.unsettled.of(place.pool.ranges).values()

@@ -69,7 +69,7 @@ def analyse(pool: Pool) -> None:
 def look_at_all(worker: Worker, shard_range: ShardRange) -> JobResult:
     """Run a job that knows of none before it, so that all are due."""
     worker.leases.store.client.delete(f"sensorpool:{{{shard_range}}}:state")
-    worker.memory._last.clear()
+    worker.last_loads._last.clear()
     return job.run(worker, shard_range, "token")
 
 

@@ -62,7 +62,7 @@ def register(pool: Pool, cls: type, name: str = "x", **more: Any) -> int:
 
 
 def job(worker: Worker, pool: Pool) -> dict[str, Any]:
-    """Run the job of the one range, as soon as a slot of everybody has begun."""
+    """Run the job of the one range, as soon as a period of each group has begun."""
     time.sleep(TICK)
     return cycle.run(worker, pool.ranges[0], "us").as_dict()
 

@@ -37,7 +37,7 @@ def slots_poked_twice(service: Service, folder: Path) -> int:
     interval, tick = service.settings.poke_interval, service.settings.tick
     early = 0
     for some in pokes(folder).values():
-        # the first poke comes at registration, the second with the next slot: whole intervals from there on
+        # the first poke comes at registration, the second with the next period: whole intervals from there on
         times = [poke.at for poke in some[1:]]
         early += sum(1 for first, second in pairwise(times) if second - first < interval - tick - 0.5)
     return early

@@ -51,7 +51,7 @@ def test_what_takes_no_writes_is_named(
         assert problem.startswith("Redis redis://:***@")
         assert "answers, and takes no writes: " in problem
         assert words in problem
-        assert found["redis"].verdict == "wrong"
+        assert found["redis"].level == "wrong"
         assert words in found["redis"].said
         assert "takes no writes" not in "".join(health.health(pool))
         assert client.ttl("sensorpool:{pool}:probe") <= 10
@@ -94,5 +94,5 @@ def test_a_broker_of_its_own_that_takes_no_writes_is_named(
             client.config_set("min-replicas-to-write", "0")
     assert problem.startswith("ticks have stopped: ")
     assert "answers, and takes no writes: " in problem
-    assert found["broker"].verdict == "wrong"
-    assert found["redis"].verdict != "wrong"
+    assert found["broker"].level == "wrong"
+    assert found["redis"].level != "wrong"

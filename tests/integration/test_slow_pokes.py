@@ -99,7 +99,7 @@ def register(pool: Pool, name: str, act: Callable[[], Any], cls: type = Told, **
 
 
 def job(worker: Worker, pool: Pool) -> dict[str, Any]:
-    """Run the job of the one range, as soon as a slot of everybody has begun."""
+    """Run the job of the one range, as soon as a period of each group has begun."""
     time.sleep(TICK)
     return cycle.run(worker, pool.ranges[0], "us").as_dict()
 

@@ -71,7 +71,7 @@ def test_another_terminal_sees_it(
     assert json.loads(show)["last_outcome"] == "not_landed"
     assert json.loads(status)["workers"][0]["worker"].startswith("standalone@")
     assert all(each["last_tick_at"] for each in json.loads(status)["ranges"])
-    assert [each for each in json.loads(doctor) if each["verdict"] == "wrong"] == []
+    assert [each for each in json.loads(doctor) if each["level"] == "wrong"] == []
     assert json.loads(health) == {"healthy": True, "problems": []}
     assert (said_doctor, said, of_itself, said_itself) == ("exit 0", "exit 0", "healthy", "exit 0")
     standalone.send_signal(signal.SIGTERM)

@@ -93,7 +93,7 @@ def test_the_pool_runs_under_the_acl(postgres_database: str, acl_url: str, redis
     service.environment["SENSORPOOL_CONFIG_MODULE"] = "overlay"
     try:
         whole_run(service, service.pool, tmp_path)
-        assert [f.said for f in doctor.examine(service.settings) if f.verdict == "wrong"] == []
+        assert [f.said for f in doctor.examine(service.settings) if f.level == "wrong"] == []
     finally:
         service.stop()
     app = make_app(service.settings)

@@ -50,7 +50,7 @@ def _groups(draw: st.DrawFn, last: int, now: int, overlap: int) -> dict[str, Any
     near = st.integers(-2, 2)
     interval = draw(st.integers(1, 120_000) | st.integers(1, _LONGEST))
     boundary = draw(st.sampled_from((last, now))) + draw(near)
-    # a phase that has a slot begin at the boundary, or any
+    # a phase that has a period begin at the boundary, or any
     phase = draw(st.just(-boundary % interval % SPREAD) | st.integers(0, SPREAD - 1))
     around = st.sampled_from((last, now)).flatmap(lambda time: near.map(lambda shift: max(0, time + shift)))
     registered_at = draw(near.map(lambda shift: max(0, last - overlap + shift)) | around | st.just(0))

@@ -8,7 +8,7 @@ from hypothesis import assume, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from sensorpool.model.due import SPREAD, is_due, next_slot_at, step_at, whole_ticks
+from sensorpool.model.due import SPREAD, is_due, next_period_at, step_at, whole_ticks
 from sensorpool.store.database import Database
 from sensorpool.store.schema import metadata
 from tests.support import due_agreement
@@ -39,7 +39,7 @@ def _due(
 @given(st.integers(1_000, 200_000), _phases, st.lists(st.integers(0, 60_000), min_size=1, max_size=60))
 def test_a_group_is_due_exactly_once_in_each_slot_that_sees_a_load(interval: int, phase: int, gaps: list[int]) -> None:
     """Loads come early, late, at once or not for a while; the boundaries are counted here by another way."""
-    first_boundary = next_slot_at(START, interval, phase)
+    first_boundary = next_period_at(START, interval, phase)
     last, now = START, START
     poked: list[int] = []
     seen: set[int] = set()
@@ -62,7 +62,7 @@ def test_a_lost_last_load_makes_every_group_due(interval: int, phase: int, now: 
 @example(interval=1, phase=0, at=START)
 @example(interval=60_000, phase=SPREAD - 1, at=START)
 def test_a_slot_begins_on_the_millisecond(interval: int, phase: int, at: int) -> None:
-    begins = next_slot_at(at, interval, phase)
+    begins = next_period_at(at, interval, phase)
     assert at < begins <= at + interval
     assert _due(at, begins, interval, phase)
     assert not _due(begins, begins, interval, phase)

@@ -15,7 +15,7 @@ from sensorpool.leases.redis_store import RedisStore
 from sensorpool.leases.redis_store import range_key as key
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.values import ShardRange
-from sensorpool.worker.load import Memory
+from sensorpool.worker.load import LastLoads
 from tests.support.builders import START
 
 RANGE = ShardRange(0, 1_250)
@@ -82,24 +82,24 @@ def test_a_garbled_suspect_is_passed_over(client: Any) -> None:
 
 
 def test_the_last_load_is_what_redis_or_this_process_remembers() -> None:
-    memory = Memory()
-    assert memory.last(RANGE, RangeState(), START) == 0
-    assert memory.last(RANGE, RangeState(last=START - 5), START) == START - 5
-    memory.remember(RANGE, START - 3)
-    assert memory.last(RANGE, RangeState(), START) == START - 3
-    assert memory.last(RANGE, RangeState(last=START - 5), START) == START - 3
-    assert memory.last(RANGE, RangeState(last=START - 1), START) == START - 1
-    assert memory.last(ShardRange(1_250, 2_500), RangeState(), START) == 0
+    last_loads = LastLoads()
+    assert last_loads.last(RANGE, RangeState(), START) == 0
+    assert last_loads.last(RANGE, RangeState(last=START - 5), START) == START - 5
+    last_loads.remember(RANGE, START - 3)
+    assert last_loads.last(RANGE, RangeState(), START) == START - 3
+    assert last_loads.last(RANGE, RangeState(last=START - 5), START) == START - 3
+    assert last_loads.last(RANGE, RangeState(last=START - 1), START) == START - 1
+    assert last_loads.last(ShardRange(1_250, 2_500), RangeState(), START) == 0
 
 
 def test_a_last_load_in_the_future_counts_as_lost() -> None:
-    memory = Memory()
-    assert memory.last(RANGE, RangeState(last=START + 1), START) == 0
-    assert memory.last(RANGE, RangeState(last=START), START) == START
-    memory.remember(RANGE, START - 3)
-    assert memory.last(RANGE, RangeState(last=START + 1), START) == START - 3
-    memory.remember(RANGE, START + 2)
-    assert memory.last(RANGE, RangeState(last=START + 1), START) == 0
+    last_loads = LastLoads()
+    assert last_loads.last(RANGE, RangeState(last=START + 1), START) == 0
+    assert last_loads.last(RANGE, RangeState(last=START), START) == START
+    last_loads.remember(RANGE, START - 3)
+    assert last_loads.last(RANGE, RangeState(last=START + 1), START) == START - 3
+    last_loads.remember(RANGE, START + 2)
+    assert last_loads.last(RANGE, RangeState(last=START + 1), START) == 0
 
 
 def test_a_holder_without_redis_trusts_itself_until_its_deadline(server: fakeredis.FakeServer, client: Any) -> None:

@@ -100,7 +100,7 @@ def test_what_is_unwise_is_told_and_not_refused(
     settings = Settings.load(database_url=f"sqlite:///{tmp_path / 'x.db'}", **values)
     [line] = unwise(settings)
     assert line.split()[0] == name
-    assert line in [finding.said for finding in doctor.examine(settings) if finding.verdict == "warning"]
+    assert line in [finding.said for finding in doctor.examine(settings) if finding.level == "warning"]
 
 
 def test_an_allowlist_of_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

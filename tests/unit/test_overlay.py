@@ -93,4 +93,4 @@ def test_one_of_ours_that_fails_is_one_line(
     assert name in str(refused.value)
     assert len(str(refused.value).splitlines()) == 1
     wrong = [each for each in doctor.examine(Settings.load(database_url="sqlite://")) if each.subject == "celery"]
-    assert [each.verdict for each in wrong] == ["wrong"]
+    assert [each.level for each in wrong] == ["wrong"]

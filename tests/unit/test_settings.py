@@ -237,7 +237,7 @@ def test_a_typo_is_named_with_what_it_most_likely_means(tmp_path: Path, monkeypa
         "SENSORPOOL_DATABASE_URL": f"sqlite:///{tmp_path / 'x.db'}",
     }.items():
         monkeypatch.setenv(name, value)
-    said = [found.said for found in doctor.examine(Settings.load()) if found.verdict == "warning"]
+    said = [found.said for found in doctor.examine(Settings.load()) if found.level == "warning"]
     for line in (
         "there is no such setting: SENSORPOOL_SHARS (SENSORPOOL_SHARDS?)",
         "there is no such setting: AIRFLOW__SENSORPOOL__POKE_TIMEOUTS (poke_timeout?)",

@@ -24,8 +24,8 @@ def check(pool: Pool) -> Iterator[Finding]:
     except SettingsError as error:
         yield from (Finding("airflow", "wrong", line) for line in str(error).splitlines())
         return
-    verdict = "on" if ours.enabled else "off: all sensors run natively"
-    yield Finding("airflow", "ok" if ours.enabled else "warning", f"[sensorpool] enabled is {verdict}")
+    state = "on" if ours.enabled else "off: all sensors run natively"
+    yield Finding("airflow", "ok" if ours.enabled else "warning", f"[sensorpool] enabled is {state}")
     if "sensorpool" not in extensions.named("airflow.policy"):
         yield Finding("airflow", "wrong", "the policy is not installed: install sensorpool where Airflow is")
     yield from _look_at_airflow(pool)

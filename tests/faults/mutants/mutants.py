@@ -117,24 +117,24 @@ MUTANTS = (
     ),
     # due and load
     _one(
-        "the query misses the first moment of a slot",
+        "the query misses the first moment of a period",
         "store/loading.py",
-        'slot("now") > slot("last"),',
-        'whole_quotient(parameter("now") - 1 + g.c.phase, g.c.poke_interval) > slot("last"),',
+        'period("now") > period("last"),',
+        'whole_quotient(parameter("now") - 1 + g.c.phase, g.c.poke_interval) > period("last"),',
         "G5",
     ),
     Mutant(
-        "query and rule miss the first moment of a slot",
+        "query and rule miss the first moment of a period",
         (
             Edit(
                 "store/loading.py",
-                'slot("now") > slot("last"),',
-                'whole_quotient(parameter("now") - 1 + g.c.phase, g.c.poke_interval) > slot("last"),',
+                'period("now") > period("last"),',
+                'whole_quotient(parameter("now") - 1 + g.c.phase, g.c.poke_interval) > period("last"),',
             ),
             Edit(
                 "model/due.py",
-                "        slot(now, poke_interval, phase) >",
-                "        slot(now - 1, poke_interval, phase) >",
+                "        period(now, poke_interval, phase) >",
+                "        period(now - 1, poke_interval, phase) >",
             ),
         ),
         ("G5",),

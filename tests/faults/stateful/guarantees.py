@@ -1,14 +1,14 @@
 """The guarantees, said of a world. Each problem begins with the name of the guarantee that it breaks.
 
 G1 one terminal state, in time · G2 which never changes · G3 nothing seen before a registration is applied to it ·
-G4 one poke a slot · G5 a landed condition is settled within an interval · G6 a poke comes before a timeout ·
+G4 one poke a period · G5 a landed condition is settled within an interval · G6 a poke comes before a timeout ·
 G7 published at least once · G11 clock jumps time nothing out early · GROUPS are as their members say · KEYS are kept
 """
 
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from sensorpool.model.due import is_due, slot
+from sensorpool.model.due import is_due, period
 from sensorpool.model.states import Ending, State
 from sensorpool.model.values import DueGroup, Key
 
@@ -123,14 +123,14 @@ def after_load(world: "World", worker: "SimulatedWorker", rows: dict[int, Any], 
 
 
 def _nobody_is_passed_over(world: "World", rows: dict[int, Any], found: set[int], now: int) -> None:
-    """Without faults: whose slot began since the last round is loaded, and who was left over there."""
+    """Without faults: whose period began since the last round is loaded, and who was left over there."""
     then, intervals = world.last_round
     for group_id, row in rows.items():
         # the rule said once more, for it might be wrong in the query and in the code
         same = row.poke_interval == intervals.get(group_id)
         began = (now + row.phase) // row.poke_interval > (then + row.phase) // row.poke_interval
         if same and began and group_id not in found:
-            world.problems.append(f"G5: a slot of group {group_id} began after {then}; not loaded at {now}")
+            world.problems.append(f"G5: a period of group {group_id} began after {then}; not loaded at {now}")
         if group_id in world.owed - found:
             world.problems.append(f"G5: group {group_id} was left over at {then}, and not loaded at {now}")
 
@@ -140,16 +140,18 @@ def _start(world: "World") -> int:
 
 
 def before_poke(world: "World", round_: "Round", group: DueGroup) -> None:
-    """Without faults, a slot began or a deadline came since the load before the last poke."""
+    """Without faults, a period began or a deadline came since the load before the last poke."""
     last = world.poked_at.get(group.id)
     world.poked_at[group.id] = round_.now
     round_.poked.add(group.id)
     if last is None or world.fault_ms is not None:
         return
-    if slot(round_.now, group.poke_interval, group.phase) > slot(last, group.poke_interval, group.phase):
+    if period(round_.now, group.poke_interval, group.phase) > period(last, group.poke_interval, group.phase):
         return
     if not any(last < deadline <= round_.now for deadline in world.deadlines[group.id]):
-        world.problems.append(f"G4: group {group.id} was poked at {last} and again, in the same slot, at {round_.now}")
+        world.problems.append(
+            f"G4: group {group.id} was poked at {last} and again, in the same period, at {round_.now}"
+        )
 
 
 def after_round(world: "World", worker: "SimulatedWorker") -> None:

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from sensorpool.model.due import next_slot_at
+from sensorpool.model.due import next_period_at
 from sensorpool.model.values import Key, Registration
 from sensorpool.worker.chores.round import Place
 from sensorpool.worker.rescue import rescue
@@ -184,10 +184,10 @@ class PoolMachine(Hands):
     @precondition(lambda self: self.world.groups)
     @rule(number=_number, deadline=st.booleans(), shift=st.sampled_from((0, 0, -1, 1)), works=st.booleans())
     def wait_for_a_boundary(self, number: int, deadline: bool, shift: int, works: bool) -> None:
-        """Wait until a slot begins or a deadline comes, to the millisecond, and maybe work at this very moment."""
+        """Wait until a period begins or a deadline comes, to the millisecond, and maybe work at this very moment."""
         groups = list(self.world.groups.values())
         group, now = groups[number % len(groups)], self.world.clock.now
-        at = group.next_deadline if deadline else next_slot_at(now, group.poke_interval, group.phase)
+        at = group.next_deadline if deadline else next_period_at(now, group.poke_interval, group.phase)
         self.world.advance(max(0, at + shift - now))
         if works:
             self._work(self.world.workers[0], END)

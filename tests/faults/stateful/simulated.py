@@ -33,7 +33,7 @@ from sensorpool.store.pool_id import PoolId
 from sensorpool.store.transaction import Transaction
 from sensorpool.worker.clock_watch import ClockWatch
 from sensorpool.worker.context import Worker
-from sensorpool.worker.load import Memory
+from sensorpool.worker.load import LastLoads
 from sensorpool.worker.metrics import Metrics
 from tests.faults.stateful.actors import Actor, current
 
@@ -248,7 +248,7 @@ class SimulatedWorker(Worker):
         self.leases = leases = Leases(self.redis, lease_ttl=settings.lease_ttl)
         self.publisher = SimulatedPublisher(world)
         self.outbox = Outbox(settings, database, self.publisher, in_background=False)
-        self.metrics, self.memory, self.clock = Metrics(), Memory(), ClockWatch()
+        self.metrics, self.last_loads, self.clock = Metrics(), LastLoads(), ClockWatch()
         self.watchdog = Watchdog(limits(1), enabled=False)
         self.keeper, self._complaints = SimulatedKeeper(1, 1), Complaints()
         self.trouble = Trouble(leases)
