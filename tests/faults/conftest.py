@@ -13,7 +13,7 @@ import pytest
 from harness.servers import Elsewhere, Server, fresh_database
 from tests.faults.stand import Stand, stand_on
 from tests.faults.trial import OF_FAULTS, Record
-from tests.integration.conftest import make_service, sensors, service  # noqa: F401  # fixtures
+from tests.integration.conftest import make_service, service  # noqa: F401  # fixtures
 
 TABLE = "SENSORPOOL_TEST_FAULTS_TABLE"  # where to leave the table as JSON
 
