@@ -30,7 +30,8 @@ class Suspicion(StrEnum):
 _HANGING = frozenset({Suspicion.OVERRAN, Suspicion.SLOW, Suspicion.CLASS_HANGS})
 _LOST_TURN = "; its turn was lost with its worker"  # after a reason
 _LOST_TURN_CODE = ";lost_turn"
-_KNOWN = {str(each): each for each in Suspicion} | {each.name.lower(): each for each in Suspicion}
+_FIRST_RELEASE = {"ran out of memory": Suspicion.OUT_OF_MEMORY}  # it writes the others as this version does
+_KNOWN = {str(each): each for each in Suspicion} | {each.name.lower(): each for each in Suspicion} | _FIRST_RELEASE
 
 
 def spell(why: Suspicion, *, lost_turn: bool = False) -> str:

@@ -1,12 +1,10 @@
-"""Faults 44-45: two versions at once on one database and queue, of a sensor class and of sensorpool itself (G12)."""
+"""Faults 44, 45 and 50: two versions at once on one database and queue, of a class and of sensorpool itself (G12)."""
 
 import os
 import signal
 import subprocess
-import sys
-import tarfile
 from collections.abc import Callable, Iterator
-from io import BytesIO
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,11 +13,18 @@ from harness import audit
 from harness.servers import Elsewhere, Server, fresh_database
 from harness.service import Service
 from harness.until import until
+from sensorpool import Instance
+from sensorpool.model.suspicion import Suspicion
 from sensorpool.store import migrate
 from sensorpool.testing import land, pokes
-from tests.faults.trial import SENSOR, Record
+from tests.faults.rollout import HANGS, Rollout
+from tests.faults.trial import Record
+from tests.support import released
 
 ROOT = Path(__file__).parents[2]
+MANY = 100  # sensors that each version registers
+HANGING = {Suspicion.OVERRAN, Suspicion.SLOW}
+DIED = "a holder died; the groups in its hands are poked apart"
 FLEET = """
 from sensorpool.testing import ScriptedSensor
 
@@ -65,29 +70,17 @@ def test_rolling_deploy_of_a_changed_class(
     until("pokes by both", lambda: any(name.startswith("new") for name in pokes(tmp_path)))
     for number in range(10):
         land(tmp_path, f"g{number}")
-    old.send_signal(signal.SIGTERM)
-    old.wait(60)
+    _end(old)
     ids += [register(number, region="north") for number in range(20, 30)]
     for number in range(10, 30):
         land(tmp_path, f"g{number}")
     _assert_all_landed(service, ids, record("44 rolling deploy of a changed class"))
 
 
-@pytest.fixture
-def version_before(tmp_path: Path) -> Path:
-    """The code before the newest migration, out of the repository's history."""
-    newest = sorted((ROOT / "migrations" / "versions").glob("0*.py"))[-1]
-    added = ["log", "--diff-filter=A", "--format=%H", "--", str(newest)]
-    found = subprocess.run(["git", "-C", str(ROOT), *added], capture_output=True, text=True)
-    commits = found.stdout.split()
-    archive = [*("git", "-C", str(ROOT), "archive", "--format=tar"), f"{commits[-1] if commits else '-'}^"]
-    packed = subprocess.run([*archive, "sensorpool", "migrations"], capture_output=True)
-    if packed.returncode:
-        pytest.skip("the version before the newest migration is not in this repository's history (a shallow clone?)")
-    folder = tmp_path / "before"
-    with tarfile.open(fileobj=BytesIO(packed.stdout)) as tar:
-        tar.extractall(folder, filter="data")
-    return folder
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Builds the wheel of a commit, once, and returns the folder that it is unpacked in."""
+    return cache(lambda commit: released.unpack(commit, tmp_path_factory.mktemp("version")))
 
 
 @pytest.fixture
@@ -98,35 +91,36 @@ def empty_database(postgres_server: Server | Elsewhere) -> Iterator[str]:
 
 
 def test_migration_under_load(
-    version_before: Path, empty_database: str, redis_url: str, tmp_path: Path, record: Callable[[str], Record]
+    unpacked: Callable[[str], Path],
+    empty_database: str,
+    redis_url: str,
+    tmp_path: Path,
+    record: Callable[[str], Record],
 ) -> None:
     """The version before runs, the schema is brought up to date beneath it, and it is replaced process by process."""
-    service = Service(tmp_path, empty_database, redis_url)
+    version_before = unpacked(released.before_newest_migration())
+    service = Rollout(tmp_path, empty_database, redis_url)
     before = {"PYTHONPATH": str(version_before)}
     try:
         done = service.cli("db", "upgrade", **before)
         assert done.returncode == 0, done.stderr
         assert migrate.current(empty_database) != migrate.head()
         audit.install(service.pool.database)
-        ids = _register_by(service, version_before, range(20))
+        ids = service.register_by(version_before, range(20))
         old_worker, old_beat = service.worker(**before), service.beat(**before)
         until("pokes of all", lambda: len(pokes(tmp_path)) == 20)
         for number in range(5):
             land(tmp_path, f"g{number}")
         upgraded = service.cli("db", "upgrade")
         assert upgraded.returncode == 0, upgraded.stderr
-        ids += _register_by(service, version_before, range(20, 30))  # the version before, on the new schema
+        ids += service.register_by(version_before, range(20, 30))  # the version before, on the new schema
         for number in range(5, 10):
             land(tmp_path, f"g{number}")
         service.worker()
-        ids += [
-            service.pool.register(SENSOR, {"folder": str(tmp_path), "name": f"g{number}"}).id
-            for number in range(30, 40)
-        ]
+        ids += service.register(range(30, 40))
         until("pokes by both versions", lambda: len({p.pid for some in pokes(tmp_path).values() for p in some}) >= 3)
         for process in (old_beat, old_worker):
-            process.send_signal(signal.SIGTERM)
-            process.wait(60)
+            _end(process)
         service.beat()
         for number in range(10, 40):
             land(tmp_path, f"g{number}")
@@ -135,21 +129,65 @@ def test_migration_under_load(
         service.stop()
 
 
-def _register_by(service: Service, version: Path, numbers: range) -> list[int]:
-    code = (
-        "import sensorpool\n"
-        f"for n in range({numbers.start}, {numbers.stop}):\n"
-        f"    print(sensorpool.register({SENSOR!r}, {{'folder': {str(service.folder)!r}, 'name': f'g{{n}}'}}).id)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | service.environment | {"PYTHONPATH": str(version)},
-        cwd=service.folder,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return [int(line) for line in done.stdout.split()]
+@pytest.fixture
+def rollout(postgres_database: str, redis_url: str, tmp_path: Path) -> Iterator[Rollout]:
+    """A service without processes, on today's tables."""
+    service = Rollout(tmp_path, postgres_database, redis_url, sensors=(HANGS,))
+    try:
+        yield service
+    finally:
+        service.stop()
+
+
+def test_the_first_release_beside_this_version(
+    unpacked: Callable[[str], Path], rollout: Rollout, record: Callable[[str], Record]
+) -> None:
+    """Workers of either version die with groups in flight, beside one that hangs: the other version takes them up."""
+    folder, before = rollout.folder, unpacked(released.FIRST_RELEASE)
+    audit.install(rollout.pool.database)
+    ids = rollout.register_by(before, range(MANY)) + rollout.register(range(MANY, 2 * MANY))
+    hanging = rollout.hang("h0")
+    old, old_beat = rollout.worker_of(before), rollout.beat_of(before)
+    until("pokes of all by the old version", lambda: len(pokes(folder)) == 2 * MANY)
+    until("the hanging one, poked apart", lambda: rollout.why(hanging) in HANGING)
+
+    new = rollout.worker_of(None)
+    until("pokes by both", lambda: old.has_poked(folder) and new.has_poked(folder))
+    _land(rollout, ids[::4], range(0, 2 * MANY, 4))
+    rollout.kill_in_flight(old)
+    until("the new version reads whom the old one died with", lambda: new.says(DIED))
+    _let_land(rollout, "h0", hanging)
+
+    after = rollout.hang("h1")
+    until("the hanging one, poked apart", lambda: rollout.why(after) in HANGING)
+    _end(old_beat)
+    rollout.beat_of(None)
+    old = rollout.worker_of(before)  # on today's tables from its start on
+    until("pokes by both", lambda: old.has_poked(folder) and new.has_poked(folder))
+    rollout.kill_in_flight(new)
+    until("the old version reads whom the new one died with", lambda: old.says(DIED))
+    _let_land(rollout, "h1", after)
+    _land(rollout, ids[1::4], range(1, 2 * MANY, 4))
+
+    new = rollout.worker_of(None)
+    until("pokes by the new version", lambda: new.has_poked(folder))
+    _end(old.process)
+    _land(rollout, ids, range(2 * MANY))
+    _assert_all_landed(rollout, [*ids, hanging.id, after.id], record("50 the first release beside this version"))
+
+
+def _land(rollout: Rollout, ids: list[int], numbers: range) -> None:
+    for number in numbers:
+        land(rollout.folder, f"g{number}")
+    assert set(rollout.pool.wait(ids, 60).values()) == {"success"}, rollout.logs()[-3000:]
+
+
+def _let_land(rollout: Rollout, name: str, instance: Instance) -> None:
+    """Let a hanging sensor land: the group is poked apart, settled, and taken back among the others."""
+    land(rollout.folder, name)
+    rollout.let_go(name)
+    assert rollout.pool.wait([instance.id], 60) == {instance.id: "success"}, rollout.logs()[-3000:]
+    until("no suspect", lambda: rollout.why(instance) is None)
 
 
 def _assert_all_landed(service: Service, ids: list[int], record: Record) -> None:
@@ -164,3 +202,8 @@ def _assert_all_landed(service: Service, ids: list[int], record: Record) -> None
     )
     assert set(states.values()) == {"success"}, service.logs()[-3000:]
     assert found.is_clean, found
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.send_signal(signal.SIGTERM)
+    process.wait(60)
