@@ -1,4 +1,4 @@
-"""What a poke's return value or exception means."""
+"""The meaning of a poke's return value or exception."""
 
 import functools
 import inspect
@@ -20,15 +20,15 @@ from sensorpool.poke.exhaustion import is_exhaustion, is_out_of_memory, is_own_d
 
 MAX_REASON = 2_000
 _UNREADABLE = "(its text cannot be read)"
-CANNOT = " cannot poke it: "  # between the worker and the cause
+CANNOT = " cannot poke it: "  # stands between the worker's name and the cause
 MAX_XCOM_BYTES = 256 * 1024
 
-# told by name, for the core imports no airflow
+# compared by name, because the core does not import airflow
 _SKIP = "AirflowSkipException"
-_UNSPELT = frozenset({"builtins", "airflow.sdk.exceptions", "airflow.exceptions"})  # modules
+_UNSPELT = frozenset({"builtins", "airflow.sdk.exceptions", "airflow.exceptions"})  # modules that a reason leaves out
 _FAIL = ("AirflowFailException", "AirflowSensorTimeout", "AirflowTaskTimeout")
 
-# true to Python, whatever was meant: each with what a poke that returns one has most likely forgotten
+# values that are true to Python but answer nothing, each with what the poke has most likely forgotten
 _NO_ANSWERS: tuple[tuple[Any, str], ...] = (
     ((types.GeneratorType, types.AsyncGeneratorType), "return the answer, do not yield it"),
     ((types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial), "call it"),
@@ -39,22 +39,22 @@ _NO_ANSWERS: tuple[tuple[Any, str], ...] = (
 
 
 class Answers:
-    """Reads answers.
+    """Turns the results of pokes into reports.
 
     :param infra_failures: class paths of exceptions that mean that the backend could not be asked.
-    :param alone: whether the process pokes one group only, so that what runs out in it is that poke's doing.
+    :param alone: whether the process pokes one group only, so that this poke has used up what runs out.
     """
 
     def __init__(self, infra_failures: Collection[str], *, alone: bool = False) -> None:
         self._infra_failures = frozenset(infra_failures)
         self._alone = alone
-        self.place = socket.gethostname()  # whose reasons these are; a job knows its worker's name
+        self.place = socket.gethostname()  # the name that reasons give; a job puts its worker's name here
 
     def of_value(self, group: DueGroup, began: float, value: Any) -> Report:
-        """Read a return value by Airflow's truthiness; whatever ``__bool__`` raises is the poke's own error.
+        """Read a return value by Airflow's truthiness; an exception of ``__bool__`` is an error of the poke.
 
-        What Python takes for true though it answers nothing (a generator, a function, a coroutine that was not
-        awaited) is an error too.
+        A value that Python takes for true though it answers nothing (a generator, a function, a coroutine that was
+        not awaited) is an error too.
         """
         xcom_value = None
         try:
@@ -79,10 +79,10 @@ class Answers:
         return Report(group, began, outcome, reason, None, time.monotonic() - began)
 
     def outcome_of(self, error: BaseException) -> Outcome:
-        """Tell what an exception says."""
+        """Return the outcome that an exception means."""
         names = [cls.__name__ for cls in type(error).__mro__]
         if is_out_of_memory(error):
-            return Outcome.CRASHED  # and no answer: whether it was its own fault is found out apart
+            return Outcome.CRASHED  # no answer: the isolated lane finds out whether the poke itself took the memory
         if isinstance(error, SkipSensor) or _SKIP in names:
             return Outcome.SKIP
         if isinstance(error, HandBack):
@@ -95,7 +95,7 @@ class Answers:
             return Outcome.INFRA_FAILURE if self._alone else Outcome.CRASHED
         if self.is_infra_failure(error):
             return Outcome.INFRA_FAILURE
-        if isinstance(error, ImportError):  # a module that this process does not have, asked for late
+        if isinstance(error, ImportError):  # the poke imports a module that this process does not have
             return Outcome.CANNOT_POKE
         return _error_of(error)
 
@@ -108,14 +108,14 @@ class Answers:
 
 
 def _error_of(error: BaseException) -> Outcome:
-    """Tell an error: as ``except Exception`` would, whatever its class says that it is."""
+    """Return the outcome of an error, as ``except Exception`` would see it, whatever its ``__class__`` claims."""
     return Outcome.POKE_ERROR if issubclass(type(error), Exception) else Outcome.EXITED
 
 
 def refuse_no_answer(value: Any) -> None:
-    """Refuse what cannot be an answer, and close it.
+    """Refuse a value that cannot be an answer, and close it.
 
-    :raises TypeError: with what mends it.
+    :raises TypeError: with the mend.
     """
     if inspect.isawaitable(value):
         forgotten = "await it"
@@ -127,7 +127,7 @@ def refuse_no_answer(value: Any) -> None:
 
 
 def close(value: Any) -> None:
-    """Close a coroutine or a generator that is not wanted: Python warns of one that was never awaited."""
+    """Close a coroutine or a generator that is not wanted: Python warns of a coroutine that was never awaited."""
     if isinstance(value, types.CoroutineType | types.GeneratorType):
         with suppress(Exception):
             value.close()
@@ -138,13 +138,13 @@ def _with_article(name: str) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Say an exception as a reason: the path of its class, as Python's tracebacks say it, and its text.
+    """Return an exception as a reason: the path of its class, as in Python's tracebacks, and its text.
 
-    By that path the task that resumes finds the class again (`airflow.raised`).
+    The task that resumes finds the class again by this path (`airflow.raised`).
     """
     try:
         text = str(error)
-    except BaseException:  # SystemExit too
+    except BaseException:  # `__str__` may raise SystemExit too
         text = _UNREADABLE
     name = _path_of(type(error))
     return sanitised(f"{name}: {text}" if text else name)
@@ -157,7 +157,7 @@ def _path_of(cls: type) -> str:
 
 
 def sanitised(reason: str) -> str:
-    """Make a reason fit for every database and every log: no NUL, no lone surrogate, no password, not too long."""
+    """Make a reason fit for every database and log: no NUL, no lone surrogate, no password, `MAX_REASON` characters."""
     text = hide(reason[:LONGEST_TEXT]).replace("\x00", "\\0").encode("utf-8", "replace").decode()
     return text if len(text) <= MAX_REASON else f"{text[: MAX_REASON - 1]}…"
 
@@ -165,8 +165,8 @@ def sanitised(reason: str) -> str:
 def spell_xcom(value: Any) -> str:
     """Write an XCom value as JSON.
 
-    :raises ValueError: when it is no JSON or too large, as Airflow would, or holds half a character: two of these
-        side by side (lone surrogates) come back from JSON as another text.
+    :raises ValueError: when it is not JSON or too large, as in Airflow, or has a lone surrogate: two of these side by
+        side come back from JSON as another text.
     """
     try:
         text = json.dumps(value, allow_nan=False)

@@ -1,15 +1,19 @@
-"""What pokes print goes to the worker's log, within bounds: one that prints without end must not fill the disk."""
+"""Bounds for the text that pokes print to the worker's log: a poke that prints without end must not fill the disk."""
 
 import threading
 import time
 from typing import Any
 
 MOST = 64 * 1024  # characters
-SPAN = 10.0  # seconds in which no more than that is printed
+SPAN = 10.0  # seconds in which at most MOST characters are printed
 
 
 class Bounded:
-    """Stands in for a stream of text, and drops what is too much; everything else is the stream's own."""
+    """Stands in for a stream of text, and drops the text over the bound; every other attribute is the stream's own.
+
+    :param most: characters that are printed in a span.
+    :param span: seconds.
+    """
 
     def __init__(self, stream: Any, most: int = MOST, span: float = SPAN) -> None:
         self._stream = stream
@@ -20,8 +24,8 @@ class Bounded:
         self._left = 0
 
     def write(self, text: str) -> int:
-        """Print, as far as there is room."""
-        length = len(text)  # of a poke's object, which may hang
+        """Print the text as far as the bound allows; return its whole length."""
+        length = len(text)  # outside of the lock: the text is a poke's object, whose `len` may hang
         with self._lock:
             now = time.monotonic()
             if now >= self._ends:

@@ -27,8 +27,8 @@ class BulkCall:
     __slots__ = ("_away", "_most_away", "_tools", "_units", "began", "op_classpath")
 
     def __init__(self, units: Sequence["PokeUnit"], tools: PokeTools) -> None:
-        self._away: BaseException | None = None  # why nobody else is asked for in this poke
-        self._most_away = 0  # so many more calls may fail in a row before the backend is away for all
+        self._away: BaseException | None = None  # why the backend is away for the rest of this poke
+        self._most_away = 0  # how many more calls may fail in a row before the backend counts as away
         self.op_classpath = units[0].op_classpath
         self.began = 0.0
         self._units = units
@@ -40,22 +40,23 @@ class BulkCall:
         return [unit.group for unit in self._units]
 
     def poke(self) -> list[Report]:
-        """Ask for all at once; if the call raises, halve it until the bad context stands alone.
+        """Ask for all groups in one call; if the call raises, halve it until the bad context stands alone.
 
-        Where one context's backend is away the others are asked. Where it is away for all, some calls find that out.
+        Where the backend of one context is away, the other contexts are asked. Where it is away for all of them, a few
+        calls find that out.
         """
         self._away, self._most_away = None, len(self._units).bit_length() + 1
         try:
             return self._ask(self._units)
         finally:
-            self._away = None  # what its frames hold is destroyed under this poke's time limit
+            self._away = None  # the objects in its frames are destroyed here, under this poke's time limit
 
     def overran(self, limit: float) -> list[Report]:
-        """Say that all of them overran."""
+        """Report that all groups overran their limit (seconds)."""
         return [overran(unit.group, self.began, limit) for unit in self._units]
 
     def rest(self) -> Iterable["PokeUnit"]:
-        """They are all asked for in one call."""
+        """Return nothing: all groups are in the call that goes on."""
         return ()
 
     def _ask(self, units: Sequence["PokeUnit"]) -> list[Report]:
@@ -63,8 +64,8 @@ class BulkCall:
         if self._away is not None:
             return [read.of_exception(group, began, self._away) for group in groups]
         try:
-            found = self._tools.classes.find(units[0].op_classpath)
-            returned = found.cls.poke_many([unit.context(found) for unit in units])
+            sensor_class = self._tools.classes.find(units[0].op_classpath)
+            returned = sensor_class.cls.poke_many([unit.context(sensor_class) for unit in units])
             if isawaitable(returned):
                 returned = awaited(returned)
             answers: list[Any] | None = None if _gives_no_list(returned) else list(returned)
@@ -81,7 +82,7 @@ class BulkCall:
         self._most_away = len(self._units).bit_length() + 1
         if answers is None or len(answers) != len(units):
             gave = f"a {type(returned).__name__}" if answers is None else f"{len(answers)} answers"
-            asked = f"{found.op_classpath}.poke_many gave {gave} to {len(units)} contexts"
+            asked = f"{sensor_class.op_classpath}.poke_many gave {gave} to {len(units)} contexts"
             for value in answers or ():
                 close(value)
             wrong = ValueError(f"{asked}: give a list with one answer for each, in their order")
@@ -98,6 +99,6 @@ class BulkCall:
 
 
 def _gives_no_list(returned: Any) -> bool:
-    """Whether to iterate over what `poke_many` returned gives no answers: keys, columns, letters, or no order."""
+    """Whether the value of `poke_many` is no list: iterating it gives keys, columns or letters, or has no order."""
     keyed = hasattr(type(returned), "keys") and not hasattr(type(returned), "tolist")
     return keyed or isinstance(returned, Mapping | AbstractSet | str | bytes)

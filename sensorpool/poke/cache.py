@@ -1,4 +1,4 @@
-"""Groups and their sensors by id. Contexts never change and ids are never used again, so nothing goes stale."""
+"""Groups and their sensors by id. A group's context never changes and ids are never reused, so nothing goes stale."""
 
 import threading
 from collections import OrderedDict
@@ -10,9 +10,10 @@ from sensorpool.poke.unit import PokeUnit
 
 
 class Cache:
-    """A bounded cache by group id, the oldest going first. Safe to share between threads.
+    """A bounded cache by group id; the oldest entry is dropped first. Safe to share between threads.
 
-    Not the least recently poked: pokes come in rounds, for which that is the worst order, and keeping it costs most.
+    The least recently poked entry is not dropped first: pokes come in rounds, for which that order is the worst, and
+    it costs most to keep.
     """
 
     def __init__(self, size: int, tools: PokeTools) -> None:
@@ -20,21 +21,21 @@ class Cache:
         self._tools = tools
         self._kept: OrderedDict[int, PokeUnit] = OrderedDict()
         self._lock = threading.Lock()
-        self.newest = 0  # when the last one of the groups ever kept was registered
-        self.crashed = False  # whether one of them ever took its process down
+        self.newest = 0  # the latest registration time of all groups ever kept
+        self.crashed = False  # whether a group ever kept has taken its process down
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def look_up(self, rows: Iterable[tuple[int, int, int]]) -> tuple[list[PokeUnit], list[int]]:
-        """Return those groups (id, version, hashcode) that are kept as they are, and the ids of the others."""
+        """Return the kept units of these groups (id, version, hashcode), and the ids of groups not kept as such."""
         hits: list[PokeUnit] = []
         missing: list[int] = []
         get = self._kept.get
         with self._lock:
             for group_id, version, hashcode in rows:
                 unit = get(group_id)
-                # ids are never used again; that they agree is looked at all the same
+                # ids are never reused; the hashcode is compared all the same
                 if unit is not None and unit.group.version == version and unit.group.hashcode == hashcode:
                     hits.append(unit)
                 else:
@@ -42,7 +43,7 @@ class Cache:
         return hits, missing
 
     def keep(self, group: DueGroup, op_classpath: str, poke_context: str) -> PokeUnit:
-        """Keep a group as it is now, with the sensor that it has already; the oldest goes if there are too many."""
+        """Keep a group as it is now, with the sensor that it has already; drop the oldest entry of too many."""
         with self._lock:
             self.newest = max(self.newest, group.registered_at)
             self.crashed = self.crashed or group.crashes > 0
@@ -56,13 +57,13 @@ class Cache:
         return unit
 
     def not_here(self, group_ids: Iterable[int]) -> set[int]:
-        """Return those of the groups of which this process knows that it cannot poke them now."""
+        """Return the groups that this process knows it cannot poke now."""
         get = self._kept.get
         with self._lock:
             return {group_id for group_id in group_ids if (unit := get(group_id)) is not None and unit.why_not()}
 
     def put_off(self, group_id: int, why: str) -> None:
-        """Note that this process could not poke a group; what holds for its class is noted there."""
+        """Note that this process could not poke a group, at the group and at its class."""
         with self._lock:
             unit = self._kept.get(group_id)
         if unit is not None and unit.why_not() is None:
@@ -70,7 +71,7 @@ class Cache:
             self._tools.classes.note(unit.op_classpath, unit.why_not() or why)
 
     def drop(self, group_ids: Iterable[int]) -> None:
-        """Forget groups that have settled."""
+        """Drop groups that have settled."""
         with self._lock:
             for group_id in group_ids:
                 self._kept.pop(group_id, None)

@@ -1,4 +1,4 @@
-"""A child process that pokes suspects (`child_main`), as its parent sees it: what it has in hand, and how it ends."""
+"""A child process that pokes suspects (`child_main`), as its parent sees it: the groups in hand, and how it ends."""
 
 import json
 import queue
@@ -20,10 +20,10 @@ from sensorpool.model.values import DueGroup, Report
 from sensorpool.poke import memory_limit
 from sensorpool.poke.answer import CANNOT
 
-START_LIMIT = 60.0  # seconds that it may take to start, and to import a class
+START_LIMIT = 60.0  # seconds that a child may take to start, and to import a class
 _MOMENT = 0.1  # seconds
-_GRACE = 1.5  # seconds that it may be silent beyond a poke's limit: cancelled coroutines have one to end
-_Message = tuple[float, dict[str, Any] | None]  # when it was read, and what; None: the end
+_GRACE = 1.5  # seconds that a child may be silent beyond a poke's limit: a cancelled coroutine has one second to end
+_Message = tuple[float, dict[str, Any] | None]  # when the message was read, and the message; None: the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,28 +33,30 @@ class Suspect:
     group: DueGroup
     op_classpath: str
     poke_context: str
-    alone: bool  # seen to take its process down before
-    hung: bool = True  # its poke overran before; otherwise its class hangs, and nothing is known of the group
-    watch: int = 0  # its child lives on for a while, for what its poke leaves behind; so many may share it
-    deadline: float | None = None  # when the next deadline of its instances comes, by the monotonic clock
+    alone: bool  # the group has taken its process down before
+    hung: bool = True  # its poke overran before; False: its class hangs, and nothing is known of the group
+    watch: int = 0  # how many groups may share its child, which is watched after the poke; 0: not watched
+    deadline: float | None = None  # the next deadline of its instances, by the monotonic clock
 
 
 class Child:
-    """One child. It is written to and read from by threads of its own: one that freezes stops nobody.
+    """One child. Threads of its own write to it and read from it, so a child that freezes stops no other.
 
     :param together: pokes at once.
-    :param alone: whether it is given one group only.
+    :param alone: whether the child is given one group only.
+    :raises OSError: when no process can be started.
+    :raises RuntimeError: when no thread can be started.
     """
 
     def __init__(self, settings: Settings, together: int, *, alone: bool = False) -> None:
-        self.in_hand: dict[int, Suspect] = {}  # given, and not reported
-        self.began: dict[int, float] = {}  # those of them that it has begun, in order, by the monotonic clock
+        self.in_hand: dict[int, Suspect] = {}  # groups that were given and are not reported
+        self.began: dict[int, float] = {}  # the begun groups in hand, in order, each with its monotonic time
         self.importing: str | None = None
-        self.poked: set[int] = set()  # groups that it has ever begun: what a poke leaves behind may end it later
-        self.hung = 0  # pokes that did not come back
+        self.poked: set[int] = set()  # all groups ever begun: a thread that a poke left may end the child later
+        self.hung = 0  # pokes that did not return
         self.ready = self.froze = self.ended = False
         self.returncode = 0
-        self.starved = False  # the kernel killed somebody because memory ran out
+        self.starved = False  # the kernel killed a process because memory ran out
         self._poke_timeout = settings.poke_timeout
         self.frozen_for = 0.0  # seconds
         self._heard = self._import_began = time.monotonic()
@@ -85,7 +87,7 @@ class Child:
         try:
             writer.start()
             self._reader.start()
-        except BaseException:  # no more threads can be started
+        except BaseException:  # no thread can be started
             self._lines.put(None)
             self._process.kill()
             self._process.wait()
@@ -93,27 +95,27 @@ class Child:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will be heard."""
+        """Whether no more messages will come."""
         return self.ended or self.froze
 
     def give(self, suspect: Suspect) -> None:
-        """Have it poke a suspect."""
+        """Have the child poke a suspect."""
         self.in_hand[suspect.group.id] = suspect
         self._heard = time.monotonic()
         self._lines.put(json.dumps([suspect.group.id, suspect.op_classpath, suspect.poke_context]))
 
     def hear(self) -> list[tuple[Suspect, Report]]:
-        """Wait a moment for what it says; return what was reported. One that says nothing for too long is frozen."""
-        told: list[_Message] = []
+        """Wait a moment for messages; return the reports. A child that is silent for too long counts as frozen."""
+        messages: list[_Message] = []
         with suppress(queue.Empty):
-            told.append(self._messages.get(timeout=_MOMENT))
+            messages.append(self._messages.get(timeout=_MOMENT))
             while True:
-                told.append(self._messages.get_nowait())
-        reported = [each for at, message in told if (each := self._take(at, message)) is not None]
+                messages.append(self._messages.get_nowait())
+        reported = [report for at, message in messages if (report := self._take(at, message)) is not None]
         now = time.monotonic()
-        if told:
+        if messages:
             self._heard = now
-        else:  # what it has forked may keep the pipe open after its end
+        else:  # a process that the child forked may keep the pipe open after the child's end
             self.ended = self._process.poll() is not None
         silence = self._poke_timeout + _GRACE if self.ready else START_LIMIT
         if now - self._heard > silence:
@@ -125,16 +127,16 @@ class Child:
 
     @property
     def was_killed(self) -> bool:
-        """Whether it was killed from outside, which says nothing of what it had in hand."""
+        """Whether the child was killed from outside, which says nothing of the groups in hand."""
         starved = self.starved and self.returncode == -signal.SIGKILL
         return not self.froze and not starved and is_from_outside(self.returncode)
 
     def blame(self, suspect: Suspect) -> Report | None:
-        """Say what its end means for what it had in hand; None: nothing, for its poke had not begun."""
+        """Report what the child's end means for a group in hand; None: nothing, because its poke had not begun."""
         began, doing = self.began.get(suspect.group.id), "the poke"
         if self.importing is not None:
             began, doing = began or self._import_began, "importing its class"
-            if self.froze:  # no poke has begun: others may be able to
+            if self.froze:  # no poke has begun: another process may be able to import the class
                 said = f"{socket.gethostname()}{CANNOT}{doing} froze its process for {self.frozen_for:g} s"
                 return Report(suspect.group, began, Outcome.CANNOT_POKE, said, None, self.frozen_for)
         if began is None:
@@ -154,18 +156,18 @@ class Child:
         return Report(suspect.group, began, Outcome.CRASHED, f"{doing} took its process down ({ended})")
 
     def blame_late(self, report: Report) -> Report:
-        """Say what its end means for a group whose poke had ended, where it poked no other."""
+        """Report what the child's end means for its only group, whose poke had ended."""
         if not self.ended or self.was_killed:
             return report
         said = f"what its poke left behind took its process down ({ending(self.returncode)})"
         return Report(report.group, report.began, Outcome.CRASHED, said, None, report.seconds)
 
     def kill(self) -> None:
-        """Kill it: what it has in hand is nobody's fault."""
+        """Kill the child; no group in hand is to blame."""
         self._process.kill()
 
     def end(self) -> None:
-        """End it, if need be by force, and find out how it ended."""
+        """End the child, by force if it does not end within two seconds, and find out how it ended."""
         self._lines.put(None)
         if not self.froze:
             with suppress(subprocess.TimeoutExpired):
@@ -197,7 +199,7 @@ class Child:
 
 
 def _write(stdin: Any, lines: "queue.SimpleQueue[str | None]") -> None:
-    with suppress(OSError), stdin:  # it died before it had read everything: its end says how
+    with suppress(OSError), stdin:  # the child died before it had read everything; `end` finds out how
         while (line := lines.get()) is not None:
             stdin.write(line + "\n")
             stdin.flush()
@@ -206,6 +208,6 @@ def _write(stdin: Any, lines: "queue.SimpleQueue[str | None]") -> None:
 def _read(stdout: Any, messages: "queue.SimpleQueue[_Message]") -> None:
     with stdout:
         for line in stdout:
-            with suppress(ValueError):  # cut short by its death
+            with suppress(ValueError):  # the child died within the line
                 messages.put((time.monotonic(), json.loads(line)))
     messages.put((time.monotonic(), None))

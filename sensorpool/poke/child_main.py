@@ -1,8 +1,8 @@
-"""The child of the isolated lane (`isolated_lane`): pokes suspects, and says before each poke whose it is.
+"""The child of the isolated lane (`isolated_lane`): it pokes suspects, and names the group before each poke.
 
 It speaks JSON lines. In: one line of settings, then one line for each group. Out: ``{"ready": true}``, then
 ``{"alive": true}`` twice a second, ``{"import": path}`` and ``{"imported": path}`` for each class, ``{"begin": id}``
-and ``{"end": id, "outcome", "reason", "xcom_value"}`` for each group. What pokes print goes nowhere.
+and ``{"end": id, "outcome", "reason", "xcom_value"}`` for each group. The output of pokes is discarded.
 """
 
 import ctypes
@@ -31,11 +31,11 @@ from sensorpool.poke.thread_lane import ThreadLane
 from sensorpool.poke.tools import PokeTools
 from sensorpool.poke.unit import PokeUnit
 
-_STACKS = 96  # threads that there is memory for besides what pokes take; it grows with those that are started
+_STACKS = 96  # threads whose stacks fit into memory besides what pokes take; grows with the threads that are started
 
 
 class _Telling(PokeUnit):
-    """A poke that says when it begins."""
+    """A unit that tells the parent when its poke begins."""
 
     __slots__ = ("_tell",)
 
@@ -53,9 +53,9 @@ class _Telling(PokeUnit):
 
 
 def main() -> None:
-    """Poke what comes in on standard input until it ends."""
+    """Poke the groups that come in on standard input until it ends."""
     _die_with_parent()
-    # what pokes start inherits 0, 1 and 2: it must neither read what is meant for us, nor speak for us
+    # processes that pokes start inherit 0, 1 and 2: they must neither read our input nor write to our output
     commands, out = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w", buffering=1)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
@@ -65,7 +65,7 @@ def main() -> None:
     ask_named(settings["secrets"])
     logs.silence(settings["poke_log_level"])
     _poke_all(settings, commands, out)
-    os._exit(0)  # threads that hang do not hold it up
+    os._exit(0)  # does not wait for threads that hang
 
 
 def _poke_all(settings: dict[str, Any], commands: TextIO, out: TextIO) -> None:
@@ -81,18 +81,18 @@ def _poke_all(settings: dict[str, Any], commands: TextIO, out: TextIO) -> None:
     classes = Classes(settings["sensors_enabled"], retry_after=RETRY_AFTER)
     tools = PokeTools(classes, Answers(settings["infra_failures"], alone=settings["alone"]), {})
     concurrency, poke_timeout = settings["concurrency"], settings["poke_timeout"]
-    # our parent says how many, of which class, and when: so that there is always a slot
+    # the parent limits how many pokes of which class go on, so there is always a slot
     threads, loops = ThreadLane(Slots(2 * concurrency), poke_timeout), LoopLane(Slots(2 * concurrency), poke_timeout)
     imported: set[str] = set()
     missing: set[int] = set()
-    stacks = _STACKS  # those that hang have stacks, and so have those after them
+    stacks = _STACKS  # threads that hang keep their stacks, and new threads need more
     memory_limit.limit(settings["poke_memory"], threads=stacks)
     tell({"ready": True})
-    disposal, going = Disposal(ReusableThreads()), _Progress()
-    threading.Thread(target=_say_that_it_lives, args=(tell, going), daemon=True).start()
+    disposal, progress = Disposal(ReusableThreads()), _Progress()
+    threading.Thread(target=_say_that_it_lives, args=(tell, progress), daemon=True).start()
     more = True
     while more or missing:
-        going.rounds += 1
+        progress.rounds += 1
         for line in _drained(lines):
             if line is None:
                 more = False
@@ -101,14 +101,14 @@ def _poke_all(settings: dict[str, Any], commands: TextIO, out: TextIO) -> None:
             missing.add(group_id)
             if op_classpath not in imported:
                 imported.add(op_classpath)
-                going.is_importing = True
+                progress.is_importing = True
                 _import(classes, op_classpath, tell)
-                going.is_importing = False
+                progress.is_importing = False
             group = DueGroup(group_id, 0, 0, 0, 0, 0, 0, 0, None)
-            found = classes.known(op_classpath)
-            lane = loops if found is not None and found.way is Way.ASYNC else threads
+            sensor_class = classes.known(op_classpath)
+            lane = loops if sensor_class is not None and sensor_class.way is Way.ASYNC else threads
             lane.put([_Telling(group, op_classpath, poke_context, tools, tell)])
-        if threading.active_count() > stacks - concurrency:  # so many may be started at once
+        if threading.active_count() > stacks - concurrency:  # up to `concurrency` threads may start at once
             memory_limit.allow_threads(_STACKS)
             stacks += _STACKS
         threads.supervise()
@@ -122,23 +122,23 @@ def _poke_all(settings: dict[str, Any], commands: TextIO, out: TextIO) -> None:
 
 
 class _Progress:
-    """How far the main thread has come."""
+    """The progress of the main thread."""
 
     def __init__(self) -> None:
         self.rounds = 0
-        self.is_importing = False  # its class may take its time: our parent has a limit for that
+        self.is_importing = False  # an import may take long: the parent has a limit of its own for it
 
 
-def _say_that_it_lives(tell: Callable[[Any], None], going: _Progress) -> None:
-    """Say that we live, while the main thread comes round.
+def _say_that_it_lives(tell: Callable[[Any], None], progress: _Progress) -> None:
+    """Tell the parent that this process lives, as long as the main thread makes progress.
 
-    A poke that holds the interpreter lock keeps us from it: so one that freezes is told from a long import. One that
-    stops the main thread counts as one that freezes, for nothing would ever be reported.
+    A poke that holds the interpreter lock silences this thread, so the parent can tell a frozen child from a long
+    import. A poke that stops the main thread counts as a freeze too, because nothing would ever be reported.
     """
     seen = -1
     while True:
-        if going.is_importing or going.rounds != seen:
-            seen = going.rounds
+        if progress.is_importing or progress.rounds != seen:
+            seen = progress.rounds
             tell({"alive": True})
         time.sleep(0.5)
 
@@ -159,7 +159,7 @@ def _import(classes: Classes, op_classpath: str, tell: Callable[[Any], None]) ->
     """Import a class, which may end this process."""
     tell({"import": op_classpath})
     try:
-        with memory_limit.for_an_import(), suppress(BaseException):  # its poke will say why
+        with memory_limit.for_an_import(), suppress(BaseException):  # the class's first poke reports why
             classes.find(op_classpath)
     finally:
         copies.end_copy()
@@ -167,7 +167,7 @@ def _import(classes: Classes, op_classpath: str, tell: Callable[[Any], None]) ->
 
 
 def _die_with_parent() -> None:
-    """A child that hangs in C does not see its input end: have the kernel end it (Linux)."""
+    """Have the kernel end this process with its parent (Linux): a child that hangs in C does not see its input end."""
     if sys.platform == "linux":
         set_parent_death_signal = 1
         ctypes.CDLL(None, use_errno=True).prctl(set_parent_death_signal, signal.SIGKILL)

@@ -16,16 +16,16 @@ from sensorpool.model.identity import canonical_classpath
 from sensorpool.poke.importing import import_anew
 
 FIELDS = "poke_context_fields"  # AIP-17's word
-ADAPTERS = "sensorpool.adapters"  # entry points: class path to a function that returns what is poked in its place
-RETRY_AFTER = 15.0  # seconds until a process that pokes tries a class again that it does not get; doubles
+ADAPTERS = "sensorpool.adapters"  # entry points: a class path, and a function that makes the class poked in its place
+RETRY_AFTER = 15.0  # seconds until a process tries an unavailable class again; doubles with each failure
 _LONGEST_RETRY = 300.0  # seconds
-_REFUSALS = 1_000  # remembered: class paths in rows are anybody's
+_REFUSALS = 1_000  # the most that are remembered: rows may name any number of class paths
 
 log = logger(__name__)
 
 
 class Way(Enum):
-    """How a class answers."""
+    """The way in which a class is poked."""
 
     SYNC = "poke(context)"
     ASYNC = "async poke(context)"
@@ -39,12 +39,13 @@ class SensorClass:
     op_classpath: str
     cls: Any
     way: Way
-    declared: frozenset[str] | None = None  # its poke_context_fields: a context names no others
+    declared: frozenset[str] | None = None  # its poke_context_fields, the only names that a context may have
 
     def construct(self, poke_context: Mapping[str, Any]) -> Any:
-        """Make the sensor of a context. A class that answers many at once is asked by context, without objects.
+        """Construct the sensor of a context; for a class with `poke_many`, return the context itself.
 
-        :raises TypeError: when the context names what the class does not declare, or is no mapping.
+        :raises TypeError: when the context has a name that the class does not declare, or is no mapping.
+        :raises Exception: whatever the constructor raises.
         """
         if not isinstance(poke_context, Mapping):
             raise TypeError("its poke_context is no JSON object")
@@ -63,10 +64,10 @@ class _Refusal(NamedTuple):
 
 
 class Classes:
-    """The sensor classes of an allowlist, imported when they are first needed. Safe to share between threads.
+    """The sensor classes of an allowlist, each imported at its first use. Safe to share between threads.
 
-    :param sensors_enabled: canonical class paths; nothing else is ever imported.
-    :param retry_after: seconds for which a class that is not available is not tried again; they double each time.
+    :param sensors_enabled: canonical class paths; no other class is ever imported.
+    :param retry_after: seconds until an unavailable class is tried again; doubles with each failure.
     """
 
     def __init__(self, sensors_enabled: Collection[str], *, retry_after: float = 0.0) -> None:
@@ -92,7 +93,7 @@ class Classes:
         return op_classpath in self._enabled
 
     def known(self, op_classpath: str) -> SensorClass | None:
-        """Return a class that has been imported already."""
+        """Return a class if it has been imported already, otherwise None."""
         return self._found.get(op_classpath)
 
     def find(self, op_classpath: str) -> SensorClass:
@@ -116,16 +117,16 @@ class Classes:
         return found
 
     def learn_async(self, op_classpath: str) -> None:
-        """Poke a class on the event loop from now on: its ``poke`` gave a coroutine, though it is not written as one.
+        """Poke a class on the event loop from now on: its ``poke`` returned a coroutine.
 
-        A decorator around ``async def poke`` hides what it is until it is called.
+        A decorator around ``async def poke`` hides the coroutine function until the first call.
         """
         found = self._found.get(op_classpath)
         if found is not None and found.way is Way.SYNC:
             self._found[op_classpath] = replace(found, way=Way.ASYNC)
 
     def refusal(self, op_classpath: str) -> str | None:
-        """Return why a class is not available; None if it may be, or it is time to try it again."""
+        """Return why a class is not available; None if it may be available, or it is time to try it again."""
         refusal = self._refusals.get(op_classpath)
         if refusal is not None:
             return None if time.monotonic() >= refusal.again_at else refusal.why
@@ -136,18 +137,18 @@ class Classes:
                 self._remember(op_classpath, str(error))
                 return str(error)
             except ClassRefused:
-                return None  # that it is no class path, says `find`
+                return None  # `find` raises the reason
         return None
 
     @property
     def refusals(self) -> dict[str, str]:
-        """The classes that were not available when they were tried last, or for a context of late, and why."""
+        """Why classes are not available: at their last import, or lately for one of their contexts."""
         now = time.monotonic()
         noted = {path: note.why for path, note in self._notes.copy().items() if now < note.again_at}
         return noted | {path: refusal.why for path, refusal in self._refusals.copy().items()}
 
     def note(self, op_classpath: str, why: str) -> None:
-        """Note that a class is there and cannot be poked for some context; said in the log once in a while."""
+        """Note that a class is available but cannot be poked for a context; log it once in `_LONGEST_RETRY` seconds."""
         now, before = time.monotonic(), self._notes.get(op_classpath)
         if before is None or now >= before.again_at:
             log.warning("a group cannot be poked here; it is left to other workers", op_classpath=op_classpath, why=why)
@@ -163,13 +164,15 @@ class Classes:
         self._refusals[op_classpath] = _Refusal(why, time.monotonic() + wait, wait)
 
     def try_out(self, op_classpath: str, poke_context: Mapping[str, Any]) -> None:
-        """Construct a sensor once, so that a bad argument is refused where the user looks, not found out in the pool.
+        """Construct a sensor once, so that the caller, and not the pool, finds out about a bad argument.
 
-        :raises Refused: with what the class says against its arguments.
+        :raises ClassRefused: when it is no class path.
+        :raises ClassUnavailable: when the class is not allowed, cannot be imported, or is no sensor class.
+        :raises Refused: when the class does not take the context; with the text of its exception.
         """
-        found = self.find(op_classpath)
+        sensor_class = self.find(op_classpath)
         try:
-            found.construct(poke_context)
+            sensor_class.construct(poke_context)
         except (Exception, SystemExit) as error:
             raise Refused(f"{op_classpath} does not take this poke_context: {one_line(error)}") from None
 
@@ -177,9 +180,9 @@ class Classes:
 def describe(sensor: object) -> tuple[str, dict[str, Any]]:
     """Return class path and poke_context of a sensor object.
 
-    Its class names its constructor's arguments in ``poke_context_fields`` (AIP-17's word) or is a dataclass.
+    Its class must name its constructor's arguments in ``poke_context_fields`` (AIP-17's word) or be a dataclass.
 
-    :raises Refused: when neither is so.
+    :raises Refused: when it does neither.
     """
     cls = type(sensor)
     names = getattr(cls, FIELDS, None)
@@ -200,7 +203,7 @@ def _load(classpath: str) -> SensorClass:
         found = getattr(import_anew(module_name), name, None)
     except (KeyboardInterrupt, MemoryError):
         raise
-    except BaseException as error:  # a module may raise anything while it is imported, SystemExit too
+    except BaseException as error:  # an import may raise anything, SystemExit too
         raise ClassUnavailable(f"{classpath} cannot be imported: {one_line(error)}") from None
     finally:
         logs.restore()
@@ -215,7 +218,7 @@ def _load(classpath: str) -> SensorClass:
 
 
 def _read(classpath: str, cls: type) -> SensorClass:
-    """Read what a class says of itself; its attributes may raise anything."""
+    """Make the `SensorClass` of a class, whose attributes may raise anything."""
     found = _adapted(cls)
     names = getattr(cls, FIELDS, None) if found is cls else None  # an adapter has fields of its own
     declared = None if names is None else frozenset(names)
@@ -228,7 +231,7 @@ def _read(classpath: str, cls: type) -> SensorClass:
 
 
 def _adapted(cls: type) -> Any:
-    """Return what is poked in the place of a class: itself, unless it or a base of it has an adapter."""
+    """Return the class that is poked in the place of a class: itself, unless it or a base of it has an adapter."""
     adapters = extensions.named(ADAPTERS)
     for base in cls.__mro__:
         entry = adapters.get(f"{base.__module__}.{base.__qualname__}")

@@ -1,7 +1,7 @@
-"""Where sensors go when nobody needs them: they are destroyed on threads of their own.
+"""Disposal of sensors that are no longer needed: they are destroyed on threads of their own.
 
-What a sensor does at its end is its own affair: it may close a session there whose server hangs. That must stop neither
-a job nor the poke of another group.
+A sensor may do anything when it is destroyed, such as close a session whose server hangs. This must stop neither a job
+nor the poke of another group.
 """
 
 import itertools
@@ -14,29 +14,29 @@ from sensorpool.instrumentation import logs
 from sensorpool.poke.copies import end_copy
 from sensorpool.poke.reusable_threads import ReusableThreads
 
-_PATIENCE = 1.0  # seconds that the others wait behind one that takes its time
-_MOST = 64  # threads that hang: with more of them, what waits is kept
+_PATIENCE = 1.0  # seconds that sensors wait behind a slow one before another thread is started
+_MOST = 64  # hanging threads; with so many, the waiting sensors are kept
 
-_given_up: SimpleQueue[Any] = SimpleQueue()  # `put` is made for `__del__`: it may be called while it runs
+_given_up: SimpleQueue[Any] = SimpleQueue()  # its `put` is reentrant, as `__del__` requires
 
 
-# Have something destroyed elsewhere. Waits for nothing, and may be called at any time, on any thread.
+# Have an object destroyed on another thread. Waits for nothing; may be called at any time, on any thread.
 dispose: Callable[[object], None] = _given_up.put
 
 
 class Disposal:
-    """Destroys what is disposed of in this process; `look_after` it now and then.
+    """Destroys the disposed objects of this process, when `look_after` is called now and then.
 
-    :param hands: gives the threads.
+    :param reusable: gives the threads.
     """
 
     def __init__(self, reusable: ReusableThreads) -> None:
         self._reusable = reusable
-        self._busy: dict[int, float] = {}  # the threads that destroy, each with since when it is at one thing
+        self._busy: dict[int, float] = {}  # each destroying thread, with the time when it began its present object
         self._numbers = itertools.count()
 
     def look_after(self) -> None:
-        """See that somebody destroys what waits: another thread, if all that do so are held up."""
+        """Start a thread that destroys what waits, if every such thread is held up."""
         for handler in logs.strays():
             _given_up.put(handler)
             del handler
@@ -48,7 +48,7 @@ class Disposal:
             self._busy[number] = now
             try:
                 self._reusable.do(lambda: self._destroy(number))
-            except (RuntimeError, MemoryError):  # no more threads can be started: later
+            except (RuntimeError, MemoryError):  # no thread can be started: the next call tries again
                 del self._busy[number]
 
     @property
@@ -61,7 +61,7 @@ class Disposal:
         while not _given_up.empty():
             self._busy[number] = time.monotonic()
             try:
-                _given_up.get_nowait()  # nobody else has it: so it is destroyed here
+                _given_up.get_nowait()  # this is the last reference: the object is destroyed here
             except Exception:  # another thread was quicker
                 break
             end_copy()

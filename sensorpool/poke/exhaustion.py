@@ -1,7 +1,7 @@
-"""What a process shares among all that it pokes, and what it means when that runs out: memory, files, threads.
+"""What it means when a process runs out of what its pokes share: memory, files, threads.
 
-Who meets it need not be whose doing it is. So in a process that pokes many it is no answer: such a group is poked
-apart. A child with one poke in it shows whether it is that poke's own doing.
+The poke that meets the shortage need not be its cause. So in a process with many pokes the shortage is no answer, and
+the group is poked apart. A child with a single poke shows whether that poke is the cause.
 """
 
 import errno
@@ -12,38 +12,38 @@ from collections.abc import Iterator
 from contextlib import suppress
 from traceback import walk_tb
 
-_DEEP = 8  # exceptions behind an exception
+_DEEP = 8  # exceptions in a chain that are looked at
 _MEMORY = frozenset({errno.ENOMEM})
 _FILES = frozenset({errno.EMFILE, errno.ENFILE})
 _FORKING = frozenset({"subprocess", "multiprocessing.popen_fork", "pty"})  # where EAGAIN means: no more processes
 _NO_THREAD = "can't start new thread"
 _LOOK_EVERY = 2.0  # seconds
 _NEAR = 0.75  # of the files that a process may have open
-_SPARE_THREADS = 512  # those that are neither ours nor too many
-_OWN_THREADS = 64  # so many in a child with one poke are that poke's
+_SPARE_THREADS = 512  # threads that a process may have besides ours
+_OWN_THREADS = 64  # in a child with one poke, so many threads are that poke's doing
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory has run out."""
+    """Whether an exception means that memory has run out."""
     return any(isinstance(each, MemoryError) or _number(each) in _MEMORY for each in _behind(error))
 
 
 def is_exhaustion(error: BaseException) -> bool:
-    """Whether files, threads or processes have run out; or this process has no file left, whatever the error says."""
+    """Whether files, threads or processes have run out: by the exception, or because no file can be opened here now."""
     return any(_number(each) in _FILES or _finds_no_thread(each) for each in _behind(error)) or not _has_a_file()
 
 
 def is_own_doing(error: BaseException) -> bool:
-    """Whether what has run out is this process's alone, and not the machine's or its user's."""
+    """Whether the limit that was met is this process's own, not the machine's or the user's."""
     if any(_finds_no_thread(each) for each in _behind(error)):
         return (_threads() or 0) >= _OWN_THREADS
     return all(_number(each) != errno.ENFILE for each in _behind(error))
 
 
 class Shortage:
-    """Whether files or threads run out in this process. It looks now and then only.
+    """Whether files or threads run out in this process. It looks once in `_LOOK_EVERY` seconds.
 
-    :param threads: how many of our own there may be.
+    :param threads: how many threads of our own there may be.
     """
 
     def __init__(self, threads: int) -> None:
@@ -52,7 +52,7 @@ class Shortage:
         self._found: str | None = None
 
     def look(self) -> str | None:
-        """Return what runs out; None if nothing does, or the system does not say."""
+        """Return what runs out; None if nothing does, or the system does not tell."""
         now = time.monotonic()
         if now - self._looked_at >= _LOOK_EVERY:
             self._looked_at, self._found = now, self._look()
@@ -73,13 +73,13 @@ class Shortage:
 
 
 def _behind(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and those that it came from."""
-    found: BaseException | None = error
+    """Yield an exception and the exceptions that caused it."""
+    link: BaseException | None = error
     for _ in range(_DEEP):
-        if found is None:
+        if link is None:
             return
-        yield found
-        found = found.__cause__ or found.__context__
+        yield link
+        link = link.__cause__ or link.__context__
 
 
 def _number(error: BaseException) -> int | None:
@@ -87,7 +87,7 @@ def _number(error: BaseException) -> int | None:
 
 
 def _finds_no_thread(error: BaseException) -> bool:
-    """Whether no thread or process could be started. EAGAIN says many things: it counts where processes are made."""
+    """Whether no thread or process could be started. EAGAIN has many meanings; it counts where processes are made."""
     if isinstance(error, RuntimeError):
         return bool(error.args) and error.args[0] == _NO_THREAD
     if _number(error) != errno.EAGAIN:

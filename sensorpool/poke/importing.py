@@ -1,4 +1,4 @@
-"""Imports that may be tried again: what a failed one leaves half made in this process is taken out with it."""
+"""Imports that may be tried again: the half-made modules that a failed import leaves are removed."""
 
 import sys
 from collections.abc import Iterable
@@ -10,13 +10,13 @@ from typing import Any
 def import_anew(name: str) -> ModuleType:
     """Import a module; a failure leaves nothing behind that would spoil the next attempt.
 
-    Python takes a module out of ``sys.modules`` whose import failed, and leaves there what that import had imported
-    before. Those of these that belong to a package that is not there, or hold on to a module that is not, would be
-    found half made by the next attempt. So they go as well, and are made anew.
+    When an import fails, Python removes its module from ``sys.modules`` but keeps the modules that it imported before.
+    Some of them are half made: their package was removed, or they refer to a module that was removed. They are removed
+    as well, so that the next attempt makes them anew.
 
     :raises BaseException: whatever the module raises.
     """
-    invalidate_caches()  # the file may have come since the last look into its folder
+    invalidate_caches()  # the file may be newer than the cached listing of its folder
     before = frozenset(sys.modules)
     try:
         return import_module(name)
@@ -33,7 +33,7 @@ def _take_out(new: Iterable[str]) -> None:
             package, _, own = name.rpartition(".")
             holder = sys.modules.get(package)
             if holder is not None and taken_out is not None and vars(holder).get(own) is taken_out:
-                delattr(holder, own)  # or the package would seem to hold on to what is not there
+                delattr(holder, own)  # the package must not refer to a module that was removed
         left -= half_made
 
 
@@ -41,13 +41,13 @@ def _is_half_made(name: str) -> bool:
     package = name.rpartition(".")[0]
     if package and package not in sys.modules:
         return True
-    found = vars(sys.modules[name]) if isinstance(sys.modules.get(name), ModuleType) else {}
+    names = vars(sys.modules[name]) if isinstance(sys.modules.get(name), ModuleType) else {}
     top = name.partition(".")[0]
-    return any(_home(value, top) not in sys.modules for value in list(found.values()))
+    return any(_home(value, top) not in sys.modules for value in list(names.values()))
 
 
 def _home(value: Any, top: str) -> str:
-    """Name the module, of the package ``top``, that something comes from; ``sys`` if it comes from elsewhere."""
+    """Return the name of a value's module if it is in the package ``top``; otherwise ``sys``."""
     if isinstance(value, ModuleType):
         home = vars(value).get("__name__")
     elif isinstance(value, type | FunctionType):

@@ -1,9 +1,9 @@
-"""How suspects are poked in child processes: together, by themselves, or watched; and what the end of a child means.
+"""How suspects are poked in child processes: together, alone, or watched; and what the end of a child means.
 
-If a child dies with several groups in its hands, the last to begin comes again by itself, and the others go on: only a
-crash that the living parent saw, in a child that never poked another group, counts against its group. For what a poke
-leaves behind may end the child later; a kill from outside never counts. A child that dies of importing a class, and has
-poked nothing yet, counts against all groups of that class.
+If a child dies with several groups in hand, the last one that began is poked again alone, and the others go on. A crash
+counts against its group only if the living parent saw it in a child that poked no other group, because a thread or
+timer that an earlier poke left may end the child. A kill from outside never counts. A child that dies of importing a
+class before its first poke counts against all groups of that class.
 """
 
 import threading
@@ -20,11 +20,11 @@ from sensorpool.poke.isolated_groups import IsolatedGroups
 from sensorpool.poke.slots import FairQueue
 from sensorpool.poke.watchdog import Watched
 
-STINT = 30.0  # seconds after which the groups that wait in the other line have their turn
-LINGER = 5.0  # seconds for which a child lives on, in case what a poke left behind ends it
-LINGERING = 8  # children at once that do
+STINT = 30.0  # seconds after which the groups in the other line have their turn
+LINGER = 5.0  # seconds for which a watched child lives on, to see whether what a poke left behind ends it
+LINGERING = 8  # the most watched children that live on at once
 MOMENT = 0.1  # seconds
-_HUNG = 4  # times as many as a child pokes at once may hang in it: what hangs holds its memory
+_HUNG = 4  # a child may have so many times `together` hanging pokes, which keep their memory
 _HAND_IN_EVERY = 0.2  # seconds
 _ENDS_NOTHING = frozenset({Outcome.NOT_LANDED, Outcome.INFRA_FAILURE})  # the group is poked again
 
@@ -35,10 +35,11 @@ class IsolatedChildren:
     """The children of the isolated lane. Each has a thread of the lane, which calls this.
 
     :param together: pokes at once in one child.
+    :param together: pokes at once in one child.
     :param report: is called with the reports.
-    :param keep: is called with the ids of the groups in hand every few seconds.
+    :param keep: is called every few seconds with the ids of the lane's groups.
     :param watched: see `IsolatedLane`.
-    :param watching: watches the thread that enters what it returns.
+    :param watching: returns a context in which the calling thread is watched.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class IsolatedChildren:
         watched: Callable[[Sequence[int], Sequence[Report], bool | None], None],
         watching: Callable[[], AbstractContextManager[Watched]],
     ) -> None:
-        self.tell_room: Callable[[bool], None] = lambda _: None  # told whether the thread takes up what waits
+        self.tell_room: Callable[[bool], None] = lambda _: None  # told whether the calling thread takes up what waits
         self.staff: Callable[[], None] = lambda: None  # starts another thread where one is needed
         self._settings = settings
         self._groups = groups
@@ -67,7 +68,7 @@ class IsolatedChildren:
 
     @property
     def lingering(self) -> list[threading.Thread]:
-        """The threads whose child lives on though its poke has ended."""
+        """The threads of watched children, which live on after their pokes."""
         with self._groups.lock:
             return list(self._lingering)
 
@@ -80,7 +81,7 @@ class IsolatedChildren:
 
     @contextmanager
     def under_watch(self) -> Iterator[None]:
-        """Have this thread watched, unless it is."""
+        """Have this thread watched, unless it is watched already."""
         if getattr(self._mine, "step", None) is not None:
             yield
             return
@@ -92,14 +93,14 @@ class IsolatedChildren:
                 self._mine.step = None
 
     def keep(self) -> None:
-        """Take a step, and keep the groups in hand, now and then."""
+        """Take a step for the watchdog, and call ``keep`` once a heartbeat."""
         self._mine.step()
         if (now := time.monotonic()) - self._kept >= self._settings.heartbeat:
             self._kept = now
             self._keep_in_hand(self._groups.ids())
 
     def poke_together(self, waiting: FairQueue[Suspect]) -> None:
-        """Poke those that wait in one child: until none does, or it ends, or it has had its time, or its fill."""
+        """Poke a line in one child: until the line is empty, the child ends, its stint is over, or it has its fill."""
         child, ends = self._begin(self._together), time.monotonic() + STINT
         seen: list[Report] = []
         heard, handed_in = False, time.monotonic()
@@ -110,14 +111,14 @@ class IsolatedChildren:
                     self._give(child, suspect)
                 self.tell_room(waiting is self._groups.together and self._has_room(child, ends))
                 self.staff()
-                # what is not begun by then never will be: no thread can be started there
+                # a poke that has not begun by then never will: the child cannot start a thread
                 if not child.in_hand or time.monotonic() > ends + self._settings.poke_timeout + START_LIMIT:
                     break
                 self.keep()
                 for suspect, report in child.hear():
                     heard = True
                     release(suspect.op_classpath)
-                    if report.outcome is Outcome.CRASHED:  # memory, files or threads ran out; another may have taken it
+                    if report.outcome is Outcome.CRASHED:  # memory, files or threads ran out: see which group took them
                         self._groups.put_alone(suspect)
                     else:
                         seen.append(report)
@@ -134,7 +135,7 @@ class IsolatedChildren:
             self._look_into(child, waiting, heard)
 
     def poke_alone(self, suspect: Suspect) -> None:
-        """Poke one in a child of its own: whatever happens there is its doing."""
+        """Poke one group in a child of its own: whatever happens there is its doing."""
         child = self._begin(1, alone=True)
         reports: list[Report] = []
         try:
@@ -153,7 +154,7 @@ class IsolatedChildren:
             self._hand_in(reports or self._blamed(child, [suspect]))
 
     def poke_watched(self, suspects: list[Suspect]) -> None:
-        """Poke some in a child that lives on for a while, on a thread of its own: a child ends with its thread."""
+        """Poke groups in a child that lives on for a while, on a thread of its own: a child ends with its thread."""
         poked = threading.Event()
 
         def poke() -> None:
@@ -173,7 +174,7 @@ class IsolatedChildren:
             self._lingering.add(thread)
         try:
             thread.start()
-        except RuntimeError:  # no more threads can be started
+        except RuntimeError:  # no thread can be started
             poke()
         while not poked.wait(MOMENT):
             self.keep()
@@ -196,7 +197,7 @@ class IsolatedChildren:
         child.give(suspect)
 
     def _has_room(self, child: Child, ends: float) -> bool:
-        """Whether a child may be given more."""
+        """Whether a child may be given one more group."""
         few = len(child.in_hand) < self._together and child.hung < _HUNG * self._together
         return few and time.monotonic() < ends
 
@@ -208,50 +209,50 @@ class IsolatedChildren:
                 self._groups.forget(report.group.id for report in reports)
 
     def _look_into(self, child: Child, waiting: FairQueue[Suspect], heard: bool) -> None:
-        """Find out which group a child that ended with some in its hands died of."""
+        """Find out which group ended a child that had several in hand."""
         self._groups.let_go(child.in_hand.values())
         begun = [child.in_hand.pop(group_id) for group_id in child.began]
         waiting.put(child.in_hand.values())
         if child.importing is not None:
             waiting.put(begun)
-            left = waiting.drain()
-            own = [suspect for suspect in left if suspect.op_classpath == child.importing]
-            waiting.put(suspect for suspect in left if suspect.op_classpath != child.importing)
-            if child.poked:  # it may have died of one of these instead
+            line = waiting.drain()
+            own = [suspect for suspect in line if suspect.op_classpath == child.importing]
+            waiting.put(suspect for suspect in line if suspect.op_classpath != child.importing)
+            if child.poked:  # one of the poked groups may have ended it instead
                 by_itself: FairQueue[Suspect] = FairQueue(self._groups.slots)
                 by_itself.put(own)
                 self.poke_together(by_itself)
                 self._groups.put_back(waiting, by_itself.drain())  # unless the lane dropped them
             else:
                 self._hand_in(self._blamed(child, own))
-        elif begun and len(child.poked) == 1:  # or it may have died of what the poke of another left behind
+        elif begun and len(child.poked) == 1:  # no other group was poked, so no other can be to blame
             self._hand_in(self._blamed(child, begun))
         elif begun:
-            # most likely it was the last to begin: so the others go on together, and that one by itself
+            # most likely the last one that began: it is poked alone, and the others go on together
             waiting.put(begun[:-1])
             self._groups.alone.append(begun[-1])
-        elif not heard:  # Python could not even start there, or something kills the children: no group's fault
+        elif not heard:  # Python did not start, or the children are killed: no group is to blame
             log.error("no child of the isolated lane works; its groups are due again", returncode=child.returncode)
             self._groups.drop()
 
     def _watch(self, suspects: list[Suspect], poked: threading.Event) -> None:
-        """Poke some in a child of their own, and see whether what they leave behind ends it.
+        """Poke groups in a child of their own, and see whether what they leave behind ends it.
 
-        :param poked: is set when the pokes have ended, which are reported then.
+        :param poked: is set when the pokes have ended; by then they are reported.
         """
         alone = len(suspects) == 1
         child = self._begin(len(suspects), alone=alone)
-        found: dict[int, Report] = {}
+        ended: dict[int, Report] = {}
         try:
             for suspect in suspects:
                 self._give(child, suspect)
             while child.in_hand and not child.is_over:
                 self.keep()
                 seen = child.hear()
-                greedy = [] if alone else [each for each, report in seen if report.outcome is Outcome.CRASHED]
+                greedy = [] if alone else [suspect for suspect, report in seen if report.outcome is Outcome.CRASHED]
                 self._watch_once_more(greedy)
-                reports = [report for each, report in seen if each not in greedy]
-                found.update((report.group.id, report) for report in reports)
+                reports = [report for suspect, report in seen if suspect not in greedy]
+                ended.update((report.group.id, report) for report in reports)
                 self._hand_in(reports)
             poked.set()
             ends = time.monotonic() + LINGER
@@ -269,21 +270,22 @@ class IsolatedChildren:
         if self._groups.is_closed or child.froze or child.was_killed:
             self._watched([suspect.group.id for suspect in suspects], [], None)
         elif not died:
-            self._watched(list(found), [], False)
+            self._watched(list(ended), [], False)
         elif not alone:
             self._watched([suspect.group.id for suspect in suspects], [], True)
-        elif late := [child.blame_late(report) for report in found.values() if report.outcome in _ENDS_NOTHING]:
-            self._watched(list(found), late, True)
+        elif late := [child.blame_late(report) for report in ended.values() if report.outcome in _ENDS_NOTHING]:
+            self._watched(list(ended), late, True)
 
     def _watch_once_more(self, suspects: Sequence[Suspect]) -> None:
         self._groups.put_watched(suspects)
         self.staff()
 
     def _blamed(self, child: Child, suspects: Iterable[Suspect]) -> list[Report]:
-        """Say what the end of a child means for those that it had in hand; one that froze it comes by itself again.
+        """Report what the end of a child means for the groups in hand.
 
-        So does one whose child was killed from outside, once: what it would have seen is not known. Those of which
-        nothing can be said, for their pokes had not begun, are given back: they are due again.
+        A group that froze the child is poked alone from now on. A group whose child was killed from outside is poked
+        alone once more, because its answer is not known. A group whose poke had not begun is given back: it is due
+        again.
         """
         reports: list[Report] = []
         for suspect in suspects:

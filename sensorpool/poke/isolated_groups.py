@@ -1,4 +1,4 @@
-"""The groups of the isolated lane: which wait, and which a thread has in hand."""
+"""The groups of the isolated lane: which groups wait, and which a thread has in hand."""
 
 import threading
 from collections import deque
@@ -14,7 +14,7 @@ _NO_THREAD = 0
 
 
 class IsolatedGroups:
-    """Two lines: groups to be poked together with others, and each by itself. Safe to share between threads.
+    """Two lines: groups that are poked together, and groups that are poked alone. Safe to share between threads.
 
     :param slots: the slots of the pokes that go on together.
     """
@@ -27,11 +27,11 @@ class IsolatedGroups:
         self.is_closed = False
         self._is_retired = False
         self._holders: dict[int, int] = {}  # the groups of the lane, each with the thread that has it in hand
-        self._frozen: set[int] = set()  # groups whose poke froze its child: they are poked by themselves
+        self._frozen: set[int] = set()  # groups whose poke froze its child: they are poked alone
         self._killed: set[int] = set()  # groups whose child was killed from outside: they are poked once more
 
     def add(self, suspects: Iterable[Suspect]) -> int:
-        """Take these on, save those that are here already; return how many were taken."""
+        """Take the suspects that are not in the lane already; return how many were taken."""
         with self.lock:
             if self.is_closed or self._is_retired:
                 return 0
@@ -39,17 +39,17 @@ class IsolatedGroups:
             self._holders.update((suspect.group.id, _NO_THREAD) for suspect in taken)
             alone = [suspect for suspect in taken if suspect.alone or suspect.group.id in self._frozen]
             self.alone.extend(alone)
-            by_itself = {suspect.group.id for suspect in alone}
-            self.together.put(suspect for suspect in taken if suspect.group.id not in by_itself)
+            alone_ids = {suspect.group.id for suspect in alone}
+            self.together.put(suspect for suspect in taken if suspect.group.id not in alone_ids)
         return len(taken)
 
     def has(self, group_id: int) -> bool:
-        """Whether a group is here."""
+        """Whether a group is in the lane."""
         with self.lock:
             return group_id in self._holders
 
     def ids(self) -> list[int]:
-        """Return the groups that are here."""
+        """Return the ids of the lane's groups."""
         with self.lock:
             return list(self._holders)
 
@@ -58,7 +58,7 @@ class IsolatedGroups:
             return len(self._holders)
 
     def retire(self) -> list[int]:
-        """Take nothing more; return the groups that wait, which are gone then."""
+        """Take no more groups; remove the waiting groups and return their ids."""
         with self.lock:
             self._is_retired = True
             waiting = [*self.together.drain(), *self.alone]
@@ -69,7 +69,7 @@ class IsolatedGroups:
             return left
 
     def close(self) -> list[int]:
-        """Take nothing more; return the groups that were here, which are gone then."""
+        """Take no more groups; remove all groups and return their ids."""
         with self.lock:
             self.is_closed = True
             left = list(self._holders)
@@ -79,9 +79,9 @@ class IsolatedGroups:
             return left
 
     def next_alone(self, *, watched: bool) -> list[Suspect]:
-        """Take the next ones to be poked by themselves: one, or several that are watched and share a child.
+        """Take the next groups to be poked alone: one group, or several watched groups that share a child.
 
-        :param watched: whether groups that are watched may be poked now.
+        :param watched: whether watched groups may be poked now.
         """
         with self.lock:
             for place, suspect in enumerate(self.alone):
@@ -96,26 +96,26 @@ class IsolatedGroups:
             return taken
 
     def take_in_hand(self, suspects: Iterable[Suspect]) -> None:
-        """Note that the thread that calls has these in hand."""
+        """Note that the calling thread has these suspects in hand."""
         self._hold(threading.get_ident(), suspects)
 
     def let_go(self, suspects: Iterable[Suspect]) -> None:
-        """Note that no thread has these in hand."""
+        """Note that no thread has these suspects in hand."""
         self._hold(_NO_THREAD, suspects)
 
     def put_alone(self, suspect: Suspect) -> None:
-        """Have a group that a thread had in hand poked by itself."""
+        """Have a group that a thread had in hand poked alone."""
         self.let_go([suspect])
         self.alone.append(suspect)
 
     def put_watched(self, suspects: Sequence[Suspect]) -> None:
-        """Have these poked once more, each alone in a child that is watched."""
+        """Have these suspects poked once more, each alone in a watched child."""
         self.let_go(suspects)
         with self.lock:
             self.alone.extend(replace(suspect, watch=1) for suspect in suspects if suspect.group.id in self._holders)
 
     def put_back(self, line: FairQueue[Suspect], suspects: Iterable[Suspect]) -> None:
-        """Have these wait again in a line, as far as they are still here."""
+        """Put the suspects that are still in the lane back into a line."""
         with self.lock:
             line.put(suspect for suspect in suspects if suspect.group.id in self._holders)
 
@@ -127,7 +127,7 @@ class IsolatedGroups:
                 self._killed.discard(group_id)
 
     def drop(self) -> None:
-        """Drop the groups that wait, and those that the thread that calls has in hand: they are due again."""
+        """Drop the waiting groups and the groups that the calling thread has in hand: they are due again."""
         dropped = (_NO_THREAD, threading.get_ident())
         with self.lock:
             self.together.drain()
@@ -135,7 +135,7 @@ class IsolatedGroups:
             self._holders = {group_id: holder for group_id, holder in self._holders.items() if holder not in dropped}
 
     def froze(self, group_id: int) -> None:
-        """Note that a group's poke froze its child: it is poked by itself from now on."""
+        """Note that a group's poke froze its child: the group is poked alone from now on."""
         if len(self._frozen) < _FROZEN_KEPT:
             self._frozen.add(group_id)
 
@@ -144,7 +144,7 @@ class IsolatedGroups:
         self._frozen.discard(group_id)
 
     def is_first_kill(self, group_id: int) -> bool:
-        """Whether a group's child is killed from outside for the first time since the group came; notes it."""
+        """Note a kill from outside of a group's child; return whether it is the first since the group came."""
         if group_id in self._killed or self.is_closed:
             return False
         self._killed.add(group_id)

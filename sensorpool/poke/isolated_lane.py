@@ -1,13 +1,14 @@
-"""The isolated lane: suspects are poked in child processes, so that one that hangs or crashes costs its own group.
+"""The isolated lane: suspects are poked in child processes, so that a poke that hangs or crashes costs its own group.
 
-Suspects are groups whose poke overran, and those that a dead process had in its hands. They are poked together first,
-their classes in turn; some are poked by themselves (`isolated_children` tells which).
+Suspects are groups whose poke overran, and groups that a dead process had in hand. They are poked together first,
+their classes in turn; some are poked alone (`isolated_children` says which).
 
-Some are watched: what they leave behind may end their process later (`late_crashes`). Their child lives on for a while,
-and the more often that happened, the fewer share one, until one is alone in it.
+Some suspects are watched, because a thread or timer that they leave behind may end their process later
+(`late_crashes`). Their child lives on for a while. The more late crashes a group has, the fewer groups share its child,
+until it is alone in one.
 
-A lane that is wide has several children at once, each with its share: as many as what waits asks for. So a child that
-freezes whole costs its share, and one that is full of pokes that hang is left by the others in time.
+A wide lane has several children at once, as many as the waiting groups ask for, each with a share of them. So a child
+that freezes costs its share only, and a child that is full of hanging pokes gets no more groups.
 """
 
 import threading
@@ -25,7 +26,7 @@ from sensorpool.poke.slots import Slots
 from sensorpool.poke.watchdog import Watched, unwatched
 
 TOGETHER = 16  # pokes at once in a lane that is not wide
-_IN_A_CHILD = 64  # pokes at once in one child of a lane that is
+_IN_A_CHILD = 64  # pokes at once in one child of a wide lane
 _CLOSING = 2.0  # seconds that threads have to end once their children are killed
 
 log = logger(__name__)
@@ -35,11 +36,11 @@ class IsolatedLane:
     """Pokes suspects on threads of its own, one for each child, so that no job waits for them.
 
     :param report: is called with the reports, on one of these threads.
-    :param keep: is called with the ids of the groups in hand every few seconds, on one of these threads.
+    :param keep: is called every few seconds with the ids of the lane's groups, on one of these threads.
     :param width: pokes at once.
-    :param watched: is called with groups that are watched once their child has ended, with what each of them did to it
-        that was alone in it, and whether it died of what they left behind (None: not known).
-    :param watching: watches the thread that enters what it returns.
+    :param watched: is called when a watched child has ended: with its groups, with a late report of a group that was
+        alone in it, and with whether the child died of what the pokes left behind (None: not known).
+    :param watching: returns a context in which the calling thread is watched.
     """
 
     def __init__(
@@ -52,37 +53,37 @@ class IsolatedLane:
         watching: Callable[[], AbstractContextManager[Watched]] = unwatched,
     ) -> None:
         in_a_child = min(width, _IN_A_CHILD)
-        # one more, for the last one holds up the next until its pokes have ended
+        # one more, because a child at the end of its stint waits for its last pokes
         self._most_children = 1 if width <= TOGETHER else -(-width // in_a_child) + 1
         self._groups = IsolatedGroups(Slots(width))
         self._children = IsolatedChildren(settings, self._groups, in_a_child, report, keep, watched, watching)
         self._children.tell_room, self._children.staff = self._tell_room, self._staff
         self._threads: set[threading.Thread] = set()
-        self._with_room: set[threading.Thread] = set()  # those that will take up what waits
-        self._with_one: set[threading.Thread] = set()  # those that poke one by itself
+        self._with_room: set[threading.Thread] = set()  # the threads that will take up what waits
+        self._with_one: set[threading.Thread] = set()  # the threads that poke a group alone
 
     def offer(self, suspects: Iterable[Suspect]) -> int:
-        """Take these on, save those that are here already; return how many were taken.
+        """Take the suspects that are not in the lane already; return how many were taken.
 
-        :raises RuntimeError: when no more threads can be started.
+        :raises RuntimeError: when no thread can be started.
         """
         taken = self._groups.add(suspects)
         self._staff()
         return taken
 
     def has(self, group_id: int) -> bool:
-        """Whether a group is here."""
+        """Whether a group is in the lane."""
         return self._groups.has(group_id)
 
     def __len__(self) -> int:
         return len(self._groups)
 
     def retire(self) -> list[int]:
-        """Take nothing more; return the groups that wait, which are not reported. Pokes that have begun go on."""
+        """Take no more groups; return the ids of the waiting ones, which are not reported. Begun pokes go on."""
         return self._groups.retire()
 
     def close(self) -> list[int]:
-        """End the children and their threads; return the groups that were here, which are not reported."""
+        """End the children and their threads; return the ids of the lane's groups, which are not reported."""
         left = self._groups.close()
         self._children.kill()
         with self._groups.lock:
@@ -94,7 +95,7 @@ class IsolatedLane:
         return left
 
     def _staff(self) -> None:
-        """Start another thread if there is something that none has time for. Each makes its own children."""
+        """Start another thread, with a child of its own, if groups wait that no thread has time for."""
         thread = threading.Thread(target=self._work, daemon=True, name="poke-isolated")
         with self._groups.lock:
             if self._groups.is_closed or len(self._threads) >= self._most_children or not self._is_wanted():
@@ -103,24 +104,24 @@ class IsolatedLane:
             self._with_room.add(thread)
         try:
             thread.start()
-        except BaseException:  # no more threads can be started
+        except BaseException:  # no thread can be started
             with self._groups.lock:
                 self._leave(thread)
             raise
 
     def _is_wanted(self) -> bool:
-        """Whether there is something to do for one more thread. Under the lock."""
+        """Whether one more thread would have work. Under the lock."""
         if self._with_room:
             return False
         return self._groups.together.takeable > 0 or (bool(self._groups.alone) and not self._with_one)
 
     def _leave(self, thread: threading.Thread) -> None:
-        """Take a thread off the lists. Under the lock."""
+        """Remove a thread from the sets. Under the lock."""
         for threads in (self._threads, self._with_room, self._with_one):
             threads.discard(thread)
 
     def _tell_room(self, has_room: bool) -> None:
-        """Tell the other threads whether this one will take up what waits."""
+        """Note whether the calling thread will take up what waits."""
         with self._groups.lock:
             (self._with_room.add if has_room else self._with_room.discard)(threading.current_thread())
 

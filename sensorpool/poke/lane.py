@@ -1,4 +1,4 @@
-"""What the lanes have in common: what waits for a slot, and what was reported since the job last asked."""
+"""The base of the lanes: pokes that wait for a slot, and the reports since the job last asked."""
 
 from collections import deque
 from typing import Any, Generic, TypeVar
@@ -8,11 +8,11 @@ from sensorpool.poke.queues import drained
 from sensorpool.poke.reusable_threads import ReusableThreads
 from sensorpool.poke.slots import FairQueue, Slots
 
-Work = TypeVar("Work", bound=Any)  # of one class each
+Work = TypeVar("Work", bound=Any)  # something to poke, of one sensor class
 
 
 class Lane(Generic[Work]):
-    """Pokes that wait for a slot, and those that go on.
+    """Pokes that wait for a slot, and pokes that go on.
 
     :param slots: how many pokes at once; lanes may share them.
     :param poke_timeout: seconds.
@@ -20,7 +20,7 @@ class Lane(Generic[Work]):
     """
 
     def __init__(self, slots: Slots, poke_timeout: float, reusable: ReusableThreads | None = None) -> None:
-        self.abandoned = 0  # threads that were given up: those of a `ThreadLane` count until they come back
+        self.abandoned = 0  # threads that were given up; a thread of a `ThreadLane` counts until its poke returns
         self._slots = slots
         self._poke_timeout = poke_timeout
         self._reusable = reusable or ReusableThreads()
@@ -29,22 +29,22 @@ class Lane(Generic[Work]):
 
     @property
     def queued(self) -> int:
-        """How much waits to be begun."""
+        """How many pieces of work wait."""
         return len(self._waiting)
 
     @property
     def takeable(self) -> int:
-        """How much of it could be begun now."""
+        """How many of them could begin now."""
         return self._waiting.takeable
 
     def queued_of(self, op_classpath: str) -> int:
-        """How much of a class waits to be begun."""
+        """How many pieces of work of a class wait."""
         return self._waiting.of_class(op_classpath)
 
     def withdraw(self) -> list[Work]:
-        """Take back what has not begun."""
+        """Take back the work that has not begun."""
         return self._waiting.drain()
 
     def collect(self) -> list[list[Report]]:
-        """Return what has been reported since the last call."""
+        """Return the reports since the last call."""
         return drained(self._done)

@@ -1,8 +1,8 @@
 """The lane of coroutines: one event loop on a thread of its own, kept from job to job (clients belong to their loop).
 
-A coroutine that overruns is cancelled. One that blocks the loop cannot be: then the loop is given up with its thread,
-the blocker is reported, and everybody else moves to a new loop. One that stops its loop stops nobody, and what it
-cancels is its own (`sharing`).
+A coroutine that overruns is cancelled. A coroutine that blocks the loop cannot be cancelled: then the loop is given up
+with its thread, the blocker is reported, and all other pokes move to a new loop. A poke that stops the loop, or cancels
+tasks, affects no other poke (`sharing`).
 """
 
 import asyncio
@@ -28,12 +28,12 @@ log = logger(__name__)
 
 
 class LoopLane(Lane[PokeUnit]):
-    """Pokes by coroutines; what they hand to threads runs on the lane's."""
+    """Pokes by coroutines. Their blocking calls (`asyncio.to_thread`) run on the lane's threads."""
 
     def __init__(self, slots: Slots, poke_timeout: float, reusable: ReusableThreads | None = None) -> None:
         super().__init__(slots, poke_timeout, reusable)
         self._loop: PokeLoop | None = None
-        self._left: deque[tuple[float, RunningPoke]] = deque()  # pokes that ended before their threads, and when
+        self._left: deque[tuple[float, RunningPoke]] = deque()  # when a poke ended before its threads, and the poke
         self._has_warned = False
 
     def put(self, units: Iterable[PokeUnit]) -> None:
@@ -42,7 +42,7 @@ class LoopLane(Lane[PokeUnit]):
         self._wake()
 
     def _wake(self) -> None:
-        """Have the loop, or a new one, begin what waits."""
+        """Have the loop, or a new one, begin the waiting pokes."""
         if self._loop is None:
             try:
                 self._loop = PokeLoop(self._reusable)
@@ -55,18 +55,18 @@ class LoopLane(Lane[PokeUnit]):
         self._loop.tell(self._start, self._loop)
 
     def is_held_up(self, seconds: float) -> bool:
-        """Whether all pokes that go on have been going on for so long."""
+        """Whether every poke that goes on has been going on for so long."""
         now, loop = time.monotonic(), self._loop
-        return loop is None or all(now - going.began > seconds for going in list(loop.running.values()))
+        return loop is None or all(now - poke.began > seconds for poke in list(loop.running.values()))
 
     @property
     def idle(self) -> bool:
-        """Whether everything was poked or given up."""
+        """Whether no poke waits or goes on."""
         return not self._waiting and (self._loop is None or not self._loop.running)
 
     @property
     def hanging(self) -> int:
-        """How many threads are left behind that pokes handed their blocking calls to."""
+        """How many threads still run the blocking calls of pokes that have ended."""
         number, now = 0, time.monotonic()
         for left in drained(self._left):
             at, going = left
@@ -76,7 +76,7 @@ class LoopLane(Lane[PokeUnit]):
         return number
 
     def supervise(self) -> None:
-        """Give up who overran: a coroutine that does not end when cancelled, or the loop that one of them blocks."""
+        """Give up the pokes that overran: a coroutine that does not end when cancelled, or a loop that is blocked."""
         loop = self._loop
         if loop is None:
             if self._waiting:
@@ -94,16 +94,16 @@ class LoopLane(Lane[PokeUnit]):
             loop.asked_at = now
             loop.tell(loop.answer)
         elif now - loop.asked_at > self._poke_timeout + GRACE:
-            self._give_up(loop, now)  # what blocks it is no poke, but something that a poke left behind
+            self._give_up(loop, now)  # no poke blocks the loop, but a task that a poke left behind
             return
         for unit, going in list(loop.running.items()):
             if now - going.began > self._poke_timeout + GRACE:
                 self._report(loop, unit, [overran(unit.group, going.began, self._poke_timeout)])
-        if self._waiting.takeable:  # a slot came free, here or in a lane that shares them
+        if self._waiting.takeable:  # a slot came free, in this lane or in one that shares the slots
             self._wake()
 
     def close(self) -> None:
-        """Stop the loop. An idle one has ended then; pokes that go on are cancelled, and nothing waits for them."""
+        """Stop the loop. An idle loop has ended when this returns; pokes that go on are cancelled without a wait."""
         loop, self._loop = self._loop, None
         if loop is not None:
             is_idle = not loop.running
@@ -112,14 +112,15 @@ class LoopLane(Lane[PokeUnit]):
                 loop.join(GRACE)
 
     def _give_up(self, loop: PokeLoop, now: float, stepping: tuple[PokeUnit, float] | None = None) -> None:
-        """Leave a blocked loop: who blocks it overran (if nobody is known, all who had their time); the others move.
+        """Leave a blocked loop. Its blocker overran; if none is known, all pokes beyond their limit did. The rest move.
 
-        :param stepping: who blocks it, and since when; he may have been reported already, and block it as he leaves.
+        :param stepping: the poke that blocks the loop, and since when; it may be reported already, and block the loop
+            while it is being cancelled.
         """
         blocker = None if stepping is None else stepping[0]
         with loop.lock:
             if stepping is not None and loop.stepping is not stepping:
-                return  # it goes on this moment
+                return  # the loop has just gone on
             loop.given_up = True
             limit = self._poke_timeout
             over = [
@@ -137,7 +138,7 @@ class LoopLane(Lane[PokeUnit]):
             self._slots.release(unit.op_classpath)
         self.abandoned += 1
         loop.end()
-        dispose(loop)  # with what is left on it
+        dispose(loop)  # with the tasks that are left on it
         self._done.extend([overran(unit.group, at, limit)] for unit, at in over)
         self._loop = None
         self._waiting.put(moving)
@@ -147,7 +148,7 @@ class LoopLane(Lane[PokeUnit]):
     def _start(self, loop: PokeLoop) -> None:
         """Begin as many pokes as may run at once. Runs on the loop."""
         while True:
-            with loop.lock:  # or one that is neither waiting nor running is lost to whoever gives the loop up
+            with loop.lock:  # `_give_up` must find each poke either waiting or running
                 unit = None if loop.given_up else self._waiting.take()
                 if unit is None:
                     return
@@ -160,7 +161,7 @@ class LoopLane(Lane[PokeUnit]):
 
     async def _poke(self, loop: PokeLoop, unit: PokeUnit) -> None:
         if loop.given_up:
-            return  # it came back, and everybody has moved
+            return  # the loop goes on again, but its pokes have moved
         going = loop.running.get(unit)
         began = time.monotonic() if going is None else going.began
         try:
@@ -168,17 +169,17 @@ class LoopLane(Lane[PokeUnit]):
                 reports = await unit.poke_async(loop.name)
         except TimeoutError:
             pass
-        except asyncio.CancelledError as error:  # it raised that itself, unless its time was over
+        except asyncio.CancelledError as error:  # the poke itself raised it, unless its time was over
             if loop.is_ending:
-                return  # whoever gives the loop up speaks for it
+                return  # `_give_up` has reported it
             reports = [unit.failed(began, error)]
-        if limit.expired():  # whatever it made of being cancelled
+        if limit.expired():  # whatever the poke did when it was cancelled
             reports = [overran(unit.group, began, self._poke_timeout)]
         self._report(loop, unit, reports)
         self._start(loop)
 
     def _report(self, loop: PokeLoop, unit: PokeUnit, reports: list[Report]) -> None:
-        """Report once: whoever finds the poke among the running ones speaks for it."""
+        """Report a poke if it is among the running ones: so it is reported once."""
         with loop.lock:
             if (going := loop.running.pop(unit, None)) is None:
                 return
@@ -187,7 +188,7 @@ class LoopLane(Lane[PokeUnit]):
         self._slots.release(unit.op_classpath)
 
     def _leave(self, going: RunningPoke) -> None:
-        """Note that a poke is over, and whether its threads are not."""
+        """Note that a poke is over, and keep it if its threads are still busy."""
         going.is_over = True
         if going.threads is not None and going.busy:
             self._left.append((time.monotonic(), going))

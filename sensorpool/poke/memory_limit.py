@@ -1,4 +1,4 @@
-"""A limit on the memory of processes that poke, and who ran out of it (Linux)."""
+"""A limit on the memory of processes that poke, and the count of kills for lack of memory (Linux)."""
 
 import contextlib
 import re
@@ -12,16 +12,17 @@ _IMPORT = 1024 * _MB
 
 
 def limit(more: int, threads: int) -> None:
-    """Let this process take so many megabytes more than it has now; beyond it, whoever asks gets a `MemoryError`.
+    """Let this process take so many megabytes more than it has now; an allocation beyond raises `MemoryError`.
 
-    :param threads: how many may be started; Linux counts their stacks, taken up or not, so these come on top.
+    :param more: megabytes.
+    :param threads: how many threads may be started: Linux counts whole stacks, so their size is added.
     """
     if (taken := _taken()) is not None:
         _set(taken + more * _MB + threads * _stack())
 
 
 def allow_threads(number: int) -> None:
-    """Let so many more threads be started than `limit` allows for: once they are needed, or a leak had their room."""
+    """Allow the stacks of so many more threads than `limit` did."""
     if _taken() is None:
         return
     import resource
@@ -41,7 +42,7 @@ def _stack() -> int:
 
 @contextlib.contextmanager
 def for_an_import() -> Iterator[None]:
-    """Let an import take memory on top of what pokes may take: so much, for others poke meanwhile."""
+    """Allow an import up to 1 GB on top of the limit for pokes; bounded, because pokes go on meanwhile."""
     before = _taken()
     if before is None:
         yield
@@ -57,7 +58,7 @@ def for_an_import() -> Iterator[None]:
 
 
 def _taken() -> int | None:
-    """Return how much memory this process has, in bytes; None where that is not known."""
+    """Return how much memory this process has, in bytes; None where the system does not tell."""
     if sys.platform != "linux":
         return None
     found = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text())
@@ -72,7 +73,7 @@ def _set(wanted: int) -> None:
 
 
 def kills() -> int:
-    """Count the processes that the kernel has killed because memory ran out; 0 where it does not say."""
+    """Return how many processes the kernel has killed because memory ran out; 0 where it does not tell."""
     with contextlib.suppress(OSError):
         found = re.search(r"^oom_kill (\d+)$", Path("/proc/vmstat").read_text(), re.MULTILINE)
         if found is not None:

@@ -1,4 +1,4 @@
-"""An event loop that pokes share, on a thread of its own, and who has it at the moment."""
+"""An event loop that pokes share, on a thread of its own, and which poke runs on it at the moment."""
 
 import asyncio
 import itertools
@@ -30,18 +30,22 @@ _names = itertools.count(1)
 
 
 class PokeLoop:
-    """One event loop and who is on it."""
+    """One event loop and its pokes.
+
+    :raises OSError: when no event loop can be made.
+    :raises RuntimeError: when no thread can be started.
+    """
 
     def __init__(self, reusable: ReusableThreads) -> None:
         self.name = next(_names)
         self.loop = asyncio.new_event_loop()
         share(self.loop, reusable)
         self.running: dict[PokeUnit, RunningPoke] = {}
-        self.stepping: tuple[PokeUnit, float] | None = None  # who has the loop just now, and since when
-        self.asked_at = self.answered_at = time.monotonic()  # whether it still turns
-        self.given_up = False  # whoever is on it has moved
+        self.stepping: tuple[PokeUnit, float] | None = None  # the poke that has the loop just now, and since when
+        self.asked_at = self.answered_at = time.monotonic()  # of the last check whether the loop still turns
+        self.given_up = False  # its pokes have moved to another loop
         self.lock = threading.Lock()
-        self.is_ending = False  # what is cancelled now was cancelled by us
+        self.is_ending = False  # `_end_tasks` is cancelling all tasks
         self._ends = False
         self._thread = threading.Thread(target=self._run, daemon=True, name="poke-loop")
         try:
@@ -52,38 +56,38 @@ class PokeLoop:
 
     @property
     def is_dead(self) -> bool:
-        """Whether it will never turn again."""
+        """Whether the loop will never turn again."""
         return not self._thread.is_alive()
 
     def tell(self, what: Callable[..., None], *given: Any) -> None:
-        """Have something done on the loop; one that is dead is found out by whoever looks after it."""
+        """Have a function called on the loop; a dead loop calls nothing, and `LoopLane.supervise` finds it."""
         with suppress(RuntimeError):
             self.loop.call_soon_threadsafe(what, *given)
 
     def answer(self) -> None:
-        """Say that it turns. Runs on the loop."""
+        """Note that the loop turns. Runs on the loop."""
         self.answered_at = time.monotonic()
 
     def end(self) -> None:
-        """Have it end, should it ever come back if it is blocked."""
+        """Have the loop end; a blocked one ends if it ever goes on."""
         self._ends = True
         self.tell(self.loop.stop)
 
     def join(self, seconds: float) -> None:
-        """Wait so many seconds for its thread to end."""
+        """Wait at most so many seconds for its thread to end."""
         self._thread.join(seconds)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         while not self._ends:
             try:
-                self.loop.run_forever()  # again and again: a poke that stops it stops nobody else
+                self.loop.run_forever()  # again and again: a poke that stops the loop must stop no other poke
             except (SystemExit, KeyboardInterrupt) as error:
                 log.warning("what a poke left behind raised on its event loop, which goes on", error=one_line(error))
             except BaseException as error:
                 log.error("an event loop broke; its pokes move to another", error=one_line(error))
                 self._ends = True
-        with suppress(Exception):  # a broken one
+        with suppress(Exception):  # the loop may be broken
             self._end_tasks()
         with suppress(Exception):
             self.loop.close()
@@ -100,7 +104,7 @@ class PokeLoop:
 
 
 class SteppedCoroutine(Coroutine[Any, Any, None]):
-    """A coroutine that says when it has the loop: only so can one that blocks it be told from those that wait."""
+    """A coroutine that notes when it has the loop, so that a poke that blocks it is told from pokes that wait."""
 
     def __init__(self, inner: Coroutine[Any, Any, None], unit: PokeUnit, loop: PokeLoop) -> None:
         self._inner = inner
@@ -114,7 +118,7 @@ class SteppedCoroutine(Coroutine[Any, Any, None]):
         return self._step(self._inner.throw, *error)
 
     def _step(self, go_on: Callable[..., Any], *given: Any) -> Any:
-        if FORKED:  # by a task that a poke left on the loop
+        if FORKED:  # a task that a poke left on the loop has forked
             end_copy()
         self._loop.stepping = (self._unit, time.monotonic())
         try:
@@ -128,4 +132,4 @@ class SteppedCoroutine(Coroutine[Any, Any, None]):
         self._inner.close()
 
     def __await__(self) -> Generator[Any, Any, None]:
-        raise NotImplementedError("it is run as a task")
+        raise NotImplementedError("run it as a task")

@@ -1,4 +1,4 @@
-"""One process's poker: it knows the classes, keeps the sensors, and deals groups out to the lanes."""
+"""One process's poker: it has the classes, keeps the sensors, and deals groups out to the lanes."""
 
 import threading
 import time
@@ -24,11 +24,11 @@ from sensorpool.poke.unit import PokeUnit
 
 log = logger(__name__)
 
-IMPORT_LIMIT = 60.0  # seconds: what waits for a class is due again until then
+IMPORT_LIMIT = 60.0  # seconds that groups wait for the import of their class; then they are due again
 
 
 class Poker:
-    """What lives as long as the process. Safe to share between the threads that run jobs."""
+    """The poking that lives as long as the process. Safe to share between the threads that run jobs."""
 
     def __init__(self, settings: Settings) -> None:
         copies.own_right()
@@ -37,7 +37,7 @@ class Poker:
         self.cache = Cache(settings.groups_cached, self.tools)
         self.concurrency = settings.poke_concurrency
         self.poke_timeout = settings.poke_timeout
-        self._lanes: list[ThreadLane] = []  # those with threads that have not come back
+        self._lanes: list[ThreadLane] = []  # the ended lanes with pokes that have not returned
         self._reusable = ReusableThreads()
         self._disposal = Disposal(self._reusable)
         self._slots, self._loop_slots = Slots(self.concurrency), Slots(self.concurrency)
@@ -74,7 +74,7 @@ class Poker:
                 self._lanes.append(threads)
 
     def close(self) -> None:
-        """End the threads that poke nothing. Those that do run the code of users: they end with their pokes."""
+        """End the idle threads. Busy threads run the code of users: they end with their pokes."""
         with self._lock:
             loops = list(self._loops)
         for lane in loops:
@@ -82,18 +82,18 @@ class Poker:
         self._reusable.close()
 
     def slots_of(self, op_classpath: str) -> Slots:
-        """Return the slots that a class shares with others."""
+        """Return the slots that a class shares with other classes."""
         found = self.classes.known(op_classpath)
         return self._loop_slots if found is not None and found.way is Way.ASYNC else self._slots
 
     def importing_since(self, op_classpath: str) -> float:
-        """Return since when a class is being imported, by the monotonic clock."""
+        """Return since when a class is being imported, by the monotonic clock; now, if it is not."""
         with self._lock:
             task = self._importing.get(op_classpath)
         return time.monotonic() if task is None else task.began
 
     def find(self, op_classpath: str) -> "SensorClass | BaseException | None":
-        """Return a class, why there is none, or None while it is being imported (on a thread of its own)."""
+        """Return a class, why it is not available, or None while it is being imported (on a thread of its own)."""
         known = self.classes.known(op_classpath)
         if known is not None:
             return known
@@ -105,7 +105,7 @@ class Poker:
                 task = _Import(self.classes, op_classpath)
                 try:
                     task.start()
-                except (RuntimeError, MemoryError):  # no more threads can be started: later
+                except (RuntimeError, MemoryError):  # no thread can be started: the next call tries again
                     return None
                 self._importing[op_classpath] = task
         task.join(0.02)
@@ -117,7 +117,7 @@ class Poker:
 
 
 class _Import(threading.Thread):
-    """The import of one class: a module may take its time, or hang, and nobody else shall wait for it."""
+    """The import of one class, on a thread of its own: a module that takes long, or hangs, must hold up no job."""
 
     def __init__(self, classes: Classes, op_classpath: str) -> None:
         super().__init__(daemon=True, name=f"import {op_classpath}")
@@ -129,15 +129,15 @@ class _Import(threading.Thread):
     def run(self) -> None:
         try:
             self._classes.find(self._op_classpath)
-        except BaseException as error:  # or it would be tried again for ever
-            # what its frames hold is destroyed here, and not by the job that reads it
+        except BaseException as error:  # kept, or the import would be tried again for ever
+            # the objects in its frames are destroyed here, not by the job that reads the error
             self.error = error.with_traceback(None)
             error.__context__ = error.__cause__ = None
-        copies.end_copy()  # of a module that forks as it is imported
+        copies.end_copy()  # a module may fork while it is imported
 
 
 class Poking:
-    """The poking of one job: `put` groups, `step` now and then, and take what was reported."""
+    """The poking of one job: `put` groups, call `step` now and then, and take the reports."""
 
     def __init__(self, poker: Poker, threads: ThreadLane, loops: LoopLane) -> None:
         self.outstanding: dict[int, PokeUnit] = {}  # handed over and not reported yet
@@ -145,10 +145,10 @@ class Poking:
         self._threads = threads
         self._loops = loops
         self._lanes: tuple[ThreadLane | LoopLane, ...] = (threads, loops)
-        self._importing: dict[str, Sequence[PokeUnit]] = {}  # who waits for a class
+        self._importing: dict[str, Sequence[PokeUnit]] = {}  # groups that wait for the import of their class
         self._failed: list[Report] = []
-        self._moved = time.monotonic()  # when something was begun or reported last
-        self._waited = 0  # how many waited then
+        self._moved = time.monotonic()  # when a poke was last begun or reported
+        self._waited = 0  # how many waited at that time
         self._has_said = False
 
     def put(self, units: Sequence[PokeUnit], ids: Sequence[int]) -> None:
@@ -161,12 +161,12 @@ class Poking:
             self._deal(op_classpath, some)
 
     def wants_more(self, op_classpath: str) -> bool:
-        """Whether so few of a class wait to be begun that its slots may soon be without work."""
+        """Whether so few groups of a class wait that its slots may soon be without work."""
         waiting = self._threads.queued_of(op_classpath) + self._loops.queued_of(op_classpath)
         return waiting < self._poker.concurrency and op_classpath not in self._importing
 
     def is_held_up(self, seconds: float) -> bool:
-        """Whether nothing could be begun and nothing was reported for so long: slow pokes or imports hold us up."""
+        """Whether no poke began and none was reported for so many seconds: slow pokes or imports hold the job up."""
         now, waiting = time.monotonic(), self._threads.queued + self._loops.queued
         if waiting != self._waited:
             self._moved, self._waited = now, waiting
@@ -176,11 +176,11 @@ class Poking:
 
     @property
     def is_over(self) -> bool:
-        """Whether everything was reported, and no poke goes on that somebody must look after."""
+        """Whether every group was reported, and no lane has a poke to look after."""
         return not self.outstanding and self._threads.idle and self._loops.idle
 
     def step(self) -> list[Report]:
-        """Look after the lanes, and return what was reported since the last step."""
+        """Look after the lanes, and return the reports since the last step."""
         waiting, self._importing = self._importing, {}
         for op_classpath, units in waiting.items():
             self._deal(op_classpath, units)
@@ -188,7 +188,7 @@ class Poking:
         for lane in self._lanes:
             try:
                 lane.supervise()
-            except Exception:  # what was seen is taken all the same, here and in the other lane
+            except Exception:  # the reports are collected all the same, from both lanes
                 if not self._has_said:
                     self._has_said = True
                     log.exception("a lane of pokes cannot be looked after")
@@ -202,11 +202,11 @@ class Poking:
         return reports
 
     def is_stuck(self, op_classpath: str, seconds: float) -> bool:
-        """Whether a class has had no slot for so long: all that it may have are with pokes that do not come back."""
+        """Whether a class has had no free slot for so many seconds: all its slots are with pokes that do not return."""
         return self._poker.slots_of(op_classpath).is_stuck(op_classpath, seconds)
 
     def withdraw(self) -> list[PokeUnit]:
-        """Take back what nobody has begun to poke."""
+        """Take back the units whose poke has not begun."""
         taken: list[int] = []
         for work in self._threads.withdraw():
             taken.extend(group.id for group in work.groups)
@@ -220,19 +220,19 @@ class Poking:
         self._poker.end(self._threads, self._loops)
 
     def _deal(self, op_classpath: str, units: Sequence[PokeUnit]) -> None:
-        found = self._poker.find(op_classpath)
+        sensor_class = self._poker.find(op_classpath)
         tools, now = self._poker.tools, time.monotonic()
-        if found is None and now - self._poker.importing_since(op_classpath) > IMPORT_LIMIT:
-            # no poke has begun: it is left to others, and due here again
+        if sensor_class is None and now - self._poker.importing_since(op_classpath) > IMPORT_LIMIT:
+            # no poke has begun: the groups are left to other processes, and are due here again
             why = ClassUnavailable(f"{op_classpath} is being imported here for longer than {IMPORT_LIMIT:g} s")
             self._failed.extend(tools.answers.of_exception(unit.group, now, why) for unit in units)
-        elif found is None:
+        elif sensor_class is None:
             self._importing[op_classpath] = units
-        elif isinstance(found, BaseException):
-            self._failed.extend(tools.answers.of_exception(unit.group, now, found) for unit in units)
-        elif found.way is Way.ASYNC:
+        elif isinstance(sensor_class, BaseException):
+            self._failed.extend(tools.answers.of_exception(unit.group, now, sensor_class) for unit in units)
+        elif sensor_class.way is Way.ASYNC:
             self._loops.put(units)
-        elif found.way is Way.MANY:
+        elif sensor_class.way is Way.MANY:
             self._threads.put(BulkCall(some, tools) for some in _in_parts(units, bulk_call.SIZE))
         elif (pace := tools.pace.get(op_classpath)) is None or pace > QUICK:
             self._threads.put(units, at_once=pace is not None and pace > WAITS_FOR_ANSWERS)

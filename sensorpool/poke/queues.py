@@ -1,4 +1,4 @@
-"""What several threads fill and empty at once."""
+"""Queues that several threads fill and empty at once."""
 
 from collections import deque
 from typing import TypeVar
@@ -7,7 +7,7 @@ Item = TypeVar("Item")
 
 
 def drained(queue: deque[Item]) -> list[Item]:
-    """Take everything out of a queue that other threads are filling or emptying."""
+    """Take all items out of a queue that other threads fill or empty."""
     taken: list[Item] = []
     try:
         while True:

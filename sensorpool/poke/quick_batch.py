@@ -1,4 +1,4 @@
-"""Quick pokes in a row on one thread: a hand-over to a thread costs more than such a poke."""
+"""Quick pokes in a row on one thread: a hand-over to a thread costs more than a quick poke."""
 
 import time
 from collections import deque
@@ -19,7 +19,7 @@ _monotonic = time.monotonic
 class QuickBatch:
     """Groups of a quick class, poked one after the other by one thread: the path of most pokes, so every line counts.
 
-    Whoever looks after the thread may take back those that wait behind one that turns out to be slow.
+    The lane's supervisor may take back the units that wait behind a slow one.
     """
 
     __slots__ = ("_poking", "_reports", "_tools", "_waiting", "began", "op_classpath")
@@ -34,11 +34,11 @@ class QuickBatch:
 
     @property
     def groups(self) -> list[DueGroup]:
-        """The groups that wait."""
+        """The groups whose poke has not begun."""
         return [unit.group for unit in self._waiting]
 
     def poke(self) -> list[Report]:
-        """Poke one after the other, as long as there are some."""
+        """Poke the units one after the other; return the reports of all."""
         take, report, began = self._waiting.popleft, self._reports.append, _monotonic()
         try:
             while True:
@@ -66,21 +66,21 @@ class QuickBatch:
                     self.began = now = _monotonic()
                 began = now
         except IndexError:
-            pass  # nobody waits
+            pass  # no unit waits
         if self._reports:
             took = sum([each.seconds for each in self._reports]) / len(self._reports)
             self._tools.pace[self.op_classpath] = took
         return self._reports
 
     def overran(self, limit: float) -> list[Report]:
-        """Say what was seen, and that the one that is being poked overran."""
+        """Report what was seen, and that the unit that is being poked overran its limit (seconds)."""
         seen, poking = self._reports.copy(), self._poking
         if poking is None or (seen and seen[-1].group is poking.group):
-            return seen  # it came back this moment
+            return seen  # the poke has just returned
         return [*seen, overran(poking.group, self.began, limit)]
 
     def rest(self) -> Iterable[PokeUnit]:
-        """Take back those that wait."""
+        """Take back the units whose poke has not begun."""
         taken: list[PokeUnit] = []
         try:
             while True:

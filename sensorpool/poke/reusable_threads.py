@@ -1,4 +1,4 @@
-"""Threads that pokes run on, kept from poke to poke."""
+"""Threads for pokes, kept from poke to poke."""
 
 import threading
 from collections import deque
@@ -7,14 +7,14 @@ from queue import Empty, SimpleQueue
 
 from sensorpool.poke.queues import drained
 
-_IDLE = 30.0  # seconds that a thread waits for more to do
+_IDLE = 30.0  # seconds that an idle thread waits for another task
 _Task = Callable[[], None]
 
 
 class ReusableThreads:
-    """Threads that outlive what they do, for a start costs ten times a wake-up. Safe to share between threads.
+    """Threads that outlive their tasks, because a start costs ten times a wake-up. Safe to share between threads.
 
-    They run the code of users, which nothing can stop: those that are busy when this is closed end after it.
+    They run the code of users, which nothing can stop: threads that are busy at `close` end after their task.
     """
 
     def __init__(self) -> None:
@@ -22,14 +22,18 @@ class ReusableThreads:
         self._idle: deque[SimpleQueue[_Task | None]] = deque()
 
     def do(self, task: _Task) -> None:
-        """Run a task, which raises nothing, on a thread."""
+        """Run a task on a thread. The task must not raise.
+
+        :raises RuntimeError: when no thread can be started.
+        :raises MemoryError: likewise.
+        """
         try:
             self._idle.pop().put(task)
         except IndexError:
             threading.Thread(target=self._live, args=(task,), daemon=True, name="poke").start()
 
     def close(self) -> None:
-        """End the idle threads, and each busy one once its task returns. A task that still comes has its own thread."""
+        """End the idle threads, and each busy one after its task. A later task gets a thread of its own."""
         self._is_closed = True
         for inbox in drained(self._idle):
             inbox.put(None)

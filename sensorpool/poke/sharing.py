@@ -1,7 +1,7 @@
-"""What pokes share on one event loop, and what is each one's own: its tasks, and its threads behind the loop.
+"""How pokes share one event loop: each poke has tasks of its own, and threads of its own behind the loop.
 
-A poke that tidies up (cancels all tasks, closes the loop's threads) tidies up what is its own. One whose blocking calls
-hang (`asyncio.to_thread`, a look-up of a name) has threads of its own that hang; those of the others do not wait.
+A poke that tidies up (cancels all tasks, closes the loop's threads) touches only its own. A poke whose blocking calls
+hang (`asyncio.to_thread`, a look-up of a name) holds only its own threads; the calls of other pokes do not wait.
 """
 
 import asyncio
@@ -24,18 +24,18 @@ T = TypeVar("T")
 
 
 class RunningPoke:
-    """One poke that goes on, for all that it starts on its loop."""
+    """One poke that goes on, as its tasks and threads know it."""
 
     __slots__ = ("began", "is_over", "threads")
 
     def __init__(self, began: float) -> None:
         self.began = began  # by the monotonic clock
         self.is_over = False
-        self.threads: _Threads | None = None  # once it needs some
+        self.threads: _Threads | None = None  # made at its first blocking call
 
     @property
     def busy(self) -> int:
-        """How many threads it has."""
+        """How many threads run its blocking calls."""
         return 0 if self.threads is None else self.threads.busy
 
 
@@ -44,7 +44,7 @@ class _Threads:
 
     def __init__(self) -> None:
         self.busy = 0
-        self.waiting: deque[Callable[[], None]] = deque()  # what there is no thread for
+        self.waiting: deque[Callable[[], None]] = deque()  # calls that wait for a thread
         self.lock = threading.Lock()
 
 
@@ -52,12 +52,12 @@ CURRENT_POKE: ContextVar[RunningPoke | None] = ContextVar("CURRENT_POKE", defaul
 
 
 class PokeTask(asyncio.Task[T]):
-    """A task of a poke that goes on is cancelled by that poke, or by us, and by none that shares its loop."""
+    """A task of a poke. Its poke and the lane may cancel it; other pokes on the loop may not."""
 
     going: RunningPoke | None = None
 
     def cancel(self, msg: Any = None) -> bool:
-        """Cancel it, if that is this caller's to do."""
+        """Cancel the task, if the caller may; return whether it is being cancelled."""
         going = self.going
         if going is None or going.is_over or CURRENT_POKE.get() is going:
             return super().cancel(msg)
@@ -65,7 +65,7 @@ class PokeTask(asyncio.Task[T]):
 
 
 def share(loop: asyncio.AbstractEventLoop, reusable: ReusableThreads) -> None:
-    """Make a loop one that pokes can share."""
+    """Make a loop that pokes can share: tasks and threads belong to their poke."""
 
     def task(loop: asyncio.AbstractEventLoop, coroutine: Any, **named: Any) -> Any:
         made: PokeTask[Any] = PokeTask(coroutine, loop=loop, **named)
@@ -75,24 +75,24 @@ def share(loop: asyncio.AbstractEventLoop, reusable: ReusableThreads) -> None:
     loop.set_task_factory(task)
     loop.set_default_executor(_Executor(reusable))
     for name in ("shutdown_default_executor", "shutdown_asyncgens"):
-        setattr(loop, name, _leave_alone)  # they would end what others use
+        setattr(loop, name, _leave_alone)  # these would end what other pokes use
 
 
 async def _leave_alone(*_: Any, **__: Any) -> None: ...
 
 
-class _Executor(ThreadPoolExecutor):  # asyncio takes no other kind
-    """The threads behind a loop: a few for each poke. A copy of one takes up nothing more."""
+class _Executor(ThreadPoolExecutor):  # asyncio takes no other type
+    """The threads behind a loop: a few for each poke. In a copy of the process they take no more calls."""
 
     def __init__(self, reusable: ReusableThreads) -> None:
-        super().__init__(1)  # it starts none
+        super().__init__(1)  # the base starts no thread
         self._reusable = reusable
-        self._nobodys = RunningPoke(0.0)  # for what no poke started
+        self._no_poke = RunningPoke(0.0)  # has the calls that no poke made
         self._making = threading.Lock()
 
     def submit(self, task: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> Future[T]:
-        """Run a task on a thread of the poke that asks."""
-        going = CURRENT_POKE.get() or self._nobodys
+        """Run a task on a thread of the calling poke."""
+        going = CURRENT_POKE.get() or self._no_poke
         future: Future[T] = Future()
         run = partial(_run, future, partial(task, *arguments, **named))
         with self._making:
@@ -104,7 +104,7 @@ class _Executor(ThreadPoolExecutor):  # asyncio takes no other kind
             own.busy += 1
         try:
             self._reusable.do(partial(_work, own))
-        except (RuntimeError, MemoryError):  # no more threads can be started: those that it has will do
+        except (RuntimeError, MemoryError):  # no thread can be started: the poke's other threads run the task
             with own.lock:
                 own.busy -= 1
                 if not own.busy:
@@ -113,7 +113,7 @@ class _Executor(ThreadPoolExecutor):  # asyncio takes no other kind
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Leave the threads alone: they are those of all loops."""
+        """Do nothing: all loops use the threads."""
 
 
 def _work(own: _Threads) -> None:
@@ -124,7 +124,7 @@ def _work(own: _Threads) -> None:
                 return
             run = own.waiting.popleft()
         run()
-        del run  # or what it holds stays as long as the next one takes
+        del run  # it must not keep its objects alive while the next call runs
 
 
 def _run(future: Future[Any], task: Callable[[], Any]) -> None:

@@ -1,7 +1,7 @@
-"""Who may poke next: the slots of a process are shared out between the sensor classes that want them.
+"""Which group is poked next: the slots of a process are shared out between the sensor classes that want them.
 
 The next slot goes to the class that holds the fewest, and no class ever holds all of them. So a class whose backend is
-slow, or hangs, waits for itself: the others always find a slot.
+slow, or hangs, waits for its own pokes only: other classes always find a slot.
 """
 
 import math
@@ -11,8 +11,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
-_KEPT_FREE = 8  # one slot in so many is kept from any one class
-_FEW = 4  # of fewer slots none can be spared
+_KEPT_FREE = 8  # a single class may not have one slot in so many
+_FEW = 4  # with fewer slots than this, a class may have all
 _ALL = ""
 
 
@@ -35,12 +35,12 @@ class Slots:
         self.most_of_a_class = concurrency - (max(1, concurrency // _KEPT_FREE) if concurrency >= _FEW else 0)
         self.busy: Counter[str] = Counter()  # by class
         self.taken = 0
-        self._full_since: dict[str, float] = {}  # a class that holds all it may, and "": all that there are
+        self._full_since: dict[str, float] = {}  # since when a class holds all it may; "": since when no slot is free
         self.lock = threading.Lock()
 
     @property
     def free(self) -> int:
-        """How many nobody has."""
+        """How many slots are free."""
         return self.concurrency - self.taken
 
     def took(self, op_classpath: str) -> None:
@@ -53,7 +53,7 @@ class Slots:
             self._full_since[_ALL] = time.monotonic()
 
     def is_stuck(self, op_classpath: str, seconds: float) -> bool:
-        """Whether a class could have had no slot for so long: nobody that has one has come back."""
+        """Whether a class could get no slot for so many seconds: no poke that has one has returned."""
         with self.lock:
             began = min(self._full_since.get(name, math.inf) for name in (op_classpath, _ALL))
         return time.monotonic() - began >= seconds
@@ -70,9 +70,9 @@ class Slots:
 
 
 class FairQueue(Generic[Item]):
-    """What one lane has to poke and nobody has begun, by class. Safe to share between threads.
+    """The waiting work of one lane, by class. Safe to share between threads.
 
-    :param line: makes the line of a class: a deque, or what orders its items otherwise.
+    :param line: makes the line of a class: a deque, or a line with another order.
     """
 
     def __init__(self, slots: Slots, line: Callable[[], Any] = deque) -> None:
@@ -81,7 +81,7 @@ class FairQueue(Generic[Item]):
         self._by_class: dict[str, Any] = {}
 
     def put(self, items: Iterable[Item]) -> None:
-        """Add some."""
+        """Add items, each to the line of its class."""
         with self._slots.lock:
             for item in items:
                 if (line := self._by_class.get(item.op_classpath)) is None:
@@ -89,7 +89,7 @@ class FairQueue(Generic[Item]):
                 line.append(item)
 
     def take(self) -> Item | None:
-        """Take the next one, and a slot for it; None, if there is none, or no slot for those that there are."""
+        """Take the next item, and a slot for it; None if no item waits, or the waiting ones can have no slot."""
         slots = self._slots
         with slots.lock:
             if slots.taken >= slots.concurrency:
@@ -107,14 +107,14 @@ class FairQueue(Generic[Item]):
 
     @property
     def takeable(self) -> int:
-        """How many could be taken now."""
+        """How many items could be taken now."""
         slots = self._slots
         with slots.lock:
             room = ((slots.most_of_a_class - slots.busy[name], len(items)) for name, items in self._by_class.items())
             return max(0, min(slots.free, sum(min(most, number) for most, number in room)))
 
     def drain(self) -> list[Item]:
-        """Take everything out."""
+        """Take all items out, without slots."""
         with self._slots.lock:
             taken = [item for items in self._by_class.values() for item in items]
             self._by_class.clear()
@@ -125,6 +125,6 @@ class FairQueue(Generic[Item]):
             return sum(map(len, self._by_class.values()))
 
     def of_class(self, op_classpath: str) -> int:
-        """How many of a class wait."""
+        """How many items of a class wait."""
         with self._slots.lock:
             return len(self._by_class.get(op_classpath, ()))

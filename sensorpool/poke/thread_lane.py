@@ -1,7 +1,8 @@
-"""The lane of threads: they pull what waits from one shared place (a future a poke costs 12 µs).
+"""The lane of threads: they pull work from one shared queue (a future for each poke would cost 12 µs).
 
-A poke that overruns its time limit costs its own thread: the lane gives it up, frees its slot, and starts another.
-Nothing waits for the thread; if the poke ever returns, the thread finds that it was given up, and takes no more work.
+A poke that overruns its time limit costs its own thread: the lane gives the thread up, frees its slot, and starts
+another. Nothing waits for the thread; if the poke ever returns, the thread sees that it was given up, and takes no more
+work.
 """
 
 import threading
@@ -18,33 +19,33 @@ from sensorpool.poke.reusable_threads import ReusableThreads
 from sensorpool.poke.slots import Slots
 from sensorpool.poke.tools import QUICK
 
-_HOLDS_UP = 0.01  # seconds: what waits longer behind a poke goes to other threads
+_HOLDS_UP = 0.01  # seconds after which the units behind a slow poke go to other threads
 
 log = logger(__name__)
 
 
 class Work(Protocol):
-    """Something to poke: one thing, or several one after the other."""
+    """Something to poke: one group, or several one after the other."""
 
     op_classpath: str
     began: float  # when the poke that goes on began, by the monotonic clock
 
     @property
     def groups(self) -> list[DueGroup]:
-        """What has not been poked."""
+        """The groups that have not been poked."""
 
     def poke(self) -> list[Report]:
-        """Poke, and say what was seen. Raises nothing."""
+        """Poke; return the reports. Raises nothing."""
 
     def overran(self, limit: float) -> list[Report]:
-        """Say what was seen so far, and that the poke that goes on overran its limit (seconds)."""
+        """Report what was seen so far, and that the poke that goes on overran its limit (seconds)."""
 
     def rest(self) -> "Iterable[Work]":
-        """Take back what has not begun."""
+        """Take back the units whose poke has not begun."""
 
 
 class _Runner:
-    """What one thread pokes at the moment, and whether the lane has given the thread up."""
+    """The work of one thread at the moment, and whether the lane has given the thread up."""
 
     __slots__ = ("given_up", "lock", "work")
 
@@ -66,7 +67,7 @@ class ThreadLane(Lane[Work]):
     def put(self, works: Iterable[Work], *, at_once: bool = False) -> None:
         """Queue work, and make sure that a thread takes it up.
 
-        :param at_once: whether as many pokes begin as may go on at once: it is known that these wait for answers.
+        :param at_once: whether as many pokes begin as there are slots, because they are known to wait for answers.
         """
         self._waiting.put(works)
         self._queued_then = len(self._waiting)
@@ -75,7 +76,7 @@ class ThreadLane(Lane[Work]):
             self._add(self._waiting.takeable)
 
     def supervise(self) -> None:
-        """Give up the threads that overran; add others while pokes wait for answers: one, two, four, …"""
+        """Give up the threads whose poke overran; add threads while pokes wait for answers: one, two, four, …"""
         now = time.monotonic()
         with self._lock:
             runners = list(self._runners)
@@ -90,11 +91,11 @@ class ThreadLane(Lane[Work]):
         queued, since = len(self._waiting), now - self._looked_at
         taken, self._looked_at, self._queued_then = self._queued_then - queued, now, queued
         if not queued or (busy and taken * QUICK > since * busy):
-            return  # quick pokes wait for nothing: more threads do not make them faster
+            return  # quick pokes do not wait for answers: more threads would not make them faster
         self._add(min(self._waiting.takeable, max(1, busy)))
 
     def is_held_up(self, seconds: float) -> bool:
-        """Whether all pokes that go on have been going on for so long."""
+        """Whether every poke that goes on has been going on for so many seconds."""
         now = time.monotonic()
         with self._lock:
             works = [runner.work for runner in self._runners]
@@ -102,7 +103,7 @@ class ThreadLane(Lane[Work]):
 
     @property
     def idle(self) -> bool:
-        """Whether everything was poked or given up."""
+        """Whether no work waits or goes on."""
         return not self._runners and not self._waiting
 
     def _add(self, number: int) -> None:
@@ -112,7 +113,7 @@ class ThreadLane(Lane[Work]):
                 self._runners.add(runner)
             try:
                 self._reusable.do(partial(self._work, runner))
-            except (RuntimeError, MemoryError):  # no more threads can be started: those that run will do
+            except (RuntimeError, MemoryError):  # no thread can be started: the running threads do the work
                 with self._lock:
                     self._runners.discard(runner)
                 return
@@ -121,7 +122,7 @@ class ThreadLane(Lane[Work]):
         with runner.lock:
             work = runner.work
             if work is None or now - work.began <= self._poke_timeout:
-                return  # it came back this moment
+                return  # the poke has just returned
             runner.given_up = True
         with self._lock:
             self.abandoned += 1
@@ -137,7 +138,7 @@ class ThreadLane(Lane[Work]):
             try:
                 reports = work.poke()
             except BaseException:  # the last resort: neither the thread nor its slot is lost
-                log.exception("what a poke gave cannot be read; it counts as one that overran")
+                log.exception("the result of a poke cannot be read; the poke counts as one that overran")
                 self._waiting.put(work.rest())
                 reports = work.overran(self._poke_timeout)
             if FORKED:

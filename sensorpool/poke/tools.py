@@ -1,4 +1,4 @@
-"""What every poke needs besides its group: the classes, how to read answers, and what an overrun is reported as."""
+"""The tools of every poke besides its group: the classes, the reader of answers, and the report of an overrun."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -15,7 +15,7 @@ WAITS_FOR_ANSWERS = 5e-3  # seconds: a class whose pokes take longer waits for a
 
 
 class PokeTools(NamedTuple):
-    """What it takes to poke: the classes, and how to read their answers."""
+    """The classes, the reader of their answers, and their pace."""
 
     classes: Classes
     answers: Answers
@@ -23,13 +23,13 @@ class PokeTools(NamedTuple):
 
 
 def overran(group: DueGroup, began: float, limit: float) -> Report:
-    """Report a poke that overran its limit (seconds): what it would have seen is not known."""
+    """Return the report of a poke that overran its limit (seconds); its answer is not known."""
     reason = f"the poke took longer than its limit of {limit:g} s"
     return Report(group, began, Outcome.POKE_TIMEOUT, reason, None, limit)
 
 
 def awaited(value: Awaitable[Any]) -> Any:
-    """Wait for a coroutine on this thread; its time limit is that of the thread."""
+    """Wait for a coroutine on this thread, under the time limit of the thread's poke; return its value."""
 
     async def wait() -> Any:
         return await value

@@ -1,4 +1,4 @@
-"""What a lane pokes: one group with its sensor, by itself, in a `QuickBatch`, or in a `BulkCall`."""
+"""The unit that a lane pokes: one group with its sensor, by itself, in a `QuickBatch`, or in a `BulkCall`."""
 
 import asyncio
 import json
@@ -23,20 +23,21 @@ from sensorpool.poke.tools import PokeTools, awaited, overran
 _LONGEST_PUT_OFF = 300.0  # seconds
 
 _NOT_LANDED = Outcome.NOT_LANDED
-_OF_THIS_PROCESS = frozenset({Outcome.POKE_ERROR, Outcome.EXITED, Outcome.CANNOT_POKE})  # what a constructor raised
-_OF_THE_POOL = re.compile("^(ClassUnavailable|CannotPoke|SettingsError): ")  # names that say no more than the text
+# a constructor that ends so fails in this process only: it took the context at registration
+_OF_THIS_PROCESS = frozenset({Outcome.POKE_ERROR, Outcome.EXITED, Outcome.CANNOT_POKE})
+_OF_THE_POOL = re.compile("^(ClassUnavailable|CannotPoke|SettingsError): ")  # names that add nothing to the text
 _monotonic = time.monotonic
 
 log = logger(__name__)
 
 
 class Renewable:
-    """A sensor that keeps what may be out of date."""
+    """A sensor that keeps values between its pokes which may be out of date."""
 
     __slots__ = ()
 
     def renew(self) -> None:
-        """Have a fresh look with the next poke: another waiter has joined. Called from any thread."""
+        """Read fresh values at the next poke: another waiter has joined. Called from any thread."""
         raise NotImplementedError
 
 
@@ -50,14 +51,14 @@ class PokeUnit:
         self.op_classpath = op_classpath
         self.began = 0.0
         self._tools = tools
-        self._poke: Any = None  # that of the sensor, once it is constructed
-        self._home = 0  # the event loop that it was constructed on, for clients belong to their loop
+        self._poke: Any = None  # the sensor's `poke`, once the sensor is constructed
+        self._home = 0  # the event loop on which it was constructed: clients belong to their loop
         self._context: Any = poke_context  # JSON text until it is read
         self._put_off: tuple[float, float, str] | None = None  # until when, for how long, and why
 
     def __del__(self, dispose: Callable[[object], None] = dispose) -> None:
         if self._poke is not None:
-            dispose(self._poke)  # whoever lets go of us, a job say, must not wait for what the sensor does at its end
+            dispose(self._poke)  # a job that drops the unit must not wait while the sensor is destroyed
 
     @property
     def groups(self) -> list[DueGroup]:
@@ -65,27 +66,27 @@ class PokeUnit:
         return [self.group]
 
     def poke(self) -> list[Report]:
-        """Poke it."""
-        group, began = self.group, _monotonic()  # as it is now: whoever joins while we poke was not asked for
+        """Poke the group on this thread; return its report."""
+        group, began = self.group, _monotonic()  # the version of now: the poke does not speak for later waiters
         try:
             if self._poke is None:
-                found = self._tools.classes.find(self.op_classpath)
-                if found.way is Way.MANY:  # it is poked apart from the others of its class
+                sensor_class = self._tools.classes.find(self.op_classpath)
+                if sensor_class.way is Way.MANY:  # this group is poked apart from the others of its class
                     return BulkCall([self], self._tools).poke()
-                self._construct(found)
+                self._construct(sensor_class)
             value = self._poke({})
         except BaseException as error:
             return [self._tools.answers.of_exception(group, began, error)]
         if value is False:
             self._tools.pace[self.op_classpath] = took = _monotonic() - began
-            self._context = None  # it is constructed, and need not be again
+            self._context = None  # the sensor is constructed: the text is not needed again
             return [Report(group, began, _NOT_LANDED, None, None, took)]
         return [self.read(group, began, value)]
 
     def read(self, group: DueGroup, began: float, value: Any) -> Report:
-        """Read what a poke on a thread returned. A coroutine is awaited here, on a loop of its own.
+        """Read the value that a poke on a thread returned. A coroutine is awaited here, on a loop of its own.
 
-        Its class goes to the event loop from its next poke on, where clients live for longer than one poke.
+        From its next poke on, the class of such a coroutine goes to the loop lane, where clients outlive one poke.
         """
         try:
             if value is True or value is None or not isawaitable(value):
@@ -98,42 +99,42 @@ class PokeUnit:
         return self._tools.answers.of_value(group, began, value)
 
     async def poke_async(self, home: int) -> list[Report]:
-        """Poke it on the running event loop, which is called ``home``."""
+        """Poke the group on the running event loop, whose number is ``home``; return its report."""
         group, began = self.group, _monotonic()
         try:
             if self._poke is None or (self._home != home and self._context is not None):
                 self._construct(self._tools.classes.find(self.op_classpath))
                 self._home = home
             value = self._poke({})
-            if isawaitable(value):  # a decorator may answer by itself
+            if isawaitable(value):  # a decorator may answer without a coroutine
                 value = await value
         except asyncio.CancelledError:
-            raise  # who called knows whose doing it is
+            raise  # the lane knows who cancelled it
         except BaseException as error:
             return [self._tools.answers.of_exception(group, began, error)]
         return [self._tools.answers.of_value(group, began, value)]
 
-    def context(self, found: SensorClass) -> Any:
-        """Return what a class that answers many is asked with.
+    def context(self, sensor_class: SensorClass) -> Any:
+        """Return the context for `poke_many`.
 
         :raises Exception: when the context cannot be read.
         """
         if isinstance(self._context, str):
-            self._context = self._made(found)
+            self._context = self._made(sensor_class)
         return self._context
 
     def failed(self, began: float, error: BaseException) -> Report:
-        """Say what its poke raised."""
+        """Report the exception of its poke."""
         return self._tools.answers.of_exception(self.group, began, error)
 
     def why_not(self) -> str | None:
-        """Return why this process cannot poke it; None if it may, or it is time to try it again."""
+        """Return why this process cannot poke it; None if it can, or it is time to try it again."""
         if self._put_off is not None and _monotonic() < self._put_off[0]:
             return self._put_off[2]
         return self._tools.classes.refusal(self.op_classpath)
 
     def put_off(self, why: str) -> None:
-        """Note that this process could not poke it: neither is it made again, nor looked for, for a while."""
+        """Note that this process could not poke it: for a while it is neither constructed nor its class imported."""
         why = _OF_THE_POOL.sub("", why.partition(CANNOT)[2]) or why
         now, before = _monotonic(), self._put_off
         again = before is not None and now < before[0] + 2 * before[1]
@@ -141,34 +142,34 @@ class PokeUnit:
         self._put_off = (now + wait, wait, why)
 
     def overran(self, limit: float) -> list[Report]:
-        """Say that it overran."""
+        """Report that its poke overran the limit (seconds)."""
         return [overran(self.group, self.began, limit)]
 
     def join(self, group: DueGroup) -> None:
-        """Take the group as it is now: others wait for it, or wait otherwise."""
+        """Take the group as it is now: other instances wait for it, or they wait in another way."""
         has_changed, self.group = group.version != self.group.version, group
-        if not has_changed or type(self._poke) is not MethodType:  # what is none may have odd attributes
+        if not has_changed or type(self._poke) is not MethodType:  # another callable may have odd attributes
             return
         sensor: Any = self._poke.__self__
         if issubclass(type(sensor), Renewable):
             try:
                 sensor.renew()
-            except BaseException:  # it is the load of a whole range that calls us
+            except BaseException:  # the load of a whole range calls this; it must go on
                 log.exception("a sensor was not renewed", op_classpath=self.op_classpath, group_id=group.id)
 
     def rest(self) -> Iterable["PokeUnit"]:
-        """There is nothing behind it."""
+        """Return nothing: the unit has one poke."""
         return ()
 
-    def _construct(self, found: SensorClass) -> None:
-        self._poke = self._made(found).poke
+    def _construct(self, sensor_class: SensorClass) -> None:
+        self._poke = self._made(sensor_class).poke
         self._put_off = None
 
-    def _made(self, found: SensorClass) -> Any:
-        """Construct it. Its context was tried out where it was registered: it is this process that cannot.
+    def _made(self, sensor_class: SensorClass) -> Any:
+        """Construct the sensor. The context was tried out at registration, so a failure is this process's own.
 
-        :raises ClassUnavailable: when it cannot be constructed here: by an older class, say, or without a module.
-        :raises Exception: when its context is garbled, or its constructor says what that means.
+        :raises ClassUnavailable: when it cannot be constructed here: the class is older, or a module is missing.
+        :raises Exception: when the context is garbled, or the constructor raises a skip, a failure or the like.
         """
         if self._put_off is not None and _monotonic() < self._put_off[0]:
             raise ClassUnavailable(self._put_off[2])
@@ -176,7 +177,7 @@ class PokeUnit:
         if not isinstance(context, Mapping):
             raise TypeError("its poke_context is no JSON object")
         try:
-            return found.construct(context)
+            return sensor_class.construct(context)
         except (Exception, SystemExit) as error:
             if self._tools.answers.outcome_of(error) not in _OF_THIS_PROCESS:
                 raise

@@ -1,14 +1,14 @@
-"""The watchdog of a worker child: ends the process where one poke stops it all. Only of prefork children.
+"""The watchdog of a prefork child: it ends the process when one poke stops the whole process or a thread of ours.
 
-One that holds the interpreter lock is survived by no thread. `faulthandler` waits on a C thread that needs no
-interpreter lock: while somebody pokes, a thread of ours puts it off four times a second; a child in which no thread can
-do even that is frozen whole.
+A poke that holds the interpreter lock stops every Python thread. `faulthandler` waits on a C thread that needs no
+interpreter lock. While pokes go on, a thread of ours puts it off four times a second; if no thread can do even that,
+the process is frozen, and `faulthandler` ends it.
 
-One that stops what a thread of ours needs (a lock of the interpreter's, or the thread itself, which destroys what the
-poke left behind) stops that thread alone. So these threads count their steps, and one that takes none, stands where it
-stood and does not wait for a server of ours is ended with its process.
+A poke may also stop a single thread of ours: it holds an interpreter's lock that the thread needs, or the thread
+destroys what the poke left behind. So our threads count their steps. If a thread takes no step, stands at the same
+place and does not wait for a server of ours, the watchdog ends the process.
 
-Either way the process says where its threads stood, exits, and is replaced; its job's note makes its groups suspects.
+Either way the process prints where its threads stand, exits, and is replaced; its job's note makes its groups suspects.
 """
 
 import faulthandler
@@ -23,47 +23,47 @@ from typing import NamedTuple, NoReturn
 from sensorpool.instrumentation.background import BackgroundThread
 
 _EVERY = 0.25  # seconds
-_SHORTEST = 6.0  # seconds without a step that are never too many: the end of a child may take five
-_AT_ONCE = 1.0  # seconds in which a step is taken as a rule; only then is looked where a thread stands
+_SHORTEST = 6.0  # seconds without a step that are always allowed: the end of a child may take five
+_AT_ONCE = 1.0  # seconds without a step after which the place of the thread is looked at
 _EXIT_CODE = 1
-# they wait for servers of ours, with time limits of their own
+# packages that wait for our servers, with time limits of their own
 _DRIVERS = frozenset(
     {"sqlalchemy", "psycopg", "psycopg_binary", "psycopg_c", "pymysql", "redis", "kombu", "amqp", "vine"}
 )
-# ours that wait for another thread, with limits of their own
+# modules of ours that wait for another thread, with time limits of their own
 _BOUNDED_WAITS = frozenset({"sensorpool.publish.send_queue", "sensorpool.instrumentation.background"})
-_NO_JOB = "billiard"  # waits for the next one
+_NO_JOB = "billiard"  # waits for the next job
 _LIBRARY = sys.stdlib_module_names - {"logging"}
 
 
 class Watched:
-    """One thread of ours, and the steps that it takes. To take one is a plain store."""
+    """One watched thread of ours, and its steps. A step costs a plain store."""
 
     __slots__ = ("_place", "_seen", "_since", "standing", "steps", "thread")
 
     def __init__(self) -> None:
         self.steps = 0
         self.thread: int | None = None  # None: it has nothing to do
-        self.standing = 0.0  # seconds in which it has come no further, as far as anybody looked
+        self.standing = 0.0  # seconds for which it has stood at one place, by the looks of the watchdog
         self._seen = -1
         self._since = 0.0  # seconds without a step
         self._place: tuple[int, int] | None = None
 
     def begin(self) -> None:
-        """Watch the thread that calls, from now on."""
+        """Watch the calling thread from now on."""
         self.steps += 1
         self.thread = threading.get_ident()
 
     def step(self) -> None:
-        """Come a step further."""
+        """Take a step."""
         self.steps += 1
 
     def end(self) -> None:
-        """Watch it no more."""
+        """Stop watching the thread."""
         self.thread = None
 
     def look(self, passed: float) -> None:
-        """Find out whether it has come further since it was looked at, so many seconds ago."""
+        """Find out whether the thread has come further since the last look, ``passed`` seconds ago."""
         thread = self.thread
         if thread is None or self.steps != self._seen:
             self._seen, self._since, self.standing = self.steps, 0.0, 0.0
@@ -80,7 +80,7 @@ class Watched:
 
 @contextmanager
 def unwatched() -> Iterator[Watched]:
-    """Stand in for `Watchdog.watching` where nobody watches."""
+    """Stand in for `Watchdog.watching` where there is no watchdog."""
     yield Watched()
 
 
@@ -97,14 +97,14 @@ def _place_of(thread: int) -> tuple[int, int] | None:
     if _package(name) not in _DRIVERS:
         return place
     name = _module_of(_past(caller, _LIBRARY | _DRIVERS))
-    # what a sensor asks by the same drivers is its own affair
+    # a sensor that waits in the same drivers may wait for a server that is not ours
     ours = _package(name) == "sensorpool" and not name.startswith("sensorpool.sensors")
     of_airflow = _package(name) == "airflow" and not name.startswith("airflow.providers")
     return None if ours or of_airflow else place
 
 
 def _past(frame: FrameType | None, packages: frozenset[str]) -> FrameType | None:
-    """Return the first caller that is of none of these packages."""
+    """Return the first caller outside of these packages."""
     while frame is not None and _package(_module_of(frame)) in packages:
         frame = frame.f_back
     return frame
@@ -119,7 +119,7 @@ def _package(module: str) -> str:
 
 
 def _end(seconds: float) -> NoReturn:
-    """End this process, and say where its threads stand. The log is not asked: it may be what they stand at."""
+    """End this process, and print where its threads stand. Not through the log: its lock may be what they wait for."""
     try:
         os.write(2, b"sensorpool: a thread has come no further for %.1f s; its process is ended\n" % seconds)
         faulthandler.dump_traceback(file=2)
@@ -130,7 +130,7 @@ def _end(seconds: float) -> NoReturn:
 class Limits(NamedTuple):
     """How long a process may stand still."""
 
-    frozen: float  # seconds in which no thread of it runs while somebody pokes
+    frozen: float  # seconds in which no thread runs while pokes go on
     standing: float  # seconds in which a watched thread takes no step
 
 
@@ -142,7 +142,7 @@ def limits(poke_timeout: float) -> Limits:
 class Watchdog:
     """Ends this process when it stands still.
 
-    :param end: ends the process; told after how many seconds without a step.
+    :param end: ends the process; called with the seconds without a step.
     """
 
     def __init__(self, limits: Limits, *, enabled: bool, end: Callable[[float], object] = _end) -> None:
@@ -150,24 +150,24 @@ class Watchdog:
         self._limits = limits
         self._enabled = enabled
         self._end = end
-        self._guarded = 0  # how many there are to guard
+        self._guarded = 0  # how many `guard` without their `rest`
         self._watched: tuple[Watched, ...] = ()
         self._lock = threading.Lock()
         self._on_guard = threading.Event()
         self._thread = BackgroundThread("watchdog", self._keep_watch)
 
     def guard(self) -> None:
-        """Begin: pokes are about to begin."""
+        """Guard the process: pokes are about to begin."""
         if not self._enabled:
             return
         with self._lock:
             self._guarded += 1
             if self._guarded == 1:
-                self._arm()  # here and now: the first poke may keep our thread from ever doing it
+                self._arm()  # at once: the first poke may stop our thread before it does
             self._go_on_guard()
 
     def rest(self) -> None:
-        """End: the pokes have ended."""
+        """End the guard that the last `guard` began: its pokes have ended."""
         if not self._enabled:
             return
         with self._lock:
@@ -177,7 +177,7 @@ class Watchdog:
             self._go_off_guard()
 
     def close(self) -> None:
-        """Look no more: the process is about to end. Pokes that go on may not keep it from that for long."""
+        """Stop: the process is about to end. Pokes that go on must not delay that for long."""
         with self._lock:
             if self._guarded:
                 self._arm(max(self._limits.frozen, _SHORTEST))
@@ -187,20 +187,20 @@ class Watchdog:
         self._thread.join(2 * _EVERY)
 
     def begin_job(self) -> None:
-        """Watch the thread that calls: it has a job to do."""
+        """Watch the calling thread: it begins a job."""
         if self._enabled:
             self.job.begin()
             self._watch(self.job)
 
     def end_job(self) -> None:
-        """Watch it no more: the job is done."""
+        """Stop watching the thread of the job: the job is done."""
         if self._enabled:
             self.job.end()
             self._leave(self.job)
 
     @contextmanager
     def watching(self) -> Iterator[Watched]:
-        """Watch the thread that calls within this context; it says when it takes a step."""
+        """Watch the calling thread within this context; it calls `step` of the value."""
         watched = Watched()
         if not self._enabled:
             yield watched
@@ -224,12 +224,12 @@ class Watchdog:
             self._go_off_guard()
 
     def _go_on_guard(self) -> None:
-        """Look from now on. Under the lock."""
+        """Have the thread look from now on. Under the lock."""
         self._on_guard.set()
         self._thread.start()
 
     def _go_off_guard(self) -> None:
-        """Look no more, if there is nothing to look at. Under the lock."""
+        """Have the thread rest, if there is nothing to guard or watch. Under the lock."""
         if not self._guarded and not self._watched:
             self._on_guard.clear()
 
@@ -242,10 +242,10 @@ class Watchdog:
                     self._arm()
                 watched = self._watched
             for each in watched:
-                each.look(_EVERY)  # by the looks, not by the clock: a process that was stopped has not stood still
+                each.look(_EVERY)  # counts looks, not clock time: a process that was stopped has not stood still
                 if each.standing > self._limits.standing:
                     self._end(each.standing)
 
     def _arm(self, seconds: float | None = None) -> None:
-        # file 2: what Celery puts in place of sys.stderr has no descriptor
+        # file 2: Celery replaces sys.stderr with an object that has no descriptor
         faulthandler.dump_traceback_later(seconds or self._limits.frozen, exit=True, file=2)
