@@ -10,7 +10,7 @@ __all__ = ["listen"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load `listen` when it is first asked for: most of this package needs no broker."""
+    """Load `listen` at its first use: most of this package needs no broker."""
     if name != "listen":
         raise AttributeError(f"module 'sensorpool.publish' has no attribute {name!r}")
     return import_module("sensorpool.publish.listener").listen

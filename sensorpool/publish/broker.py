@@ -1,8 +1,8 @@
-"""A connection to the broker that what somebody else wrote there cannot stop.
+"""A connection to the broker that survives whatever other programs write into the broker's Redis.
 
-As kombu is made, one entry of a Redis list that is no message ends the worker, and a key of a wrong type fails every
-send. Here what cannot be read is dropped with a warning, and keys of a wrong type go: everything in Redis is
-disposable, and a lost message is one tick's.
+With plain kombu, one list entry in Redis that is no message ends the worker, and a key of a wrong type fails every
+send. This connection drops an entry that cannot be read, with a warning, and deletes keys of a wrong type: everything
+in Redis is disposable, and a lost message costs one tick.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from redis.exceptions import ResponseError
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 
-BROADCAST_PATIENCE = 1.0  # seconds; what is read has been announced, so as a rule nobody waits at all
+BROADCAST_PATIENCE = 1.0  # seconds; a broadcast is announced before it is read, so a read hardly ever waits
 _ATTEMPTS = 3
 _BINDING = 3  # parts: routing key, pattern, queue
 GARBLED = (ValueError, TypeError, LookupError, AttributeError, RecursionError, ArithmeticError)
@@ -30,7 +30,7 @@ log = logger(__name__)
 
 
 class QoS(kombu_redis.QoS):
-    """Notes what is not acknowledged yet, in keys that may have been spoilt meanwhile."""
+    """Notes unacknowledged messages, in keys that another program may spoil."""
 
     def append(self, message: Any, delivery_tag: Any) -> None:
         """Note a message."""
@@ -45,45 +45,45 @@ class QoS(kombu_redis.QoS):
         self._mended(lambda: kombu_redis.QoS.reject(self, delivery_tag, requeue))
 
     def restore_visible(self, *arguments: Any, **named: Any) -> None:
-        """Put back what a dead worker had; what is there may be forged."""
+        """Put back the messages of a dead worker; entries that are no messages are dropped."""
         try:
             self._mended(lambda: kombu_redis.QoS.restore_visible(self, *arguments, **named))
         except GARBLED as error:
-            log.warning("unacknowledged messages that are none were dropped", error=one_line(error))
+            log.warning("malformed unacknowledged messages were dropped", error=one_line(error))
             with self.channel.conn_or_acquire() as client:
                 client.delete(self.unacked_key, self.unacked_index_key)
 
     def _mended(self, act: Callable[[], Any]) -> Any:
-        for _ in range(_ATTEMPTS):  # it may be spoilt again as soon as it was mended
+        for _ in range(_ATTEMPTS):  # a key may be spoilt again as soon as it is mended
             try:
                 return act()
             except ResponseError as error:
                 self.channel.drop_spoilt_keys(error)
-        log.warning("a message was not noted as it should be: its keys are spoilt again and again")
+        log.warning("an unacknowledged message was not noted: other programs spoil its keys again and again")
         return None
 
 
 class Channel(kombu_redis.Channel):
-    """kombu's channel, which drops what is no message."""
+    """kombu's channel, which drops entries that are no messages."""
 
     QoS = QoS
 
     @cached_property
     def subclient(self) -> Any:
-        """The connection that broadcasts come by (`celery inspect`, Flower's control): no read from it lasts for ever.
+        """The connection for broadcasts (`celery inspect`, Flower's control), with a time limit for each read.
 
-        Since redis-py 8 such a read knows no time limit, not even the socket's. A worker whose connection breaks at
-        that moment reads on from a new one that has nothing to say, and takes up no more jobs: seen when Redis failed
-        over twice within seconds.
+        Since redis-py 8 such a read has no time limit, not even the socket's. If the connection breaks at that moment,
+        the worker reads from a new connection that stays silent, and takes up no more jobs. This was seen when Redis
+        failed over twice within seconds.
         """
         client = super().subclient
         client.parse_response = partial(client.parse_response, block=False, timeout=BROADCAST_PATIENCE)
         return client
 
     def drop_spoilt_keys(self, error: ResponseError, *queues: str) -> None:
-        """Delete those of our keys that have a type which we never write.
+        """Delete our keys that have a type which we never write.
 
-        :raises ResponseError: the one given, if it is about something else.
+        :raises ResponseError: the given error, if it has another cause.
         """
         if "WRONGTYPE" not in str(error):
             raise error
@@ -92,23 +92,23 @@ class Channel(kombu_redis.Channel):
         wanted |= {self._q_for_pri(queue, step): b"list" for queue in names for step in self.priority_steps}
         with self.conn_or_acquire() as client:
             for key, kind in wanted.items():
-                # `TYPE` is not among the commands that kombu prefixes
-                found = client.type(f"{self.global_keyprefix or ''}{key}")
-                if found not in {kind, b"none"}:
-                    log.warning("a key of a wrong type was deleted", key=key, type=found)
+                # kombu does not add the key prefix to `TYPE`
+                actual = client.type(f"{self.global_keyprefix or ''}{key}")
+                if actual not in {kind, b"none"}:
+                    log.warning("a key of a wrong type was deleted", key=key, type=actual)
                     client.delete(key)
 
     def get_table(self, exchange: str) -> list[tuple[str, ...]]:
-        """Return the bindings of an exchange: those that are some."""
+        """Return the well-formed bindings of an exchange: routing key, pattern, queue."""
         try:
-            found = super().get_table(exchange)
+            rows = super().get_table(exchange)
         except (ResponseError, UnicodeDecodeError) as error:
             self._drop_bindings(exchange, error)
             return []
-        return [row for row in found if len(row) == _BINDING]
+        return [row for row in rows if len(row) == _BINDING]
 
     def bind_again(self, queue: str) -> None:
-        """Write the bindings of a queue once more: Redis may have lost them, and kombu binds once a process."""
+        """Write the bindings of a queue again: Redis may have lost them, and kombu writes them once in a process."""
         for exchange, routing_key, arguments in self.state.queue_bindings(queue):
             self._queue_bind(exchange, *self.typeof(exchange).prepare_bind(queue, exchange, routing_key, arguments))
 
@@ -119,8 +119,8 @@ class Channel(kombu_redis.Channel):
         except ResponseError as error:
             self.drop_spoilt_keys(error)
         except GARBLED as error:
-            log.warning("what is no message was dropped", error=one_line(error))
-        for delivery_tag in set(self.qos._delivered) - before:  # it would take up a place for ever
+            log.warning("a malformed message was dropped", error=one_line(error))
+        for delivery_tag in set(self.qos._delivered) - before:  # it would take up a place of the prefetch for ever
             self.qos.ack(delivery_tag)
         return True
 
@@ -145,9 +145,9 @@ class Channel(kombu_redis.Channel):
             act()
 
     def _drop_bindings(self, exchange: str, error: Exception) -> None:
-        """Delete the bindings of an exchange that are spoilt; they are made again by those who need them.
+        """Delete the spoilt bindings of an exchange; each listener writes its own again.
 
-        :raises ResponseError: the one given, if it is about something else.
+        :raises ResponseError: the given error, if it has another cause.
         """
         if isinstance(error, ResponseError) and "WRONGTYPE" not in str(error):
             raise error
@@ -159,18 +159,18 @@ class Channel(kombu_redis.Channel):
 class Connection(_Connection):
     """kombu's connection, with our channel on Redis.
 
-    A Redis that says no for a while (read-only after a failover, out of memory) is one to connect to again, and no
-    reason for a worker to end.
+    When Redis refuses commands for a while (read-only after a failover, out of memory), a worker connects again; it
+    does not end.
     """
 
     @cached_property
     def connection_errors(self) -> tuple[type[Exception], ...]:
-        """Return the errors after which to connect again."""
+        """The errors after which to connect again."""
         errors: tuple[type[Exception], ...] = super().connection_errors
         return (*errors, ResponseError) if issubclass(self.get_transport_cls(), kombu_redis.Transport) else errors
 
     def create_transport(self) -> Any:
-        """Make the transport."""
+        """Make the transport, with our channel on Redis."""
         transport = super().create_transport()
         if isinstance(transport, kombu_redis.Transport):
             transport.Channel = Channel
@@ -178,13 +178,13 @@ class Connection(_Connection):
 
 
 def bind_again(channel: Any, queue: Queue) -> None:
-    """Bind a queue that is bound, where the broker may have lost that."""
+    """Write the bindings of a queue again, where the broker may have lost them."""
     if isinstance(channel, Channel):
         channel.bind_again(queue.name)
 
 
 def drop(connection: _Connection) -> None:
-    """Let a connection go that failed. RabbitMQ is not told: what hangs would not answer a goodbye."""
+    """Drop a connection that failed. RabbitMQ's is not closed properly: a broker that hangs would not answer."""
     with suppress(Exception):
         if connection.transport.driver_type == "amqp":
             connection.collect()
@@ -193,9 +193,9 @@ def drop(connection: _Connection) -> None:
 
 
 def refusal(connection: _Connection, error: BaseException) -> BaseException | None:
-    """Return why RabbitMQ refused one message, where an error means that; None, where it means the broker itself.
+    """Return why RabbitMQ refused one message; None where the error concerns the broker itself.
 
-    Redis refuses a message only when it takes none at all.
+    Redis never refuses a single message: it takes all or none.
     """
     cause = error.__cause__ or error
     is_amqp = connection.transport.driver_type == "amqp"

@@ -1,7 +1,7 @@
 """Callbacks: `on_settled` signatures go to the user's own queues, at least once.
 
-A signature is sent as its application would send it (`signature`). The queue is the user's: it is not declared, for it
-may be of another kind than we would make it; where RabbitMQ has none, that is why the callback waits.
+A signature is sent as its application would send it (`signature`). The queue is the user's, so it is not declared: it
+may have other properties than we would give it. Where RabbitMQ does not have the queue, the callback waits.
 """
 
 import threading
@@ -23,10 +23,10 @@ from sensorpool.publish.messages import result_of
 
 
 class NotAllowed(Refused):
-    """The settings of this process do not have the task; those of another may."""
+    """The settings of this process do not allow the task; the settings of another worker may."""
 
 
-_NOBODY_ELSE_READS = (
+_MEMORY_BROKER = (
     "the pool's broker is memory://, which no other process reads: "
     "set SENSORPOOL_ON_SETTLED_BROKER_URL to the broker of your application"
 )
@@ -51,8 +51,9 @@ class Callbacks:
         """Send the ``on_settled`` of an instance, with the result as its first argument unless it is immutable.
 
         :raises Unreachable: when the broker does not answer.
-        :raises Refused: when it does not take this one, saying why; or when this process may not send it.
-        :raises ValueError: when it is no signature at all: somebody wrote it over.
+        :raises Refused: when the broker does not take this message, with the reason.
+        :raises NotAllowed: when this process may not send it.
+        :raises ValueError: when the text in the row is no signature.
         """
         signature = signatures.read(settled.on_settled or "")
         if signature is None:
@@ -60,7 +61,7 @@ class Callbacks:
         if (task := signatures.not_allowed(signature, self._settings.on_settled_tasks)) is not None:
             raise NotAllowed(not_allowed(task))
         if self._url == MEMORY and not self._settings.on_settled_broker_url:
-            raise Refused(_NOBODY_ELSE_READS)
+            raise Refused(_MEMORY_BROKER)
         arguments = signature.get("args") or ()
         arguments = list(arguments) if isinstance(arguments, list | tuple) else []
         if not signature.get("immutable"):
@@ -79,7 +80,7 @@ class Callbacks:
         options.setdefault("queue", self._settings.on_settled_queue)
         options.setdefault("ignore_result", None)  # the user's task says whether its result is kept
         if wire.is_amqp(self._url):
-            options["mandatory"] = True  # or what no queue takes counts as taken
+            options["mandatory"] = True  # otherwise a message that no queue takes counts as sent
         return options | wire.publish_options(self._url)
 
     def _send(self, task: str, arguments: list[Any], named: dict[str, Any], options: dict[str, Any]) -> None:
@@ -100,11 +101,11 @@ class Callbacks:
                 f"cannot send an on_settled task: the broker {where} does not answer: {one_line(error)}"
             ) from error
         except Exception as error:
-            self._forget()  # a channel that raised may still have the answer of what it refused
+            self._forget()  # a channel that raised may still hold the answer to the refused message
             raise Refused(f"the broker does not take it: {one_line(error)}") from error
 
     def _made(self) -> tuple[Celery, Any]:
-        """Return a Celery application that only sends, without our key prefix, and what it sends with."""
+        """Return a Celery application that only sends, without our key prefix, and its producer."""
         if self._sender is None:
             sender = Celery("sensorpool-callbacks", set_as_current=False, amqp="sensorpool.publish.broker:Amqp")
             sender.conf.update(wire.celery_settings(self._settings))
@@ -126,15 +127,15 @@ class Callbacks:
 
 
 def not_allowed(task: str) -> str:
-    """Say why a process does not send a task."""
+    """Return the reason why a process does not send a task."""
     return f"{task[:200]} is not allowed: add it to SENSORPOOL_ON_SETTLED_TASKS of the workers"
 
 
 def _has_queue(producer: Any, exchange: str, options: dict[str, Any]) -> bool:
-    """Whether a message to an exchange reaches a queue, where the broker would drop it without a word."""
+    """Whether a message to an exchange reaches a queue. Redis would drop it silently if it does not."""
     channel = producer.channel
     if not hasattr(channel, "get_table"):
-        return True  # it says so itself
+        return True  # RabbitMQ reports it by itself
     return bool(channel._lookup(exchange, options.get("routing_key") or ""))
 
 

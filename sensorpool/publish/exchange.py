@@ -1,4 +1,4 @@
-"""The exchange of results, and how a message on it says whose results it holds."""
+"""The exchange of results, its routing keys, and how a message names its pool."""
 
 from kombu import Exchange
 
@@ -6,7 +6,7 @@ from sensorpool.config.settings import Settings
 from sensorpool.publish import wire
 
 RESULTS = Exchange(wire.RESULTS, type="topic", durable=True)
-MIXED = "%"  # no dag_id is spelled so: a message for each of a hundred DAGs costs a hundred times as much
+MIXED = "%"  # the routing key of results of several DAGs, as no dag_id is spelled: a message for each DAG costs more
 
 
 def results_exchange(settings: Settings) -> Exchange:
@@ -15,10 +15,10 @@ def results_exchange(settings: Settings) -> Exchange:
 
 
 def routing_key(dag_id: str) -> str:
-    """Spell a dag_id as one word of a routing key, of 255 bytes at most: dots and wildcards mean something there."""
+    """Spell a dag_id as one word of a routing key, of at most 255 bytes: dots and wildcards have a meaning there."""
     return "".join(c if (c.isascii() and c.isalnum()) or c in "-_~" else f"%{ord(c):02X}" for c in dag_id)[:255]
 
 
-def is_of_another_pool(said: object, ours: str | None) -> bool:
-    """Whether a message says that it is another pool's. An older version's says nothing, and is taken."""
-    return said is not None and ours is not None and said != ours
+def is_of_another_pool(named: object, ours: str | None) -> bool:
+    """Whether a message names another pool. A message of an older version names none, and is taken."""
+    return named is not None and ours is not None and named != ours

@@ -1,4 +1,4 @@
-"""Results that dead processes left in the database, or that the broker did not take: they are published again."""
+"""Results that dead processes left in the database, or that the broker did not take. They are published again."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -12,8 +12,8 @@ from sensorpool.store import callbacks as rows
 from sensorpool.store import outbox_rows
 from sensorpool.store.database import Database
 
-AGE = 5_000  # milliseconds: a younger outbox row is in the hands of the process that wrote it
-_NEWEST = 50  # outbox rows that go before the old ones: waiters of old ones have looked by now
+AGE = 5_000  # milliseconds: a younger outbox row is being sent by the process that wrote it
+_NEWEST = 50  # newest outbox rows that are sent first: waiters of old rows have read the database by now
 _PAGE = 50  # outbox rows read at once
 _INSTANCES = 1_000  # read at once
 
@@ -28,9 +28,9 @@ class LeftBehind:
         self._publisher = publisher
 
     def send(self, seconds: float) -> int:
-        """Publish what is left; return how many outbox rows went. A row that is refused is put off, and stops no other.
+        """Publish outbox rows; return how many were sent. A row that is refused is put off, and the rest go on.
 
-        :param seconds: after which no further row is begun; one is, at least.
+        :param seconds: after which no further row is begun; at least one row is tried.
         :raises Unreachable: when the database does not answer.
         """
         until, sent, strikes = time.monotonic() + seconds, 0, 0
@@ -52,7 +52,7 @@ class LeftBehind:
         return sent
 
     def _rows(self) -> Iterator[outbox_rows.Unpublished]:
-        """Yield outbox rows that may be tried: the newest, and then all, the oldest first."""
+        """Yield outbox rows that may be tried: the newest ones, and then all, the oldest first."""
         now = self._database.read(self._database.now)
         newest = self._database.read(outbox_rows.unpublished, now, AGE, _NEWEST, newest=True)
         yield from newest
@@ -71,7 +71,7 @@ class LeftBehind:
         self._database.run(outbox_rows.forget, row.id)
 
     def _adopt_callbacks(self, settled: Sequence[Settled]) -> None:
-        """Note the callbacks of a flush that an older version wrote."""
+        """Give the callbacks of an older version's flush rows of their own."""
         if any(each.on_settled is not None for each in settled):
             now = self._database.read(self._database.now)
             self._database.run(rows.adopt, settled, now)

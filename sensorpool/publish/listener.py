@@ -1,4 +1,4 @@
-"""Listen to results: a queue of one's own on the exchange, and what is heard on it."""
+"""Listen to results: a queue on the results exchange, and the messages that come to it."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from sensorpool.publish import abandoned_listeners, broker, wire
 from sensorpool.publish.exchange import MIXED, is_of_another_pool, results_exchange, routing_key
 
 LISTENER_EXPIRES = 600.0  # seconds without a consumer
-BIND_EVERY = 5.0  # seconds between two times that a listener binds its queue: Redis may have lost that
+BIND_EVERY = 5.0  # seconds after which a listener binds its queue again: Redis may have lost the binding
 _LONGEST_PAUSE = 5  # seconds between two attempts of a listener at a broker that is away
 
 log = logger(__name__)
@@ -33,12 +33,12 @@ def listen(
 ) -> Iterator[Iterator[dict[str, Any]]]:
     """Listen to results: within this context, iterate over the bodies of the messages.
 
-    The iteration outlasts a broker that is away or has forgotten us; what was published meanwhile is not heard.
+    The iteration goes on after an outage of the broker; results that were published meanwhile are not heard.
 
-    :param dag_id: whose results, and no others; all, if it is left out.
-    :param until: is asked every second; once it is true, the iteration ends.
-    :param pool_id: says whose results are wanted; those of another pool on the same broker are dropped.
-    :raises Unreachable: when the broker does not answer at first.
+    :param dag_id: the DAG whose results are wanted; default: all results.
+    :param until: is called every second; the iteration ends once it returns true.
+    :param pool_id: returns the pool whose results are wanted; results of another pool on the broker are dropped.
+    :raises Unreachable: when the broker does not answer at the first connection.
     """
     listener = _Listener(settings, dag_id, pool_id)
     listener.connect()
@@ -49,7 +49,7 @@ def listen(
 
 
 class _Listener:
-    """A queue of one's own on the results exchange."""
+    """A queue on the results exchange, for one listener."""
 
     def __init__(self, settings: Settings, dag_id: str, pool_id: Callable[[], str | None]) -> None:
         self._settings, self._dag_id, self._pool_id = settings, dag_id, pool_id
@@ -94,7 +94,7 @@ class _Listener:
             try:
                 if self._connection is None:
                     self.connect()
-                    log.info("results are heard again; what was published meanwhile is not")
+                    log.info("results are heard again; results that were published meanwhile are not")
                 self._drain()
                 pause = 0
             except Unreachable:
@@ -105,13 +105,13 @@ class _Listener:
                     time.sleep(1)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Drop the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
             broker.drop(connection)
 
     def _drain(self) -> None:
-        """Take what comes within a second.
+        """Receive the messages of one second.
 
         :raises Unreachable: when the connection breaks.
         """
@@ -135,7 +135,7 @@ class _Listener:
             log.debug("results of another pool were dropped")
             return
         settled = body.get("settled") if isinstance(body, dict) else None
-        # a message can be forged: what does not look like ours is nobody's
+        # a message can be forged: an item that is no result is dropped
         settled = [each for each in settled if _is_result(each)] if isinstance(settled, list) else []
         if self._dag_id != "#":
             settled = [each for each in settled if each["dag_id"] == self._dag_id]
@@ -149,7 +149,7 @@ def _failures(connection: broker.Connection) -> tuple[type[Exception], ...]:
 
 
 def _drop(message: Any, error: Exception) -> None:
-    log.warning("what is no result was dropped", error=error_text(error))
+    log.warning("a malformed result message was dropped", error=error_text(error))
     message.reject()
 
 

@@ -1,7 +1,8 @@
-"""The outbox: what was settled is told, at least once, and no settle waits for a broker.
+"""The outbox: each result is published at least once, and no settle waits for a broker.
 
-Two queues, a thread each: results to our broker, callbacks to the user's. What a queue cannot take, or a broker does
-not, waits in the database: an outbox row a flush, and a row a callback. Rescue sends it; each message waits for itself.
+There are two send queues, each with a thread: results go to our broker, callbacks to the user's. A message that a queue
+or a broker does not take stays in the database: an outbox row for each flush, and a row for each callback. Rescue sends
+these; a row that is refused holds up no other.
 """
 
 import atexit
@@ -26,19 +27,19 @@ from sensorpool.publish.waiting_callbacks import WaitingCallbacks
 from sensorpool.store import outbox_rows
 from sensorpool.store.database import Database
 
-CLOSING = 5.0  # seconds that a process which ends gives to what it has in hand
-_AT_EXIT = 2.0  # the same, of one that was not closed
+CLOSING = 5.0  # seconds that a closing process gives to its last messages
+_AT_EXIT = 2.0  # seconds that a process gives them if it exits without `close`
 
 log = logger(__name__)
 _open: "WeakSet[Outbox]" = WeakSet()
 
 
 class Outbox:
-    """Tells what was settled. Safe to share between threads.
+    """Publishes what was settled. Safe to share between threads.
 
-    :param patience: seconds that `deliver` and `nudge` wait for a broker that answers at once, so that a process which
-        ends now has told it.
-    :param in_background: false: all is sent before `deliver` returns, in tests.
+    :param patience: seconds that `deliver` and `nudge` wait for the broker, so that a process that ends directly after
+        them has sent its message.
+    :param in_background: False in tests: each message is sent before `deliver` returns.
     """
 
     def __init__(
@@ -62,13 +63,13 @@ class Outbox:
         forks.note(self)
 
     def begin_anew(self) -> None:
-        """Make the queues: those of before a fork, and what is in them, are the parent's."""
+        """Make new queues: after a fork the old queues and their messages belong to the parent process."""
         self._pid = os.getpid()
         self._results, self._callback_queue = SendQueue("results"), SendQueue("callbacks")
         self._catching_up = threading.Lock()
 
     def deliver(self, flushed: Flushed) -> None:
-        """Have a flush told; its messages go now, or rescue sends them."""
+        """Have the results of a flush published: now, or by rescue if the queue does not take them."""
         if flushed.outbox_id is None:
             return
         publish = partial(self._publish, flushed.settled, flushed.outbox_id)
@@ -81,7 +82,7 @@ class Outbox:
                 self._callback_queue.put(partial(self._callbacks.send, each, 0), weigh(each) + len(each.on_settled))
 
     def nudge(self, shard_range: ShardRange, *, again: bool = False) -> None:
-        """Have a range looked at now. A hint: without it, it waits for its tick.
+        """Have a job look at a range now. A hint: if it is lost, the range waits for its tick.
 
         :param again: see `Publisher.nudge`.
         """
@@ -91,17 +92,17 @@ class Outbox:
             self._publisher.nudge(shard_range, again=again)
 
     def send_left_behind(self, seconds: float) -> int:
-        """Publish what dead processes left, or a broker did not take; return how many outbox rows went.
+        """Publish results that dead processes left, or a broker did not take; return how many outbox rows were sent.
 
-        A row that is refused is put off, and stops no other.
+        A row that is refused is put off, and the rest go on.
 
-        :param seconds: after which no further row is begun; one is, at least.
+        :param seconds: after which no further row is begun; at least one row is tried.
         :raises Unreachable: when the database does not answer.
         """
         return self._left_behind.send(seconds)
 
     def send_waiting_callbacks(self) -> None:
-        """Have the callbacks sent that wait, by their queue: their broker may hang for as long as it likes."""
+        """Have the callback queue send the waiting callbacks; their broker may hang without harm."""
         if self._is_in_background and self._catching_up.acquire(blocking=False):
             if self._callback_queue.put(self._catch_up) is None:
                 self._catching_up.release()
@@ -111,11 +112,11 @@ class Outbox:
 
     @property
     def is_of_this_process(self) -> bool:
-        """Whether it was made here: a fork has none of its threads."""
+        """Whether the outbox was made in this process: a fork has none of its threads."""
         return self._pid == os.getpid()
 
     def close(self, patience: float = CLOSING) -> None:
-        """Send what is in hand, within ``patience`` seconds; what is left then waits in the database."""
+        """Send the queued messages within ``patience`` seconds; the rest wait in the database."""
         _open.discard(self)
         until = time.monotonic() + patience
         for queue in (self._results, self._callback_queue):
@@ -128,7 +129,7 @@ class Outbox:
     def _put(self, act: "partial[None]", weight: int) -> None:
         clear = self._results.is_clear
         ticket: Ticket | None = self._results.put(act, weight)
-        if ticket is not None and clear and self._patience:  # behind an item that hangs it would wait in vain
+        if ticket is not None and clear and self._patience:  # behind an item that hangs a wait would be in vain
             ticket.wait(self._patience)
 
     def _try(self, act: "partial[None]") -> None:
@@ -144,7 +145,7 @@ class Outbox:
         self._database.run(outbox_rows.forget, outbox_id)
 
     def _catch_up(self) -> None:
-        """Send some callbacks that wait; then those have their turn that were just settled, and then it goes on."""
+        """Send some waiting callbacks, and queue itself again: callbacks of new flushes go in between."""
         more = False
         try:
             more = self._callbacks.send_some()
@@ -154,14 +155,14 @@ class Outbox:
 
 
 def _weight(settled: Sequence[Settled]) -> int:
-    """Return the bytes of a flush in memory; a value of many waiters is one object."""
+    """Return the bytes of a flush in memory; a value of several waiters is one object."""
     distinct = {id(each.xcom_value): len(each.xcom_value) for each in settled if each.xcom_value is not None}
     return sum(distinct.values()) + sum([weigh(each, with_value=False) for each in settled])
 
 
 @atexit.register
 def _close_all() -> None:
-    """Give what is in hand a moment, in a process that ends without closing its pool."""
+    """Send the queued messages of a process that exits without closing its pool."""
     for each in list(_open):
         if each.is_of_this_process:
             each.close(_AT_EXIT)

@@ -1,9 +1,9 @@
 """The overlay: Celery settings of this deployment, laid over the package's own.
 
-They are those of the module that ``SENSORPOOL_CONFIG_MODULE`` names, or else of a ``celeryconfig.py`` that has the line
-``SENSORPOOL_CELERY_CONFIG = True``: of the working directory's first (the ``celery`` command does not have that on its
-path), and then of the Python path's. One without that line is another application's: it once changed the broker without
-a word, so it is left alone, and not even imported.
+The overlay is the module that ``SENSORPOOL_CONFIG_MODULE`` names, or else a ``celeryconfig.py`` that has the line
+``SENSORPOOL_CELERY_CONFIG = True``: first in the working directory (which the ``celery`` command does not have on its
+path), then on the Python path. A file without that line belongs to another application. It is not even imported,
+because such a file once changed the broker silently.
 """
 
 import ast
@@ -32,10 +32,11 @@ _LOOKS_MARKED = re.compile(rf"^{MARK}\s*(:[^=\n]*)?=\s*True\b", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """Celery settings, and where they are from.
+    """Celery settings, and their source.
 
-    :param where: the file or module; empty, if there is no overlay.
-    :param left_alone: files of the name that are another application's.
+    :param where: the file or module; empty if there is no overlay.
+    :param values: the settings by name.
+    :param left_alone: files of the same name that belong to another application.
     """
 
     where: str = ""
@@ -49,7 +50,7 @@ class Overlay:
         return f"no overlay: the package's Celery settings{alone}"
 
     def unknown(self) -> list[str]:
-        """Say, a line each, which names are no setting of Celery's."""
+        """Return a line for each name that is no setting of Celery."""
         return [
             f"{self.where} sets what is no setting of Celery's: {name}{nearest(name, SETTING_KEYS)}"
             for name, value in sorted(self.values.items())
@@ -58,15 +59,15 @@ class Overlay:
 
 
 def read() -> Overlay:
-    """Read the overlay that is in force here.
+    """Read the overlay of this process.
 
-    :raises SettingsError: when it is there and cannot be read.
+    :raises SettingsError: when there is an overlay that cannot be read.
     """
     named = os.environ.get(NAMED_BY)
     if named:
         try:
             return Overlay(named, _assignments(import_from_cwd(named)))
-        except (Exception, SystemExit) as error:  # it is a user's module
+        except (Exception, SystemExit) as error:  # a user's module may raise anything
             raise SettingsError(f"{NAMED_BY}: {named} cannot be imported: {one_line(error)}") from None
     left_alone: list[str] = []
     for spec in _found():
@@ -78,13 +79,13 @@ def read() -> Overlay:
 
 
 def _found() -> Iterator[ModuleSpec]:
-    """Find the modules of the name, the working directory's first."""
+    """Yield the modules of this name, the working directory's first."""
     seen: set[str | None] = {None}
     try:
-        here = [os.getcwd()]
-    except OSError:  # it is gone
-        here = []
-    for path in (here, None):
+        working_directory = [os.getcwd()]
+    except OSError:  # the directory was deleted
+        working_directory = []
+    for path in (working_directory, None):
         spec = PathFinder.find_spec(_FILE, path)
         if spec is not None and spec.loader is not None and spec.origin not in seen:
             seen.add(spec.origin)
@@ -92,9 +93,9 @@ def _found() -> Iterator[ModuleSpec]:
 
 
 def _is_marked(spec: ModuleSpec) -> bool:
-    """Whether a module says of itself that it is ours, by its text: it may be another application's, and not run."""
+    """Whether a module has our mark. Its text is read, because another application's module must not run."""
     try:
-        text = spec.loader.get_source(spec.name) or ""  # type: ignore[union-attr]  # those of PathFinder have it
+        text = spec.loader.get_source(spec.name) or ""  # type: ignore[union-attr]  # loaders of PathFinder have it
     except (ImportError, AttributeError):  # unreadable, or no Python text
         return False
     try:
@@ -116,9 +117,9 @@ def _is_mark(statement: ast.stmt) -> bool:
 
 
 def _run(spec: ModuleSpec) -> ModuleType:
-    """Run an overlay, as an import does.
+    """Run an overlay, as an import does; return its module.
 
-    :raises SettingsError: when it ends otherwise.
+    :raises SettingsError: when it raises.
     """
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module

@@ -1,7 +1,7 @@
-"""Publish: tell those who wait, after the settle has committed. The message is a hint; the database is the truth.
+"""Publish: tell the waiters, after the settle has committed. The message is a hint; the database is the truth.
 
-Results go to the kombu topic exchange ``sensorpool.results``: one message for each flush (several, if it is large),
-with the dag_id as routing key or, where there is more than one, `MIXED`. Its body is ``{"settled": [{"id", "dag_id",
+Results go to the kombu topic exchange ``sensorpool.results``: one message for each flush (several if it is large),
+with the dag_id as routing key or, for several DAGs, `MIXED`. Its body is ``{"settled": [{"id", "dag_id",
 "task_id", "run_id", "map_index", "try_number", "state", "ending", "reason", "xcom_value"}, …]}``; a value that is too
 large for a message is left out, and ``xcom_value_left_out`` says so.
 """
@@ -29,11 +29,11 @@ log = logger(__name__)
 
 
 class Publisher:
-    """Sends what this process has to say. Safe to share between threads; connections are made when first needed.
+    """Sends the results and jobs of this process. Safe to share between threads; connections are made at first use.
 
-    :param pool_id: says which pool the messages are from, or None while that is not known.
+    :param pool_id: returns the pool that sends the messages, or None while it is not known.
     :raises Unreachable: by every method that sends, when the broker does not answer.
-    :raises Refused: when it answers that it does not take this message.
+    :raises Refused: by every method that sends, when the broker does not take this message.
     """
 
     def __init__(self, settings: Settings, pool_id: Callable[[], str | None] = lambda: None) -> None:
@@ -53,11 +53,11 @@ class Publisher:
     def publish(self, settled: Sequence[Settled]) -> None:
         """Publish settled instances, in messages of bounded size."""
         headers = wire.headers(self._pool_id())
-        for said in results_of(settled):
-            dag_ids = {each["dag_id"] for each in said}
+        for body in results_of(settled):
+            dag_ids = {result["dag_id"] for result in body}
             with self._sending("publish results") as producer:
                 producer.publish(
-                    {"settled": said},
+                    {"settled": body},
                     routing_key=routing_key(dag_ids.pop()) if len(dag_ids) == 1 else MIXED,
                     exchange=self._results_exchange,
                     declare=[self._results_exchange],
@@ -69,9 +69,9 @@ class Publisher:
                 )
 
     def nudge(self, shard_range: ShardRange, *, again: bool = False) -> None:
-        """Have a range looked at now: there is something new to wait for.
+        """Send a job for a range now: a new group was registered.
 
-        :param again: whether it stands for a job of a range that no worker has; then no worker sends it on.
+        :param again: whether the job was sent on once already; then no worker sends it on again.
         """
         message = wire.shard_message(shard_range, wire.queue_of(self._settings), self._pool_id())
         if again:
@@ -84,7 +84,7 @@ class Publisher:
             self._sender.send_task(wire.POKE_SHARD, producer=producer, **message)
 
     def drop_abandoned_listeners(self) -> int:
-        """Delete the queues of listeners that went away without a word (Redis has no expiry for queues)."""
+        """Delete the queues of listeners that are gone, where Redis does not expire them; return how many."""
         try:
             with self._connection() as connection:
                 return abandoned_listeners.drop(connection.default_channel, wire.results_of(self._settings))
@@ -121,7 +121,7 @@ class Publisher:
                     raise Refused(f"cannot {what}: the broker does not take it: {error_text(refused)}") from error
                 raise self._unreachable(what, error) from error
             except BaseException:
-                self._forget()  # a channel that raised may still have the answer of what it refused
+                self._forget()  # a channel that raised may still hold the answer to the refused message
                 raise
 
     def _forget(self) -> None:

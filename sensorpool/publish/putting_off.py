@@ -1,4 +1,4 @@
-"""How long a message waits that its broker did not take, and when a broker counts as away."""
+"""How long a message waits after its broker did not take it, and when a broker counts as away."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -10,24 +10,24 @@ from sensorpool.model.values import Milliseconds, Settled
 from sensorpool.store import results, values
 from sensorpool.store.database import Database
 
-LONGEST_AWAY = 60_000  # milliseconds between two attempts at a broker that does not answer
-STRIKES = 2  # messages in a row for which the broker did not answer, after which it counts as away
-_FIRST_PAUSE = 15_000  # milliseconds after the first refusal; each further one doubles it
+LONGEST_AWAY = 60_000  # milliseconds: the longest pause while a broker does not answer
+STRIKES = 2  # messages in a row without an answer after which a broker counts as away
+_FIRST_PAUSE = 15_000  # milliseconds after the first refusal; doubles with each further one
 
 log = logger(__name__)
 
 
 def pause(tries: int, longest: Milliseconds) -> Milliseconds:
-    """Return how long a message waits that was tried so many times before."""
+    """Return how long a message waits after so many earlier tries, at most ``longest``."""
     return int(min(longest, _FIRST_PAUSE * 2 ** min(tries, 20)))
 
 
 def note(act: Callable[[], object]) -> None:
-    """Write down that a message waits. That must not stop the rest: rights may be those of the version before."""
+    """Store that a message waits. A failure is logged only: an older version's rights may not allow it."""
     try:
         act()
     except DBAPIError as error:
-        log.warning("that a message waits could not be noted", error=one_line(error))
+        log.warning("the pause of a message could not be stored", error=one_line(error))
 
 
 def in_parts(database: Database, instance_ids: Sequence[int]) -> Iterator[list[Settled]]:

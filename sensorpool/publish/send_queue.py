@@ -1,6 +1,6 @@
-"""A send queue: one thread sends, in order, what is put into it, so that no job waits for a broker.
+"""A send queue: one thread sends the queued items in order, so that no job waits for a broker.
 
-It takes so many items and bytes, and no more: what it does not take stays in the database, and is sent from there.
+The queue is bounded in items and bytes. A message that it does not take stays in the database, and is sent from there.
 """
 
 import threading
@@ -14,14 +14,14 @@ from sensorpool.instrumentation.logs import logger
 
 ITEMS = 1_000
 BYTES = 16 * 2**20
-IDLE = 10.0  # seconds without an item after which the thread ends: a pool that is dropped unclosed leaves none
-PAUSE = 2.0  # seconds for which nothing is taken after the broker did not answer
+IDLE = 10.0  # seconds without an item after which the thread ends, so a pool that is dropped unclosed leaves no thread
+PAUSE = 2.0  # seconds for which the queue takes nothing after the broker did not answer
 
 log = logger(__name__)
 
 
 class Ticket:
-    """What is known of an item that a queue took."""
+    """An item that a queue took."""
 
     __slots__ = ("_over", "act", "weight")
 
@@ -31,16 +31,21 @@ class Ticket:
         self._over = threading.Event()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until it was tried; return whether it was."""
+        """Wait until the item was tried; return whether it was."""
         return self._over.wait(seconds)
 
     def end(self) -> None:
-        """Say that it was tried, or never will be."""
+        """Note that the item was tried, or never will be."""
         self._over.set()
 
 
 class SendQueue:
-    """Sends what is put into it. Safe to share between threads; its thread lives while there is something to send."""
+    """Sends queued items. Safe to share between threads; its thread lives while there are items.
+
+    :param items: the most items that wait.
+    :param limit: the most bytes that wait.
+    :param idle: seconds without an item after which the thread ends.
+    """
 
     def __init__(self, name: str, *, items: int = ITEMS, limit: int = BYTES, idle: float = IDLE) -> None:
         self._name = name
@@ -48,13 +53,13 @@ class SendQueue:
         self._waiting: deque[Ticket] = deque()
         self._in_hand: Ticket | None = None
         self._weight = 0
-        self._closed_until: float | None = None  # by the monotonic clock; then what waits is left
+        self._closed_until: float | None = None  # the end of `stop`'s patience, by the monotonic clock
         self._away_until = 0.0
         self._thread = BackgroundThread(f"sensorpool-{name}", self._go)
         self._news = threading.Condition()
 
     def put(self, act: Callable[[], object], weight: int = 0) -> Ticket | None:
-        """Have something done on the thread; None, if the queue is full, closed, or its broker was away just now."""
+        """Queue a function for the thread; None if the queue is full or closed, or its broker was away just now."""
         ticket = Ticket(act, weight)
         with self._news:
             full = len(self._waiting) >= self._items or self._weight + weight > self._limit
@@ -68,12 +73,12 @@ class SendQueue:
 
     @property
     def is_clear(self) -> bool:
-        """Whether nothing waits, nor is being sent: what is put now is done at once."""
+        """Whether no item waits or is being sent: a new item is sent at once."""
         with self._news:
             return not self._waiting and self._in_hand is None
 
     def stop(self, patience: float) -> None:
-        """Take no more, and end once what waits has gone, or after ``patience`` seconds."""
+        """Take no more items; end once the waiting ones are sent, or after ``patience`` seconds."""
         with self._news:
             self._closed_until = time.monotonic() + patience
             self._thread.stop()
@@ -88,12 +93,12 @@ class SendQueue:
             try:
                 ticket.act()
             except Unreachable as error:
-                log.warning("it is sent later", queue=self._name, error=str(error))
+                log.warning("a message is sent later", queue=self._name, error=str(error))
                 self._leave(PAUSE)
             except Refused as error:
-                log.warning("it is sent later", queue=self._name, error=str(error))
+                log.warning("a message is sent later", queue=self._name, error=str(error))
             except Exception:
-                log.exception("it is sent later", queue=self._name)
+                log.exception("a message is sent later", queue=self._name)
             finally:
                 with self._news:
                     self._in_hand = None
@@ -116,7 +121,7 @@ class SendQueue:
         return None
 
     def _leave(self, pause: float) -> None:
-        """Leave what waits to the database: one time limit after the other would be waited for in vain."""
+        """Leave the waiting items to the database: each of them would only wait for its time limit."""
         with self._news:
             left = list(self._waiting)
             self._waiting.clear()

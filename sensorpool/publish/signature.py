@@ -1,7 +1,7 @@
-"""A Celery signature for `on_settled`: checked when it is registered, read when it is sent.
+"""A Celery signature for `on_settled`: checked at registration, read when it is sent.
 
-It is kept as what its own application would send, as far as that can be kept as JSON: the queue that this would route
-it to, and the options of task and signature. What cannot be kept is refused with one line; nothing is left out.
+The row keeps what its own application would send, as JSON: the queue of the application's routes, and the options of
+task and signature. A part that cannot be kept is refused with one line; no part is left out silently.
 """
 
 import json
@@ -30,12 +30,12 @@ _TIMES = frozenset({"eta", "expires"})
 _LINKS = frozenset({"link", "link_error"})
 _WHOLE = {"priority": (0, 255), "delivery_mode": (1, 2)}
 OPTIONS = _TEXTS | _SPANS | _TIMES | _LINKS | _WHOLE.keys() | {"headers", "ignore_result"}
-"""What of a signature's options an ``on_settled`` task is sent with."""
-_SAID = {"serializer": "json"}  # options that may be given, for it is what is done anyway
+"""The options of a signature with which an ``on_settled`` task is sent."""
+_SAID = {"serializer": "json"}  # options that may be given because they are what is done anyway
 
 
 def check(signature: Any, settings: Settings) -> str:
-    """Check a signature, and return how it is kept: as JSON.
+    """Check a signature; return it as JSON, as the row keeps it.
 
     :param signature: a Celery signature, which its application routes, or the same as a mapping.
     :raises Refused: with one line that says what is wrong.
@@ -64,13 +64,13 @@ def check(signature: Any, settings: Settings) -> str:
 
 
 def read(text: str) -> dict[str, Any] | None:
-    """Read a signature out of a row; None, if it is none: somebody wrote it over."""
-    found = read_json(text)
-    return found if isinstance(found, dict) and isinstance(found.get("task"), str) else None
+    """Read a signature of a row; None if the text is no signature."""
+    signature = read_json(text)
+    return signature if isinstance(signature, dict) and isinstance(signature.get("task"), str) else None
 
 
 def tasks_of(signature: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
-    """Name the tasks that run because of a signature: its own, and those that it links to.
+    """Yield the tasks that run because of a signature: its own task, and the tasks of its links.
 
     :raises Refused: when a link is no signature, or too deep.
     """
@@ -90,7 +90,7 @@ def tasks_of(signature: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
 
 
 def not_allowed(signature: Mapping[str, Any], tasks: Collection[str]) -> str | None:
-    """Return the first task of a signature that may not be sent."""
+    """Return the first task of a signature that is not among ``tasks``; None if all are."""
     try:
         return next((task for task in tasks_of(signature) if task not in tasks), None)
     except Refused as error:
@@ -98,7 +98,7 @@ def not_allowed(signature: Mapping[str, Any], tasks: Collection[str]) -> str | N
 
 
 def _options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Check options: it would be found out when the sensor ends that a task cannot be sent with them."""
+    """Check options now, because a task with wrong options would fail only when the sensor has settled."""
     kept: dict[str, Any] = {}
     for name, value in options.items():
         if value is None or _SAID.get(name) == value:
@@ -123,7 +123,7 @@ def _option(name: str, value: Any) -> Any:
     elif name in _TIMES:
         raise Refused(f"on_settled: {name} must be a time like 2030-01-31T12:00:00+00:00")
     elif name in _TEXTS:
-        value = getattr(value, "name", value)  # of kombu's Queue and Exchange
+        value = getattr(value, "name", value)  # kombu's Queue and Exchange have a name
         if not (isinstance(value, str) and len(value) <= 255):
             raise Refused(f"on_settled: {name} must be a name of at most 255 characters")
     elif name == "headers":
@@ -145,7 +145,7 @@ def _time(value: Any) -> str | None:
 
 
 def _routed(signature: Mapping[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-    """Add what the signature's own application would: the options of its task, and the queue of its routes.
+    """Add what the signature's own application would add: the options of its task, and the queue of its routes.
 
     A mapping has no application; it goes to `Settings.on_settled_queue` unless it names a queue.
     """

@@ -1,4 +1,4 @@
-"""Callbacks wait in the database, a row each, until their broker has them."""
+"""Callbacks that wait in the database, a row each, until their broker takes them."""
 
 import time
 
@@ -19,7 +19,7 @@ log = logger(__name__)
 
 
 class WaitingCallbacks:
-    """Sends callbacks, and forgets their rows."""
+    """Sends callbacks, and deletes their rows."""
 
     def __init__(self, settings: Settings, database: Database) -> None:
         self._tasks = settings.on_settled_tasks
@@ -27,16 +27,16 @@ class WaitingCallbacks:
         self._sender = Callbacks(settings)
 
     def send(self, settled: Settled, tries: int) -> bool:
-        """Send a callback and forget its row; return whether it went. One that its broker refuses is put off.
+        """Send a callback and delete its row; return whether it was sent. A refused callback is put off.
 
-        :param tries: how often it was tried before.
+        :param tries: how often the callback was tried before.
         :raises Unreachable: when its broker, or the database, does not answer.
         """
         try:
             self._sender.send(settled)
         except NotAllowed as error:
             log.warning("an on_settled task is not allowed here", instance_id=settled.id, error=str(error))
-            return False  # a worker that may send it takes it up
+            return False  # a worker whose settings allow the task sends it
         except Unreachable as error:
             self._put_off(settled.id, tries, LONGEST_AWAY, str(error))
             raise
@@ -44,7 +44,7 @@ class WaitingCallbacks:
             log.warning("an on_settled task is sent later", instance_id=settled.id, error=str(error))
             self._put_off(settled.id, tries, outbox_rows.LONGEST_PAUSE, str(error))
             return False
-        except ValueError as error:  # its row was written over: nothing can ever be sent
+        except ValueError as error:  # the row has no signature any more: it can never be sent
             log.warning("an on_settled task cannot be sent", instance_id=settled.id, error=str(error))
         self._database.run(rows.sent, [settled.id])
         return True
@@ -52,19 +52,19 @@ class WaitingCallbacks:
     def send_some(self) -> bool:
         """Send callbacks that are due; return whether there may be more.
 
-        :raises Unreachable: when the database, or a broker for several of them, does not answer.
+        :raises Unreachable: when the database does not answer, or a broker does not for several callbacks.
         """
         tasks = self._tasks
         now = self._database.read(self._database.now)
         note(lambda: self._database.run(rows.note_not_allowed, now, tasks, not_allowed("its task")))
         claimed = self._database.run(rows.claim, now, tasks, now + _CLAIM, _AT_ONCE)
         tries = {each.instance_id: each.tries for each in claimed}
-        there: set[int] = set()
+        existing: set[int] = set()
         tried: set[int] = set()
         ends, strikes = time.monotonic() + _CLAIM / 2000, 0
         for part in in_parts(self._database, list(tries)):
             for each in part:
-                there.add(each.id)
+                existing.add(each.id)
                 if time.monotonic() >= ends:
                     return False
                 tried.add(each.id)
@@ -77,8 +77,8 @@ class WaitingCallbacks:
                         left = tries.keys() - tried
                         self._database.run(rows.unclaim, left, now)
                         raise
-        if gone := tries.keys() - there:  # their instances were deleted
-            self._database.run(rows.sent, gone)
+        if deleted := tries.keys() - existing:  # their instances were deleted
+            self._database.run(rows.sent, deleted)
         return len(claimed) == _AT_ONCE
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What is said on the broker: the names of tasks, queue and exchange, and how a connection behaves."""
+"""The wire: the names of tasks, queue and exchange on the broker, and the options of a connection."""
 
 import re
 from typing import Any
@@ -12,22 +12,22 @@ POKE_SHARD = "sensorpool.poke_shard"
 RESCUE = "sensorpool.rescue"
 QUEUE = "sensorpool"
 RESULTS = "sensorpool.results"
-EXPIRES = 7_200.0  # seconds; by the clocks of two hosts, which may be apart, and beat bounds what waits in the queue
+EXPIRES = 7_200.0  # seconds: long, because the clocks of two hosts may be apart; beat bounds the queue's length
 POOL = "sensorpool_pool"
-"""The header that says whose message it is. An older version's has none."""
+"""The header with the pool id. A message of an older version has no such header."""
 AGAIN = "sensorpool_again"
-"""The header of a job that a worker sent on for its own range: a second one does not send it on once more."""
+"""The header of a job that a worker has sent on: a second worker does not send it on again."""
 RETRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0.2}  # a connection that lay idle may be gone
 CONFIRM = 10.0  # seconds for RabbitMQ to confirm that it has a message
 
 
 def celery_settings(settings: Settings) -> dict[str, Any]:
-    """Return the Celery settings that sender and worker share: JSON only, no results, bounded waits."""
+    """Return the Celery settings that sender and worker share: JSON only, no result backend, bounded waits."""
     shared: dict[str, Any] = {
         "broker_url": broker_url(settings.broker),
         "broker_connection_retry_on_startup": True,
         "broker_connection_timeout": 5,
-        "broker_connection_max_retries": None,  # however long the broker is away: Celery's default ends the worker
+        "broker_connection_max_retries": None,  # with Celery's default a long outage would end the worker
         "broker_transport_options": transport_options(settings.broker, settings.namespace),
         "task_serializer": "json",
         "accept_content": ["json"],
@@ -37,7 +37,7 @@ def celery_settings(settings: Settings) -> dict[str, Any]:
         "task_publish_retry_policy": RETRY,
         "enable_utc": True,
     }
-    if settings.namespace:  # on RabbitMQ nothing else keeps these apart
+    if settings.namespace:  # on RabbitMQ only these names keep two pools apart
         shared["event_exchange"] = f"celeryev.{settings.namespace}"
         shared["control_exchange"] = f"celery.{settings.namespace}"
     return shared
@@ -56,17 +56,17 @@ def results_of(settings: Settings) -> str:
 def broker_url(url: str) -> str:
     """Return the URL as kombu wants it.
 
-    Its options are in `transport_options`. Without a host it warns and takes one anyway. And of ``rediss://`` it checks
-    no certificate unless it is told to. A Unix socket has another scheme there than redis-py's, and the database
-    another name.
+    The URL's options are in `transport_options`. kombu warns of a ``memory://`` URL without a host, checks certificates
+    of ``rediss://`` only on request, and has another scheme than redis-py for a Unix socket and another name for its
+    database.
     """
     if url == MEMORY:
         return "memory://localhost/"
-    if ";" in url:  # others to go to when the first is away
+    if ";" in url:  # several brokers: kombu tries the next one when the first is away
         return ";".join(broker_url(each) for each in url.split(";"))
     if url.startswith("unix://"):
-        found = re.search(r"[?&]db=(\d+)", url)
-        number = f"?virtual_host={found[1]}" if found else ""
+        database = re.search(r"[?&]db=(\d+)", url)
+        number = f"?virtual_host={database[1]}" if database else ""
         return without_options(url).replace("unix://", "redis+socket://", 1) + number
     if not url.startswith("redis"):
         return url
@@ -79,11 +79,11 @@ def broker_url(url: str) -> str:
 def transport_options(url: str, namespace: str = "", *, prefixed: bool = True) -> dict[str, Any]:
     """Return kombu's options for a broker.
 
-    A half-open connection hangs for ever without these time limits. The key prefix keeps our messages apart from those
-    of another application on the same Redis, whose worker would else redeliver them.
+    Without these time limits a half-open connection hangs for ever. The key prefix keeps our messages apart from
+    another application's on the same Redis, whose worker would otherwise redeliver ours.
     """
     if url == MEMORY:
-        return {"polling_interval": 0.02}  # seconds; its default of one would add itself to every tick
+        return {"polling_interval": 0.02}  # seconds; the default of one second would delay every tick
     if not url.startswith(("redis", "unix")):
         return {}
     options: dict[str, Any] = {
@@ -99,16 +99,16 @@ def transport_options(url: str, namespace: str = "", *, prefixed: bool = True) -
 
 
 def sender_options(url: str, namespace: str = "", *, prefixed: bool = True) -> dict[str, Any]:
-    """Return kombu's options for a connection that only sends: RabbitMQ confirms what it has.
+    """Return kombu's options for a connection that only sends: RabbitMQ confirms each message.
 
-    Without that, what is written to a half-open connection, or to a broker that takes no more, counts as sent.
+    Without a confirmation, a message on a half-open connection, or to a broker that takes no more, counts as sent.
     """
     options = transport_options(url, namespace, prefixed=prefixed)
     return options | {"confirm_publish": True} if is_amqp(url) else options
 
 
 def publish_options(url: str) -> dict[str, Any]:
-    """Return how long one message may take, where kombu has to be told each time."""
+    """Return the time limits of one message, where kombu needs them for each message."""
     return {"timeout": CONFIRM, "confirm_timeout": CONFIRM} if is_amqp(url) else {}
 
 
@@ -118,7 +118,7 @@ def is_amqp(url: str) -> bool:
 
 
 def shard_message(shard_range: ShardRange, queue: str = QUEUE, pool_id: str | None = None) -> dict[str, Any]:
-    """Return how a job of a range is sent: it reads well in Flower, and one that comes late is no more than a look."""
+    """Return the arguments of `send_task` for a job of a range. Flower shows its range; a late job does no harm."""
     return {
         "args": [shard_range.shard_min, shard_range.shard_max],
         "expires": EXPIRES,
@@ -129,5 +129,5 @@ def shard_message(shard_range: ShardRange, queue: str = QUEUE, pool_id: str | No
 
 
 def headers(pool_id: str | None) -> dict[str, str]:
-    """Return the headers of a message of a pool, as far as it is known."""
+    """Return the headers of a pool's message; none while the pool is not known."""
     return {} if pool_id is None else {POOL: pool_id}
