@@ -53,7 +53,7 @@ class IsolatedChildren:
         watching: Callable[[], AbstractContextManager[Watched]],
     ) -> None:
         self.tell_room: Callable[[bool], None] = lambda _: None  # told whether the calling thread takes up what waits
-        self.staff: Callable[[], None] = lambda: None  # starts another thread where one is needed
+        self.start_thread: Callable[[], None] = lambda: None  # starts another thread where one is needed
         self._settings = settings
         self._groups = groups
         self._together = together
@@ -110,7 +110,7 @@ class IsolatedChildren:
                 while self._has_room(child, ends) and (suspect := waiting.take()):
                     self._give(child, suspect)
                 self.tell_room(waiting is self._groups.together and self._has_room(child, ends))
-                self.staff()
+                self.start_thread()
                 # a poke that has not begun by then never will: the child cannot start a thread
                 if not child.in_hand or time.monotonic() > ends + self._settings.poke_timeout + START_LIMIT:
                     break
@@ -278,7 +278,7 @@ class IsolatedChildren:
 
     def _watch_once_more(self, suspects: Sequence[Suspect]) -> None:
         self._groups.put_watched(suspects)
-        self.staff()
+        self.start_thread()
 
     def _blamed(self, child: Child, suspects: Iterable[Suspect]) -> list[Report]:
         """Report what the end of a child means for the groups in hand.

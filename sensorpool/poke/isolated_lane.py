@@ -57,7 +57,7 @@ class IsolatedLane:
         self._most_children = 1 if width <= TOGETHER else -(-width // in_a_child) + 1
         self._groups = IsolatedGroups(Slots(width))
         self._children = IsolatedChildren(settings, self._groups, in_a_child, report, keep, watched, watching)
-        self._children.tell_room, self._children.staff = self._tell_room, self._staff
+        self._children.tell_room, self._children.start_thread = self._tell_room, self._start_thread
         self._threads: set[threading.Thread] = set()
         self._with_room: set[threading.Thread] = set()  # the threads that will take up what waits
         self._with_one: set[threading.Thread] = set()  # the threads that poke a group alone
@@ -68,7 +68,7 @@ class IsolatedLane:
         :raises RuntimeError: when no thread can be started.
         """
         taken = self._groups.add(suspects)
-        self._staff()
+        self._start_thread()
         return taken
 
     def has(self, group_id: int) -> bool:
@@ -94,7 +94,7 @@ class IsolatedLane:
                 thread.join(max(0.0, until - time.monotonic()))
         return left
 
-    def _staff(self) -> None:
+    def _start_thread(self) -> None:
         """Start another thread, with a child of its own, if groups wait that no thread has time for."""
         thread = threading.Thread(target=self._work, daemon=True, name="poke-isolated")
         with self._groups.lock:
@@ -152,7 +152,7 @@ class IsolatedLane:
         with self._groups.lock:
             self._with_room.discard(me)
             self._with_one.add(me)
-        self._staff()
+        self._start_thread()
         try:
             ends = time.monotonic() + STINT
             while time.monotonic() < ends:

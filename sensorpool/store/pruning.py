@@ -15,7 +15,7 @@ from sensorpool.store.schema import sensor_instance as s
 
 
 @dataclass(slots=True)
-class Window:
+class Page:
     """What was found among some neighbours by id."""
 
     old: list[int] = field(default_factory=list)  # terminal instances settled before the given time
@@ -24,7 +24,7 @@ class Window:
     last: int | None = None  # the last id looked at; None: the end of the table
 
 
-def look_at_instances(connection: Connection, after_id: int, size: int, before: Milliseconds) -> Window:
+def look_at_instances(connection: Connection, after_id: int, size: int, before: Milliseconds) -> Page:
     """Look at the next instances by id: those that settled before ``before``, and those without a group."""
     rows = connection.execute(
         select(s.c.id, s.c.state, s.c.settled_at, s.c.group_id, g.c.id)
@@ -33,21 +33,21 @@ def look_at_instances(connection: Connection, after_id: int, size: int, before: 
         .order_by(s.c.id)
         .limit(size)
     ).all()
-    window = Window(last=rows[-1][0] if len(rows) == size else None)
+    page = Page(last=rows[-1][0] if len(rows) == size else None)
     for instance_id, state, settled_at, group_id, found in rows:
         if state == State.SENSING:
             if found is None:
-                window.groupless.append((instance_id, group_id))
+                page.groupless.append((instance_id, group_id))
         elif settled_at is not None and settled_at < before:
-            window.old.append(instance_id)
-    return window
+            page.old.append(instance_id)
+    return page
 
 
-def look_at_groups(connection: Connection, after_id: int, size: int) -> Window:
+def look_at_groups(connection: Connection, after_id: int, size: int) -> Page:
     """Look at the next groups by id: those that nobody senses in."""
     sensing = exists().where(s.c.group_id == g.c.id, s.c.state == State.SENSING)
     rows = connection.execute(select(g.c.id, sensing).where(g.c.id > after_id).order_by(g.c.id).limit(size)).all()
-    return Window(empty=[row[0] for row in rows if not row[1]], last=rows[-1][0] if len(rows) == size else None)
+    return Page(empty=[row[0] for row in rows if not row[1]], last=rows[-1][0] if len(rows) == size else None)
 
 
 def beyond(connection: Connection, limit: int, most: int) -> list[int]:

@@ -92,8 +92,8 @@ def test_what_was_settled_before_the_clock_was_put_back_is_sent(pool: Pool, work
 
 
 def test_the_walk_goes_on_where_it_stopped(pool: Pool, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sensorpool.worker.chores.windows.ROWS", 2)
-    monkeypatch.setattr("sensorpool.worker.chores.windows.WINDOWS", 1)
+    monkeypatch.setattr("sensorpool.worker.chores.pages.ROWS", 2)
+    monkeypatch.setattr("sensorpool.worker.chores.pages.PAGES", 1)
     ids = [register(pool, f"n{number}") for number in range(5)]
     for instance_id in ids:
         pool.cancel(instance_id)

@@ -1,13 +1,13 @@
 """Groups that no instance senses in go, and groups beyond the ranges come into one.
 
-At most 20 windows of 1,000 groups a round, of either.
+At most 20 pages of 1,000 groups a round, of either.
 """
 
 from sensorpool.errors import CountMismatch
 from sensorpool.instrumentation.logs import logger
 from sensorpool.settle.flush import drop_empty_groups
 from sensorpool.store import pruning
-from sensorpool.worker.chores import windows
+from sensorpool.worker.chores import pages
 from sensorpool.worker.chores.round import Round
 
 log = logger(__name__)
@@ -17,25 +17,25 @@ def drop_empty(now: Round) -> None:
     """Drop groups without a sensing instance: their pokes would be for nothing."""
     worker, place, done = now
 
-    def look(after_id: int) -> pruning.Window:
-        return worker.database.read(pruning.look_at_groups, after_id, windows.ROWS)
+    def look(after_id: int) -> pruning.Page:
+        return worker.database.read(pruning.look_at_groups, after_id, pages.ROWS)
 
-    for window in windows.walk(look, place.group_id):
-        if window.empty:
+    for page in pages.walk(look, place.group_id):
+        if page.empty:
             try:
-                done.strays += drop_empty_groups(worker.database, window.empty)
+                done.strays += drop_empty_groups(worker.database, page.empty)
             except CountMismatch:
                 log.info("an instance joined a group that was about to go; the group stays")
-        place.group_id = window.last or 0
+        place.group_id = page.last or 0
 
 
 def fold_shardcodes(now: Round) -> None:
     """Bring groups into the ranges that there are: no job pokes groups beyond them."""
     worker, _, done = now
     database, limit = worker.database, worker.settings.shard_code_upper_limit
-    for _ in range(windows.WINDOWS):
-        beyond = database.read(pruning.beyond, limit, windows.ROWS)
+    for _ in range(pages.PAGES):
+        beyond = database.read(pruning.beyond, limit, pages.ROWS)
         if beyond:
             done.folded += database.run(pruning.fold, beyond, limit)
-        if len(beyond) < windows.ROWS:
+        if len(beyond) < pages.ROWS:
             return
