@@ -16,22 +16,22 @@ from benchmarks.stage import Stage
 from harness.until import until
 
 SECONDS = 20
-# the first that stands in a stack, read from the innermost call outwards
+# The first that stands in a stack, read from the innermost call outwards: a path, or the begin of one.
 PARTS = {
     "sensorpool/store/loading": "load",
-    "sensorpool/load": "load",
+    "sensorpool/worker/load": "load",
     "sensorpool/poke/cache": "load",
     "sensorpool/poke/": "poke",
     "benchmarks/sensors": "poke",
-    "sensorpool/flush": "settle",
-    "sensorpool/settle": "settle",
-    "sensorpool/store/closing": "settle",
-    "sensorpool/publish": "publish",
-    "sensorpool/lease": "lease and notes",
-    "sensorpool/record": "record for show",
-    "sensorpool/rescue": "rescue",
-    "sensorpool/cycle": "cycle",
-    "sensorpool/tasks": "cycle",
+    "sensorpool/settle/": "settle",
+    "sensorpool/store/settling": "settle",
+    "sensorpool/publish/": "publish",
+    "sensorpool/leases/poke_log": "record for show",
+    "sensorpool/leases/": "lease and notes",
+    "sensorpool/worker/rescue": "rescue",
+    "sensorpool/worker/chores/": "rescue",
+    "sensorpool/worker/": "cycle",
+    "sensorpool/service/": "cycle",
     "celery/": "Celery and idle",
     "billiard/": "Celery and idle",
 }
