@@ -31,7 +31,7 @@ from sensorpool.model.identity import identify
 from sensorpool.store.schema import poke_quarantine
 from tests.support.pages import ROOT, SHELLS, blocks, command_lines
 
-PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
 BLOCKS = {page: [command_lines(block) for block in blocks(page, *SHELLS)] for page in PAGES}
 LINES = sorted({line for of_page in BLOCKS.values() for block in of_page for line in block})
 INSTALLS = re.compile(r"(venv/bin/)?pip (install|wheel) |python3 -m venv venv$|\. venv/bin/activate$|make ")
