@@ -1,14 +1,14 @@
 """What checked registrations make of the database: a group for each distinct condition, an instance for each. Pure."""
 
-import json
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from sensorpool.client.validate import CheckedRegistration
 from sensorpool.model.due import SPREAD, step_at, whole_ticks
+from sensorpool.model.execution_context import ExecutionContext
 from sensorpool.model.identity import Identity, shardcode
-from sensorpool.model.values import ExecutionContext, Milliseconds
+from sensorpool.model.values import Milliseconds
 from sensorpool.store.rows import NewGroup, NewInstance
 
 _OPERATOR_LENGTH = 250
@@ -47,16 +47,14 @@ class _Spans(NamedTuple):
 @lru_cache(maxsize=1_000)
 def _spans(context: ExecutionContext, tick_ms: Milliseconds) -> _Spans:
     """Nearly all who register wait alike."""
-    limit = context.timeout if context.execution_timeout is None else min(context.timeout, context.execution_timeout)
-    timeout = deadline = round(limit * 1000)
+    timeout = deadline = round(context.limit * 1000)
     if context.exponential_backoff:
         most = None if context.max_wait is None else round(context.max_wait * 1000)
         _, grows_after = step_at(0, round(context.poke_interval * 1000), most)
         if grows_after is not None:
             deadline = min(deadline, grows_after)
-    said = {name: value for name, value in context._asdict().items() if value is not None and value is not False}
     return _Spans(
-        text=json.dumps(said),
+        text=context.as_text(),
         step=whole_ticks(context.poke_interval, tick_ms),
         deadline=deadline,
         timeout=timeout,

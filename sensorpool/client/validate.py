@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused
 from sensorpool.instrumentation.redaction import printable
+from sensorpool.model.execution_context import ExecutionContext
 from sensorpool.model.identity import Identity, identify
-from sensorpool.model.values import LONGEST_SPAN, ExecutionContext, Key, Milliseconds, Registration
+from sensorpool.model.values import LONGEST_SPAN, Key, Milliseconds, Registration
 from sensorpool.poke.classes import Classes, describe
 from sensorpool.publish import signature
 

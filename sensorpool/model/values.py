@@ -45,24 +45,6 @@ class Key(NamedTuple):
         return (self.dag_id, self.task_id, self.run_id, self.map_index)
 
 
-class ExecutionContext(NamedTuple):
-    """How to wait: AIP-17's execution_context. Spans in seconds. Never part of the identity.
-
-    ``timeout`` counts from registration, and one poke always comes before it takes effect. ``exponential_backoff``
-    doubles the interval after each poke, up to ``max_wait``. ``soft_fail``, ``silent_fail`` and ``never_fail`` are
-    those of Airflow's BaseSensorOperator.
-    """
-
-    poke_interval: float
-    timeout: float
-    execution_timeout: float | None = None
-    exponential_backoff: bool = False
-    max_wait: float | None = None
-    soft_fail: bool = False
-    silent_fail: bool = False
-    never_fail: bool = False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
     """One sensor to register: what it waits for, who waits, and how.
@@ -170,7 +152,7 @@ class Member(NamedTuple):
     start_date: Milliseconds
     timeout_at: Milliseconds
     next_deadline: Milliseconds
-    execution_context: str  # JSON text of ExecutionContext
+    execution_context: str  # the text of `ExecutionContext`
     takes_back: bool = False  # whether there is a waiter, elsewhere, that can poke by itself
 
 

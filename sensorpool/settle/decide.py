@@ -8,12 +8,12 @@ deadline found nothing.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, assert_never
+from typing import assert_never
 
 from sensorpool.model.due import step_at, whole_ticks
-from sensorpool.model.json_text import read_json
+from sensorpool.model.execution_context import ExecutionContext
 from sensorpool.model.states import INCONCLUSIVE, Ending, Outcome, State
-from sensorpool.model.values import LONGEST_SPAN, Fact, Member, Milliseconds, Verdict
+from sensorpool.model.values import Fact, Member, Milliseconds, Verdict
 from sensorpool.settle.overruns import is_last
 
 
@@ -65,24 +65,23 @@ def _conclude(fact: Fact, member: Member, timeouts: bool) -> Verdict | None:
         case Outcome.POKE_TIMEOUT if member.takes_back and _needs_more_time(fact, member, late):
             return _hand_back(fact, member)
         case Outcome.POKE_ERROR:
-            patience = _patience(member)
-            if patience.get("silent_fail"):
-                return _timeout(fact, member, patience) if late else None
-            state = State.SKIPPED if patience.get("never_fail") else State.FAILED
+            context = _execution_context(member)
+            if context.silent_fail:
+                return _timeout(fact, member, context) if late else None
+            state = State.SKIPPED if context.never_fail else State.FAILED
             return Verdict(member.id, member.group_id, state, Ending.POKE_ERROR, fact.reason)
         case Outcome.EXITED:  # past every ``except Exception`` of Airflow's, where it looks at the flags
             return Verdict(member.id, member.group_id, State.FAILED, Ending.POKE_ERROR, fact.reason)
         case Outcome.UNPOKEABLE if member.takes_back:
             return _hand_back(fact, member)
         case Outcome.FAIL | Outcome.UNPOKEABLE:
-            patience = _patience(member)
-            lenient = patience.get("soft_fail") or patience.get("never_fail")
-            state = State.SKIPPED if lenient else State.FAILED
+            context = _execution_context(member)
+            state = State.SKIPPED if context.soft_fail or context.never_fail else State.FAILED
             return Verdict(member.id, member.group_id, state, Ending.FAIL, fact.reason)
         case Outcome.CANNOT_POKE if member.takes_back:
             return _hand_back(fact, member) if late else None  # where it is poked once before it times out
         case Outcome.NOT_LANDED | Outcome.POKE_TIMEOUT | Outcome.INFRA_FAILURE | Outcome.CRASHED | Outcome.CANNOT_POKE:
-            return _timeout(fact, member, _patience(member)) if late else None
+            return _timeout(fact, member, _execution_context(member)) if late else None
         case _ as never:
             assert_never(never)
 
@@ -92,54 +91,37 @@ def _hand_back(fact: Fact, member: Member) -> Verdict:
     return Verdict(member.id, member.group_id, State.CANCELLED, Ending.HANDED_BACK, fact.reason)
 
 
-def _patience(member: Member) -> dict[str, Any]:
-    """Read how a member waits. What somebody wrote over by hand counts as plain: it must not stop the others' flush."""
-    plain = {"poke_interval": 60.0, "timeout": (member.timeout_at - member.start_date) / 1000}
-    found = read_json(member.execution_context)
-    if not isinstance(found, dict):
-        return plain
-    spans = ("poke_interval", "timeout", "execution_timeout", "max_wait")
-    return plain | {name: value for name, value in found.items() if name not in spans or _is_span(value)}
+def _execution_context(member: Member) -> ExecutionContext:
+    return ExecutionContext.from_text(member.execution_context, (member.timeout_at - member.start_date) / 1000)
 
 
 def _needs_more_time(fact: Fact, member: Member, late: bool) -> bool:
     """Whether a poke that overran is for its waiter to make; not at its execution_timeout, which ends it anywhere."""
-    if late and _ends_execution(_patience(member)):
+    if late and _execution_context(member).ends_execution:
         return False
     return is_last(fact) or (late and fact.overruns_left is not None)
 
 
-def _ends_execution(patience: dict[str, Any]) -> bool:
-    """Whether the deadline of a member is that of its execution_timeout."""
-    execution_timeout = patience.get("execution_timeout")
-    return execution_timeout is not None and execution_timeout < patience["timeout"]
-
-
-def _is_span(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LONGEST_SPAN
-
-
-def _timeout(fact: Fact, member: Member, patience: dict[str, Any]) -> Verdict:
+def _timeout(fact: Fact, member: Member, context: ExecutionContext) -> Verdict:
     """Time a member out: Airflow's sensor timeout, skipped under soft_fail; or its execution_timeout, always failed."""
     waited = (fact.began_at - member.start_date) / 1000
-    if _ends_execution(patience):
-        limit = f"execution_timeout of {patience['execution_timeout']:g} s"
+    if context.ends_execution:
+        limit = f"execution_timeout of {context.execution_timeout:g} s"
         state, ending = State.FAILED, Ending.EXECUTION_TIMEOUT
     else:
-        state, ending = State.SKIPPED if patience.get("soft_fail") else State.FAILED, Ending.TIMEOUT
-        limit = f"timeout of {patience['timeout']:g} s"
+        state, ending = State.SKIPPED if context.soft_fail else State.FAILED, Ending.TIMEOUT
+        limit = f"timeout of {context.timeout:g} s"
     saw = f"; its last poke: {fact.outcome}" + (f", {fact.reason}" if fact.reason else "")
     return Verdict(member.id, member.group_id, state, ending, f"waited {waited:.1f} s, more than its {limit}{saw}")
 
 
 def _grow(fact: Fact, member: Member, tick_ms: Milliseconds) -> tuple[Member, Milliseconds]:
     """Return the member with its next deadline, and its new step."""
-    patience = _patience(member)
-    max_wait = patience.get("max_wait")
+    context = _execution_context(member)
     step, grows_after = step_at(
         fact.began_at - member.start_date,
-        round(patience["poke_interval"] * 1000),
-        None if max_wait is None else round(max_wait * 1000),
+        round(context.poke_interval * 1000),
+        None if context.max_wait is None else round(context.max_wait * 1000),
     )
     deadline = member.timeout_at
     if grows_after is not None:
