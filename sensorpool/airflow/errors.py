@@ -3,6 +3,7 @@
 import threading
 
 from sensorpool.airflow import missing
+from sensorpool.instrumentation.redaction import one_line
 
 
 class NotPoolable(Exception):
@@ -92,7 +93,7 @@ def unanswered(error: Exception) -> BaseException:
     """Return what to raise where a look-up got no answer, and remember it."""
     if not _askers():
         return error
-    said = f"{type(error).__name__}: {error}"
+    said = one_line(error)
     if _thread.asked is not None:
         _thread.asked.unanswered = said
     return Unanswered(said)

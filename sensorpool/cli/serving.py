@@ -88,7 +88,7 @@ def current(as_json: bool) -> None:
 def check(as_json: bool) -> None:
     """Say whether this version may use the schema. If not, say what mends it, and exit with 1."""
     settings = Settings.load()
-    database = Database(settings.database_url, schema=settings.database_schema)
+    database = Database.of(settings)
     try:
         migrate.check(database, __version__)
         problem = None

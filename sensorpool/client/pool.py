@@ -38,7 +38,7 @@ class Pool:
 
     def __init__(self, settings: Settings | None = None, *, clock: Callable[[], Milliseconds] | None = None) -> None:
         self.settings = settings or Settings.load()
-        self.database = Database(self.settings.database_url, schema=self.settings.database_schema, clock=clock)
+        self.database = Database.of(self.settings, clock=clock)
         self.ranges = shard_ranges(self.settings.shards, self.settings.shard_code_upper_limit)
         self.pool_id = PoolId(self.database)
         self.publisher = Publisher(self.settings, self.pool_id.get)

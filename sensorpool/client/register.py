@@ -6,8 +6,9 @@ fact carries the version that was loaded before its poke began (`settle`).
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
@@ -24,14 +25,13 @@ from sensorpool.settle.flush import cancel_in
 from sensorpool.settle.settler import Settler
 from sensorpool.store import admission, registering
 from sensorpool.store.codes import cause_of, is_data_error
-from sensorpool.store.database import Database
 
 AT_ONCE = 1_000  # registrations in one transaction
 _LATE = 1.0  # seconds that a registration takes at most, as a rule
 
 
 class _Barred(Exception):
-    """One of them is refused, unless it is there already."""
+    """One registration of the batch is refused, unless it is there already."""
 
 
 @dataclass(slots=True)
@@ -60,16 +60,8 @@ def register(settler: Settler, checked: Sequence[CheckedRegistration], settings:
     :raises InDoubt: when only the answer is known to be lost; what is kept then is found again by its key.
     """
     _check_among_themselves(checked)
-    started = time.monotonic()
-
-    def committed(done: Registered) -> list[Flushed]:
-        failpoint("register.after_commit")
-        done.is_late = time.monotonic() - started > min(_LATE, settings.commit_overlap / 2)
-        return done.superseded
-
-    batch = _Batch(settler.database, checked, settings)
     try:
-        return _commit(settler, batch, committed)
+        return _Batch(settler, checked, settings).commit()
     except _Barred as barred:
         raise Refused(str(barred)) from None
     except Unreachable as error:
@@ -91,75 +83,71 @@ def spell(key: Key) -> str:
     return f"{key.dag_id}.{key.task_id}{mapped} of {key.run_id}, try {key.try_number}"
 
 
-def _commit(settler: Settler, batch: "_Batch", committed: Callable[[Registered], Iterable[Flushed]]) -> Registered:
-    try:
-        return settler.commit(batch.insert_at_once, committed, again=batch.look_then_insert, kept=_is_kept)
-    except _Barred:
-        if not batch.is_in_part_there():
-            raise
-    return settler.commit(batch.look_then_insert, committed, kept=_is_kept)
-
-
 class _Batch:
-    """Registrations that go into the database in one transaction, and the two ways to try that."""
+    """Registrations that go into the database in one transaction, in two attempts: the first, and any further one."""
 
-    def __init__(self, database: Database, checked: Sequence[CheckedRegistration], settings: Settings) -> None:
-        self._database = database
+    def __init__(self, settler: Settler, checked: Sequence[CheckedRegistration], settings: Settings) -> None:
+        self._settler = settler
+        self._database = settler.database
         self._checked = checked
         self._settings = settings
         self._by_key = {each.key: each for each in checked}
         self._chosen = [key for key, each in self._by_key.items() if not each.is_fresh]
+        self._started = time.monotonic()
 
-    def insert_at_once(self, connection: Connection) -> Registered:
-        """Insert all: nearly always none is there. If one is, its unique key says so, and the next attempt looks."""
+    def commit(self) -> Registered:
+        """Run the first attempt, and further ones where the first one met a fault or registrations of before.
+
+        :raises _Barred: when one registration is refused that is not there already.
+        """
+        commit = partial(self._settler.commit, committed=self._committed, kept=_is_kept)
+        try:
+            return commit(self._first_attempt, again=self._further_attempt)
+        except _Barred:
+            if not self._database.read(registering.has_tries, self._chosen):
+                raise
+        return commit(self._further_attempt)  # what is there already is given back, barred or not
+
+    def _first_attempt(self, connection: Connection) -> Registered:
+        """Insert all: nearly always none is there. If one is, its unique key says so, and a further attempt follows."""
         return self._insert(connection, {})
 
-    def look_then_insert(self, connection: Connection) -> Registered:
-        """Find those that are there, and insert the others."""
+    def _further_attempt(self, connection: Connection) -> Registered:
+        """Find the registrations that are there, be it by an attempt whose answer was lost; insert the others."""
         return self._insert(connection, self._find(connection))
 
-    def is_in_part_there(self) -> bool:
-        """Whether a try of one of their tasks is registered: what is there is given back, barred or not."""
-        tasks = [key.task for key in self._chosen]
-        return bool(self._database.read(registering.instances_of_tasks, tasks))
+    def _committed(self, done: Registered) -> list[Flushed]:
+        failpoint("register.after_commit")
+        done.is_late = time.monotonic() - self._started > min(_LATE, self._settings.commit_overlap / 2)
+        return done.superseded
 
     def _find(self, connection: Connection) -> dict[Key, Instance]:
-        """Find those that are registered already.
+        """Find the registrations that are there.
 
         :raises KeyConflict: when one of them waits for something else.
         """
-        known: dict[Key, Instance] = {}
-        for row in registering.instances_of_tasks(connection, [key.task for key in self._by_key]):
-            key = registering.key_of(row)
-            each = self._by_key.get(key)
-            if each is None:
-                continue
-            if (row.op_classpath, row.poke_context) != (each.identity.op_classpath, each.identity.poke_context):
+        found: dict[Key, Instance] = {}
+        for key, (instance, op_classpath, poke_context) in registering.known(connection, self._by_key.keys()).items():
+            identity = self._by_key[key].identity
+            if (op_classpath, poke_context) != (identity.op_classpath, identity.poke_context):
                 raise KeyConflict(
-                    f"{spell(key)} is registered already, waiting for something else (instance {row.id}): "
+                    f"{spell(key)} is registered already, waiting for something else (instance {instance.id}): "
                     "use another key or a higher try_number"
                 )
-            known[key] = Instance(
-                id=row.id,
-                group_id=row.group_id,
-                hashcode=row.hashcode,
-                shardcode=row.shardcode,
-                state=State(row.state),
-                created=False,
-                key=key,
-            )
-        return known
+            found[key] = instance
+        return found
 
     def _insert(self, connection: Connection, known: dict[Key, Instance]) -> Registered:
+        """Insert the registrations that are not known, and cancel the lower tries of all."""
         fresh = [each for key, each in self._by_key.items() if key not in known]
         failpoint("register.before")
-        if fresh:
-            known |= self._join(connection, fresh)
+        made = self._join(connection, fresh) if fresh else {}
         # under the locks now: a try that was registered at the same time is seen here
         superseded = _superseded(connection, self._chosen)
         flushed = [cancel_in(self._database, connection, superseded)] if superseded else []
         failpoint("register.before_commit")
-        return Registered([known[each.key] for each in self._checked], flushed)
+        instances = made | known
+        return Registered([instances[each.key] for each in self._checked], flushed)
 
     def _join(self, connection: Connection, fresh: Sequence[CheckedRegistration]) -> dict[Key, Instance]:
         """Make or join the groups, and insert the instances.
@@ -171,29 +159,12 @@ class _Batch:
             tick_ms=self._settings.tick_ms,
             shard_code_upper_limit=self._settings.shard_code_upper_limit,
         )
-        joined = registering.join(
-            connection,
-            groups=sorted(groups.values(), key=lambda group: (group.hashcode, group.digest)),
-            instances=instances,
-            chosen=[each.key for each in fresh if not each.is_fresh],
-            now=self._database.given_now(connection),
-        )
-        if len(joined) != len(fresh):
+        chosen = [each.key for each in fresh if not each.is_fresh]
+        now = self._database.given_now(connection)
+        made = registering.join(connection, groups, instances, chosen, now)
+        if len(made) != len(fresh):
             raise _Barred(_why_barred(connection, fresh))
-        made: dict[Key, Instance] = {}
-        for row in joined:
-            group = groups[self._by_key[row.key].identity.digest]
-            made[row.key] = Instance(
-                id=row.id,
-                group_id=row.group_id,
-                hashcode=group.hashcode,
-                shardcode=group.shardcode,
-                state=State.SENSING,
-                created=True,
-                key=row.key,
-                opened=row.version == group.members,
-            )
-        return made
+        return {instance.key: instance for instance in made}
 
 
 def _is_kept(connection: Connection, done: Registered) -> bool:

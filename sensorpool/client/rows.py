@@ -8,7 +8,7 @@ from sensorpool.client.validate import CheckedRegistration
 from sensorpool.model.due import SPREAD, step_at, whole_ticks
 from sensorpool.model.execution_context import ExecutionContext
 from sensorpool.model.identity import Identity, shardcode
-from sensorpool.model.values import Milliseconds
+from sensorpool.model.values import Key, Milliseconds
 from sensorpool.store.rows import NewGroup, NewInstance
 
 _OPERATOR_LENGTH = 250
@@ -16,10 +16,10 @@ _OPERATOR_LENGTH = 250
 
 def rows_of(
     checked: Sequence[CheckedRegistration], *, tick_ms: Milliseconds, shard_code_upper_limit: int
-) -> tuple[dict[bytes, NewGroup], list[NewInstance]]:
-    """Return the groups by their digest, and the instances in the order of the registrations."""
+) -> tuple[dict[bytes, NewGroup], dict[Key, NewInstance]]:
+    """Return the groups by digest, in hashcode order, which is the order of locks; and the instances by key."""
     groups: dict[bytes, NewGroup] = {}
-    instances: list[NewInstance] = []
+    instances: dict[Key, NewInstance] = {}
     for each in checked:
         identity, spans = each.identity, _spans(each.execution_context, tick_ms)
         group = groups.get(identity.digest)
@@ -31,8 +31,9 @@ def rows_of(
                 poke_interval=min(group.poke_interval, spans.step),
                 next_deadline=min(group.next_deadline, spans.deadline),
             )
-        instances.append(_instance(each, spans))
-    return groups, instances
+        instances[each.key] = _instance(each, spans)
+    in_order = sorted(groups.values(), key=lambda group: (group.hashcode, group.digest))
+    return {group.digest: group for group in in_order}, instances
 
 
 class _Spans(NamedTuple):

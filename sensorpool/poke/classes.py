@@ -5,6 +5,7 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
+from importlib.metadata import EntryPoint
 from typing import Any, NamedTuple
 
 from sensorpool.config import extensions
@@ -230,11 +231,14 @@ def _read(classpath: str, cls: type) -> SensorClass:
     return SensorClass(classpath, found, Way.ASYNC if inspect.iscoroutinefunction(poke) else Way.SYNC, declared)
 
 
-def _adapted(cls: type) -> Any:
-    """Return the class that is poked in the place of a class: itself, unless it or a base of it has an adapter."""
+def adapter_of(cls: type) -> EntryPoint | None:
+    """Return the adapter of a class, or of the first of its bases that has one; it is not loaded yet."""
     adapters = extensions.named(ADAPTERS)
-    for base in cls.__mro__:
-        entry = adapters.get(f"{base.__module__}.{base.__qualname__}")
-        if entry is not None:
-            return entry.load()(cls)
-    return cls
+    paths = (f"{base.__module__}.{base.__qualname__}" for base in cls.__mro__)
+    return next((adapters[path] for path in paths if path in adapters), None)
+
+
+def _adapted(cls: type) -> Any:
+    """Return the class that is poked in the place of a class: itself, unless it has an adapter."""
+    adapter = adapter_of(cls)
+    return cls if adapter is None else adapter.load()(cls)

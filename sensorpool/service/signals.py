@@ -58,7 +58,7 @@ def _on_worker_start(sender: Any = None, instance: Any = None, conf: Any = None,
     try:
         refuse_pool(options.get("pool") or options.get("pool_cls") or conf.worker_pool)
         refuse_memory(settings)
-        database = Database(settings.database_url, schema=settings.database_schema)
+        database = Database.of(settings)
         migrate.check(database, __version__)
         terms = terms_of(settings, database)
         database.dispose()
@@ -153,7 +153,7 @@ def _on_worker_ready(sender: Any = None, **_: Any) -> None:
         return
     port = runtime.settings.metrics_port
     settings = runtime.settings
-    database = Database(settings.database_url, schema=settings.database_schema, pool_size=1)
+    database = Database.of(settings, pool_size=1)
     try:
         metrics.serve(settings.metrics_host, port, lateness.gauges(settings, database))
     except OSError as error:

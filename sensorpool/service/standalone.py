@@ -55,7 +55,7 @@ class Standalone:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        database = Database(settings.database_url, schema=settings.database_schema)
+        database = Database.of(settings)
         self._alone = Alone(settings, database)
         if settings.database_url.startswith("sqlite"):
             migrate.upgrade(settings.database_url)

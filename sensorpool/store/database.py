@@ -1,7 +1,7 @@
 """A database: its transactions, and its clock."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from sqlalchemy import Connection, CursorResult, select
 from sqlalchemy.exc import DBAPIError
@@ -19,11 +19,23 @@ from sensorpool.store.transaction import ATTEMPTS, Transaction
 Result = TypeVar("Result")
 Arguments = ParamSpec("Arguments")
 
+POOL_SIZE = 5  # connections that stay open
+
 _READ_ONLY = {
     "postgresql": "SELECT current_setting('transaction_read_only') = 'on'",
     "mysql": "SELECT CAST(@@read_only AS char) NOT IN ('0', 'OFF')",
     "mariadb": "SELECT CAST(@@read_only AS char) NOT IN ('0', 'OFF')",
 }
+
+
+class Named(Protocol):
+    """Settings that name a database."""
+
+    @property
+    def database_url(self) -> str: ...
+
+    @property
+    def database_schema(self) -> str: ...
 
 
 class Database:
@@ -36,7 +48,7 @@ class Database:
     """
 
     def __init__(
-        self, url: str, *, schema: str = "", pool_size: int = 5, clock: Callable[[], Milliseconds] | None = None
+        self, url: str, *, schema: str = "", pool_size: int = POOL_SIZE, clock: Callable[[], Milliseconds] | None = None
     ) -> None:
         self.engine = make_engine(url, pool_size)
         if schema:  # not by search_path: PgBouncer in transaction mode does not keep it
@@ -45,6 +57,13 @@ class Database:
         self._clock = clock
         self._of_parents: list[Any] = []  # pools of connections
         forks.note(self)
+
+    @classmethod
+    def of(
+        cls, settings: Named, *, pool_size: int = POOL_SIZE, clock: Callable[[], Milliseconds] | None = None
+    ) -> Self:
+        """Return the database that settings name."""
+        return cls(settings.database_url, schema=settings.database_schema, pool_size=pool_size, clock=clock)
 
     def now(self, connection: Connection) -> Milliseconds:
         """Ask the database what time it is."""

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateSchema
 
 from sensorpool.errors import Refused, SchemaMismatch, SettingsError, Unreachable
-from sensorpool.instrumentation.redaction import one_line
+from sensorpool.instrumentation.redaction import error_text, one_line
 from sensorpool.model.urls import is_in_memory
 from sensorpool.store import blocking
 from sensorpool.store.codes import is_conflict, is_unreachable
@@ -187,4 +187,4 @@ def _attempt(database: Database, schema: str, names: list[str], act: Callable[[A
             config.attributes["connection"] = connection
             act(config)
     except CommandError as error:
-        raise Refused(f"the schema was left alone: {' '.join(str(error).split())}") from None
+        raise Refused(f"the schema was left alone: {error_text(error)}") from None

@@ -1,6 +1,6 @@
 """Groups and instances come: in one statement on PostgreSQL, in a few elsewhere."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -9,10 +9,10 @@ from sqlalchemy.dialects import mysql, sqlite
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from sensorpool.model.states import State
-from sensorpool.model.values import Key, Milliseconds
+from sensorpool.model.values import Instance, Key, Milliseconds
 from sensorpool.store import admission, registering_postgres
 from sensorpool.store.dialects import lower
-from sensorpool.store.rows import Joined, NewGroup, NewInstance, Try, is_later_try
+from sensorpool.store.rows import Known, NewGroup, NewInstance, Try, is_later_try
 from sensorpool.store.schema import poke_group as g
 from sensorpool.store.schema import schema_info
 from sensorpool.store.schema import sensor_instance as s
@@ -45,42 +45,82 @@ _TRIES_BY_ARRAYS = _tries_by_arrays()
 _TRIES_BY_TUPLES = select(*_TRY).where(tuple_(*_KEY).in_(bindparam("tasks", expanding=True)))
 
 
-def instances_of_tasks(connection: Connection, tasks: Sequence[tuple[str, str, str, int]]) -> list[Any]:
-    """Return every try of these task instances: id, key, group, identity and state of each."""
-    if not tasks:
+def known(connection: Connection, keys: Collection[Key]) -> dict[Key, Known]:
+    """Return those of these keys that are registered."""
+    rows = {_key_of(row): row for row in _tries(connection, keys)}
+    return {
+        key: Known(
+            Instance(row.id, row.group_id, row.hashcode, row.shardcode, State(row.state), created=False, key=key),
+            row.op_classpath,
+            row.poke_context,
+        )
+        for key, row in rows.items()
+        if key in keys
+    }
+
+
+def has_tries(connection: Connection, keys: Collection[Key]) -> bool:
+    """Whether any try of one of these task instances is registered."""
+    return bool(_tries(connection, keys))
+
+
+def _tries(connection: Connection, keys: Collection[Key]) -> list[Any]:
+    """Return the columns of `_TRY` of every try of these task instances."""
+    if not keys:
         return []
+    tasks = [key.task for key in keys]
     if connection.dialect.name == "postgresql":
         arrays = {part.name: list(values) for part, values in zip(_KEY, zip(*tasks, strict=True), strict=True)}
         return list(connection.execute(_TRIES_BY_ARRAYS, arrays))
-    return list(connection.execute(_TRIES_BY_TUPLES, {"tasks": list(tasks)}))
+    return list(connection.execute(_TRIES_BY_TUPLES, {"tasks": tasks}))
 
 
 def is_there(connection: Connection, instance_id: int, key: Key) -> bool:
     """Whether an instance is there under this key."""
     row = connection.execute(select(*_TRY).where(s.c.id == instance_id)).first()
-    return row is not None and key_of(row) == key
+    return row is not None and _key_of(row) == key
 
 
 def join(
+    connection: Connection,
+    groups: Mapping[bytes, NewGroup],
+    instances: Mapping[Key, NewInstance],
+    chosen: Sequence[Key],
+    now: Milliseconds | None,
+) -> list[Instance]:
+    """Make the groups, or take the next version of those that are there, and insert the instances.
+
+    Either way the rows of the groups are locked: within a group the order of versions is the order of commits.
+
+    :param groups: by digest, in hashcode order (the order that every writer locks in).
+    :param instances: by key.
+    :param chosen: the keys of instances that other tries may be registered beside: two tries of one task come one after
+        the other, so that `other_tries`, asked next, sees those that were there before.
+    :param now: stands in for the database's clock.
+    :returns: the new instances; those that are barred are missing, and so are those of a group whose digest is there
+        for another context, for no two contexts share a group, whatever their hash.
+    """
+    by_dialect = registering_postgres.join if connection.dialect.name == "postgresql" else _join
+    rows = by_dialect(connection, list(groups.values()), list(instances.values()), chosen, now)
+    return [_made(row, groups, instances) for row in rows]
+
+
+def _made(row: Any, groups: Mapping[bytes, NewGroup], instances: Mapping[Key, NewInstance]) -> Instance:
+    """Return what a row of `_ADDED` has become; its group is new where no version is older than its batch."""
+    *of_key, instance_id, group_id, version = row
+    key = Key(*of_key)
+    group = groups[instances[key].joined_digest]
+    opened = version == group.members
+    return Instance(instance_id, group_id, group.hashcode, group.shardcode, State.SENSING, True, key, opened)
+
+
+def _join(
     connection: Connection,
     groups: Sequence[NewGroup],
     instances: Sequence[NewInstance],
     chosen: Sequence[Key],
     now: Milliseconds | None,
-) -> list[Joined]:
-    """Make the groups, or take the next version of those that are there, and insert the instances.
-
-    Either way the rows of the groups are locked: within a group the order of versions is the order of commits.
-
-    :param groups: in hashcode order (the order that every writer locks in).
-    :param chosen: the keys of instances that other tries may be registered beside: two tries of one task come one after
-        the other, so that `other_tries`, asked next, sees those that were there before.
-    :param now: stands in for the database's clock.
-    :returns: the instances; those that are barred are missing, and so are those of a group whose digest is there for
-        another context, for no two contexts share a group, whatever their hash.
-    """
-    if connection.dialect.name == "postgresql":
-        return registering_postgres.join(connection, groups, instances, chosen, now)
+) -> Sequence[Any]:
     assert now is not None
     if connection.dialect.name != "sqlite":  # whose transactions come one after the other anyway
         _lock_tries(connection, chosen)
@@ -113,12 +153,11 @@ def other_tries(connection: Connection, keys: Sequence[Key]) -> list[Try]:
     if connection.dialect.name == "postgresql":
         return registering_postgres.other_tries(connection, keys)
     own = set(keys)
-    tries = [Try(key_of(row), row.id, row.state) for row in instances_of_tasks(connection, [key.task for key in keys])]
+    tries = [Try(_key_of(row), row.id, row.state) for row in _tries(connection, keys)]
     return [each for each in tries if each.key not in own]
 
 
-def key_of(row: Any) -> Key:
-    """Return the key of a row of `instances_of_tasks`."""
+def _key_of(row: Any) -> Key:
     return Key(row.dag_id, row.task_id, row.run_id, row.map_index, row.try_number)
 
 
@@ -176,11 +215,10 @@ _ADDED = (*_KEY, s.c.try_number, s.c.id, s.c.group_id, s.c.joined_version)
 _INSERT = insert(s).returning(*_ADDED)
 
 
-def _add_instances(connection: Connection, rows: Sequence[dict[str, Any]]) -> list[Joined]:
+def _add_instances(connection: Connection, rows: Sequence[dict[str, Any]]) -> Sequence[Any]:
+    """Insert the rows; return the columns of `_ADDED`."""
     if connection.dialect.insert_executemany_returning:
-        added = connection.execute(_INSERT, rows)
-    else:
-        connection.execute(insert(s), rows)
-        keys = [tuple(row[c.name] for c in (*_KEY, s.c.try_number)) for row in rows]
-        added = connection.execute(select(*_ADDED).where(tuple_(*_KEY, s.c.try_number).in_(keys)))
-    return [Joined(Key(*row[:5]), *row[5:]) for row in added]
+        return connection.execute(_INSERT, rows).all()
+    connection.execute(insert(s), rows)
+    keys = [tuple(row[c.name] for c in (*_KEY, s.c.try_number)) for row in rows]
+    return connection.execute(select(*_ADDED).where(tuple_(*_KEY, s.c.try_number).in_(keys))).all()

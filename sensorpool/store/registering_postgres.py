@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from sensorpool.model.values import Key, Milliseconds
 from sensorpool.store.database import fetch, table_prefix
 from sensorpool.store.engine import IDLE_LIMIT_MS, LOCK_WAIT_MS
-from sensorpool.store.rows import Joined, NewGroup, NewInstance, Try, column_types, is_later_try
+from sensorpool.store.rows import NewGroup, NewInstance, Try, column_types, is_later_try
 
 _GROUP_TYPES, _INSTANCE_TYPES = column_types(NewGroup), column_types(NewInstance)
 _KEY_TYPES = {name: _INSTANCE_TYPES[name] for name in Key._fields}
@@ -97,8 +97,8 @@ def join(
     instances: Sequence[NewInstance],
     chosen: Sequence[Key],
     now: Milliseconds | None,
-) -> list[Joined]:
-    """See `registering.join`."""
+) -> list[Any]:
+    """See `registering.join`; return the key of each new instance, its id, its group, and its version of that."""
     alone = len(instances) == 1
     values = {"now": now, **_values("g", groups, alone), **_values("i", instances, alone)}
     locked = ""
@@ -108,8 +108,7 @@ def join(
     elif chosen:
         values["locks"], values["later"] = map(list, zip(*_locks(chosen), strict=True))
         locked = _LOCKED_MANY.format(space=_SPACE)
-    rows = fetch(connection, _join_text(table_prefix(connection), alone, locked), values)
-    return [Joined(Key(*row[:5]), *row[5:]) for row in rows]
+    return fetch(connection, _join_text(table_prefix(connection), alone, locked), values)
 
 
 def other_tries(connection: Connection, keys: Sequence[Key]) -> list[Try]:

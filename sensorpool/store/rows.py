@@ -1,8 +1,8 @@
-"""What registering hands to the database, and what comes back. Times are spans of milliseconds from its now."""
+"""The rows of registrations on their way into the database. Times are spans of milliseconds from its now."""
 
 from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
-from sensorpool.model.values import Key
+from sensorpool.model.values import Instance, Key
 
 # with what PostgreSQL calls them
 Bytes = Annotated[bytes, "bytea"]
@@ -44,15 +44,6 @@ class NewInstance(NamedTuple):
     on_settled: Text | None
 
 
-class Joined(NamedTuple):
-    """An instance that was inserted, its group, and the version at which it joined it."""
-
-    key: Key
-    id: int
-    group_id: int
-    version: int
-
-
 def column_types(row: type) -> dict[str, str]:
     """Return what PostgreSQL calls the type of each field of a row to insert."""
     hints: dict[str, Any] = get_type_hints(row, include_extras=True)
@@ -67,8 +58,16 @@ def is_later_try(key: Key) -> bool:
     return key.try_number != 1
 
 
+class Known(NamedTuple):
+    """An instance that is registered already, and what it waits for."""
+
+    instance: Instance
+    op_classpath: str
+    poke_context: str
+
+
 class Try(NamedTuple):
-    """A try of a task instance."""
+    """Another try of a task instance."""
 
     key: Key
     id: int

@@ -55,7 +55,7 @@ class Worker:
         watchdog: bool = False,
     ) -> None:
         self.settings = settings
-        self.database = database or Database(settings.database_url, schema=settings.database_schema)
+        self.database = database or Database.of(settings)
         self.pool_id = PoolId(self.database)
         self.leases = leases_of(settings)
         self.roster = Roster(self.leases)

@@ -13,9 +13,8 @@ from sensorpool.airflow import compat
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.proof import known_sensors, own_execute, rebuild, task_reads
-from sensorpool.config import extensions
 from sensorpool.config.settings import Settings
-from sensorpool.poke.classes import ADAPTERS
+from sensorpool.poke.classes import adapter_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +58,10 @@ def said_of(sensor: BaseSensorOperator, context: Mapping[str, Any]) -> Condition
     :raises NotPoolable: when it cannot be said as JSON, or the sensor built from that is another one.
     """
     op_classpath = _path_of(type(sensor))
-    for base in type(sensor).__mro__:
-        entry = extensions.named(ADAPTERS).get(f"{base.__module__}.{base.__qualname__}")
-        if entry is not None:
-            say = getattr(import_module(entry.module), "poke_context_of", None)
-            if say is not None:
-                return Condition(op_classpath, say(sensor, context), adapted=True)
-            break
+    adapter = adapter_of(type(sensor))
+    say = None if adapter is None else getattr(import_module(adapter.module), "poke_context_of", None)
+    if say is not None:
+        return Condition(op_classpath, say(sensor, context), adapted=True)
     return Condition(op_classpath, rebuild.poke_context_of(sensor), adapted=False)
 
 

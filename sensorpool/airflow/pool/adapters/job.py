@@ -9,6 +9,7 @@ from sensorpool.airflow.pool.adapters.kept import Kept
 from sensorpool.airflow.proof import supervisor, task_reads
 from sensorpool.airflow.proof.rebuild import build
 from sensorpool.errors import HandBack, InfraFailure
+from sensorpool.instrumentation.redaction import one_line
 
 EXTERNAL_ID = "__external_id__"
 
@@ -40,7 +41,7 @@ class Job(Kept):
         except HandBack:
             raise
         except Exception as error:
-            raise InfraFailure(f"{type(error).__name__}: {error}") from error
+            raise InfraFailure(one_line(error)) from error
         return not operator.is_job_active(status)
 
     def _ask(self, operator: Any) -> tuple[Any, Any]:
