@@ -1,10 +1,16 @@
-"""A Redis in this process; Hypothesis without a time limit an example (a busy machine is no defect), and no files."""
+"""A Redis and a database in this process; Hypothesis without a time limit an example (a busy machine is no defect)."""
 
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import fakeredis
 import pytest
 from hypothesis import settings
+
+from sensorpool.store.database import Database
+from sensorpool.store.migrate import upgrade
 
 settings.register_profile("unit", deadline=None, database=None)
 settings.load_profile("unit")
@@ -20,3 +26,21 @@ def server() -> fakeredis.FakeServer:
 def client(server: fakeredis.FakeServer) -> Any:
     """Its client."""
     return fakeredis.FakeRedis(server=server, decode_responses=True)
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An SQLite file with the tables in it, to be copied and not to be used: the migrations take a while."""
+    path = tmp_path_factory.mktemp("template") / "pool.db"
+    upgrade(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+def database(sqlite_template: Path, tmp_path: Path) -> Iterator[Database]:
+    """A database of the test's own, with the tables in it and nothing else."""
+    path = tmp_path / "pool.db"
+    shutil.copy(sqlite_template, path)
+    made = Database(f"sqlite:///{path}")
+    yield made
+    made.dispose()
