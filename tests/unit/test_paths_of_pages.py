@@ -22,6 +22,12 @@ def spans(text: str) -> list[str]:
     return [word for span in re.findall(r"`([^`]+)`", prose) for word in span.split()]
 
 
+def drawn(text: str) -> list[str]:
+    """Return the words of a page's pictures: fenced blocks of no language."""
+    pictures = re.findall(r"^```\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return [word.strip("`:,;") for picture in pictures for word in picture.split()]
+
+
 def missing_paths(text: str) -> list[str]:
     """Return the paths that a page names and that are not there; a bare test file may lie in any folder of tests."""
     named = {span.partition("::")[0] for span in spans(text)}
@@ -35,7 +41,8 @@ def _is_there(path: str) -> bool:
 
 def missing_modules(text: str) -> list[str]:
     """Return the modules of the package, or names in one, that a page names (``worker.job``) and that are not there."""
-    named = {span.removeprefix("sensorpool.").replace("/", ".") for span in spans(text) if _MODULE.fullmatch(span)}
+    words = [*spans(text), *drawn(text)]
+    named = {word.removeprefix("sensorpool.").replace("/", ".") for word in words if _MODULE.fullmatch(word)}
     return sorted(name for name in named if _is_missing(name.split(".")))
 
 
@@ -98,6 +105,7 @@ def test_this_test_finds_what_is_not_there() -> None:
     text += " `tests/unit`, `test_due.py`, `model.due.is_due`, `publish.listen`, `a.b` [a](nowhere.md) [b](#heading-1)"
     assert missing_paths(text) == ["lua/no.lua", "test_nowhere.py", "tests/unit/test_nothing.py"]
     assert missing_modules(text) == ["worker.job.nowhere", "worker.nowhere"]
+    assert missing_modules("```\nworker.job ─▶ worker.nowhere: there\n```\n") == ["worker.nowhere"]
     assert broken_links(CONTRIBUTING, text) == ["nowhere.md#", "#heading-1"]
     assert broken_links(CONTRIBUTING, f"{text}\n## Heading: 1\n")[1:] == ["#heading-1"]
     assert headings("## Heading: 1\n") == {"heading-1"}
