@@ -19,8 +19,8 @@ from benchmarks.peers.window import (
     watch,
     whole_intervals,
 )
+from harness.airflow_cluster import COMPONENTS, PATIENCE, AirflowCluster
 from harness.until import until
-from tests.e2e.cluster import COMPONENTS, PATIENCE, Cluster
 
 LONG = 3600.0
 IDLE = 30.0  # seconds of a window without a sensor
@@ -37,8 +37,11 @@ NOTES = {
 LOADS = {"reschedule": (120, 60.0), "deferrable_file": (60, 0.05), "deferrable_external": (60, 2.0)}
 
 
-class Airflow(Cluster):
+class Airflow(AirflowCluster):
     """Airflow alone, without a pool, at its usual pace, with the DAGs of the peers."""
+
+    dags = Path(__file__).with_name("dags")
+    site = dags
 
     def __init__(self, folder: Path, interval: float) -> None:
         super().__init__(folder, slots=8, enabled=False)
@@ -46,12 +49,11 @@ class Airflow(Cluster):
 
     @property
     def environment(self) -> dict[str, str]:
-        """As of the suite, but for what makes that quick."""
+        """As of the tests, but for what makes them quick."""
         return super().environment | {
             "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1",
             "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "300",
-            "AIRFLOW__CORE__DAGS_FOLDER": str(Path(__file__).with_name("dags")),
             "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "5",
             "PEER_INTERVAL": str(self.interval),
         }

@@ -9,7 +9,7 @@ from typing import Any
 from airflow.sdk.bases.sensor import BaseSensorOperator, PokeReturnValue
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
-WORK = Path(os.environ.get("E2E_WORK", "."))
+WORK = Path(os.environ.get("CLUSTER_WORK", "."))
 
 
 def note(kind: str, **what: Any) -> None:

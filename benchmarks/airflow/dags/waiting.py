@@ -1,7 +1,10 @@
-"""Ten DAGs with sensors to wait for, and one whose sensors reschedule themselves: see benchmarks/airflow_run.py."""
+"""Ten DAGs with sensors to wait for, one whose sensors reschedule themselves, and two that start all at once.
+
+See `benchmarks.airflow_run`.
+"""
 
 from airflow.sdk import DAG, task
-from company import FlagSensor
+from flags import FlagSensor, on_success
 
 
 @task
@@ -18,3 +21,8 @@ with DAG("native_bench_reschedule", schedule=None, max_active_tasks=5000):
     FlagSensor.partial(task_id="wait", retries=0, poke_interval=60, timeout=7200, mode="reschedule").expand(
         flag=flags()
     )
+
+# a task with a callback resumes on a worker, one without ends where it is
+for name, given in {"direct": {}, "called_back": {"on_success_callback": on_success}}.items():
+    with DAG(name, schedule=None, max_active_tasks=2000):
+        FlagSensor.partial(task_id="wait", retries=0, poke_interval=2, timeout=600, **given).expand(flag=flags())
