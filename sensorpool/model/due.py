@@ -23,7 +23,7 @@ def period(at: Milliseconds, poke_interval: Milliseconds, phase: int) -> int:
 
 
 def next_period_at(at: Milliseconds, poke_interval: Milliseconds, phase: int) -> Milliseconds:
-    """Return when the period after ``at`` begins."""
+    """Return when the next period after ``at`` begins."""
     return (period(at, poke_interval, phase) + 1) * poke_interval - phase
 
 
@@ -37,7 +37,7 @@ def is_due(
     now: Milliseconds,
     commit_overlap: Milliseconds,
 ) -> bool:
-    """Whether a group is due at ``now``, its range having been loaded at ``last`` (0: not known, so all are due)."""
+    """Whether a group is due at ``now``, if its range was last loaded at ``last`` (0: not known, so all are due)."""
     return (
         period(now, poke_interval, phase) > period(last, poke_interval, phase)
         or registered_at > last - commit_overlap
@@ -48,10 +48,10 @@ def is_due(
 def step_at(
     waited: Milliseconds, base: Milliseconds, max_wait: Milliseconds | None
 ) -> tuple[Milliseconds, Milliseconds | None]:
-    """Return the step of an exponential backoff and when, counted from the start, it grows next.
+    """Return the present step of an exponential backoff, and when it grows next (None: never), counted from the start.
 
-    The steps are base, 2·base, 4·base, …, so they end at base, 3·base, 7·base, …; Airflow's rule without its jitter,
-    which spreads sensors that the phase spreads already.
+    The steps are base, 2·base, 4·base, …, so they end at base, 3·base, 7·base, …. This is Airflow's rule without its
+    jitter: the phase spreads the sensors already.
     """
     step = ends = base = max(1, base)
     while ends <= waited:

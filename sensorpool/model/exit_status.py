@@ -1,13 +1,13 @@
-"""How a process ended, in words, and whether by its own doing."""
+"""How a process ended, in words, and whether it was killed from outside."""
 
 import signal
 
-# of a person, a supervisor or a terminal (SIGQUIT is Celery's cold shutdown), and of a kernel that is out of memory
+# signals of a person, a supervisor or a terminal (SIGQUIT is Celery's cold shutdown), or a kernel without free memory
 _OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT}
 
 
 def ending(returncode: int) -> str:
-    """Say how a process ended, by its return code: a signal is a negative one."""
+    """Describe the end of a process by its return code: a negative code is a signal."""
     if returncode >= 0:
         return f"exit code {returncode}"
     try:
@@ -17,5 +17,5 @@ def ending(returncode: int) -> str:
 
 
 def is_from_outside(returncode: int) -> bool:
-    """Whether a process was killed from outside, which says nothing of what it did."""
+    """Whether a process was killed from outside, which says nothing of its own doing."""
     return returncode in _OUTSIDE

@@ -1,7 +1,7 @@
-"""What is waited for: one spelling of a class path and of a context, and the numbers that follow from them.
+"""The identity of a condition: one spelling of a class path and of a context, and the numbers that follow from them.
 
-Nothing here depends on the process, the machine or the Python version: the original Smart Sensor used Python's
-salted ``hash()`` of unsorted JSON, so that five interpreters gave five hashcodes for one condition.
+None of it depends on the process, the machine or the Python version. The original Smart Sensor used Python's salted
+``hash()`` of unsorted JSON, so five interpreters gave five hashcodes for one condition.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ MAX_CLASSPATH_LENGTH = 500
 
 _encoder = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=dict
-)  # dict: other mappings are objects, too
+)  # dict: other mappings are JSON objects, too
 _CLASSPATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
 
 
@@ -109,7 +109,7 @@ def shardcode(hashcode: int, shard_code_upper_limit: int) -> int:
 
 
 def _check_values(context: Mapping[Any, Any]) -> None:
-    """Refuse what JSON or a database would change, drop or choke on; iterative, so that depth costs nothing."""
+    """Refuse values that JSON or a database would change, drop or refuse. Iterative, so that depth costs nothing."""
     pending: list[tuple[object, int]] = [(context, 1)]
     seen = 0
     while pending:
@@ -129,7 +129,7 @@ def _check_values(context: Mapping[Any, Any]) -> None:
         elif isinstance(value, float):
             if value != value or value in (float("inf"), float("-inf")):
                 raise Refused(f"the poke_context has {value}, which JSON cannot say")
-        elif isinstance(value, dict | Mapping):  # a dict first: it is told at once
+        elif isinstance(value, dict | Mapping):  # dict first: its check is quick
             for key in value:
                 if not isinstance(key, str):
                     raise Refused(f"the poke_context has a key of type {type(key).__name__}: keys are strings")
@@ -155,7 +155,7 @@ def _check_text(text: str) -> None:
 
 
 def has_half_characters(value: object, text: str) -> bool:
-    """Whether a value has lone surrogates: UTF-8 cannot say one, and two side by side come back from JSON as another.
+    """Whether a value has lone surrogates: UTF-8 has none, and two side by side come back from JSON as another text.
 
     :param text: the value as JSON of ASCII characters only.
     """
@@ -169,7 +169,7 @@ def has_half_characters(value: object, text: str) -> bool:
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse an object that names a key twice: which of the two was meant is anyone's guess."""
+    """Refuse an object that names a key twice: it does not say which of the two is meant."""
     result = dict(pairs)
     if len(result) != len(pairs):
         names = [name for name, _ in pairs]

@@ -4,13 +4,13 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """Where a sensor instance stands; every instance reaches exactly one terminal state."""
+    """The state of a sensor instance; every instance reaches exactly one terminal state."""
 
-    SENSING = "sensing"  # waits; the only state that is not terminal
+    SENSING = "sensing"  # it waits; the only state that is not terminal
     SUCCESS = "success"  # its condition landed
     FAILED = "failed"  # its poke raised, or its timeout passed and a last poke found nothing
     SKIPPED = "skipped"  # as failed, under soft_fail or never_fail; or its poke asked to skip
-    CANCELLED = "cancelled"  # called off, or superseded by a higher try
+    CANCELLED = "cancelled"  # it was cancelled, or superseded by a higher try
 
 
 TERMINAL = frozenset(State) - {State.SENSING}
@@ -19,32 +19,32 @@ TERMINAL = frozenset(State) - {State.SENSING}
 class Outcome(StrEnum):
     """What one poke of one group saw: a fact, not a command (see `settle`)."""
 
-    LANDED = "landed"  # the poke was truthy
-    NOT_LANDED = "not_landed"  # it was not
-    POKE_ERROR = "poke_error"  # it raised
-    POKE_TIMEOUT = "poke_timeout"  # it overran its time limit: not known
-    INFRA_FAILURE = "infra_failure"  # it could not ask; retried for a window
-    SKIP = "skip"  # it raised a skip exception
-    FAIL = "fail"  # it raised a fail exception
-    CRASHED = "crashed"  # it took its process down, as seen by that process's living parent
-    HAND_BACK = "hand_back"  # it cannot be answered in the pool: the waiter shall poke by itself
-    CANNOT_POKE = "cannot_poke"  # this process cannot poke the class; another one may, so nothing is known
-    UNPOKEABLE = "unpokeable"  # no process could, for the infrastructure window
-    # a new one comes last: records tell them by their place (`record`)
-    EXITED = "exited"  # it raised what is no Exception (sys.exit, say): an error that no flag forgives
+    LANDED = "landed"  # the poke returned a true value
+    NOT_LANDED = "not_landed"  # the poke returned a false value
+    POKE_ERROR = "poke_error"  # the poke raised
+    POKE_TIMEOUT = "poke_timeout"  # the poke overran its time limit: its answer is not known
+    INFRA_FAILURE = "infra_failure"  # the backend could not be asked; retried for the infrastructure window
+    SKIP = "skip"  # the poke raised a skip exception
+    FAIL = "fail"  # the poke raised a fail exception
+    CRASHED = "crashed"  # the poke took its process down, as seen by that process's living parent
+    HAND_BACK = "hand_back"  # the pool cannot answer: the waiter has to poke by itself
+    CANNOT_POKE = "cannot_poke"  # this process cannot poke the class; another process may, so nothing is known
+    UNPOKEABLE = "unpokeable"  # no process could poke the class for the infrastructure window
+    # a new outcome comes last: `leases.poke_log` stores their places
+    EXITED = "exited"  # the poke raised a BaseException that is no Exception (sys.exit): no flag forgives it
 
 
 class Ending(StrEnum):
-    """Why an instance took its terminal state: what a waiter needs to end as it would have ended by itself."""
+    """Why an instance took its terminal state, so that its waiter can end as it would have ended by itself."""
 
     LANDED = "landed"
-    TIMEOUT = "timeout"  # of the sensor: no retry in Airflow
-    EXECUTION_TIMEOUT = "execution_timeout"  # of the task: Airflow retries
+    TIMEOUT = "timeout"  # the sensor's timeout: no retry in Airflow
+    EXECUTION_TIMEOUT = "execution_timeout"  # the task's timeout: Airflow retries
     POKE_ERROR = "poke_error"  # its poke raised: Airflow retries
     SKIP = "skip"  # its poke asked to skip
     FAIL = "fail"  # its poke asked to fail, or it was quarantined: no retry
-    CANCELLED = "cancelled"  # called off, or superseded by a higher try
-    HANDED_BACK = "handed_back"  # called off for the waiter to poke by itself
+    CANCELLED = "cancelled"  # it was cancelled, or superseded by a higher try
+    HANDED_BACK = "handed_back"  # it was cancelled so that the waiter pokes by itself
 
 
 INCONCLUSIVE = frozenset(

@@ -1,8 +1,8 @@
-"""Why a group is suspect, so that it is poked apart from the others: as Redis keeps it beside the lease of its range.
+"""Why a group is suspect: the texts that Redis keeps beside the lease of its range.
 
-The one place for these texts. They are sentences because the version before writes and compares sentences, and pokes a
-group that hangs among those that may crash where it does not know one. What this version reads are the codes as well
-(``overran``), so that the next one may write those. What people read is made where it is shown.
+They are sentences because the version before writes and compares sentences: it takes an unknown text for a crash, and
+would poke a hanging group among the crashing ones. This version also reads codes (``overran``), so that the next
+version may write codes. The commands make their own texts for people.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Suspicion(StrEnum):
-    """Why a group is suspect. The value is what is written."""
+    """Why a group is suspect. The value is the text in Redis."""
 
     DEAD_HOLDER = "in a dead holder's hands"
     OUT_OF_MEMORY = "ran out of memory, files or threads"
@@ -23,31 +23,31 @@ class Suspicion(StrEnum):
 
     @property
     def hangs(self) -> bool:
-        """Whether the group, or its class, took too long: the others are suspected to end their process."""
+        """Whether the group, or its class, takes too long; every other suspect may end its process."""
         return self in _HANGING
 
 
 _HANGING = frozenset({Suspicion.OVERRAN, Suspicion.SLOW, Suspicion.CLASS_HANGS})
 _LOST_TURN = "; its turn was lost with its worker"  # after a reason
 _LOST_TURN_CODE = ";lost_turn"
-_FIRST_RELEASE = {"ran out of memory": Suspicion.OUT_OF_MEMORY}  # it writes the others as this version does
+_FIRST_RELEASE = {"ran out of memory": Suspicion.OUT_OF_MEMORY}  # its only text that differs from this version's
 _KNOWN = {str(each): each for each in Suspicion} | {each.name.lower(): each for each in Suspicion} | _FIRST_RELEASE
 
 
 def spell(why: Suspicion, *, lost_turn: bool = False) -> str:
-    """Return a suspicion as `read` reads it.
+    """Return a suspicion as text, for `read`.
 
-    :param lost_turn: whether the group was due, and its worker ended before it was poked: it is due at once.
+    :param lost_turn: whether the group was due and its worker ended before the poke: the group is due at once.
     """
     return f"{why}{_LOST_TURN}" if lost_turn else str(why)
 
 
 def read(fields: Iterable[tuple[int, object]]) -> tuple[dict[int, Suspicion], list[int]]:
-    """Read of groups what `spell` wrote; return why each is suspect, and those that lost their turn."""
+    """Read the texts of `spell`; return why each group is suspect, and the groups that lost their turn."""
     suspects: dict[int, Suspicion] = {}
     lost_turn: list[int] = []
     for group_id, text in fields:
-        why = _KNOWN.get(text)  # type: ignore[call-overload]  # a text, as a rule
+        why = _KNOWN.get(text)  # type: ignore[call-overload]  # a text, unless Redis was edited
         if why is None:
             reason = str(text).removesuffix(_LOST_TURN).removesuffix(_LOST_TURN_CODE)
             why = _KNOWN.get(reason, Suspicion.UNKNOWN)

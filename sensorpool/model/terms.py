@@ -1,4 +1,4 @@
-"""What all processes of one pool must agree on, and what a live worker says of itself."""
+"""The terms on which all processes of one pool must agree, and the roster's entry of a live worker."""
 
 import json
 from collections.abc import Sequence
@@ -8,12 +8,12 @@ from typing import Any
 from sensorpool.model.values import Milliseconds, ShardRange, shard_ranges
 
 _GARBLED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
-_MOST_SHARDS = 1_000_000  # of a pool that another process tells of
+_MOST_SHARDS = 1_000_000  # the most that an entry may name
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Whose tables a worker serves, and how it cuts the shardcodes into ranges."""
+    """The pool that a worker serves, and how it cuts the shardcodes into ranges."""
 
     pool_id: str
     shards: int
@@ -21,7 +21,7 @@ class Terms:
 
     @property
     def ranges(self) -> list[ShardRange]:
-        """The shard ranges of a worker of these terms."""
+        """The shard ranges of a worker with these terms."""
         return shard_ranges(self.shards, self.shard_code_upper_limit)
 
     def __str__(self) -> str:
@@ -30,10 +30,11 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class LiveWorker:
-    """A worker as the roster knows it.
+    """A worker in the roster.
 
-    :param at: when it said so last, by the clock of Redis.
-    :param queues: from which it takes jobs; None, while it does not say, as one of the version before.
+    :param at: when the worker wrote its entry last, by the clock of Redis.
+    :param tick: seconds.
+    :param queues: the queues from which it takes jobs; None: not known, as of a worker of the version before.
     """
 
     name: str
@@ -48,27 +49,27 @@ class LiveWorker:
 
 
 def read_worker(name: str, value: str) -> LiveWorker | None:
-    """Read an entry of the roster, ``"<at> <terms> <json>"``; None for one that says nothing."""
+    """Read an entry of the roster, ``"<at> <terms> <json>"``; None if it cannot be read."""
     try:
         at, terms, more = value.split(" ", 2)
         pool_id, shards, limit = terms.split(":")
-        found: dict[str, Any] = json.loads(more)
+        fields: dict[str, Any] = json.loads(more)
         read = Terms(pool_id, int(shards), int(limit))
         if not 1 <= read.shards <= min(read.shard_code_upper_limit, _MOST_SHARDS):
             return None
-        queues = tuple(str(each) for each in found["queues"]) if isinstance(found.get("queues"), list) else None
-        return LiveWorker(name, read, int(at), float(found["tick"]), str(found["version"]), queues)
+        queues = tuple(str(queue) for queue in fields["queues"]) if isinstance(fields.get("queues"), list) else None
+        return LiveWorker(name, read, int(at), float(fields["tick"]), str(fields["version"]), queues)
     except _GARBLED:
         return None
 
 
 def covering(shard_range: ShardRange, ranges: list[ShardRange]) -> list[ShardRange]:
-    """Return the ranges that have shardcodes in common with another one."""
+    """Return the ranges that have shardcodes in common with ``shard_range``."""
     return [r for r in ranges if r.shard_min < shard_range.shard_max and shard_range.shard_min < r.shard_max]
 
 
 def disagreements(ours: Terms, workers: Sequence[LiveWorker]) -> list[str]:
-    """Say, a line each, in what live workers differ from these terms; nothing where they agree."""
+    """Return a line for each difference between live workers and these terms."""
     problems = []
     foreign = [worker for worker in workers if worker.terms.pool_id != ours.pool_id]
     if foreign:
@@ -90,7 +91,7 @@ def disagreements(ours: Terms, workers: Sequence[LiveWorker]) -> list[str]:
 
 
 def untaken(queue: str, workers: Sequence[LiveWorker]) -> list[str]:
-    """Say so if there are workers and none of them takes jobs from a queue."""
+    """Return a line if there are workers and none of them takes jobs from a queue."""
     if not workers or any(worker.queues is None or queue in worker.queues for worker in workers):
         return []
     taken = ", ".join(sorted({each for worker in workers for each in worker.queues or ()})) or "none"

@@ -1,14 +1,14 @@
-"""Times as people read them."""
+"""Times as text for people."""
 
 from datetime import UTC, datetime
 
 from sensorpool.model.values import Milliseconds
 
-LATEST = 253_402_300_799_999  # milliseconds: the end of the year 9999, the last that a calendar has
+LATEST = 253_402_300_799_999  # milliseconds: the end of the year 9999, the last one of `datetime`
 
 
 def spell_time(at: Milliseconds | None) -> str | None:
-    """Spell a time for people: ISO 8601, UTC. One that no calendar has, of a row written over, as its number."""
+    """Return a time as ISO 8601 in UTC; a time outside of the calendar (an edited row) as its number; None as None."""
     if at is None:
         return None
     if not 0 <= at <= LATEST:

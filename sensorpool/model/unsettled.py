@@ -1,6 +1,7 @@
-"""Results that cannot be written for no known reason: poked again, and failed once that has lasted for a window.
+"""Unsettled groups: their results cannot be written, and the cause is not known.
 
-Pure. Since when is kept in Redis, beside the lease of a group's range: lost, the window begins anew.
+They are poked again, and fail after the infrastructure window. Pure. Redis keeps since when, beside the lease of the
+group's range; if Redis loses it, the window begins anew.
 """
 
 import json
@@ -9,24 +10,24 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import DueGroup, Fact, Milliseconds, Unsettled
 
-MOST = 1_000  # groups of a range that are kept in mind; those beyond are poked on, and are not failed
+MOST = 1_000  # unsettled groups of a range that are remembered; further ones are poked on and do not fail
 
 Known = Callable[[Collection[int]], Mapping[int, Unsettled]]
-"""Returns since when groups, asked for by id, are unsettled."""
+"""Returns since when and why the groups with these ids are unsettled."""
 
 
 def nothing_known(_: Collection[int]) -> Mapping[int, Unsettled]:
-    """Return that no group was unsettled before."""
+    """Return nothing: no group was unsettled before."""
     return {}
 
 
 def spell(unsettled: Unsettled) -> str:
-    """Return it as `read` reads it."""
+    """Return since when and why as text, for `read`."""
     return json.dumps(unsettled)
 
 
 def read(text: str) -> Unsettled | None:
-    """Read what `spell` wrote; what cannot be read counts as lost."""
+    """Read a text of `spell`; None if it cannot be read."""
     try:
         since, cause = json.loads(text)
         return Unsettled(int(since), str(cause)) if int(since) > 0 else None
@@ -35,10 +36,10 @@ def read(text: str) -> Unsettled | None:
 
 
 def noted(facts: Sequence[Fact], causes: Mapping[int, str], known: Mapping[int, Unsettled]) -> dict[int, Unsettled]:
-    """Return since when each of the groups that have a cause is unsettled, by id.
+    """Return since when and why each group that has a cause is unsettled, by id.
 
-    :param known: those that were so before. A time to come, by a clock that was put back since, counts as now: the
-        window would last longer by the width of that jump.
+    :param known: the groups that were unsettled before. A time in the future (the clock was put back) counts as now,
+        or the window would last longer by that jump.
     """
     began = {fact.group_id: fact.began_at for fact in facts}
     since = {group_id: each.since for group_id, each in known.items()}
@@ -49,16 +50,16 @@ def noted(facts: Sequence[Fact], causes: Mapping[int, str], known: Mapping[int, 
 
 
 def from_registration(known: Mapping[int, Unsettled], groups: Iterable[DueGroup]) -> dict[int, Unsettled]:
-    """Return them so that nothing counts from before a group was registered: its id was another's then."""
-    found = dict(known)
+    """Move each time to the group's registration if it is earlier: the id belonged to another group then."""
+    moved = dict(known)
     for group in groups:
-        if (each := found.get(group.id)) is not None and each.since < group.registered_at:
-            found[group.id] = each._replace(since=group.registered_at)
-    return found
+        if (each := moved.get(group.id)) is not None and each.since < group.registered_at:
+            moved[group.id] = each._replace(since=group.registered_at)
+    return moved
 
 
 def overdue(facts: Sequence[Fact], unsettled: Mapping[int, Unsettled], window: float) -> list[Fact]:
-    """Return what ends the groups that have been unsettled for longer than the window, in seconds."""
+    """Return the facts that fail the groups that have been unsettled for longer than the window (seconds)."""
     return [
         _failed(fact, unsettled[fact.group_id].cause, window)
         for fact in facts

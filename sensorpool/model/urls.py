@@ -1,4 +1,4 @@
-"""What can be wrong with a URL before any server is asked."""
+"""Checks of a URL before any server is asked."""
 
 import re
 from collections.abc import Callable
@@ -16,19 +16,19 @@ def has_scheme(url: str, *schemes: str) -> bool:
 
 
 def is_half_quoted(url: str) -> bool:
-    """Whether a password most likely has an ``@``, ``/`` or ``#`` that is not quoted: then a part of it is the host."""
+    """Whether a password most likely has an unquoted ``@``, ``/`` or ``#``: then a part of it is read as the host."""
     scheme, _, rest = url.partition("://")
     if scheme.startswith(("sqlite", "unix")):
-        return False  # paths
+        return False  # the URL has a path, and no host
     rest = rest.partition("?")[0]
     authority = rest.partition("/")[0].partition("#")[0]
-    # redis-py and kombu take all up to the last @ for the password; SQLAlchemy does not
+    # for redis-py and kombu the password ends at the last @; for SQLAlchemy it does not
     most = 1 if scheme.startswith(("postgres", "mysql", "mariadb")) else authority.count("@")
     return rest.count("@") > most
 
 
 def has_no_number(url: str) -> bool:
-    """Whether a Redis URL names a database by something else than its number: redis-py takes that for 0."""
+    """Whether a Redis URL names its database by something else than a number: redis-py reads that as 0."""
     if is_half_quoted(url) or has_odd_host(url) or not has_scheme(url, *_REDIS):
         return False
     database = urlsplit(url).path.strip("/")
@@ -36,7 +36,7 @@ def has_no_number(url: str) -> bool:
 
 
 def has_odd_port(url: str) -> bool:
-    """Whether what stands where the port does is none."""
+    """Whether the text at the place of the port is no port."""
     scheme, _, rest = url.partition("://")
     if scheme.startswith(("sqlite", "unix", "memory")) or is_half_quoted(url):
         return False
@@ -47,7 +47,7 @@ def has_odd_port(url: str) -> bool:
 
 
 def has_odd_host(url: str) -> bool:
-    """Whether a bracket of an IPv6 address is not closed, or was not opened."""
+    """Whether a bracket of an IPv6 address lacks its counterpart."""
     scheme, _, rest = url.partition("://")
     authority = rest.partition(";")[0].partition("?")[0].partition("/")[0]
     host = authority.rpartition("@")[2]
@@ -55,7 +55,7 @@ def has_odd_host(url: str) -> bool:
 
 
 def is_in_memory(url: str) -> bool:
-    """Whether a database is SQLite's in the memory of one process."""
+    """Whether a URL names an SQLite database in the memory of one process."""
     scheme, _, rest = url.partition("://")
     path, _, query = rest.partition("?")
     return scheme.startswith("sqlite") and (path in {"", "/", "/:memory:", "/file::memory:"} or "mode=memory" in query)
@@ -68,10 +68,10 @@ def _number(text: str) -> int:
 
 
 def _seconds(text: str) -> float:
-    # a worker waits for a second at a time until a job comes
-    if not 2 <= (found := float(text)) <= 10**9:
+    # at least 2: a worker waits one second at a time for a job
+    if not 2 <= (seconds := float(text)) <= 10**9:
         raise ValueError(text)
-    return found
+    return seconds
 
 
 def _switch(text: str) -> bool:
@@ -84,7 +84,7 @@ def _certificate(text: str) -> str:
     return text
 
 
-# what the leases' client and Celery's both can do
+# options that both the leases' client and Celery's have
 _REDIS_OPTIONS: dict[str, Callable[[str], Any]] = {
     "client_name": str,
     "db": _number,
@@ -110,7 +110,7 @@ def _options(url: str) -> list[tuple[str, str]]:
 
 
 def _taken(url: str) -> dict[str, Callable[[str], Any]] | None:
-    """Return which options a URL may have; None, if that is not for us to say."""
+    """Return which options a URL may have; None for a URL that is not Redis's."""
     if has_scheme(url, "rediss"):
         return _REDIS_OPTIONS | _TLS_OPTIONS
     if has_scheme(url, "redis"):
@@ -121,17 +121,17 @@ def _taken(url: str) -> dict[str, Callable[[str], Any]] | None:
 
 
 def odd_option(url: str) -> str:
-    """Say which option of the URL of a Redis or broker is none, or has no value of its kind; empty, if all are well."""
+    """Describe the first option of a Redis or broker URL that is unknown or has a wrong value; empty if none."""
     if is_half_quoted(url):
         return ""
-    if ";" in url:  # Celery's client takes several
+    if ";" in url:  # Celery's client takes several URLs
         return next(filter(None, map(odd_option, url.split(";"))), "")
     taken = _taken(url)
     for name, text in _options(url):
-        shown = name if re.fullmatch("[A-Za-z_]{1,40}", name) else "without a name"  # it may be a part of a password
+        shown = name if re.fullmatch("[A-Za-z_]{1,40}", name) else "without a name"  # may be a part of a password
         if taken is None:
             if has_scheme(url, "amqp", "amqps", "pyamqp") and not (name in _AMQP_OPTIONS or name.startswith("ssl_")):
-                return f"the option {shown}, which is none: it may have {', '.join(sorted(_AMQP_OPTIONS))}, ssl_…"
+                return f"the option {shown}, which is unknown: it may have {', '.join(sorted(_AMQP_OPTIONS))}, ssl_…"
         elif name not in taken:
             more = ", ssl_…" if taken.keys() >= _TLS_OPTIONS.keys() else ""
             known = ", ".join(sorted(taken.keys() - _TLS_OPTIONS.keys()))
@@ -140,12 +140,12 @@ def odd_option(url: str) -> str:
             try:
                 taken[name](text)
             except ValueError:
-                return f"the option {shown} with a value that cannot be"
+                return f"the option {shown}, whose value is not valid"
     return ""
 
 
 def redis_options(url: str) -> dict[str, Any]:
-    """Return the options of a Redis URL that Celery's client has to be told apart from the URL."""
+    """Return the options of a Redis URL that Celery's client does not read from the URL itself."""
     url = url.partition(";")[0]
     read = _taken(url) or {}
     apart = _REDIS_OPTIONS.keys() - {"db", "protocol"}
@@ -153,7 +153,7 @@ def redis_options(url: str) -> dict[str, Any]:
 
 
 def without_options(url: str) -> str:
-    """Return a Redis URL as Celery's client reads it: the number of the database in its path, no options but TLS's."""
+    """Return a Redis URL in the form for Celery's client: the database's number in its path, and TLS options only."""
     base = url.partition("?")[0]
     options = dict(_options(url))
     if "db" in options and has_scheme(url, *_REDIS):

@@ -1,4 +1,4 @@
-"""The values that the verbs hand to each other. What comes by the thousand is a tuple, which costs least."""
+"""The values that the verbs hand to each other. Values that come by the thousand are tuples, which cost least."""
 
 import uuid
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ Milliseconds = int
 
 @dataclass(frozen=True, slots=True)
 class PokeReturnValue:
-    """What a poke may return instead of a boolean: done or not, and a value for XCom (Airflow's class of this name)."""
+    """A poke's return value instead of a boolean: done or not, and a value for XCom (as Airflow's class)."""
 
     is_done: bool
     xcom_value: Any = None
@@ -26,7 +26,7 @@ class PokeReturnValue:
 
 
 class Key(NamedTuple):
-    """Who waits: AIP-17's key of a task instance, and its try. A plain Celery user may leave it to `Key.fresh`."""
+    """The key of a waiter: AIP-17's key of a task instance, and its try. Plain Celery users may leave it to `fresh`."""
 
     dag_id: str
     task_id: str
@@ -36,7 +36,7 @@ class Key(NamedTuple):
 
     @classmethod
     def fresh(cls, operator: str) -> "Key":
-        """Make a key that nobody else has."""
+        """Make a key that no other waiter has."""
         return cls(dag_id="-", task_id=operator[-250:], run_id=uuid.uuid4().hex)
 
     @property
@@ -47,14 +47,15 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """One sensor to register: what it waits for, who waits, and how.
+    """One sensor to register: the condition, the waiter, and how to wait.
 
     :param sensor: a class path (``pkg.mod.Class`` or ``pkg.mod:Class``), or a sensor object whose class names its
         constructor's arguments in ``poke_context_fields``.
-    :param poke_context: the JSON object that the class is constructed with; left out for an object.
-    :param on_settled: a Celery signature that is sent, with the result as its first argument, once it is settled.
-    :param external_id: what the waiter is called elsewhere: in Airflow, the id of the try of the task instance.
-    :param logical_date: of the waiter's DAG run, for people.
+    :param poke_context: the JSON object of the constructor's arguments; None for a sensor object.
+    :param on_settled: a Celery signature that is sent, with the result as its first argument, when the instance is
+        settled.
+    :param external_id: the waiter's id in its own system: in Airflow, the id of the try of the task instance.
+    :param logical_date: the logical date of the waiter's DAG run, for people.
     """
 
     sensor: object
@@ -74,9 +75,9 @@ class Registration:
 
 
 class Instance(NamedTuple):
-    """A registered sensor instance. ``created`` is false when the same key and try was there already.
+    """A registered sensor instance. ``created`` is false if the same key and try existed already.
 
-    ``opened`` is true when nobody waited for the same before.
+    ``opened`` is true if no other instance waited for the same condition.
     """
 
     id: int
@@ -91,7 +92,7 @@ class Instance(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShardRange:
-    """The shardcodes ``shard_min <= s < shard_max``: what one job works on."""
+    """The shardcodes ``shard_min <= s < shard_max``, on which one job works."""
 
     shard_min: int
     shard_max: int
@@ -107,7 +108,7 @@ def shard_ranges(shards: int, shard_code_upper_limit: int) -> list[ShardRange]:
 
 
 class DueGroup(NamedTuple):
-    """A group as the load sees it. Whoever changes its row takes the next version, so id and version say it all."""
+    """A group as the load reads it. Each change of its row takes the next version, so id and version identify it."""
 
     id: int
     version: int
@@ -121,7 +122,7 @@ class DueGroup(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What one poke of one group saw, and when it began by the monotonic clock."""
+    """What one poke of one group saw. ``began`` is by the monotonic clock, ``seconds`` is the poke's duration."""
 
     group: DueGroup
     began: float
@@ -132,7 +133,7 @@ class Report(NamedTuple):
 
 
 class Fact(NamedTuple):
-    """Group ``group_id`` at ``version`` was poked from ``began_at`` on, and this is what was seen."""
+    """What a poke of group ``group_id`` at ``version`` saw, which began at ``began_at``."""
 
     group_id: int
     version: int
@@ -140,7 +141,7 @@ class Fact(NamedTuple):
     outcome: Outcome
     reason: str | None = None
     xcom_value: str | None = None  # JSON text
-    overruns_left: int | None = None  # how many more pokes may overrun before some are handed back; None: any number
+    overruns_left: int | None = None  # how many more pokes may overrun before waiters are handed back; None: any number
 
 
 class Member(NamedTuple):
@@ -153,7 +154,7 @@ class Member(NamedTuple):
     timeout_at: Milliseconds
     next_deadline: Milliseconds
     execution_context: str  # the text of `ExecutionContext`
-    takes_back: bool = False  # whether there is a waiter, elsewhere, that can poke by itself
+    takes_back: bool = False  # whether its waiter, outside of the pool, can poke by itself
 
 
 class Verdict(NamedTuple):
@@ -168,7 +169,7 @@ class Verdict(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """One settled instance, as it is published."""
+    """One settled instance, in the form in which it is published."""
 
     id: int
     key: Key
@@ -182,23 +183,23 @@ class Settled(NamedTuple):
 
 @dataclass(slots=True)
 class Flushed:
-    """What one flush did."""
+    """The result of one flush."""
 
     settled: list[Settled] = field(default_factory=list)
-    emptied: list[int] = field(default_factory=list)  # groups that are gone
+    emptied: list[int] = field(default_factory=list)  # groups that were deleted
     outbox_id: int | None = None
     unsettled: dict[int, str] = field(default_factory=dict)  # groups whose result could not be written, and why
 
 
 class Unsettled(NamedTuple):
-    """Since when the results of a group cannot be written, and why not."""
+    """Since when the results of a group cannot be written, and why."""
 
     since: Milliseconds
     cause: str
 
 
 class Settlement(NamedTuple):
-    """What came of facts: how many instances ended, and which groups stay because their result cannot be written."""
+    """The result of settling facts: how many instances ended, and which groups are unsettled."""
 
     ended: int
     unsettled: dict[int, Unsettled]
@@ -206,7 +207,7 @@ class Settlement(NamedTuple):
 
 @dataclass(slots=True)
 class JobResult:
-    """What one poke_shard job did: the small object that Flower shows."""
+    """The result of one poke_shard job: the small object that Flower shows."""
 
     groups: int = 0
     poked: int = 0
@@ -221,7 +222,7 @@ class JobResult:
     extra: dict[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what reads well in Flower: groups, poked, landed, errors, seconds, and what else was not zero."""
+        """Return the fields for Flower: groups, poked, landed, errors, seconds, and the others that are not zero."""
         if self.skipped:
             return {"skipped": self.skipped}
         shown: dict[str, Any] = {name: getattr(self, name) for name in ("groups", "poked", "landed", "errors")}

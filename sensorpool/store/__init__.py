@@ -1,1 +1,1 @@
-"""Every SQL statement of sensorpool, one function a sentence. They take a connection; `Database.run` commits."""
+"""Every SQL statement of sensorpool, one function a statement. They take a connection; `Database.run` commits."""

@@ -1,4 +1,4 @@
-"""What is refused: conditions whose poke took its process down too often, and DAGs with too many sensing instances."""
+"""Refusals: conditions whose poke took its process down too often, and DAGs with too many sensing instances."""
 
 from collections.abc import Collection
 from typing import Any, NamedTuple
@@ -14,28 +14,28 @@ from sensorpool.store.schema import poke_group as g
 from sensorpool.store.schema import poke_quarantine as q
 from sensorpool.store.schema import sensor_instance as s
 
-ANYBODY = "-"  # the dag_id of those who chose no key: no DAG
+ANYBODY = "-"  # the dag_id of a registration without a key, which belongs to no DAG
 
 
 class Barred(NamedTuple):
-    """What of a registration is refused."""
+    """The parts of a registration that are refused."""
 
     conditions: dict[bytes, str]  # the digests, with the reason of each
     dags: dict[str, int]  # with the number of sensing instances of each
 
 
 def barred(connection: Connection, digests: Collection[bytes], dag_ids: Collection[str]) -> Barred:
-    """Return what of these is refused."""
+    """Return which of these conditions and DAGs are refused."""
     conditions = connection.execute(select(q.c.digest, q.c.reason).where(q.c.digest.in_(digests)))
     dags = connection.execute(select(o.c.dag_id, o.c.sensing).where(o.c.dag_id.in_(dag_ids)))
     return Barred({bytes(row[0]): row[1] for row in conditions}, {row[0]: row[1] for row in dags})
 
 
 def count_crash(connection: Connection, group_id: int, seen: int, limit: int, reason: str, now: Milliseconds) -> int:
-    """Count a crash that the poke of a group was seen to cause; at the limit its condition is quarantined.
+    """Count a crash that a group's poke caused; at the limit, quarantine the group's condition.
 
-    :param seen: how many there had been before, so that one which is counted again counts once.
-    :returns: how many crashes there were (0: the group is gone).
+    :param seen: the number of crashes before this one, so that a repeated call counts it once.
+    :returns: the number of crashes (0: the group is gone).
     """
     settling.begin(connection)
     before = (g.c.id == group_id, g.c.crashes == seen)
@@ -50,7 +50,10 @@ def count_crash(connection: Connection, group_id: int, seen: int, limit: int, re
 
 
 def quarantined(connection: Connection, digests: Collection[bytes] | None = None) -> list[Any]:
-    """Return the conditions in quarantine, all or those of these digests, the newest first."""
+    """Return the conditions in quarantine, the newest first.
+
+    :param digests: the conditions that are wanted; None: all.
+    """
     query = select(q).order_by(q.c.since.desc(), q.c.digest)
     if digests is not None:
         query = query.where(q.c.digest.in_(digests))
@@ -63,7 +66,10 @@ def count_quarantined(connection: Connection) -> int:
 
 
 def let_out(connection: Connection, digests: Collection[bytes] | None = None) -> int:
-    """Let conditions out of quarantine, all or those of these digests, and forget their crashes; return how many."""
+    """Let conditions out of quarantine, and set their crashes to 0; return how many were let out.
+
+    :param digests: the conditions; None: all.
+    """
     settling.begin(connection)
     crashed, inside = update(g).where(g.c.crashes > 0), delete(q)
     if digests is not None:
@@ -73,20 +79,20 @@ def let_out(connection: Connection, digests: Collection[bytes] | None = None) ->
 
 
 def prune(connection: Connection, before: Milliseconds) -> int:
-    """Let out who has been in quarantine since before a time; return how many."""
+    """Let out the conditions that have been in quarantine since before a time; return how many."""
     return connection.execute(delete(q).where(q.c.since < before)).rowcount
 
 
 def look_at_quotas(connection: Connection, quota: int, now: Milliseconds) -> dict[str, int]:
-    """Note which DAGs have more sensing instances than their quota; return those that are new, with the number."""
+    """Note which DAGs have more sensing instances than the quota; return the new ones, each with the number."""
     waiting = connection.execute(select(func.coalesce(func.sum(g.c.members), 0))).scalar_one()
     over: dict[str, int] = {}
-    if waiting > quota:  # or nobody can have so many: the count below reads the whole table
+    if waiting > quota:  # otherwise no DAG can be over it; the count below reads the whole table
         query = select(s.c.dag_id, count_rows).where(s.c.state == State.SENSING, s.c.dag_id != ANYBODY)
         over = {row[0]: row[1] for row in connection.execute(query.group_by(s.c.dag_id).having(count_rows > quota))}
     known = set(connection.execute(select(o.c.dag_id)).scalars())
-    if gone := known - over.keys():
-        connection.execute(delete(o).where(o.c.dag_id.in_(gone)))
+    if ended := known - over.keys():
+        connection.execute(delete(o).where(o.c.dag_id.in_(ended)))
     new = {dag_id: sensing for dag_id, sensing in over.items() if dag_id not in known}
     if new:
         connection.execute(insert(o), [{"dag_id": dag_id, "sensing": n, "since": now} for dag_id, n in new.items()])
@@ -94,5 +100,5 @@ def look_at_quotas(connection: Connection, quota: int, now: Milliseconds) -> dic
 
 
 def dags_over_quota(connection: Connection) -> dict[str, int]:
-    """Return the DAGs of which no more is taken, with how many sensed when that began."""
+    """Return the DAGs that are over their quota, each with its sensing instances when that began."""
     return {row[0]: row[1] for row in connection.execute(select(o.c.dag_id, o.c.sensing).order_by(o.c.dag_id))}

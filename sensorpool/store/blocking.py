@@ -1,4 +1,4 @@
-"""Locks that a change of the schema waits for: with a bound, for everybody's statements queue up behind it."""
+"""Locks that a change of the schema waits for. The wait is bounded, because all statements queue up behind it."""
 
 from collections.abc import Collection
 
@@ -8,7 +8,7 @@ from sqlalchemy.exc import DBAPIError
 from sensorpool.store.codes import is_denied
 
 LOCK_WAIT = 2  # seconds for one lock
-_MYSQL_CHANGE = 20  # seconds for a lock of a change itself; the driver waits 30 s for an answer
+_MYSQL_CHANGE = 20  # seconds for a lock during the change; the driver waits 30 s for an answer
 _SHOWN = 200  # characters of a statement
 _BACKEND = "mysql", "mariadb"
 
@@ -42,18 +42,18 @@ _MYSQL_HOLDER = text(
 def bound(connection: Connection, tables: Collection[str]) -> None:
     """Bound how long this transaction waits for a lock.
 
-    MySQL and MariaDB cannot take a change of the schema back, so there all tables are locked once before the first one.
+    MySQL and MariaDB cannot roll back a change of the schema, so there all tables are locked once before the change.
 
-    :raises DBAPIError: there, when somebody holds one of them.
+    :raises DBAPIError: on MySQL and MariaDB, when another transaction holds one of the tables.
     """
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_WAIT}s'")
     elif connection.dialect.name in _BACKEND:
-        there = sorted(set(inspect(connection).get_table_names()) & set(tables))
+        existing = sorted(set(inspect(connection).get_table_names()) & set(tables))
         connection.exec_driver_sql(f"SET SESSION lock_wait_timeout = {LOCK_WAIT}")
-        if there:
+        if existing:
             try:
-                connection.exec_driver_sql(f"LOCK TABLES {', '.join(f'`{name}` WRITE' for name in there)}")
+                connection.exec_driver_sql(f"LOCK TABLES {', '.join(f'`{name}` WRITE' for name in existing)}")
             except DBAPIError as error:
                 if not is_denied(error):
                     raise
@@ -62,14 +62,14 @@ def bound(connection: Connection, tables: Collection[str]) -> None:
 
 
 def holder(connection: Connection, schema: str, tables: Collection[str]) -> str:
-    """Say who has held a lock on one of these tables for longest, as far as the server tells us."""
+    """Describe the transaction that has held a lock on one of these tables for longest, as far as the server tells."""
     try:
         if connection.dialect.name == "postgresql":
             found = connection.execute(_POSTGRES_HOLDER, {"schema": schema, "names": list(tables)}).first()
         else:
             found = connection.execute(_MYSQL_HOLDER).first()
     except DBAPIError:
-        found = None  # not everybody may see it
+        found = None  # the role may not see other transactions
     if found is None:
         return "another transaction holds it"
     who = f" ({found.who})" if found.who else ""

@@ -1,7 +1,7 @@
-"""What a driver's error means: the server is not what we want, a transaction is in our way, or what we write is bad.
+"""The meaning of a driver's error: the server is away, two transactions conflict, or our data is refused.
 
-Each database says it with codes of its own: SQLSTATEs (PostgreSQL), numbers (MySQL and MariaDB), names (SQLite). A code
-that stands in none of the lists means none of the three: nobody is to blame for it until it has lasted.
+Each database has codes of its own: SQLSTATEs (PostgreSQL), numbers (MySQL and MariaDB), names (SQLite). A code that is
+in none of the lists has no known cause.
 """
 
 from sqlalchemy.exc import DataError, DBAPIError, OperationalError
@@ -9,13 +9,13 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 # serialization, deadlock, lock timeouts
 CONFLICTS = frozenset({"40001", "40P01", "55P03", "1213", "1205", "3572", "3101"})
-LOCKED = frozenset({"55P03", "1205"})  # of these: another transaction held a lock for longer than we wait
-# the same condition or key came a moment ago: the next attempt sees it
+LOCKED = frozenset({"55P03", "1205"})  # a part of these: another transaction held a lock for longer than we wait
+# another transaction has just inserted the same condition or key: the next attempt sees it
 DUPLICATES = frozenset(
     {"23505", "23P01", "1062", "1586", *(f"SQLITE_CONSTRAINT_{kind}" for kind in ("UNIQUE", "PRIMARYKEY", "ROWID"))}
 )
 
-# The server takes no writes, or cannot reach its own disk: another connection may find one that does.
+# The server takes no writes, or cannot reach its own disk: another connection may find a server that can.
 READ_ONLY = frozenset({"25006", "1290", "1792", "1836", "SQLITE_READONLY"})
 POSTGRES_AWAY = frozenset({"25P03", "25P04", "40003", "42501"})
 POSTGRES_AWAY_CLASSES = ("08", "28", "3D", "53", "57", "58")
@@ -23,10 +23,10 @@ POSTGRES_DISK = ("58",)
 MYSQL_DISK = frozenset({"3", "5", "20", "1021", "1024", "1026", "1030", "1180"})
 MYSQL_AWAY = MYSQL_DISK | frozenset(
     {
-        *("1037", "1041", "1114", "1206"),  # out of memory, of room, of locks
-        *("1040", "1129", "1130", "1203", "1226", "1820", "1862", "1044", "1045", "1049", "1698"),  # lets us not in
-        *("1142", "1143", "1227"),  # does not let us do it
-        *("1047", "1053", "1077", "1079", "1152", "1184", "1158", "1159", "1160", "1161", "1317"),  # is going or gone
+        *("1037", "1041", "1114", "1206"),  # out of memory, disk space or locks
+        *("1040", "1129", "1130", "1203", "1226", "1820", "1862", "1044", "1045", "1049", "1698"),  # log-in refused
+        *("1142", "1143", "1227"),  # no right to the statement
+        *("1047", "1053", "1077", "1079", "1152", "1184", "1158", "1159", "1160", "1161", "1317"),  # shutting down
         *("1927", "3024", "1969", "3032", "3168", "4031"),
         *("2001", "2002", "2003", "2004", "2005", "2006", "2011", "2012", "2013", "2014", "2026", "2027", "2055"),
     }
@@ -34,40 +34,40 @@ MYSQL_AWAY = MYSQL_DISK | frozenset(
 SQLITE_AWAY = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_NOTADB", "SQLITE_CORRUPT")
 SQLITE_DISK = ("SQLITE_READONLY", "SQLITE_IOERR")
 
-# What we write: the same database refuses the same again.
+# Our data is refused: the same database refuses the same data again.
 POSTGRES_DATA = frozenset({"54000", "23502", "23514"})
 POSTGRES_DATA_CLASSES = ("22",)
 MYSQL_DATA = frozenset(
     {
         *("1048", "1364", "3819", "4025"),  # NULL, CHECK
-        *("1264", "1265", "1292", "1366", "1367", "1406", "1411", "1690"),  # no such text or number in that column
+        *("1264", "1265", "1292", "1366", "1367", "1406", "1411", "1690"),  # the column cannot hold the text or number
         *("1118", "1153", "1301", "1620"),  # too large
         *("3140", "3141", "3143", "3144", "3156", "3157"),  # JSON
     }
 )
 SQLITE_DATA = ("SQLITE_TOOBIG", "SQLITE_MISMATCH", "SQLITE_CONSTRAINT_NOTNULL", "SQLITE_CONSTRAINT_CHECK")
 
-# It answers, and the role may not do this: a grant is missing.
+# The server answers, but the role may not do this: a grant is missing.
 DENIED = frozenset({"42501", "1142", "1143", "1227"})
 
 NO_TABLE = frozenset({"42P01", "3F000", "1146"})
 
-_MYSQL_DRIVERS = {"pymysql", "MySQLdb", "mysql"}  # a number of theirs says more than a SQLSTATE
+_MYSQL_DRIVERS = {"pymysql", "MySQLdb", "mysql"}  # their numbers tell more than a SQLSTATE
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Whether two transactions were in each other's way, so that one of them has to come again."""
+    """Whether two transactions conflicted, so that one of them has to be repeated."""
     code = code_of(error)
     return code in CONFLICTS or code in DUPLICATES or "database is locked" in str(getattr(error, "orig", ""))
 
 
 def is_locked(error: BaseException) -> bool:
-    """Whether another transaction held a lock for longer than is waited for it."""
+    """Whether another transaction held a lock for longer than we wait."""
     return code_of(error) in LOCKED
 
 
 def is_unreachable(error: BaseException) -> bool:
-    """Whether the database was not there, or is not one that can be written to (rather than unwilling)."""
+    """Whether the database could not be reached, or takes no writes at all (rather than not this one)."""
     if isinstance(error, PoolTimeout):
         return True
     if not isinstance(error, DBAPIError) or is_conflict(error):
@@ -85,19 +85,19 @@ def is_unreachable(error: BaseException) -> bool:
 
 
 def is_read_only(error: BaseException) -> bool:
-    """Whether the server answers, and takes no writes: a standby, or one that was told so."""
+    """Whether the server answers but takes no writes: a standby, or a server that was set read-only."""
     return (code := code_of(error)) in READ_ONLY or code.startswith("SQLITE_READONLY")
 
 
 def is_denied(error: BaseException) -> bool:
-    """Whether the server answers, and our role lacks the rights."""
+    """Whether the server answers but our role lacks the rights."""
     return code_of(error) in DENIED
 
 
 def spoils_connections(error: BaseException) -> bool:
-    """Whether connections to this server are of no use any more, though they still answer.
+    """Whether connections to this server are no longer of use, although they still answer.
 
-    :param error: what SQLAlchemy or the driver raised.
+    :param error: the error of SQLAlchemy or of the driver.
     """
     code, driver = code_of(error), _driver(getattr(error, "orig", error))
     if driver == "sqlite3":
@@ -106,7 +106,7 @@ def spoils_connections(error: BaseException) -> bool:
 
 
 def is_data_error(error: BaseException) -> bool:
-    """Whether what was written is to blame: this database will not take it tomorrow either."""
+    """Whether our data is to blame: the database will refuse it again."""
     if isinstance(error, UnicodeError | OverflowError):
         return True  # the driver cannot spell it
     if not isinstance(error, DBAPIError):
@@ -116,22 +116,22 @@ def is_data_error(error: BaseException) -> bool:
         return code.startswith(SQLITE_DATA)
     if driver in _MYSQL_DRIVERS:
         return code in MYSQL_DATA
-    # without a SQLSTATE it was the driver that refused a value, such as a NUL
+    # without a SQLSTATE the driver refused a value, such as a NUL
     return code in POSTGRES_DATA or code[:2] in POSTGRES_DATA_CLASSES or (isinstance(error, DataError) and code == "")
 
 
 def is_missing_table(error: BaseException) -> bool:
-    """Whether our tables are not there."""
+    """Whether our tables do not exist."""
     return code_of(error) in NO_TABLE or "no such table" in str(getattr(error, "orig", ""))
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """Return what the driver raised, which says no statement and no values."""
+    """Return the driver's own error, whose text has no statement and no values."""
     return getattr(error, "orig", None) or error
 
 
 def code_of(error: BaseException) -> str:
-    """Return the code that the database gave its error, or an empty text."""
+    """Return the database's code of an error, or an empty text."""
     orig = cause_of(error)
     state = getattr(orig, "sqlstate", None)
     if state is not None and _driver(orig) not in _MYSQL_DRIVERS:

@@ -42,8 +42,9 @@ class Database:
     """One engine. Safe to share between threads; a child after a fork makes connections of its own.
 
     :param url: a SQLAlchemy URL.
-    :param schema: where our tables are, on PostgreSQL; empty, the connection's own schema.
-    :param clock: stands in for the database's clock in tests: returns milliseconds.
+    :param schema: the PostgreSQL schema of our tables; empty: the connection's own.
+    :param pool_size: connections that stay open; as many more may be opened for a while.
+    :param clock: replaces the database's clock in tests: returns milliseconds.
     :raises SettingsError: when the URL is malformed or its driver is not installed.
     """
 
@@ -51,7 +52,7 @@ class Database:
         self, url: str, *, schema: str = "", pool_size: int = POOL_SIZE, clock: Callable[[], Milliseconds] | None = None
     ) -> None:
         self.engine = make_engine(url, pool_size)
-        if schema:  # not by search_path: PgBouncer in transaction mode does not keep it
+        if schema:  # not as search_path: PgBouncer in transaction mode does not keep it
             self.engine = self.engine.execution_options(schema_translate_map={None: schema})
         self.schema = schema
         self._clock = clock
@@ -66,13 +67,13 @@ class Database:
         return cls(settings.database_url, schema=settings.database_schema, pool_size=pool_size, clock=clock)
 
     def now(self, connection: Connection) -> Milliseconds:
-        """Ask the database what time it is."""
+        """Return the time by the database's clock."""
         if self._clock is not None:
             return self._clock()
         return int(connection.execute(select(clock_ms())).scalar_one())
 
     def given_now(self, connection: Connection) -> Milliseconds | None:
-        """Return what time it is, where a statement cannot ask that by itself (None: it can)."""
+        """Return the time for statements that cannot read the clock themselves; None where they can."""
         return None if self._clock is None and connection.dialect.name == "postgresql" else self.now(connection)
 
     def read(
@@ -84,7 +85,7 @@ class Database:
     ) -> Result:
         """Call ``question`` with a connection and the arguments that follow, outside of any transaction.
 
-        It takes no locks.
+        ``question`` takes no locks.
 
         :raises Unreachable: when the database does not answer.
         """
@@ -106,7 +107,7 @@ class Database:
     ) -> Result:
         """Call ``change`` with a connection and the arguments that follow in one transaction: see `Transaction.run`.
 
-        :raises Unreachable: when the database does not answer, or is busy with others, after the last attempt.
+        :raises Unreachable: when the database does not answer, or stays busy, after the last attempt.
         """
         return self.transaction().run(change, *args, **named)
 
@@ -121,7 +122,7 @@ class Database:
         return Transaction(self.engine, attempts=attempts, again=again, kept=kept)
 
     def is_read_only(self) -> bool:
-        """Whether the server takes no writes from us: a standby, or one that was told so.
+        """Whether the server takes no writes: a standby, or a server that was set read-only.
 
         :raises Unreachable: when the database does not answer.
         """
@@ -129,7 +130,7 @@ class Database:
         return question is not None and bool(self.read(_answer, question))
 
     def encoding(self) -> str | None:
-        """Return the encoding of a PostgreSQL database, which limits what it can hold; None of others: they hold all.
+        """Return the encoding of a PostgreSQL database, which limits its texts; None on other databases.
 
         :raises Unreachable: when the database does not answer.
         """
@@ -140,13 +141,13 @@ class Database:
     def file(self) -> str:
         """Return the path of an SQLite database's file; empty where it is in memory.
 
-        :raises Unreachable: when it cannot be opened.
+        :raises Unreachable: when the file cannot be opened.
         """
         return str(self.read(lambda c: c.exec_driver_sql("PRAGMA database_list").all()[0][2]) or "")
 
     @property
     def where(self) -> str:
-        """Where the database is, for people: its URL without the password."""
+        """The URL of the database without its password, for people."""
         return told.where(self.engine)
 
     def dispose(self) -> None:
@@ -154,27 +155,27 @@ class Database:
         self.engine.dispose()
 
     def begin_anew(self) -> None:
-        """Leave the connections to the parent process: they stay open, or the server would be told that they end."""
+        """Leave the connections to the parent process. They stay open here: a close would end them on the server."""
         self._of_parents.append(self.engine.pool)
         self.engine.dispose(close=False)
 
 
 def table_prefix(connection: Connection) -> str:
-    """Return what stands before the names of our tables in SQL that SQLAlchemy does not write."""
+    """Return the prefix of our tables' names in SQL that SQLAlchemy does not write."""
     schema = connection.get_execution_options().get("schema_translate_map", {}).get(None, "")
     return f'"{schema}".' if schema else ""
 
 
 def fetch(connection: Connection, statement: str, values: Mapping[str, Any]) -> list[Any]:
-    """Run SQL as the driver takes it, and return its rows as they are: SQLAlchemy's cost four times as much."""
+    """Run SQL in the driver's form; return the driver's rows: SQLAlchemy's cost four times as much."""
     return fetched(connection.exec_driver_sql(statement, dict(values)))
 
 
-def fetched(found: CursorResult[Any]) -> list[Any]:
+def fetched(result: CursorResult[Any]) -> list[Any]:
     """Return the rows of a result as the driver gives them."""
-    assert found.cursor is not None
-    rows = list(found.cursor.fetchall())
-    found.close()
+    assert result.cursor is not None
+    rows = list(result.cursor.fetchall())
+    result.close()
     return rows
 
 

@@ -1,4 +1,4 @@
-"""What each database spells in its own way: the clock, the lower of two, whole quotients, and lists of ids."""
+"""SQL that each database spells in its own way: the clock, the lower of two, whole quotients, and lists of ids."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from sqlalchemy.sql.functions import FunctionElement, GenericFunction
 from sqlalchemy.types import UserDefinedType
 
 
-class clock_ms(GenericFunction[int]):  # named as SQL functions are
+class clock_ms(GenericFunction[int]):  # the name of an SQL function
     """The database's wall clock in milliseconds since 1970 UTC, also inside a transaction."""
 
     type = BigInteger()
@@ -24,7 +24,7 @@ def _clock_postgresql(*_: Any, **__: Any) -> str:
 @compiles(clock_ms, "mysql")
 @compiles(clock_ms, "mariadb")
 def _clock_mysql(*_: Any, **__: Any) -> str:
-    # not unix_timestamp(), which asks the session's time zone: an hour comes twice there when summer time ends
+    # not unix_timestamp(), which uses the session's time zone: an hour comes twice when summer time ends
     return "(timestampdiff(MICROSECOND, '1970-01-01 00:00:00', utc_timestamp(3)) DIV 1000)"
 
 
@@ -67,7 +67,7 @@ count_rows = func.count()
 
 
 class _Ids(UserDefinedType[Any]):
-    """Integers as one text, like ``{1,2,3}``: as an array they cost five times as much to write."""
+    """Integers as one text, like ``{1,2,3}``: an array costs five times as much to write."""
 
     cache_ok = True
 
@@ -88,7 +88,7 @@ class _among(FunctionElement[bool]):
     inherit_cache = True
 
     def self_group(self, against: Any = None) -> Any:  # noqa: ARG002
-        """Stand as it is: as ``... IN (...) = 1`` MySQL and SQLite would read, and lock, the whole table."""
+        """Return the element itself: with ``... IN (...) = 1`` MySQL and SQLite would read, and lock, all rows."""
         return self
 
 

@@ -1,4 +1,4 @@
-"""The engine of each kind of database: its driver, its pool of connections, and what bounds a connection's patience."""
+"""The engine of each type of database: its driver, its pool of connections, and the time limits of a connection."""
 
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,9 @@ from sensorpool.errors import SettingsError
 from sensorpool.store.codes import spoils_connections
 
 IDLE_LIMIT_MS = 3_000  # a process that freezes inside a transaction holds its locks no longer than this
-LOCK_WAIT_MS = 4_000  # for one lock; longer, so that a frozen holder's is had
+LOCK_WAIT_MS = 4_000  # for one lock; longer than the idle limit, so that a frozen process's lock comes free in time
 SQLITE_PATIENCE = 3.0  # seconds that one attempt waits for another writer
-_DRIVERS = {"postgresql": "psycopg[binary]", "mysql": "pymysql", "mariadb": "pymysql"}  # what pip calls them
+_DRIVERS = {"postgresql": "psycopg[binary]", "mysql": "pymysql", "mariadb": "pymysql"}  # their names for pip
 
 
 def make_engine(url: str, pool_size: int) -> Engine:
@@ -67,9 +67,9 @@ def make_engine(url: str, pool_size: int) -> Engine:
 
 
 def _drop_spoilt_connections(context: ExceptionContext) -> None:
-    """Take a server that cannot write for one that is gone: its connections leave the pool, and new ones are made.
+    """Treat a server that cannot write like a server that is gone: its connections leave the pool.
 
-    After a failover by name the old server, or the wrong one, still answers on them.
+    After a failover by name, the old connections still lead to the old server, which may be read-only now.
     """
     if not context.is_disconnect and spoils_connections(context.original_exception):
         context.is_disconnect = True
@@ -81,7 +81,7 @@ def _connect_arguments(backend: str) -> dict[str, Any]:
         return {
             "connect_timeout": 5,
             "prepare_threshold": None,
-            "client_encoding": "utf8",  # whatever the database's is; or texts of SQL_ASCII are bytes here
+            "client_encoding": "utf8",  # whatever the database's encoding; texts of SQL_ASCII would be bytes here
             "keepalives_idle": 10,
             "keepalives_interval": 5,
             "keepalives_count": 3,
@@ -91,9 +91,9 @@ def _connect_arguments(backend: str) -> dict[str, Any]:
 
 
 def _bound_mysql(connection: Any, _record: Any) -> None:
-    """Bound what a transaction waits for, and how long it may be idle, which MariaDB alone can.
+    """Bound how long a transaction waits for a lock and, on MariaDB, how long it may be idle.
 
-    Whole seconds. Not as ``init_command``, which the URL may have for something else.
+    In whole seconds. Not as ``init_command``, which the URL may use for something else.
     """
     with connection.cursor() as cursor:
         cursor.execute(f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_MS // 1000}")
@@ -104,11 +104,11 @@ def _bound_mysql(connection: Any, _record: Any) -> None:
 def _tune_sqlite(engine: Engine) -> None:
     @event.listens_for(engine, "connect")
     def _on_connect(connection: Any, _record: Any) -> None:
-        connection.isolation_level = None  # we say BEGIN ourselves
+        connection.isolation_level = None  # `_on_begin` sends BEGIN
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
 
     @event.listens_for(engine, "begin")
     def _on_begin(connection: Connection) -> None:
         if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
-            connection.exec_driver_sql("BEGIN IMMEDIATE")  # a lock taken late cannot be waited for
+            connection.exec_driver_sql("BEGIN IMMEDIATE")  # a later upgrade of the lock would fail without a wait

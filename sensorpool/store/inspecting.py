@@ -1,4 +1,4 @@
-"""Questions that people ask; nothing here is on the path of the data."""
+"""Queries for people; none of them is on the path of the data."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -20,9 +20,9 @@ def states(connection: Connection, instance_ids: Collection[int]) -> dict[int, S
 
 
 def waiters(connection: Connection, instance_ids: Collection[int]) -> list[Any]:
-    """Return how these instances are doing, and how those ended that have; members is None once the group is gone.
+    """Return the state of these instances, and the ending of the settled ones; members is None without a group.
 
-    Whether there is a value for XCom is told, and not the value: there may be thousands of them, of 256 KB each.
+    The rows say whether there is an XCom value, but not the value: there may be thousands of 256 KB each.
     """
     has_value = or_(s.c.xcom_value.is_not(None), s.c.shared_value_id.is_not(None)).label("has_value")
     waits = (s.c.group_id, s.c.shardcode, s.c.start_date, s.c.timeout_at, g.c.members)
@@ -37,9 +37,12 @@ def waiters(connection: Connection, instance_ids: Collection[int]) -> list[Any]:
 def external_waiters(
     connection: Connection, after_group: int, size: int, before: Milliseconds
 ) -> tuple[Any, int | None]:
-    """Look at those who sense in the next groups by id, for somebody elsewhere, since before a time.
+    """Return the sensing instances with an external id in the next groups by id.
 
-    :returns: rows of id, external_id, key and try; and the last group looked at, None at the end.
+    :param after_group: the last group of the page before.
+    :param size: groups in a page.
+    :param before: only instances that started before this time.
+    :returns: rows of id, external_id, key and try; and the last group of the page, None at the end.
     """
     groups = connection.execute(select(g.c.id).where(g.c.id > after_group).order_by(g.c.id).limit(size)).scalars().all()
     key = (s.c.dag_id, s.c.task_id, s.c.run_id, s.c.map_index, s.c.try_number)
@@ -51,12 +54,12 @@ def external_waiters(
 
 
 def count_by_state(connection: Connection) -> dict[str, int]:
-    """Count the instances in each state; those that were pruned are gone."""
+    """Count the instances in each state, without pruned ones."""
     return {row[0]: row[1] for row in connection.execute(select(s.c.state, count_rows).group_by(s.c.state))}
 
 
 def count_waiting(connection: Connection) -> tuple[int, int]:
-    """Return how many groups there are, and how many instances wait in them."""
+    """Return the number of groups, and of the instances that wait in them."""
     row = connection.execute(select(count_rows, func.coalesce(func.sum(g.c.members), 0)).select_from(g)).one()
     return int(row[0]), int(row[1])
 
@@ -68,29 +71,33 @@ def count_groups(connection: Connection, ranges: Sequence[ShardRange]) -> list[i
 
 
 def instance(connection: Connection, instance_id: int) -> Any | None:
-    """Return the whole row of an instance."""
+    """Return the whole row of an instance, or None."""
     return connection.execute(select(s).where(s.c.id == instance_id)).mappings().one_or_none()
 
 
 def group(connection: Connection, group_id: int) -> Any | None:
-    """Return the whole row of a group, if anybody still waits for it."""
+    """Return the whole row of a group, or None if no instance waits for it any more."""
     return connection.execute(select(g).where(g.c.id == group_id)).mappings().one_or_none()
 
 
 def intervals(connection: Connection, ids: Sequence[int]) -> dict[int, Milliseconds]:
-    """Return the interval of each of these groups that is there."""
-    found = connection.execute(select(g.c.id, g.c.poke_interval).where(among(g.c.id)), {"ids": ids})
-    return {row[0]: row[1] for row in found}
+    """Return the interval of each of these groups that exists."""
+    rows = connection.execute(select(g.c.id, g.c.poke_interval).where(among(g.c.id)), {"ids": ids})
+    return {row[0]: row[1] for row in rows}
 
 
 def shortest_interval(connection: Connection, shard_range: ShardRange) -> Milliseconds | None:
-    """Return the shortest interval of a range's groups, if it has some."""
+    """Return the shortest interval of a range's groups; None if the range has no group."""
     inside = (g.c.shardcode >= shard_range.shard_min, g.c.shardcode < shard_range.shard_max)
     return connection.execute(select(func.min(g.c.poke_interval)).where(*inside)).scalar()
 
 
 def past_deadline(connection: Connection, now: Milliseconds, intervals: int, more: Milliseconds) -> tuple[int, Any]:
-    """Return how many groups are past a deadline by so many of their intervals and more, and the row of the first."""
+    """Return how many groups are past a deadline, and the row of the earliest.
+
+    :param intervals: how many of its intervals a group must be past its deadline.
+    :param more: milliseconds that are added to them.
+    """
     late = g.c.next_deadline + intervals * g.c.poke_interval < now - more
     count, first = connection.execute(select(count_rows, func.min(g.c.next_deadline)).where(late)).one()
     query = select(g.c.id, g.c.op_classpath, g.c.next_deadline).where(late, g.c.next_deadline == first)
@@ -98,7 +105,7 @@ def past_deadline(connection: Connection, now: Milliseconds, intervals: int, mor
 
 
 def others_of_group(connection: Connection, group_id: int, most: int) -> list[Any]:
-    """Return id and key of those who sense in a group, the first to come first."""
+    """Return id and key of the sensing instances of a group, the oldest first."""
     query = (
         select(s.c.id, s.c.dag_id, s.c.task_id, s.c.run_id, s.c.map_index, s.c.try_number)
         .where(s.c.group_id == group_id, s.c.state == State.SENSING)
@@ -131,5 +138,5 @@ def instances(connection: Connection, *, state: State | None, dag_id: str | None
 
 
 def oldest_unpublished(connection: Connection) -> Milliseconds | None:
-    """Return since when the oldest outbox row has been waiting, if there is one."""
+    """Return since when the oldest outbox row has been waiting; None if there is none."""
     return connection.execute(select(func.min(outbox.c.created_at))).scalar()

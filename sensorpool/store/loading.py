@@ -1,4 +1,4 @@
-"""What is due: the query is the scheduler."""
+"""The load of due groups: the query is the scheduler."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +22,7 @@ _GROUP = (
     g.c.next_deadline,
 )
 DueRow = tuple[int, int, int]
-"""Id, version and hashcode of a group: all that a process needs which has seen it before."""
+"""Id, version and hashcode of a group: enough for a process that has the group in its cache."""
 
 
 def _due_groups() -> Select[Any]:
@@ -54,8 +54,8 @@ def due_groups(
     now: Milliseconds,
     commit_overlap: Milliseconds,
 ) -> list[DueRow]:
-    """Return the groups of a range that are due, and no others: the rule is `sensorpool.model.due.is_due`."""
-    found = connection.execute(
+    """Return the due groups of a range; the rule is `sensorpool.model.due.is_due`."""
+    result = connection.execute(
         DUE_GROUPS,
         {
             "shard_min": shard_range.shard_min,
@@ -65,14 +65,14 @@ def due_groups(
             "registered_after": last - commit_overlap,
         },
     )
-    return fetched(found)
+    return fetched(result)
 
 
 _GROUPS = select(*_GROUP, g.c.op_classpath, g.c.poke_context).where(among(g.c.id))
 
 
 def groups(connection: Connection, ids: Sequence[int]) -> list[tuple[DueGroup, str, str]]:
-    """Return those of the groups that are there, each with class path and context."""
+    """Return the groups that exist, each with class path and context."""
     if not ids:
         return []
     rows = connection.execute(_GROUPS, {"ids": ids})
@@ -80,5 +80,5 @@ def groups(connection: Connection, ids: Sequence[int]) -> list[tuple[DueGroup, s
 
 
 def there(connection: Connection, ids: Sequence[int]) -> set[int]:
-    """Return which of the groups are there."""
+    """Return the ids of the groups that exist."""
     return set(connection.execute(select(g.c.id).where(among(g.c.id)), {"ids": ids}).scalars())

@@ -1,4 +1,4 @@
-"""The schema's versions: Alembic owns it; this asks and tells Alembic."""
+"""The versions of the schema. Alembic owns the schema; this module calls Alembic."""
 
 import time
 from collections.abc import Callable
@@ -20,15 +20,15 @@ from sensorpool.store.schema import metadata, schema_info
 
 VERSION_TABLE = "sensorpool_alembic_version"
 MEND = "run `sensorpool db upgrade`"
-PATIENCE = 60.0  # seconds to try again while others hold locks on our tables
-_PAUSE = 3.0  # seconds between two attempts, in which everybody's statements go on
+PATIENCE = 60.0  # seconds of further attempts while other transactions hold locks on our tables
+_PAUSE = 3.0  # seconds between two attempts, in which all waiting statements go on
 
 
 def migrations_folder() -> Path:
-    """Return where the migrations are: in the wheel within the package, in a checkout beside it."""
-    here = Path(__file__).resolve().parents[1]
-    packed = here / "migrations"
-    return packed if packed.is_dir() else here.parent / "migrations"
+    """Return the folder of the migrations: in a wheel within the package, in a checkout beside it."""
+    package = Path(__file__).resolve().parents[1]
+    packed = package / "migrations"
+    return packed if packed.is_dir() else package.parent / "migrations"
 
 
 def upgrade(
@@ -39,14 +39,14 @@ def upgrade(
     patience: float = PATIENCE,
     say: Callable[[str], None] = lambda _: None,
 ) -> str:
-    """Bring the schema to a revision and return its name. Running it again changes nothing.
+    """Bring the schema to a revision; return the revision's name. A second run changes nothing.
 
-    :param schema: where our tables are, on PostgreSQL; it is made if it is not there.
-    :param patience: seconds to try again while others hold locks that are needed, a backup as a rule.
-    :param say: is given a line that says whose.
+    :param schema: the PostgreSQL schema of our tables; it is made if it does not exist.
+    :param patience: seconds of further attempts while other transactions (often a backup) hold the locks.
+    :param say: is called with a line that names the transaction that is waited for.
     :raises Unreachable: when the database does not answer.
     :raises Refused: when there is no such revision.
-    :raises SettingsError: when the database ends with this process.
+    :raises SettingsError: when the database is in memory and would end with this process.
     """
     from alembic import command
 
@@ -63,7 +63,11 @@ def upgrade(
 
 
 def downgrade(url: str, revision: str, *, schema: str = "", patience: float = PATIENCE) -> str:
-    """Take the schema back to a revision (``base`` drops all of it) and return its name."""
+    """Take the schema back to a revision (``base`` drops all tables); return the revision's name.
+
+    :raises Unreachable: when the database does not answer.
+    :raises Refused: when there is no such revision.
+    """
     from alembic import command
 
     _change(url, schema, lambda config: command.downgrade(config, revision), revision, patience, lambda _: None)
@@ -71,7 +75,7 @@ def downgrade(url: str, revision: str, *, schema: str = "", patience: float = PA
 
 
 def current(url: str, *, schema: str = "") -> str | None:
-    """Return the revision that the database has, or None if it has none of our tables."""
+    """Return the revision of the database, or None if it has none of our tables."""
     database = Database(url, schema=schema)
     try:
         return _current(database)
@@ -80,7 +84,7 @@ def current(url: str, *, schema: str = "") -> str | None:
 
 
 def head() -> str:
-    """Return the revision that this code belongs to."""
+    """Return the revision that belongs to this code."""
     from alembic.script import ScriptDirectory
 
     name: str | None = ScriptDirectory(str(migrations_folder())).get_current_head()
@@ -89,12 +93,12 @@ def head() -> str:
 
 
 def check(database: Database, code_version: str) -> None:
-    """Make sure that this code may use the database's schema.
+    """Check that this code may use the database's schema.
 
-    A schema newer than this code is fine as long as it says that it still takes code this old (migrations expand
+    A schema newer than this code is fine if its row of `schema_info` still allows this version (migrations expand
     first and contract a version later).
 
-    :raises SchemaMismatch: naming the command that mends it.
+    :raises SchemaMismatch: when it may not; with the command that mends it.
     :raises Unreachable: when the database does not answer.
     """
     from alembic.script import ScriptDirectory
@@ -129,9 +133,9 @@ def _current(database: Database) -> str | None:
 def _change(
     url: str, schema: str, act: Callable[[Any], None], goal: str, patience: float, say: Callable[[str], None]
 ) -> None:
-    """Have Alembic do something in one transaction; while others hold locks that it needs, try again for a while.
+    """Have Alembic do ``act`` in one transaction; while other transactions hold the locks, try again for a while.
 
-    Nothing is waited for long at once: what others ask of a table queues up behind a change of it.
+    Each attempt waits only briefly, because all statements on a table queue up behind a change of it.
     """
     database = Database(url)
     names = [*metadata.tables, VERSION_TABLE]
@@ -140,13 +144,13 @@ def _change(
         while True:
             begun: list[str] = []
             try:
-                # PostgreSQL's tables may be in another schema, and need not be locked beforehand
+                # PostgreSQL's tables may be in another schema, and need no lock before the change
                 is_there = database.engine.dialect.name != "postgresql" and _current(database) == goal
                 _attempt(database, schema, [] if is_there else names, act, begun)
                 return
             except DBAPIError as error:
                 if is_unreachable(error):
-                    _current(database)  # raises the one clear line
+                    _current(database)  # raises a clear one-line error if the database is still away
                     raise Unreachable(f"the schema was left alone: {one_line(error.orig or error)}") from error
                 if not is_conflict(error):
                     raise
@@ -181,7 +185,7 @@ def _attempt(database: Database, schema: str, names: list[str], act: Callable[[A
             blocking.bound(connection, names)
             begun.append("the change")
             if schema:
-                if not inspect(connection).has_schema(schema):  # IF NOT EXISTS asks for the right to make it anyway
+                if not inspect(connection).has_schema(schema):  # IF NOT EXISTS needs the right to make one all the same
                     connection.execute(CreateSchema(schema, if_not_exists=True))
                 connection.execute(text(f'SET LOCAL search_path TO "{schema}"'))  # the setting's pattern has no quotes
             config.attributes["connection"] = connection

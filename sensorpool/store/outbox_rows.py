@@ -1,4 +1,4 @@
-"""Outbox rows: each says of a flush that its results are still to be published."""
+"""Outbox rows: each stands for a flush whose results are still to be published."""
 
 import json
 from collections.abc import Sequence
@@ -11,15 +11,15 @@ from sensorpool.model.values import Milliseconds
 from sensorpool.store.schema import outbox
 
 LONGEST_PAUSE = 900_000  # milliseconds between two attempts at one message
-FORMAT = 2  # of outbox rows: the callbacks of what they name have rows of their own
+FORMAT = 2  # of outbox rows: the callbacks of their instances have rows of their own
 
 
 class Unpublished(NamedTuple):
-    """An outbox row that waits."""
+    """A waiting outbox row."""
 
     id: int
     instance_ids: list[int]
-    callbacks_apart: bool  # false: an older version wrote it, and its callbacks go with it
+    callbacks_apart: bool  # False: an older version wrote the row, and its callbacks are sent with it
     tries: int
 
 
@@ -32,24 +32,25 @@ def note(connection: Connection, instance_ids: Sequence[int], now: Milliseconds)
 
 
 def is_noted(connection: Connection, outbox_id: int) -> bool:
-    """Whether an outbox row is there."""
+    """Whether an outbox row exists."""
     return connection.execute(select(outbox.c.id).where(outbox.c.id == outbox_id)).first() is not None
 
 
 def forget(connection: Connection, outbox_id: int) -> None:
-    """Forget an outbox row: its message has gone out."""
+    """Delete an outbox row: its message was sent."""
     connection.execute(delete(outbox).where(outbox.c.id == outbox_id))
 
 
 def unpublished(
     connection: Connection, now: Milliseconds, age: Milliseconds, most: int, *, newest: bool = False, after: int = 0
 ) -> list[Unpublished]:
-    """Return outbox rows older than ``age`` that may be tried: what a dead process left behind, or a broker refused.
+    """Return outbox rows older than ``age`` that may be tried: a dead process left them, or a broker refused them.
 
-    A row from the future counts as old: a clock that was put back by an hour must not delay its results by an hour.
+    A row from the future counts as old: a clock that is put back by an hour must not delay results by an hour.
 
-    :param newest: the newest first; else the oldest.
-    :param after: an id, to go on behind it.
+    :param most: the most rows to return.
+    :param newest: whether the newest rows come first; default: the oldest.
+    :param after: only rows with a greater id.
     """
     old = or_(outbox.c.created_at < now - age, outbox.c.created_at > now)
     due = or_(outbox.c.next_try_at.is_(None), outbox.c.next_try_at <= now, outbox.c.next_try_at > now + LONGEST_PAUSE)
@@ -60,11 +61,11 @@ def unpublished(
 
 
 def put_off(connection: Connection, outbox_id: int, tries: int, until: Milliseconds) -> None:
-    """Note that an outbox row was tried in vain: others have their turn before it is tried again."""
+    """Note that an outbox row was tried in vain, and when it is tried again; other rows have their turn first."""
     connection.execute(update(outbox).where(outbox.c.id == outbox_id).values(tries=tries, next_try_at=until))
 
 
 def _read_ids(text: str) -> list[int]:
-    """Read an outbox row; one that was written over by hand names no instance."""
-    found = read_json(text)
-    return [i for i in found if type(i) is int and 0 < i < 2**63] if isinstance(found, list) else []
+    """Read the ids of an outbox row; a garbled row names no instance."""
+    ids = read_json(text)
+    return [i for i in ids if type(i) is int and 0 < i < 2**63] if isinstance(ids, list) else []

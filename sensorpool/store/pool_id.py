@@ -1,4 +1,4 @@
-"""Which pool a database belongs to. The id is made with the tables and stays as long as they do."""
+"""The id of the pool that a database belongs to. It is made with the tables and stays as long as they do."""
 
 import threading
 import time
@@ -13,11 +13,11 @@ from sensorpool.instrumentation import forks
 from sensorpool.store.database import Database
 from sensorpool.store.schema import schema_info
 
-_PATIENCE = 10.0  # seconds between two questions to a database that did not say
+_PATIENCE = 10.0  # seconds between two questions to a database that gave no id
 
 
 class PoolId:
-    """The id of a database's pool, asked for when it is first needed and kept. Safe to share between threads."""
+    """The id of a database's pool, read at its first use and kept. Safe to share between threads."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -27,17 +27,17 @@ class PoolId:
         forks.note(self)
 
     def begin_anew(self) -> None:
-        """Wait for no question that was asked before a fork."""
+        """Drop the lock: after a fork no thread here would ever release it."""
         self._lock = threading.Lock()
 
     def get(self) -> str | None:
-        """Return the id, or None while the database does not say (it is away, or its schema is older)."""
+        """Return the id, or None while the database gives none (it is away, or its schema is older)."""
         if self._known is None:
             self.look_again()
         return self._known
 
     def look_again(self) -> str | None:
-        """Ask the database once more, unless that was a moment ago: its tables may have been made anew."""
+        """Read the id again, unless that was a moment ago; return it. The tables may have been made anew."""
         with self._lock:
             if time.monotonic() - self._asked >= _PATIENCE:
                 self._asked = time.monotonic()
@@ -51,22 +51,22 @@ def read(database: Database) -> str | None:
 
     :raises Unreachable: when the database does not answer.
     """
-    found: str | None = database.read(Connection.scalar, select(schema_info.c.pool_id))
-    return found
+    pool_id: str | None = database.read(Connection.scalar, select(schema_info.c.pool_id))
+    return pool_id
 
 
 def ensure(database: Database) -> str:
-    """Return the id of a database's pool, and make one where it has none.
+    """Return the id of a database's pool; make one if it has none.
 
-    :raises SchemaMismatch: when there is none and this role may not make one.
+    :raises SchemaMismatch: when there is no id and this role may not make one.
     :raises Unreachable: when the database does not answer.
     """
-    found = read(database)
-    if found is None:
+    pool_id = read(database)
+    if pool_id is None:
         give = update(schema_info).where(schema_info.c.pool_id.is_(None)).values(pool_id=uuid4().hex)
-        with suppress(SQLAlchemyError):  # said below
+        with suppress(SQLAlchemyError):  # the error below covers it
             database.run(Connection.execute, give)
-        found = read(database)
-    if found is None:
+        pool_id = read(database)
+    if pool_id is None:
         raise SchemaMismatch("the database does not say which pool it belongs to: run `sensorpool db upgrade`")
-    return found
+    return pool_id

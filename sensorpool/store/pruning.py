@@ -1,4 +1,4 @@
-"""What nobody needs any more, or should not be there. No column that changes has an index: these walk by id."""
+"""Deletion of rows that are no longer needed. Columns that change have no index, so these functions walk by id."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,16 +16,16 @@ from sensorpool.store.schema import sensor_instance as s
 
 @dataclass(slots=True)
 class Page:
-    """What was found among some neighbours by id."""
+    """The findings in one page of rows, ordered by id."""
 
     old: list[int] = field(default_factory=list)  # terminal instances settled before the given time
-    groupless: list[tuple[int, int]] = field(default_factory=list)  # sensing, with a group id that no group has
-    empty: list[int] = field(default_factory=list)  # groups that nobody senses in
-    last: int | None = None  # the last id looked at; None: the end of the table
+    groupless: list[tuple[int, int]] = field(default_factory=list)  # sensing instances, with the id of a missing group
+    empty: list[int] = field(default_factory=list)  # groups without a sensing instance
+    last: int | None = None  # the last id of the page; None: the end of the table
 
 
 def look_at_instances(connection: Connection, after_id: int, size: int, before: Milliseconds) -> Page:
-    """Look at the next instances by id: those that settled before ``before``, and those without a group."""
+    """Look at the next instances by id: find those that settled before ``before``, and sensing ones without a group."""
     rows = connection.execute(
         select(s.c.id, s.c.state, s.c.settled_at, s.c.group_id, g.c.id)
         .select_from(s.outerjoin(g, g.c.id == s.c.group_id))
@@ -44,25 +44,25 @@ def look_at_instances(connection: Connection, after_id: int, size: int, before: 
 
 
 def look_at_groups(connection: Connection, after_id: int, size: int) -> Page:
-    """Look at the next groups by id: those that nobody senses in."""
+    """Look at the next groups by id: find groups without a sensing instance."""
     sensing = exists().where(s.c.group_id == g.c.id, s.c.state == State.SENSING)
     rows = connection.execute(select(g.c.id, sensing).where(g.c.id > after_id).order_by(g.c.id).limit(size)).all()
     return Page(empty=[row[0] for row in rows if not row[1]], last=rows[-1][0] if len(rows) == size else None)
 
 
 def beyond(connection: Connection, limit: int, most: int) -> list[int]:
-    """Return groups whose shardcode lies in no range: the limit was lowered, or who registered them has another."""
+    """Return groups whose shardcode lies in no range: the limit was lowered, or a client has another limit."""
     return list(connection.execute(select(g.c.id).where(g.c.shardcode >= limit).limit(most)).scalars())
 
 
 def fold(connection: Connection, group_ids: Sequence[int], limit: int) -> int:
-    """Give such groups shardcodes that lie in one; return how many there were."""
+    """Give the groups of `beyond` shardcodes below the limit; return how many groups changed."""
     locked = settling.lock_groups(connection, group_ids)
     codes = update(g).where(among(g.c.id), g.c.shardcode >= limit).values(shardcode=g.c.shardcode % limit)
     return connection.execute(codes, {"ids": locked}).rowcount if locked else 0
 
 
 def prune(connection: Connection, instance_ids: Sequence[int]) -> int:
-    """Delete terminal instances but those whose callback waits; return how many went."""
+    """Delete terminal instances without a waiting callback; return how many were deleted."""
     waits = exists().where(c.c.instance_id == s.c.id)
     return connection.execute(delete(s).where(s.c.id.in_(instance_ids), s.c.state != State.SENSING, ~waits)).rowcount

@@ -1,4 +1,4 @@
-"""Results: settled instances as they are published, read by their ids."""
+"""Results: settled instances in the form in which they are published, read by their ids."""
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -37,17 +37,17 @@ _ENDINGS = {
 
 
 def read(connection: Connection, instance_ids: Collection[int]) -> list[Settled]:
-    """Return instances as they are published, without rows whose state is none of ours (written over by hand).
+    """Return settled instances, without rows whose state or ending is unknown (edited by hand).
 
-    A value that is kept once for many is one object for all of them.
+    A value that is kept once for several instances is one object for all of them.
     """
     rows = connection.execute(_SETTLED, {"ids": list(instance_ids)}).all() if instance_ids else []
-    found: list[Settled] = []
+    settled: list[Settled] = []
     shared = values.read(connection, {row[12] for row in rows if row[12] is not None})
     for row in rows:
         with suppress(ValueError):
-            found.append(_settled(row, shared))
-    return found
+            settled.append(_settled(row, shared))
+    return settled
 
 
 def _settled(row: Any, shared: Mapping[int, str]) -> Settled:
@@ -56,8 +56,8 @@ def _settled(row: Any, shared: Mapping[int, str]) -> Settled:
 
 
 def ending_of(ending: str | None, state: str) -> Ending:
-    """Read an ending; rows that an older version settled have none.
+    """Read an ending; for a row of an older version without one, return the usual ending of its state.
 
-    :raises ValueError: when there is no such ending, or no such state.
+    :raises ValueError: when the ending or the state is unknown.
     """
     return _ENDINGS.get(State(state), Ending.CANCELLED) if ending is None else Ending(ending)

@@ -1,10 +1,10 @@
-"""The rows of registrations on their way into the database. Times are spans of milliseconds from its now."""
+"""The rows of registrations on their way into the database. Times are milliseconds from the database's now."""
 
 from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
 from sensorpool.model.values import Instance, Key
 
-# with what PostgreSQL calls them
+# each type with its name in PostgreSQL
 Bytes = Annotated[bytes, "bytea"]
 Text = Annotated[str, "text"]
 Int4 = Annotated[int, "int4"]
@@ -45,7 +45,7 @@ class NewInstance(NamedTuple):
 
 
 def column_types(row: type) -> dict[str, str]:
-    """Return what PostgreSQL calls the type of each field of a row to insert."""
+    """Return PostgreSQL's name of the type of each field of a row to insert."""
     hints: dict[str, Any] = get_type_hints(row, include_extras=True)
     return {
         name: next(part.__metadata__[0] for part in (hint, *get_args(hint)) if hasattr(part, "__metadata__"))
@@ -54,7 +54,7 @@ def column_types(row: type) -> dict[str, str]:
 
 
 def is_later_try(key: Key) -> bool:
-    """Whether another try may come before this one. Of two tries of one task this is true of one at least."""
+    """Whether an earlier try may exist. Of two tries of one task, this is true for at least one."""
     return key.try_number != 1
 
 

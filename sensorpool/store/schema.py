@@ -1,4 +1,4 @@
-"""The tables. All times are milliseconds since 1970 UTC by the database's clock; spans are milliseconds.
+"""The tables. Times are milliseconds since 1970 UTC by the database's clock; spans are milliseconds.
 
 Alembic owns the schema (``migrations/``); a test holds its head and this metadata equal.
 """
@@ -31,22 +31,22 @@ LongText = Text().with_variant(mysql.LONGTEXT(charset="utf8mb4", collation="utf8
 
 
 def _name(length: int) -> String:
-    """Text that is compared byte by byte on every database (MySQL folds case unless told otherwise)."""
+    """Return a type of text that every database compares byte by byte (MySQL's default ignores case)."""
     return String(length).with_variant(
         mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb"
     )
 
 
-# A row exists while someone waits. Its columns change when members come and go, never on a poke.
+# A row exists while an instance waits for it. Its columns change when members come and go, never on a poke.
 poke_group = Table(
     "poke_group",
     metadata,
-    Column("id", Id, primary_key=True, autoincrement=True),  # never used again: caches rely on it
+    Column("id", Id, primary_key=True, autoincrement=True),  # an id is never reused: caches rely on it
     Column("digest", Digest, nullable=False),
     Column("hashcode", BigInteger, nullable=False),
     Column("shardcode", Integer, nullable=False),
-    Column("version", BigInteger, nullable=False),  # whoever changes the row takes the next one
-    Column("members", Integer, nullable=False),  # the sensing ones
+    Column("version", BigInteger, nullable=False),  # grows with every change of the row
+    Column("members", Integer, nullable=False),  # sensing instances
     Column("op_classpath", _name(500), nullable=False),
     Column("poke_context", LongText, nullable=False),  # canonical JSON
     Column("poke_interval", BigInteger, nullable=False),  # the shortest step of its members
@@ -55,7 +55,7 @@ poke_group = Table(
     Column("next_deadline", BigInteger),  # the earliest of its members
     Column("crashes", Integer, nullable=False, server_default="0"),
     UniqueConstraint("digest"),
-    # answers the load without a look at the table: contexts make its rows wide
+    # the index alone answers the load: the table's rows are wide with contexts
     Index(
         "ix_poke_group_load",
         "shardcode",
@@ -74,7 +74,7 @@ poke_group = Table(
     sqlite_autoincrement=True,
 )
 
-# One waiter each. AIP-17's names wherever the column still exists. No index on what changes.
+# A row for each waiter. Columns have AIP-17's names where these still exist. No index on columns that change.
 sensor_instance = Table(
     "sensor_instance",
     metadata,
@@ -84,7 +84,7 @@ sensor_instance = Table(
     Column("run_id", _name(250), nullable=False),
     Column("map_index", Integer, nullable=False),
     Column("try_number", Integer, nullable=False),
-    Column("external_id", _name(64)),  # what the waiter is called elsewhere: Airflow's id of the try
+    Column("external_id", _name(64)),  # the waiter's id in its own system: Airflow's id of the try
     Column("logical_date", BigInteger),
     Column("operator", _name(250), nullable=False),
     Column("op_classpath", _name(500), nullable=False),
@@ -93,7 +93,7 @@ sensor_instance = Table(
     Column("hashcode", BigInteger, nullable=False),
     Column("shardcode", Integer, nullable=False),
     Column("state", _name(16), nullable=False),
-    Column("ending", _name(24)),  # why it took its terminal state
+    Column("ending", _name(24)),  # why the instance took its terminal state
     Column("reason", LongText),
     Column("poke_context", LongText, nullable=False),  # canonical JSON, kept for people when the group is gone
     Column("execution_context", LongText, nullable=False),  # JSON: how to wait
@@ -104,13 +104,13 @@ sensor_instance = Table(
     Column("settled_at", BigInteger),
     Column("xcom_value", LongText),  # JSON
     Column("on_settled", LongText),  # JSON: a Celery signature
-    Column("shared_value_id", BigInteger),  # where its XCom value is, if that is kept once for many
+    Column("shared_value_id", BigInteger),  # the row of its XCom value, if that is kept once for several instances
     UniqueConstraint("dag_id", "task_id", "run_id", "map_index", "try_number"),
     Index(None, "group_id"),
     sqlite_autoincrement=True,
 )
 
-# Conditions whose poke took its process down too often: refused until they are let out.
+# Conditions whose poke took its process down too often: refused until an operator releases them.
 poke_quarantine = Table(
     "poke_quarantine",
     metadata,
@@ -122,7 +122,7 @@ poke_quarantine = Table(
     Column("since", BigInteger, nullable=False),
 )
 
-# DAGs that have so many sensing instances that no more are taken.
+# DAGs with more sensing instances than their quota: further registrations are refused.
 dag_over_quota = Table(
     "dag_over_quota",
     metadata,
@@ -131,32 +131,32 @@ dag_over_quota = Table(
     Column("since", BigInteger, nullable=False),
 )
 
-# One row per flush, written with the settle and deleted when its message has gone out.
+# A row for each flush, written with the settle and deleted when its message is sent.
 outbox = Table(
     "sensorpool_outbox",
     metadata,
     Column("id", Id, primary_key=True, autoincrement=True),
     Column("created_at", BigInteger, nullable=False),
     Column("instance_ids", LongText, nullable=False),  # JSON
-    Column("format", Integer),  # `outbox_rows.FORMAT`; None: an older version wrote it, its callbacks have no rows
-    Column("next_try_at", BigInteger),  # None: it was not tried yet, but by those who wrote it
+    Column("format", Integer),  # `outbox_rows.FORMAT`; None: of an older version, whose callbacks have no rows
+    Column("next_try_at", BigInteger),  # None: only the process that wrote the row has tried it
     Column("tries", Integer, nullable=False, server_default="0"),
     sqlite_autoincrement=True,
 )
 
-# One row per `on_settled` that has not been taken by its broker yet, written with the settle.
+# A row for each `on_settled` task that its broker has not taken yet, written with the settle.
 callback = Table(
     "sensorpool_callback",
     metadata,
     Column("instance_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("task", _name(250), nullable=False),  # its name: a worker takes up those that its settings allow
+    Column("task", _name(250), nullable=False),  # its name: a worker sends the tasks that its settings allow
     Column("created_at", BigInteger, nullable=False),
     Column("next_try_at", BigInteger, nullable=False, index=True),
     Column("tries", Integer, nullable=False, server_default="0"),
-    Column("cause", LongText),  # why it has not gone out
+    Column("cause", LongText),  # why it was not sent
 )
 
-# XCom values that are large and have many waiters: kept once, where a copy in each row would be too much.
+# Large XCom values with several waiters: kept once, because a copy in each row would be too much.
 shared_value = Table(
     "shared_value",
     metadata,
@@ -167,7 +167,7 @@ shared_value = Table(
     sqlite_autoincrement=True,
 )
 
-# One row: which code may use this schema, and which pool it belongs to.
+# A single row: which version of the code may use this schema, and which pool it belongs to.
 schema_info = Table(
     "sensorpool_schema",
     metadata,

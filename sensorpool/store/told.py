@@ -1,4 +1,4 @@
-"""What an error of the database means, in one line that also says what mends it."""
+"""Errors of the database, each as one line with its mend."""
 
 from sqlalchemy import Engine
 
@@ -8,12 +8,12 @@ from sensorpool.store.codes import is_conflict, is_denied, is_missing_table, is_
 
 
 def where(engine: Engine) -> str:
-    """Return where the database is, for people: its URL without the password."""
+    """Return the URL of the database without its password, for people."""
     return hide_password(engine.url.render_as_string(hide_password=True))
 
 
 def unreachable(engine: Engine, error: Exception) -> str:
-    """Say why the database does not do what it is asked to."""
+    """Return one line that says why the database does not do what it is asked to do."""
     cause = str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__]
     said = hide_password(cause[0])[:200]
     if is_denied(error):
@@ -23,10 +23,10 @@ def unreachable(engine: Engine, error: Exception) -> str:
 
 
 def explain(error: Exception) -> None:
-    """Say what mends it where our tables are not there, or the driver does not know an option of the URL.
+    """Raise a clearer error where our tables are missing, or the driver does not know an option of the URL.
 
-    :raises SchemaMismatch: when there are no tables.
-    :raises SettingsError: when an option is not known.
+    :raises SchemaMismatch: when the tables are missing.
+    :raises SettingsError: when an option is unknown.
     """
     if is_missing_table(error):
         raise SchemaMismatch("the database has no sensorpool tables: run `sensorpool db upgrade`") from error

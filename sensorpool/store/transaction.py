@@ -1,4 +1,4 @@
-"""One change in one transaction, run again where that may help."""
+"""One change in one transaction, repeated where that may help."""
 
 import random
 import time
@@ -17,15 +17,15 @@ Result = TypeVar("Result")
 Arguments = ParamSpec("Arguments")
 
 ATTEMPTS = 8
-LOCKED_PATIENCE = 12.0  # seconds; a transaction that has held a lock for so long is not done at the next attempt
+LOCKED_PATIENCE = 12.0  # seconds after which a lock of another transaction ends the attempts
 
 
 class Transaction:
-    """How a change is run.
+    """A transaction that runs a change.
 
-    :param attempts: how often it is run at most.
-    :param again: what is called in place of the change after a failed attempt, with the same arguments.
-    :param kept: asks whether the result of an attempt whose COMMIT was not answered is there; then it counts.
+    :param attempts: how often the change is run at most.
+    :param again: is called in place of the change after a failed attempt, with the same arguments.
+    :param kept: is asked after a COMMIT without an answer whether the result is in the database; then it counts.
     """
 
     def __init__(
@@ -50,28 +50,28 @@ class Transaction:
     ) -> Result:
         """Call ``change`` with a connection and the arguments that follow, and commit.
 
-        On deadlock, serialization failure or a lost connection it is called again. It must be harmless when it is
-        repeated: an answer to COMMIT may get lost on its way.
+        On a deadlock, a serialization failure or a lost connection ``change`` is called again. It must be harmless
+        when it is repeated, because the answer to a COMMIT may get lost.
 
-        :raises Unreachable: when the database does not answer, or is busy with others, after the last attempt.
+        :raises Unreachable: when the database does not answer, or stays busy, after the last attempt.
         """
         started = time.monotonic()
-        doubtful: list[Result] = []  # what attempts made before a COMMIT that was not answered
-        found: list[Result] = []
+        doubtful: list[Result] = []  # results of attempts whose COMMIT had no answer
+        confirmed: list[Result] = []
         for attempt in range(1, self._attempts + 1):
             try:
                 with self._engine.begin() as connection:
                     for result in doubtful:
                         if self._kept is not None and self._kept(connection, result):
-                            found.append(result)
+                            confirmed.append(result)
                             return result
                     act = change if attempt == 1 or self._again is None else self._again
                     result = act(connection, *args, **named)
                     doubtful.append(result)
                 return result
             except (DBAPIError, PoolTimeout) as error:
-                if found:
-                    return found[0]  # nothing of this attempt needs to be kept
+                if confirmed:
+                    return confirmed[0]  # this attempt only looked, so its own error does not matter
                 is_last = attempt == self._attempts
                 if not (is_unreachable(error) or is_conflict(error)) or (is_last and isinstance(error, IntegrityError)):
                     told.explain(error)

@@ -1,6 +1,6 @@
-"""XCom values: in the row of their instance, or kept once where copies for all who waited would be too much.
+"""XCom values: in the row of their instance, or kept once where copies for all waiters would be too much.
 
-What is written in one statement, and read in one, is weighed: a database takes so much at a time, and so does memory.
+The values of one statement are weighed, both for writes and for reads, because the statement and memory are limited.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -12,15 +12,15 @@ from sensorpool.store.dialects import among
 from sensorpool.store.schema import sensor_instance as s
 from sensorpool.store.schema import shared_value as v
 
-SHARED_FROM = 4 * 2**20  # bytes of all copies; below it they are copies, which the version before reads too
+SHARED_FROM = 4 * 2**20  # bytes of all copies; below it each instance has a copy, which the version before can read
 STATEMENT = 4 * 2**20  # bytes of verdicts in one statement
 READ = 16 * 2**20  # bytes of values read in one statement
-_FEW = 50  # instances whose values, of 256 KB at most, need no weighing
+_FEW = 50  # so few instances need no weighing: a value has 256 KB at most
 _ROW = 64  # bytes of a verdict without its texts
 
 
 def share(connection: Connection, verdicts: Sequence[Verdict], now: Milliseconds) -> dict[int, int]:
-    """Keep the values once that are large times many; return where each is, by group. As a rule there are none."""
+    """Store once each value whose copies would be too large; return its row id by group. Mostly there are none."""
     if sum([len(each.xcom_value) for each in verdicts if each.xcom_value is not None]) < SHARED_FROM:
         return {}
     weights: dict[int, int] = {}
@@ -40,7 +40,7 @@ def share(connection: Connection, verdicts: Sequence[Verdict], now: Milliseconds
 
 
 def in_batches(verdicts: Sequence[Verdict], shared: Mapping[int, int]) -> Iterator[Sequence[Verdict]]:
-    """Part verdicts so that one statement carries no more than `STATEMENT`, or one verdict."""
+    """Yield verdicts in batches of at most `STATEMENT` bytes, or of a single verdict."""
     start = weight = 0
     for place, each in enumerate(verdicts):
         own = _ROW + len(each.reason or "")
@@ -55,14 +55,14 @@ def in_batches(verdicts: Sequence[Verdict], shared: Mapping[int, int]) -> Iterat
 
 
 def read(connection: Connection, value_ids: Collection[int]) -> dict[int, str]:
-    """Return values that are kept once."""
+    """Return shared values by their ids."""
     if not value_ids:
         return {}
     return {row[0]: row[1] for row in connection.execute(select(v.c.id, v.c.value).where(v.c.id.in_(value_ids)))}
 
 
 def in_readable_parts(connection: Connection, instance_ids: Sequence[int]) -> list[list[int]]:
-    """Part instances so that their values can be read in one go each."""
+    """Return the instances in parts, so that the values of one part fit into one read."""
     ids = list(instance_ids)
     if len(ids) <= _FEW:
         return [ids] if ids else []
@@ -80,7 +80,7 @@ def in_readable_parts(connection: Connection, instance_ids: Sequence[int]) -> li
 
 
 def prune(connection: Connection, before: Milliseconds, most: int) -> int:
-    """Delete values that no instance has any more; return how many went."""
+    """Delete shared values that no instance has any more; return how many were deleted."""
     used = exists().where(s.c.group_id == v.c.group_id, s.c.shared_value_id == v.c.id)
     ids = list(connection.execute(select(v.c.id).where(v.c.created_at < before, ~used).limit(most)).scalars())
     return connection.execute(delete(v).where(v.c.id.in_(ids))).rowcount if ids else 0
