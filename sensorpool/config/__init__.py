@@ -1,1 +1,1 @@
-"""The settings of a process, and what other packages add to them."""
+"""The settings of a process, and the extensions of other packages (entry points)."""

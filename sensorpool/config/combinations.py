@@ -1,4 +1,4 @@
-"""Settings that cannot be: rules for a URL, and for settings that contradict each other. Each has a line of its own."""
+"""Rules for settings: for each URL, and for settings that contradict each other. Each rule has a one-line message."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from sensorpool.config.settings import Settings
 
 Rule = tuple[bool, str]
-"""Whether it is broken, and what is said then: it begins with the setting's name."""
+"""Whether the rule is broken, and its message, which begins with the setting's name."""
 
 _EXAMPLES = {
     "database_url": "postgresql://user:password@host:5432/name",
@@ -25,14 +25,14 @@ _BROKERS = (*_REDIS, "amqp", "amqps", "pyamqp")
 
 
 def impossible(settings: "Settings") -> list[str]:
-    """Return what is said of the rules that are broken; of each URL only the first."""
-    said: dict[str, str] = {}
+    """Return the messages of the broken rules; for each URL only the first."""
+    messages: dict[str, str] = {}
     for rules in (_spans(settings), _schemes(settings), _spellings(settings), _servers(settings)):
         for broken, message in rules:
             name = message.split()[0]
             if broken:
-                said.setdefault(name if name.endswith("_URL") else message, message)
-    return list(said.values())
+                messages.setdefault(name if name.endswith("_URL") else message, message)
+    return list(messages.values())
 
 
 def _spans(settings: "Settings") -> Iterator[Rule]:
@@ -59,7 +59,7 @@ def _spans(settings: "Settings") -> Iterator[Rule]:
 
 
 def _schemes(settings: "Settings") -> Iterator[Rule]:
-    """Rules for what kind of server a URL may name."""
+    """Rules for the type of server that a URL may name."""
     yield (
         bool(settings.database_schema) and not settings.database_url.startswith("postgres"),
         "DATABASE_SCHEMA is for PostgreSQL only: leave it out, or name a PostgreSQL in DATABASE_URL",

@@ -1,4 +1,4 @@
-"""What settings are where nothing is said, and what variables and keys in Redis begin with."""
+"""Defaults of settings, and the prefixes of environment variables and of keys in Redis."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ INFRA_FAILURES = (
 
 
 def state_folder() -> Path:
-    """Return where this user's own pool lives: below ``XDG_STATE_HOME``."""
+    """Return the folder of this user's own pool: below ``XDG_STATE_HOME``."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "sensorpool"
 
 
@@ -29,5 +29,5 @@ def default_database() -> str:
 
 
 def key_prefix(namespace: str) -> str:
-    """Return what all our keys in Redis begin with."""
+    """Return the prefix of all our keys in Redis."""
     return f"sensorpool:{namespace}:" if namespace else "sensorpool:"

@@ -1,10 +1,10 @@
-"""What other packages, and our own `sensorpool.airflow`, add to the core: entry points, loaded when they are needed.
+"""Extensions of the core by other packages, and by our own `sensorpool.airflow`: entry points, loaded at first use.
 
-The core imports no airflow. What it needs to know of it comes through these groups:
+The core does not import airflow. Airflow's side extends it through these groups:
 
 ``sensorpool.settings``   functions that return settings by name (`settings`)
-``sensorpool.adapters``   by class path: functions that return what is poked in the place of a class (`poke.classes`)
-``sensorpool.rescuers``   functions that do a chore of rescue beside ours (`rescue`)
+``sensorpool.adapters``   by class path: functions that return the class that is poked in its place (`poke.classes`)
+``sensorpool.rescuers``   functions that do a further chore of rescue (`rescue`)
 ``sensorpool.checks``     functions that check an installation (`doctor`)
 """
 

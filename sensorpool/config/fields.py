@@ -1,4 +1,4 @@
-"""The kinds of settings: lists, class paths, spans of time and counts, each with its limits."""
+"""The types of settings: lists, class paths, spans of time and counts, each with its limits."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ from sensorpool.model.values import LONGEST_SPAN
 
 
 def _split(value: object) -> object:
-    """Take ``a, b`` for a list, as Airflow's configuration does."""
+    """Read ``a, b`` as a list, as Airflow's configuration does."""
     if isinstance(value, str):
         return tuple(item.strip() for item in value.split(",") if item.strip())
     return value
@@ -35,7 +35,7 @@ Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 ClassPaths = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_classpaths)]
 Enabled = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_enabled)]
 Seconds = Annotated[float, Field(gt=0, le=LONGEST_SPAN, allow_inf_nan=False)]
-# what goes on all the time: at spans that are shorter, nothing else does
+# spans between repeated actions: with shorter ones the process would do nothing else
 Moments = Annotated[float, Field(ge=0.05, le=LONGEST_SPAN, allow_inf_nan=False)]
 WholeSeconds = Annotated[float, Field(ge=1, le=LONGEST_SPAN, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, lt=2**31)]

@@ -1,7 +1,7 @@
-"""Whether the names in ``infra_failures`` are those of exceptions: a typo there makes an outage fail sensors.
+"""Whether the names in ``infra_failures`` are exception classes: with a typo there, an outage fails sensors.
 
-What a process does not have is no typo: another one may. As ``python -m`` it looks at them in a process of its own,
-so that a worker imports nothing of its users before it forks.
+A class that this process does not have is no typo: another process may have it. As ``python -m`` this module checks
+the names in a process of its own, so that a worker imports nothing of its users before it forks.
 """
 
 import json
@@ -20,31 +20,31 @@ _LIMIT = 60.0  # seconds that imports may take
 
 
 class Doubt(NamedTuple):
-    """What is wrong with a name, or may be."""
+    """A problem with a name, or a possible one."""
 
     is_typo: bool  # wrong in every process that has its module
     said: str
 
 
 def named_by_users(settings: Settings) -> list[str]:
-    """Return the names that are not there by default: of those a process may lack any."""
+    """Return the names that are no defaults: users listed these, and a process may lack a default."""
     return [name for name in settings.infra_failures if name not in INFRA_FAILURES]
 
 
 def doubts(names: Sequence[str]) -> list[Doubt]:
-    """Import what these names name, and say what is wrong with each."""
-    return [Doubt(found.is_typo, f"INFRA_FAILURES: {found.said}") for name in names if (found := _doubt(name))]
+    """Import the classes of these names; return the problem of each name that has one."""
+    return [Doubt(doubt.is_typo, f"INFRA_FAILURES: {doubt.said}") for name in names if (doubt := _doubt(name))]
 
 
 def doubts_apart(names: Sequence[str]) -> list[Doubt]:
-    """Say it without importing anything here. Where that cannot be found out, nothing is in doubt."""
+    """Return the same as `doubts` without an import in this process; nothing where the other process fails."""
     if not names:
         return []
-    told = json.dumps([sys.path, list(names)])
+    task = json.dumps([sys.path, list(names)])
     try:
         done = subprocess.run(
             [sys.executable, "-m", "sensorpool.config.infra_classes"],
-            input=told,
+            input=task,
             capture_output=True,
             text=True,
             timeout=_LIMIT,
@@ -72,9 +72,9 @@ def _doubt(name: str) -> Doubt | None:
 
 
 def _find(path: str) -> Any:
-    """Return a module, or a class in one.
+    """Return a module, or a class in a module.
 
-    :raises ImportError: when there is neither.
+    :raises ImportError: when the path is neither.
     """
     try:
         return import_module(path)

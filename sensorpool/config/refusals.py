@@ -1,4 +1,4 @@
-"""What is wrong with a setting, in one line: which variable, what it takes, and what it is."""
+"""One-line errors of settings: the variable, the values that it takes, and its present value."""
 
 from collections.abc import Mapping
 
@@ -14,9 +14,9 @@ _NO_NUMBER = {
 
 
 def line(item: ErrorDetails, fields: Mapping[str, FieldInfo]) -> str:
-    """Say one pydantic error as one line (or, for combinations, the lines that the rules gave).
+    """Return one pydantic error as one line (or, for combinations, the lines of the broken rules).
 
-    :param fields: the settings there are, by name.
+    :param fields: all settings by name.
     """
     message = str(item["msg"]).removeprefix("Value error, ")
     if not item["loc"]:
@@ -30,7 +30,7 @@ def line(item: ErrorDetails, fields: Mapping[str, FieldInfo]) -> str:
 
 
 def _number(field: FieldInfo) -> str:
-    """Say which numbers a setting takes."""
+    """Return which numbers a setting takes."""
 
     def limits(kind: str) -> list[float]:
         return [getattr(each, kind) for each in field.metadata if hasattr(each, kind)]

@@ -63,11 +63,11 @@ class Settings(BaseSettings):
         8, le=100_000, description="Number of shard ranges: one job each per tick (AIP-17's `shards`)."
     )
     shard_code_upper_limit: Count = Field(
-        10_000, description="Shardcodes run from 0 to this (AIP-17's word); rescue folds those beyond."
+        10_000, description="Shardcodes run from 0 to this (AIP-17's word); rescue folds higher ones."
     )
     tick: Moments = Field(5.0, description="Time between two jobs of a shard range; intervals are rounded up to it.")
-    poke_interval: Seconds = Field(60.0, description="Interval of a sensor that names none (Airflow's default).")
-    timeout: Seconds = Field(604_800.0, description="Timeout of a sensor that names none (Airflow's default, 7 days).")
+    poke_interval: Seconds = Field(60.0, description="Interval of a sensor without one (Airflow's default).")
+    timeout: Seconds = Field(604_800.0, description="Timeout of a sensor without one (Airflow's default, 7 days).")
 
     # how
     poke_timeout: Moments = Field(10.0, description="Time limit of one poke.")
@@ -75,8 +75,8 @@ class Settings(BaseSettings):
     hanging_concurrency: Count = Field(
         256,
         le=100_000,
-        description="Pokes of groups that hang, or whose class does, that one worker process makes at once beside the "
-        "others: in up to one child process for each 64, which takes 26 MB and what its classes take.",
+        description="Pokes that one worker process makes at once, beside the others, of groups that hang or whose "
+        "class hangs: in up to one child process for each 64, which takes 26 MB and the memory of its classes.",
     )
     job_time_limit: WholeSeconds = Field(
         300.0, description="Hard limit of one job; a job stops taking up pokes well before it."
@@ -97,11 +97,13 @@ class Settings(BaseSettings):
     poke_memory: Count = Field(
         2048,
         ge=16,
-        description="Memory in MB that pokes may take in one process; one that wants more counts as a crash (Linux).",
+        description="Memory in MB that pokes may take in one process; a poke that needs more counts as a crash "
+        "(Linux).",
     )
     dag_quota: Count = Field(
         100_000,
-        description="Sensing instances of one DAG beyond which no more are taken; rescue counts, so it takes a while.",
+        description="Sensing instances of one DAG beyond which further ones are refused; rescue counts them, so it "
+        "takes a while.",
     )
     max_abandoned: Count = Field(
         8,
@@ -129,7 +131,7 @@ class Settings(BaseSettings):
         "celery",
         min_length=1,
         max_length=255,
-        description="Queue of an `on_settled` task that names none and has no application to route it.",
+        description="Queue of an `on_settled` task that names no queue and has no application to route it.",
     )
 
     # to look at it
@@ -142,7 +144,7 @@ class Settings(BaseSettings):
         None,
         ge=1,
         le=65535,
-        description="Port of the worker's Prometheus metrics; none, no metrics.",
+        description="Port of the worker's Prometheus metrics; without a port there are no metrics.",
     )
     log_format: Literal["text", "json"] = Field("text", description="`text` (key=value) or `json`, one line each.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="The least level logged.")
@@ -152,12 +154,12 @@ class Settings(BaseSettings):
 
     @classmethod
     def load(cls, **overrides: object) -> "Settings":
-        """Read the settings: ``overrides`` win over the environment, and that over Airflow's ``[sensorpool]`` section.
+        """Read the settings. ``overrides`` win over the environment, and that over Airflow's ``[sensorpool]`` section.
 
         :raises SettingsError: with one line for each thing that is wrong.
         """
-        for found in extensions.load(EXTENSIONS).values():
-            given = {name: value for name, value in found().items() if name in cls.model_fields}
+        for extension in extensions.load(EXTENSIONS).values():
+            given = {name: value for name, value in extension().items() if name in cls.model_fields}
             overrides = {name: value for name, value in given.items() if not _is_in_environment(name)} | overrides
         try:
             return cls(**overrides)  # type: ignore[arg-type]  # pydantic checks them
@@ -189,7 +191,7 @@ class Settings(BaseSettings):
 
     @property
     def job_span(self) -> float:
-        """How long one job takes up pokes, in seconds: a tick, and less where its hard limit is near."""
+        """For how many seconds one job takes up pokes: a tick, or less where its hard limit is near."""
         return min(self.tick, self.job_time_limit / 3)
 
     def shown(self) -> dict[str, object]:

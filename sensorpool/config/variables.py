@@ -1,4 +1,4 @@
-"""The variables of all settings by name, so that a typo is told: with what was most likely meant."""
+"""The environment variables of all settings, so that a typo is reported with the name that was most likely meant."""
 
 import os
 import re
@@ -9,24 +9,24 @@ from sensorpool.config import extensions
 from sensorpool.config.defaults import PREFIX
 from sensorpool.config.settings import EXTENSIONS, Settings
 
-# Read elsewhere, so not settings: named here so that a typo in a setting can be told from them.
+# Variables that other modules read: they are no settings, and no typos.
 _NOT_SETTINGS = re.compile(r"SENSORPOOL_(CONN_\w+|CONFIG_MODULE|FAILPOINT|TEST_\w+)")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return what a name that is not known was most likely meant to be: ``" (SHARDS?)"``; empty, if nothing is near."""
-    found = get_close_matches(name, list(known), n=1, cutoff=0.7)
-    return f" ({found[0]}?)" if found else ""
+    """Return the name that an unknown one was most likely meant to be: ``" (SHARDS?)"``; empty if none is near."""
+    matches = get_close_matches(name, list(known), n=1, cutoff=0.7)
+    return f" ({matches[0]}?)" if matches else ""
 
 
 def known_variables() -> set[str]:
-    """Name the variables of all settings, those of other packages included."""
-    elsewhere = [name for found in extensions.load(EXTENSIONS).values() for name in getattr(found, "names", ())]
-    return {f"{PREFIX}{name.upper()}" for name in [*Settings.model_fields, *elsewhere]}
+    """Return the variables of all settings, including the settings of other packages."""
+    others = [name for extension in extensions.load(EXTENSIONS).values() for name in getattr(extension, "names", ())]
+    return {f"{PREFIX}{name.upper()}" for name in [*Settings.model_fields, *others]}
 
 
 def unknown_variables() -> list[str]:
-    """Name the ``SENSORPOOL_*`` variables that no setting has: most likely typos."""
+    """Return the ``SENSORPOOL_*`` variables of the environment that belong to no setting: most likely typos."""
     known = known_variables()
     return sorted(
         name

@@ -1,1 +1,1 @@
-"""What a process tells of itself: logs, redaction, signs of life, places where a test may break it."""
+"""What a process tells of itself: logs, redaction, signs of life, and failpoints for tests."""

@@ -1,10 +1,10 @@
-"""Signs of life: each worker and beat writes one into a small file while it gets on, and `health --self` looks at them.
+"""Signs of life: each worker and beat writes one into a small file while it gets on, and `health --self` reads them.
 
 A process gets on when its main loop comes round, or waits for the broker (such waits have time limits of their own). So
-a probe that looks here restarts what is stuck, and nothing in an outage. A thread writes the sign, for the main loop
-may wait for a minute. A sign is that of one process: of one deployment, by its environment, and of one container.
-Others of this user on this host have theirs beside it, those of the same node name too. Times are those of the
-monotonic clock, which all processes of a host share; it starts again with the host. Imports next to nothing.
+a probe restarts a process that is stuck, but none in an outage. A thread writes the sign, because the main loop may
+wait for a minute. A sign belongs to one process, of one deployment (by its environment) and one container. Other
+processes of this user on this host have theirs beside it, even with the same node name. Times are by the monotonic
+clock, which all processes of a host share and which starts again with the host. Imports next to nothing.
 """
 
 import contextlib
@@ -24,19 +24,19 @@ from sensorpool.instrumentation.redaction import hide_password
 _EVERY = 1.0  # seconds between two signs
 _ROUND = 30.0  # seconds that the main loop may take to come round
 _BROKER = ("redis", "amqp", "kombu.transport", "kombu.connection", "kombu.utils.functional")
-_FORGOTTEN = 86_400.0  # seconds after which the sign of one that was killed goes when another process starts
+_FORGOTTEN = 86_400.0  # seconds after which a starting process deletes the sign of a killed one
 _SUFFIX = ".alive"
-_TELLING = ("DATABASE_URL", "DATABASE_SCHEMA", "REDIS_URL", "BROKER_URL", "NAMESPACE")  # settings: of which pool one is
-_PLACES = ("AIRFLOW_CONFIG", "AIRFLOW_HOME", "XDG_STATE_HOME", "HOME")  # where the database's URL stands otherwise
+_TELLING = ("DATABASE_URL", "DATABASE_SCHEMA", "REDIS_URL", "BROKER_URL", "NAMESPACE")  # settings that tell pools apart
+_PLACES = ("AIRFLOW_CONFIG", "AIRFLOW_HOME", "XDG_STATE_HOME", "HOME")  # decide the database without DATABASE_URL
 
-# the deployment is not in those of the version before last, nor the process in those of the version before
+# names of the version before have no process, and names of the version before that have no deployment either
 _FILE = re.compile(rf"(?P<name>.+?)(\.(?P<deployment>[0-9a-f]{{12}})(\.(?P<process>\d+))?)?{re.escape(_SUFFIX)}")
 
 _ours: "Sign | None" = None
 
 
 class Found(NamedTuple):
-    """The sign of some process, as its file is named; what an older version does not say is None."""
+    """The sign of a process, by the name of its file; a part that an older version leaves out is None."""
 
     path: Path
     name: str
@@ -48,7 +48,7 @@ class Found(NamedTuple):
 
     @property
     def age(self) -> float:
-        """How many seconds ago it was written; negative, if that was before the host started."""
+        """How many seconds ago the sign was written; negative if the host has started since."""
         try:
             return time.monotonic() - float(self._words[0])
         except (OSError, ValueError, IndexError):
@@ -56,7 +56,7 @@ class Found(NamedTuple):
 
     @property
     def is_of_the_living(self) -> bool:
-        """Whether its process lives: the number may be another's by now, which started at another time."""
+        """Whether its process lives: a process with the same number and the same start time."""
         if self.process is None:
             return False
         try:
@@ -73,7 +73,7 @@ class Found(NamedTuple):
 class Sign:
     """The sign of one process.
 
-    :param name: what the process is called: ``celery@host``.
+    :param name: the name of the process: ``celery@host``.
     """
 
     def __init__(self, name: str) -> None:
@@ -86,25 +86,25 @@ class Sign:
         self._thread = BackgroundThread("alive", self._keep)
 
     def come_round(self, until: float = 0.0) -> None:
-        """Note that the main loop comes round, or that it need not for so many seconds."""
+        """Note that the main loop has come round, and need not again for ``until`` more seconds."""
         self._round = time.monotonic() + until
 
     def write(self) -> None:
         """Write the sign.
 
-        :raises OSError: when it cannot be written.
+        :raises OSError: when the file cannot be written.
         """
         part = self.path.with_suffix(".part")
         part.write_text(f"{time.monotonic()} {self._started}")
         part.replace(self.path)
 
     def keep(self) -> None:
-        """Write it from now on, on a thread, while the process gets on."""
+        """Have a thread write the sign from now on, while the process gets on."""
         self._thread.start()
 
     def take_away(self) -> None:
-        """Remove it: the process ends."""
-        if os.getpid() == self._process:  # and not in a fork
+        """Remove the sign: the process ends."""
+        if os.getpid() == self._process:  # not in a fork
             self._thread.close(_EVERY)
             with contextlib.suppress(OSError):
                 self.path.unlink()
@@ -116,7 +116,7 @@ class Sign:
     def _keep(self) -> None:
         while not self._thread.wait(_EVERY):
             if self.gets_on():
-                with contextlib.suppress(OSError):  # a full disk; the probe will say so
+                with contextlib.suppress(OSError):  # a full disk; the probe reports it
                     self.write()
 
     def _waits_for_broker(self) -> bool:
@@ -129,14 +129,14 @@ class Sign:
 
 
 def folder() -> Path:
-    """Return where the signs of this user are: below ``TMPDIR``, or ``/tmp``."""
+    """Return the folder of this user's signs: below ``TMPDIR``, or ``/tmp``."""
     return Path(tempfile.gettempdir()) / f"sensorpool-{os.getuid()}"
 
 
 def begin(name: str) -> None:
-    """Write a first sign of this process; `keep` writes the others.
+    """Write the first sign of this process; `keep` writes the next ones.
 
-    :raises OSError: when none can be written; the process can do without.
+    :raises OSError: when it cannot be written; the process can run without.
     """
     global _ours
     place = folder()
@@ -160,13 +160,13 @@ def keep() -> None:
 
 
 def come_round(until: float = 0.0) -> None:
-    """Note that the main loop comes round, or that it need not for so many seconds. It costs next to nothing."""
+    """Note that the main loop has come round, and need not again for ``until`` more seconds. Costs next to nothing."""
     if _ours is not None:
         _ours.come_round(until)
 
 
 def end() -> None:
-    """Take this process's sign away."""
+    """Remove this process's sign."""
     global _ours
     if _ours is not None:
         _ours.take_away()
@@ -174,12 +174,12 @@ def end() -> None:
 
 
 def problems(within: float, pidfile: Path | None = None) -> list[str]:
-    """Say, a line each, which processes of this deployment have shown no sign of life for so many seconds.
+    """Return a line for each process of this deployment without a sign of life for ``within`` seconds.
 
-    They are those of this user, and in a container its own. One that was killed is among them until it starts again
-    under its name.
+    It looks at the processes of this user, and in a container at the container's own. A killed process is among them
+    until it starts again under its name.
 
-    :param pidfile: of the one process to look at; all, if it is left out.
+    :param pidfile: the pidfile of the only process to look at; None: all processes.
     """
     signs, who = _signs(), "no worker or beat of this deployment shows"
     if pidfile is not None:
@@ -198,22 +198,22 @@ def problems(within: float, pidfile: Path | None = None) -> list[str]:
     found = []
     for each in signs:
         age = each.age
-        if not 0 <= age <= within:  # a time to come is one of before the host started
+        if not 0 <= age <= within:  # a time in the future is from before the host started
             since = f"for {age:.0f} s" if 0 <= age < float("inf") else "since the host started"
             found.append(f"{each} has shown no sign of life {since}")
     return found
 
 
 def deployment() -> str:
-    """Return what the signs of this deployment have in their names: one pool, and one container."""
-    found = [_setting(name) for name in _TELLING]
-    if not found[0]:
-        found += [os.environ.get(name, "") for name in _PLACES]
+    """Return the part of the signs' names that stands for this deployment: one pool, and one container."""
+    parts = [_setting(name) for name in _TELLING]
+    if not parts[0]:
+        parts += [os.environ.get(name, "") for name in _PLACES]
     try:
-        found.append(os.readlink("/proc/self/ns/pid"))  # a probe is started inside of its container
+        parts.append(os.readlink("/proc/self/ns/pid"))  # a probe runs inside of its container
     except OSError:
-        found.append("")  # no Linux
-    return hashlib.sha256("\0".join(found).encode(errors="surrogateescape")).hexdigest()[:12]
+        parts.append("")  # no Linux
+    return hashlib.sha256("\0".join(parts).encode(errors="surrogateescape")).hexdigest()[:12]
 
 
 def _setting(name: str) -> str:
@@ -232,7 +232,7 @@ def _all() -> list[Found]:
 
 
 def _signs() -> list[Found]:
-    """Return the signs of this deployment; where there is none, those that say of no deployment."""
+    """Return the signs of this deployment; if there is none, the signs without a deployment."""
     found = _all()
     return [each for each in found if each.deployment == deployment()] or [
         each for each in found if each.deployment is None
@@ -240,7 +240,7 @@ def _signs() -> list[Found]:
 
 
 def _started(process: int) -> str:
-    """Return when a process started, in the kernel's ticks; ``gone``, or ``there`` where the kernel does not say."""
+    """Return when a process started, in the kernel's ticks; ``gone``, or ``there`` where the kernel does not tell."""
     try:
         state, *fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         return "gone" if state in "ZX" else fields[18]
@@ -252,5 +252,5 @@ def _started(process: int) -> str:
     except ProcessLookupError:
         return "gone"
     except OSError:
-        pass  # another user's
+        pass  # the process of another user
     return "there"

@@ -1,6 +1,6 @@
 """Threads of this process's own, each with an owner that starts it when there is work and stops it when it closes.
 
-Poke threads are none of these: they run the code of users, so nothing can stop them, and nothing waits for their end.
+The threads that poke are different: they run the code of users, so nothing can stop them, and nothing waits for them.
 """
 
 import threading

@@ -1,7 +1,7 @@
 """Named places where a test may kill, freeze or break a process. They exist only where the test extra is installed.
 
-``SENSORPOOL_FAILPOINT=step:action[:path]``: at ``step``, ``kill`` (SIGKILL), ``stop`` (SIGSTOP), or ``raise``;
-with a path, only the process that gets to make that file does it, so once.
+``SENSORPOOL_FAILPOINT=step:action[:path]``: at ``step``, ``kill`` (SIGKILL), ``stop`` (SIGSTOP), or ``raise``.
+With a path the action happens once: only in the process that manages to make that file.
 """
 
 import importlib.util
@@ -17,7 +17,10 @@ class FailpointReached(RuntimeError):
 
 
 def failpoint(step: str) -> None:
-    """Do here what the environment asks for; nothing, as a rule."""
+    """Do the action that the environment names for this step; mostly none.
+
+    :raises FailpointReached: when the action is ``raise``.
+    """
     armed = _armed()
     if armed is not None and armed[0] == step:
         _act(*armed)

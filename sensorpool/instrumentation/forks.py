@@ -1,7 +1,7 @@
-"""What a child must make anew after a fork: connections, locks and threads are its parent's.
+"""Objects that begin anew in a child after a fork: their connections, locks and threads belong to the parent.
 
-A pool that was used before a fork (a server that loads its application first, `multiprocessing`) so works in the
-children as well: on one connection they would mix up each other's answers.
+So a pool that was used before a fork (by a server that loads its application first, or by `multiprocessing`) works in
+the children as well. On a shared connection, the processes would read each other's answers.
 """
 
 import os
@@ -10,18 +10,18 @@ from weakref import WeakSet
 
 
 class Forked(Protocol):
-    """Something that holds connections, locks or threads."""
+    """An object that holds connections, locks or threads."""
 
     def begin_anew(self) -> None:
-        """Forget what is the parent's, and say no goodbye on it: it is in use there."""
+        """Drop the parent's connections, locks and threads without closing them: the parent uses them."""
 
 
 _alive: "WeakSet[Any]" = WeakSet()
 
 
-def note(each: Forked) -> None:
-    """Have something begin anew in each child that this process forks, for as long as it lives."""
-    _alive.add(each)
+def note(holder: Forked) -> None:
+    """Have an object begin anew in each child that this process forks, for as long as the object lives."""
+    _alive.add(holder)
 
 
 def _begin_anew() -> None:

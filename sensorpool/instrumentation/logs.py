@@ -1,4 +1,4 @@
-"""What is said: one line an event, with its figures as fields, and no secret in it."""
+"""Logs: one line for each event, with its figures as fields, and without secrets."""
 
 import json
 import logging
@@ -14,15 +14,15 @@ from typing import Any, ClassVar
 from sensorpool.instrumentation.redaction import hide, printable
 
 ROOT = "sensorpool"
-POKES = "poke"  # the threads that poke are named so, or begin with it
+POKES = "poke"  # the names of threads that poke begin with it
 MOST_OF_POKES = 200  # lines
-SPAN = 10.0  # seconds in which pokes log no more than that
+SPAN = 10.0  # seconds in which pokes log at most so many lines
 _OF_A_JOB = (
     "celery",
     "celery.app.trace",
     "celery.task",
     "celery.worker",
-)  # these log on its thread, and go to the root
+)  # these loggers write on the job's thread, and propagate to the root
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _root = logging.getLogger()
 
@@ -34,7 +34,7 @@ class Logger:
         self._logger = logging.getLogger(name)
 
     def debug(self, event: str, **fields: Any) -> None:
-        """Log an event that only a developer wants."""
+        """Log an event that only developers need."""
         self._log(logging.DEBUG, event, fields)
 
     def info(self, event: str, **fields: Any) -> None:
@@ -42,11 +42,11 @@ class Logger:
         self._log(logging.INFO, event, fields)
 
     def warning(self, event: str, **fields: Any) -> None:
-        """Log an event that somebody should look at some day."""
+        """Log an event that an operator should look at some day."""
         self._log(logging.WARNING, event, fields)
 
     def error(self, event: str, **fields: Any) -> None:
-        """Log an event that somebody should look at now."""
+        """Log an event that an operator should look at now."""
         self._log(logging.ERROR, event, fields)
 
     def exception(self, event: str, **fields: Any) -> None:
@@ -59,7 +59,7 @@ class Logger:
             if self._logger.isEnabledFor(level):
                 self._logger.log(level, "%s", event, extra={"fields": fields}, exc_info=exc_info)
         elif level >= self._logger.getEffectiveLevel():
-            # to our own handlers, and under no lock of the module `logging`: sensors may add handlers, and hold these
+            # to our own handlers, without the locks of `logging`: sensors may add handlers, and hold the locks
             record = logging.LogRecord(
                 self._logger.name, level, "", 0, event, None, sys.exc_info() if exc_info else None
             )
@@ -82,7 +82,7 @@ class TextFormatter(logging.Formatter):
         line = f"{_time(record)} {record.levelname.lower()} {record.name}: {printable(record.getMessage())}{fields}"
         line = hide(line)
         if record.exc_info:
-            # set off and escaped, so that no exception's text can pass for a line of ours
+            # set off and escaped, so that an exception's text cannot look like a line of ours
             trace = hide(record.exc_text or self.formatException(record.exc_info)).split("\n")
             line = "\n".join([line, *(f"    {printable(each)}" for each in trace)])
         return line
@@ -105,15 +105,15 @@ class JsonFormatter(logging.Formatter):
 
 
 def formatter(log_format: str) -> logging.Formatter:
-    """Return the formatter of a setting."""
+    """Return the formatter for the setting ``log_format``."""
     return JsonFormatter() if log_format == "json" else TextFormatter()
 
 
 class PokeLines(logging.Filter):
-    """Lets through what pokes log from a level on, within bounds: sensors are other people's code, and there are many.
+    """Lets the lines of pokes through from a level on, within bounds: there are many sensors, written by users.
 
-    What a sensor logs at each poke is meant for a task's own log, where one sensor has it to itself. What it logs is
-    spelt here, on its own thread: a handler formats under its lock, and the text of an object may never come.
+    A sensor's lines at each poke are meant for the log of its own task. The filter formats a line on the thread of its
+    poke, because a handler formats under its lock, and ``__str__`` of an object may never return.
     """
 
     def __init__(self, level: str, most: int = MOST_OF_POKES, span: float = SPAN) -> None:
@@ -146,7 +146,7 @@ class PokeLines(logging.Filter):
 
 
 class _Own:
-    """How this process logs: what no sensor may change."""
+    """The logging of this process as it should be; sensors may change the real one."""
 
     handlers: list[logging.Handler] | None = None
     others: ClassVar[dict[logging.Logger, list[logging.Handler]]] = {}
@@ -156,7 +156,7 @@ class _Own:
 
 
 class _Nowhere(logging.Handler):
-    """Spells what pokes log, as the handlers of a worker do, and keeps nothing of it. It has no lock."""
+    """Takes the lines of pokes and drops them. It has no lock."""
 
     def createLock(self) -> None:
         self.lock = None
@@ -166,7 +166,10 @@ class _Nowhere(logging.Handler):
 
 
 def silence(poke_log_level: str) -> None:
-    """Log nothing in this process, and wait for no handler; what pokes log is spelt on their threads all the same."""
+    """Log nothing in this process; the lines of pokes are still formatted, on their threads, as in a worker.
+
+    :param poke_log_level: the least level that is formatted.
+    """
     root = logging.getLogger()
     root.handlers[:] = [_Nowhere()]
     root.setLevel(poke_log_level)
@@ -174,16 +177,16 @@ def silence(poke_log_level: str) -> None:
 
 
 def configure(log_format: str, log_level: str, poke_log_level: str = "WARNING") -> None:
-    """Log to standard error. For processes of our own; a worker's logging is Celery's, see `adopt`."""
+    """Log to standard error. For our own commands; Celery sets the logging of a worker up, see `adopt`."""
     root = logging.getLogger()
     root.handlers[:] = [logging.StreamHandler(sys.stderr)]
     root.setLevel(log_level)
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # its plugins introduce themselves, one by one
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # each of its plugins logs a line at its import
     adopt(root, log_format, poke_log_level)
 
 
 def adopt(logger: logging.Logger, log_format: str, poke_log_level: str) -> None:
-    """Give a logger's handlers our form, and our rule for what pokes log; remember those of the root logger."""
+    """Give a logger's handlers our format and our filter for pokes; remember the handlers of the root logger."""
     for handler in logger.handlers:
         handler.setFormatter(formatter(log_format))
         handler.filters[:] = [each for each in handler.filters if not isinstance(each, PokeLines)]
@@ -199,28 +202,28 @@ def _keep(root: logging.Logger) -> None:
 
 
 def keep_others() -> None:
-    """Remember the handlers of the loggers that a job logs with besides ours: Celery's. Before anything is poked."""
+    """Remember the handlers of Celery's loggers, which a job logs with too. Call it before the first poke."""
     _Own.others = {other: list(other.handlers) for other in map(logging.getLogger, _OF_A_JOB)}
 
 
 def restore() -> int | None:
-    """Log again as this process did, should an import or a poke have changed it: a handler of theirs may hang.
+    """Restore this process's logging after an import or a poke has changed it: a user's handler may hang.
 
-    Airflow's import replaces the root logger's handlers. Where nothing was changed it costs a microsecond.
+    Airflow's import replaces the root logger's handlers. Without a change the call costs a microsecond.
 
-    :returns: the least level of what pokes log; None where the process's logging is not ours.
+    :returns: the least level of the lines of pokes; None where the logging is not ours.
     """
     if _Own.handlers is None:
         return None
     if list(map(id, _root.handlers)) != list(map(id, _Own.handlers)):
         _put_back(_root, _Own.handlers)
-        _root.level = _Own.level  # without `setLevel`, and what it clears: it takes a lock that a poke may hold
+        _root.level = _Own.level  # not by `setLevel`, which takes a lock that a poke may hold
         _forget_levels(_root)
         for name, found in list(logging.Logger.manager.loggerDict.items()):
             if isinstance(found, logging.Logger):
                 _forget_levels(found)
                 if name.partition(".")[0] in {ROOT, "celery"}:
-                    found.disabled = False  # `logging.config` does so unless it is told not to
+                    found.disabled = False  # `logging.config` disables loggers by default
     for other, handlers in _Own.others.items():
         if (other.handlers or handlers) and list(map(id, other.handlers)) != list(map(id, handlers)):
             _put_back(other, handlers)
@@ -232,13 +235,13 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _put_back(to: logging.Logger, handlers: list[logging.Handler]) -> None:
-    """Give a logger its handlers back. What it had is kept: a handler takes the lock of all logging at its end."""
+    """Give a logger its handlers back. Keep the others: a destroyed handler takes the lock of all logging."""
     _Own.strays.extend(to.handlers)
     to.handlers[:] = handlers
 
 
 def strays() -> Iterator[logging.Handler]:
-    """Return the handlers that were taken off, once; whoever takes one lets go of it where nobody waits for that."""
+    """Yield each handler that was taken off, once. The caller drops it on a thread on which nothing waits."""
     with suppress(IndexError):
         while True:
             yield _Own.strays.popleft()
@@ -249,12 +252,12 @@ def _forget_levels(of: logging.Logger) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Spell what is none of our own values before a handler does, under its lock."""
+    """Return a value as text now, unless it is a plain one: a handler would format it under its lock."""
     return value if type(value) in _PLAIN else str(value)
 
 
 def _spell_out(record: logging.LogRecord) -> None:
-    """Fill a record's arguments in, and its traceback: what remains is text."""
+    """Replace a record's message, arguments and traceback by plain text."""
     if record.args or type(record.msg) is not str:
         try:
             record.msg = _exact(record.getMessage())
@@ -269,7 +272,7 @@ def _spell_out(record: logging.LogRecord) -> None:
 
 
 def _exact(text: str) -> str:
-    """Return a text that is no object of a class derived from `str`, which may do anything when it is used."""
+    """Return a text as an exact `str`: an object of a derived class may do anything when it is used."""
     return text if type(text) is str else "".join(["", str.__str__(text)])
 
 
@@ -284,5 +287,5 @@ def _spell(value: Any) -> str:
 
 
 def _hidden(value: Any) -> Any:
-    """Hide secrets in a field before it is spelt as JSON, which may spell them otherwise."""
+    """Hide secrets in a field before it becomes JSON, which may spell them in another way."""
     return value if value is None or isinstance(value, bool | int | float) else hide(str(value))

@@ -1,4 +1,4 @@
-"""What may be shown: no secret, and nothing that a terminal or a log takes for more than text."""
+"""Redaction: texts are shown without secrets, and without characters that a terminal or a log would act upon."""
 
 import json
 import os
@@ -11,15 +11,15 @@ from importlib import import_module
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 SHORTEST = 6  # characters: hiding every "1" of a line would hide the line
-LONGEST_TEXT = 65_536  # characters that are looked through: what is cut before it is hidden may end in half a secret
-_SHORTEST_OF_OTHERS = 4  # characters: what a source names has passed a rule of its own
+LONGEST_TEXT = 65_536  # characters that are searched: a text cut shorter before its redaction may end in half a secret
+_SHORTEST_OF_OTHERS = 4  # characters: a source has checked its secrets by a rule of its own
 _LONGEST_LINE = 500  # characters
 _LONGEST_SECRET = 65_536  # characters
-_TELLING_LINE = 20  # characters: a shorter line of a secret may be anything
+_TELLING_LINE = 20  # characters: a shorter line of a secret may be common text
 _COMMON = frozenset({"sensorpool", "postgres", "postgresql", "redis", "airflow", "celery", "worker", "localhost"})
 _OURS = re.compile(r"SENSORPOOL_(CONN_\w+|\w+_URL)")
 
-# Every pattern takes time that grows with the text, not with its square: the text is anybody's, and all threads wait.
+# The time of every pattern grows with the text, not with its square: any program may write the text, and threads wait.
 _URL = re.compile(r"""://[^\s"'<>]*""")
 _PASSWORD = re.compile(r"(://[^/@:]*:).*")
 _QUERY = re.compile(
@@ -38,32 +38,32 @@ _SPELT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 Source = Callable[[], Iterable[str]]
 
 _known: tuple[str, ...] = ()  # the secrets of this process, the longest first
-_sources: dict[str, Source] = {}  # by the name that another process finds them by
+_sources: dict[str, Source] = {}  # by `module:function`, so that another process finds them
 _read_environment = False
-_learning = threading.RLock()  # also held while sources are asked: what one thread has been told, all hide
+_learning = threading.RLock()  # also held while sources are asked, so that all threads hide what one has learnt
 
 
-@lru_cache(maxsize=1024)  # sensors say at each poke what they connect with
+@lru_cache(maxsize=1024)  # sensors call it at each poke
 def learn(value: str) -> None:
-    """Hide from now on, wherever it turns up, what is secret in a URL or in a connection's JSON object."""
+    """Hide the secrets of a URL, or of a connection's JSON object, in all texts from now on."""
     _learn(_secrets_of(value))
 
 
 def ask(source: Source) -> None:
-    """Ask a function of a module, before anything is hidden, for the secrets that it has come to know since.
+    """Have a function of a module asked for its new secrets before each redaction.
 
-    What it returns is secret as a whole; where that is a URL or a JSON object, so is what is secret in it.
+    Each value that it returns is secret as a whole; of a URL or a JSON object, the secrets within it are, too.
     """
     _sources[f"{source.__module__}:{source.__qualname__}"] = source
 
 
 def sources() -> list[str]:
-    """Name the functions that are asked, for a process that this one starts."""
+    """Return the names of the functions that are asked, for a process that this one starts."""
     return list(_sources)
 
 
 def ask_named(names: Iterable[str]) -> None:
-    """Ask the functions that another process named."""
+    """Have the functions asked whose names another process got from `sources`."""
     for name in names:
         module, _, function = name.partition(":")
         ask(getattr(import_module(module), function))
@@ -82,34 +82,34 @@ def hide_password(text: str) -> str:
 
 
 def _without_password(url: re.Match[str]) -> str:
-    authority, at, rest = url[0].rpartition("@")  # the last one: an unquoted password may hold others
+    authority, at, rest = url[0].rpartition("@")  # the last @: an unquoted password may contain others
     return _PASSWORD.sub(r"\1***", authority) + at + rest
 
 
 def hide(text: str) -> str:
-    """Hide what `hide_password` does, and what stands after names like ``password=``."""
+    """Hide the same as `hide_password`, and the text after names like ``password=``."""
     return _NAMED.sub(r"\1***", hide_password(text))
 
 
 def printable(text: str) -> str:
-    """Return the text on one line, with what a terminal would act upon spelt out."""
+    """Return the text on one line, with control characters spelt out."""
     return _UNPRINTABLE.sub(lambda found: _SPELT.get(found[0]) or f"\\u{ord(found[0]):04x}", text)
 
 
 def safe_line(text: object, longest: int) -> str:
-    """Return a text of others in one printable line, without passwords, and cut to so many characters."""
+    """Return a text as one printable line, without passwords, cut to so many characters."""
     return printable(hide_password(str(text)[:LONGEST_TEXT]))[:longest]
 
 
 def one_line(error: BaseException) -> str:
-    """Say an error, its type and its text, in one printable line of bounded length, without passwords."""
+    """Return an error's type and text as one printable line of bounded length, without passwords."""
     said = _text_of(error)
     line = f"{type(error).__name__}: {said}" if said else type(error).__name__
     return printable(line)[:_LONGEST_LINE]
 
 
 def error_text(error: BaseException, longest: int = _LONGEST_LINE) -> str:
-    """Say the text of an error as `one_line` does, without the type where there is a text, in so many characters."""
+    """Return an error's text as one printable line of so many characters; its type if it has no text."""
     return printable(_text_of(error) or type(error).__name__)[:longest]
 
 
@@ -129,7 +129,7 @@ def _ask_sources() -> None:
 
 
 def _start_anew() -> None:
-    """In a forked child: a thread of the parent may have held the lock."""
+    """Make a new lock in a forked child: a thread of the parent may have held the old one."""
     global _learning
     _learning = threading.RLock()
 
@@ -156,13 +156,13 @@ def _learn(secrets: Iterable[str], shortest: int = SHORTEST) -> None:
 
 
 def _spellings(secret: str) -> Iterator[str]:
-    """Yield a secret as it stands in texts: in URLs, in JSON, in what Python shows of an object, on one line."""
+    """Yield the spellings of a secret: plain, in URLs, in JSON, in `repr`, on one line."""
     yield secret
     yield from (quote(secret, errors="replace"), quote(secret, safe="", errors="replace"))
     yield quote_plus(secret, errors="replace")
     yield from (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1])
     lines = secret.splitlines()
-    if len(lines) > 1:  # a key: it may be said line by line
+    if len(lines) > 1:  # a key, whose lines may be shown one by one
         yield " ".join(secret.split())
         yield from (line for line in lines if len(line) >= _TELLING_LINE and not line.startswith("--"))
 
