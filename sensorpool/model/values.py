@@ -221,6 +221,10 @@ class JobResult:
     skipped: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
+    def count(self, name: str, number: int) -> None:
+        """Count what is rarely more than zero, by a name that Flower shows."""
+        self.extra[name] = self.extra.get(name, 0) + number
+
     def as_dict(self) -> dict[str, Any]:
         """Return the fields for Flower: groups, poked, landed, errors, seconds, and the others that are not zero."""
         if self.skipped:

@@ -23,7 +23,7 @@ def from_then_on(since: Milliseconds, registered_at: Milliseconds, now: Millisec
 
 
 def outage(last: Milliseconds, now: Milliseconds, lease_ttl: float, tick: float) -> Milliseconds:
-    """Return for how long nobody worked on a range before this load of it, beyond what is usual; 0: it is in work.
+    """Return for how long no job worked on a range before this load of it, beyond what is usual; 0: it is in work.
 
     :param last: the load before; 0: not known, then all time until now is.
     :param lease_ttl: seconds, as is the tick.
@@ -67,37 +67,93 @@ def left_to_others(
 
 class _Failure(NamedTuple):
     since: Milliseconds
-    last: Milliseconds | None = None  # when a poke outside of jobs saw it last; None: a job works on its range
-    ends: Milliseconds = 0  # when it has ended, should no poke be seen before
+    last: Milliseconds  # when a poke saw it last
+    ends: Milliseconds  # when it has ended, should no poke be seen before
 
 
 class InfraWindow:
-    """Since when groups fail for their infrastructure's sake. Safe to share between threads.
+    """Since when groups fail for their infrastructure's sake: one a process. Safe to share between threads.
 
-    Two sorts. That of a range in work begins with what the last job left, and lasts for as long as failures are seen:
-    time in which no job worked is taken out by `move`. That of groups poked outside of jobs fades: a failure that no
-    poke has seen for some intervals has ended, and time in which none was made does not count.
+    It keeps the failures of groups that are poked outside of jobs. These fade: a failure that no poke has seen for
+    some intervals has ended, and time in which no poke was made does not count. The failures of a range in work are
+    kept in its `RangeFailures`, which takes over what is known here.
 
     :param span: seconds for which failures are retried before they count.
-    :param since: of a range in work: when the failures began that go on, by group id; None: of pokes outside of jobs.
     """
 
-    def __init__(self, span: float, since: Mapping[int, Milliseconds] | None = None) -> None:
-        self._span = span
-        self._fades = since is None
-        self._failures = {group_id: _Failure(begin) for group_id, begin in (since or {}).items()}
+    def __init__(self, span: float) -> None:
+        self.span = span
+        self._failures: dict[int, _Failure] = {}
         self._lock = threading.Lock()
 
     def __bool__(self) -> bool:
         return bool(self._failures)
 
-    def __contains__(self, group_id: int) -> bool:
-        return group_id in self._failures
+    def of_range(self, since: Mapping[int, Milliseconds]) -> "RangeFailures":
+        """Return the failures of a range that comes into work.
 
-    def since(self) -> dict[int, Milliseconds]:
-        """Return when the failures began that go on, by group id."""
+        :param since: what the last job left: when the failures began that go on, by group id.
+        """
+        return RangeFailures(self, since)
+
+    def judge(self, fact: Fact, poke_interval: Milliseconds, registered_at: Milliseconds = 0) -> Fact:
+        """Return what a fact of a poke outside of jobs means: see `RangeFailures.judge`."""
+        group_id, began_at = fact.group_id, fact.began_at
         with self._lock:
-            return {group_id: failure.since for group_id, failure in self._failures.items()}
+            known = self._take(group_id, began_at, poke_interval)
+            if fact.outcome is not Outcome.INFRA_FAILURE:
+                return fact
+            since = from_then_on(began_at if known is None else known, registered_at, began_at)
+            if (over := _over(fact, since, self.span)) is not None:
+                return over
+            self._failures[group_id] = _Failure(since, began_at, began_at + _RENEWED * poke_interval + _SLACK)
+            return fact
+
+    def take(self, group_id: int, at: Milliseconds, poke_interval: Milliseconds) -> Milliseconds | None:
+        """Take a failure out, as of a poke that began at a time; return since when it lasts, if it does so still."""
+        if group_id not in self._failures:
+            return None
+        with self._lock:
+            return self._take(group_id, at, poke_interval)
+
+    def keep(self, since: Mapping[int, Milliseconds], now: Milliseconds) -> None:
+        """Keep failures of groups, by id, whose pokes go on outside of jobs."""
+        with self._lock:
+            for group_id, begin in since.items():
+                self._failures[group_id] = _Failure(begin, now, now + _LONGEST_POKE)
+
+    def forget_ended(self, now: Milliseconds) -> None:
+        """Forget failures that have ended without a poke: those of groups that are gone, or poked elsewhere."""
+        with self._lock:
+            for group_id in [group_id for group_id, each in self._failures.items() if now >= each.ends]:
+                del self._failures[group_id]
+
+    def _take(self, group_id: int, at: Milliseconds, poke_interval: Milliseconds) -> Milliseconds | None:
+        failure = self._failures.pop(group_id, None)
+        if failure is None:
+            return None
+        unseen = at - failure.last
+        if unseen >= _RENEWED * poke_interval + _SLACK:
+            return None
+        return moved(failure.since, max(0, unseen - poke_interval - _SLACK), at)
+
+
+class RangeFailures:
+    """Since when groups of a range in work fail for their infrastructure's sake. Belongs to the thread of a job.
+
+    A failure lasts for as long as no poke says otherwise, however long no poke is made: time in which no job worked is
+    taken out by `move`.
+
+    :ivar since: when the failures began that go on, by group id; the job leaves them to the next one.
+    """
+
+    def __init__(self, window: InfraWindow, since: Mapping[int, Milliseconds]) -> None:
+        self.since = dict(since)
+        self._window = window
+
+    def __bool__(self) -> bool:
+        """Whether any group may fail: one of the range, or one that was poked outside of jobs."""
+        return bool(self.since) or bool(self._window)
 
     def judge(self, fact: Fact, poke_interval: Milliseconds, registered_at: Milliseconds = 0) -> Fact:
         """Return what a fact means: a failure that has lasted for the span is the poke's error; any other fact ends it.
@@ -107,69 +163,38 @@ class InfraWindow:
             that were made anew, or restored.
         """
         group_id, began_at = fact.group_id, fact.began_at
-        with self._lock:
-            known = self._take(group_id, began_at, poke_interval)
-            if fact.outcome is not Outcome.INFRA_FAILURE:
-                return fact
-            since = from_then_on(began_at if known is None else known, registered_at, began_at)
-            if began_at - since >= self._span * 1000:
-                reason = f"{fact.reason} (for longer than {self._span:g} s)"
-                return Fact(group_id, fact.version, began_at, Outcome.POKE_ERROR, reason)
-            ends = began_at + _RENEWED * poke_interval + _SLACK
-            self._failures[group_id] = _Failure(since, began_at, ends) if self._fades else _Failure(since)
+        outside = self._window.take(group_id, began_at, poke_interval)
+        known = self.since.pop(group_id, outside)
+        if fact.outcome is not Outcome.INFRA_FAILURE:
             return fact
+        since = from_then_on(began_at if known is None else known, registered_at, began_at)
+        if (over := _over(fact, since, self._window.span)) is not None:
+            return over
+        self.since[group_id] = since
+        return fact
 
-    def take_over(self, other: "InfraWindow", group_id: int, at: Milliseconds, poke_interval: Milliseconds) -> None:
-        """Go on with a failure that another window knows of, as of a poke that began at a time."""
-        if group_id not in other:
-            return
-        with other._lock:
-            since = other._take(group_id, at, poke_interval)
-        if since is not None:
-            with self._lock:
-                self._failures.setdefault(group_id, _Failure(since))
-
-    def leave_to(self, other: "InfraWindow", group_ids: Iterable[int], now: Milliseconds) -> None:
-        """Have another window go on with the failures of groups whose pokes go on outside of jobs."""
-        with self._lock:
-            left = {each: self._failures.pop(each) for each in group_ids if each in self._failures}
-        with other._lock:
-            for group_id, failure in left.items():
-                other._failures[group_id] = _Failure(failure.since, now, now + _LONGEST_POKE)
+    def leave_outside(self, group_ids: Iterable[int], now: Milliseconds) -> None:
+        """Leave the failures of groups whose pokes go on outside of jobs to the window of the process."""
+        self._window.keep({each: self.since.pop(each) for each in group_ids if each in self.since}, now)
 
     def move(self, by: Milliseconds, now: Milliseconds) -> None:
         """Count no outage that has just ended."""
-        with self._lock:
-            for group_id, failure in self._failures.items():
-                self._failures[group_id] = failure._replace(since=moved(failure.since, by, now))
+        self.since = {group_id: moved(since, by, now) for group_id, since in self.since.items()}
 
     def long_known(self, now: Milliseconds) -> list[int]:
         """Return the groups that have failed for twice the span: each is gone, or is poked once in a long time."""
-        oldest = now - round(2 * self._span * 1000)
-        with self._lock:
-            return [group_id for group_id, failure in self._failures.items() if failure.since <= oldest]
+        oldest = now - round(2 * self._window.span * 1000)
+        return [group_id for group_id, since in self.since.items() if since <= oldest]
 
     def forget(self, group_ids: Iterable[int]) -> None:
         """Forget groups that are gone."""
-        with self._lock:
-            for group_id in group_ids:
-                self._failures.pop(group_id, None)
+        for group_id in group_ids:
+            self.since.pop(group_id, None)
 
-    def forget_ended(self, now: Milliseconds) -> None:
-        """Forget failures that have ended without a poke: those of groups that are gone, or poked elsewhere."""
-        with self._lock:
-            ended = [
-                group_id for group_id, each in self._failures.items() if each.last is not None and now >= each.ends
-            ]
-            for group_id in ended:
-                del self._failures[group_id]
 
-    def _take(self, group_id: int, at: Milliseconds, poke_interval: Milliseconds) -> Milliseconds | None:
-        """Take a failure out; return since when it lasts, if it does so still."""
-        failure = self._failures.pop(group_id, None)
-        if failure is None or failure.last is None:
-            return failure and failure.since
-        unseen = at - failure.last
-        if unseen >= _RENEWED * poke_interval + _SLACK:
-            return None
-        return moved(failure.since, max(0, unseen - poke_interval - _SLACK), at)
+def _over(fact: Fact, since: Milliseconds, span: float) -> Fact | None:
+    """Return the poke's error that a failure has become after the span, in seconds; None while it is retried."""
+    if fact.began_at - since < span * 1000:
+        return None
+    reason = f"{fact.reason} (for longer than {span:g} s)"
+    return Fact(fact.group_id, fact.version, fact.began_at, Outcome.POKE_ERROR, reason)

@@ -21,6 +21,7 @@ from sensorpool.poke.poker import Poker
 from sensorpool.poke.watchdog import Watchdog, limits
 from sensorpool.publish.outbox import Outbox
 from sensorpool.publish.publisher import Publisher
+from sensorpool.settle.infra_window import InfraWindow
 from sensorpool.settle.settler import Settler
 from sensorpool.store.database import Database
 from sensorpool.store.pool_id import PoolId
@@ -90,9 +91,10 @@ class Worker:
     def _make_outside(self) -> None:
         """Make what pokes outside of jobs."""
         settings, leases, lingering = self.settings, self.leases, Lingering()
+        self.infra = InfraWindow(settings.infra_failure_window)
         claims = HeldClaims(leases.claims, 3 * settings.heartbeat)
         self.outside = OutsideResults(
-            settings, self.database, leases, self.metrics, self.clock, self.settler.settle, lingering
+            settings, self.database, leases, self.metrics, self.clock, self.settler.settle, lingering, self.infra
         )
         self.slow_pokes = SlowPokes(leases, claims, self.outside, self.watchdog, settings.heartbeat)
         self.suspects = Suspects(

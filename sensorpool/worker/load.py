@@ -2,11 +2,12 @@
 
 The query is the scheduler (`sensorpool.model.due` is its rule). Between two loads of a range lies the time ``last``; it
 is known from the state that the last holder left or, if Redis lost that, from what this process itself remembers. If
-nobody knows, the whole range is due once.
+neither is known, the whole range is due once.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
@@ -20,22 +21,34 @@ from sensorpool.poke.unit import PokeUnit
 from sensorpool.store import loading
 
 GROUPS_AT_ONCE = 10_000
-_NEWCOMERS = 600_000  # milliseconds: whoever has waited for longer is none, whatever the interval
+_NEWCOMERS = 600_000  # milliseconds: a group that has waited longer than this is no newcomer
 
 
 @dataclass(slots=True)
 class Loaded:
-    """What is due: those that were left over first, and those who wait for their first poke last."""
+    """What is due: groups that were left over come first, and groups that wait for their first poke last."""
 
     now: Milliseconds
     last: Milliseconds
-    ones: list[PokeUnit]
+    units: list[PokeUnit]
     recent: list[int]  # what the next load will find again as new
     not_here: set[int] = field(default_factory=set)  # stranded, and not looked for: this process cannot poke them
 
 
+class Moment(NamedTuple):
+    """The moment of a load by both clocks."""
+
+    now: Milliseconds  # the database's
+    monotonic: float  # this process's, in seconds
+    trusted: bool  # whether deadlines may be judged by the database's clock
+
+    def at(self, monotonic: float) -> Milliseconds:
+        """Return a time of this process's clock by that of the database."""
+        return self.now + int((monotonic - self.monotonic) * 1000)
+
+
 class LastLoads:
-    """What this process remembers of the ranges that it loaded, should Redis forget."""
+    """When this process loaded its ranges last, should Redis forget."""
 
     def __init__(self) -> None:
         self._last: dict[ShardRange, Milliseconds] = {}
@@ -63,36 +76,38 @@ def load(
     last = last_loads.last(shard_range, held.state, now)
     overlap = round(settings.commit_overlap * 1000)
     rows = loading.due_groups(connection, shard_range, last=last, now=now, commit_overlap=overlap)
-    # who came so late that the statement passes them over, and was not poked as new all the same
     not_here = cache.not_here(held.state.stranded) if held.state.stranded else set()
+    # a late group is passed over by the statement; it counts as left over unless it was poked as new
     left = (set(held.state.left) | set(held.late).difference(held.state.recent)) - not_here
-    ones = _look_up(connection, cache, rows, left)
+    units = _look_up(connection, cache, rows, left)
     new_after = now - overlap
-    recent = [one.group.id for one in ones if one.group.registered_at > new_after] if cache.newest > new_after else []
+    recent: list[int] = []
+    if cache.newest > new_after:
+        recent = [unit.group.id for unit in units if unit.group.registered_at > new_after]
     if poked_as_new := set(held.state.recent) - left:
-        ones = [one for one in ones if one.group.id not in poked_as_new or _is_due_again(one.group, last, now)]
-    # each job starts elsewhere in its range, so that nobody always comes last
-    start = (now // settings.tick_ms * 7_919) % len(ones) if ones else 0
-    ones = ones[start:] + ones[:start]
+        units = [unit for unit in units if unit.group.id not in poked_as_new or _is_due_again(unit.group, last, now)]
+    # each job starts elsewhere in its range, so that no group always comes last
+    start = (now // settings.tick_ms * 7_919) % len(units) if units else 0
+    units = units[start:] + units[:start]
     if left:
-        # those first that have been left over for longest, or nobody knows since when
+        # the groups come first that have been left over for longest, or for a time that is not known
         since = held.state.left_since
-        ones.sort(key=lambda one: since_left(since, one.group.id, now) if one.group.id in left else now)
+        units.sort(key=lambda unit: since_left(since, unit.group.id, now) if unit.group.id in left else now)
     if cache.newest > now - _NEWCOMERS:
-        # and a storm of registrations waits for those who were there before
-        ones.sort(key=lambda one: one.group.registered_at > now - one.group.poke_interval)
-    return Loaded(now, last, ones, recent, not_here)
+        # new groups wait for older ones, so that a storm of registrations makes no older group late
+        units.sort(key=lambda unit: unit.group.registered_at > now - unit.group.poke_interval)
+    return Loaded(now, last, units, recent, not_here)
 
 
 def _look_up(connection: Connection, cache: Cache, rows: Sequence[loading.DueRow], left: set[int]) -> list[PokeUnit]:
     """Return what is due and what was left over, with the kept sensor of each; groups that are gone are not."""
-    ones, missing = cache.look_up(rows)
+    units, missing = cache.look_up(rows)
     if left:
         missing = [*missing, *left.difference(row[0] for row in rows)]
     for start in range(0, len(missing), GROUPS_AT_ONCE):
         for group, op_classpath, poke_context in loading.groups(connection, missing[start : start + GROUPS_AT_ONCE]):
-            ones.append(cache.keep(group, op_classpath, poke_context))
-    return ones
+            units.append(cache.keep(group, op_classpath, poke_context))
+    return units
 
 
 def since_left(known: Mapping[int, Milliseconds], group_id: int, now: Milliseconds) -> Milliseconds:

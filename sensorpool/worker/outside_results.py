@@ -32,6 +32,7 @@ class OutsideResults:
 
     :param settle: settles facts.
     :param lingering: these groups stay suspects for as long as their child lives on.
+    :param infra: since when groups fail that are poked outside of jobs.
     """
 
     def __init__(
@@ -43,8 +44,8 @@ class OutsideResults:
         clock: ClockWatch,
         settle: Callable[[Sequence[Fact], bool, Known], Settlement],
         lingering: Lingering,
+        infra: InfraWindow,
     ) -> None:
-        self.infra = InfraWindow(settings.infra_failure_window)
         self.process = ""  # this process, as the records of its jobs name it
         self.not_here: dict[int, str] = {}  # groups that turned out not to be pokeable by this process, and why
         self._settings = settings
@@ -54,6 +55,7 @@ class OutsideResults:
         self._clock = clock
         self._settle_facts = settle
         self._lingering = lingering
+        self._infra = infra
         self._unsettled: set[int] = set()  # groups that we noted as such
         self._stranded: set[int] = set()  # groups that were left to other processes
         self._lock = threading.Lock()
@@ -124,7 +126,7 @@ class OutsideResults:
         fact = Fact(group.id, group.version, began_at, report.outcome, report.reason, report.xcom_value)
         if report.outcome is Outcome.CRASHED:
             return self._blame(fact, group.crashes)
-        return self.infra.judge(fact, group.poke_interval, group.registered_at)
+        return self._infra.judge(fact, group.poke_interval, group.registered_at)
 
     def _blame(self, fact: Fact, seen: int) -> Fact:
         """Count a crash against its group; at the limit the condition is quarantined, and all who wait for it fail."""

@@ -14,7 +14,7 @@ from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.values import Milliseconds, ShardRange
 from sensorpool.poke.poker import Poking
 from sensorpool.poke.watchdog import Watchdog
-from sensorpool.settle.infra_window import InfraWindow
+from sensorpool.settle.infra_window import RangeFailures
 from sensorpool.worker.held_claims import HeldClaims
 from sensorpool.worker.outside_results import OutsideResults
 
@@ -43,14 +43,14 @@ class SlowPokes:
         self._thread = BackgroundThread("poke-on", self._look_after)
         self._lock = threading.Lock()
 
-    def adopt(self, shard_range: ShardRange, poking: Poking, infra: InfraWindow, now: Milliseconds) -> None:
+    def adopt(self, shard_range: ShardRange, poking: Poking, infra: RangeFailures, now: Milliseconds) -> None:
         """Let pokes go on that take too long for their job; the watchdog is on guard until they have ended.
 
-        :param infra: since when groups of the range fail; what is known of these is taken over.
+        :param infra: since when groups of the range fail; what is known of those that go on is left outside.
         :raises Unreachable: when Redis does not answer; they go on all the same.
         """
         group_ids = list(poking.outstanding)
-        infra.leave_to(self._results.infra, group_ids, now)
+        infra.leave_outside(group_ids, now)
         try:  # marked before they are looked after, which may clear them at once
             self._leases.suspects.mark(shard_range, group_ids, Suspicion.SLOW)
             self._claims.take(shard_range, group_ids, now)

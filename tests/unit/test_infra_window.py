@@ -21,9 +21,9 @@ def test_groups_that_are_gone_are_forgotten() -> None:
 def test_a_failure_is_kept_while_its_poke_goes_on() -> None:
     failing = InfraWindow(WINDOW)
     failing.judge(fact(Outcome.INFRA_FAILURE, began_at=START - INTERVAL), INTERVAL)
-    of_range = InfraWindow(WINDOW, {1: START - INTERVAL})
-    of_range.leave_to(failing, [1, 2], START)
-    assert not of_range
+    of_range = failing.of_range({1: START - INTERVAL})
+    of_range.leave_outside([1, 2], START)
+    assert not of_range.since
     failing.forget_ended(START + DAY - 1)
     assert failing
     failing.forget_ended(START + DAY)
@@ -31,7 +31,7 @@ def test_a_failure_is_kept_while_its_poke_goes_on() -> None:
 
 
 def test_a_failure_of_a_range_in_work_lasts_however_long_no_poke_was_made() -> None:
-    of_range = InfraWindow(WINDOW, {1: START})
+    of_range = InfraWindow(WINDOW).of_range({1: START})
     at = START + round(WINDOW * 1000)
     assert of_range.judge(fact(Outcome.INFRA_FAILURE, began_at=at - 1), INTERVAL).outcome is Outcome.INFRA_FAILURE
     over = of_range.judge(fact(Outcome.INFRA_FAILURE, began_at=at, reason="refused"), INTERVAL)
@@ -40,23 +40,37 @@ def test_a_failure_of_a_range_in_work_lasts_however_long_no_poke_was_made() -> N
 
 
 def test_an_outage_is_no_time_of_failure() -> None:
-    of_range = InfraWindow(WINDOW, {1: START})
+    of_range = InfraWindow(WINDOW).of_range({1: START})
     of_range.move(DAY, START + DAY + INTERVAL)
-    assert of_range.since() == {1: START + DAY}
+    assert of_range.since == {1: START + DAY}
     of_range.move(DAY, START + DAY + INTERVAL)
-    assert of_range.since() == {1: START + DAY + INTERVAL}, "never in the future"
+    assert of_range.since == {1: START + DAY + INTERVAL}, "never in the future"
 
 
 def test_another_outcome_ends_a_failure_and_one_from_before_the_group_does_not_count() -> None:
-    of_range = InfraWindow(WINDOW, {1: START})
+    of_range = InfraWindow(WINDOW).of_range({1: START})
     failed = fact(Outcome.INFRA_FAILURE, began_at=START + DAY)
     assert of_range.judge(failed, INTERVAL, registered_at=START + DAY - 1) is failed
-    assert of_range.since() == {1: START + DAY - 1}
+    assert of_range.since == {1: START + DAY - 1}
     of_range.judge(fact(Outcome.NOT_LANDED, began_at=START + DAY), INTERVAL)
-    assert 1 not in of_range
+    assert not of_range
 
 
 def test_groups_are_spelt_as_text_in_redis_alone() -> None:
     state = RangeState(infra={7: START})
     assert '"infra":{"7":' in state.text(), "as the version before reads it"
     assert read_state(state.text()).infra == {7: START}
+
+
+def test_a_job_goes_on_with_what_a_poke_outside_has_seen_and_a_landing_ends_it_in_both() -> None:
+    outside = InfraWindow(WINDOW)
+    outside.judge(fact(Outcome.INFRA_FAILURE, began_at=START), INTERVAL)
+    of_range = outside.of_range({})
+    assert of_range, "a poke of the job has to be judged"
+    of_range.judge(fact(Outcome.INFRA_FAILURE, began_at=START + INTERVAL), INTERVAL)
+    assert of_range.since == {1: START}
+    assert not outside, "one of the two has it"
+    of_range.leave_outside([1], START + INTERVAL)
+    of_range.judge(fact(Outcome.LANDED, began_at=START + 2 * INTERVAL), INTERVAL)
+    assert not of_range
+    assert not outside

@@ -96,9 +96,9 @@ MUTANTS = (
     ),
     _one(
         "a poke counts from when it is handed in",
-        "worker/job.py",
-        "offsets = [int((report.began - started) * 1000) for report in reports]",
-        "offsets = [int((time.monotonic() - started) * 1000) for report in reports]",
+        "worker/dispatch.py",
+        "        seen = poking.step()\n",
+        "        seen = [report._replace(began=time.monotonic()) for report in poking.step()]\n",
         "G6",
     ),
     _one(
@@ -171,8 +171,8 @@ MUTANTS = (
     _one(
         "what was poked as new is not noted",
         "worker/load.py",
-        "return Loaded(now, last, ones, recent, not_here)",
-        "return Loaded(now, last, ones, [], not_here)",
+        "return Loaded(now, last, units, recent, not_here)",
+        "return Loaded(now, last, units, [], not_here)",
         "G4",
     ),
     _one(

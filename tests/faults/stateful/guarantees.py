@@ -102,7 +102,7 @@ def after_load(world: "World", worker: "SimulatedWorker", rows: dict[int, Any], 
     known = (held.state.last, world.finished.get(worker.name, 0))
     last = max((each for each in known if each <= loaded.now), default=0)
     left, recent = set(held.state.left), set(held.state.recent)
-    found = {one.group.id for one in loaded.ones}
+    found = {unit.group.id for unit in loaded.units}
     for group_id, row in rows.items():
         when = {"poke_interval": row.poke_interval, "phase": row.phase, "next_deadline": row.next_deadline}
         when |= {"last": last, "now": loaded.now}

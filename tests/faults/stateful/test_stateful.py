@@ -28,7 +28,7 @@ from sensorpool.store import transaction
 from sensorpool.store.migrate import upgrade
 from sensorpool.store.schema import outbox, poke_group, sensor_instance
 from sensorpool.worker import clock_watch as clock_module
-from sensorpool.worker import job, lingering, outside_results, suspects
+from sensorpool.worker import dispatch, job, lingering, outside_results, set_apart, suspects
 from sensorpool.worker.chores import others
 from tests.faults.stateful.hands import RANGE, TICK
 from tests.faults.stateful.machine import SENSOR, PoolMachine, squeezed
@@ -54,7 +54,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     """The time of the simulation, in the place of the real one."""
     made = Time()
-    for module in (job, lease, lingering, outside_results, suspects, clock_module, transaction):
+    for module in (job, dispatch, set_apart, lease, lingering, outside_results, suspects, clock_module, transaction):
         monkeypatch.setattr(module, "time", made)
     for module in (bulk_call, quick_batch, unit):
         monkeypatch.setattr(module, "_monotonic", made.monotonic)

@@ -196,8 +196,8 @@ class World:
         """Be told of a load."""
         actor = current()
         assert actor is not None
-        ids = {one.group.id for one in loaded.ones}
-        if len(ids) != len(loaded.ones):
+        ids = {unit.group.id for unit in loaded.units}
+        if len(ids) != len(loaded.units):
             self.problems.append("G4: a group is loaded twice at once")
         self.rounds[actor.owner.name] = Round(loaded.now, self.time.ms, self.place, ids)
         guarantees.after_load(self, actor.owner, _all(connection, poke_group), held, loaded)

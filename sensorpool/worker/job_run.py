@@ -1,0 +1,47 @@
+"""One round of a job as one value: every field is there from the start, and each step of `worker.job` works on it."""
+
+from dataclasses import dataclass
+
+from sensorpool.config.settings import Settings
+from sensorpool.leases.lease import Acquired, Lease
+from sensorpool.model.suspicion import Suspicion
+from sensorpool.model.values import JobResult, ShardRange
+from sensorpool.settle.infra_window import RangeFailures
+from sensorpool.worker.context import Worker
+from sensorpool.worker.load import Loaded, Moment
+from sensorpool.worker.outcomes import Outcomes
+from sensorpool.worker.stranded import Stranded
+
+
+@dataclass(frozen=True, slots=True)
+class JobRun:
+    """One round of a job, made once its load is done: a step that needs the load cannot run before it."""
+
+    worker: Worker
+    shard_range: ShardRange
+    held: Acquired  # the lease, and what is known of the range
+    total: JobResult  # of all rounds of the job
+    began: float  # when the round began, by the monotonic clock
+    moment: Moment  # when it loaded, by both clocks
+    loaded: Loaded
+    infra: RangeFailures
+    stranded: Stranded
+    outcomes: Outcomes
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the pool."""
+        return self.worker.settings
+
+    @property
+    def lease(self) -> Lease:
+        """The lease of the range."""
+        return self.held.lease
+
+    def suspect(self, group_ids: list[int], why: Suspicion) -> None:
+        """Have groups poked apart from now on, in this job's next round too.
+
+        :raises Unreachable: when Redis does not answer.
+        """
+        self.held.suspects.update(dict.fromkeys(group_ids, why))
+        self.worker.leases.suspects.mark(self.shard_range, group_ids, why)

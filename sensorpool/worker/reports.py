@@ -1,0 +1,52 @@
+"""The step that takes reports in: `outcomes` judges them; what follows in Redis and the database is done here."""
+
+from collections.abc import Sequence
+
+from sensorpool.instrumentation.failpoint import failpoint
+from sensorpool.instrumentation.logs import logger
+from sensorpool.model.suspicion import Suspicion
+from sensorpool.model.values import Report
+from sensorpool.worker import overruns
+from sensorpool.worker.job_run import JobRun
+
+log = logger(__name__)
+
+
+def take(run: JobRun, reports: Sequence[Report]) -> None:
+    """Take reports in: count and judge them; groups that overran, or ran out of memory, are poked apart from now on.
+
+    :raises Unreachable: when Redis does not answer.
+    """
+    if not reports:
+        return
+    failpoint("poke.after")
+    run.worker.metrics.poked(reports)
+    overran, exhausted, cannot = run.outcomes.take(reports)
+    for report in cannot:
+        run.worker.poker.cache.put_off(report.group.id, report.reason or "")
+    if overran:
+        log.warning("pokes overran their limit; they are poked apart from now on", groups=len(overran))
+        run.suspect([report.group.id for report in overran], Suspicion.OVERRAN)
+        in_a_row = overruns.count(run.worker.leases, run.settings, run.shard_range, overran)
+        run.outcomes.take_overruns(overran, in_a_row)
+    if exhausted:
+        log.warning(
+            "pokes ran out of memory, files or threads; they are poked apart from now on", groups=len(exhausted)
+        )
+        run.suspect([report.group.id for report in exhausted], Suspicion.OUT_OF_MEMORY)
+
+
+def settle(run: JobRun) -> None:
+    """Settle the facts so far.
+
+    :raises Unreachable: when the database or Redis does not answer; what was not settled is due again.
+    """
+    facts = run.outcomes.hand_over()
+    if not facts:
+        return
+    known = run.outcomes.unsettled
+    with run.worker.keeper.keeping(run.lease):
+        done = run.worker.settler.settle(facts, run.moment.trusted, lambda _: known)
+    run.outcomes.settled(facts, done)
+    if done.unsettled:
+        run.worker.leases.unsettled.keep(run.shard_range, known)

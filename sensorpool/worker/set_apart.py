@@ -1,0 +1,81 @@
+"""The step that sets suspects apart: they are handed to the lanes of `worker.suspects`, and their job does not wait."""
+
+import time
+
+from sensorpool.errors import ClassUnavailable
+from sensorpool.instrumentation.logs import logger
+from sensorpool.model.suspicion import Suspicion
+from sensorpool.model.values import DueGroup, Report
+from sensorpool.poke.poker import Poking
+from sensorpool.poke.unit import PokeUnit
+from sensorpool.worker import reports
+from sensorpool.worker.job_run import JobRun
+
+_STUCK = 0.25  # of a poke's time limit: a class of which no poke has come back for so long hangs
+
+log = logger(__name__)
+
+
+def suspects(run: JobRun) -> tuple[list[PokeUnit], set[int]]:
+    """Hand the suspects among the due groups over; return the other groups, and the ids of those handed over.
+
+    :raises Unreachable: when the database or Redis does not answer.
+    """
+    units, known = run.loaded.units, run.held.suspects
+    _suspect_in_flight(run)
+    if not known and not run.worker.poker.cache.crashed:
+        return units, set()
+    found = {unit.group: known.get(unit.group.id) for unit in units if unit.group.crashes or unit.group.id in known}
+    if not found:
+        return units, set()
+    group_ids = {group.id for group in found}
+    _leave_to_others(run, found, [unit for unit in units if unit.group.id in group_ids])
+    with run.worker.keeper.keeping(run.lease):
+        busy = run.worker.suspects.offer(run.shard_range, found, run.held.state.stranded, due=run.moment.now)
+    if busy:
+        run.total.count("busy", busy)
+    return [unit for unit in units if unit.group.id not in group_ids], {group.id for group in found}
+
+
+def stuck(run: JobRun, poking: Poking, left: list[PokeUnit]) -> list[int]:
+    """Hand the groups over whose class hangs: in its slots they would wait for a long time. Return the other ids.
+
+    :param left: groups that were not poked for want of time.
+    :raises Unreachable: when the database or Redis does not answer.
+    """
+    patience = run.settings.poke_timeout * _STUCK
+    hanging = {name for name in {unit.op_classpath for unit in left} if poking.is_stuck(name, patience)}
+    if not hanging or not run.lease.is_ours():
+        return [unit.group.id for unit in left]
+    groups = [unit.group for unit in left if unit.op_classpath in hanging]
+    log.warning("a class hangs; its groups are poked apart", op_classpath=min(hanging), groups=len(groups))
+    run.suspect([group.id for group in groups], Suspicion.CLASS_HANGS)
+    why = dict.fromkeys(groups, Suspicion.CLASS_HANGS)
+    run.worker.suspects.offer(run.shard_range, why, due=run.moment.now)
+    run.total.count("apart", len(groups))
+    return [unit.group.id for unit in left if unit.op_classpath not in hanging]
+
+
+def _suspect_in_flight(run: JobRun) -> None:
+    """Suspect the groups that a dead holder had in flight; a group that is poked alone already keeps its reason."""
+    in_flight, known = run.held.in_flight, run.held.suspects
+    if not in_flight:
+        return
+    log.warning("a holder died; the groups in its hands are poked apart", groups=len(in_flight))
+    group_ids = [group_id for group_id in in_flight if known.get(group_id) is not Suspicion.LATE_CRASHES]
+    run.suspect(group_ids, Suspicion.DEAD_HOLDER)
+
+
+def _leave_to_others(run: JobRun, found: dict[DueGroup, Suspicion | None], units: list[PokeUnit]) -> None:
+    """Take the groups out of the suspects that this process cannot poke: no child of it could either."""
+    refused: list[Report] = []
+    tools = run.worker.poker.tools
+    for unit in units:
+        seen_apart = run.worker.outside.not_here.pop(unit.group.id, None)
+        if seen_apart is not None:
+            unit.put_off(seen_apart)
+            tools.classes.note(unit.op_classpath, unit.why_not() or seen_apart)
+        if (why := unit.why_not()) is not None:
+            del found[unit.group]
+            refused.append(tools.answers.of_exception(unit.group, time.monotonic(), ClassUnavailable(why)))
+    reports.take(run, refused)
