@@ -37,7 +37,7 @@ def poke(run: JobRun, units: list[PokeUnit]) -> list[int]:
         raise
     finally:
         if slow := list(poking.outstanding):
-            run.total.extra["slow"] = len(slow)
+            run.result.extra["slow"] = len(slow)
             run.held.suspects.update(dict.fromkeys(slow, Suspicion.SLOW))
             worker.slow_pokes.adopt(run.shard_range, poking, run.infra, run.moment.now)
         else:

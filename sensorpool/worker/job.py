@@ -36,25 +36,25 @@ def run(worker: Worker, shard_range: ShardRange, token: str) -> JobResult:
     """
     worker.goes_by(token)
     held = worker.leases.acquire(shard_range, token)
-    total = JobResult()
+    result = JobResult()
     if isinstance(held, str):
-        total.skipped = f"held by {held}"
-        worker.metrics.job(total)
-        return total
+        result.skipped = f"held by {held}"
+        worker.metrics.job(result)
+        return result
     try:
         failpoint("lease.after")
         # other ranges want the process too: what is new after that is poked in the next tick
         ends = time.monotonic() + worker.settings.job_span
-        while again := _round(worker, shard_range, held, total, ends):
+        while again := _round(worker, shard_range, held, result, ends):
             held.in_flight, held.lost_turn, held.dirty, held.late = [], [], True, again.late
     except BaseException:
         held.lease.release()
         raise
-    worker.metrics.job(total)
-    return total
+    worker.metrics.job(result)
+    return result
 
 
-def _round(worker: Worker, shard_range: ShardRange, held: Acquired, total: JobResult, ends: float) -> Again | None:
+def _round(worker: Worker, shard_range: ShardRange, held: Acquired, result: JobResult, ends: float) -> Again | None:
     """Do one round; return what it takes to do another one, if the range became dirty meanwhile and is held still.
 
     :param ends: when no further round is begun, by the monotonic clock.
@@ -68,14 +68,14 @@ def _round(worker: Worker, shard_range: ShardRange, held: Acquired, total: JobRe
     if found is None:
         return _pass_on_idle(worker, shard_range, held, ends)
     failpoint("load.after")
-    job_run = _begin(worker, shard_range, held, total, began, *found)
+    job_run = _begin(worker, shard_range, held, result, began, *found)
     ordinary, apart = set_apart.suspects(job_run)
     if not worker.suspects.is_retired:  # or they have lost their turn once more
         worker.leases.suspects.mark_each(shard_range, lost_turn)
     left = dispatch.poke(job_run, ordinary)
     if not held.lease.is_ours():
         log.warning("the lease was lost; what was not poked is due again", shard_range=str(shard_range))
-        total.extra["lost_lease"] = True
+        result.extra["lost_lease"] = True
         return None
     return _finish(job_run, left, apart, ends)
 
@@ -139,7 +139,7 @@ def _begin(
     worker: Worker,
     shard_range: ShardRange,
     held: Acquired,
-    total: JobResult,
+    result: JobResult,
     began: float,
     moment: Moment,
     loaded: Loaded,
@@ -150,11 +150,11 @@ def _begin(
     _allow_for_outage(worker, shard_range, held, loaded, infra)
     if held.unsettled:
         held.unsettled = from_registration(held.unsettled, [unit.group for unit in loaded.units])
-    total.groups += len(loaded.units)
+    result.groups += len(loaded.units)
     stranded = Stranded(held.state, settings, trusted=moment.trusted)
     limit, process = settings.overrun_limit, worker.process
-    outcomes = Outcomes(moment, total, infra, stranded, held.unsettled, overrun_limit=limit, process=process)
-    return JobRun(worker, shard_range, held, total, began, moment, loaded, infra, stranded, outcomes)
+    outcomes = Outcomes(moment, result, infra, stranded, held.unsettled, overrun_limit=limit, process=process)
+    return JobRun(worker, shard_range, held, result, began, moment, loaded, infra, stranded, outcomes)
 
 
 def _allow_for_outage(
@@ -185,7 +185,7 @@ def _finish(job_run: JobRun, left: list[int], apart: set[int], ends: float) -> A
     :param apart: groups that are poked outside of the job.
     """
     worker, shard_range, outcomes, loaded = job_run.worker, job_run.shard_range, job_run.outcomes, job_run.loaded
-    state, total = job_run.held.state, job_run.total
+    state, result = job_run.held.state, job_run.result
     span = job_run.stranded.hand_over(loaded.not_here, apart.union(left))
     if left or state.left_since:
         left = state.in_turn(left, {unit.group.id: unit.group.poke_interval for unit in loaded.units}, loaded.now)
@@ -195,7 +195,7 @@ def _finish(job_run: JobRun, left: list[int], apart: set[int], ends: float) -> A
     _forget_failures_of_the_gone(job_run)
     state.infra = job_run.infra.since
     _note_figures(job_run)
-    total.left += len(left)
+    result.left += len(left)
     if len(outcomes.record):
         worker.leases.poke_log.keep(shard_range, outcomes.record.texts(), loaded.now)
     if outcomes.written:
@@ -226,11 +226,11 @@ def _forget_failures_of_the_gone(job_run: JobRun) -> None:
 def _note_figures(job_run: JobRun) -> None:
     """Note what the round did, for operators: who did it, how much, how late, and how long it took."""
     worker, outcomes, loaded = job_run.worker, job_run.outcomes, job_run.loaded
-    state, total, took = job_run.held.state, job_run.total, time.monotonic() - job_run.began
+    state, result, took = job_run.held.state, job_run.result, time.monotonic() - job_run.began
     late = max(0, loaded.now - loaded.last - worker.settings.tick_ms) if loaded.last else 0
     poking_took = round((outcomes.last_began - job_run.moment.monotonic) * 1000) if outcomes.last_began else 0
     state.pool = worker.pool_id.get() or ""
     state.holder, state.groups, state.pokes = job_run.lease.token, len(loaded.units), len(outcomes.record)
     state.lag_ms, state.seconds = late + poking_took, round(took, 3)
-    total.seconds += took
-    total.lag_seconds = max(total.lag_seconds, state.lag_ms / 1000)
+    result.seconds += took
+    result.lag_seconds = max(result.lag_seconds, state.lag_ms / 1000)

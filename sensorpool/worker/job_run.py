@@ -20,7 +20,7 @@ class JobRun:
     worker: Worker
     shard_range: ShardRange
     held: Acquired  # the lease, and what is known of the range
-    total: JobResult  # of all rounds of the job
+    result: JobResult  # of all rounds of the job
     began: float  # when the round began, by the monotonic clock
     moment: Moment  # when it loaded, by both clocks
     loaded: Loaded

@@ -27,7 +27,7 @@ class Exceptional(NamedTuple):
 class Outcomes:
     """Counts and judges the reports of one round. Belongs to the thread of its job.
 
-    :param total: what the job has done; counted up.
+    :param result: what the job has done; counted up.
     :param unsettled: the groups of the range whose result could not be written; kept up to date.
     :param overrun_limit: `Settings.overrun_limit`.
     :param process: the process that pokes (`poke_log.process_name`).
@@ -36,7 +36,7 @@ class Outcomes:
     def __init__(
         self,
         moment: Moment,
-        total: JobResult,
+        result: JobResult,
         infra: RangeFailures,
         stranded: Stranded,
         unsettled: dict[int, Unsettled],
@@ -50,7 +50,7 @@ class Outcomes:
         self.last_began = 0.0  # when the last poke began, by the monotonic clock; 0: there was none
         self.unsettled = unsettled
         self._moment = moment
-        self._total = total
+        self._result = result
         self._infra = infra
         self._stranded = stranded
         self._overrun_limit = overrun_limit
@@ -61,8 +61,8 @@ class Outcomes:
         watched = self._infra or self.unsettled
         offsets = [int((report.began - started) * 1000) for report in reports]
         self.record.add(reports, offsets)
-        self._total.poked += len(reports)
-        self._total.saved += sum([report.group.members for report in reports]) - len(reports)
+        self._result.poked += len(reports)
+        self._result.saved += sum([report.group.members for report in reports]) - len(reports)
         self.last_began = max(self.last_began, reports[-1].began)
         exceptional = Exceptional([], [], [])
         for report, offset in zip(reports, offsets, strict=True):
@@ -74,7 +74,7 @@ class Outcomes:
             if outcome is Outcome.POKE_TIMEOUT:
                 exceptional.overran.append(report)
             elif outcome is Outcome.CRASHED:
-                self._total.errors += 1
+                self._result.errors += 1
                 exceptional.exhausted.append(report)
             elif outcome is Outcome.CANNOT_POKE:
                 exceptional.cannot.append(report)
@@ -98,7 +98,7 @@ class Outcomes:
 
     def settled(self, facts: Sequence[Fact], done: Settlement) -> None:
         """Count what came of facts, and note which groups are unsettled now, and which are so no more."""
-        self._total.settled += done.ended
+        self._result.settled += done.ended
         known = self.unsettled
         if known:
             written = {fact.group_id for fact in facts if fact.group_id in known} - done.unsettled.keys()
@@ -106,7 +106,7 @@ class Outcomes:
             for group_id in written:
                 del known[group_id]
         if done.unsettled:
-            self._total.count("unsettled", len(done.unsettled))
+            self._result.count("unsettled", len(done.unsettled))
             for group_id, each in done.unsettled.items():
                 if group_id in known or len(known) < MOST:
                     known[group_id] = each
@@ -117,9 +117,9 @@ class Outcomes:
         group, outcome = report.group, report.outcome
         fact = Fact(group.id, group.version, began_at, outcome, report.reason, report.xcom_value)
         if outcome is Outcome.LANDED:
-            self._total.landed += 1
+            self._result.landed += 1
         elif outcome is not _NOT_LANDED:
-            self._total.errors += 1
+            self._result.errors += 1
         if self._infra or outcome is Outcome.INFRA_FAILURE:
             fact = self._infra.judge(fact, group.poke_interval, group.registered_at)
         if outcome is Outcome.POKE_TIMEOUT:
@@ -131,7 +131,7 @@ class Outcomes:
 
     def _leave(self, report: Report, began_at: Milliseconds) -> None:
         """Leave a group that this process cannot poke to the others, until they have had their turn."""
-        self._total.count("not_here", 1)
+        self._result.count("not_here", 1)
         fact = self._stranded.leave(report, began_at)
         if fact is not None:
             self.facts.append(fact)

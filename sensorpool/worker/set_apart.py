@@ -33,7 +33,7 @@ def suspects(run: JobRun) -> tuple[list[PokeUnit], set[int]]:
     with run.worker.keeper.keeping(run.lease):
         busy = run.worker.suspects.offer(run.shard_range, found, run.held.state.stranded, due=run.moment.now)
     if busy:
-        run.total.count("busy", busy)
+        run.result.count("busy", busy)
     return [unit for unit in units if unit.group.id not in group_ids], {group.id for group in found}
 
 
@@ -52,7 +52,7 @@ def stuck(run: JobRun, poking: Poking, left: list[PokeUnit]) -> list[int]:
     run.suspect([group.id for group in groups], Suspicion.CLASS_HANGS)
     why = dict.fromkeys(groups, Suspicion.CLASS_HANGS)
     run.worker.suspects.offer(run.shard_range, why, due=run.moment.now)
-    run.total.count("apart", len(groups))
+    run.result.count("apart", len(groups))
     return [unit.group.id for unit in left if unit.op_classpath not in hanging]
 
 
