@@ -6,7 +6,7 @@ Run in the environment of `make e2e`::
     .venv-e2e/bin/python -m benchmarks.airflow_run --at-once   # 500 that hold already when they register
 
 Airflow's transactions are counted by PostgreSQL; the pool has a database of its own here. The sensors that reschedule
-themselves are counted in the same run, less what Airflow does when nobody waits.
+themselves are counted in the same run, less what Airflow does when no sensor waits.
 """
 
 import json

@@ -25,7 +25,7 @@ from harness.until import until
 LONG = 3600.0
 IDLE = 30.0  # seconds of a window without a sensor
 SETTLE = 15.0  # seconds after the last task was started, for what follows from that
-FEW = "{} sensors, each poked every {:g} s. What Airflow takes when nobody waits is taken off, in its favour. "
+FEW = "{} sensors, each poked every {:g} s. What Airflow takes when no sensor waits is taken off, in its favour. "
 NOTES = {
     "reschedule": "A worker start a poke, counted by the reschedules in the database. Has a slot only while it pokes.",
     "deferrable_file": "Pokes on the triggerer's event loop: cheap, and nearly nothing in the database. The pokes are "

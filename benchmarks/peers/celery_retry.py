@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 MOST = 1000  # 10,000 would poke 1,000 times a second, which two cores do not bear
 NOTE = (
     "result backend off, visibility timeout of a day, no gossip, no events, no rate limits, nothing logged. "
-    "A sensor is a message in Redis and in the worker's memory: nobody sees who waits, and nothing is shared."
+    "A sensor is a message in Redis and in the worker's memory: no query says what waits, and nothing is shared."
 )
 
 
