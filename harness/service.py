@@ -50,11 +50,11 @@ class Service:
     def worker(self, *options: str, concurrency: int = 2, **environment: str) -> subprocess.Popen[bytes]:
         """Start a worker."""
         name = f"--hostname=worker{len(self.processes)}@%h"
-        return self._start("worker", f"--concurrency={concurrency}", name, "--loglevel=INFO", *options, **environment)
+        return self.process("worker", f"--concurrency={concurrency}", name, "--loglevel=INFO", *options, **environment)
 
     def beat(self, *options: str, **environment: str) -> subprocess.Popen[bytes]:
         """Start a beat."""
-        return self._start("beat", *options, **environment)
+        return self.process("beat", *options, **environment)
 
     def is_ready(self) -> bool:
         """Whether every range has been looked at."""
@@ -94,7 +94,8 @@ class Service:
             kill_tree(process)
         self.pool.close()
 
-    def _start(self, kind: str, *options: str, **environment: str) -> subprocess.Popen[bytes]:
+    def process(self, kind: str, *options: str, **environment: str) -> subprocess.Popen[bytes]:
+        """Start a process of Celery: `worker`, `beat`, `flower`."""
         log = (self.folder / f"{kind}-{len(self.processes)}.log").open("wb")
         process = subprocess.Popen(
             [sys.executable, "-m", "celery", "-A", "sensorpool", kind, *options],

@@ -21,6 +21,11 @@ class ReusableThreads:
         self._is_closed = False
         self._idle: deque[SimpleQueue[_Task | None]] = deque()
 
+    @property
+    def idle(self) -> int:
+        """How many threads wait for a task."""
+        return len(self._idle)
+
     def do(self, task: _Task) -> None:
         """Run a task on a thread. The task must not raise.
 

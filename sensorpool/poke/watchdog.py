@@ -156,6 +156,11 @@ class Watchdog:
         self._on_guard = threading.Event()
         self._thread = BackgroundThread("watchdog", self._keep_watch)
 
+    @property
+    def is_on_guard(self) -> bool:
+        """Whether something is guarded or watched, so that the thread looks."""
+        return self._on_guard.is_set()
+
     def guard(self) -> None:
         """Guard the process: pokes are about to begin."""
         if not self._enabled:

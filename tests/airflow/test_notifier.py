@@ -12,7 +12,7 @@ pytest.importorskip("airflow")
 
 from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
 
-from harness.until import PATIENCE
+from harness.until import PATIENCE, until
 from sensorpool import Pool, Settings
 from sensorpool.admin.drain import drain
 from sensorpool.airflow.configuration import AirflowSettings
@@ -25,6 +25,7 @@ from sensorpool.errors import SettingsError
 from sensorpool.model.states import Ending, Outcome, State
 from sensorpool.model.values import Fact
 from sensorpool.settle.flush import flush
+from tests.airflow.told import Told
 
 SENSOR = "sensorpool.sensors.TimeSensor"
 
@@ -83,11 +84,10 @@ def run(made: Awaitable[Any]) -> Any:
     return asyncio.run(limited())
 
 
-async def meanwhile(trigger: PoolTrigger, act: Callable[[], Any]) -> TriggerEvent:
+async def meanwhile(trigger: Told, act: Callable[[], Any]) -> TriggerEvent:
     """Act once the trigger waits; return its event."""
     waiting = asyncio.create_task(first(trigger))
-    notifier = Notifier.of_this_process()
-    while trigger.instance_id not in notifier._task_log._waiting:
+    while not trigger.waits:
         await asyncio.sleep(0.02)
     await asyncio.to_thread(act)
     return await waiting
@@ -96,7 +96,7 @@ async def meanwhile(trigger: PoolTrigger, act: Callable[[], Any]) -> TriggerEven
 def test_a_success_ends_the_task_without_a_worker(pool: Pool, make_notifier: Callable[..., Notifier]) -> None:
     make_notifier()
     one = register(pool)
-    event = run(meanwhile(PoolTrigger(one, direct=True), lambda: land(pool, one)))
+    event = run(meanwhile(Told(one, direct=True), lambda: land(pool, one)))
     assert isinstance(event, TaskSuccessEvent)
 
 
@@ -104,14 +104,14 @@ def test_a_success_ends_the_task_without_a_worker(pool: Pool, make_notifier: Cal
 def test_a_value_takes_a_worker(pool: Pool, make_notifier: Callable[..., Notifier], direct: bool) -> None:
     make_notifier()
     one = register(pool)
-    event = run(meanwhile(PoolTrigger(one, direct=direct), lambda: land(pool, one, xcom_value='{"rows": 3}')))
+    event = run(meanwhile(Told(one, direct=direct), lambda: land(pool, one, xcom_value='{"rows": 3}')))
     assert event.payload == {"value_of": one}
 
 
 def test_a_failure_takes_a_worker(pool: Pool, make_notifier: Callable[..., Notifier]) -> None:
     make_notifier()
     one = register(pool)
-    event = run(meanwhile(PoolTrigger(one, direct=True), lambda: land(pool, one, Outcome.POKE_ERROR, reason="no")))
+    event = run(meanwhile(Told(one, direct=True), lambda: land(pool, one, Outcome.POKE_ERROR, reason="no")))
     assert event.payload == {"state": "failed", "ending": "poke_error", "reason": "no"}
 
 
@@ -128,9 +128,7 @@ def test_a_lost_message_is_made_up_for(
     monkeypatch.setattr(notifiers, "SWEEP_EVERY", 0.5)
     make_notifier()
     one = register(pool)
-    assert isinstance(
-        run(meanwhile(PoolTrigger(one, direct=True), lambda: land(pool, one, tell=False))), TaskSuccessEvent
-    )
+    assert isinstance(run(meanwhile(Told(one, direct=True), lambda: land(pool, one, tell=False))), TaskSuccessEvent)
 
 
 def test_nobody_resumes_within_the_hold(pool: Pool, make_notifier: Callable[..., Notifier]) -> None:
@@ -180,35 +178,36 @@ def test_a_forged_message_ends_nobody(pool: Pool, make_notifier: Callable[..., N
                 continue  # the listener says so and goes on
         land(pool, one, Outcome.SKIP, reason="really")
 
-    assert run(meanwhile(PoolTrigger(one, direct=True), forge)).payload["state"] == State.SKIPPED
+    assert run(meanwhile(Told(one, direct=True), forge)).payload["state"] == State.SKIPPED
 
 
 def test_draining_hands_back(pool: Pool, make_notifier: Callable[..., Notifier]) -> None:
     make_notifier()
     one, two = register(pool), pool.register(SENSOR, {"target_time": "2100-01-02T00:00:00Z"}).id
-    event = run(meanwhile(PoolTrigger(one), lambda: list(drain(pool, 1000))))
+    event = run(meanwhile(Told(one), lambda: list(drain(pool, 1000))))
     assert event.payload["ending"] == Ending.HANDED_BACK
     assert pool.wait([one, two], 0) == {one: State.CANCELLED, two: State.SENSING}  # two has nowhere to go
 
 
 @pytest.mark.parametrize("on_pool_dead", ["wait", "native"])
 def test_a_dead_pool(
-    pool: Pool, make_notifier: Callable[..., Notifier], monkeypatch: pytest.MonkeyPatch, on_pool_dead: str
+    pool: Pool,
+    make_notifier: Callable[..., Notifier],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    on_pool_dead: str,
 ) -> None:
     monkeypatch.setattr(notifiers, "SWEEP_EVERY", 0.2)
-    notifier = make_notifier(on_pool_dead=on_pool_dead, pool_dead_after=0.5)
+    make_notifier(on_pool_dead=on_pool_dead, pool_dead_after=0.5)
     one = register(pool)
 
     def until_dead() -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not notifier._liveness._said:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until("the triggerer says so", lambda: "the pool is dead: " in caplog.text)
         if on_pool_dead == "wait":
             assert pool.wait([one], 0) == {one: State.SENSING}
             pool.settler.cancel({one: "enough"})
 
-    event = run(meanwhile(PoolTrigger(one), until_dead))
+    event = run(meanwhile(Told(one), until_dead))
     assert event.payload["ending"] == (Ending.CANCELLED if on_pool_dead == "wait" else Ending.HANDED_BACK)
 
 

@@ -35,6 +35,7 @@ from sensorpool.model.states import Ending, State
 from sensorpool.model.values import Key, Registration
 from tests.airflow.metadata import Metadata
 from tests.airflow.running import Flag, Ti, in_dag
+from tests.airflow.told import Told
 
 SENSOR = "sensorpool.sensors.TimeSensor"
 SURROGATE, NUL = "\ud800", "\x00"
@@ -284,8 +285,9 @@ def test_a_row_of_nonsense_holds_up_no_other(deployment: Deployment) -> None:
     deployment.end()
 
     async def both() -> Any:
-        odd = asyncio.create_task(_first(PoolTrigger(other)))
-        while other not in Notifier.of_this_process()._task_log._waiting:
+        trigger = Told(other)
+        odd = asyncio.create_task(_first(trigger))
+        while not trigger.waits:
             await asyncio.sleep(0.02)
         event = await _first(PoolTrigger(deployment.instance_id, direct=True))
         odd.cancel()

@@ -3,13 +3,14 @@
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from harness.until import until
 from sensorpool import Pool
-from sensorpool.poke.child import Suspect
+from sensorpool.model.suspicion import Suspicion
 from sensorpool.worker import job
 from sensorpool.worker.context import Worker
-from tests.support.builders import classpath, due_group
+from tests.support.builders import classpath
 from tests.support.sensors import answering, hanging
 
 TICK = 0.2
@@ -25,8 +26,8 @@ def names(of: set[threading.Thread]) -> set[str]:
     return {thread.name for thread in of}
 
 
-def test_a_worker_that_is_closed_leaves_no_thread(make_pool: Callable[..., Pool]) -> None:
-    classes = [answering.FindsNothing, answering.Lands, answering.AsyncLands, hanging.Hangs]
+def test_a_worker_that_is_closed_leaves_no_thread(make_pool: Callable[..., Pool], tmp_path: Path) -> None:
+    classes = [answering.FindsNothing, answering.Lands, answering.AsyncLands, hanging.WaitsToBeKilled]
     pool = make_pool(sensors_enabled=[*map(classpath, classes)], shards=1, tick=TICK, poke_interval=TICK)
     for cls in classes[:3]:
         pool.register(classpath(cls), {})
@@ -37,9 +38,11 @@ def test_a_worker_that_is_closed_leaves_no_thread(make_pool: Callable[..., Pool]
     time.sleep(TICK)
     assert job.run(worker, pool.ranges[0], "test/1").poked == 3
     worker.pass_on(pool.ranges[0], 3_600.0)
-    suspect = Suspect(due_group(1_000), classpath(hanging.Hangs), "{}", alone=False)
-    assert worker.suspects._hanging.offer([suspect]) == 1
-    until("a child to poke", lambda: worker.suspects._hanging._children._running)
+    pid_file = tmp_path / "pid"
+    suspect = pool.register(classpath(hanging.WaitsToBeKilled), {"pid_file": str(pid_file)})
+    pool.leases.suspects.mark(pool.ranges[0], [suspect.group_id], Suspicion.OVERRAN)
+    job.run(worker, pool.ranges[0], "test/2")
+    until("a child to poke", pid_file.exists)
     worker.watchdog.end_job()
     started = names(threads() - before)
     assert {"poke", "poke-loop", "lease keeper", "watchdog", "poke-isolated", "sensorpool-results"} <= started

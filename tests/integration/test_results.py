@@ -84,7 +84,7 @@ def test_results_are_routed_by_dag(service: Service, tmp_path: Path) -> None:
 def test_flower_shows_ranges_and_small_results(service: Service, tmp_path: Path) -> None:
     register(service, tmp_path, count=6, groups=6)
     port = free_port()
-    flower = service._start("flower", "--address=127.0.0.1", f"--port={port}", FLOWER_UNAUTHENTICATED_API="true")
+    flower = service.process("flower", "--address=127.0.0.1", f"--port={port}", FLOWER_UNAUTHENTICATED_API="true")
     service.start()
     try:
         task = until("a finished job in Flower", lambda: _finished_job(port))

@@ -105,7 +105,7 @@ def job(worker: Worker, pool: Pool) -> dict[str, Any]:
 
 
 def slots_taken(worker: Worker) -> int:
-    return worker.poker._slots.taken
+    return worker.poker.slots_of(f"{__name__}.{Told.__name__}").taken
 
 
 def test_a_job_does_not_wait_for_slow_pokes_which_settle_by_themselves(

@@ -51,7 +51,7 @@ def test_flower_asks_for_the_password(service: Service) -> None:
     )
     port = free_port()
     options = [re.sub("0.0.0.0", "127.0.0.1", word) for word in command[3:] if not word.startswith("--port")]
-    flower = service._start("flower", *options, f"--port={port}", FLOWER_BASIC_AUTH="name:password")
+    flower = service.process("flower", *options, f"--port={port}", FLOWER_BASIC_AUTH="name:password")
     root = f"http://127.0.0.1:{port}"
     until("Flower", lambda: status(root))
     basic = {"Authorization": "Basic bmFtZTpwYXNzd29yZA=="}

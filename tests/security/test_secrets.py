@@ -63,8 +63,8 @@ def test_no_secret_gets_out(make_service: Callable[..., Service], tmp_path: Path
         ),
         "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]),
     }
-    service._start("worker", "--concurrency=1", "--loglevel=DEBUG", **secret)
-    service._start("beat", "--loglevel=DEBUG", **secret)
+    service.process("worker", "--concurrency=1", "--loglevel=DEBUG", **secret)
+    service.process("beat", "--loglevel=DEBUG", **secret)
     heard: list[Any] = []
     with listen(service.settings) as bodies:
         ids = [

@@ -23,6 +23,7 @@ class Ends:
 
     gate = threading.Event()
     ended: list[threading.Thread] = []  # noqa: RUF012  # of the class
+    gone: list[threading.Thread] = []  # noqa: RUF012
 
     def poke(self, context: Any) -> bool:
         return False
@@ -30,12 +31,13 @@ class Ends:
     def __del__(self) -> None:
         Ends.ended.append(threading.current_thread())
         Ends.gate.wait(60)
+        Ends.gone.append(threading.current_thread())
 
 
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:
     """What sensors wait for at their end."""
-    Ends.gate, Ends.ended = threading.Event(), []
+    Ends.gate, Ends.ended, Ends.gone = threading.Event(), [], []
     yield Ends.gate
     Ends.gate.set()
 
@@ -74,7 +76,7 @@ def test_to_let_go_of_a_sensor_waits_for_nothing_at_its_end(gate: threading.Even
     [thread] = until("its end", lambda: Ends.ended)
     assert thread.name == "poke"
     gate.set()
-    until("the thread to be done", lambda: not disposal._busy)
+    until("it to be gone", lambda: Ends.gone == [thread])
 
 
 def test_those_behind_one_that_hangs_at_its_end_go_all_the_same(gate: threading.Event) -> None:

@@ -396,7 +396,7 @@ def test_children_that_live_on_hold_nobody_up(monkeypatch: pytest.MonkeyPatch) -
     lane.offer(2, answering.Lands, alone=True)
     until("the others are through", lambda: not (lane.lane.has(1) or lane.lane.has(2)), CHILDREN)
     assert sorted(lane.lane.close()) == [5], "the third one waited for a child"
-    until("the children have ended", lambda: not lane.lane._children.lingering, CHILDREN)
+    until("the children have ended", lambda: len(lane.watched) == 2, CHILDREN)
     assert lane.watched == [([3], [], None), ([4], [], None)] or lane.watched == [([4], [], None), ([3], [], None)]
 
 

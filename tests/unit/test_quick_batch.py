@@ -128,7 +128,7 @@ def test_threads_outlive_what_they_do() -> None:
 
         reusable.do(task)
         assert done.wait(30)
-        until("the thread waits for more", lambda: reusable._idle)
+        until("the thread waits for more", lambda: reusable.idle == 1)
     assert len(names) == 1
 
 
