@@ -1,1 +1,1 @@
-"""Administration: what an operator asks of a pool, and does to it."""
+"""Administration: an operator's questions about a pool, and an operator's actions on it."""

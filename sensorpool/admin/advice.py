@@ -1,4 +1,4 @@
-"""Settings that work and are unwise: what `sensorpool doctor` says of them. Pure."""
+"""The advice of `sensorpool doctor` on settings that work but are unwise. Pure."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ _HOUR = 3_600.0
 
 
 def unwise(settings: Settings) -> list[str]:
-    """Say, a line each, what is unwise and what mends it."""
+    """Return a line for each unwise setting, with its mend."""
     return list(_unwise(settings))
 
 
@@ -21,19 +21,19 @@ def _unwise(s: Settings) -> Iterator[str]:
             "a poke that hangs misses turns; have it below the shortest interval"
         )
     if s.poke_timeout < 1:
-        yield f"POKE_TIMEOUT is {s.poke_timeout:g} s: what answers more slowly never lands; 10 s is usual"
+        yield f"POKE_TIMEOUT is {s.poke_timeout:g} s: a poke that takes longer never lands; 10 s is usual"
     if s.timeout < s.poke_interval:
         yield f"TIMEOUT ({s.timeout:g} s) is below POKE_INTERVAL ({s.poke_interval:g} s): it ends with the second poke"
     if s.heartbeat < 0.5:
         yield f"HEARTBEAT is {s.heartbeat:g} s: Redis is asked so often by each worker; 5 s is usual"
     if s.lease_ttl > 600:
-        yield f"LEASE_TTL is {s.lease_ttl:g} s: for so long nobody pokes for a worker that died; 30 s is usual"
+        yield f"LEASE_TTL is {s.lease_ttl:g} s: for so long a dead worker's groups are not poked; 30 s is usual"
     if s.rescue_interval > 600:
-        yield f"RESCUE_INTERVAL is {s.rescue_interval:g} s: what a dead process left half done waits for so long"
+        yield f"RESCUE_INTERVAL is {s.rescue_interval:g} s: work that a dead process left half done waits so long"
     if s.rescue_interval < 1:
         yield f"RESCUE_INTERVAL is {s.rescue_interval:g} s: the database is searched so often; 15 s is usual"
     if s.retention < _HOUR:
-        yield f"RETENTION is {s.retention:g} s: who is away for longer never hears of a result; have an hour at least"
+        yield f"RETENTION is {s.retention:g} s: a waiter away for longer gets no result; an hour or more is usual"
     if s.infra_failure_window < (least := s.lease_ttl + 3 * s.tick):
         yield (
             f"INFRA_FAILURE_WINDOW ({s.infra_failure_window:g} s) is below LEASE_TTL and three ticks ({least:g} s), "

@@ -1,4 +1,4 @@
-"""Doctor: look an installation over, line by line, and say what mends it."""
+"""Doctor: checks an installation, and names the mend for each finding."""
 
 import resource
 from collections.abc import Collection, Iterator
@@ -33,15 +33,15 @@ _TOGETHER = (
     {"poke_timeout", "job_time_limit"},
     {"tick", "poke_interval"},
     {"shards", "shard_code_upper_limit"},
-)  # of each of these, one is refused for another's sake
-_NOWHERE = "sqlite://"  # stands in for a database whose URL is wrong
+)  # settings that contradict each other: an error of one may come from another of its set
+_NOWHERE = "sqlite://"  # replaces a database URL that is wrong
 
 Level = Literal["ok", "warning", "wrong"]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of what the doctor says."""
+    """One line of the doctor's report."""
 
     subject: str
     level: Level
@@ -49,9 +49,9 @@ class Finding:
 
 
 def load() -> tuple[Settings | None, list[Finding], frozenset[str]]:
-    """Read the settings; where some are wrong, without these, so that all else can be looked over.
+    """Read the settings; replace wrong ones by their defaults, so that all else can be checked.
 
-    :returns: the settings, what is wrong, and the names of the settings that stand in for what is wrong.
+    :returns: the settings (None: they cannot be read at all), the findings, and the names of the replaced settings.
     """
     wrong: list[str] = []
     names: set[str] = set()
@@ -75,9 +75,9 @@ def load() -> tuple[Settings | None, list[Finding], frozenset[str]]:
 
 
 def examine(settings: Settings, without: Collection[str] = frozenset()) -> Iterator[Finding]:
-    """Look everything over; nothing that is wrong ends it early.
+    """Run all checks; a failure of one does not end the others.
 
-    :param without: names of settings that are wrong, and said already: what needs them is not looked at.
+    :param without: names of wrong settings, which `load` has reported: checks that need them are left out.
     """
     try:
         pool = Pool(settings)
@@ -107,7 +107,7 @@ def examine(settings: Settings, without: Collection[str] = frozenset()) -> Itera
 
 
 def _look_at_overlay() -> Iterator[Finding]:
-    """Say which Celery settings a worker takes that is started here."""
+    """Report which Celery settings a worker has that is started in this folder."""
     try:
         found = overlay.read()
     except SettingsError as error:
@@ -127,7 +127,7 @@ def _look_at_servers(pool: Pool, without: Collection[str]) -> Iterator[Finding]:
         yield _look_at_redis(pool, away)
         yield _look_at_broker(pool, away)
     if {"database_url", "redis_url"} & set(without):
-        return  # the others need both
+        return  # the other checks need both
     yield from _look_at_callbacks(pool)
     if away is None:
         yield from _look_at_workers(pool)
@@ -181,12 +181,12 @@ def _look_at_broker(pool: Pool, away: Unreachable | None) -> Finding:
 
 
 def _look_at_callbacks(pool: Pool) -> Iterator[Finding]:
-    """Say what `on_settled` tasks have been waiting for, longer than a broker's short absence."""
+    """Report `on_settled` tasks that have waited longer than a short outage of a broker, with the cause."""
     try:
         now = pool.database.read(pool.database.now)
         backlog = pool.database.read(callbacks.backlog)
     except SensorpoolError:
-        return  # said already
+        return  # the check of the database has reported it
     for each in backlog:
         waited = (now - each.oldest) / 1000
         if _LONG_WAIT < waited <= problems.UNTOLD:
@@ -197,11 +197,11 @@ def _look_at_callbacks(pool: Pool) -> Iterator[Finding]:
 
 
 def _look_at_workers(pool: Pool) -> Iterator[Finding]:
-    """Say which workers live; `health` says in what they differ from the settings here where that matters."""
+    """Report the live workers; `health` reports differences to the settings here that matter."""
     try:
         workers = pool.workers()
     except SensorpoolError:
-        return  # said already
+        return  # the checks of Redis and the database have reported it
     names = ", ".join(str(worker) for worker in workers[:_FEW_WORKERS])
     count = "1 worker" if len(workers) == 1 else f"{len(workers)} workers"
     more = f" and {len(workers) - _FEW_WORKERS} more" if len(workers) > _FEW_WORKERS else ""
@@ -217,8 +217,8 @@ def _look_at_classes(settings: Settings) -> Iterator[Finding]:
     classes = Classes(settings.sensors_enabled)
     for op_classpath in settings.sensors_enabled:
         try:
-            found = classes.find(op_classpath)
+            sensor_class = classes.find(op_classpath)
         except SensorpoolError as error:
             yield Finding("sensor", "warning", str(error))
             continue
-        yield Finding("sensor", "ok", f"{op_classpath}: {found.way.value}")
+        yield Finding("sensor", "ok", f"{op_classpath}: {sensor_class.way.value}")

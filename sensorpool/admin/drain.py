@@ -1,6 +1,6 @@
-"""Drain: hand waiters back, so that each goes on by itself where it came from.
+"""Drain: hand waiters back, so that each goes on by itself in its own system.
 
-Only those have somewhere to go that registered with an ``external_id``, as Airflow's tasks do.
+Only a waiter that registered with an ``external_id``, as Airflow's tasks do, can be handed back.
 """
 
 import time
@@ -14,9 +14,9 @@ _REASON = "the pool is being drained"
 
 
 def drain(pool: Pool, rate: float) -> Iterator[int]:
-    """Hand back all who wait, at most ``rate`` a second; yield how many went, batch by batch.
+    """Hand back all waiters, at most ``rate`` a second; yield the number handed back, batch by batch.
 
-    :raises Unreachable: when the database does not answer; those who went, went.
+    :raises Unreachable: when the database does not answer; earlier batches stay handed back.
     """
     database, place = pool.database, 0
     at_once = max(1, round(rate))

@@ -1,4 +1,4 @@
-"""Whether a pool does its work: what is wrong, a line each, with what mends it."""
+"""Health: whether a pool does its work. Each problem is one line, with its mend."""
 
 from contextlib import suppress
 
@@ -20,18 +20,18 @@ Looked = dict[ShardRange, tuple[str | None, RangeState, int]]
 
 
 def health(pool: Pool) -> list[str]:
-    """Return what is wrong, a line each; nothing, if all is well."""
+    """Return a line for each problem; an empty list if all is well."""
     away = no_redis(pool)
     complaining: list[Complaint] = []
     if away is None:
-        with suppress(Unreachable):  # `ticks` says so
+        with suppress(Unreachable):  # `ticks` reports it
             told = complaints.found(pool.leases)
             complaining = complaints.read(told, pool.database.read(pool.database.now)) if told else []
     return ticks(pool, away) + [str(each) for each in complaining] + untold(pool) + _past_deadline(pool)
 
 
 def no_redis(pool: Pool) -> Unreachable | None:
-    """Return why Redis is of no use, if it is not: asked once, for each question without an answer takes long."""
+    """Return why Redis cannot be used, or None. Asked once, because each question without an answer takes long."""
     try:
         pool.leases.store.probe()
     except Unreachable as error:
@@ -40,7 +40,7 @@ def no_redis(pool: Pool) -> Unreachable | None:
 
 
 def not_here(pool: Pool) -> list[Complaint]:
-    """Return which workers cannot poke which classes, and why.
+    """Return which worker cannot poke which class, and why.
 
     :raises Unreachable: when the database or Redis does not answer.
     """
@@ -51,13 +51,13 @@ def _past_deadline(pool: Pool) -> list[str]:
     try:
         return lateness.past_deadline(pool.database, pool.settings)
     except SensorpoolError:
-        return []  # `ticks` says so
+        return []  # `ticks` reports it
 
 
 def ticks(pool: Pool, away: Unreachable | None = None) -> list[str]:
-    """Return what keeps the ranges from being looked at, a line each.
+    """Return a line for each reason why jobs do not look at the ranges.
 
-    :param away: what `no_redis` said, so that Redis is not asked again.
+    :param away: the answer of `no_redis`, so that Redis is not asked again.
     """
     problems: list[str] = []
     try:
@@ -88,7 +88,7 @@ def ticks(pool: Pool, away: Unreachable | None = None) -> list[str]:
 
 
 def _missed_ticks(pool: Pool, looked: Looked, causes: dict[ShardRange, str], now: Milliseconds) -> list[str]:
-    """Say of which ranges no job has ended for some ticks, and why not.
+    """Return a line for the ranges in which no job has ended for some ticks, with the reason.
 
     :param causes: why jobs of ranges failed lately.
     """
@@ -113,7 +113,7 @@ def _missed_ticks(pool: Pool, looked: Looked, causes: dict[ShardRange, str], now
 def _why_late(
     pool: Pool, shard_range: ShardRange, holder: str | None, state: RangeState, now: Milliseconds
 ) -> str | None:
-    """Say what keeps a range; None, if it is a job that takes long, which is no harm to long intervals."""
+    """Return why a range is late; None if a job takes long but all intervals are longer, which does no harm."""
     age = (now - state.last) / 1000
     since = f"its last tick was {age:.0f} s ago" if state.last else "no job has finished since Redis started"
     if holder is None:
@@ -123,13 +123,13 @@ def _why_late(
         if interval is None:
             return None
         since += f", and groups of it have an interval of {interval:g} s"
-    return f"range {shard_range} is not done with by its holder, {safe_line(holder, 200)}: {since}"
+    return f"the holder of range {shard_range}, {safe_line(holder, 200)}, is not done with it: {since}"
 
 
 def _all_stopped(pool: Pool, latest: Milliseconds, now: Milliseconds) -> str:
-    """Say that no range at all is looked at.
+    """Return the line for a pool in which no job looks at any range.
 
-    :param latest: when one was last; 0, if it is not known.
+    :param latest: the latest load of any range; 0: not known.
     """
     since = f"for {(now - latest) / 1000:.0f} s" if latest else "since Redis started"
     who = "is `sensorpool standalone` running?" if pool.settings.embedded else "is beat running, and a worker?"

@@ -1,4 +1,4 @@
-"""One instance, as `show` tells it, and lists of instances. Plain values that print as JSON."""
+"""One instance in detail, for `show`, and lists of instances. Plain values that print as JSON."""
 
 from contextlib import suppress
 from typing import Any
@@ -17,7 +17,7 @@ SHOWN_MEMBERS = 20
 
 
 def show(pool: Pool, instance_id: int) -> dict[str, Any]:
-    """Return all that is known of one instance.
+    """Return all that the pool knows of one instance.
 
     :raises Unknown: when there is no such instance.
     """
@@ -66,9 +66,9 @@ def show(pool: Pool, instance_id: int) -> dict[str, Any]:
 def instance(pool: Pool, instance_id: int) -> Any:
     """Return the whole row of an instance.
 
-    :raises Unknown: when there is none.
+    :raises Unknown: when there is no such instance.
     """
-    possible = 0 < instance_id < 2**63  # no database can be asked for others
+    possible = 0 < instance_id < 2**63  # a database cannot look for other numbers
     row = pool.database.read(inspecting.instance, instance_id) if possible else None
     if row is None:
         raise Unknown(f"there is no instance {instance_id}: it was never registered, or has been pruned")
@@ -78,7 +78,7 @@ def instance(pool: Pool, instance_id: int) -> Any:
 def list_instances(pool: Pool, *, state: State | None, dag_id: str | None, most: int) -> list[dict[str, Any]]:
     """Return instances, the newest first."""
     if dag_id is not None and printable(dag_id) != dag_id:
-        return []  # nobody can be registered so, and not every database can be asked
+        return []  # such a dag_id cannot be registered, and some databases cannot look for it
     rows = pool.database.read(inspecting.instances, state=state, dag_id=dag_id, most=most)
     return [
         {
@@ -93,9 +93,9 @@ def list_instances(pool: Pool, *, state: State | None, dag_id: str | None, most:
 
 
 def digest_of(row: Any) -> bytes:
-    """Return the digest of what an instance waits for.
+    """Return the digest of an instance's condition.
 
-    :raises Refused: when somebody wrote its row over by hand.
+    :raises Refused: when its row was edited by hand.
     """
     return identify(row["op_classpath"], read_json(row["poke_context"])).digest
 
@@ -109,7 +109,7 @@ def _xcom_value(pool: Pool, row: Any) -> Any:
 
 
 def _callback(pool: Pool, row: Any) -> str | None:
-    """Say of an instance's ``on_settled`` where it stands; None, if it has none."""
+    """Describe the state of an instance's ``on_settled`` task; None if it has none."""
     if row["on_settled"] is None:
         return None
     task = printable(str((read_json(row["on_settled"], {}) or {}).get("task"))[:200]) if row["on_settled"] else ""
@@ -123,11 +123,11 @@ def _callback(pool: Pool, row: Any) -> str | None:
 
 
 def _quarantine_of(pool: Pool, row: Any) -> str | None:
-    """Say since when and why the condition of an instance is in quarantine, and how to let it out."""
+    """Describe since when and why an instance's condition is in quarantine, with the mend; None if it is not."""
     try:
         digest = digest_of(row)
     except Refused:
-        return None  # nobody can have registered that
+        return None  # such a condition cannot be registered
     found = pool.database.read(admission.quarantined, [digest])
     if not found:
         return None

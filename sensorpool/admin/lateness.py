@@ -1,7 +1,7 @@
-"""Whose pokes do not come in time though every range is looked at: `health` is red then, and says what mends it.
+"""Lateness: groups whose pokes do not come in time although jobs look at every range. Then `health` names the mend.
 
-There are two lines to wait in. What a job has no time for is left to the next one, which counts those that have waited
-for too long (`range_state`). And suspects wait for their turn to be poked apart: each is claimed since it was due.
+A group may wait in two places. A job leaves over the groups for which it has no time, and counts the groups that have
+waited for too long (`range_state`). A suspect waits for its turn to be poked apart, and has a claim since it was due.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,12 +20,12 @@ _AT_ONCE = 10_000  # groups
 
 
 class Waiting(NamedTuple):
-    """Groups that wait for a poke, and how long the first of them has."""
+    """Groups that wait for a poke, and for how long the first of them has waited."""
 
     groups: int = 0
     seconds: float = 0.0
-    overdue: int = 0  # of them, those that have waited for too many of their intervals
-    op_classpath: str = ""  # of the one of these that has waited for longest
+    overdue: int = 0  # how many of them have waited for too many of their intervals
+    op_classpath: str = ""  # the class of the overdue group that has waited for longest
 
 
 def who_waits(
@@ -34,9 +34,9 @@ def who_waits(
     settings: Settings,
     looked: Mapping[ShardRange, tuple[str | None, RangeState, int]],
 ) -> tuple[Waiting, Waiting]:
-    """Return who is left over, and who waits to be poked apart.
+    """Return the groups that are left over, and the groups that wait to be poked apart.
 
-    :param looked: what `Leases.look` says of each range.
+    :param looked: the answer of `Leases.look` for each range.
     :raises Unreachable: when the database or Redis does not answer.
     """
     suspected = [shard_range for shard_range, (_, _, suspects) in looked.items() if suspects]
@@ -44,16 +44,16 @@ def who_waits(
 
 
 def _left_over(states: Sequence[RangeState]) -> Waiting:
-    """Return what jobs left over."""
+    """Return the groups that jobs left over."""
     overdue = sum(state.overdue for state in states)
     longest = max((state.overdue_ms for state in states if state.overdue), default=0) / 1000
     return Waiting(sum(len(state.left) for state in states), longest, overdue)
 
 
 def _apart(leases: Leases, database: Database, settings: Settings, ranges: Sequence[ShardRange]) -> Waiting:
-    """Return those who wait to be poked apart: for longer than a poke may take.
+    """Return the groups that have waited to be poked apart for longer than a poke may take.
 
-    :param ranges: those that have suspects.
+    :param ranges: the ranges that have suspects.
     :raises Unreachable: when the database or Redis does not answer.
     """
     claims = leases.claims.since(ranges) if ranges else {}
@@ -61,7 +61,7 @@ def _apart(leases: Leases, database: Database, settings: Settings, ranges: Seque
         return Waiting()
     now, limit = database.read(database.now), round(settings.poke_timeout * 1000)
     waited = {group_id: now - since for group_id, since in claims.items() if now - since > limit}
-    # an interval is a tick at least, so that most need not be asked for
+    # an interval is at least a tick, so most groups are not late and their intervals need not be read
     late = [group_id for group_id, ms in waited.items() if ms > limit + MISSED * settings.tick_ms]
     overdue: list[int] = []
     for start in range(0, len(late), _AT_ONCE):
@@ -76,7 +76,9 @@ def _apart(leases: Leases, database: Database, settings: Settings, ranges: Seque
 
 
 def missed_interval(database: Database, shard_range: ShardRange, age: float) -> float | None:
-    """Return the shortest interval of a range's groups if some of them have been missed; the database's silence is no.
+    """Return the shortest interval (seconds) of a range's groups if `MISSED` of them have passed; otherwise None.
+
+    None also when the database does not answer.
 
     :param age: seconds since the last load of the range.
     """
@@ -88,7 +90,7 @@ def missed_interval(database: Database, shard_range: ShardRange, age: float) -> 
 
 
 def past_deadline(database: Database, settings: Settings) -> list[str]:
-    """Say, in a line, who should have ended or been poked for long by now, whatever the reason is that it was not.
+    """Return a line if groups are long past their deadline, whatever the reason.
 
     :raises Unreachable: when the database does not answer.
     """
@@ -98,15 +100,15 @@ def past_deadline(database: Database, settings: Settings) -> list[str]:
     if first is None:
         return []
     group_id, op_classpath, deadline = first
-    those = "1 group is past its deadline" if count == 1 else f"{count:,} groups are past their deadlines"
+    groups = "1 group is past its deadline" if count == 1 else f"{count:,} groups are past their deadlines"
     return [
-        f"{those} by more than {MISSED} intervals, group {group_id} ({printable(op_classpath)[:200]}) by "
+        f"{groups} by more than {MISSED} intervals, group {group_id} ({printable(op_classpath)[:200]}) by "
         f"{(now - deadline) / 1000:.0f} s: it was not poked, or what was seen not settled; the workers' logs say more"
     ]
 
 
 def problems(left: Waiting, set_apart: Waiting) -> list[str]:
-    """Say, a line each, who waits for too long, and what mends it."""
+    """Return a line for each place in which groups wait for too long, with the mend."""
     said = []
     if left.overdue:
         said.append(
@@ -123,13 +125,13 @@ def problems(left: Waiting, set_apart: Waiting) -> list[str]:
 
 
 def gauges(settings: Settings, database: Database) -> list[Callable[[], list[tuple[str, str, float]]]]:
-    """Return what each scrape of a worker's metrics asks: of the whole pool, so that all workers say the same."""
+    """Return the gauges that each scrape of a worker's metrics reads: of the whole pool, the same at all workers."""
     leases, ranges = leases_of(settings), shard_ranges(settings.shards, settings.shard_code_upper_limit)
 
     def waiting() -> list[tuple[str, str, float]]:
         groups, sensing = database.read(inspecting.count_waiting)
         return [
-            ("sensorpool_groups", "Poke groups that somebody waits for.", groups),
+            ("sensorpool_groups", "Poke groups that instances wait for.", groups),
             ("sensorpool_sensing", "Instances that wait.", sensing),
         ]
 

@@ -1,4 +1,4 @@
-"""When the condition of an instance was poked last and is poked next, and why then: a part of `show`."""
+"""The last and the next poke of an instance's condition, with the reasons: a part of `show`."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def add_last(pool: Pool, shown: dict[str, Any]) -> None:
 
 
 def add_next(pool: Pool, shown: dict[str, Any], group: Any, now: Milliseconds) -> None:
-    """Add when the group is due next, and why then."""
+    """Add when the group is due next, and why."""
     at = next_period_at(now, group["poke_interval"], group["phase"])
     because = f"every {group['poke_interval'] / 1000:g} s"
     if group["next_deadline"] is not None and now < group["next_deadline"] < at:

@@ -1,4 +1,4 @@
-"""What is wrong with a pool as a whole, a line each, with what mends it: for more than one command."""
+"""Problems of a pool as a whole, for several commands: each is one line, with its mend."""
 
 from collections.abc import Sequence
 
@@ -17,11 +17,11 @@ from sensorpool.store import blocking, callbacks, inspecting, loading
 from sensorpool.store.schema import poke_group, sensor_instance
 
 UNTOLD = 300.0  # seconds
-REPEATED = 3  # deaths of processes in `LATELY` after which `health` says so
+REPEATED = 3  # deaths of processes in `LATELY` after which `health` reports them
 
 
 def disagreements(pool: Pool, workers: list[LiveWorker]) -> list[str]:
-    """Say in what live workers differ from each other and from the settings here.
+    """Return a line for each difference of live workers from each other and from the settings here.
 
     :raises Unreachable: when Redis does not answer.
     """
@@ -38,13 +38,13 @@ def disagreements(pool: Pool, workers: list[LiveWorker]) -> list[str]:
 
 
 def untold(pool: Pool) -> list[str]:
-    """Return what was settled and has not been told for minutes, a line each."""
+    """Return a line for results and callbacks that have waited to be sent for more than `UNTOLD` seconds."""
     try:
         now = pool.database.read(pool.database.now)
         backlog = pool.database.read(callbacks.backlog)
         oldest = pool.database.read(inspecting.oldest_unpublished)
     except SensorpoolError:
-        return []  # `ticks` says so
+        return []  # `ticks` reports it
     problems = [
         f"on_settled tasks wait to be sent: {each.waiting} of {printable(each.task)}, for {waited:.0f} s: "
         f"{each.cause or 'no worker has tried to send them'}"
@@ -57,7 +57,7 @@ def untold(pool: Pool) -> list[str]:
 
 
 def died_again_and_again(deaths: Sequence[ChildDeath]) -> list[str]:
-    """Say in a line that processes die again and again, and what mends it; nothing, if they do not."""
+    """Return a line if processes die again and again, with the mend."""
     own = [each for each in deaths if not each.outside]
     if len(own) < REPEATED:
         return []
@@ -70,20 +70,20 @@ def died_again_and_again(deaths: Sequence[ChildDeath]) -> list[str]:
 
 
 def unsettled_groups(pool: Pool) -> dict[int, Unsettled]:
-    """Return the groups whose result cannot be written, those first that have been so for longest."""
-    found = pool.leases.unsettled.of(pool.ranges)
-    if not found:
+    """Return the groups whose result cannot be written, the longest unsettled first."""
+    unsettled = pool.leases.unsettled.of(pool.ranges)
+    if not unsettled:
         return {}
-    there = pool.database.read(loading.there, list(found))
-    return dict(sorted(((i, each) for i, each in found.items() if i in there), key=lambda item: item[1].since))
+    existing = pool.database.read(loading.there, list(unsettled))
+    return dict(sorted(((i, each) for i, each in unsettled.items() if i in existing), key=lambda item: item[1].since))
 
 
 def unsettled_problems(pool: Pool) -> list[str]:
-    found = unsettled_groups(pool)
-    if not found:
+    unsettled = unsettled_groups(pool)
+    if not unsettled:
         return []
-    group_id, first = next(iter(found.items()))
-    groups = f"group {group_id}" if len(found) == 1 else f"{len(found)} groups (group {group_id} and others)"
+    group_id, first = next(iter(unsettled.items()))
+    groups = f"group {group_id}" if len(unsettled) == 1 else f"{len(unsettled)} groups (group {group_id} and others)"
     cause, window = first.cause, pool.settings.infra_failure_window
     if cause == LOCKED:
         schema = pool.settings.database_schema or ""
@@ -96,7 +96,7 @@ def unsettled_problems(pool: Pool) -> list[str]:
 
 
 def probe_broker(pool: Pool) -> None:
-    """Ask a broker that is another Redis than that of the leases whether it takes writes.
+    """Check that a broker on another Redis than the leases' takes writes.
 
     :raises Unreachable: when it does not.
     """

@@ -1,4 +1,4 @@
-"""Quarantine: conditions whose poke took its process down too often are refused until somebody lets them out."""
+"""Quarantine: conditions whose poke took its process down too often are refused until an operator releases them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ log = logger(__name__)
 
 
 def quarantined(pool: Pool) -> list[dict[str, Any]]:
-    """Return what is in quarantine, the newest first."""
+    """Return the conditions in quarantine, the newest first."""
     rows = pool.database.read(admission.quarantined)
     return [
         {
@@ -33,19 +33,19 @@ def quarantined(pool: Pool) -> list[dict[str, Any]]:
 
 
 def id_of(digest: bytes) -> str:
-    """Return what a condition in quarantine is called, whether an instance that waited for it is known still or not."""
+    """Return the id of a condition in quarantine, which does not depend on an instance that waited for it."""
     return f"q{bytes(digest).hex()[:_ID_LENGTH]}"
 
 
 def release(pool: Pool, instance_ids: Sequence[int] | None, condition_ids: Sequence[str] = ()) -> int:
-    """Let out what these instances waited for, or everything; what it crashed is forgotten. Return how many were in.
-
-    :param condition_ids: conditions by their own ids, to be let out as well.
+    """Release conditions from quarantine, and forget their crashes; return how many were in quarantine.
 
     Instances that failed stay failed: register them again, or clear the tasks in Airflow.
 
-    :raises Unknown: when there is no such instance, or no such condition in quarantine; then nothing is let out.
-    :raises Refused: when somebody changed its row by hand, so that nobody knows what it waited for; then neither.
+    :param instance_ids: the instances whose conditions are released; None: all conditions.
+    :param condition_ids: further conditions, by their own ids.
+    :raises Unknown: when there is no such instance, or no such condition in quarantine; then none is released.
+    :raises Refused: when the row of an instance was edited by hand, so that its condition is not known; likewise.
     """
     if instance_ids is None:
         return pool.database.run(admission.let_out)
@@ -56,7 +56,7 @@ def release(pool: Pool, instance_ids: Sequence[int] | None, condition_ids: Seque
             pool.workers()
             pool.leases.suspects.clear(pool.range_of(row["shardcode"]), [row["group_id"]])
         except Unreachable as error:
-            log.warning("it is poked apart until it comes through", error=str(error))
+            log.warning("a released group stays suspect until a poke of it ends", error=str(error))
     return pool.database.run(admission.let_out, digests)
 
 

@@ -1,4 +1,4 @@
-"""The state of a pool: what waits, how much ended how, how each shard range is doing. Values that print as JSON."""
+"""The status of a pool: its waiters, its results, and each shard range. Plain values that print as JSON."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from sensorpool.store import admission, callbacks, inspecting
 
 
 def status(pool: Pool) -> dict[str, Any]:
-    """Return what waits, how much ended how, and how each shard range is doing.
+    """Return the number of instances by state, the backlogs, the workers, and the state of each shard range.
 
     :raises Unreachable: when the database or Redis does not answer.
     """
@@ -94,7 +94,7 @@ def _lag(state: RangeState, now: Milliseconds, pool: Pool) -> float | None:
 
 
 def _recent_holder(state: RangeState, now: Milliseconds, pool: Pool) -> str | None:
-    """Return who had the lease last, if that was lately: between two jobs nobody holds it."""
+    """Return the last holder of the lease, if it had the lease lately: between two jobs the lease is free."""
     if not state.last or now - state.last > MISSED * pool.settings.tick_ms:
         return None
     return state.holder or None

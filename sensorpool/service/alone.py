@@ -1,7 +1,7 @@
-"""Whether a pool whose leases are in the memory of one process is that process's alone: two would poke all twice.
+"""The lock of a pool whose leases are in the memory of one process: a second process would poke all groups again.
 
-It holds the lock of a file beside the SQLite file for as long as it lives; the kernel takes the lock from it when it
-ends, however it ends. What it forks does not have it.
+The process holds the lock of a file beside the SQLite file for as long as it lives. The kernel frees the lock when the
+process ends, however it ends. A fork of the process does not have the lock.
 """
 
 import errno
@@ -16,9 +16,9 @@ _TAKEN = (errno.EACCES, errno.EAGAIN)
 
 
 class Alone:
-    """The lock of a pool that lives in one process. One whose Redis is a server's takes none: leases see to it.
+    """The lock of a pool that lives in one process. A pool with a Redis server takes no lock: it has leases.
 
-    :raises SettingsError: when another process has the pool, or may have: any host can reach a database server.
+    :raises SettingsError: when another process has the pool, or may have it: any host can reach a database server.
     :raises Unreachable: when the SQLite file cannot be opened.
     """
 
@@ -35,14 +35,14 @@ class Alone:
             self._file = _locked(f"{path}.lock", database.where)
 
     def end(self) -> None:
-        """Let another process have the pool."""
+        """Free the lock: another process may have the pool."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
 
 def _locked(path: str, where: str) -> int:
-    """Return a file descriptor, locked until it is closed. The file stays: to remove it would be a race."""
+    """Return a file descriptor, locked until it is closed. The file stays, because its removal would be a race."""
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:

@@ -24,16 +24,16 @@ from sensorpool.service.tasks import add_tasks
 
 
 def make_app(settings: Settings) -> Celery:
-    """Build the application of some settings.
+    """Build the application for these settings.
 
-    :raises SettingsError: when its overlay cannot be read.
+    :raises SettingsError: when the overlay cannot be read.
     """
     laid_over = overlay.read()
     made = Celery("sensorpool", set_as_current=False, amqp="sensorpool.publish.broker:Amqp")
     made.conf.update(worker_settings(settings))
     made.conf.beat_schedule = schedule(settings)
     for name, value in laid_over.values.items():
-        # a schedule of theirs comes beside the ticks
+        # an overlay's schedule is added to the ticks
         made.conf[name] = {**value, **schedule(settings)} if name == "beat_schedule" else value
     made.sensorpool_overlay = laid_over
     runtime = Runtime(settings)
@@ -45,26 +45,26 @@ def make_app(settings: Settings) -> Celery:
 def worker_settings(settings: Settings) -> dict[str, Any]:
     """Return the Celery settings of workers and beat, with a reason each."""
     return wire.celery_settings(settings) | {
-        # prefork: only there do time limits work, and can a child be killed
+        # prefork: only there time limits work, and a child can be killed
         "worker_pool": "prefork",
-        # what is no message is dropped, and ends no worker
+        # drops malformed messages, which would end Celery's own consumer
         "worker_consumer": "sensorpool.service.consumer:SturdyConsumer",
-        # a job that waits in a child's buffer is late; one in the queue is anybody's
+        # a job in a child's buffer waits for that child; a job in the queue goes to any free one
         "worker_prefetch_multiplier": 1,
         "worker_disable_prefetch": settings.broker.startswith(("redis", "unix")),
         # recovery is the next tick and the lease, never redelivery: a poison job would loop for ever
         "task_acks_late": False,
         "task_reject_on_worker_lost": False,
-        # sensors are other people's code: what they leak goes with the child
+        # sensors are the code of users: their leaks end with the child
         "worker_max_tasks_per_child": 10_000,
         "worker_max_memory_per_child": settings.poke_memory * 1024 // 2,  # KB; before its pokes run out of it
         "worker_soft_shutdown_timeout": 10,
         "worker_cancel_long_running_tasks_on_connection_loss": False,
-        # Flower lives on these
+        # Flower needs these events
         "worker_send_task_events": True,
         "task_send_sent_event": True,
         "worker_hijack_root_logger": False,
-        # no shelve file either: everything is due at once after a start, and that is harmless
+        # it has no shelve file: after a start all entries are due at once, which is harmless
         "beat_scheduler": "sensorpool.service.beat:Ticks",
         "beat_max_loop_interval": 1,
     }
@@ -92,13 +92,13 @@ def schedule(settings: Settings) -> dict[str, dict[str, Any]]:
 
 
 def _tick_number(tick: float) -> int:
-    """Number the tick for people; nothing depends on it."""
+    """Return the number of the tick, for people; nothing depends on it."""
     return int(time.time() / tick)
 
 
 @cache
 def _build() -> Celery:
-    """Build the application of the environment. The celery command shall print one line, not a traceback."""
+    """Build the application from the environment. On an error, the celery command prints one line, no traceback."""
     try:
         return make_app(Settings.load())
     except SettingsError as error:
@@ -114,7 +114,7 @@ def _is_celery(command: str) -> bool:
 
 
 def __getattr__(name: str) -> Any:
-    """Build ``app`` when it is asked for (PEP 562): importing this module does nothing."""
+    """Build ``app`` at its first use (PEP 562): the import of this module does nothing."""
     if name == "app":
         return _build()
     raise AttributeError(f"module 'sensorpool.service.app' has no attribute {name!r}")

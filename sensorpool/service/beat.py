@@ -1,8 +1,9 @@
-"""Beat's clock: ticks by the monotonic clock, and none while nobody takes them up.
+"""Beat's clock: ticks by the monotonic clock, and no ticks while no worker takes them up.
 
-Celery's own scheduler goes by the wall clock, so one that is set back an hour stops the pool for that hour. And it
-sends on while all workers are away, so that they come back to thousands of messages that are of no use. While a broker
-takes no messages, it logs a traceback for each of them; here a cause is one line, and the next attempt is for all.
+Celery's own scheduler goes by the wall clock, so a clock that is set back an hour stops the pool for that hour. It also
+sends on while all workers are away, so they come back to thousands of useless messages. While a broker takes no
+messages, it logs a traceback for each of them; this scheduler logs one line for each cause, and tries again for all
+entries at once.
 """
 
 import time
@@ -22,14 +23,14 @@ from sensorpool.publish import wire
 
 UNTAKEN = 3  # ticks that may wait in the queue
 _OURS = frozenset({wire.POKE_SHARD, wire.RESCUE})
-ASK_EVERY = 10.0  # seconds between two looks whose workers there are
-_PAUSES = 0.5, 5.0  # seconds without an attempt after one that failed: the first time, and at most
+ASK_EVERY = 10.0  # seconds between two reads of the roster
+_PAUSES = 0.5, 5.0  # seconds without an attempt after a failed one: the first time, and at most
 
 log = logger(__name__)
 
 
 class Ticks(Scheduler):
-    """Sends what is due. Entries of other kinds than spans of seconds go by the wall clock, as in Celery."""
+    """Sends due entries. An entry whose schedule is no span of seconds goes by the wall clock, as in Celery."""
 
     _due: dict[str, float]
     _holds_back = False
@@ -37,30 +38,30 @@ class Ticks(Scheduler):
     _pool_id: str | None = None
     _asked = -ASK_EVERY
     _quiet_until = 0.0
-    _pause = 0.0  # the last one; 0 while the broker takes messages
-    _said: frozenset[str] = frozenset()  # causes
+    _pause = 0.0  # the last pause in seconds; 0 while the broker takes messages
+    _said: frozenset[str] = frozenset()  # causes that were logged
 
     def setup_schedule(self) -> None:
-        """Take the schedule up: all of it is due now."""
+        """Take up the schedule: all entries are due now."""
         super().setup_schedule()
         self._due = {}
 
     def tick(self, *_: Any, **__: Any) -> float:
-        """Send what is due, and return in how many seconds to look again."""
+        """Send the due entries; return the seconds until the next look."""
         alive.come_round()
-        here = time.monotonic()
-        if here < self._quiet_until:
-            return min(float(self.max_interval), self._quiet_until - here)
+        now = time.monotonic()
+        if now < self._quiet_until:
+            return min(float(self.max_interval), self._quiet_until - now)
         waits = [float(self.max_interval)]
         ready: list[ScheduleEntry] = []
         for entry in list(self.schedule.values()):
             if type(entry.schedule) is schedule:
-                due = self._due.get(entry.name, here)
-                if due <= here:
+                due = self._due.get(entry.name, now)
+                if due <= now:
                     ready.append(entry)
                     span = entry.schedule.seconds
-                    due = self._due[entry.name] = due + span if due + span > here else here + span
-                waits.append(due - here)
+                    due = self._due[entry.name] = due + span if due + span > now else now + span
+                waits.append(due - now)
             else:
                 is_due, wait = entry.is_due()
                 if is_due:
@@ -74,54 +75,54 @@ class Ticks(Scheduler):
                 entry.options["headers"] = headers
                 if not (holds_back and entry.task in _OURS):
                     self.apply_entry(self.reserve(entry), producer=self.producer)
-                if here < self._quiet_until:
-                    # the broker takes none of the others either: all are due once it may
+                if now < self._quiet_until:
+                    # the broker takes no entry: this one and the rest are due again after the pause
                     self._due |= {each.name: self._quiet_until for each in ready[place:] if each.name in self._due}
-                    waits.append(self._quiet_until - here)
+                    waits.append(self._quiet_until - now)
                     break
-        return max(0.0, min(waits) - (time.monotonic() - here))
+        return max(0.0, min(waits) - (time.monotonic() - now))
 
     def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
-        """Send what is due; say why that fails in a line, once."""
-        log.debug("sends what is due", entry=entry.name)
+        """Send an entry; log each cause of a failure once, in one line."""
+        log.debug("a due entry is sent", entry=entry.name)
         try:
             self.apply_async(entry, producer=producer, advance=False)
         except Exception as error:
-            cause = error.__context__ or error  # Celery wraps it
+            cause = error.__context__ or error  # Celery wraps the cause
             if isinstance(cause, OperationalError | OSError):
                 self._be_quiet(cause)
             else:
-                self._say("what is due cannot be sent", cause, entry=entry.name)
+                self._say("a due entry cannot be sent", cause, entry=entry.name)
         else:
             if self._pause:
                 log.info("the broker takes messages again")
                 self._pause, self._said = 0.0, frozenset()
 
     def _be_quiet(self, cause: BaseException) -> None:
-        """Send nothing for a moment, for a longer one each time up to a tick."""
+        """Send nothing for a while: longer each time, up to a tick."""
         spans = [each.schedule.seconds for each in self.schedule.values() if each.task == wire.POKE_SHARD]
         first, most = _PAUSES
         self._pause = min(max(first, 2 * self._pause), most, *spans)
         self._quiet_until = time.monotonic() + self._pause
-        self._say("the broker takes no messages, which is tried again by itself", cause)
+        self._say("the broker takes no messages; beat tries again by itself", cause)
 
     def _say(self, event: str, cause: BaseException, **more: str) -> None:
         said = one_line(cause)
-        # the same refusal of another command
+        # Redis names the command before " caused error: ": the same refusal of another command is the same cause
         key = f"{event} {more} {said.rpartition(' caused error: ')[2]}"
         if key not in self._said:
             self._said |= {key}
             log.error(event, error=said, **more)
 
     def close(self) -> None:
-        """End."""
+        """Remove the sign of life, and end."""
         alive.end()
         super().close()
 
     def _holds_back_jobs(self, ready: list[ScheduleEntry]) -> bool:
-        """Whether so many jobs wait in the queue that more would be of no use.
+        """Whether so many jobs wait in the queue that more would be useless.
 
-        Rescue is one of them: hours of it would stand before the ticks when the workers are back.
+        Rescue's jobs count too: otherwise hours of them would stand before the ticks when the workers are back.
         """
         ticks = [entry for entry in self.schedule.values() if entry.task == wire.POKE_SHARD]
         if not any(entry.task in _OURS for entry in ready):
@@ -133,24 +134,24 @@ class Ticks(Scheduler):
         return holds_back
 
     def _whose(self) -> str | None:
-        """Return the id of the pool that the workers serve, or None while they do not say: beat needs no database."""
+        """Return the pool id from the roster, or None while it is not known: beat needs no database."""
         runtime = getattr(self.app, "sensorpool_runtime", None)
-        here = time.monotonic()
-        if runtime is None or here - self._asked < ASK_EVERY:
+        now = time.monotonic()
+        if runtime is None or now - self._asked < ASK_EVERY:
             return self._pool_id
-        self._asked = here
+        self._asked = now
         try:
             if self._roster is None:
                 self._roster = Roster(leases_of(runtime.settings))
             served = {worker.terms.pool_id for worker in self._roster.workers()}
         except SensorpoolError:
-            served = set()  # Redis is away: what it said before may be true no more
+            served = set()  # Redis is away: its last answer may be out of date
         self._pool_id = served.pop() if len(served) == 1 else None
         return self._pool_id
 
     @property
     def _queue(self) -> str:
-        """The queue that is filled, whatever an overlay says of Celery's default."""
+        """The queue of the pool's jobs, whatever default queue an overlay sets."""
         runtime = getattr(self.app, "sensorpool_runtime", None)
         return str(self.app.conf.task_default_queue) if runtime is None else wire.queue_of(runtime.settings)
 
@@ -158,5 +159,5 @@ class Ticks(Scheduler):
         try:
             queue = self.app.amqp.queues[self._queue].bind(self.producer.channel)
             return int(queue.queue_declare().message_count)
-        except Exception:  # a broker that is away, or does not say: then sending says what is wrong
+        except Exception:  # the broker is away, or does not tell: the send reports it
             return 0

@@ -1,7 +1,7 @@
-"""Celery's limits to the jobs and the memory of a child (``--max-tasks-per-child``, ``--max-memory-per-child``).
+"""Celery's limits for the jobs and the memory of a child (``--max-tasks-per-child``, ``--max-memory-per-child``).
 
-Billiard's own end a child after a job whatever it still does, and what it pokes apart ends with it. So its limits are
-taken from it, and it asks here after each job instead.
+Billiard would end a child after a job although the child still pokes groups apart. So this module takes the limits from
+billiard, and billiard asks this module after each job instead.
 """
 
 import itertools
@@ -12,7 +12,7 @@ import billiard.pool
 
 from sensorpool.errors import SettingsError
 
-_ROOM = 1.25  # times what the main process takes, at least: a child is a copy of it, and works
+_ROOM = 1.25  # a child's limit should be so many times the memory of the main process, of which it is a copy
 _NEVER = 2**39  # KB
 _SAID = "the child is replaced"
 
@@ -20,13 +20,13 @@ Kilobytes = int
 
 
 class Limits(NamedTuple):
-    """What a child may come to before it is replaced; None: any number."""
+    """The jobs and the memory after which a child is replaced; None: no limit."""
 
     jobs: int | None = None
     memory: Kilobytes | None = None
 
     def reached(self, jobs: int, memory: Kilobytes) -> str | None:
-        """Say which limit a child has reached, if any."""
+        """Return which limit a child has reached, or None."""
         if self.memory is not None and memory > self.memory:
             return f"it has taken {memory:,} KB of memory, of {self.memory:,}"
         if self.jobs is not None and jobs >= self.jobs:
@@ -34,7 +34,7 @@ class Limits(NamedTuple):
         return None
 
     def too_low(self) -> str | None:
-        """Say in a worker's main process whether a child would be replaced after each job."""
+        """Return a warning if a child would be replaced after each job. Runs in a worker's main process."""
         taken = billiard.pool.mem_rss()
         if self.memory is None or self.memory >= _ROOM * taken:
             return None
@@ -45,9 +45,9 @@ class Limits(NamedTuple):
 
 
 def take_over(worker: Any) -> Limits:
-    """Take its limits from a Celery worker that is being made.
+    """Take the limits from a Celery worker that is being made.
 
-    :raises SettingsError: when one is no number.
+    :raises SettingsError: when a limit is no number.
     """
     limits = Limits(
         _number("max_tasks_per_child", worker.max_tasks_per_child),
@@ -58,9 +58,9 @@ def take_over(worker: Any) -> Limits:
 
 
 def look_after(limits: Limits, is_worn: Callable[[str | None], bool]) -> None:
-    """Have billiard ask after each job of this child whether it is to be replaced: no job is lost then.
+    """Have billiard ask after each job whether this child is to be replaced; no job is lost then.
 
-    :param is_worn: decides, knowing which limit the child has reached, if any.
+    :param is_worn: decides; it is called with the limit that the child has reached, or None.
     """
     memory_of, warn, jobs = billiard.pool.mem_rss, billiard.pool.warning, itertools.count(1)
 
@@ -69,7 +69,7 @@ def look_after(limits: Limits, is_worn: Callable[[str | None], bool]) -> None:
         return _NEVER + 1 if is_worn(limits.reached(next(jobs), taken)) else min(taken, _NEVER)
 
     def say(text: str, *more: Any) -> None:
-        if text != _SAID:  # that it takes too much memory would not be true
+        if text != _SAID:  # billiard's warning of too much memory would be wrong
             warn(text, *more)
 
     billiard.pool.mem_rss = ask

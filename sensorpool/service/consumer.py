@@ -1,6 +1,6 @@
-"""The worker's consumer, which what somebody else sent cannot stop.
+"""The worker's consumer, which survives malformed messages.
 
-As Celery is made, a message with a header of a wrong type ends the worker. Here it is dropped with a warning.
+In plain Celery, a message with a header of a wrong type ends the worker. This consumer drops it with a warning.
 """
 
 from collections.abc import Callable
@@ -18,10 +18,10 @@ log = logger(__name__)
 
 
 class SturdyConsumer(Consumer):
-    """Celery's consumer, which drops messages that it chokes on.
+    """Celery's consumer, which drops messages that it cannot handle.
 
-    Without mingle and gossip: they tell workers of revoked tasks and of each other, which nobody here asks for, cost a
-    second at every connection, and end the worker when somebody forges their answers.
+    It has no mingle and no gossip: they tell workers of revoked tasks and of each other, which this pool does not need,
+    cost a second at every connection, and a forged answer to them ends the worker.
     """
 
     connection_errors: tuple[type[Exception], ...]
@@ -30,16 +30,16 @@ class SturdyConsumer(Consumer):
         options = (worker_options or {}) | {"without_mingle": True, "without_gossip": True}
         super().__init__(*arguments, worker_options=options, **named)
         self._lost = (*self.connection_errors, OperationalError, OSError)
-        # what is garbled in a way that nobody thought of costs a connection, and not the worker
+        # an unforeseen malformed message costs a connection, and not the worker
         self.connection_errors = (*self.connection_errors, *GARBLED)
 
     def start(self) -> None:
-        """Take jobs, from now on; the children are there."""
+        """Take jobs from now on; the children have been started."""
         alive.keep()
         super().start()
 
     def create_task_handler(self, *arguments: Any, **named: Any) -> Callable[[Any], Any]:
-        """Return what takes a message."""
+        """Return the function that takes a message."""
         handle = super().create_task_handler(*arguments, **named)
 
         def on_task_received(message: Any) -> Any:

@@ -1,8 +1,8 @@
-"""Jobs that are not for this worker: another pool's, and those of ranges that this pool is not cut into.
+"""Jobs that are not for this worker: jobs of another pool, and jobs for ranges that this pool does not have.
 
-Two pools on one broker get each other's messages: they are refused. A beat or registrant of our pool that runs with
-other ``shards`` sends jobs for ranges that overlap ours. To poke them would be to poke groups twice, so they are sent
-on as jobs of the ranges of ours that cover them.
+Two pools on one broker get each other's messages; a worker refuses them. A beat or client of our pool that runs with
+other ``shards`` sends jobs for ranges that overlap ours. To poke such a range would poke groups twice, so the worker
+sends jobs for those of our ranges that cover it.
 """
 
 import time
@@ -23,29 +23,31 @@ log = logger(__name__)
 
 
 def is_refused(worker: Worker, request: Any) -> bool:
-    """Whether a job is another pool's."""
-    said = getattr(request, wire.POOL, None)
-    if not is_of_another_pool(said, worker.pool_id.get()):
+    """Whether a job belongs to another pool, so that it is refused."""
+    theirs = getattr(request, wire.POOL, None)
+    if not is_of_another_pool(theirs, worker.pool_id.get()):
         return False
-    if not is_of_another_pool(said, worker.pool_id.look_again()):  # the tables were made anew
+    if not is_of_another_pool(theirs, worker.pool_id.look_again()):  # the tables were made anew
         return False
     worker.metrics.refused()
     if _is_first("refused"):
         log.error(
             "a job of another pool came by our broker and is refused: use one database, or give a pool a namespace",
             ours=worker.pool_id.get(),
-            theirs=str(said)[:40],
+            theirs=str(theirs)[:40],
         )
     return True
 
 
 def send_on(worker: Worker, ranges: Collection[ShardRange], shard_range: ShardRange, request: Any) -> int:
-    """Send a job of a range that is none of ours on to the ranges that cover it; return how many.
+    """Send jobs for our ranges that cover a foreign range; return how many.
 
+    :param ranges: our ranges.
+    :param shard_range: the foreign range.
     :raises Unreachable: when Redis or the broker does not answer.
     """
     if getattr(request, wire.AGAIN, None) is not None:
-        return 0  # workers that disagree would send it to and fro
+        return 0  # workers with different ranges would send it to and fro
     worker.roster.note_foreign(shard_range)
     if _is_first("foreign"):
         log.error(
@@ -54,7 +56,7 @@ def send_on(worker: Worker, ranges: Collection[ShardRange], shard_range: ShardRa
             shards=worker.settings.shards,
         )
     cover = covering(shard_range, sorted(ranges, key=lambda each: each.shard_min))
-    is_new = worker.leases.dirty_flags.take_down(shard_range)  # an older version's registrant raised it
+    is_new = worker.leases.dirty_flags.take_down(shard_range)  # a client of an older version raised it
     for each in cover:
         if is_new:
             worker.leases.dirty_flags.put_up(each)
@@ -63,7 +65,7 @@ def send_on(worker: Worker, ranges: Collection[ShardRange], shard_range: ShardRa
 
 
 def _is_first(kind: str) -> bool:
-    """Whether something was not said lately: once in a while is enough."""
+    """Whether an event was not logged in the last `_SAY_EVERY` seconds."""
     now = time.monotonic()
     if now - _said.get(kind, -_SAY_EVERY) < _SAY_EVERY:
         return False

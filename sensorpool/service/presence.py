@@ -1,4 +1,4 @@
-"""A worker's entry in the roster: made before it starts, kept while it lives, crossed out when it ends."""
+"""A worker's entry in the roster: made before the worker starts, kept while it lives, struck out when it ends."""
 
 import secrets
 import time
@@ -14,7 +14,7 @@ from sensorpool.model.terms import LiveWorker, Terms, disagreements
 from sensorpool.store import pool_id
 from sensorpool.store.database import Database
 
-_LOOK_EVERY = 0.25  # seconds, while a worker waits for a dead one's entry to go
+_LOOK_EVERY = 0.25  # seconds between two looks while a worker waits for the entry of a dead one to expire
 
 log = logger(__name__)
 
@@ -22,15 +22,15 @@ log = logger(__name__)
 class Presence:
     """The entry of one worker.
 
-    :param name: its node name and process, ``node/pid``. Two of one name are two all the same: every container's
-        first process is number 1.
-    :param version: of its code, for people.
+    :param name: its node name and process, ``node/pid``. A random part is added, because every container's first
+        process is number 1.
+    :param version: the version of its code, for people.
     """
 
     def __init__(self, settings: Settings, roster: Roster, name: str, terms: Terms, version: str) -> None:
         self._settings = settings
         self._roster = roster
-        self.queues: Callable[[], Sequence[str]] | None = None  # from which it takes jobs; None, before it does
+        self.queues: Callable[[], Sequence[str]] | None = None  # returns its queues; None before it takes jobs
         self._name = f"{name}-{secrets.token_hex(4)}"
         self._terms = terms
         self._version = version
@@ -38,12 +38,12 @@ class Presence:
         self._said: list[str] = []
 
     def enter(self) -> None:
-        """Write the worker down, or refuse: live workers of other terms would poke what it pokes, or not see its jobs.
+        """Enter the worker, or refuse: a live worker with other terms would poke the same groups or miss jobs.
 
-        An entry of other terms may be that of a worker that was killed a moment ago, so it is waited for: a live one
-        writes itself down again within a heartbeat.
+        An entry with other terms may belong to a worker that was just killed. So this waits until the entry expires,
+        or until it is renewed, as a live worker does within a heartbeat.
 
-        :raises SettingsError: when a live worker has other terms; it says which, and what mends it.
+        :raises SettingsError: when a live worker has other terms; the text names them and the mend.
         :raises Unreachable: when Redis does not answer.
         """
         seen: dict[str, int] = {}
@@ -59,13 +59,13 @@ class Presence:
                 return
 
     def keep(self) -> None:
-        """Keep the entry from now on, on a thread of its own. Call it after all forks."""
+        """Have a thread keep the entry from now on. Call it after all forks."""
         self._thread.start()
 
     def leave(self) -> None:
-        """Cross the worker out."""
+        """Strike the worker out."""
         self._thread.close(self._settings.heartbeat)
-        with suppress(Unreachable):  # then it goes by itself
+        with suppress(Unreachable):  # then the entry expires
             self._roster.strike(self._name)
 
     def _keep(self) -> None:
@@ -90,7 +90,7 @@ class Presence:
         )
 
     def _say(self, problems: list[str]) -> None:
-        """Log what is new among the disagreements (two workers may come back at once after a loss of Redis)."""
+        """Log each new disagreement (two workers may enter at once after a loss of Redis)."""
         for problem in problems:
             if problem not in self._said:
                 log.error(problem)
@@ -98,9 +98,9 @@ class Presence:
 
 
 def terms_of(settings: Settings, database: Database) -> Terms:
-    """Return the terms of a worker of these settings.
+    """Return the terms of a worker with these settings.
 
-    :raises SchemaMismatch: when the database does not say which pool it belongs to.
-    :raises Unreachable: when it does not answer.
+    :raises SchemaMismatch: when the database has no pool id.
+    :raises Unreachable: when the database does not answer.
     """
     return Terms(pool_id.ensure(database), settings.shards, settings.shard_code_upper_limit)

@@ -1,4 +1,4 @@
-"""What keeps a worker or beat from starting: said in one line, where operators see it."""
+"""Reasons for which a worker or beat does not start: each in one line, where operators see it."""
 
 import logging
 import sys
@@ -17,10 +17,10 @@ from sensorpool.instrumentation import logs
 
 
 def give_up(error: Exception, log_files: Sequence[str] = (), log_format: str = "text") -> NoReturn:
-    """Say what is wrong, a line each, and leave: past Celery, which turns standard error into log lines.
+    """Print the lines of an error, and exit. Not through Celery, which turns standard error into log lines.
 
-    :param log_files: where the process logs, or will: one that was detached has no standard error.
-    :param log_format: of these.
+    :param log_files: the files to which the process logs, or will log: a detached process has no standard error.
+    :param log_format: the format of these files.
     """
     lines = str(error).splitlines()
     for line in lines:
@@ -40,9 +40,9 @@ def _logged(line: str, log_format: str) -> str:
 
 
 def refuse_typos(settings: Settings) -> list[str]:
-    """Refuse names of exceptions that cannot be; of those that this process does not have, return what to log.
+    """Refuse names in ``infra_failures`` that are typos; return a line for each name that only this process lacks.
 
-    :raises SettingsError: when there is one.
+    :raises SettingsError: when there is a typo.
     """
     typos: list[str] = []
     missing: list[str] = []
@@ -65,9 +65,10 @@ def refuse_memory(settings: Settings) -> None:
 
 
 def refuse_pool(pool: Any) -> None:
-    """Refuse Celery's other worker pools, where it ignores time limits and nothing can be ended.
+    """Refuse Celery's other worker pools: with them, Celery ignores time limits and cannot end a job.
 
-    :param pool: its class, or its name as Celery takes it.
+    :param pool: the class of the worker pool, or its name in Celery.
+    :raises SettingsError: when it is not prefork.
     """
     implementation = get_implementation(pool)
     if not (isinstance(implementation, type) and issubclass(implementation, TaskPool)):

@@ -1,4 +1,4 @@
-"""What a process needs to run jobs: made when it is first needed, once a process."""
+"""The runtime of a process: what it needs to run jobs, made once at its first use."""
 
 import os
 import threading
@@ -13,20 +13,20 @@ from sensorpool.worker.metrics import Metrics
 
 
 class Runtime:
-    """Makes what a process runs jobs with when it is first needed: after the fork, once a process."""
+    """Makes a process's worker at its first use: after the fork, once in each process."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.metrics = Metrics()
         self.is_prefork_child = False
-        self.is_one_process = False  # worker and beat are threads of one process: a broker in memory will do
+        self.is_one_process = False  # whether worker and beat are threads of one process: the broker may be in memory
         self.child_limits = Limits()
         self.place = Place()
         self.ranges = frozenset(shard_ranges(settings.shards, settings.shard_code_upper_limit))
         self.doubts: list[
             tuple[str, dict[str, str]]
-        ] = []  # events, with their fields, until Celery has set its logs up
-        self.presence: Presence | None = None  # in a worker's main process
+        ] = []  # events with their fields, to be logged when Celery has set its logs up
+        self.presence: Presence | None = None  # only in a worker's main process
         self._worker: tuple[int, Worker] | None = None
         self._lock = threading.Lock()
 
@@ -42,7 +42,7 @@ class Runtime:
     def is_worn(self, limit: str | None = None) -> bool:
         """Whether this process should be replaced between two jobs.
 
-        :param limit: which of Celery's limits it has reached, if any.
+        :param limit: the limit of Celery that the process has reached, if any.
         """
         return limit is not None if self._worker is None else self._worker[1].wears_out(limit)
 

@@ -1,4 +1,4 @@
-"""What happens when: Celery's signals, from the start of a worker or of beat to the end of a child."""
+"""Receivers of Celery's signals, from the start of a worker or of beat to the end of a child."""
 
 import gc
 import logging
@@ -39,18 +39,18 @@ log = logs.logger(__name__)
 
 
 def _runtime_of(sender: Any) -> Runtime | None:
-    """Return the runtime of whoever sent a signal, if it is an application of ours."""
+    """Return the runtime of a signal's sender; None if its application is not ours."""
     return getattr(getattr(sender, "app", None), "sensorpool_runtime", None)
 
 
 def _current_runtime() -> Runtime | None:
-    """Return the runtime of this process's application, if it is one of ours."""
+    """Return the runtime of this process's application; None if it is not ours."""
     return getattr(current_app._get_current_object(), "sensorpool_runtime", None)
 
 
 @signals.celeryd_init.connect
 def _on_worker_start(sender: Any = None, instance: Any = None, conf: Any = None, options: Any = None, **_: Any) -> None:
-    """Refuse to start where it could not work, with one line that says what mends it."""
+    """Refuse to start where the worker could not work, with one line that names the mend."""
     runtime = _runtime_of(instance)
     if runtime is None:
         return
@@ -96,7 +96,7 @@ def _on_worker_made(sender: Any = None, **_: Any) -> None:
 def _on_beat_start(sender: Any = None, **_: Any) -> None:
     runtime = _runtime_of(sender)
     if runtime is not None and not runtime.is_one_process:
-        # beat makes no application the current one, so `_on_logging` knows of none
+        # beat sets no current application, so `_on_logging` does not find one
         _adopt_logging(logging.getLogger(), runtime.settings)
         try:
             refuse_memory(runtime.settings)
@@ -111,9 +111,9 @@ def _on_beat_start(sender: Any = None, **_: Any) -> None:
 
 
 def _say_overlay(app: Celery) -> list[str]:
-    """Say whose Celery settings these are, beside Celery's banner: the log's level may hide what is logged.
+    """Print the source of the Celery settings beside Celery's banner, because the log level may hide log lines.
 
-    :returns: what to log of them.
+    :returns: a line to log for each name that is no setting of Celery.
     """
     if sys.__stdout__ is not None:
         print(f"sensorpool: {app.sensorpool_overlay}", file=sys.__stdout__, flush=True)
@@ -122,7 +122,7 @@ def _say_overlay(app: Celery) -> list[str]:
 
 
 def _log_file(path: str | None, node: str) -> list[str]:
-    """Return where a worker will log, if that is a file: Celery sets its logging up later."""
+    """Return the log file of a worker, if it has one: Celery sets its logging up later."""
     return [node_format(path, node)] if isinstance(path, str) else []
 
 
@@ -143,7 +143,7 @@ def _on_worker_ready(sender: Any = None, **_: Any) -> None:
         runtime.presence.keep()
     hub = getattr(sender, "hub", None)
     if hub is not None and hasattr(sender.pool, "maintain_pool"):
-        # Celery looks every five seconds: it is told of deaths, but too early to see some of them
+        # Celery is told of a child's death too early to see some deaths, and otherwise looks every five seconds
         hub.call_repeatedly(_LOOK_AFTER_CHILDREN, sender.pool.maintain_pool)
     if (children := getattr(sender.pool, "_pool", None)) is not None:
         _tell_of_deaths(runtime, children)
@@ -161,7 +161,7 @@ def _on_worker_ready(sender: Any = None, **_: Any) -> None:
 
 
 def _tell_of_deaths(runtime: Runtime, children: Any) -> None:
-    """Have each death of a child noted, and which jobs it had in hand: Celery says so only of those that had one."""
+    """Have each death of a child noted, with the jobs that it had: Celery reports only children that had a job."""
     join = children._join_exited_workers
     if getattr(join, "tells", False):
         return
@@ -181,7 +181,7 @@ def _tell_of_deaths(runtime: Runtime, children: Any) -> None:
 
 @signals.worker_shutting_down.connect
 def _on_worker_told_to_end(**_: Any) -> None:
-    alive.come_round(until=math.inf)  # it waits for the jobs in hand; who told it to end sees to that
+    alive.come_round(until=math.inf)  # the worker waits for its jobs; the operator who ended it watches it
 
 
 @signals.worker_shutdown.connect
@@ -195,11 +195,11 @@ def _on_worker_end(sender: Any = None, **_: Any) -> None:
 
 @signals.worker_process_init.connect
 def _on_child_start(**_: Any) -> None:
-    """Make ready a prefork child of ours."""
+    """Prepare a prefork child."""
     runtime = _current_runtime()
     if runtime is not None:
         runtime.is_prefork_child = True
-        # what a job makes lives as long as the job: to look for garbage in it every 700 objects costs a tenth of it
+        # a job's objects live as long as the job: a garbage collection every 700 objects would cost a tenth of its time
         gc.set_threshold(20_000, 20, 20)
         memory_limit.limit(runtime.settings.poke_memory, threads=4 * runtime.settings.poke_concurrency)
         sys.stdout, sys.stderr = Bounded(sys.stdout), Bounded(sys.stderr)
@@ -226,7 +226,7 @@ def _on_job_start(sender: Any = None, **_: Any) -> None:
 
 @signals.task_postrun.connect
 def _on_job_end(sender: Any = None, **_: Any) -> None:
-    """Watch the job until Celery has logged how it went."""
+    """End the watch on the job, after Celery has logged its result."""
     runtime = _runtime_of(sender)
     if runtime is not None and runtime.is_prefork_child:
         runtime.worker.watchdog.end_job()

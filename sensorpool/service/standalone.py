@@ -1,4 +1,4 @@
-"""One process that is everything: worker and beat as threads. The embedded default, and what the demo runs."""
+"""The one-process service: worker and beat as threads. The embedded default, and the base of the demo."""
 
 import logging
 import os
@@ -32,7 +32,7 @@ log = logger(__name__)
 
 
 class _Ready(WorkController):
-    """A Celery worker that says when it is ready."""
+    """A Celery worker that calls a function when it is ready."""
 
     def __init__(self, ready: Callable[[], None], **options: object) -> None:
         self._ready = ready
@@ -45,11 +45,11 @@ class _Ready(WorkController):
 class Standalone:
     """A pool in this process, for as long as the context lasts.
 
-    Time limits of whole jobs do not exist on threads, and a poke that holds the interpreter lock holds up everything:
-    where that matters, run ``celery -A sensorpool worker`` and ``beat``.
+    On threads there is no time limit of whole jobs, and a poke that holds the interpreter lock holds up everything.
+    Where that matters, run ``celery -A sensorpool worker`` and ``beat``.
 
-    :raises SettingsError: when its leases are in memory, and another process pokes the same database, or may.
-    :raises SchemaMismatch: when the database is not ours (an SQLite file is brought up to date by itself).
+    :raises SettingsError: when its leases are in memory and another process pokes the same database, or may poke it.
+    :raises SchemaMismatch: when the database's schema does not fit (an SQLite file is upgraded automatically).
     :raises Unreachable: when the database, Redis or the broker does not answer.
     """
 
@@ -77,17 +77,17 @@ class Standalone:
 
     @property
     def worker(self) -> Worker:
-        """What runs the jobs."""
+        """The worker that runs the jobs."""
         worker: Worker = self.app.sensorpool_runtime.worker
         return worker
 
     @property
     def is_over(self) -> bool:
-        """Whether the worker has ended, so that nothing is poked any more."""
+        """Whether the worker has ended, so that no group is poked any more."""
         return not self._threads[0].is_alive()
 
     def __enter__(self) -> "Standalone":
-        self.app.set_default()  # on its threads Celery looks a task up in the default application
+        self.app.set_default()  # on other threads Celery looks tasks up in the default application
         worker_state.should_stop = worker_state.should_terminate = None
         logging.getLogger("celery").setLevel(logging.WARNING)
         self._start("worker", self._run_worker)

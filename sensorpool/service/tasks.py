@@ -29,7 +29,7 @@ def add_tasks(app: Celery, runtime: Runtime) -> None:
 
     @app.task(name=wire.POKE_SHARD, bind=True, shared=False, time_limit=limit, ignore_result=True)
     def poke_shard(self: Task, shard_min: int, shard_max: int, tick: int = 0) -> dict[str, Any]:
-        """Poke what is due in one shard range."""
+        """Poke the due groups of one shard range."""
         shard_range = check_range(shard_min, shard_max, runtime.settings)
         if foreign.is_refused(runtime.worker, self.request):
             return {"refused": "it is a job of another pool"}
@@ -39,7 +39,7 @@ def add_tasks(app: Celery, runtime: Runtime) -> None:
             try:
                 result = job.run(runtime.worker, shard_range, token(self.request.hostname, self.request.id))
             finally:
-                logs.restore()  # Celery logs on this thread how the job went
+                logs.restore()  # Celery logs the job's result on this thread
         except Unreachable as error:
             log.warning("the range waits", shard_range=str(shard_range), tick=tick, error=str(error))
             note_trouble(runtime, shard_range, str(error))
@@ -53,7 +53,7 @@ def add_tasks(app: Celery, runtime: Runtime) -> None:
 
     @app.task(name=wire.RESCUE, bind=True, shared=False, ignore_result=True, time_limit=limit)
     def rescue_round(self: Task) -> dict[str, int] | dict[str, str]:
-        """Find what dead processes left half done."""
+        """Run one round of rescue's chores."""
         if foreign.is_refused(runtime.worker, self.request):
             return {"refused": "it is a job of another pool"}
         try:
@@ -66,15 +66,15 @@ def add_tasks(app: Celery, runtime: Runtime) -> None:
 
 
 def note_trouble(runtime: Runtime, shard_range: ShardRange, cause: str) -> None:
-    """Note why a job failed, for `health` where it keeps on failing."""
+    """Note why a job failed: `health` shows it if jobs of the range keep failing."""
     with suppress(Unreachable):
         runtime.worker.trouble.note_job(shard_range, cause, runtime.settings.tick)
 
 
 def check_range(shard_min: object, shard_max: object, settings: Settings) -> ShardRange:
-    """Make sure that a message names a range that there may be: messages can be forged.
+    """Return the range that a message names, if it is a possible one: messages can be forged.
 
-    :raises ValueError: when it does not.
+    :raises ValueError: when it is not.
     """
     limit = settings.shard_code_upper_limit
     if type(shard_min) is int and type(shard_max) is int and 0 <= shard_min < shard_max <= limit:
@@ -83,25 +83,25 @@ def check_range(shard_min: object, shard_max: object, settings: Settings) -> Sha
 
 
 def token(hostname: str | None, task_id: str | None) -> str:
-    """Name the holder of a lease: its worker, and its job."""
+    """Return the token of a lease's holder: its worker and its job."""
     return f"{hostname}/{task_id}"
 
 
 def note_death(runtime: Runtime, hostname: str, pid: int, returncode: int, task_ids: Sequence[str]) -> None:
-    """Note that a child died, and whom it had poked, on a thread of its own. Runs in the main process."""
+    """Note the death of a child, and blame the groups that it poked, on a thread. Runs in the main process."""
 
     def note() -> None:
         try:
             tokens = [token(hostname, task_id) for task_id in task_ids]
             runtime.worker.child_deaths.add(hostname, pid, returncode)
-            found = runtime.worker.late_crashes.blame(runtime.ranges, hostname, pid, returncode, tokens)
+            blamed = runtime.worker.late_crashes.blame(runtime.ranges, hostname, pid, returncode, tokens)
         except Unreachable as error:
             log.warning("the death of a child was not noted", pid=pid, error=str(error))
             return
-        if watched := sum(map(len, found.values())):
+        if watched := sum(map(len, blamed.values())):
             log.warning(
-                "children die again and again; those that they had poked are poked alone until it is known whose doing "
-                "it is",
+                "child processes die again and again; the groups that they poked are poked alone until the cause is "
+                "found",
                 groups=watched,
                 cause=ending(returncode),
             )
@@ -110,7 +110,7 @@ def note_death(runtime: Runtime, hostname: str, pid: int, returncode: int, task_
 
 
 def free_lease_of_dead(runtime: Runtime, exception: object, task_id: str, hostname: str, args: Any) -> None:
-    """Give back the lease of a job whose child died, and have its range looked at now. Runs in the main process."""
+    """Give back the lease of a job whose child died, and send a new job for its range. Runs in the main process."""
     if not isinstance(exception, WorkerLostError | TimeLimitExceeded):
         return
     try:

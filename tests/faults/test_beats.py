@@ -26,7 +26,7 @@ def test_two_beats(stand: Stand) -> None:
         log = service.folder / f"beat-{service.processes.index(second)}.log"
         until(
             "ticks of the second one",
-            lambda: log.read_text().count("sends what is due") >= 2 * len(service.pool.ranges),
+            lambda: log.read_text().count("a due entry is sent") >= 2 * len(service.pool.ranges),
         )
         trial.wait_for_pokes(5)
         assert second.poll() is None, "it has ended"

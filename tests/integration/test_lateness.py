@@ -181,7 +181,9 @@ def test_a_holder_that_takes_intervals_for_its_job_turns_health_red(
     problems = health.health(pool)
     assert len(problems) == is_red
     for problem in problems:
-        assert problem.startswith("range 0-10000 is not done with by its holder, celery@here/1: its last tick was 6")
+        assert problem.startswith(
+            "the holder of range 0-10000, celery@here/1, is not done with it: its last tick was 6"
+        )
         assert problem.endswith(" s ago, and groups of it have an interval of 5 s")
 
 

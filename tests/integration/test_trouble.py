@@ -113,7 +113,7 @@ def test_a_holder_that_is_not_done_is_told_from_none(pool: Pool, worker: Worker)
     worker.leases.acquire(pool.ranges[0], "celery@here/1")
     held, free = health.ticks(pool)
     assert held == (
-        "range 0-5000 is not done with by its holder, celery@here/1: no job has finished since Redis started"
+        "the holder of range 0-5000, celery@here/1, is not done with it: no job has finished since Redis started"
     )
     assert free == "range 5000-10000 has no holder: no job has finished since Redis started"
 

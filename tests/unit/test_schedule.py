@@ -152,7 +152,7 @@ def test_what_cannot_be_sent_by_its_own_fault_holds_nobody_back(monkeypatch: pyt
     for number in range(1, 4):
         ticks.after(15.0)
         assert len(ticks.tried) == 3 * number
-    assert said == ["what is due cannot be sent"] * 3, "one line for each of them"
+    assert said == ["a due entry cannot be sent"] * 3, "one line for each of them"
 
 
 def test_it_counts_the_queue_that_it_fills(monkeypatch: pytest.MonkeyPatch) -> None:
