@@ -114,14 +114,16 @@ class Publisher:
                 connection, producer = self._made
                 with connection._reraise_as_library_errors():
                     yield producer
-            except (OperationalError, OSError, RedisError) as error:
+            except Exception as error:  # kombu leaves some refusals as the driver raises them
                 refused = None if self._made is None else broker.refusal(self._made[0], error)
-                self._forget()
+                self._forget()  # a channel that raised may still hold the answer to the refused message
                 if refused is not None:
                     raise Refused(f"cannot {what}: the broker does not take it: {error_text(refused)}") from error
-                raise self._unreachable(what, error) from error
+                if isinstance(error, OperationalError | OSError | RedisError):
+                    raise self._unreachable(what, error) from error
+                raise
             except BaseException:
-                self._forget()  # a channel that raised may still hold the answer to the refused message
+                self._forget()
                 raise
 
     def _forget(self) -> None:
