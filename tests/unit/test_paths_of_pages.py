@@ -100,6 +100,17 @@ def test_every_package_is_in_both_tables_of_the_house() -> None:
     assert packages - set(re.findall(r"^\| \d \| `(\w+)` \|", DESIGN.read_text(), re.MULTILINE)) == set()
 
 
+def test_operations_lists_every_metric() -> None:
+    code = "".join(path.read_text() for path in (ROOT / "sensorpool").rglob("*.py"))
+    metrics = set(
+        re.findall(r"""(?:Counter|Gauge|Histogram)\(\s*"(sensorpool_\w+)"|\(\s*"(sensorpool_\w+)",\s*f?"[A-Z]""", code)
+    )
+    names = {counter or gauge for counter, gauge in metrics}
+    assert len(names) > 15
+    page = (ROOT / "docs" / "operations.md").read_text()
+    assert {name for name in names if not re.search(rf"`{name}(_total)?[`{{]", page)} == set()
+
+
 def test_this_test_finds_what_is_not_there() -> None:
     text = "`tests/unit/test_nothing.py`, `test_nowhere.py::case`, `worker.nowhere`, `worker.job.nowhere`, `lua/no.lua`"
     text += " `tests/unit`, `test_due.py`, `model.due.is_due`, `publish.listen`, `a.b` [a](nowhere.md) [b](#heading-1)"
