@@ -1,9 +1,8 @@
 """Write docs/sensors.md: every sensor class of the installed providers, and whether it can be pooled.
 
-The verdict is the project's own: each class is constructed with placeholders for its arguments, and asked as on a
-worker. What only a poke would show (that it reads the template context) is looked up in its source
-(`context_in_poke`). ``--check`` says whether the page is fresh. Needs Airflow and the providers: the environment of
-`make e2e`.
+Each class is constructed with placeholders for its arguments, and asked as on a worker: no list of the project says it.
+What only a poke would show (that it reads the template context) is looked up in its source (`context_in_poke`).
+``--check`` says whether the page is fresh. Needs Airflow and the providers: the environment of `make e2e`.
 """
 
 import datetime as dt
@@ -48,12 +47,12 @@ attributes are its condition: then only these are sent and compared, and its pok
 """
 
 
-class Verdict(NamedTuple):
+class Entry(NamedTuple):
     """What is said of one class."""
 
     name: str
     by_default: bool
-    verdict: str
+    pooled: str
     reason: str
 
 
@@ -80,9 +79,9 @@ def page() -> str:
             rows = sorted(judge(cls) for cls in _classes(provider))
             if rows:
                 parts.append(f"\n## {provider.removeprefix('airflow.providers.')} ({version})\n\n")
-                parts.append("| class | ✓ | verdict | why |\n| --- | --- | --- | --- |\n")
+                parts.append("| class | ✓ | in the pool | why |\n| --- | --- | --- | --- |\n")
             parts += [
-                f"| `{row.name}` | {'✓' if row.by_default else ''} | {row.verdict} | {row.reason} |\n" for row in rows
+                f"| `{row.name}` | {'✓' if row.by_default else ''} | {row.pooled} | {row.reason} |\n" for row in rows
             ]
     if missing:
         parts.append("\n## Not looked at\n\nThese modules cannot be imported here:\n\n")
@@ -90,13 +89,13 @@ def page() -> str:
     return "".join(parts)
 
 
-def judge(cls: type) -> Verdict:
+def judge(cls: type) -> Entry:
     """Say whether a class can be pooled."""
     from sensorpool.airflow.configuration import AIRFLOW_SENSORS
     from sensorpool.airflow.errors import NotPoolable
 
-    def say(verdict: str, reason: str = "") -> Verdict:
-        return Verdict(cls.__qualname__, _path(cls) in AIRFLOW_SENSORS, verdict, reason)
+    def say(pooled: str, reason: str = "") -> Entry:
+        return Entry(cls.__qualname__, _path(cls) in AIRFLOW_SENSORS, pooled, reason)
 
     if not context_in_poke.reaches_base(cls, "execute"):
         return say("native", "its `execute` never calls that of BaseSensorOperator")

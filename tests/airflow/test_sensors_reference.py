@@ -27,7 +27,7 @@ def test_what_is_listed_by_default_can_be_pooled(op_classpath: str) -> None:
     if "operators" in module:  # they wait for what they have started
         assert hasattr(cls, "execute")
     else:
-        assert sensors_reference.judge(cls).verdict in {"poolable", "poolable if"}
+        assert sensors_reference.judge(cls).pooled in {"poolable", "poolable if"}
     assert (cls.__module__, cls.__qualname__) == (module, name)  # its one spelling
 
 
@@ -37,7 +37,7 @@ def test_those_of_hive_are_in_the_first_group(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "verdict", "why"),
+    ("name", "pooled", "why"),
     [
         ("HttpSensor", "poolable if", "`response_check` is not given"),
         ("DayOfWeekSensor", "poolable if", "`use_task_logical_date` is not given"),
@@ -48,8 +48,8 @@ def test_those_of_hive_are_in_the_first_group(name: str) -> None:
         ("CeleryQueueSensor", "native", "its poke asks the task runner for XComs"),
     ],
 )
-def test_one_of_each_kind(name: str, verdict: str, why: str) -> None:
-    assert row(name)[2:] == [verdict, why]
+def test_one_of_each_kind(name: str, pooled: str, why: str) -> None:
+    assert row(name)[2:] == [pooled, why]
 
 
 def row(name: str) -> list[str]:
