@@ -1,6 +1,7 @@
 """What CONTRIBUTING.md, README.md and the pages of docs/ name exists: paths, modules, `make` targets, links."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,15 @@ def test_every_package_is_in_both_tables_of_the_house() -> None:
     packages = {path.parent.name for path in (ROOT / "sensorpool").glob("*/__init__.py")}
     assert packages - set(re.findall(r"\| `sensorpool/(\w+)` \|", CONTRIBUTING.read_text())) == set()
     assert packages - set(re.findall(r"^\| \d \| `(\w+)` \|", DESIGN.read_text(), re.MULTILINE)) == set()
+
+
+def test_the_floors_of_the_design_are_those_that_the_linter_holds() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    [layers] = [each["layers"] for each in contracts if each.get("containers") == ["sensorpool"]]
+    floors: dict[int, set[str]] = {}
+    for floor, name in re.findall(r"^\| (\d+) \| `(\w+)` \|", DESIGN.read_text(), re.MULTILINE):
+        floors.setdefault(int(floor), set()).add(name)
+    assert [floors[floor] for floor in sorted(floors, reverse=True)] == [set(layer.split(" | ")) for layer in layers]
 
 
 def test_operations_lists_every_metric() -> None:
