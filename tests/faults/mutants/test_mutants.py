@@ -66,14 +66,9 @@ _RUN: dict[str, object] = {
 
 
 def copy(folder: Path, mutant: Mutant) -> None:
-    """Copy the package and what the tests need of the repository, and seed the fault."""
-    for name in ("sensorpool", "migrations"):
+    """Copy the package, its tests and their harness, and seed the fault."""
+    for name in ("sensorpool", "migrations", "harness", "tests"):
         shutil.copytree(HERE / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "tests").mkdir()
-    for name in ("servers", "unit", "integration", "sensors", "faults"):
-        shutil.copytree(HERE / "tests" / name, folder / "tests" / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("__init__.py", "conftest.py", "audit.py", "service.py"):
-        shutil.copy(HERE / "tests" / name, folder / "tests")
     shutil.copy(HERE / "pyproject.toml", folder)
     for edit in mutant.edits:
         path = folder / "sensorpool" / edit.file

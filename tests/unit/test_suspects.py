@@ -1,0 +1,230 @@
+"""Suspects of one process: offered, claimed, poked apart and cleared. The lanes are stand-ins: tests hand in."""
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import pytest
+
+from sensorpool.errors import Unreachable
+from sensorpool.model.states import Outcome
+from sensorpool.model.suspicion import Suspicion
+from sensorpool.model.values import DueGroup
+from sensorpool.store import loading
+from sensorpool.store.database import Database
+from sensorpool.worker.suspects import Suspects
+from tests.support.scripted_worker import Place, RecordingLane, report
+
+
+class Apart(Place):
+    """A place with one process, which pokes suspects."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.process = self.worker()
+        self.suspects: Suspects = self.process.suspects
+        [self.hanging] = [lane for lane in self.lanes if lane.hangs]
+        [self.crashing] = [lane for lane in self.lanes if not lane.hangs]
+
+    def offer(self, why: Suspicion | None, *group_ids: int, stranded: Collection[int] = ()) -> int:
+        """Offer groups, as a job does that has loaded them."""
+        if why is not None:
+            self.leases.suspects.mark(self.shard_range, group_ids, why)
+        return self.suspects.offer(
+            self.shard_range, dict.fromkeys(self.groups(*group_ids), why), stranded, due=self.clock.ms
+        )
+
+    def groups(self, *group_ids: int) -> list[DueGroup]:
+        """The groups as they are now."""
+        return [group for group, _, _ in self.process.database.read(loading.groups, group_ids)]
+
+    def marks(self) -> dict[int, Suspicion | None]:
+        """The suspects of the range, as Redis has them."""
+        marks = self.leases.suspects
+        return {each: marks.why(self.shard_range, each) for each in marks.of(self.shard_range)}
+
+    def claimed(self, *group_ids: int) -> set[int]:
+        """Those of the groups that a process has claimed."""
+        return {
+            each for each in group_ids if self.client.exists(self.leases.store.key(self.shard_range, f"alone:{each}"))
+        }
+
+
+@pytest.fixture
+def place(database: Database, client: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Apart]:
+    made = Apart(database, client, monkeypatch)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("why", list(Suspicion))
+def test_what_hangs_and_what_may_crash_have_lanes_of_their_own(place: Apart, why: Suspicion) -> None:
+    [group] = place.register("a")
+    assert place.offer(why, group) == 0
+    lane, other = (place.hanging, place.crashing) if why.hangs else (place.crashing, place.hanging)
+    assert list(lane.in_lane) == [group]
+    assert len(other) == 0
+    assert place.claimed(group) == {group}
+    assert place.suspects.in_hand == 1
+
+
+def test_a_group_that_crashed_before_is_alone_and_marked_though_redis_forgot(place: Apart) -> None:
+    [group] = place.register("a")
+    for outcome in (Outcome.CRASHED, Outcome.NOT_LANDED):
+        place.offer(Suspicion.DEAD_HOLDER, group)
+        place.crashing.hand_in(group, outcome)
+    place.client.flushall()
+    place.offer(None, group)
+    assert place.crashing.in_lane[group].alone
+    assert place.marks() == {group: Suspicion.CRASHED}
+
+
+def test_what_is_known_to_hang_waits_behind_what_only_shares_its_class(place: Apart) -> None:
+    hung, beside = place.register("a", "b")
+    place.offer(Suspicion.OVERRAN, hung)
+    place.offer(Suspicion.CLASS_HANGS, beside)
+    assert [place.hanging.in_lane[each].hung for each in (hung, beside)] == [True, False]
+
+
+def test_what_is_poked_already_here_or_elsewhere_misses_its_turn(place: Apart) -> None:
+    here, elsewhere, free = place.register("a", "b", "c")
+    place.offer(Suspicion.OVERRAN, here)
+    place.leases.claims.take(place.shard_range, [elsewhere], 60, place.clock.ms)
+    assert place.offer(Suspicion.OVERRAN, here, elsewhere, free) == 2
+    assert set(place.hanging.in_lane) == {here, free}
+
+
+def test_a_group_that_is_gone_is_not_poked(place: Apart) -> None:
+    [group] = place.register("a")
+    due = place.groups(group)
+    place.pool.cancel(1)
+    place.suspects.offer(place.shard_range, dict.fromkeys(due, Suspicion.OVERRAN), due=place.clock.ms)
+    assert place.suspects.in_hand == 0
+
+
+def test_where_the_database_is_away_the_claims_are_dropped(place: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
+    [group] = place.register("a")
+    due = place.groups(group)
+
+    def away(*_: object, **__: object) -> None:
+        raise Unreachable("the database is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(place.process.database, "read", away)
+        with pytest.raises(Unreachable):
+            place.suspects.offer(place.shard_range, dict.fromkeys(due, Suspicion.OVERRAN), due=place.clock.ms)
+    assert place.claimed(group) == set()
+    assert place.offer(Suspicion.OVERRAN, group) == 0
+
+
+def test_a_poke_that_ends_in_good_time_clears_its_group(place: Apart) -> None:
+    waiting, landing = place.register("a", "b")
+    place.offer(Suspicion.OVERRAN, waiting, landing)
+    place.hanging.hand_in(waiting, Outcome.NOT_LANDED)
+    place.hanging.hand_in(landing, Outcome.LANDED)
+    assert place.states() == ["sensing", "success"]
+    assert place.marks() == {}
+    assert place.claimed(waiting, landing) == set()
+    assert len(place.leases.poke_log.records(place.shard_range)) == 2
+
+
+@pytest.mark.parametrize("outcome", [Outcome.POKE_TIMEOUT, Outcome.CRASHED, Outcome.CANNOT_POKE])
+def test_any_other_poke_leaves_it_suspect_and_free_to_be_claimed(place: Apart, outcome: Outcome) -> None:
+    [group] = place.register("a")
+    place.offer(Suspicion.OVERRAN, group)
+    place.hanging.hand_in(group, outcome, "why")
+    assert place.states() == ["sensing"]
+    assert place.marks() == {group: Suspicion.OVERRAN}
+    assert place.claimed(group) == set()
+    assert (place.process.outside.not_here == {group: "why"}) is (outcome is Outcome.CANNOT_POKE)
+
+
+def test_a_group_beside_a_class_that_hangs_is_known_to_hang_once_it_does(place: Apart) -> None:
+    hangs, waits = place.register("a", "b")
+    place.offer(Suspicion.CLASS_HANGS, hangs, waits)
+    place.hanging.hand_in(hangs, Outcome.POKE_TIMEOUT)
+    place.hanging.hand_in(waits, Outcome.NOT_LANDED)
+    assert place.marks() == {hangs: Suspicion.OVERRAN}
+
+
+def test_crashes_are_counted_and_the_last_one_fails_the_group(place: Apart) -> None:
+    [group] = place.register("a")
+    for crashes in range(1, place.settings.crash_limit + 1):
+        assert place.states() == ["sensing"]
+        assert place.groups(group)[0].crashes == crashes - 1
+        place.offer(Suspicion.DEAD_HOLDER, group)
+        place.crashing.hand_in(group, Outcome.CRASHED, "signal 11")
+    assert place.states() == ["failed"]
+    assert place.reasons() == ["quarantined: its poke took its process down 3 times, the last time: signal 11"]
+
+
+def test_a_poke_of_a_group_that_was_left_to_others_is_told_to_the_next_job(place: Apart) -> None:
+    stranded, other, refused = place.register("a", "b", "c")
+    place.offer(Suspicion.OVERRAN, stranded, other, refused, stranded=[stranded, refused])
+    for group in (stranded, other):
+        place.hanging.hand_in(group, Outcome.NOT_LANDED)
+    place.hanging.hand_in(refused, Outcome.CANNOT_POKE)
+    assert list(place.leases.poked_apart.take(place.shard_range)) == [stranded]
+
+
+@pytest.mark.parametrize("end", ["retire", "close"])
+def test_what_has_not_begun_when_a_process_ends_is_due_at_once_elsewhere(place: Apart, end: str) -> None:
+    [group] = place.register("a")
+    place.offer(Suspicion.OVERRAN, group)
+    getattr(place.suspects, end)()
+    held: Any = place.leases.acquire(place.shard_range, "one")
+    assert (held.suspects, held.lost_turn) == ({group: Suspicion.OVERRAN}, [group])
+    assert place.claimed(group) == set()
+    assert place.suspects.in_hand == 0
+
+
+def test_a_process_that_has_retired_begins_nothing_and_says_so(place: Apart) -> None:
+    groups = place.register("a", "b")
+    place.suspects.retire()
+    assert place.offer(Suspicion.OVERRAN, *groups) == 2
+    assert place.suspects.in_hand == 0
+    held: Any = place.leases.acquire(place.shard_range, "one")
+    assert sorted(held.lost_turn) == sorted(groups)
+    assert place.claimed(*groups) == set()
+
+
+# late crashes
+
+
+def begin_watch(place: Apart, *group_ids: int) -> RecordingLane:
+    """Have groups poked whose processes died later; each poke ends in good time, and its child lives on."""
+    place.offer(Suspicion.LATE_CRASHES, *group_ids)
+    for group_id in group_ids:
+        assert place.crashing.in_lane[group_id].watch > 0
+        place.crashing.hand_in(group_id, Outcome.NOT_LANDED)
+    assert set(place.marks()) == set(group_ids), "not cleared while their child lives on"
+    assert place.suspects.is_busy
+    return place.crashing
+
+
+def test_a_group_whose_child_lives_on_in_peace_is_cleared(place: Apart) -> None:
+    [group] = place.register("a")
+    begin_watch(place, group).end_watch([group], [], False)
+    assert place.marks() == {}
+    assert not place.suspects.is_busy
+
+
+def test_groups_whose_child_dies_later_are_watched_on(place: Apart) -> None:
+    groups = place.register("a", "b")
+    begin_watch(place, *groups).end_watch(groups, [], True)
+    assert set(place.marks()) == set(groups)
+    assert place.groups(*groups)[0].crashes == 0, "whose doing it is, is not known"
+
+
+def test_a_group_that_was_alone_with_a_child_that_died_is_to_blame(place: Apart) -> None:
+    [group] = place.register("a")
+    late = [report(place.groups(group)[0], Outcome.CRASHED, "signal 11")]
+    begin_watch(place, group).end_watch([group], late, True)
+    assert place.groups(group)[0].crashes == 1
+    assert set(place.marks()) == {group}
+
+
+def test_where_a_childs_end_is_not_known_nothing_changes(place: Apart) -> None:
+    [group] = place.register("a")
+    begin_watch(place, group).end_watch([group], [], None)
+    assert set(place.marks()) == {group}
+    assert not place.suspects.is_busy
