@@ -1,7 +1,7 @@
-"""The demo: real files, a local HTTP server and SQL rows that land one after the other, and who waited for them.
+"""The demo: sensors that wait for real files, a local HTTP server and SQL rows, which land one after the other.
 
-It runs the one-process service on an SQLite file, counts every change of state in a table of its own, and holds what
-was settled against when it had come true.
+It runs the one-process service on an SQLite file, records every change of state in a table of its own, and compares the
+time of each settle with the time when its condition came true.
 """
 
 import json
@@ -38,7 +38,7 @@ END;
 
 @dataclass
 class Summary:
-    """What the demo found. ``doubled`` and ``lost`` must be 0."""
+    """The result of the demo. ``doubled`` and ``lost`` must be 0."""
 
     sensors: int
     groups: int = 0
@@ -59,18 +59,18 @@ class Summary:
         return self.settled == self.sensors and not self.lost and not self.doubled
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as it is printed."""
+        """Return the fields with rounded numbers, for printing."""
         return {name: round(value, 3) if isinstance(value, float) else value for name, value in asdict(self).items()}
 
 
 class _Server(ThreadingHTTPServer):
-    request_queue_size = 512  # a full one costs whoever connects a second
+    request_queue_size = 512  # a full queue costs a new connection a second
     daemon_threads = True
 
 
 @dataclass
 class Condition:
-    """Something to wait for, and how it comes true."""
+    """A condition, and the function that makes it true."""
 
     op_classpath: str
     poke_context: dict[str, Any]
@@ -81,7 +81,7 @@ class Condition:
 
 
 class World:
-    """Files, an HTTP server on loopback and a table: what the demo's sensors wait for."""
+    """The backends of the demo's sensors: files, an HTTP server on loopback, and a table."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -93,7 +93,7 @@ class World:
         ready = self._ready
 
         class Resource(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"  # connections are kept: hundreds come at once
+            protocol_version = "HTTP/1.1"  # keeps connections: hundreds of requests come at once
 
             def do_GET(self) -> None:
                 self.send_response(200 if self.path in ready else 404)
@@ -101,7 +101,7 @@ class World:
                 self.end_headers()
 
             def log_message(self, *_: Any) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         self._server = _Server(("127.0.0.1", 0), Resource)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -112,7 +112,7 @@ class World:
         return f"sqlite:///{self._rows}"
 
     def condition(self, kind: str, number: int, lands_after: float) -> Condition:
-        """Make a condition of a kind."""
+        """Make a condition of one of `KINDS`."""
         name = f"part-{number:05d}"
         if kind == "file":
             path = self._folder / "files" / name
@@ -154,8 +154,9 @@ class World:
 class Demo:
     """One run of the demo.
 
-    :param sensors: how many wait.
-    :param seconds: over how long the conditions come true.
+    :param folder: for the pool's database and the files.
+    :param sensors: the number of sensors.
+    :param seconds: the time in which the conditions come true.
     """
 
     def __init__(self, folder: Path, sensors: int, seconds: float) -> None:
@@ -184,7 +185,7 @@ class Demo:
         self._statements = 0
 
     def run(self, progress: Callable[[int, int, int], None]) -> Summary:
-        """Run it; ``progress`` is told how many conditions are true, instances settled, and pokes made."""
+        """Run the demo; ``progress`` is called with the numbers of true conditions, settled instances, and pokes."""
         os.environ[f"SENSORPOOL_CONN_{CONN_ID}"] = self._world.connection
         started = time.monotonic()
         try:
@@ -216,7 +217,7 @@ class Demo:
         self.summary.groups = len({instance.group_id for instance in instances})
 
     def _land(self, jobs: "Jobs", progress: Callable[[int, int, int], None]) -> None:
-        """Make the conditions true one after the other, and wait until everybody has heard of it."""
+        """Make the conditions true one after the other, and wait until all instances are settled."""
         started = time.monotonic()
         pending = sorted(self.conditions, key=lambda condition: condition.lands_after)
         give_up_at = started + self._seconds + 60
@@ -273,7 +274,7 @@ class Demo:
 
 @dataclass
 class Jobs:
-    """What the jobs did, all together."""
+    """The sums of the jobs' results."""
 
     ticks: int = 0
     pokes: int = 0
@@ -281,7 +282,7 @@ class Jobs:
 
 
 def _count_jobs(service: Standalone) -> Jobs:
-    """Add up the results of the service's jobs: those that Flower would show."""
+    """Add up the results of the service's jobs, which Flower would show."""
     jobs, lock = Jobs(), threading.Lock()
     count = service.worker.metrics.job
 
@@ -298,5 +299,5 @@ def _count_jobs(service: Standalone) -> Jobs:
 
 
 def as_json(summary: Summary) -> str:
-    """Say a summary as one JSON object on one line."""
+    """Return a summary as one JSON object on one line."""
     return json.dumps(summary.as_dict())

@@ -1,4 +1,4 @@
-"""``sensorpool health``. With ``--self`` it imports next to nothing: a probe asks every few seconds."""
+"""``sensorpool health``. With ``--self`` it imports next to nothing, because a probe runs it every few seconds."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ from sensorpool.cli.output import json_option, print_json, say
     "--self",
     "alone",
     is_flag=True,
-    help="Look at the workers and beats of this deployment and user on this host (in a container: in it) alone.",
+    help="Look only at the workers and beats of this deployment and user on this host (or in this container).",
 )
 @click.option(
     "--within",
@@ -25,7 +25,7 @@ from sensorpool.cli.output import json_option, print_json, say
 @click.option(
     "--pidfile",
     type=click.Path(path_type=Path),
-    help="With --self: look at the process of this pid file alone (the --pidfile of its worker or beat).",
+    help="With --self: look only at the process of this pid file (the --pidfile of its worker or beat).",
 )
 @json_option
 def health(alone: bool, within: float, pidfile: Path | None, as_json: bool) -> None:

@@ -20,7 +20,7 @@ _LONGEST_ID = 20  # digits
 @click.command()
 @json_option
 def status(as_json: bool) -> None:
-    """Show how many wait, how the others ended, and the state of each range."""
+    """Show the number of instances in each state, the backlogs, and the state of each range."""
     found = state_of(pool_to_look_at())
     if as_json:
         print_json(found)
@@ -41,7 +41,7 @@ def status(as_json: bool) -> None:
     if found["wait_apart"]["groups"]:
         click.echo(_waiting("to be poked apart", found["wait_apart"]["groups"], found["wait_apart"]["longest_s"]))
     for dag_id, sensing in found["dags_over_quota"].items():
-        click.echo(f"{dag_id} is over its quota ({sensing:,} sensing): no more of its sensors are taken")
+        click.echo(f"{dag_id} is over its quota ({sensing:,} sensing): its further sensors are refused")
     for problem in found["problems"]:
         say(problem)
     if found["unsettled"]:
@@ -81,7 +81,7 @@ def _waiting(for_what: str, groups: int, seconds: float) -> str:
 def show(instance_id: int, as_json: bool) -> None:
     """Show one instance: its condition, its pokes, its deadline.
 
-    The members of its group are those that wait for the same condition.
+    The members of its group wait for the same condition.
     """
     found = instances.show(pool_to_look_at(), instance_id)
     if as_json:
@@ -91,15 +91,19 @@ def show(instance_id: int, as_json: bool) -> None:
 
 
 @click.command("list")
-@click.option("--state", type=click.Choice([str(state) for state in State]), help="Of this state only.")
-@click.option("--dag-id", help="Of this DAG only.")
+@click.option("--state", type=click.Choice([str(state) for state in State]), help="Only instances in this state.")
+@click.option("--dag-id", help="Only instances of this DAG.")
 @click.option(
-    "--limit", type=click.IntRange(min=1, max=1_000_000), default=100, show_default=True, help="At most so many."
+    "--limit",
+    type=click.IntRange(min=1, max=1_000_000),
+    default=100,
+    show_default=True,
+    help="The most instances to list.",
 )
-@click.option("--wide", is_flag=True, help="All columns, in full: as it is where the output is no terminal.")
+@click.option("--wide", is_flag=True, help="All columns in full, as when the output is no terminal.")
 @json_option
 def list_command(state: str | None, dag_id: str | None, limit: int, wide: bool, as_json: bool) -> None:
-    """List instances, the newest first. On a terminal it is cut to fit: `show ID` and --wide tell all."""
+    """List instances, the newest first. On a terminal the table is cut to fit: `show ID` and --wide show all."""
     found = instances.list_instances(Pool(), state=State(state) if state else None, dag_id=dag_id, most=limit)
     if as_json:
         print_json(found)
@@ -125,7 +129,7 @@ def list_command(state: str | None, dag_id: str | None, limit: int, wide: bool, 
 
 
 def _narrow(row: dict[str, Any], last: str) -> list[Any]:
-    """Return what of an instance fits on a line of a terminal."""
+    """Return the cells of an instance that fit on a line of a terminal."""
     mapped = "" if row["map_index"] < 0 else f"[{row['map_index']}]"
     since = str(row["waiting_since"])[5:16].replace("T", " ")
     return [row["id"], row["state"], since, row["dag_id"], f"{row['task_id']}{mapped}", row[last]]
@@ -148,17 +152,17 @@ def quarantine(as_json: bool) -> None:
     rows = ([json.dumps(row[c]) if c == "poke_context" else row[c] for c in columns] for row in found)
     print_table(f"{len(found)} in quarantine", columns, rows)
     if found:
-        click.echo("once it is mended: `sensorpool release ID`")
+        click.echo("once a condition is mended: `sensorpool release ID`")
 
 
 @click.command()
 @click.argument("ids", metavar="[ID...]", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Let out all of them.")
+@click.option("--all", "everything", is_flag=True, help="Let all conditions out.")
 @json_option
 def release(ids: tuple[str, ...], everything: bool, as_json: bool) -> None:
     """Let conditions out of quarantine. Instances that failed stay failed: register them again.
 
-    An ID is one that `sensorpool quarantine` lists, or that of an instance that waited for the condition.
+    An ID is an id that `sensorpool quarantine` lists, or the number of an instance that waited for the condition.
     """
     from sensorpool.admin import quarantine as inside
 
@@ -167,7 +171,7 @@ def release(ids: tuple[str, ...], everything: bool, as_json: bool) -> None:
     conditions = [each for each in ids if each.startswith("q")]
     instances = [each for each in ids if not each.startswith("q")]
     if not all(each.isdecimal() and len(each) < _LONGEST_ID for each in instances):
-        raise click.UsageError("an ID is one that `sensorpool quarantine` lists, or the number of an instance")
+        raise click.UsageError("an ID is an id that `sensorpool quarantine` lists, or the number of an instance")
     count = inside.release(Pool(), None if everything else [int(each) for each in instances], conditions)
     if as_json:
         print_json({"released": count})

@@ -1,4 +1,4 @@
-"""The ``sensorpool`` command. Exit codes: 0 done, 1 no (with the reason), 2 usage."""
+"""The ``sensorpool`` command. Exit codes: 0 done, 1 not done (the reason is printed), 2 wrong usage."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ from sensorpool.instrumentation.redaction import one_line
 DONE, NO, USAGE = 0, 1, 2
 _TELLS_ALL = "SENSORPOOL_LOG_LEVEL"
 
-# Each command comes from a module of this package, imported when it is asked for: some must be quick.
+# Each command's module of this package. It is imported at the command's use, because some commands must be quick.
 _HOMES = {
     "cancel": "registering",
     "config": "inspecting",
@@ -36,7 +36,7 @@ _HOMES = {
 
 
 class _OneLine(click.Group):
-    """Says each mistake in one line: what is wrong, and what mends it."""
+    """A group of commands that prints each error in one line, with its mend."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
         return list(_HOMES)
@@ -53,13 +53,13 @@ class _OneLine(click.Group):
         try:
             return super().invoke(ctx)
         except SensorpoolError as error:
-            # settings have a line for each that is wrong; all else is one line, whatever its text quotes
+            # an error of settings has a line for each wrong one; any other error is one line, whatever its text quotes
             lines = str(error).splitlines() if isinstance(error, SettingsError) else [str(error)]
             for line in lines:
                 say(f"sensorpool: {line}", err=True)
             is_usage = isinstance(error, Refused | SettingsError) and not isinstance(error, KeyConflict)
             ctx.exit(USAGE if is_usage else NO)
-        except BrokenPipeError:  # the reader has seen enough
+        except BrokenPipeError:  # the reader of the pipe has ended
             sys.stderr.close()
             ctx.exit(NO)
         except (click.ClickException, click.exceptions.Exit, click.Abort):

@@ -1,4 +1,4 @@
-"""How commands print: JSON for programs, tables for people. Rich is imported by those who print tables."""
+"""The output of commands: JSON for programs, tables for people. Only functions that print tables import rich."""
 
 import io
 import json
@@ -20,7 +20,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 def bear_any_text() -> None:
-    """Have letters that the locale has not printed as question marks, instead of an error."""
+    """Print characters that the locale does not have as question marks, instead of raising an error."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -33,12 +33,12 @@ def print_json(value: Any) -> None:
 
 
 def say(line: str, *, err: bool = False) -> None:
-    """Print a line that may have in it what somebody else wrote: a terminal must not act upon that."""
+    """Print a line whose parts may come from other programs, without control characters."""
     click.echo(printable(line), err=err)
 
 
 def is_wide(wide: bool = False) -> bool:
-    """Whether a table is printed in full, one line a row: it was asked for, or nobody reads it on a terminal."""
+    """Whether a table is printed in full, one line a row: on request, or when the output is no terminal."""
     from rich.console import Console
 
     return wide or not Console().is_terminal
@@ -52,10 +52,10 @@ def print_table(
     wide: bool = False,
     cropped: Collection[str] = (),
 ) -> None:
-    """Print a table: for a terminal as wide as that is, and otherwise in full, one line a row.
+    """Print a table: on a terminal as wide as the terminal, otherwise in full, one line a row.
 
-    :param wide: print it in full on a terminal, too.
-    :param cropped: columns that are cut short on a terminal; what is too long in another one is folded.
+    :param wide: print the table in full on a terminal, too.
+    :param cropped: columns that are cut short on a terminal; long cells of other columns are folded.
     """
     if is_wide(wide):
         click.echo(title)
@@ -68,7 +68,7 @@ def print_table(
     table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         is_cropped = column in cropped
-        # an id is there to be copied
+        # an id must stay in one piece, so that it can be copied
         table.add_column(column, overflow="ellipsis" if is_cropped else "fold", no_wrap=is_cropped or column == "id")
     for row in rows:
         table.add_row(*(_cell(cell) for cell in row))
@@ -76,9 +76,9 @@ def print_table(
 
 
 def print_short(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], crop: Collection[str]) -> None:
-    """Print a table for a terminal, a line a row: what does not fit is cut out of the middle of names.
+    """Print a table for a terminal, a line a row: names that do not fit lose their middle, reasons lose their end.
 
-    :param crop: the columns that are cut; they share the room that the others leave. A reason is cut at its end.
+    :param crop: the columns that are cut; they share the room that the other columns leave.
     """
     from rich.cells import cell_len
     from rich.console import Console
@@ -87,7 +87,7 @@ def print_short(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
     widths = [max(cell_len(text) for text in column) for column in zip(*texts, strict=True)]
     room = Console().width - len(_GAP) * (len(columns) - 1)
     room -= sum(width for width, column in zip(widths, columns, strict=True) if column not in crop)
-    # the narrowest first: what one does not need is the others'
+    # the narrowest first: the room that a column does not need goes to the next ones
     places = sorted((place for place, column in enumerate(columns) if column in crop), key=widths.__getitem__)
     for number, place in enumerate(places):
         widths[place] = min(widths[place], max(_NARROWEST, room // (len(places) - number)))
@@ -98,7 +98,7 @@ def print_short(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
 
 
 def _cropped(text: str, width: int, of_its_end: int) -> str:
-    """Cut the middle out of a text, for names often begin alike and differ at their end; or (0) its end."""
+    """Cut the middle out of a text, because names often differ at their end; with ``of_its_end`` 0, cut its end."""
     from rich.cells import cell_len
 
     kept = len(text)
@@ -111,7 +111,7 @@ def _cropped(text: str, width: int, of_its_end: int) -> str:
 
 
 def print_fields(fields: dict[str, Any]) -> None:
-    """Print names and values, one a line."""
+    """Print names with their values, one on each line."""
     shown = {
         name: json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
         for name, value in fields.items()
@@ -131,7 +131,7 @@ def print_fields(fields: dict[str, Any]) -> None:
 
 
 def _print_lines(rows: Sequence[Sequence[Any]]) -> None:
-    """Print rows one below the other, a line each, whatever their values have in them."""
+    """Print rows, each on one line even if a value has line breaks."""
     from rich.cells import cell_len
 
     texts = [[_one_line(cell) for cell in row] for row in rows]
@@ -150,7 +150,7 @@ def _text(value: object) -> str:
 
 
 def _cell(value: object) -> "Text":
-    """Make a cell of its very text: no markup, and nothing that a terminal acts upon."""
+    """Make a cell of the plain text: without markup and control characters."""
     from rich.text import Text
 
     return Text(_text(value))

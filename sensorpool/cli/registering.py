@@ -22,7 +22,7 @@ from sensorpool.model.identity import parse_context
 from sensorpool.model.states import State
 
 LONGEST_LINE = 1_000_000  # characters
-_NO_TEXT = re.compile("[\udc80-\udcff]")  # what `surrogateescape` makes of bytes that are none
+_NO_TEXT = re.compile("[\udc80-\udcff]")  # `surrogateescape` makes these of bytes that are no UTF-8
 
 
 @click.command()
@@ -31,10 +31,10 @@ _NO_TEXT = re.compile("[\udc80-\udcff]")  # what `surrogateescape` makes of byte
 @click.option(
     "--from",
     "source",
-    type=click.File("r", encoding="utf-8", errors="surrogateescape"),  # a line that is no text is refused by itself
+    type=click.File("r", encoding="utf-8", errors="surrogateescape"),  # a line that is no text is refused alone
     help="A file of JSON lines; - is standard input.",
 )
-@click.option("--dag-id", help="With --task-id and --run-id: the key under which registering again is the same.")
+@click.option("--dag-id", help="With --task-id and --run-id: the key. Registering it again returns the same instance.")
 @click.option("--task-id", help="Part of the key.")
 @click.option("--run-id", help="Part of the key.")
 @click.option("--map-index", type=int, default=-1, show_default=True, help="Part of the key.")
@@ -50,7 +50,7 @@ def register(
 
     With --from, the file has one JSON object a line, with the keys op_classpath, poke_context, dag_id, task_id, run_id,
     map_index, try_number, poke_interval, timeout, soft_fail. Refused lines are reported by number, and the others are
-    registered. Ctrl-C ends it after the thousand in hand; what was registered is counted in any case.
+    registered. Ctrl-C ends the command after the present thousand; the registered lines are counted in any case.
     """
     if source is not None:
         if sensor_class is not None:
@@ -71,12 +71,12 @@ def register(
 
 @click.command()
 @click.argument("ids", metavar="ID...", type=int, nargs=-1, required=True)
-@click.option("--timeout", type=click.FloatRange(min=0), help="Seconds; left out, for ever.")
+@click.option("--timeout", type=click.FloatRange(min=0), help="Seconds; without it the command waits for ever.")
 @json_option
 def wait(ids: tuple[int, ...], timeout: float | None, as_json: bool) -> None:
-    """Wait until instances are settled. The exit code is 0 when all of them landed, and 1 when one did not."""
+    """Wait until instances are settled. The exit code is 0 if all of them landed, otherwise 1."""
     if timeout is not None and math.isnan(timeout):
-        raise click.BadParameter("it is no number of seconds", param_hint="--timeout")
+        raise click.BadParameter("the timeout is no number of seconds", param_hint="--timeout")
     states = Pool().wait(ids, timeout)
     if as_json:
         print_json({str(instance_id): state for instance_id, state in states.items()})
@@ -88,10 +88,10 @@ def wait(ids: tuple[int, ...], timeout: float | None, as_json: bool) -> None:
 
 @click.command()
 @click.argument("ids", metavar="ID...", type=int, nargs=-1, required=True)
-@click.option("--reason", default="cancelled by hand", show_default=True, help="What `show` says of them.")
+@click.option("--reason", default="cancelled by hand", show_default=True, help="The reason that `show` shows.")
 @json_option
 def cancel(ids: tuple[int, ...], reason: str, as_json: bool) -> None:
-    """Cancel instances; none of them, if an ID has none. The exit code is 1 then, or if one had settled before."""
+    """Cancel instances; none if an ID does not exist. The exit code is 1 then, or if an instance had settled before."""
     from sensorpool.admin import instances
 
     pool = Pool()
@@ -111,7 +111,7 @@ def cancel(ids: tuple[int, ...], reason: str, as_json: bool) -> None:
 
 @dataclass(slots=True)
 class _Count:
-    """What has become of lines."""
+    """The results of the lines."""
 
     registered: int = 0
     groups: set[int] = field(default_factory=set)
@@ -120,14 +120,14 @@ class _Count:
     stopped: str = ""
 
     def say(self) -> None:
-        """Print it."""
+        """Print the results."""
         self.refused.sort(key=lambda each: int(each["line"]))
         said = {"registered": self.registered, "groups": len(self.groups), "refused": self.refused}
         print_json(said | ({"stopped": self.stopped} if self.stopped else {}))
 
 
 def _register_lines(pool: Pool, source: IO[str]) -> None:
-    """Register lines a thousand at a time; whatever is refused is reported by its number."""
+    """Register lines, a thousand at a time; a refused line is reported by its number."""
     count, batch = _Count(), list[tuple[int, CheckedRegistration]]()
     with _interrupts() as hold:
         try:
@@ -155,7 +155,7 @@ def _register_lines(pool: Pool, source: IO[str]) -> None:
 
 @contextmanager
 def _interrupts() -> Iterator[Callable[[], AbstractContextManager[None]]]:
-    """Have Ctrl-C wait while something is held; then it interrupts at its end."""
+    """Yield a context manager in which Ctrl-C waits: the interrupt comes at the end of the context."""
     holds: list[bool] = []
     came: list[bool] = []
 
@@ -174,7 +174,7 @@ def _interrupts() -> Iterator[Callable[[], AbstractContextManager[None]]]:
         if came:
             raise KeyboardInterrupt
 
-    if threading.current_thread() is not threading.main_thread():  # signals are not for it
+    if threading.current_thread() is not threading.main_thread():  # only the main thread gets signals
         yield hold
         return
     before = signal.signal(signal.SIGINT, interrupt)
@@ -185,7 +185,7 @@ def _interrupts() -> Iterator[Callable[[], AbstractContextManager[None]]]:
 
 
 def _register_batch(pool: Pool, batch: list[tuple[int, CheckedRegistration]], count: _Count) -> None:
-    """Register a batch; where the database holds something against one of them, find it by halves."""
+    """Register a batch; if the database refuses it, halve it until the refused line stands alone."""
     if not batch:
         return
     try:
@@ -203,7 +203,7 @@ def _register_batch(pool: Pool, batch: list[tuple[int, CheckedRegistration]], co
 
 
 def _lines(source: IO[str]) -> Iterator[tuple[int, str]]:
-    """Read lines; of one that is too long no more than it takes to refuse it is kept in memory."""
+    """Yield lines with their numbers; of a line that is too long, only the part that refuses it is kept in memory."""
     number = 0
     while line := source.readline(LONGEST_LINE + 2):
         number += 1

@@ -42,7 +42,7 @@ def doctor(as_json: bool) -> None:
 def drain(rate: float, as_json: bool) -> None:
     """Hand Airflow's waiting tasks back: they go on natively.
 
-    Set [sensorpool] enabled = False first, or new ones come meanwhile.
+    Set [sensorpool] enabled = False first, or new tasks come meanwhile.
     """
     if not math.isfinite(rate):
         raise click.BadParameter(f"{rate} is no number of waiters", param_hint="--rate")

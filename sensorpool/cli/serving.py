@@ -59,7 +59,7 @@ def db() -> None:
 @db.command()
 @click.option("--revision", default="head", show_default=True, help="The revision to reach; head is the newest.")
 def upgrade(revision: str) -> None:
-    """Bring the schema up to date. To run it again changes nothing."""
+    """Bring the schema up to date. A second run changes nothing."""
     settings = Settings.load()
     reached = migrate.upgrade(
         settings.database_url,
@@ -73,7 +73,7 @@ def upgrade(revision: str) -> None:
 @db.command()
 @json_option
 def current(as_json: bool) -> None:
-    """Show the schema's revision, and the one that this version brings. The exit code is 1 when there is none."""
+    """Show the schema's revision, and this version's. The exit code is 1 if the database has none."""
     settings = Settings.load()
     found = migrate.current(settings.database_url, schema=settings.database_schema)
     if as_json:

@@ -1,6 +1,6 @@
 """Sensors that need no Airflow: a path, an HTTP answer, a row in a database, a moment.
 
-Importing this package loads none of them: each comes, with the library that it asks, when it is first named
+The import of this package loads no sensor: each one is loaded, with the library that it needs, at its first use
 (PEP 562).
 """
 

@@ -1,4 +1,4 @@
-"""The checks of a sensor's arguments: what comes out of JSON may be anything."""
+"""Checks of a sensor's arguments: values of JSON may be of any type."""
 
 import math
 import re
@@ -57,6 +57,6 @@ def conn_id(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"conn_id is a string, not {type(value).__name__}")
     if not _CONN_ID.fullmatch(value):
-        # not quoted: what looks least like a name may be the secret itself
+        # the value is not quoted: it may be the secret itself
         raise ValueError("conn_id names a connection: letters, digits and underscores, not its URL")
     return value

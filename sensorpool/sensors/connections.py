@@ -1,4 +1,4 @@
-"""Connections: what is secret is named in a poke_context, and looked up on the worker when it is needed.
+"""Connections: a poke_context names a secret, and the worker looks it up when a poke needs it.
 
 ``conn_id="warehouse"`` is the environment variable ``SENSORPOOL_CONN_WAREHOUSE``.
 """
@@ -29,18 +29,18 @@ _SHORTEST_SECRET = 4  # hiding every "1" of a message would hide the message
 
 
 class PokeFailed(SensorpoolError):
-    """The question was answered, and waiting longer will not mend the answer: the sensor fails at once."""
+    """The backend answered, and a longer wait will not mend the answer: the sensor fails at once."""
 
 
 def variable(conn_id: str) -> str:
-    """Name the environment variable of a connection."""
+    """Return the name of a connection's environment variable."""
     return f"SENSORPOOL_CONN_{conn_id.upper()}"
 
 
 def connection(conn_id: str) -> str:
     """Return the value of a connection.
 
-    :raises SettingsError: when this process has none of that name.
+    :raises SettingsError: when this process does not have the variable.
     """
     name = variable(conn_id)
     value = os.environ.get(name, "").strip()
@@ -54,7 +54,7 @@ def connection(conn_id: str) -> str:
 def connection_object(name: str, value: str) -> dict[str, Any]:
     """Read the value of the variable ``name`` as a JSON object, which is shared and must not be changed.
 
-    :raises SettingsError: when it is none; without the value, which is secret.
+    :raises SettingsError: when it is no JSON object; the text leaves out the value, which is secret.
     """
     try:
         found = json.loads(value)
@@ -66,7 +66,7 @@ def connection_object(name: str, value: str) -> dict[str, Any]:
 
 
 def shown_url(url: str) -> str:
-    """Return the URL as it may be shown: without user, password, query and fragment."""
+    """Return the URL without its user, password, query and fragment, so that it can be shown."""
     try:
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
@@ -76,7 +76,7 @@ def shown_url(url: str) -> str:
 
 
 def one_line(error: BaseException | str, secrets: Iterable[str] = ()) -> str:
-    """Say an error in one line of bounded length, with the given secrets and the passwords in URLs hidden."""
+    """Return an error as one line of bounded length, with the given secrets and the passwords in URLs hidden."""
     said = str(error).strip() or type(error).__name__
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _SHORTEST_SECRET:

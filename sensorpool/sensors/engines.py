@@ -1,4 +1,4 @@
-"""One small engine for each database that SQL sensors ask, and what its errors mean."""
+"""One small engine for each database of SQL sensors, and the meaning of its errors."""
 
 from typing import Any
 from urllib.parse import quote
@@ -32,19 +32,19 @@ _CONNECT_ARGUMENTS: dict[str, dict[str, Any]] = {
     "pymysql": {"connect_timeout": CONNECT_SECONDS},
     "mysqldb": {"connect_timeout": CONNECT_SECONDS},
 }
-# SQLSTATE: connection lost, in another's way, out of resources, shut down or cancelled, I/O error
+# SQLSTATE: connection lost, conflict of transactions, out of resources, shut down or cancelled, I/O error
 _PASSING_CLASSES = ("08", "40", "53", "57", "58")
-_PASSING_STATES = frozenset({"55P03"})  # a lock was not to be had
+_PASSING_STATES = frozenset({"55P03"})  # a lock was not available
 # MySQL: too many connections, shutting down, lock timeout, deadlock, and the client's "server has gone away"
 _PASSING_NUMBERS = frozenset({1040, 1053, 1205, 1213, 2002, 2003, 2006, 2013})
 _PASSING_SQLITE = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_PROTOCOL")
 
 
 def connect(name: str, url: str) -> Connection:
-    """Return a connection to the database of the variable ``name``; closing it rolls back.
+    """Return a connection to the database of the variable ``name``; its close rolls back.
 
     :raises InfraFailure: when the database cannot be reached.
-    :raises SettingsError: when the URL is none, or its driver is not installed; without the URL.
+    :raises SettingsError: when the URL is malformed, or its driver is not installed; the text leaves out the URL.
     """
     engine = _engines.get(url, lambda: _make_engine(name, url))
     try:
@@ -54,7 +54,7 @@ def connect(name: str, url: str) -> Connection:
 
 
 def is_passing(error: DBAPIError) -> bool:
-    """Whether the database was not there, or not free, rather than unwilling."""
+    """Whether the database was away or busy, rather than refusing the statement."""
     if error.connection_invalidated:
         return True
     orig = error.orig
@@ -68,7 +68,7 @@ def is_passing(error: DBAPIError) -> bool:
 
 
 def said_by(error: BaseException, url: str) -> str:
-    """Say in one line what the database said, without the statement, its parameters and the password."""
+    """Return the database's error in one line, without the statement, its parameters and the password."""
     said = getattr(error, "orig", None) or error
     if isinstance(said, SQLAlchemyError):
         said = said.args[0] if said.args else type(said).__name__
@@ -93,7 +93,7 @@ def _make_engine(name: str, url: str) -> Engine:
             max_overflow=POOL_SIZE,
             pool_timeout=CONNECT_SECONDS,
             pool_pre_ping=True,
-            pool_use_lifo=True,  # so that what is idle stays idle, and the server may close it
+            pool_use_lifo=True,  # idle connections stay idle, so that the server may close them
             connect_args={
                 argument: value
                 for argument, value in _CONNECT_ARGUMENTS.get(dialect.driver, {}).items()
@@ -117,7 +117,7 @@ def _existing_file(name: str, url: URL) -> URL:
     if not url.database or url.database == ":memory:":
         raise SettingsError(f"{name} names a SQLite database in memory, which is empty: name a file")
     if url.database.startswith("file:"):
-        return url  # whoever writes SQLite's own URI says how it is opened
+        return url  # SQLite's own URI says how the file is opened
     return url.set(database=f"file:{quote(url.database)}").update_query_dict({"mode": "rw", "uri": "true"})
 
 

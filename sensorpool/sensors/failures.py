@@ -1,4 +1,4 @@
-"""Which errors of a filesystem are the infrastructure's: nobody's mistake, and likely to pass."""
+"""Which errors of a filesystem are failures of the infrastructure: no mistake in the sensor, and likely to pass."""
 
 import errno
 
@@ -13,13 +13,13 @@ _PASSING_ERRORS = frozenset(
         # the other side, or the way to it (ESTALE, EIO, ENOTCONN: a network filesystem that has gone)
         *("ECONNREFUSED", "ECONNRESET", "ECONNABORTED", "EPIPE", "ENOTCONN", "ETIMEDOUT", "EHOSTDOWN"),
         *("EHOSTUNREACH", "ENETDOWN", "ENETUNREACH", "ESTALE", "EIO", "EREMOTEIO", "EBUSY", "EAGAIN"),
-        # this machine, short of something
+        # this machine has run out of a resource
         *("EMFILE", "ENFILE", "ENOMEM", "ENOBUFS", "EADDRNOTAVAIL"),
     )
     if (number := getattr(errno, name, None)) is not None
 )
 
-# by name, so that nothing is imported to ask
+# compared by name, so that no package is imported for the comparison
 _PASSING_CLASSES = frozenset(
     {
         "builtins.ConnectionError",
@@ -38,7 +38,7 @@ _PASSING_CLASSES = frozenset(
 
 
 def as_infra_failure(error: BaseException, reason: str) -> InfraFailure | None:
-    """Return an `InfraFailure` with the reason if the error or a cause of it is the infrastructure's."""
+    """Return an `InfraFailure` with the reason if the error, or a cause of it, is a failure of the infrastructure."""
     cause: BaseException | None = error
     for _ in range(8):  # a chain may be a ring
         if cause is None:

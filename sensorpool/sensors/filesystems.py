@@ -1,4 +1,4 @@
-"""Remote files, through fsspec: whatever has a URL and an fsspec implementation."""
+"""Remote files, through fsspec: any file that has a URL and an fsspec implementation."""
 
 import json
 import threading
@@ -22,7 +22,7 @@ MAX_FILESYSTEMS = 64
 _filesystems: Shared[Key, Any] = Shared(MAX_FILESYSTEMS)
 
 _NOT_THERE = (FileNotFoundError, NotADirectoryError)
-# what implementations call the time of the last change: sftp, s3, azure, gcs, ftp
+# the field of the last change in the implementations of sftp, s3, azure, gcs, ftp
 _MODIFIED_FIELDS = ("mtime", "LastModified", "last_modified", "updated", "modify")
 
 
@@ -32,12 +32,12 @@ def known_protocols() -> frozenset[str]:
 
 
 def ask(url: str, options: Mapping[str, Any], question: Callable[["RemoteTree", str], Answer]) -> Answer:
-    """Answer a question about the URL, over a filesystem that is kept for the next question where it can be.
+    """Ask a question about the URL; return its answer. The filesystem is kept for the next question if possible.
 
-    :param question: gets the tree and the URL's path in it; may be asked twice.
+    :param question: is called with the tree and the URL's path in it, perhaps twice.
     :raises InfraFailure: when the filesystem cannot be reached.
     :raises CannotPoke: when its package is not installed here.
-    :raises PokeFailed: when it refuses.
+    :raises PokeFailed: when the filesystem refuses.
     """
     secrets = [value for value in options.values() if isinstance(value, str)]
     try:
@@ -56,7 +56,7 @@ def _ask(url: str, options: Mapping[str, Any], question: Callable[["RemoteTree",
     arguments = {
         **implementation._get_kwargs_from_urls(url),
         **options,
-        "use_listings_cache": False,  # a sensor that looks at yesterday's listing never holds
+        "use_listings_cache": False,  # with an old listing, a sensor would never hold
         "skip_instance_cache": True,  # fsspec's own cache has no bound
     }
 
@@ -79,7 +79,7 @@ def _ask(url: str, options: Mapping[str, Any], question: Callable[["RemoteTree",
         except (PokeFailed, PermissionError):
             raise
         except Exception:
-            # its connection may have died of idleness: ask once more over a new one
+            # an idle connection may be dead: ask once more over a new one
             _filesystems.drop(key, kept)
     fresh = _filesystems.get(key, make)
     try:
@@ -98,14 +98,14 @@ class RemoteTree:
         self._filesystem = filesystem
 
     def look(self, path: str) -> Entry | None:
-        """Return what is at the path."""
+        """Return the entry at the path, or None."""
         try:
             return _entry(self._filesystem.info(path))
         except _NOT_THERE:
             return None
 
     def scan(self, folder: str, wanted: Callable[[str], bool]) -> Iterator[Entry]:
-        """Return what lies in the folder and has a wanted name."""
+        """Yield the entries of the folder that have a wanted name."""
         try:
             listing = self._filesystem.ls(folder, detail=True)
         except _NOT_THERE:
@@ -151,10 +151,10 @@ def _entry(info: Mapping[str, Any]) -> Entry:
 
 
 def _seconds(told: object) -> float | None:
-    """Read a time as implementations write it: seconds, a datetime, ISO 8601, FTP's digits; UTC if unsaid."""
+    """Read a time in any form of the implementations: seconds, a datetime, ISO 8601, FTP's digits; UTC by default."""
     if isinstance(told, str):
         try:
-            # FTP's digits are ISO 8601 but for the T
+            # FTP's digits are ISO 8601 without the T
             told = datetime.fromisoformat(told if "-" in told else f"{told[:8]}T{told[8:14]}")
         except ValueError:
             return None

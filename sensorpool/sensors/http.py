@@ -141,7 +141,7 @@ class HttpSensor:
         value = _at(document, self.json_pointer)
         if value is _MISSING or self.json_value is None:
             return value is not _MISSING and bool(value)
-        # to Python, True is 1; to JSON it is not
+        # True equals 1 in Python, but not in JSON
         return bool(value == self.json_value) and isinstance(value, bool) == isinstance(self.json_value, bool)
 
 
@@ -156,7 +156,7 @@ def _check_url(value: object, *, has_connection: bool) -> str:
     if _UNFIT_FOR_URLS.search(url):
         raise ValueError("url has a space or a backslash in it: write %20 or %5C")
     if has_connection:
-        # a whole URL would let whoever registers send the connection's secrets where they like
+        # with a whole URL, a registration could send the connection's secrets to any server
         if not url.startswith("/"):
             raise ValueError("url is a path from / on when there is a conn_id, which has the rest")
         return url
@@ -195,7 +195,7 @@ def _check_pointer(pointer: object) -> None:
 
 
 def _at(document: object, pointer: str) -> object:
-    """Return what is at the JSON Pointer, or _MISSING."""
+    """Return the value at the JSON Pointer, or _MISSING."""
     for step in pointer.split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
         if isinstance(document, dict):

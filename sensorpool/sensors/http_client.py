@@ -15,14 +15,14 @@ from sensorpool.errors import CannotPoke, SettingsError
 from sensorpool.sensors.connections import InfraFailure, PokeFailed, connection_object, one_line, shown_url
 from sensorpool.sensors.shared import Shared
 
-# a client's pool is gone through under one lock at each request, so many threads share a few small ones
+# a client searches its pool under one lock at each request, so threads share a few small clients
 CLIENTS = 8
 MAX_CONNECTIONS = 16  # of one client
 MAX_REDIRECTS = 5
 MAX_BODY_BYTES = 1024 * 1024
-# a body that nobody asked for is read up to here, which is cheaper than a new connection, and thrown away
+# an unwanted body is read up to here and dropped, which is cheaper than a new connection
 MAX_UNREAD_BYTES = 64 * 1024
-# shorter than servers keep an idle connection (Node.js: 5 s), or we would talk into one that is being closed
+# shorter than servers keep an idle connection (Node.js: 5 s), or a request would meet a closing connection
 KEEP_IDLE_SECONDS = 4.0
 
 _clients: Shared[int, httpx.Client] = Shared(CLIENTS)
@@ -30,7 +30,7 @@ _clients: Shared[int, httpx.Client] = Shared(CLIENTS)
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """Where a connection leads, and the headers with its credentials."""
+    """The base URL of a connection, and the headers with its credentials."""
 
     url: str
     headers: Mapping[str, str]
@@ -38,7 +38,7 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server answered. ``whole`` is false when the body was longer than what was read."""
+    """The answer of a server. ``whole`` is false if only a part of the body was read."""
 
     status: int
     phrase: str
@@ -51,7 +51,7 @@ class Answer:
 def base(name: str, value: str) -> Base:
     """Read the value of a connection's variable ``name``.
 
-    :raises SettingsError: when it is neither a URL nor a JSON object of the right form; without the value.
+    :raises SettingsError: when it is neither a URL nor a JSON object of the right form; the text leaves out the value.
     """
     headers: object = {}
     url: object = value
@@ -88,12 +88,12 @@ def ask(
     """Ask a server and follow its redirects.
 
     :param credentials: headers that are sent to the server of this URL and to no other.
-    :param timeout: seconds. The limit of each step, and checked between steps: it is kept within twice its
-        length.
-    :param body_if: says of a status whether its body is wanted.
+    :param timeout: seconds. It limits each step, and is checked between steps, so the whole takes at most twice as
+        long.
+    :param body_if: returns whether the body of an answer with this status is wanted.
     :raises CannotPoke: when this process cannot speak HTTP.
     :raises InfraFailure: when there is no answer.
-    :raises PokeFailed: when the redirects do not end, or lead to what is no HTTP.
+    :raises PokeFailed: when the redirects do not end, or lead to a URL that is not HTTP.
     """
     deadline = time.monotonic() + timeout
     client = _clients.get(hash(url) % CLIENTS, _make_client)
@@ -162,7 +162,7 @@ def _make_client() -> httpx.Client:
                 "User-Agent": "sensorpool",
                 "Accept-Encoding": "identity",  # a small compressed body may be a large one
             },
-            # a client serves everybody, so nobody's cookies may stay in it
+            # all sensors share a client, so it must keep no cookies
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
             limits=httpx.Limits(
                 max_connections=MAX_CONNECTIONS,
@@ -171,5 +171,5 @@ def _make_client() -> httpx.Client:
             ),
         )
     except (ImportError, ValueError, OSError) as error:
-        # a proxy or a certificate file of the environment: this worker's trouble, not this sensor's
+        # a proxy or a certificate file of the environment is wrong: the worker is to blame, not the sensor
         raise CannotPoke(f"this worker cannot speak HTTP: {one_line(error)}") from error

@@ -115,7 +115,7 @@ class PathSensor:
         return (entry.size or 0) >= self.min_size
 
     def _is_old_enough(self, modified: float) -> bool:
-        # without min_age a clock that is ahead must not matter
+        # without min_age, a clock that is ahead must make no difference
         return not self.min_age or time.time() - modified >= self.min_age
 
 

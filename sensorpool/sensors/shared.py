@@ -11,11 +11,11 @@ Thing = TypeVar("Thing")
 
 
 class Shared(Generic[Key, Thing]):
-    """At most ``limit`` things in this process, one for each key; the least recently used goes first.
+    """At most ``limit`` things in this process, one for each key; the least recently used one is dropped first.
 
-    Safe to use from many threads. A forked child starts empty and makes its own.
+    Safe to share between threads. A forked child starts empty and makes its own things.
 
-    :param discard: called with a thing that is let go; somebody may be using it at that moment.
+    :param discard: is called with a dropped thing, which another thread may be using at that moment.
     """
 
     def __init__(self, limit: int, discard: Callable[[Thing], object] | None = None) -> None:
@@ -31,19 +31,19 @@ class Shared(Generic[Key, Thing]):
         return len(self._things)
 
     def find(self, key: Key) -> Thing | None:
-        """Return the thing if it is here."""
+        """Return the thing of a key, or None."""
         with self._lock:
             if (thing := self._things.get(key)) is not None:
                 self._things.move_to_end(key)
             return thing
 
     def get(self, key: Key, make: Callable[[], Thing]) -> Thing:
-        """Return the thing, made now if it is not here; whatever ``make`` raises is raised."""
+        """Return the thing of a key, made now if there is none; an exception of ``make`` is raised."""
         if (thing := self.find(key)) is not None:
             return thing
         with self._lock:
             making = self._making.setdefault(key, threading.Lock())
-        with making:  # it may take its time: keys do not wait for each other, and nobody makes what another is making
+        with making:  # `make` may take long: threads wait only for the same key, so each thing is made once
             if (thing := self.find(key)) is not None:
                 return thing
             made = make()
@@ -51,12 +51,12 @@ class Shared(Generic[Key, Thing]):
                 self._things[key] = made
                 self._making.pop(key, None)
                 outgrown = [self._things.popitem(last=False)[1] for _ in range(len(self._things) - self._limit)]
-        for gone in outgrown:
-            self._discard(gone)
+        for dropped in outgrown:
+            self._discard(dropped)
         return made
 
     def drop(self, key: Key, thing: Thing) -> None:
-        """Let the thing go, unless another one has taken its place."""
+        """Drop the thing of a key, unless another thing has taken its place."""
         with self._lock:
             if self._things.get(key) is not thing:
                 return
@@ -64,7 +64,7 @@ class Shared(Generic[Key, Thing]):
         self._discard(thing)
 
     def _start_anew(self) -> None:
-        # kept, never discarded or collected: closing it here would say goodbye on the parent's connections
+        # kept, never discarded or collected: a close here would end the parent's connections
         self._inherited.append(self._things)
         self._things = OrderedDict()
         self._making = {}

@@ -14,7 +14,7 @@ Scalar = bool | int | float | str | None
 
 
 class SqlSensor:
-    """Holds when the first cell of the first row says so.
+    """Holds when the first cell of the first row is a true value.
 
     The rule is the one that Airflow's SqlSensor documents: no row, NULL, 0, ``'0'`` and the empty string are
     not yet, anything else holds. (Its code asks ``bool(cell)``, so there ``'0'`` holds.) False, 0.0 and an
@@ -30,7 +30,7 @@ class SqlSensor:
     :param conn_id: names the connection, a SQLAlchemy URL.
     :param parameters: the values by name: strings, numbers, booleans and null.
     :raises TypeError: when an argument is of the wrong type.
-    :raises ValueError: when the SQL is empty, or its parameters are not those that are given.
+    :raises ValueError: when the SQL is empty, or its parameters differ from the given ones.
     """
 
     __module__ = "sensorpool.sensors"  # one spelling of the class path, wherever the class is reached from
@@ -49,11 +49,11 @@ class SqlSensor:
         _compare(named=set(text(sql).compile().params), given=set(self.parameters or ()))
 
     def poke(self, context: Any = None) -> bool:  # noqa: ARG002  # every sensor's poke takes one
-        """Return whether the first cell of the first row says so.
+        """Return whether the first cell of the first row is a true value.
 
-        :raises InfraFailure: when the database cannot be reached, is short of something, or others are in the
-            way.
-        :raises PokeFailed: when it refuses the statement.
+        :raises InfraFailure: when the database cannot be reached, has run out of a resource, or another transaction
+            is in the way.
+        :raises PokeFailed: when the database refuses the statement.
         :raises SettingsError: when this worker does not know the connection, or lacks its driver.
         """
         name = variable(self.conn_id)

@@ -8,7 +8,7 @@ from sensorpool.sensors import arguments
 
 
 class TimeSensor:
-    """Holds at a moment and ever after.
+    """Holds from a moment on.
 
     The clock is the worker's. Airflow's DateTimeSensor, which also takes ``target_time``, holds only after
     it.

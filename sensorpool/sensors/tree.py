@@ -1,4 +1,4 @@
-"""Files and folders, wherever they are: what matches a pattern, and what lies in a folder."""
+"""Files and folders, local or remote: the files that match a pattern, and the files in a folder."""
 
 import os
 import stat
@@ -15,7 +15,7 @@ _MAGIC = frozenset("*?[")
 class Entry:
     """A file, a folder, or neither (a pipe, a device).
 
-    ``size`` is in bytes and ``modified`` in seconds since 1970 UTC; None is what the listing did not tell.
+    ``size`` is in bytes and ``modified`` in seconds since 1970 UTC; None if the listing does not tell it.
     """
 
     path: str
@@ -27,14 +27,14 @@ class Entry:
 
 
 class Tree(Protocol):
-    """What can be asked of a filesystem. What is missing is no error: it is not there yet."""
+    """A filesystem as sensors ask it. A missing file is no error: it is not there yet."""
 
     def look(self, path: str) -> Entry | None:
-        """Return what is at the path."""
+        """Return the entry at the path, or None."""
         ...
 
     def scan(self, folder: str, wanted: Callable[[str], bool]) -> Iterator[Entry]:
-        """Return what lies in the folder and has a wanted name."""
+        """Yield the entries of the folder that have a wanted name."""
         ...
 
     def modified(self, entry: Entry) -> float:
@@ -46,14 +46,14 @@ class LocalTree:
     """The filesystem of this machine. Links are followed."""
 
     def look(self, path: str) -> Entry | None:
-        """Return what is at the path."""
+        """Return the entry at the path, or None."""
         try:
             return _entry(path, os.stat(path), is_link=os.path.islink(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def scan(self, folder: str, wanted: Callable[[str], bool]) -> Iterator[Entry]:
-        """Return what lies in the folder and has a wanted name."""
+        """Yield the entries of the folder that have a wanted name."""
         try:
             listing = os.scandir(folder)
         except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""Turn facts into verdicts. Pure: no I/O, no clock.
+"""The decision that turns facts into verdicts. Pure: no I/O, no clock.
 
 A fact says which group at which version was poked, when the poke began, and what it saw. It is not a command: it
 settles ``group_id = g AND joined_version <= v AND state = 'sensing'`` and nothing else, so a worker that was frozen
@@ -19,25 +19,25 @@ from sensorpool.settle.overruns import is_last
 
 @dataclass(slots=True)
 class Decision:
-    """What a flush writes: verdicts, and members whose step grows (AIP-17 ignored backoff altogether)."""
+    """The writes of a flush: verdicts, and members whose step grows (AIP-17 ignored backoff)."""
 
     verdicts: list[Verdict] = field(default_factory=list)
-    grown: list[tuple[Member, Milliseconds]] = field(default_factory=list)  # with its next_deadline, and its new step
+    grown: list[tuple[Member, Milliseconds]] = field(default_factory=list)  # a member with its new deadline; its step
 
 
 def matters(
     outcome: Outcome, began_at: Milliseconds, next_deadline: Milliseconds | None, timeouts: bool = True
 ) -> bool:
-    """Whether what was seen can change anything: most pokes find nothing, and then nothing is read or written."""
+    """Whether an outcome can change a row: most pokes find nothing, and then nothing is read or written."""
     if outcome not in INCONCLUSIVE:
         return True
     return timeouts and next_deadline is not None and began_at >= next_deadline
 
 
 def decide(facts: Mapping[int, Fact], members: Iterable[Member], *, tick_ms: Milliseconds, timeouts: bool) -> Decision:
-    """Return what the facts, by group id, mean for the sensing members of their groups.
+    """Return the verdicts of the facts, by group id, on the sensing members of their groups.
 
-    :param timeouts: false while the clock is in doubt; then nothing times out.
+    :param timeouts: False while the clock is in doubt; then no member times out.
     """
     decision = Decision()
     for member in members:
@@ -53,7 +53,7 @@ def decide(facts: Mapping[int, Fact], members: Iterable[Member], *, tick_ms: Mil
 
 
 def _conclude(fact: Fact, member: Member, timeouts: bool) -> Verdict | None:
-    """Apply the fact to one member; the rules are those of ``BaseSensorOperator.execute`` in Airflow 3."""
+    """Apply the fact to one member, by the rules of ``BaseSensorOperator.execute`` in Airflow 3."""
     late = timeouts and fact.began_at >= member.timeout_at
     match fact.outcome:
         case Outcome.LANDED:
@@ -70,7 +70,7 @@ def _conclude(fact: Fact, member: Member, timeouts: bool) -> Verdict | None:
                 return _timeout(fact, member, context) if late else None
             state = State.SKIPPED if context.never_fail else State.FAILED
             return Verdict(member.id, member.group_id, state, Ending.POKE_ERROR, fact.reason)
-        case Outcome.EXITED:  # past every ``except Exception`` of Airflow's, where it looks at the flags
+        case Outcome.EXITED:  # Airflow looks at the flags under ``except Exception``, which does not catch it
             return Verdict(member.id, member.group_id, State.FAILED, Ending.POKE_ERROR, fact.reason)
         case Outcome.UNPOKEABLE if member.takes_back:
             return _hand_back(fact, member)
@@ -79,7 +79,7 @@ def _conclude(fact: Fact, member: Member, timeouts: bool) -> Verdict | None:
             state = State.SKIPPED if context.soft_fail or context.never_fail else State.FAILED
             return Verdict(member.id, member.group_id, state, Ending.FAIL, fact.reason)
         case Outcome.CANNOT_POKE if member.takes_back:
-            return _hand_back(fact, member) if late else None  # where it is poked once before it times out
+            return _hand_back(fact, member) if late else None  # its task pokes once before it times out
         case Outcome.NOT_LANDED | Outcome.POKE_TIMEOUT | Outcome.INFRA_FAILURE | Outcome.CRASHED | Outcome.CANNOT_POKE:
             return _timeout(fact, member, _execution_context(member)) if late else None
         case _ as never:
@@ -87,7 +87,7 @@ def _conclude(fact: Fact, member: Member, timeouts: bool) -> Verdict | None:
 
 
 def _hand_back(fact: Fact, member: Member) -> Verdict:
-    """Have the waiter poke by itself."""
+    """Return the verdict by which the waiter pokes by itself."""
     return Verdict(member.id, member.group_id, State.CANCELLED, Ending.HANDED_BACK, fact.reason)
 
 
@@ -96,7 +96,7 @@ def _execution_context(member: Member) -> ExecutionContext:
 
 
 def _needs_more_time(fact: Fact, member: Member, late: bool) -> bool:
-    """Whether a poke that overran is for its waiter to make; not at its execution_timeout, which ends it anywhere."""
+    """Whether the waiter should make a poke that overran; not at its execution_timeout, which ends it anyway."""
     if late and _execution_context(member).ends_execution:
         return False
     return is_last(fact) or (late and fact.overruns_left is not None)

@@ -1,7 +1,7 @@
-"""One flush: facts become terminal states in one transaction, with the outbox row that has them published.
+"""One flush: facts become terminal states in one transaction, with an outbox row for their publication.
 
-The other ways to a terminal state are to be cancelled (`cancel`) and to fail without a group (`fail_groupless`). All go
-through `_close`, so that every writer locks, writes and lets go in the same order. `Settler` runs them.
+The other ways to a terminal state are `cancel` and `fail_groupless`. All of them end in `_close`, so that every writer
+locks groups, writes members and deletes empty groups in the same order. `Settler` calls them.
 """
 
 import json
@@ -24,7 +24,7 @@ from sensorpool.store.transaction import ATTEMPTS
 
 GROUPS = 1_000  # in one flush
 BYTES = 16 * 2**20  # of values and reasons in one flush
-_ATTEMPTS_ALONE = 3  # of a part of a flush: whole, it had its patience with other transactions
+_ATTEMPTS_ALONE = 3  # for a part of a flush: the whole flush has waited for other transactions already
 _LONGEST_CAUSE = 200  # characters
 LOCKED = "another transaction holds a lock on it"
 
@@ -34,11 +34,11 @@ log = logger(__name__)
 def flush(database: Database, facts: Sequence[Fact], *, tick_ms: int, timeouts: bool = True) -> list[Flushed]:
     """Settle facts.
 
-    A deadlock or a lost connection is tried again. On any other error the facts are bisected down to the one group
-    that cannot be settled as its fact says, and the others are settled. Where its result is to blame, that group fails
-    with a reason. Where nothing is known to be, it stays as it is: `Flushed.unsettled` says why.
+    After a deadlock or a lost connection the flush is tried again. On any other error the facts are bisected down to
+    the one group that cannot be settled, and the other groups are settled. If its result is to blame, the group fails
+    with a reason. If the cause is not known, the group stays sensing: `Flushed.unsettled` has the error.
 
-    :raises Unreachable: when the database does not answer; then nothing of this is kept, and the groups are due again.
+    :raises Unreachable: when the database does not answer; then nothing is kept, and the groups are due again.
     """
     done = list(_flush(database, facts, tick_ms, timeouts))
     causes = {group_id: cause for flushed in done for group_id, cause in flushed.unsettled.items()}
@@ -70,14 +70,14 @@ def _flush(
         yield database.transaction(attempts=attempts, kept=_is_kept).run(change)
     except (Unreachable, SchemaMismatch):
         raise
-    except Exception as error:  # whatever one group has about it must not cost the others their results
+    except Exception as error:  # one bad group must not cost the others their results
         if len(facts) > 1:
             middle = len(facts) // 2
             for half in (facts[:middle], facts[middle:]):
                 yield from _flush(database, half, tick_ms, timeouts, _ATTEMPTS_ALONE)
         elif is_data_error(error) and (plainer := _plainer(facts[0], error)) is not None:
             log.warning(
-                "the database refuses the result of a poke; it is written as far as it can be",
+                "the database refuses the result of a poke; the result is written in ASCII or fails",
                 group_id=facts[0].group_id,
                 error=one_line(error),
             )
@@ -87,7 +87,7 @@ def _flush(
 
 
 def _plainer(fact: Fact, error: Exception) -> Fact | None:
-    """Return what can be written of a fact whose texts the database refuses: the same in ASCII, or that it failed."""
+    """Return the fact that can be written in place of one whose texts are refused: in ASCII, or a failure; or None."""
     xcom_value, reason = fact.xcom_value, fact.reason
     if xcom_value is not None and not xcom_value.isascii():
         xcom_value = json.dumps(json.loads(xcom_value))
@@ -102,7 +102,7 @@ def _plainer(fact: Fact, error: Exception) -> Fact | None:
 
 
 def in_flushes(facts: Sequence[Fact]) -> Iterator[Sequence[Fact]]:
-    """Part facts into flushes of bounded number and weight."""
+    """Yield the facts in flushes of bounded number and weight."""
     start = weight = 0
     for place, fact in enumerate(facts):
         own = len(fact.xcom_value or "") + len(fact.reason or "")
@@ -115,7 +115,7 @@ def in_flushes(facts: Sequence[Fact]) -> Iterator[Sequence[Fact]]:
 
 
 def cancel(database: Database, reasons: Mapping[int, str], ending: Ending = Ending.CANCELLED) -> Flushed:
-    """Cancel instances, by id, with the reason of each. Those that are not sensing stay as they are.
+    """Cancel instances, by id, each with its reason. An instance that is not sensing stays as it is.
 
     :param ending: `Ending.HANDED_BACK` has the waiters poke by themselves.
 
@@ -127,10 +127,10 @@ def cancel(database: Database, reasons: Mapping[int, str], ending: Ending = Endi
 def cancel_in(
     database: Database, connection: Connection, reasons: Mapping[int, str], ending: Ending = Ending.CANCELLED
 ) -> Flushed:
-    """Cancel instances inside a transaction that is going on."""
+    """Cancel instances inside of the caller's transaction."""
     settling.begin(connection)
     locked = settling.lock_groups(connection, set(settling.groups_of(connection, reasons).values()))
-    groups = settling.groups_of(connection, reasons)  # some may have settled before we had the locks
+    groups = settling.groups_of(connection, reasons)  # again: some may have settled before we had the locks
     if not groups:
         return Flushed()
     group_ids = set(groups.values()) & set(locked)
@@ -143,8 +143,11 @@ def cancel_in(
 
 
 def fail_groupless(database: Database, instances: Sequence[tuple[int, int]]) -> Flushed:
-    """Fail sensing instances (id, group id) whose group is gone: only a hand on the tables makes them."""
-    reason = "its poke group is gone: somebody changed the tables by hand"
+    """Fail sensing instances (id, group id) without a group, which only an edit of the tables by hand makes.
+
+    :raises Unreachable: when the database does not answer.
+    """
+    reason = "its poke group is gone: the tables were changed by hand"
 
     def change(connection: Connection) -> Flushed:
         settling.begin(connection)
@@ -159,9 +162,9 @@ def fail_groupless(database: Database, instances: Sequence[tuple[int, int]]) -> 
 
 
 def drop_empty_groups(database: Database, group_ids: Sequence[int]) -> int:
-    """Drop groups that nobody senses in; return how many went.
+    """Delete groups without a sensing instance; return how many were deleted.
 
-    :raises CountMismatch: when somebody joined one of them meanwhile; then none goes.
+    :raises CountMismatch: when an instance joined one of them meanwhile; then none is deleted.
     """
 
     def change(connection: Connection) -> int:
@@ -174,7 +177,7 @@ def drop_empty_groups(database: Database, group_ids: Sequence[int]) -> int:
 
 
 def _is_kept(connection: Connection, flushed: Flushed) -> bool:
-    """Whether a flush was committed whose COMMIT was not answered."""
+    """Whether a flush whose COMMIT had no answer was committed."""
     return flushed.outbox_id is not None and outbox_rows.is_noted(connection, flushed.outbox_id)
 
 
@@ -189,8 +192,8 @@ def _settle(
 ) -> Flushed:
     """Settle facts in a transaction.
 
-    :param free_only: leave the groups unsettled that another transaction has locked, or a member of them: they stop no
-        others.
+    :param free_only: leave a group unsettled if another transaction has locked it or one of its members; the other
+        groups are settled.
     """
     by_group = {fact.group_id: fact for fact in facts}
     failpoint("settle.before")
@@ -199,7 +202,7 @@ def _settle(
     passed_over = settling.there(connection, by_group.keys() - set(locked)) if free_only else set()
     unsettled = dict.fromkeys(passed_over, LOCKED)
     members = settling.sensing_members(connection, locked)
-    if free_only and (held := settling.held_groups(connection, members)):  # whole: a group's members settle together
+    if free_only and (held := settling.held_groups(connection, members)):  # a group's members settle together
         unsettled |= dict.fromkeys(held, LOCKED)
         members = [member for member in members if member.group_id not in held]
     decision = decide.decide(by_group, members, tick_ms=tick_ms, timeouts=timeouts)
@@ -222,7 +225,7 @@ def _close(
     touched: Collection[int],
     staying: Collection[int],
 ) -> Flushed:
-    """Write verdicts; let the emptied groups go; leave the outbox row. The groups are locked already."""
+    """Write verdicts, delete emptied groups, and insert the outbox row. The groups are locked already."""
     flushed = Flushed(emptied=list(set(touched).difference(staying)))
     now = database.now(connection)
     if verdicts:

@@ -1,7 +1,7 @@
 """Infrastructure failures are retried for a window before they count (AIP-17's infra_failure_retry_window). Pure.
 
-So is what one process cannot poke: it is left to the others, and counts when none of them could for the window.
-A window counts only time in which the pool worked: what an outage takes is no failure of a poke.
+A group that one process cannot poke is left to the others, and fails if none of them can poke it for the same window.
+A window counts only time in which the pool worked: the time of an outage is not the poke's failure.
 """
 
 import threading
@@ -13,33 +13,33 @@ from sensorpool.model.values import Fact, Milliseconds
 
 _RENEWED = 3  # intervals
 _SLACK = 60_000  # milliseconds
-_LONGEST_POKE = 86_400_000  # milliseconds; one that has not come back by then was lost
-_TICKS = 3  # between two loads of a range that is in work: beside a lease that has to end first
+_LONGEST_POKE = 86_400_000  # milliseconds; a poke that has not returned by then counts as lost
+_TICKS = 3  # the usual bound between two loads of a range, to which the lifetime of a lease is added
 
 
 def from_then_on(since: Milliseconds, registered_at: Milliseconds, now: Milliseconds) -> Milliseconds:
-    """Return since when something counts against a group: not from before it was registered."""
+    """Return the begin of a group's window: not before its registration."""
     return min(max(since, registered_at), now)
 
 
 def outage(last: Milliseconds, now: Milliseconds, lease_ttl: float, tick: float) -> Milliseconds:
-    """Return for how long no job worked on a range before this load of it, beyond what is usual; 0: it is in work.
+    """Return for how long no job worked on a range before this load, beyond the usual pause; 0: there was no outage.
 
-    :param last: the load before; 0: not known, then all time until now is.
-    :param lease_ttl: seconds, as is the tick.
+    :param last: the time of the load before; 0: not known, then all time until now counts as the outage.
+    :param lease_ttl: seconds, like the tick.
     """
     return max(0, now - last - round((lease_ttl + _TICKS * tick) * 1000))
 
 
 def moved(since: Milliseconds, by: Milliseconds, now: Milliseconds) -> Milliseconds:
-    """Return the begin of a window that does not count an outage which has just ended."""
+    """Return the begin of a window, moved by the length of an outage that has just ended."""
     return min(since + by, now)
 
 
 def turn_of_others(poke_interval: Milliseconds, tick: Milliseconds) -> Milliseconds:
-    """Return for how long after a deadline a group that this process cannot poke is left to the others.
+    """Return for how long after its deadline a group that this process cannot poke is left to the other processes.
 
-    Two intervals less a tick: the group is due again within an interval of that, so within three of its deadline (G1).
+    Two intervals less a tick. The group is due again within one more interval: within three of its deadline (G1).
     """
     return max(0, 2 * poke_interval - tick)
 
@@ -47,15 +47,15 @@ def turn_of_others(poke_interval: Milliseconds, tick: Milliseconds) -> Milliseco
 def left_to_others(
     fact: Fact, since: Milliseconds, window: float, turn: Milliseconds, resumed: Milliseconds = 0
 ) -> Fact | None:
-    """Return what it means now that this process cannot poke a group; None while it is the turn of others.
+    """Return the fact of a group that this process cannot poke; None while it is the turn of other processes.
 
-    A deadline counts once others have had their turn after it, and since the group is left to them: so neither a
-    process that cannot poke, nor an outage, lets a sensor time out that another process is about to poke. Nor does
-    the window end before others have had their turn after an outage, and time to start.
+    A deadline counts only after the other processes have had their turn since the deadline, and since the group was
+    left to them. So neither a process that cannot poke nor an outage times out a sensor that another process is about
+    to poke. After an outage, the window does not end before the other processes have had time to start and their turn.
 
-    :param since: when the first process could not poke it that no other has poked since.
+    :param since: since when the group is stranded: a process could not poke it, and no other has poked it since.
     :param window: seconds.
-    :param turn: of the others, see `turn_of_others`.
+    :param turn: the turn of the other processes, see `turn_of_others`.
     :param resumed: when the last outage ended.
     """
     waited, span = fact.began_at - max(since, resumed), window * 1000
@@ -72,11 +72,11 @@ class _Failure(NamedTuple):
 
 
 class InfraWindow:
-    """Since when groups fail for their infrastructure's sake: one a process. Safe to share between threads.
+    """Since when the pokes of groups end in infrastructure failures: one window for each process. Safe to share.
 
     It keeps the failures of groups that are poked outside of jobs. These fade: a failure that no poke has seen for
-    some intervals has ended, and time in which no poke was made does not count. The failures of a range in work are
-    kept in its `RangeFailures`, which takes over what is known here.
+    some intervals has ended, and time without a poke does not count. The failures of a job's range are in its
+    `RangeFailures`, which takes failures over from here.
 
     :param span: seconds for which failures are retried before they count.
     """
@@ -90,14 +90,14 @@ class InfraWindow:
         return bool(self._failures)
 
     def of_range(self, since: Mapping[int, Milliseconds]) -> "RangeFailures":
-        """Return the failures of a range that comes into work.
+        """Return the failures of a range on which a job begins to work.
 
-        :param since: what the last job left: when the failures began that go on, by group id.
+        :param since: what the last job left: since when each failing group fails, by group id.
         """
         return RangeFailures(self, since)
 
     def judge(self, fact: Fact, poke_interval: Milliseconds, registered_at: Milliseconds = 0) -> Fact:
-        """Return what a fact of a poke outside of jobs means: see `RangeFailures.judge`."""
+        """Return the fact that counts, for a poke outside of jobs: see `RangeFailures.judge`."""
         group_id, began_at = fact.group_id, fact.began_at
         with self._lock:
             known = self._take(group_id, began_at, poke_interval)
@@ -110,20 +110,20 @@ class InfraWindow:
             return fact
 
     def take(self, group_id: int, at: Milliseconds, poke_interval: Milliseconds) -> Milliseconds | None:
-        """Take a failure out, as of a poke that began at a time; return since when it lasts, if it does so still."""
+        """Take a failure out, for a poke that began at ``at``; return since when it lasts, or None if it has ended."""
         if group_id not in self._failures:
             return None
         with self._lock:
             return self._take(group_id, at, poke_interval)
 
     def keep(self, since: Mapping[int, Milliseconds], now: Milliseconds) -> None:
-        """Keep failures of groups, by id, whose pokes go on outside of jobs."""
+        """Keep the failures of groups whose pokes go on outside of jobs, by group id."""
         with self._lock:
             for group_id, begin in since.items():
                 self._failures[group_id] = _Failure(begin, now, now + _LONGEST_POKE)
 
     def forget_ended(self, now: Milliseconds) -> None:
-        """Forget failures that have ended without a poke: those of groups that are gone, or poked elsewhere."""
+        """Forget failures that no poke has seen for long: their groups have settled, or are poked elsewhere."""
         with self._lock:
             for group_id in [group_id for group_id, each in self._failures.items() if now >= each.ends]:
                 del self._failures[group_id]
@@ -139,12 +139,12 @@ class InfraWindow:
 
 
 class RangeFailures:
-    """Since when groups of a range in work fail for their infrastructure's sake. Belongs to the thread of a job.
+    """Since when the pokes of a range's groups end in infrastructure failures. Belongs to the thread of a job.
 
-    A failure lasts for as long as no poke says otherwise, however long no poke is made: time in which no job worked is
-    taken out by `move`.
+    A failure lasts until a poke ends otherwise, however long no poke is made; `move` takes out the time in which no job
+    worked.
 
-    :ivar since: when the failures began that go on, by group id; the job leaves them to the next one.
+    :ivar since: since when each failing group fails, by group id; the job leaves it to the next job.
     """
 
     def __init__(self, window: InfraWindow, since: Mapping[int, Milliseconds]) -> None:
@@ -156,11 +156,13 @@ class RangeFailures:
         return bool(self.since) or bool(self._window)
 
     def judge(self, fact: Fact, poke_interval: Milliseconds, registered_at: Milliseconds = 0) -> Fact:
-        """Return what a fact means: a failure that has lasted for the span is the poke's error; any other fact ends it.
+        """Return the fact that counts: a failure that has lasted for the span becomes a poke_error.
 
-        :param poke_interval: of the group.
-        :param registered_at: when the group was. What is known from before is of another group with its id, of tables
-            that were made anew, or restored.
+        A fact with another outcome ends the failure.
+
+        :param poke_interval: the group's interval.
+        :param registered_at: the group's registration. An earlier failure belongs to another group with the same id,
+            from before the tables were made anew or restored.
         """
         group_id, began_at = fact.group_id, fact.began_at
         outside = self._window.take(group_id, began_at, poke_interval)
@@ -174,26 +176,26 @@ class RangeFailures:
         return fact
 
     def leave_outside(self, group_ids: Iterable[int], now: Milliseconds) -> None:
-        """Leave the failures of groups whose pokes go on outside of jobs to the window of the process."""
+        """Move the failures of groups whose pokes go on outside of jobs to the window of the process."""
         self._window.keep({each: self.since.pop(each) for each in group_ids if each in self.since}, now)
 
     def move(self, by: Milliseconds, now: Milliseconds) -> None:
-        """Count no outage that has just ended."""
+        """Move all failures by the length of an outage that has just ended, so that its time does not count."""
         self.since = {group_id: moved(since, by, now) for group_id, since in self.since.items()}
 
     def long_known(self, now: Milliseconds) -> list[int]:
-        """Return the groups that have failed for twice the span: each is gone, or is poked once in a long time."""
+        """Return the groups that have failed for twice the span: they have settled, or their interval is long."""
         oldest = now - round(2 * self._window.span * 1000)
         return [group_id for group_id, since in self.since.items() if since <= oldest]
 
     def forget(self, group_ids: Iterable[int]) -> None:
-        """Forget groups that are gone."""
+        """Forget groups that have settled."""
         for group_id in group_ids:
             self.since.pop(group_id, None)
 
 
 def _over(fact: Fact, since: Milliseconds, span: float) -> Fact | None:
-    """Return the poke's error that a failure has become after the span, in seconds; None while it is retried."""
+    """Return the poke_error that a failure becomes after the span (seconds); None while it is retried."""
     if fact.began_at - since < span * 1000:
         return None
     reason = f"{fact.reason} (for longer than {span:g} s)"

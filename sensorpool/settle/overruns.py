@@ -1,8 +1,8 @@
-"""Pokes that overrun their limit, counted in a row: one that needs longer never lands in the pool. Pure.
+"""Overruns in a row: a group whose poke always needs more than its time limit never lands in the pool. Pure.
 
-A waiter elsewhere that can poke by itself, as Airflow's tasks can, is handed back when the count reaches its limit, and
-at its deadline: there its poke has the time that it needs. The count is kept in Redis, beside the lease of a range: if
-it is lost, it begins anew.
+A waiter that can poke by itself, as Airflow's tasks can, is handed back when the count of overruns reaches its limit,
+and at its deadline: its own poke has no such limit. Redis keeps the count, beside the lease of the range; if Redis
+loses it, the count begins anew.
 """
 
 from sensorpool.model.states import Outcome
@@ -10,15 +10,15 @@ from sensorpool.model.values import Fact, Report
 
 
 def is_overrun(report: Report, poke_timeout: float) -> bool:
-    """Whether a poke took longer than it may, in seconds; not, if its process was ended before."""
+    """Whether a poke took longer than its limit (seconds); not if its process was killed early."""
     return report.outcome is Outcome.POKE_TIMEOUT and report.seconds >= poke_timeout / 2
 
 
 def counted(fact: Fact, in_a_row: int, limit: int) -> Fact:
-    """Say of a poke that overran how many did so in a row, and how many more may.
+    """Add the count of overruns to the fact of a poke that overran, and how many more are allowed.
 
-    :param in_a_row: with this one; 0: not known.
-    :param limit: 0: any number may.
+    :param in_a_row: overruns in a row with this one; 0: not known.
+    :param limit: allowed overruns; 0: any number.
     """
     left = limit - in_a_row if limit else None
     if in_a_row < 2:
@@ -28,5 +28,5 @@ def counted(fact: Fact, in_a_row: int, limit: int) -> Fact:
 
 
 def is_last(fact: Fact) -> bool:
-    """Whether those who can poke by themselves are handed back after this poke."""
+    """Whether waiters that can poke by themselves are handed back after this poke."""
     return fact.overruns_left is not None and fact.overruns_left <= 0

@@ -1,4 +1,4 @@
-"""The one way to a terminal state: what a commit has settled is counted and told, and no caller has to remember to."""
+"""The settler: the one way to a terminal state. It counts and publishes each committed result for its callers."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -21,17 +21,17 @@ log = logger(__name__)
 
 
 def _nothing(_: object) -> None:
-    """Observe nothing: in a process that counts nothing."""
+    """Observe nothing, in a process without metrics."""
 
 
 class Settler:
     """Settles, cancels, hands back and fails; observes and delivers after each commit. Safe to share between threads.
 
-    :param deliver: has a flush told to those who wait, without waiting for a broker.
-    :param observe: is told of each flush that was committed.
-    :param observe_unsettled: is told of how many groups a result could not be written.
-    :param tick_ms: the pool's tick.
-    :param window: seconds after which a group fails whose result cannot be written.
+    :param deliver: has a committed flush published, without waiting for a broker.
+    :param observe: is called with each committed flush.
+    :param observe_unsettled: is called with the number of groups whose result could not be written.
+    :param tick_ms: the pool's tick in milliseconds.
+    :param window: seconds after which a group whose result cannot be written fails.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class Settler:
     ) -> Settlement:
         """Settle facts.
 
-        :param timeouts: false while the clock is in doubt; then nothing times out.
-        :param known: returns since when groups are unsettled that were so before; asked only where some are now.
-        :raises Unreachable: when the database does not answer; what was not settled is due again.
+        :param timeouts: False while the clock is in doubt; then no instance times out.
+        :param known: returns since when groups have been unsettled; called only if some are unsettled now.
+        :raises Unreachable: when the database does not answer; the groups that were not settled are due again.
         """
         ended, causes = self._flush(facts, timeouts)
         if not causes:
@@ -73,9 +73,9 @@ class Settler:
         return Settlement(ended, noted)
 
     def cancel(self, reasons: Mapping[int, str]) -> int:
-        """Cancel instances, by id, with the reason of each. Those that are not sensing stay as they are.
+        """Cancel instances, by id, each with its reason. An instance that is not sensing stays as it is.
 
-        :returns: how many ended.
+        :returns: how many were cancelled.
         :raises Unreachable: when the database does not answer; then nothing is cancelled.
         """
         return self._tell(flush.cancel(self.database, reasons))
@@ -85,10 +85,10 @@ class Settler:
         return self._tell(flush.cancel(self.database, reasons, Ending.HANDED_BACK))
 
     def fail_groupless(self, instances: Sequence[tuple[int, int]]) -> int:
-        """Fail instances (id, group id) whose group is gone; one that cannot be written stays, and stops no other.
+        """Fail instances (id, group id) without a group; an instance that cannot be written stays, and the rest go on.
 
-        :returns: how many ended.
-        :raises Unreachable: when the database does not answer; those before are failed.
+        :returns: how many failed.
+        :raises Unreachable: when the database does not answer; earlier instances have failed.
         """
         try:
             flushed = flush.fail_groupless(self.database, instances)
@@ -113,11 +113,11 @@ class Settler:
         again: Callable[[Connection], Result] | None = None,
         kept: Callable[[Connection, Result], bool] | None = None,
     ) -> Result:
-        """Run a change that settles beside what else it does, as a registration supersedes lower tries.
+        """Run a change that also settles instances, as a registration supersedes lower tries.
 
-        :param committed: is called after the commit; returns what the change has settled.
-        :param again: what is run in place of the change after a failed attempt (`Transaction`).
-        :param kept: asks whether the result of an attempt whose COMMIT was not answered is there (`Transaction`).
+        :param committed: is called after the commit; returns the flushes of the change.
+        :param again: is run in place of the change after a failed attempt (`Transaction`).
+        :param kept: is asked after a COMMIT without an answer whether the result is in the database (`Transaction`).
         :raises Unreachable: when the database does not answer.
         """
         done = self.database.transaction(again=again, kept=kept).run(change)
@@ -126,7 +126,7 @@ class Settler:
         return done
 
     def _flush(self, facts: Sequence[Fact], timeouts: bool) -> tuple[int, dict[int, str]]:
-        """Return how many instances ended, and the groups whose result could not be written, with why not."""
+        """Return how many instances ended, and why the results of groups could not be written."""
         ended, causes = 0, dict[int, str]()
         for some in flush.in_flushes(facts):
             for flushed in flush.flush(self.database, some, tick_ms=self._tick_ms, timeouts=timeouts):
@@ -135,7 +135,7 @@ class Settler:
         return ended, causes
 
     def _tell(self, flushed: Flushed) -> int:
-        """Count what was committed and have it told; return how many instances ended."""
+        """Count a committed flush and have it published; return how many instances ended."""
         failpoint("settle.after_commit")
         self._observe(flushed)
         self.deliver(flushed)
