@@ -1,4 +1,4 @@
-"""Run the benchmarks: each starts what it needs, prints a table, and writes its figures below ``results/``."""
+"""Run the benchmarks: each starts its servers, prints a table, and writes its figures below ``results/``."""
 
 import importlib
 import shlex
@@ -26,7 +26,7 @@ QUESTIONS = {
 @click.argument("questions", nargs=-1, type=click.Choice(list(QUESTIONS)))
 @click.option("--full", is_flag=True, help="At full size: an hour.")
 def main(questions: tuple[str, ...], full: bool) -> None:
-    """Run them."""
+    """Run the benchmarks of the command line."""
     failed = []
     for question in questions or QUESTIONS:
         report.console.print(f"[bold]{question}[/bold]: {QUESTIONS[question]}")

@@ -15,11 +15,11 @@ from benchmarks.stage import Stage, less
 from harness.until import until
 
 SENSORS, GROUPS, POKE = 20_000, 12_000, 0.1
-LANDING = 0.2  # of the groups, while we look
+LANDING = 0.2  # the share of the groups that land during the measurement
 
 
 def run(full: bool) -> Iterator[Row]:
-    """Poke all of them every 18 s, or also every 180 s, as they did."""
+    """Poke all groups every 18 s; with ``full`` also every 180 s, as Airbnb did."""
     yield measure("every 18 s", interval=18.0, rounds=3, tick=1.0, shards=2, poke_concurrency=128)
     if full:
         yield measure("every 180 s", interval=180.0, rounds=2, tick=5.0)
@@ -30,7 +30,7 @@ def measure(case: str, *, interval: float, rounds: int, tick: float, **settings:
     with Stage(tick=tick, poke_interval=interval, **settings) as stage:
         record = stage.folder / "pokes"
         began = time.time()
-        # all are poked once first, then some land, evenly, until an interval before the end
+        # first all groups are poked once; then some land, evenly, until an interval before the end
         from_, until_ = began + interval + 30, began + interval + 30 + interval * (rounds - 1)
         landing = int(GROUPS * LANDING)
         lands = [from_ + (until_ - from_) * n / landing if n < landing else NEVER for n in range(GROUPS)]
@@ -81,7 +81,7 @@ def measure(case: str, *, interval: float, rounds: int, tick: float, **settings:
 
 
 def read_record(path: Path) -> dict[int, list[float]]:
-    """Read when each was poked."""
+    """Return the times of the pokes of each group."""
     times: dict[int, list[float]] = defaultdict(list)
     if path.exists():
         whole = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Sensors of a real Airflow in the pool: what it costs while they wait, and how soon they end.
+"""Sensors of a real Airflow in the pool: the cost of their wait, and the delay of their end.
 
 Run in the environment of `make e2e`::
 
@@ -26,7 +26,7 @@ from harness.until import until
 HERE = Path(__file__).parent / "airflow"
 SENSOR = "flags.FlagSensor"
 HOURS = 3 * 3600.0
-WINDOW = 120.0  # seconds that are measured while nothing but waiting goes on
+WINDOW = 120.0  # seconds that are measured while all sensors only wait
 
 
 class Bench(AirflowCluster):
@@ -37,7 +37,7 @@ class Bench(AirflowCluster):
 
     @property
     def environment(self) -> dict[str, str]:
-        """As of the tests, but for what makes them quick."""
+        """The environment of the tests, without the settings that make tests quick."""
         return super().environment | {"AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1"}
 
     def start(self) -> None:
@@ -52,7 +52,7 @@ class Bench(AirflowCluster):
         super().start()
 
     def pool_rows(self, statement: str) -> list[Any]:
-        """Ask the pool's database."""
+        """Return the rows of a query in the pool's database."""
         with self.pool_engine.connect() as connection:
             return list(connection.execute(text(statement)))
 
@@ -76,13 +76,13 @@ class Bench(AirflowCluster):
     def memory(self, name: str) -> float:
         """Return the resident memory of a component and its children, in MiB."""
         parent = psutil.Process(self.processes[name].pid)
-        return sum(one.memory_info().rss for one in [parent, *parent.children(recursive=True)]) / 2**20
+        return sum(process.memory_info().rss for process in [parent, *parent.children(recursive=True)]) / 2**20
 
     def cpu(self, name: str) -> float:
         """Return the seconds of CPU that a component and its living children have used."""
         parent = psutil.Process(self.processes[name].pid)
         family = [parent, *parent.children(recursive=True)]
-        return sum(sum(one.cpu_times()[:4]) for one in family)
+        return sum(sum(process.cpu_times()[:4]) for process in family)
 
     def count(self, dag_ids: str, state: str) -> int:
         """Count waiting tasks in a state."""
@@ -177,7 +177,7 @@ def waiting(sensors: int) -> None:
 
 
 def at_once(sensors: int) -> None:
-    """Sensors whose conditions hold already when they register, in the pool: direct and resumed, three runs each."""
+    """Run sensors whose conditions hold when they register, ended directly and resumed, three runs each."""
     with tempfile.TemporaryDirectory(prefix="sensorpool-bench-") as folder:
         bench = Bench(Path(folder), slots=8, sensors_enabled=SENSOR, first_poke="pool")
         with bench:
@@ -213,7 +213,7 @@ def at_once(sensors: int) -> None:
 @click.option("--sensors", type=click.IntRange(min=10), default=None)
 @click.option("--at-once", "holding", is_flag=True, help="Conditions hold already when the sensors register.")
 def main(sensors: int | None, holding: bool) -> None:
-    """Run."""
+    """Run the benchmark."""
     if holding:
         at_once(sensors or 500)
     else:

@@ -1,4 +1,4 @@
-"""A backend that hangs for a thousand groups: when those end whose deadline passes, and how late healthy ones are."""
+"""A backend that hangs for a thousand groups: how late they time out, and how late healthy groups are poked."""
 
 import threading
 import time
@@ -17,14 +17,14 @@ HEALTHY = 50
 
 
 def run(full: bool) -> Iterator[Row]:
-    """Six times as fast with a sixth of the groups; and as it is."""
+    """Run a sixth of the groups six times as fast; with ``full`` also at full size."""
     yield measure(hanging=160, interval=10.0, poke_timeout=5 / 3, tick=1.0, heartbeat=1.0, lease_ttl=6.0)
     if full:
         yield measure(hanging=1_000, interval=60.0, poke_timeout=10.0, tick=5.0, heartbeat=5.0, lease_ttl=30.0)
 
 
 def measure(*, hanging: int, interval: float, **settings: float) -> Row:
-    """Half of the deadlines come at once, after two intervals and a half; the others evenly in two intervals before."""
+    """Measure a case. Half of the deadlines come at once after 2.5 intervals, the rest evenly before them."""
     enabled = ",".join(f"benchmarks.sensors.{name}" for name in ("Slow", "NoOp", "Recorded"))
     with Stage(poke_interval=interval, sensors_enabled=enabled, **settings) as stage:
         stage.start()
@@ -89,7 +89,7 @@ _numbers: dict[str, int] = {}
 
 
 def _gaps(record: str, began: float, ended: float, interval: float) -> dict[str, list[float]]:
-    """How late each healthy group was at worst, in intervals: between two pokes, and until the first."""
+    """Return the greatest lateness of each healthy group, in intervals: between two pokes, and before the first."""
     pokes: dict[int, list[float]] = defaultdict(list)
     with open(record, "rb") as file:
         while chunk := file.read(RECORD.size):
@@ -106,7 +106,7 @@ def _gaps(record: str, began: float, ended: float, interval: float) -> dict[str,
 
 
 class _Peak:
-    """The most that the workers take, looked at twice a second."""
+    """The peak of memory, threads and children of the workers, looked at twice a second."""
 
     def __init__(self, stage: Stage) -> None:
         self.memory = self.threads = self.children = 0
@@ -116,7 +116,7 @@ class _Peak:
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """End the looks."""
         self._done.set()
         self._thread.join()
 

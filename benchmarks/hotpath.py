@@ -1,4 +1,4 @@
-"""Where the CPU of a worker's child goes: a sampling profiler looks at the real one from outside."""
+"""The CPU of a worker's child by part of the code: a sampling profiler looks at the real child from outside."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ from benchmarks.stage import Stage
 from harness.until import until
 
 SECONDS = 20
-# The first that stands in a stack, read from the innermost call outwards: a path, or the begin of one.
+# Paths, or begins of paths. The first one in a stack, from the innermost call outwards, decides its part.
 PARTS = {
     "sensorpool/store/loading": "load",
     "sensorpool/worker/load": "load",
@@ -38,14 +38,14 @@ PARTS = {
 
 
 def run(full: bool) -> Iterator[Row]:  # noqa: ARG001  # a profile does not grow
-    """No-op pokes at saturation; pokes of 100 ms; landings."""
+    """Sample no-op pokes at saturation, pokes of 100 ms, and landings."""
     yield measure("no-op, 100,000 groups every second", "NoOp", 100_000, interval=1.0)
     yield measure("100 ms, 2,000 groups every 5 s", "Slow", 2_000, interval=5.0, seconds=0.1)
     yield measure("150 landings a second", "NoOp", 12_000, interval=5.0, landing=True)
 
 
 def measure(case: str, kind: str, groups: int, *, interval: float, landing: bool = False, **context: float) -> Row:
-    """Sample the stacks of whoever holds the interpreter."""
+    """Sample the stacks of the thread that holds the interpreter lock."""
     with Stage(tick=1.0, poke_interval=interval, groups_cached=1_000_000, poke_concurrency=128) as stage:
         from_ = time.time() + 15
         stage.pool.register_many(
@@ -109,7 +109,7 @@ def parts(lines: list[str]) -> list[tuple[str, float]]:
 
 
 def part_of(stack: list[str]) -> str:
-    """Name the part of the service that a stack is in."""
+    """Return the part of the service to which a stack belongs."""
     for frame in reversed(stack):
         for mark, part in PARTS.items():
             if mark in frame:

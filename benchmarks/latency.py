@@ -1,4 +1,4 @@
-"""From a true condition to the settled row, and to the message that tells of it."""
+"""The time from a true condition to the settled row, and to the message of the result."""
 
 import threading
 import time
@@ -14,14 +14,14 @@ SENSORS = 1_000
 
 
 def run(full: bool) -> Iterator[Row]:
-    """An interval of 5 s at a tick of 1 s; one of 60 s at one of 5 s."""
+    """Measure an interval of 5 s with a tick of 1 s, and an interval of 60 s with a tick of 5 s."""
     yield measure(interval=5.0, tick=1.0)
     if full:
         yield measure(interval=60.0, tick=5.0)
 
 
 def measure(*, interval: float, tick: float) -> Row:
-    """Conditions become true evenly over four intervals."""
+    """Measure conditions that become true evenly over four intervals."""
     with Stage(tick=tick, poke_interval=interval) as stage:
         stage.start()
         from_ = time.time() + interval + 15

@@ -1,9 +1,9 @@
-"""The main run at size, on real servers: is every group poked once an interval, and every sensor settled once?
+"""The main run at full size, on real servers: is every group poked once an interval, and every sensor settled once?
 
     python -m benchmarks.main_run                    20,000 sensors on 12,000 groups, 20 ms a poke, interval 10 s
     python -m benchmarks.main_run --faults           the same, with a worker killed, Redis flushed, PostgreSQL restarted
 
-Starts PostgreSQL, Redis, one beat and two prefork workers on loopback, and prints what they did and what they took.
+Starts PostgreSQL, Redis, one beat and two prefork workers on loopback, and prints their results and their costs.
 """
 
 import argparse
@@ -31,7 +31,7 @@ SENSOR = "sensorpool.testing.ScriptedSensor"
 
 
 def main() -> int:
-    """Run it; 0 when nothing was lost, doubled, missed or poked twice an interval."""
+    """Run it; return 0 if no sensor was lost or doubled, and no group was missed or poked twice in an interval."""
     options = _options()
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -133,7 +133,7 @@ def _run(service: Service, postgres: PostgresServer, options: argparse.Namespace
 
 
 def _intervals(folder: Path, started: float, ended: float, landed: set[str]) -> dict[str, Any]:
-    """Hold the event record against the interval, for the groups that did not land."""
+    """Compare the times of pokes with the interval, for the groups that did not land."""
     gaps: list[float] = []
     total = 0
     for name, some in pokes(folder).items():
@@ -178,7 +178,7 @@ def _statements(postgres: PostgresServer) -> int:
 
 
 def _cpu(service: Service, postgres: PostgresServer) -> dict[str, float]:
-    """Return the CPU seconds of each process so far, those of ended children included."""
+    """Return the CPU seconds of each process so far, including its ended children."""
 
     def seconds(process: psutil.Process) -> float:
         try:

@@ -1,4 +1,4 @@
-"""How cost grows from a thousand sensors to a million: 40 % duplicates, no-op pokes, 1 % landing per interval."""
+"""The growth of costs from a thousand sensors to a million: 40 % duplicates, no-op pokes, 1 % landing per interval."""
 
 import time
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from benchmarks.sensors import NEVER
 from benchmarks.stage import Stage, less
 from harness.until import until
 
-BATCH = 100_000  # registrations that the client holds at once
+BATCH = 100_000  # registrations that the client has in memory at once
 
 
 def run(full: bool) -> Iterator[Row]:
@@ -21,7 +21,7 @@ def run(full: bool) -> Iterator[Row]:
     base: Row = {}
     for sensors, interval, tick, shards in sizes:
         row = measure(f"{sensors:,} every {interval:g} s", sensors, interval=interval, tick=tick, shards=shards)
-        base = base or row  # what a worker takes without groups is what it takes with few
+        base = base or row  # with few groups a worker takes about as much as without groups
         if sensors >= 100_000:
             memory, groups = (row[name] - base[name] for name in ("memory of a worker, MB", "groups"))
             row["bytes a resident group"] = 1e6 * memory / groups
@@ -29,7 +29,7 @@ def run(full: bool) -> Iterator[Row]:
 
 
 def measure(case: str, sensors: int, *, interval: float, tick: float, shards: int) -> Row:
-    """Register, let everything be poked once, and measure one interval."""
+    """Register, wait until every group was poked once, and measure one interval."""
     groups = sensors * 6 // 10
     with Stage(tick=tick, poke_interval=interval, shards=shards, groups_cached=2 * groups) as stage:
         before, began, origin = stage.cpu(), time.monotonic(), time.time()
@@ -91,5 +91,5 @@ def measure(case: str, sensors: int, *, interval: float, tick: float, shards: in
 
 
 def land_at(n: int, origin: float, interval: float) -> float:
-    """A tenth lands evenly over ten intervals: one in a hundred in each."""
+    """Return when a condition lands: a tenth lands evenly over ten intervals, one in a hundred in each."""
     return NEVER if n % 10 else origin + 20 + 10 * interval * (n // 10 * 7_919 % 10_007) / 10_007

@@ -1,4 +1,4 @@
-"""What a poke costs above the bare call: by kind of poke, and by the number of groups."""
+"""The cost of a poke above the bare call, by type of poke and by number of groups."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ WINDOW = 20.0
 
 
 def run(full: bool) -> Iterator[Row]:
-    """No-op pokes at saturation, by number; then each kind of poke."""
+    """Measure no-op pokes at saturation, by number of groups; then each type of poke."""
     for groups in (1_000, 10_000, 100_000, *((300_000,) if full else ())):
         yield measure(f"no-op, {groups:,} groups every second", "NoOp", groups, interval=1.0)
     yield measure("no-op async, 20,000 groups every 5 s", "AsyncNoOp", 20_000)
@@ -88,13 +88,13 @@ def _context(kind: Any, n: int, context: dict[str, Any]) -> dict[str, Any]:
     return {"n": n, **context}
 
 
-ROUNDS = 5  # of bare calls; the least is taken, for whatever else the machine does adds to the others
+ROUNDS = 5  # of bare calls; the cheapest counts, because other work of the machine adds to the rest
 
 
 def _bare(kind: Any, contexts: list[dict[str, Any]], stage: Stage) -> float:
-    """Return the CPU of a bare poke in µs, that of the database that it asks included.
+    """Return the CPU of a bare poke in µs, including the CPU of the database that it asks.
 
-    The pool is stopped, or what it asks of the database would count; and every call was made once before.
+    The pool is stopped, because its own queries would count; and every call was made once before.
     """
     os.environ["SENSORPOOL_CONN_BENCH"] = stage.postgres.url
     cls = getattr(sensors, kind) if isinstance(kind, str) else kind
@@ -110,7 +110,7 @@ def _bare(kind: Any, contexts: list[dict[str, Any]], stage: Stage) -> float:
 
 
 def _least(call: Callable[[], Any], pokes: int, servers: Sequence[psutil.Process] = ()) -> float:
-    """Return the CPU of a poke in µs in the cheapest round of some, after one to warm up."""
+    """Return the CPU of a poke in µs in the cheapest of several rounds, after one round to warm up."""
     call()
     found = []
     for _ in range(ROUNDS):
@@ -125,7 +125,7 @@ async def _all(made: list[Any]) -> None:
 
 
 class serving:
-    """A web server on loopback that has nothing; its CPU is the client's here."""
+    """Serve HTTP on loopback, with 404 for every path; the server's CPU counts as the client's."""
 
     def __enter__(self) -> str:
         class Nothing(BaseHTTPRequestHandler):
@@ -139,7 +139,7 @@ class serving:
             do_HEAD = do_GET
 
             def log_message(self, *_: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Nothing)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()

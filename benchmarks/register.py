@@ -1,4 +1,4 @@
-"""Registering: one at a time, from 8 processes, in bulk, and at midnight."""
+"""Registration: one at a time, from 8 processes, in bulk, and at midnight."""
 
 import multiprocessing
 import time
@@ -11,7 +11,7 @@ from sensorpool import Pool, Settings
 
 
 def run(full: bool) -> Iterator[Row]:
-    """Measure each on an empty database, with the service running, as it does at midnight."""
+    """Measure each way on an empty database, with a running service, as at midnight."""
     yield one_at_a_time(2_000)
     yield bulk(100_000 if full else 20_000, distinct=1.0)
     yield bulk(100_000 if full else 20_000, distinct=0.6)
@@ -19,7 +19,7 @@ def run(full: bool) -> Iterator[Row]:
 
 
 def one_at_a_time(number: int) -> Row:
-    """One connection, one after the other."""
+    """Register over one connection, one after the other."""
     with Stage() as stage:
         for n in range(100):
             stage.pool.register(**_one(-n - 1))
@@ -31,7 +31,7 @@ def one_at_a_time(number: int) -> Row:
 
 
 def bulk(number: int, distinct: float) -> Row:
-    """``register_many``."""
+    """Register with ``register_many``."""
     with Stage() as stage:
         before, began = stage.cpu(), time.monotonic()
         stage.pool.register_many(_one(n, int(n * distinct)) for n in range(number))
@@ -40,7 +40,7 @@ def bulk(number: int, distinct: float) -> Row:
 
 
 def at_once(number: int) -> Row:
-    """8 processes, one at a time each, 40 % duplicates across all of them, while the service runs."""
+    """Register from 8 processes, one at a time in each, with 40 % duplicates over all, while the service runs."""
     with Stage(workers=1) as stage:
         stage.start()
         settings = stage.service.settings.model_dump()

@@ -1,4 +1,4 @@
-"""What a benchmark found: rows for a table on the terminal, and for a file."""
+"""The results of a benchmark: rows for a table on the terminal, and for a file."""
 
 import json
 import platform
@@ -18,20 +18,20 @@ console = Console(soft_wrap=True)
 
 
 class Failed(Exception):
-    """A case did not do what it says: its figures would be worth nothing."""
+    """A case did not do its work, so its figures would be worthless."""
 
 
 def demand(holds: bool, what: str) -> None:
-    """Let a case stand only if something holds.
+    """Check a fact of a case.
 
-    :raises Failed: when it does not.
+    :raises Failed: when it does not hold.
     """
     if not holds:
         raise Failed(what)
 
 
 def show(question: str, rows: Sequence[Row]) -> None:
-    """Print a table, one column a case where the cases are few."""
+    """Print a table, with a column for each case if there are few cases."""
     table = Table(title=question, title_justify="left")
     table.add_column("")
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -45,7 +45,7 @@ def show(question: str, rows: Sequence[Row]) -> None:
 
 
 def said(value: object) -> str:
-    """Say a value shortly."""
+    """Return a value as a short text."""
     match value:
         case bool():
             return "yes" if value else "no"
@@ -61,7 +61,7 @@ def said(value: object) -> str:
 
 
 def write(question: str, rows: Iterable[Row], command: str) -> Path:
-    """Write the rows as JSON, with the machine and the command that gave them."""
+    """Write the rows as JSON, with the machine and the command of the run."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{question}.json"
     found = {
@@ -81,7 +81,7 @@ def write(question: str, rows: Iterable[Row], command: str) -> Path:
 
 
 def loop_speed() -> float:
-    """Return the CPU seconds of one round of an empty loop: what figures of other machines are to be held against."""
+    """Return the CPU seconds of one round of an empty loop, for the comparison with other machines."""
     began = time.process_time()
     for _ in range(2_000_000):
         pass
@@ -89,7 +89,7 @@ def loop_speed() -> float:
 
 
 def quantiles(values: Sequence[float]) -> Row:
-    """Return p50, p99 and the largest."""
+    """Return p50, p99 and the maximum."""
     ordered = sorted(values)
     if not ordered:
         return {"p50": None, "p99": None, "max": None}

@@ -1,4 +1,4 @@
-"""Workers and shards: is the work spread evenly, and what do more shards than needed cost?"""
+"""Workers and shards: is the work spread evenly, and what is the cost of too many shards?"""
 
 import time
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ GROUPS, INTERVAL, WINDOW = 20_000, 5.0, 20.0
 
 
 def run(full: bool) -> Iterator[Row]:
-    """20,000 no-op groups every 5 s, by workers and by shards."""
+    """Measure 20,000 no-op groups every 5 s, by number of workers and of shards."""
     quick = [(1, 1), (1, 64), (2, 8)]
     for workers, shards in [(1, 1), (1, 8), (1, 64), (1, 256), (2, 8), (2, 64), (4, 64)] if full else quick:
         yield measure(workers, shards)

@@ -1,4 +1,4 @@
-"""The conditions of the benchmarks: each becomes true at a time that it was given, and costs what it says."""
+"""The sensors of the benchmarks: each condition becomes true at a given time, and its poke has a given cost."""
 
 import asyncio
 import os
@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 NEVER = 4e9  # seconds since 1970
-RECORD = struct.Struct("<Id")  # which, and when
+RECORD = struct.Struct("<Id")  # the number of the condition, and the time
 
 
 class NoOp:
-    """A condition that costs nothing to look at.
+    """A condition whose poke costs nothing.
 
     :param n: its number.
-    :param land_at: when it becomes true, in seconds since 1970.
+    :param land_at: when the condition becomes true, in seconds since 1970.
     """
 
     __slots__ = ("_land_at",)
@@ -29,7 +29,7 @@ class NoOp:
 
 
 class AsyncNoOp(NoOp):
-    """The same by coroutine."""
+    """The condition of `NoOp`, poked by coroutine."""
 
     async def poke(self, context: Any) -> bool:  # type: ignore[override]  # noqa: ARG002
         """Look at the clock."""
@@ -37,7 +37,7 @@ class AsyncNoOp(NoOp):
 
 
 class ManyNoOp:
-    """The same, many in one call."""
+    """The condition of `NoOp`, with many contexts in one call."""
 
     @classmethod
     def poke_many(cls, contexts: Sequence[dict[str, Any]]) -> list[bool]:
@@ -47,7 +47,7 @@ class ManyNoOp:
 
 
 class Slow(NoOp):
-    """A condition whose back end takes its time to answer; it writes down when it was asked.
+    """A condition with a slow backend; it records its pokes.
 
     :param seconds: how long the answer takes.
     :param record: the file to write to; without one nothing is written.
@@ -68,13 +68,13 @@ class Slow(NoOp):
 
 
 class Recorded(Slow):
-    """The same, of another class."""
+    """The condition of `Slow`, as another class."""
 
     __slots__ = ()
 
 
 class AsyncSlow(Slow):
-    """The same by coroutine."""
+    """The condition of `Slow`, poked by coroutine."""
 
     __slots__ = ()
 
@@ -90,7 +90,7 @@ _files: dict[str, int] = {}
 
 
 def write_down(path: str, n: int) -> None:
-    """Append which condition was looked at now: one small write, so that many processes may share the file."""
+    """Append the number of a condition and the time: in one small write, so that processes can share the file."""
     record = _files.get(path)
     if record is None:
         record = _files[path] = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)

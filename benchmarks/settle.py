@@ -1,4 +1,4 @@
-"""Many that end at once: landed groups, duplicates of one condition, timeouts."""
+"""Many instances that end at once: landed groups, duplicates of one condition, timeouts."""
 
 import time
 from collections.abc import Iterator
@@ -10,14 +10,14 @@ from harness.until import until
 
 
 def run(full: bool) -> Iterator[Row]:  # noqa: ARG001  # its size is what is asked for
-    """Measure each."""
+    """Measure each case."""
     yield measure("10,000 groups land at once", groups=10_000, waiters=1)
     yield measure("5,000 wait for one that lands", groups=1, waiters=5_000)
     yield measure("10,000 timeouts at once", groups=10_000, waiters=1, timeouts=True)
 
 
 def measure(case: str, *, groups: int, waiters: int, timeouts: bool = False) -> Row:
-    """Register, wait for the moment, and count what it takes beyond what the service takes anyway."""
+    """Register, wait for the moment, and measure the cost above the service's usual cost."""
     sensors, interval = groups * waiters, 5.0
     with Stage(tick=1.0, poke_interval=interval, groups_cached=100_000) as stage:
         stage.start()

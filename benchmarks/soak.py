@@ -1,11 +1,11 @@
-"""The soak: an hour at size with a kill a minute. What is missed, and what grows?
+"""The soak: an hour at full size with a kill every minute. Which pokes are missed, and which resources grow?
 
     python -m benchmarks.soak                        20,000 sensors on 12,000 groups, 20 ms a poke, every 60 s
     python -m benchmarks.soak --minutes 5 --sensors 2000 --groups 1200 --interval 10
 
-Every minute one process dies (-9): a child, a whole worker, or beat, in turn; the dead are started again. Meanwhile one
-condition a second comes true, and as many new ones are registered. PostgreSQL and Redis are left alone: what their
-loss costs is in `tests/faults`.
+Every minute one process is killed (-9): a child, a whole worker, or beat, in turn; it is started again. Meanwhile one
+condition a second comes true, and as many new ones are registered. PostgreSQL and Redis run on; `tests/faults` tests
+their loss.
 """
 
 import argparse
@@ -65,7 +65,7 @@ class Soak:
         self.registered_at |= dict.fromkeys(chosen, now)
 
     def run(self) -> dict[str, Any]:
-        """Run it, and return what came of it."""
+        """Run it, and return its figures."""
         options, service = self.options, self.service
         self.register(range(options.groups), options.sensors)
         workers = [service.worker(concurrency=1) for _ in range(WORKERS)]
@@ -160,7 +160,7 @@ class Soak:
 
 
 def main() -> int:
-    """Run it; 0 when nothing was lost, doubled or wrongly failed."""
+    """Run it; return 0 if no sensor was lost, doubled or wrongly failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--sensors", type=int, default=20_000)

@@ -1,6 +1,6 @@
-"""Where a benchmark plays: PostgreSQL, Redis, beat and prefork workers of the real service, and what they take.
+"""The stage of a benchmark: PostgreSQL, Redis, beat and prefork workers of the real service, and their meters.
 
-CPU is counted for all of them, and for the client where it takes part; nothing is left out.
+The CPU of all of them counts, and the client's where it takes part.
 """
 
 import json
@@ -24,7 +24,7 @@ from sensorpool.store.migrate import upgrade
 
 ROOT = Path(__file__).parents[1]
 HOUR = 3600.0
-# as a server of this size would have them
+# settings of a usual server of this size
 POSTGRES = {"shared_buffers": "1GB", "max_wal_size": "4GB", "track_io_timing": "off"}
 
 Cpu = dict[str, float]  # seconds by part: beat, worker, PostgreSQL, Redis, client
@@ -34,7 +34,7 @@ class Stage:
     """The service on servers of its own.
 
     :param workers: worker processes, of one child each.
-    :param settings: those of the service, over the defaults of the product.
+    :param settings: settings of the service, over the product's defaults.
     """
 
     def __init__(self, *, workers: int = 1, **settings: Any) -> None:
@@ -55,7 +55,7 @@ class Stage:
             self.redis = stack.enter_context(RedisServer())
             upgrade(self.postgres.url)
             self.service = Service(self.folder, self.postgres.url, self.redis.url, **self._settings)
-            # one job of a prefork child may take what the sensors of the benchmark are worth
+            # a prefork child may take all the memory that the sensors of the benchmark need
             self.service.environment |= {
                 "PYTHONPATH": str(ROOT),
                 "SENSORPOOL_CONFIG_MODULE": "benchmarks.celery_settings",
@@ -69,18 +69,18 @@ class Stage:
 
     @property
     def pool(self) -> Pool:
-        """The pool, as its clients see it."""
+        """The pool of clients."""
         return self.service.pool
 
     def start(self, **environment: str) -> None:
-        """Start workers and one beat, and wait until each range was looked at."""
+        """Start workers and one beat, and wait for the first job of each range."""
         for _ in range(self._workers):
             self.service.worker(concurrency=1, **environment)
         self.service.beat(**environment)
         until("the first look at every range", self.service.is_ready, HOUR, 0.2)
 
     def stop(self) -> None:
-        """End the workers and beat; the servers stay."""
+        """End the workers and beat; the servers run on."""
         for process in self.service.processes:
             kill_tree(process)
         self.service.processes.clear()
@@ -98,7 +98,7 @@ class Stage:
     # meters
 
     def cpu(self) -> Cpu:
-        """Return the CPU seconds of each part so far, those of ended children included."""
+        """Return the CPU seconds of each part so far, including ended children."""
         used: Cpu = {"beat": 0.0, "workers": 0.0}
         for process in self.service.processes:
             if process.poll() is None:
@@ -120,12 +120,12 @@ class Stage:
         return sum(child.memory_info().rss for child in self.children())
 
     def counters(self) -> dict[str, int]:
-        """Return what the workers have counted so far: pokes, groups, landed, jobs, skipped."""
+        """Return the workers' counts so far: pokes, groups, landed, jobs, skipped."""
         return read_jobs(self.folder)
 
     @contextmanager
     def statements(self) -> Iterator[list[str]]:
-        """Collect the statements that PostgreSQL runs meanwhile. Not while CPU is measured, for it logs them."""
+        """Collect the statements that PostgreSQL runs in this context. Not while CPU is measured: it logs them."""
         found: list[str] = []
         self._log_statements("all")
         place = self.postgres.log.stat().st_size
@@ -148,7 +148,7 @@ class Stage:
         time.sleep(0.5)
 
     def rows(self, statement: str, **values: Any) -> list[Any]:
-        """Ask the database."""
+        """Return the rows of a query."""
         return list(self.pool.database.read(lambda c: c.execute(text(statement), values).all()))
 
     def states(self) -> dict[str, int]:
@@ -160,11 +160,11 @@ class Stage:
         return int(self.rows("SELECT count(*) FROM poke_group")[0][0])
 
     def sensing(self) -> int:
-        """Count those who wait."""
+        """Count the sensing instances."""
         return self.states().get(str(State.SENSING), 0)
 
 
-# Settings.load would give these, were they not what the tests' fast profile overrides
+# the defaults of `Settings`, which the tests' fast profile overrides
 PRODUCT: dict[str, Any] = {
     "shards": 8,
     "tick": 5.0,
@@ -178,7 +178,7 @@ PRODUCT: dict[str, Any] = {
 
 
 def tree_seconds(root: psutil.Process) -> float:
-    """Return the CPU seconds of a process and of all its descendants, those that have ended included."""
+    """Return the CPU seconds of a process and of all its descendants, including ended ones."""
 
     def own(process: psutil.Process) -> float:
         try:
@@ -191,12 +191,12 @@ def tree_seconds(root: psutil.Process) -> float:
 
 
 def less(after: Mapping[str, float], before: Mapping[str, float]) -> Cpu:
-    """Return what was used between two looks."""
+    """Return the difference of two measurements."""
     return {name: value - before.get(name, 0.0) for name, value in after.items()}
 
 
 def read_jobs(folder: Path) -> dict[str, int]:
-    """Add up what the jobs say in the workers' logs."""
+    """Add up the figures of the jobs in the workers' logs."""
     total = {"jobs": 0, "poked": 0, "landed": 0, "errors": 0, "settled": 0, "left": 0}
     for path in folder.glob("worker-*.log"):
         with path.open(errors="replace") as log:

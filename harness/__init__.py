@@ -1,1 +1,1 @@
-"""What tests and benchmarks run on: servers of their own, the real service, its audit, a way to wait."""
+"""The harness of tests and benchmarks: servers of their own, the real service, its audit, and `until`."""

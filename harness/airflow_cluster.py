@@ -1,6 +1,6 @@
 """A real Airflow 3.3 on loopback: PostgreSQL, Redis, CeleryExecutor, all components, and the pool beside it.
 
-Airflow and the pool have a Redis each and a PostgreSQL role each, so that one can lose what the other keeps.
+Airflow and the pool each have a Redis and a PostgreSQL role of their own, so that a test can break only one of them.
 """
 
 import json
@@ -37,15 +37,16 @@ COMPONENTS = {
 
 
 class AirflowCluster:
-    """Airflow and the pool. The same database for both: the pool's tables have a schema of their own.
+    """Airflow and the pool, on one database: the pool's tables have a schema of their own.
 
-    :param folder: everything is kept here; what tasks read and write, in ``work`` (``CLUSTER_WORK`` in their
+    :param folder: for all files of the run; tasks read and write in its ``work`` (``CLUSTER_WORK`` in their
         environment).
-    :param options: of the section ``[sensorpool]``.
+    :param slots: tasks that the Celery worker runs at once.
+    :param options: options of the section ``[sensorpool]``.
     """
 
     dags: ClassVar[Path]  # the folder of the DAGs
-    site: ClassVar[Path]  # what is installed beside Airflow; its commands in ``bin``
+    site: ClassVar[Path]  # the packages that are installed beside Airflow; their commands are in ``bin``
 
     def __init__(self, folder: Path, *, slots: int = 16, **options: object) -> None:
         self.folder = folder
@@ -120,7 +121,7 @@ class AirflowCluster:
             "AIRFLOW__CORE__PARALLELISM": "512",
             "AIRFLOW__CORE__MAX_ACTIVE_TASKS_PER_DAG": "2000",
             "AIRFLOW__TRIGGERER__CAPACITY": "5000",
-            "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "10",  # a dead one's triggers move after that
+            "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "10",  # seconds
             "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self.folder / "logs"),
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
             "AIRFLOW__SENSORPOOL__DATABASE_URL": self.postgres.url,
@@ -136,7 +137,7 @@ class AirflowCluster:
         return kept | mine | self._secrets | ours
 
     def start(self) -> None:
-        """Start everything, and wait until it is healthy."""
+        """Start all servers and components, and wait until they are healthy."""
         self.start_servers()
         self.run("airflow", "db", "migrate")
         self.run("sensorpool", "db", "upgrade")
@@ -146,13 +147,13 @@ class AirflowCluster:
         until("ticks", lambda: self.run("sensorpool", "health", check=False).returncode == 0, PATIENCE, 0.5)
 
     def start_servers(self) -> None:
-        """Start the servers, and give Airflow its role."""
+        """Start the servers, and make Airflow's role."""
         for server in (self.redis, self.pool_redis, self.postgres):
             server.start()
         self.execute(f"CREATE ROLE airflow LOGIN SUPERUSER PASSWORD '{self.postgres.password}'")
 
     def start_component(self, name: str, component: str = "", **environment: str) -> subprocess.Popen[bytes]:
-        """Start a component; ``component`` says which, if ``name`` is one more of its kind."""
+        """Start a component under a name; ``component`` says which one, if the name is not a component's own."""
         kind = component or name
         command = [str(Path(sys.executable).parent / COMPONENTS[kind][0]), *COMPONENTS[kind][1:]]
         if kind in {"celery", "pool"}:
@@ -168,7 +169,7 @@ class AirflowCluster:
         kill_tree(self.processes.pop(name))
 
     def run(self, *command: str, check: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of this environment."""
+        """Run a command in the cluster's environment."""
         done = subprocess.run(
             [str(Path(sys.executable).parent / command[0]), *command[1:]],
             env=self.environment | environment,
@@ -181,7 +182,7 @@ class AirflowCluster:
         return done
 
     def is_healthy(self) -> bool:
-        """Whether all of Airflow's components say so."""
+        """Whether all of Airflow's components report that they are healthy."""
         for name, process in self.processes.items():
             assert process.poll() is None, f"{name} ended: {(self.folder / f'{name}.log').read_text()[-3000:]}"
         try:
@@ -195,7 +196,7 @@ class AirflowCluster:
     def api(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, authorised: bool = True) -> Any:
         """Call Airflow's public API (v2).
 
-        :raises urllib.error.HTTPError: when it refuses.
+        :raises urllib.error.HTTPError: when the API refuses.
         """
         request = urllib.request.Request(
             f"http://{LOOPBACK}:{self.port}/api/v2{path}",
@@ -214,24 +215,24 @@ class AirflowCluster:
 
     @property
     def database(self) -> Engine:
-        """The database of both."""
+        """The database of Airflow and the pool."""
         if self._engine is None:
             self._engine = create_engine(self.postgres.url, isolation_level="AUTOCOMMIT", pool_pre_ping=True)
         return self._engine
 
     def execute(self, *statements: str) -> None:
-        """Change the database."""
+        """Run statements that change the database."""
         with self.database.connect() as connection:
             for statement in statements:
                 connection.execute(text(statement))
 
     def rows(self, statement: str, **parameters: Any) -> list[Any]:
-        """Ask the database."""
+        """Return the rows of a query."""
         with self.database.connect() as connection:
             return list(connection.execute(text(statement), parameters))
 
     def trigger(self, dag_id: str, run_id: str, logical_date: str | None = None, **conf: Any) -> None:
-        """Start a run of a DAG, once it is known."""
+        """Start a run of a DAG, as soon as Airflow knows the DAG."""
         body = {"dag_run_id": run_id, "logical_date": logical_date, "conf": conf}
 
         def started() -> bool:
@@ -246,7 +247,7 @@ class AirflowCluster:
         until(f"a run of {dag_id}", started, PATIENCE, 0.5)
 
     def put_connection(self, connection: Mapping[str, Any]) -> None:
-        """Make a Connection, or make it anew."""
+        """Make a Connection, or replace it."""
         try:
             self.api("POST", "/connections", connection)
         except urllib.error.HTTPError as error:
@@ -272,12 +273,12 @@ class AirflowCluster:
         return str(found[0][0]) if found else ""
 
     def instances(self, **where: Any) -> list[Any]:
-        """Return the pool's instances."""
+        """Return the pool's instances with these column values."""
         condition = " AND ".join(f"{name} = :{name}" for name in where) or "true"
         return self.rows(f"SELECT * FROM sensorpool.sensor_instance WHERE {condition} ORDER BY id", **where)
 
     def wait_for(self, what: str, holds: Callable[[], Any], patience: float = PATIENCE) -> Any:
-        """Wait until something holds, and return it."""
+        """Wait until ``holds`` returns a true value, and return it."""
         return until(what, holds, patience, 0.25)
 
     def sleep_until(self, moment: float) -> None:

@@ -1,4 +1,4 @@
-"""The audit: a trigger in the database notes every change of an instance's state, whoever makes it."""
+"""The audit: a trigger in the database notes every change of an instance's state, from any process."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _POSTGRES = (
 
 @dataclass(frozen=True)
 class Audit:
-    """What the audit found; all of it must be empty."""
+    """The findings of the audit; all lists must be empty."""
 
     still_sensing: list[int]
     doubled: list[int]  # more than one change into a terminal state
@@ -38,11 +38,11 @@ def install(database: Database) -> None:
 
 
 def read(database: Database) -> Audit:
-    """Read the audit, and what is still sensing."""
+    """Read the audit, and the instances that are still sensing."""
     with database.engine.connect() as connection:
-        here = table_prefix(connection)
-        changes = connection.execute(text(f"SELECT instance_id, was, became FROM {here}audit")).all()
-        waiting = text(f"SELECT id FROM {here}sensor_instance WHERE state = 'sensing'")
+        prefix = table_prefix(connection)
+        changes = connection.execute(text(f"SELECT instance_id, was, became FROM {prefix}audit")).all()
+        waiting = text(f"SELECT id FROM {prefix}sensor_instance WHERE state = 'sensing'")
         sensing = connection.execute(waiting).scalars().all()
     times = Counter(row[0] for row in changes)
     return Audit(

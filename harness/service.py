@@ -21,7 +21,7 @@ SCRIPTED = ("ScriptedSensor", "AsyncScriptedSensor", "ManyScriptedSensor")
 class Service:
     """A pool's processes on given servers. The fast profile: interval 2 s, tick 1 s, time limit 1 s, lease 6 s.
 
-    :param sensors: class paths that are enabled beside the scripted ones, unless the settings say what is.
+    :param sensors: class paths that are enabled beside the scripted ones, unless ``settings`` has sensors_enabled.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Service:
             "sensors_enabled": ",".join((*(f"sensorpool.testing.{name}" for name in SCRIPTED), *sensors)),
         } | settings
         self.environment = {f"SENSORPOOL_{name.upper()}": str(value) for name, value in values.items()}
-        self.environment["TMPDIR"] = str(folder)  # signs of life of those that a test kills are nobody else's
+        self.environment["TMPDIR"] = str(folder)  # signs of life of killed processes stay within the test
         self.settings = Settings.load(**values)
         self.pool = Pool(self.settings)
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -85,11 +85,11 @@ class Service:
         return json.loads(done.stdout.splitlines()[-1])
 
     def logs(self) -> str:
-        """What the processes said."""
+        """Return the logs of all processes."""
         return "\n".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("*.log")))
 
     def stop(self) -> None:
-        """End everything, whatever state it is in."""
+        """Kill all processes, and close the pool."""
         for process in self.processes:
             kill_tree(process)
         self.pool.close()
@@ -112,16 +112,16 @@ class Service:
 def kill_tree(process: subprocess.Popen[bytes], sign: int = signal.SIGKILL) -> None:
     """Kill a process and all its children."""
     if process.poll() is not None:
-        return  # it has ended, and its number may be somebody else's by now
+        return  # it has ended, and another process may have its number by now
     try:
         parent = psutil.Process(process.pid)
         family = [*parent.children(recursive=True), parent]
     except psutil.NoSuchProcess:
         family = []
-    for one in reversed(family):
+    for member in reversed(family):
         try:
-            one.resume()
-            one.send_signal(sign)
+            member.resume()
+            member.send_signal(sign)
         except psutil.NoSuchProcess:
             continue
     process.wait(30)
@@ -134,7 +134,7 @@ def children(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
 
 @contextmanager
 def running(folder: Path, database_url: str, redis_url: str, **settings: Any) -> Iterator[Service]:
-    """A service for as long as the context lasts."""
+    """Yield a service for as long as the context lasts."""
     service = Service(folder, database_url, redis_url, **settings)
     try:
         yield service

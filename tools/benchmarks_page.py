@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def machine(found: dict[str, Any]) -> str:
-    """Say what the figures were taken on."""
+    """Return the line about the machine on which the figures were taken."""
     of = next(iter(found.values()))["machine"]
     dates = sorted({each["date"] for each in found.values() if "date" in each})
     return (
@@ -51,20 +51,20 @@ def machine(found: dict[str, Any]) -> str:
     )
 
 
-def table(one: dict[str, Any]) -> str:
-    """Return a question's figures, a column a case."""
-    rows: Rows = one["rows"]
+def table(result: dict[str, Any]) -> str:
+    """Return the figures of a benchmark, with a column for each case."""
+    rows: Rows = result["rows"]
     names = [name for name in dict.fromkeys(name for row in rows for name in row) if name != "case"]
     lines = [
         "| | " + " | ".join(row["case"] for row in rows) + " |",
         "| --- |" + " ---: |" * len(rows),
         *(f"| {name} | " + " | ".join(said(row.get(name)) for row in rows) + " |" for name in names),
     ]
-    return f"`{one['command']}`\n\n" + "\n".join(lines)
+    return f"`{result['command']}`\n\n" + "\n".join(lines)
 
 
 def said(value: Any) -> str:
-    """Say a figure."""
+    """Return a figure as text."""
     match value:
         case None:
             return ""
@@ -82,7 +82,7 @@ def said(value: Any) -> str:
 
 
 def budgets(found: dict[str, Rows]) -> str:
-    """Hold the figures against the budgets of the design."""
+    """Return the table that compares the figures with the budgets of the design."""
 
     def case(question: str, start: str) -> dict[str, Any]:
         rows = [row for row in found.get(question, []) if str(row["case"]).startswith(start)]
@@ -129,7 +129,7 @@ def _least(rows: Rows, start: str) -> float | None:
 
 
 def peers(found: dict[str, dict[str, Any]]) -> str:
-    """Return the peers, each with its ratio to ours, and what is to be said of each."""
+    """Return the table of the peers, each with its ratio to ours, and a note on each."""
     if "sensorpool" not in found:
         return "Not measured yet."
     ours = found["sensorpool"]["cpu_us_per_unique_poke"]
@@ -178,7 +178,7 @@ def bars(name: str, rows: Rows, key: str, label: str) -> str:
 
 
 def shares(rows: Rows) -> str:
-    """Plot where the samples of each case fell."""
+    """Plot the shares of the samples of each case."""
     figure, axes = pyplot.subplots(figsize=(9, 0.6 * len(rows) + 1.6))
     parts = list(dict.fromkeys(part for row in rows for part in row["share of the samples, %"]))
     done = [0.0] * len(rows)

@@ -1,4 +1,4 @@
-"""What the source of a sensor class shows of its methods: whether its poke looks at the template context."""
+"""Reads the source of a sensor class, to find out whether its poke looks at the template context."""
 
 import ast
 import inspect
@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 
 class Use(NamedTuple):
-    """Something that a poke does with the template context. ``only_with``: an argument without which it does not."""
+    """A use of the template context by a poke. ``only_with``: the argument without which the poke does not use it."""
 
     what: str
     only_with: str | None
 
 
 class _Method(NamedTuple):
-    """A method to read, and the names that the template context has in it."""
+    """A method to read, and the names of its variables that hold the template context."""
 
     owner: type
     name: str
@@ -24,9 +24,9 @@ class _Method(NamedTuple):
 
 
 def uses(cls: type, off: Collection[str]) -> Iterator[Use]:
-    """Yield what a class's poke does with the template context: handing it on to methods of its own is followed.
+    """Yield the uses of the template context by a class's poke, also in methods of its own that get the context.
 
-    :param off: arguments that are false unless they are given: ``if self.argument:`` guards what is in it.
+    :param off: arguments that are false by default: ``if self.argument:`` guards the uses in its body.
     """
     first = _resolve(cls, "poke", None)
     if first is None:
@@ -45,7 +45,7 @@ def uses(cls: type, off: Collection[str]) -> Iterator[Use]:
 
 
 def reaches_base(cls: type, name: str) -> bool:
-    """Whether a method gets to the one of BaseSensorOperator, each calling that of its base."""
+    """Whether a method reaches the method of BaseSensorOperator, because each one calls the method of its base."""
     owner = _resolve(cls, name, None)
     while owner is not None:
         calls = (node for node in ast.walk(_tree(vars(owner)[name])) if isinstance(node, ast.Call))
@@ -65,7 +65,7 @@ class _Reader(ast.NodeVisitor):
         self._only_with = method.only_with
 
     def visit_If(self, node: ast.If) -> None:
-        """Note what guards the body."""
+        """Note the argument that guards the body."""
         self.visit(node.test)
         before = self._only_with
         self._only_with = before or self._guard(node.test)
@@ -76,7 +76,7 @@ class _Reader(ast.NodeVisitor):
             self.visit(statement)
 
     def visit_Call(self, node: ast.Call) -> None:
-        """Follow the context into a method of the class; else it is out of sight."""
+        """Follow the context into a method of the class; any other call is a use."""
         method = self._followed(node)
         handed_on = [
             value for value in (*node.args, *(word.value for word in node.keywords)) if self._is_context(value)
@@ -102,7 +102,7 @@ class _Reader(ast.NodeVisitor):
             self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:
-        """Note whatever else is done with it."""
+        """Note any other use of the context."""
         if self._is_context(node) and isinstance(node.ctx, ast.Load):
             self._use("uses the template context")
 
@@ -119,7 +119,7 @@ class _Reader(ast.NodeVisitor):
         return test.attr if is_argument and test.attr in self._off else None  # type: ignore[attr-defined]
 
     def _followed(self, call: ast.Call) -> _Method | None:
-        """Return the method of the class that is called, as far as it is seen where the context goes."""
+        """Return the called method of the class, if it is clear which arguments hold the context; otherwise None."""
         if not isinstance(call.func, ast.Attribute):
             return None
         name = call.func.attr
@@ -147,7 +147,7 @@ def _is_supers(function: ast.AST) -> bool:
 
 
 def _resolve(cls: type, name: str, after: type | None) -> type | None:
-    """Return the class of the providers that a method is of."""
+    """Return the class of a provider that defines a method, or None."""
     mro = cls.__mro__ if after is None else cls.__mro__[cls.__mro__.index(after) + 1 :]
     owner = next((base for base in mro if name in vars(base)), None)
     of_provider = owner is not None and owner.__module__.startswith("airflow.providers.")
@@ -155,7 +155,7 @@ def _resolve(cls: type, name: str, after: type | None) -> type | None:
 
 
 def _names_of_arguments(owner: type, name: str) -> list[str]:
-    """Return the names of a method's arguments, without that of the object itself."""
+    """Return the names of a method's arguments, without ``self``."""
     function = vars(owner)[name]
     names = list(inspect.signature(inspect.unwrap(getattr(function, "__func__", function))).parameters)
     return names if isinstance(function, staticmethod) else names[1:]

@@ -1,4 +1,4 @@
-"""Write what the faults and the soak measured into docs/guarantees.md.
+"""Write the figures of the faults and of the soak into docs/guarantees.md.
 
 SENSORPOOL_TEST_FAULTS_TABLE=benchmarks/results/faults.json make faults; python -m benchmarks.soak; then this.
 """
@@ -43,7 +43,7 @@ def faults(records: list[dict[str, Any]]) -> str:
 
 
 def soak(found: dict[str, Any]) -> str:
-    """Return what the soak found, in words."""
+    """Return the figures of the soak, in words."""
     first, last = found["samples"][4], found["samples"][-1]
     grown = ", ".join(f"{name} {first[name]:g} → {last[name]:g}" for name in GROWTH)
     p50, p99, most = found["true to settled, intervals, p50/p99/max"]

@@ -1,8 +1,8 @@
 """Write docs/sensors.md: every sensor class of the installed providers, and whether it can be pooled.
 
-Each class is constructed with placeholders for its arguments, and asked as on a worker: no list of the project says it.
-What only a poke would show (that it reads the template context) is looked up in its source (`context_in_poke`).
-``--check`` says whether the page is fresh. Needs Airflow and the providers: the environment of `make e2e`.
+Each class is constructed with placeholders for its arguments, and checked as on a worker: there is no list of classes.
+Whether its poke reads the template context is looked up in its source (`context_in_poke`). ``--check`` fails if the page
+is stale. Needs Airflow and the providers: the environment of `make e2e`.
 """
 
 import datetime as dt
@@ -48,7 +48,7 @@ attributes are its condition: then only these are sent and compared, and its pok
 
 
 class Entry(NamedTuple):
-    """What is said of one class."""
+    """The page's row for one class."""
 
     name: str
     by_default: bool
@@ -90,7 +90,7 @@ def page() -> str:
 
 
 def judge(cls: type) -> Entry:
-    """Say whether a class can be pooled."""
+    """Return the row that says whether a class can be pooled."""
     from sensorpool.airflow.configuration import AIRFLOW_SENSORS
     from sensorpool.airflow.errors import NotPoolable
 
@@ -121,7 +121,7 @@ def judge(cls: type) -> Entry:
         except NotPoolable:
             continue
         raise AssertionError(f"{_path(cls)} is pooled with a callable for {name}")
-    if not adapted:  # an adapter pokes in its place, and has what it needs of the context
+    if not adapted:  # an adapter pokes in the place of the class, and does not need the context
         off = {name for name, parameter in _parameters(cls).items() if not parameter.default}
         for use in context_in_poke.uses(cls, off):
             if use.only_with is None:
@@ -134,7 +134,7 @@ def judge(cls: type) -> Entry:
 
 
 def _condition_of(sensor: Any) -> Any:
-    """Ask as a worker does, with all its sensors enabled."""
+    """Return the condition of a sensor as on a worker on which the class is enabled."""
     from sensorpool.airflow.configuration import AirflowSettings
     from sensorpool.airflow.task import poolable
     from sensorpool.config.settings import Settings
@@ -156,7 +156,7 @@ def _path(cls: type) -> str:
 
 
 class _quietly(warnings.catch_warnings):
-    """What the providers say while they are imported and constructed is not ours to show."""
+    """Silences the warnings and logs of providers while they are imported and constructed."""
 
     def __enter__(self) -> None:
         super().__enter__()
@@ -169,7 +169,7 @@ class _quietly(warnings.catch_warnings):
 
 
 def _providers() -> list[tuple[str, str]]:
-    """Return the packages of the installed providers and their versions, that of Airflow's own sensors first."""
+    """Return the packages of the installed providers with their versions, Airflow's standard provider first."""
     found = {
         (entry.module.rpartition(".")[0], entry.dist.version)
         for entry in entry_points(group="apache_airflow_provider")
@@ -182,7 +182,7 @@ _A_SENSOR = re.compile(r"^class (\w*Sensor|\w+\([^)]*Sensor)", re.MULTILINE)
 
 
 def _import_sensors(provider: str) -> dict[str, str]:
-    """Import all modules of a provider that define sensors; return those that cannot be, and why."""
+    """Import all modules of a provider that define sensors; return why modules cannot be imported."""
     missing = {}
     for folder in importlib.import_module(provider).__path__:
         for path in sorted(Path(folder).rglob("*.py")):
@@ -210,12 +210,12 @@ def _subclasses(cls: type) -> Iterator[type]:
 
 
 def _is_base(cls: type) -> bool:
-    """Whether a class is there to be derived from only."""
+    """Whether a class is only a base of other classes."""
     return inspect.isabstract(cls) or "BaseSensor" in cls.__name__
 
 
 def _parameters(cls: type) -> dict[str, inspect.Parameter]:
-    """Return the arguments of its constructors that not every sensor takes."""
+    """Return the arguments of its constructors that are not arguments of every sensor."""
     from sensorpool.airflow import compat
 
     found: dict[str, inspect.Parameter] = {}
@@ -228,7 +228,7 @@ def _parameters(cls: type) -> dict[str, inspect.Parameter]:
 
 
 def _is_object(parameter: inspect.Parameter) -> bool:
-    """Whether an argument is no value, but something to be called."""
+    """Whether an argument is a callable, and no value."""
     return re.search(r"Callable|Retry", str(parameter.annotation)) is not None or parameter.name == "hook"
 
 
@@ -237,7 +237,7 @@ def _a_callable(*_: Any, **__: Any) -> bool:
 
 
 def _construct(cls: Any, arguments: dict[str, Any]) -> Any:
-    """Construct a sensor; what a class hands on to its base by itself is left out."""
+    """Construct a sensor, without the arguments that the class itself gives to its base."""
     from airflow.sdk import DAG
 
     arguments = dict(arguments)

@@ -1,1 +1,1 @@
-"""What users have today, measured beside the pool: see `python -m benchmarks.peers --help`."""
+"""The peers: other ways to wait, measured on the same load as the pool. See `python -m benchmarks.peers --help`."""

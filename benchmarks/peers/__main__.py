@@ -32,7 +32,7 @@ PEERS: dict[str, Callable[[int, float], Result]] = {
 
 
 def table(found: dict[str, Result]) -> Table:
-    """Return what was found, with the ratio of each to ours."""
+    """Return the figures of all peers, each with its ratio to ours."""
     shown = Table(title="CPU of all processes of each peer; the ratio is of the CPU per unique poke")
     for name in ("peer", "version"):
         shown.add_column(name)

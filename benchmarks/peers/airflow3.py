@@ -1,4 +1,4 @@
-"""What Airflow 3 itself offers: sensors that reschedule themselves, and sensors that defer to the triggerer.
+"""Airflow 3 without a pool: sensors that reschedule themselves, and sensors that defer to the triggerer.
 
 Needs the environment of ``make e2e``, or the interpreter that PEERS_AIRFLOW_PYTHON names.
 """
@@ -16,7 +16,7 @@ PYTHON = Path(os.environ.get("PEERS_AIRFLOW_PYTHON", ROOT / ".venv-e2e" / "bin" 
 
 
 def measure(kind: str, size: int, seconds: float) -> Result:
-    """Measure sensors of one kind, in the environment that has Airflow."""
+    """Measure sensors of one kind, in the environment with Airflow."""
     done = subprocess.run(
         [str(PYTHON), "-m", "benchmarks.peers.airflow3_run", kind, str(size), str(seconds)],
         env=os.environ | {"PYTHONPATH": str(ROOT)},

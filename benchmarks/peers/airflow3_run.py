@@ -24,7 +24,7 @@ from harness.until import until
 
 LONG = 3600.0
 IDLE = 30.0  # seconds of a window without a sensor
-SETTLE = 15.0  # seconds after the last task was started, for what follows from that
+SETTLE = 15.0  # seconds after the start of the last task, until its after-effects are over
 FEW = "{} sensors, each poked every {:g} s. What Airflow takes when no sensor waits is taken off, in its favour. "
 NOTES = {
     "reschedule": "A worker start a poke, counted by the reschedules in the database. Has a slot only while it pokes.",
@@ -49,7 +49,7 @@ class Airflow(AirflowCluster):
 
     @property
     def environment(self) -> dict[str, str]:
-        """As of the tests, but for what makes them quick."""
+        """The environment of the tests, without the settings that make tests quick."""
         return super().environment | {
             "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1",
             "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
@@ -81,13 +81,13 @@ class Airflow(AirflowCluster):
         return int(self.rows("SELECT count(*) FROM task_reschedule")[0][0])
 
     def sleeps(self) -> int:
-        """Return how often a trigger has said in its log that it sleeps until the next poke."""
+        """Return how often triggers have logged that they sleep until the next poke."""
         logs = (self.folder / "logs").rglob("*.log*")
         return sum(path.read_text(errors="replace").count("Sleeping for") for path in logs if path.is_file())
 
 
 def measure(kind: str, size: int, seconds: float) -> Result:
-    """Measure sensors of one kind that wait, less what Airflow takes when nobody does."""
+    """Measure waiting sensors of one kind, less the cost of Airflow without sensors."""
     most, interval = LOADS[kind]
     sensors = min(size, most)
     with (

@@ -1,4 +1,4 @@
-"""APScheduler 3: an interval job a sensor, in memory, on threads."""
+"""APScheduler 3: an interval job for each sensor, in memory, on threads."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""APScheduler with a job a sensor; runs in the environment of apscheduler3.py. Arguments: PATHS INTERVAL."""
+"""APScheduler with a job for each sensor; runs in the environment of apscheduler3.py. Arguments: PATHS INTERVAL."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ record = os.open(os.environ["PEER_POKES"], os.O_WRONLY | os.O_CREAT | os.O_APPEN
 
 
 def poke(path: str) -> None:
-    """Look, and count it."""
+    """Look for the file, and count the look."""
     os.write(record, b".")
     if os.path.exists(path):
         raise SystemExit(f"{path} came")
@@ -29,7 +29,7 @@ def main() -> None:
     )
     begin = datetime.now(UTC) + timedelta(seconds=2)
     for n, path in enumerate(paths):
-        # as if they had begun to wait at any time
+        # a random phase, as if the sensors had begun to wait at different times
         first = begin + timedelta(seconds=interval * n / len(paths))
         scheduler.add_job(poke, "interval", seconds=interval, start_date=first, args=(path,))
     scheduler.start()

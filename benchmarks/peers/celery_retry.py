@@ -16,7 +16,7 @@ from harness.service import kill_tree
 from harness.until import until
 
 ROOT = Path(__file__).parents[2]
-MOST = 1000  # 10,000 would poke 1,000 times a second, which two cores do not bear
+MOST = 1000  # 10,000 would poke 1,000 times a second, which is too much for two cores
 NOTE = (
     "result backend off, visibility timeout of a day, no gossip, no events, no rate limits, nothing logged. "
     "A sensor is a message in Redis and in the worker's memory: no query says what waits, and nothing is shared."
@@ -41,7 +41,7 @@ def measure(size: int, seconds: float) -> Result:
         try:
             with app.connection_for_write(redis.url) as connection, connection.Producer() as producer:
                 for n, path in enumerate(paths(folder, sensors)):
-                    # as if they had begun to wait at any time
+                    # a random phase, as if the sensors had begun to wait at different times
                     wait_for.apply_async(
                         (path, INTERVAL), countdown=INTERVAL * n / sensors, producer=producer, retry=False
                     )

@@ -9,7 +9,7 @@ app = Celery("peer", broker=os.environ.get("PEER_BROKER"))
 app.conf.update(
     result_backend=None,
     task_ignore_result=True,
-    broker_transport_options={"visibility_timeout": 86_400},  # far longer than a countdown, as the manual demands
+    broker_transport_options={"visibility_timeout": 86_400},  # far longer than a countdown, as Celery's manual requires
     broker_connection_retry_on_startup=True,
     worker_disable_rate_limits=True,
     worker_send_task_events=False,
@@ -19,7 +19,7 @@ _record = -1
 
 @app.task(bind=True, max_retries=None)
 def wait_for(self: Any, path: str, interval: float) -> None:
-    """Look, and count it; come back later."""
+    """Look for the file, and count the look; retry later."""
     global _record
     if _record < 0:
         _record = os.open(os.environ["PEER_POKES"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)

@@ -1,4 +1,4 @@
-"""The virtual environments of peers that cannot share ours: made once, and kept."""
+"""The virtual environments of peers that cannot share ours. They are made once, and kept."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ import click
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / ".venv-peers"
 
-# what a peer is installed from, in steps: options of `pip install`
+# the installation of each peer, in steps: options of `pip install`
 ENVIRONMENTS: dict[str, tuple[tuple[str, ...], ...]] = {
     "smart_sensor": (
         ("setuptools<66",),  # Airflow 2.3 needs pkg_resources
@@ -25,7 +25,7 @@ ENVIRONMENTS: dict[str, tuple[tuple[str, ...], ...]] = {
 
 
 def environment(name: str) -> Path:
-    """Return the interpreter of an environment, which is made if it is not there yet.
+    """Return the interpreter of an environment; make the environment if it does not exist.
 
     :raises subprocess.CalledProcessError: when pip fails.
     """

@@ -31,7 +31,7 @@ def measure(size: int, seconds: float, interval: float = INTERVAL) -> Result:
 
         distinct = len(set(paths(stage.folder, size)))
         until("a round", lambda: pokes() >= distinct, 600, 1.0)
-        time.sleep(TICK)  # what begins with it is over
+        time.sleep(TICK)  # the work after the first pokes is over
         seen = watch(
             whole_intervals(seconds, interval),
             stage.cpu,
@@ -53,5 +53,5 @@ def measure(size: int, seconds: float, interval: float = INTERVAL) -> Result:
 
 
 def measure_60(size: int, seconds: float) -> Result:
-    """Measure it with its usual interval."""
+    """Measure the pool with its usual interval."""
     return measure(size, seconds, 60.0)

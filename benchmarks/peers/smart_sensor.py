@@ -26,7 +26,7 @@ from harness.until import until
 
 SCRIPT = Path(__file__).with_name("smart_sensor_run.py")
 PATIENCE = 1800.0
-ROUND = "seconds to execute"  # what its log says when a round is over
+ROUND = "seconds to execute"  # in the log line at the end of a round
 NOTE = (
     "one operator process and its database; the scheduler and the worker that Airflow runs it with are not counted, "
     "which is in its favour. Its steady round is one query and no write. Serial pokes."
@@ -34,7 +34,7 @@ NOTE = (
 
 
 def measure(size: int, seconds: float) -> Result:
-    """Measure steady rounds; the first one, which opens a log a sensor, is given apart."""
+    """Measure steady rounds; the first round, which opens a log for each sensor, is reported apart."""
     python = environment("smart_sensor")
     with tempfile.TemporaryDirectory(prefix="sensorpool-peers-") as name, PostgresServer(POSTGRES) as postgres:
         folder = Path(name)
@@ -74,7 +74,7 @@ def measure(size: int, seconds: float) -> Result:
         process = start(str(SCRIPT), "run", str(INTERVAL))
         try:
             parts = {"operator": process.pid, "PostgreSQL": postgres.pid}
-            # an import of Airflow is no part of a round: it is over when the first poke is counted
+            # the import of Airflow is no part of a round: it is over at the first poke
             until("its first poke", lambda: counted.stat().st_size or process.poll() is not None, PATIENCE)
             loaded = cpu_of({"operator": process.pid})["operator"]
             until("its first round", lambda: rounds() or process.poll() is not None, PATIENCE, 0.2)

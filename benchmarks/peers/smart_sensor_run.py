@@ -24,7 +24,7 @@ TASKS = 100  # of one DAG run
 
 
 class PathExists(BaseSensorOperator):
-    """Holds when there is something at a path."""
+    """Holds when a path exists."""
 
     poke_context_fields = ("path",)
     pokes = os.open(os.environ["PEER_POKES"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -34,13 +34,13 @@ class PathExists(BaseSensorOperator):
         self.path = path
 
     def poke(self, context: Any) -> bool:  # noqa: ARG002  # the signature of sensors
-        """Look, and count it."""
+        """Look for the file, and count the look."""
         os.write(self.pokes, b".")
         return os.path.exists(self.path)
 
 
 def register(paths: list[str]) -> None:
-    """Put sensors into the state in which Airflow's own task runner leaves them."""
+    """Register sensors, and leave them in the state in which Airflow's own task runner leaves them."""
     start = utcnow() - timedelta(days=1)
     with DAG("peers", start_date=start, schedule_interval=None) as dag:
         tasks = [PathExists(task_id=f"wait_{n}", path="/") for n in range(min(TASKS, len(paths)))]
@@ -68,13 +68,13 @@ def register(paths: list[str]) -> None:
 def main() -> None:
     """Run."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # it keeps one open log a sensor
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # the operator keeps an open log for each sensor
     command, argument = sys.argv[1:]
     if command == "register":
         register(Path(argument).read_text().split())
     else:
         operator = SmartSensorOperator(task_id="smart_sensor_task", poke_interval=float(argument), poke_timeout=10)
-        # four lines a round; those of the sensors go to their own logs, as ever
+        # four lines in a round; the lines of the sensors go to their own logs, as usual
         operator.log.addHandler(logging.StreamHandler())
         operator.execute({})
 

@@ -1,4 +1,4 @@
-"""What all peers share: the load, the window that is measured, and the figures that come out of it."""
+"""The parts that all peers share: the load, the measured window, and its figures."""
 
 import math
 import os
@@ -12,20 +12,20 @@ import psycopg
 
 from benchmarks.stage import Cpu, less, tree_seconds
 
-INTERVAL = 10.0  # seconds between two pokes, where nothing else is said
-DISTINCT = 0.6  # 40 % of the sensors wait for what another one waits for
+INTERVAL = 10.0  # the default seconds between two pokes
+DISTINCT = 0.6  # 40 % of the sensors wait for the same condition as another one
 
 Result = dict[str, Any]
 
 
 def paths(folder: Path, size: int) -> list[str]:
-    """Return the file that each sensor waits for: none will ever come."""
+    """Return the file of each sensor; no file ever comes."""
     distinct = distinct_of(size)
     return [str(folder / f"never-{n % distinct}") for n in range(size)]
 
 
 def distinct_of(size: int) -> int:
-    """Return how many conditions so many sensors wait for."""
+    """Return the number of conditions of so many sensors."""
     return max(1, round(size * DISTINCT))
 
 
@@ -35,12 +35,12 @@ def whole_intervals(seconds: float, interval: float = INTERVAL) -> float:
 
 
 def cpu_of(parts: Mapping[str, int]) -> Cpu:
-    """Return the CPU seconds of the process trees so far, and those of the client, which is this process."""
+    """Return the CPU seconds of the process trees so far, and of the client, which is this process."""
     return {name: tree_seconds(psutil.Process(pid)) for name, pid in parts.items()} | {"client": sum(os.times()[:2])}
 
 
 def resident(*pids: int) -> int:
-    """Return the bytes of process trees that are in memory, those that processes share counted once."""
+    """Return the resident bytes of process trees; shared memory counts once."""
     total = 0
     for pid in pids:
         root = psutil.Process(pid)
@@ -65,7 +65,7 @@ def transactions(url: str) -> int:
 def watch(
     seconds: float, cpu: Callable[[], Cpu], pokes: Callable[[], int], database: Callable[[], int] | None = None
 ) -> Result:
-    """Let one window pass, and return what was done and used in it."""
+    """Let one window pass, and return its work and its costs."""
     transactions_before = database() if database else 0
     pokes_before, cpu_before, began = pokes(), cpu(), time.monotonic()
     time.sleep(seconds)
@@ -93,11 +93,11 @@ def result(
 ) -> Result:
     """Return the figures of a window.
 
-    :param shares: whether one poke serves all that wait for the same.
-    :param memory: bytes of the peer's own processes; those of its database and broker are not in it.
+    :param shares: whether one poke serves all sensors with the same condition.
+    :param memory: bytes of the peer's own processes, without its database and broker.
     :param interval: seconds between two pokes of a sensor.
-    :param asked: how many sensors there should have been.
-    :param idle: a window of the same peer without a sensor, which is not the sensors' cost.
+    :param asked: the number of sensors that was asked for.
+    :param idle: a window of the same peer without sensors, whose costs are subtracted.
     """
     distinct = distinct_of(sensors)
     used, sent = dict(seen["cpu_s"]), seen["transactions"]

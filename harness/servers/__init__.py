@@ -1,12 +1,12 @@
-"""Real servers for the tests: loopback only, ports and folders of their own, gone when the run is gone.
+"""Real servers for the tests: on loopback only, with ports and folders of their own; they end with the test run.
 
     with PostgresServer() as postgres, RedisServer() as redis:
         ...  # postgres.url, redis.url
         redis.kill()
         redis.start()  # the same port, password and folder
 
-PostgreSQL and Redis come out of wheels, MariaDB and RabbitMQ from the system's packages. A server that this machine
-does not have raises `Missing`, with the way to get it.
+PostgreSQL and Redis come from wheels, MariaDB and RabbitMQ from the system's packages. If this machine does not have a
+server, `Missing` is raised, with the way to get it.
 """
 
 from .databases import fresh_database

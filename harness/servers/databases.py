@@ -20,7 +20,7 @@ def fresh_database(server: Server | Elsewhere, template: str | None = None) -> I
     try:
         yield url.render_as_string(hide_password=False)
     finally:
-        # The test may have left the server dead or frozen, or somebody connected.
+        # The test may have left the server dead or frozen, or a client connected.
         server.start()
         force = " WITH (FORCE)" if url.get_backend_name() == "postgresql" else ""
         _execute(outside, f"DROP DATABASE IF EXISTS {url.database}{force}")

@@ -1,4 +1,4 @@
-"""A server that the environment names: somebody else's, to be used and not to be harmed."""
+"""A server that the environment names. It is not ours: tests use it, but do not stop it."""
 
 import os
 from typing import NoReturn, Self
@@ -8,7 +8,7 @@ from sqlalchemy import make_url
 
 
 class Elsewhere:
-    """Stands where a `Server` would; a test that wants to stop or freeze it is skipped."""
+    """Takes the place of a `Server`; a test that stops or freezes it is skipped."""
 
     def __init__(self, url: str, variable: str) -> None:
         self.url = url
@@ -16,7 +16,7 @@ class Elsewhere:
 
     @classmethod
     def named_by(cls, variable: str, driver: str | None = None) -> Self | None:
-        """Return the server that an environment variable names, if it does; a database's URL gets our driver."""
+        """Return the server that an environment variable names, or None; the URL of a database gets our driver."""
         url = os.environ.get(variable)
         if not url:
             return None
@@ -29,7 +29,7 @@ class Elsewhere:
         return cls(url, variable)
 
     def start(self) -> Self:
-        """Do nothing: it is there."""
+        """Do nothing: the server runs already."""
         return self
 
     def _not_ours(self) -> NoReturn:

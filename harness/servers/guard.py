@@ -1,7 +1,7 @@
-"""The guard: ends a server and removes its folder once the test run is over, however it ended.
+"""The guard: ends a server and removes its folder when the test run ends, in whatever way.
 
-It runs beside the server in a session of its own, reads lines of process ids from its standard input and acts on the
-last one when the input ends: the kernel closes that pipe even for a run that was killed with -9.
+It runs beside the server in a session of its own, and reads lines of process ids from its standard input. When the
+input ends, it kills the processes of the last line. The kernel closes that pipe even if the run is killed with -9.
 """
 
 import shutil
@@ -15,16 +15,16 @@ import psutil
 
 
 def freeze(roots: Iterable[psutil.Process]) -> list[psutil.Process]:
-    """Stop processes and all that descend from them, parents first, and return them in that order."""
+    """Stop processes and all their descendants, parents first, and return them in that order."""
     frozen: list[psutil.Process] = []
-    found = list(roots)
-    # A process may start another until it is stopped itself, so look again until nothing new is found.
-    while found:
-        for process in found:
+    running = list(roots)
+    # A process may start another one until it is stopped itself, so look again until there is no new one.
+    while running:
+        for process in running:
             with suppress(psutil.NoSuchProcess):
                 process.suspend()
-        frozen += found
-        found = [process for process in descendants(frozen) if process not in frozen]
+        frozen += running
+        running = [process for process in descendants(frozen) if process not in frozen]
     return frozen
 
 
@@ -36,7 +36,7 @@ def thaw(processes: Iterable[psutil.Process]) -> None:
 
 
 def kill(roots: Iterable[psutil.Process]) -> None:
-    """Kill processes and all that descend from them at one instant, as a power cut would, and see them gone."""
+    """Kill processes and all their descendants at one instant, as a power cut would, and wait for their end."""
     processes = freeze(roots)
     for process in processes:
         with suppress(psutil.NoSuchProcess):
@@ -53,16 +53,16 @@ def wait(processes: Iterable[psutil.Process], seconds: float) -> None:
 
 
 def lives(process: psutil.Process) -> bool:
-    """Say whether a process has not ended."""
+    """Whether a process has not ended."""
     try:
-        # A zombie has ended; in a container whose first process collects none, it stays one for ever.
+        # A zombie has ended; in a container whose first process does not collect zombies, it stays one for ever.
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
 
 
 def descendants(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
-    """Return the processes that descend from others."""
+    """Return all descendants of these processes."""
     found: list[psutil.Process] = []
     for process in processes:
         with suppress(psutil.NoSuchProcess):
@@ -71,7 +71,7 @@ def descendants(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
 
 
 def alive(pids: Iterable[int]) -> list[psutil.Process]:
-    """Return the processes that exist; psutil keeps their start times, so a number used again kills nobody."""
+    """Return the processes that exist; psutil keeps their start times, so a reused number does no harm."""
     found = []
     for pid in pids:
         with suppress(psutil.NoSuchProcess):
@@ -80,7 +80,7 @@ def alive(pids: Iterable[int]) -> list[psutil.Process]:
 
 
 def main(folder: str) -> None:
-    """Watch until the input ends."""
+    """Read process ids until the input ends; then kill them and remove the folder."""
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     watched: list[psutil.Process] = []

@@ -47,10 +47,10 @@ class MariaDbServer(Server):
             f"--init-file={self.folder / 'init.sql'}",
             f"--bind-address={LOOPBACK}",
             f"--port={self.port}",
-            "--socket=socket",  # in the data folder; a whole path may be longer than a socket's may be
+            "--socket=socket",  # in the data folder; a whole path may be too long for a socket
             "--skip-name-resolve",
             "--character-set-server=utf8mb4",
-            # Commits reach the kernel, which a killed server does not take with it, but not the disk.
+            # Commits reach the kernel, so a killed server keeps them, but not the disk.
             "--innodb-flush-log-at-trx-commit=2",
             "--innodb-buffer-pool-size=64M",
             *(f"--{name}={value}" for name, value in self.settings.items()),

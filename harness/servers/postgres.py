@@ -16,12 +16,12 @@ SETTINGS = {
     "listen_addresses": LOOPBACK,
     "unix_socket_directories": "",
     "max_connections": "200",
-    # The machine does not lose power during a test. What is left on guards against `kill`: a write that SIGKILL
-    # cuts in two needs full_page_writes, a commit that was acknowledged needs synchronous_commit.
+    # A test does not cut the machine's power. The settings that stay on protect against `kill`: full_page_writes a
+    # page that SIGKILL cuts in two, synchronous_commit a commit that was acknowledged.
     "fsync": "off",
     "wal_level": "minimal",
     "max_wal_senders": "0",
-    # In the data folder, which is removed, and not in /dev/shm, where a killed server would leave it.
+    # In the data folder, which is removed; in /dev/shm a killed server would leave it behind.
     "dynamic_shared_memory_type": "mmap",
 }
 
@@ -77,7 +77,7 @@ class PostgresServer(Server):
         return str(self._package / "pginstall" / "bin" / name)
 
     def _copied(self) -> Path:
-        """Copy what runs to where the account may read it: a checkout of root's lies where nobody else may enter."""
+        """Copy the binaries to a folder that the account may read: root's checkout may be closed to other users."""
         copy = self.folder / self._package.name
         for part in ("bin/initdb", "bin/postgres", "lib", "share"):
             source, target = self._package / "pginstall" / part, copy / "pginstall" / part
@@ -90,7 +90,7 @@ class PostgresServer(Server):
         shared = self._package.with_name(f"{self._package.name}.libs")
         if shared.is_dir():
             shutil.copytree(shared, copy.with_name(shared.name))
-        # Whatever the umask of the one who installed the wheel was.
+        # The umask at the installation of the wheel may have been strict.
         for path in self.folder.rglob("*"):
             if not path.is_symlink():
                 path.chmod(0o755)

@@ -10,7 +10,7 @@ import amqp
 
 from .server import LOOPBACK, Missing, Server, free_port
 
-# Not the scripts of /usr/sbin, which insist on being root or the package's own user.
+# Not the scripts of /usr/sbin, which require root or the package's own user.
 SCRIPTS = Path("/usr/lib/rabbitmq/bin")
 
 
@@ -39,7 +39,7 @@ class RabbitMqServer(Server):
             **super().environment(),
             "ERL_EPMD_ADDRESS": LOOPBACK,
             "ERL_EPMD_PORT": str(self._epmd_port),
-            # For the server's node and for the node that each command line tool is.
+            # For the server's node, and for the node of each command line tool.
             "ERL_AFLAGS": "-kernel inet_dist_use_interface {127,0,0,1}",
             "RABBITMQ_CONF_ENV_FILE": "/dev/null",
             "RABBITMQ_CONFIG_FILE": str(self.folder / "rabbitmq.conf"),
@@ -71,7 +71,7 @@ class RabbitMqServer(Server):
             pass
 
     def fresh_virtual_host(self) -> str:
-        """Make a virtual host, empty and apart from all others, and return its URL."""
+        """Make an empty virtual host, and return its URL."""
         name = f"test-{os.urandom(6).hex()}"
         tool = str(SCRIPTS / "rabbitmqctl")
         self.run(tool, "--quiet", "add_vhost", name)
@@ -79,5 +79,5 @@ class RabbitMqServer(Server):
         return f"{self.url.removesuffix('//')}/{name}"
 
     def drop_virtual_host(self, url: str) -> None:
-        """Remove a virtual host with all that is in it."""
+        """Remove a virtual host with its contents."""
         self.run(str(SCRIPTS / "rabbitmqctl"), "--quiet", "delete_vhost", url.rpartition("/")[2])

@@ -16,7 +16,7 @@ SETTINGS = {"bind": LOOPBACK, "save": '""', "appendonly": "no", "databases": "16
 
 
 class RedisServer(Server):
-    """A Redis server. It keeps nothing over a restart unless ``settings`` say so, as the pool must bear."""
+    """A Redis server. It keeps nothing over a restart unless ``settings`` say so: the pool must survive that."""
 
     not_ready: ClassVar[tuple[type[Exception], ...]] = (redis.RedisError, OSError)
 
@@ -37,13 +37,13 @@ class RedisServer(Server):
 
     def install(self) -> None:
         if self.account:
-            # A checkout of root's lies where the account may not enter.
+            # Root's checkout may be closed to the account.
             self._binary = shutil.copy(self._binary, self.folder / "redis-server")
             Path(self._binary).chmod(0o755)
 
     def command(self) -> list[str]:
         settings = {**self.settings, "port": str(self.port), "dir": str(self.folder), "requirepass": self.password}
-        # From a file: everybody may read a command line.
+        # In a file, because every user may read a command line.
         return [self._binary, str(self.write("redis.conf", "".join(f"{k} {v}\n" for k, v in settings.items())))]
 
     def check(self) -> None:

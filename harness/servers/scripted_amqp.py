@@ -1,4 +1,4 @@
-"""A RabbitMQ of a hundred lines, on loopback: it takes, refuses, returns or ignores messages as a test wants it to."""
+"""A RabbitMQ of a hundred lines, on loopback: it takes, refuses, returns or ignores messages as a test tells it."""
 
 import json
 import socket
@@ -14,13 +14,13 @@ _METHOD, _HEADER, _BODY, _END = 1, 2, 3, b"\xce"
 class ScriptedAmqp:
     """Listens until it is closed.
 
-    :param does: what happens to a message, by its exchange or queue: ``take``, ``nack``, ``ignore`` or ``hang up``. A
-        queue that is not among them does not exist. Whoever declares one of them gets 406: it is of another kind.
+    :param does: what happens to a message, by its exchange or queue: ``take``, ``nack``, ``ignore`` or ``hang up``.
+        Other queues do not exist. A declaration of one of these queues is answered with 406: it has another type.
     """
 
     does: dict[str, str]
     taken: list[tuple[str, Any]] = field(default_factory=list)  # queue and body
-    struck: list[str] = field(default_factory=list)  # what was not taken, and why
+    struck: list[str] = field(default_factory=list)  # messages that were not taken: what happened, and the queue
     declared: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -37,7 +37,7 @@ class ScriptedAmqp:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._listening.shutdown(socket.SHUT_RDWR)  # or accept would wait on
+        self._listening.shutdown(socket.SHUT_RDWR)  # otherwise `accept` would go on waiting
         self._listening.close()
         for connection in self._open:
             with connection:

@@ -1,4 +1,4 @@
-"""What all the servers have in common: a folder, a port, and being started, stopped, killed and frozen."""
+"""The base of all servers: a folder, a port, and methods that start, stop, kill and freeze the server."""
 
 import os
 import pwd
@@ -24,7 +24,7 @@ LOOPBACK = "127.0.0.1"
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 POLL_SECONDS = 0.02
-# Servers see this and nothing of the developer's environment: PGPORT or ERL_FLAGS would change what is tested.
+# Servers get only this of the environment: a developer's PGPORT or ERL_FLAGS would change the tests.
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 
 
@@ -33,11 +33,11 @@ class Missing(Exception):
 
 
 class StartFailed(Exception):
-    """The server did not come up; the message has the end of its log."""
+    """The server did not start; the message has the end of its log."""
 
 
 class Server(ABC):
-    """A real server on a loopback port, with its data in a folder that goes with it."""
+    """A real server on a loopback port, with its data in a folder that is removed with it."""
 
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
     not_ready: ClassVar[tuple[type[Exception], ...]] = (OSError,)
@@ -53,7 +53,7 @@ class Server(ABC):
         self.folder = _new_folder(self.account)
         self.log = self.folder / "log"
         self.port = free_port()
-        # Loopback is open to everybody on this machine, and the server may run as you.
+        # Every user of this machine can reach loopback, and the server may run as the developer.
         self.password = os.urandom(16).hex()
         self._installed = False
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -68,15 +68,15 @@ class Server(ABC):
         )
         assert self._guard.stdin is not None
         self._watched = self._guard.stdin
-        # A forked child that outlives the run must not hold the pipe open.
+        # A forked child that outlives the test run must not keep the pipe open.
         os.register_at_fork(after_in_child=self._watched.close)
 
-    # what each server says of itself
+    # what each server defines
 
     @property
     @abstractmethod
     def url(self) -> str:
-        """Where clients find the server, with the name and password that may do everything."""
+        """The server's URL for clients, with the name and password of an administrator."""
 
     @abstractmethod
     def locate(self) -> None:
@@ -94,13 +94,16 @@ class Server(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Ask the server for something, as a client that knows the password; raise one of `not_ready` if it can't."""
+        """Ask the server a question, as a client with the password.
 
-    # what can be done with it
+        :raises Exception: one of `not_ready`, while the server does not answer.
+        """
+
+    # what tests do with it
 
     @property
     def running(self) -> bool:
-        """Whether the server's process is there, frozen or not."""
+        """Whether the server's process lives, frozen or not."""
         return bool(self._processes) and self._processes[-1].poll() is None
 
     @property
@@ -114,7 +117,10 @@ class Server(ABC):
         return started + guard.descendants(started)
 
     def start(self) -> Self:
-        """Have the server answer: start it, thaw it, or see that it does already."""
+        """Start or thaw the server if needed, and return when it answers.
+
+        :raises StartFailed: when the server does not start.
+        """
         self.resume()
         if self.running:
             return self
@@ -122,7 +128,7 @@ class Server(ABC):
             self.install()
         deadline = time.monotonic() + START_SECONDS
         while not self._launch(deadline):
-            # Until the port has been told to anybody, another one does as well.
+            # Before the first start no client knows the port, so another one will do.
             if self._installed or time.monotonic() > deadline:
                 raise StartFailed(f"{self.command()[0]} did not start:\n{self._last_words()}")
             self.port = free_port()
@@ -130,7 +136,7 @@ class Server(ABC):
         return self
 
     def stop(self) -> None:
-        """Shut the server down in good order; its folder stays, and `start` goes on from there."""
+        """Shut the server down in good order; its folder stays for the next `start`."""
         self.resume()
         if self.running:
             main = self._processes[-1]
@@ -163,7 +169,7 @@ class Server(ABC):
             self._frozen = guard.freeze(guard.alive(process.pid for process in self._processes))
 
     def resume(self) -> None:
-        """Thaw what `pause` froze."""
+        """Thaw the processes that `pause` froze."""
         guard.thaw(self._frozen)
         self._frozen.clear()
 
@@ -184,7 +190,7 @@ class Server(ABC):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # what the servers are made with
+    # what the subclasses use
 
     def environment(self) -> dict[str, str]:
         """Return the environment of the server's processes."""
@@ -193,7 +199,7 @@ class Server(ABC):
     def run(self, *command: str) -> None:
         """Run one of the server's tools to its end.
 
-        :raises StartFailed: with what it said, when it fails.
+        :raises StartFailed: when the tool fails; with its output.
         """
         done = subprocess.run(
             command,
@@ -219,7 +225,7 @@ class Server(ABC):
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                # Ctrl-C in the terminal is for pytest, whose fixtures then stop the servers.
+                # Ctrl-C in the terminal must reach pytest only, whose fixtures then stop the servers.
                 start_new_session=True,
                 **self._as_account(),
             )
@@ -227,7 +233,7 @@ class Server(ABC):
         self._tell_guard()
 
     def write(self, name: str, text: str) -> Path:
-        """Write a file that only the server may read: these hold passwords."""
+        """Write a file that only the server may read: it may hold a password."""
         path = self.folder / name
         path.touch(mode=0o600)
         path.write_text(text)
@@ -236,7 +242,7 @@ class Server(ABC):
         return path
 
     def _launch(self, deadline: float) -> bool:
-        """Start the process and wait until it answers; say whether it did."""
+        """Start the process and wait until it answers; return whether it did."""
         self.spawn(*self.command())
         while self.running and time.monotonic() < deadline:
             with suppress(*self.not_ready):
@@ -261,15 +267,15 @@ class Server(ABC):
 
 
 def free_port() -> int:
-    """Find a loopback port that is free now and that no outgoing connection will take while its server is down.
+    """Return a loopback port that is free now, and that no outgoing connection will take while its server is down.
 
-    A client that dials a dead server on a port of the ephemeral range may be given that very port for its own end, and
-    then talks to itself; so the port is taken from below that range.
+    A client that connects to a dead server on a port of the ephemeral range may get that port for its own end, and
+    then it talks to itself. So the port is taken from below that range.
     """
     below = 32_768
     with suppress(OSError, ValueError):
         below = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    # Not `random.choice`: a test run may have seeded that, and a second one alike.
+    # Not `random.choice`: two test runs may have seeded it alike.
     draw = random.SystemRandom()
     while True:
         port = draw.randrange(min(10_000, below - 2_000), below)
@@ -279,12 +285,12 @@ def free_port() -> int:
 
 
 def _unprivileged_account() -> pwd.struct_passwd | None:
-    """Return whom servers run as when the tests run as root, which PostgreSQL and MariaDB refuse to do."""
+    """Return the account of the servers when the tests run as root: PostgreSQL and MariaDB refuse to run as root."""
     return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
 
 
 def _new_folder(account: pwd.struct_passwd | None) -> Path:
-    """Make a folder that the account can reach: root's TMPDIR may lie where nobody else may enter."""
+    """Make a folder that the account can reach: root's TMPDIR may be closed to other users."""
     bases = [Path(tempfile.gettempdir()).resolve(), Path("/tmp"), Path("/var/tmp")]
     reachable = (
         base

@@ -1,4 +1,4 @@
-"""Ten DAGs with sensors to wait for, one whose sensors reschedule themselves, and two that start all at once.
+"""Ten DAGs with sensors, one DAG with sensors that reschedule themselves, and two whose sensors start all at once.
 
 See `benchmarks.airflow_run`.
 """
@@ -22,7 +22,7 @@ with DAG("native_bench_reschedule", schedule=None, max_active_tasks=5000):
         flag=flags()
     )
 
-# a task with a callback resumes on a worker, one without ends where it is
+# a task with a callback resumes on a worker; a task without one ends in the triggerer
 for name, given in {"direct": {}, "called_back": {"on_success_callback": on_success}}.items():
     with DAG(name, schedule=None, max_active_tasks=2000):
         FlagSensor.partial(task_id="wait", retries=0, poke_interval=2, timeout=600, **given).expand(flag=flags())

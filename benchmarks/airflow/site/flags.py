@@ -1,4 +1,4 @@
-"""What the benchmarks' DAGs wait for: files in the work folder. It knows no sensorpool."""
+"""The sensor of the benchmarks' DAGs: it waits for files in the work folder, and knows nothing of sensorpool."""
 
 import os
 from pathlib import Path
@@ -28,7 +28,7 @@ class FlagSensor(BaseSensorOperator):
 
 
 def count(what: str) -> None:
-    """Count one more: a line in a file, in one write, for many processes write at once."""
+    """Count one more, as a line in a file: in one write, because many processes write at once."""
     file = os.open(WORK / what, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
         os.write(file, b"1\n")

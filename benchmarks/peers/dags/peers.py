@@ -1,4 +1,4 @@
-"""Sensors of Airflow that wait for what never comes: see benchmarks/peers/airflow3.py."""
+"""Sensors of Airflow that wait for files that never come: see benchmarks/peers/airflow3.py."""
 
 import os
 
@@ -13,7 +13,7 @@ WAITING = {"task_id": "wait", "retries": 0, "timeout": 7200, "poke_interval": IN
 
 @task
 def given(**context: object) -> list[str]:
-    """Return what this run waits for."""
+    """Return the paths that this run waits for."""
     return context["dag_run"].conf["given"]  # type: ignore[attr-defined]
 
 
