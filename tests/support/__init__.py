@@ -1,1 +1,1 @@
-"""What the tests share: builders of values, scripted sensors, readers of the documents."""
+"""Shared parts of the tests: builders of values, scripted sensors, readers of the documents."""

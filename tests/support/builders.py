@@ -1,4 +1,4 @@
-"""What the tests of this folder are made of: groups, pokes, facts and members."""
+"""Builders of values for unit tests: groups, pokes, facts and members."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -33,19 +33,19 @@ def due_group(group_id: int = 1, **columns: Any) -> DueGroup:
 
 
 def classpath(cls: type) -> str:
-    """The class path of a class of these tests."""
+    """Return the class path of a sensor class of these tests."""
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def one(group_id: int, cls: type, tools: PokeTools | None = None, **poke_context: Any) -> PokeUnit:
-    """A group and its sensor, not constructed yet."""
+    """Return the unit of a group whose sensor is not constructed yet."""
     if tools is None:
         tools = PokeTools(Classes([classpath(cls)]), Answers(INFRA_FAILURES), {})
     return PokeUnit(due_group(group_id), classpath(cls), json.dumps(poke_context), tools)
 
 
 def drive(lane: Any, finished: Callable[[list[Report]], Any], what: str) -> list[Report]:
-    """Look after a lane, as a job does, until what it has reported is enough."""
+    """Look after a lane, as a job does, until its reports are enough."""
     seen: list[Report] = []
 
     def enough() -> bool:
@@ -59,19 +59,19 @@ def drive(lane: Any, finished: Callable[[list[Report]], Any], what: str) -> list
 
 
 def outcomes(reports: Sequence[Report]) -> dict[int, Outcome]:
-    """The outcome of each group; no group may be reported twice."""
+    """Return the outcome of each group; no group may be reported twice."""
     found = {report.group.id: report.outcome for report in reports}
     assert len(found) == len(reports), f"reported twice: {sorted(report.group.id for report in reports)}"
     return found
 
 
 def fact(outcome: Outcome, *, began_at: int = START + 1_000, version: int = 1, **values: Any) -> Fact:
-    """What was seen of group 1."""
+    """Return a fact about group 1."""
     return Fact(1, version, began_at, outcome, **values)
 
 
 def member(*, joined_version: int = 1, next_deadline: int | None = None, **patience: Any) -> Member:
-    """A sensing instance of group 1, that waits as `patience` says."""
+    """Return a sensing instance of group 1 with this execution context."""
     how = {"poke_interval": 5.0, "timeout": TIMEOUT / 1000} | patience
     limit = how["timeout"] if how.get("execution_timeout") is None else min(how["timeout"], how["execution_timeout"])
     timeout_at = START + round(limit * 1000)

@@ -1,4 +1,4 @@
-"""COMMITs that fail: before the database has them, or after, so that only the answer is lost."""
+"""COMMITs that fail: before the database has received them, or afterwards, so that only the answer is lost."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -10,9 +10,9 @@ from sensorpool.store.database import Database
 
 @contextmanager
 def failing_commits(database: Database, times: int = 1, *, kept: bool) -> Iterator[list[bool]]:
-    """Have the next commits of an SQLite database fail as on a lost connection; yield a list, one entry a failure.
+    """Have the next commits of an SQLite database fail as on a lost connection; yield a list with an entry a failure.
 
-    :param kept: whether the database has what is committed all the same.
+    :param kept: whether the database commits all the same.
     """
     dialect: Any = database.engine.dialect
     real, failed = dialect.do_commit, list[bool]()

@@ -1,6 +1,6 @@
-"""The core of a property: on any database, the load's query and the pure rule call the same groups due.
+"""The core of a property test: on any database, the load's query and the pure rule find the same groups due.
 
-Call it with a `Database` whose tables are there; the groups that it finds are deleted::
+Call it with a `Database` that has the tables; existing groups are deleted::
 
     @given(look=due_agreement.looks())
     def test_it(database, look):
@@ -27,7 +27,7 @@ _LONGEST = 10 * 365 * 86_400_000
 
 @dataclass(frozen=True)
 class Look:
-    """One look at a range: the groups that are there, and the times that are asked with."""
+    """One load of a range: its groups, and the times of the query."""
 
     last: int
     now: int
@@ -37,7 +37,7 @@ class Look:
 
 @st.composite
 def looks(draw: st.DrawFn) -> Look:
-    """Looks whose groups lie near every boundary of the rule, and some far from it."""
+    """Return a strategy of looks whose groups lie near every boundary of the rule, and some far from it."""
     now = START + draw(st.integers(0, 10**9))
     last = draw(st.just(0) | st.integers(0, 30_000).map(lambda ago: now - ago))
     overlap = draw(st.integers(0, 20_000))
@@ -50,7 +50,7 @@ def _groups(draw: st.DrawFn, last: int, now: int, overlap: int) -> dict[str, Any
     near = st.integers(-2, 2)
     interval = draw(st.integers(1, 120_000) | st.integers(1, _LONGEST))
     boundary = draw(st.sampled_from((last, now))) + draw(near)
-    # a phase that has a period begin at the boundary, or any
+    # a phase with which a period begins at the boundary, or any phase
     phase = draw(st.just(-boundary % interval % SPREAD) | st.integers(0, SPREAD - 1))
     around = st.sampled_from((last, now)).flatmap(lambda time: near.map(lambda shift: max(0, time + shift)))
     registered_at = draw(near.map(lambda shift: max(0, last - overlap + shift)) | around | st.just(0))
@@ -66,7 +66,7 @@ def _groups(draw: st.DrawFn, last: int, now: int, overlap: int) -> dict[str, Any
 
 
 def assert_agreement(database: Database, look: Look) -> None:
-    """Put the groups into the table, ask the query what is due, and hold it against the rule."""
+    """Insert the groups, run the load's query, and compare its result with the rule."""
     rows = [_row(number, columns) for number, columns in enumerate(look.groups, 1)]
 
     def ask(connection: Connection) -> tuple[list[DueRow], list[tuple[DueGroup, str, str]]]:
@@ -104,7 +104,7 @@ def _row(number: int, columns: dict[str, Any]) -> dict[str, Any]:
     identity = identify("pkg.mod.Class", {"number": number})
     return {
         "digest": identity.digest,
-        "hashcode": number,  # tells the rows apart: ids are the database's to give
+        "hashcode": number,  # identifies the rows, because the database chooses the ids
         "version": number + 10,
         "members": number + 20,
         "crashes": number % 3,

@@ -1,4 +1,4 @@
-"""What the documents show: their fenced blocks, and the command lines in them."""
+"""Readers of the documents: their fenced blocks, and the command lines in them."""
 
 import re
 from pathlib import Path

@@ -1,6 +1,6 @@
 """A terminal: reads command lines as JSON, runs them in turn, and prints for each its exit code and its output.
 
-Commands of ours run in this process, for each of its own takes a second to start. All others are the shell's.
+Our commands run in this process, because a process takes a second to start. The shell runs all others.
 """
 
 import json
@@ -14,7 +14,7 @@ from sensorpool.cli.main import main
 
 
 def run(line: str) -> tuple[int, str]:
-    """Run one line."""
+    """Run one command line."""
     words = shlex.split(line)
     if words[0].rpartition("/")[2] == "sensorpool":
         ended = CliRunner().invoke(main, words[1:])

@@ -1,1 +1,1 @@
-"""Sensors that do as the tests tell them. They are imported by name, also in child processes."""
+"""Sensors that behave as a test tells them. They are imported by name, also in child processes."""

@@ -1,4 +1,4 @@
-"""Sensors that answer: at once, after a while, by coroutine, with odd kinds of answers."""
+"""Sensors that answer: at once, after a while, by coroutine, or with odd types of answers."""
 
 import asyncio
 import functools
@@ -61,7 +61,7 @@ class AsyncCounts:
 
 
 class Says:
-    """Says what it is told."""
+    """Returns the value that its context names."""
 
     def __init__(self, say: Any = None) -> None:
         self.say = say
@@ -83,7 +83,7 @@ async def _say(value: Any) -> Any:
 
 
 class Decorated(Says):
-    """A coroutine that its decorator hides."""
+    """Has a coroutine for its poke, which a decorator hides."""
 
     @_timed
     async def poke(self, context: Any) -> Any:
@@ -99,14 +99,14 @@ class _Later:
 
 
 class Awaitable(Says):
-    """Gives something to wait for that is no coroutine."""
+    """Returns an awaitable that is no coroutine."""
 
     def poke(self, context: Any) -> Any:
         return _Later(self.say)
 
 
 class DecoratedHome(Says):
-    """Notes the loops of its pokes, and belongs to the first."""
+    """Notes the event loops of its pokes, and belongs to the first one."""
 
     loops: ClassVar[list[Any]] = []
 
@@ -119,21 +119,21 @@ class DecoratedHome(Says):
 
 
 class Yields(Says):
-    """A generator, which is true whatever it would say."""
+    """Returns a generator, which is a true value whatever it would yield."""
 
     def poke(self, context: Any) -> Any:
         yield False
 
 
 class AsyncYields(Says):
-    """The same, as a coroutine."""
+    """Returns an asynchronous generator."""
 
     async def poke(self, context: Any) -> Any:
         yield False
 
 
 class Forgets(Says):
-    """Returns a coroutine that it should have waited for."""
+    """Returns a coroutine that it should have awaited."""
 
     async def poke(self, context: Any) -> Any:
         return _say(False)

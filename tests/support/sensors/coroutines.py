@@ -1,4 +1,4 @@
-"""Sensors that wait as coroutines, and do to their event loop what a coroutine can."""
+"""Sensors that wait as coroutines, and disturb their event loop in every way that a coroutine can."""
 
 import asyncio
 import concurrent.futures
@@ -20,7 +20,7 @@ class AsyncBlocks:
 
 
 class AsyncWaits(AsyncBlocks):
-    """Waits for its gate as a coroutine should."""
+    """Waits for its gate without blocking the loop."""
 
     async def poke(self, context: Any) -> Any:
         with gauges[self.name]:
@@ -31,7 +31,7 @@ class AsyncWaits(AsyncBlocks):
 
 
 class AsyncSwallows(AsyncBlocks):
-    """Takes no notice of being cancelled."""
+    """Ignores its cancellation."""
 
     async def poke(self, context: Any) -> Any:
         arrived[self.name].set()
@@ -45,7 +45,7 @@ class AsyncSwallows(AsyncBlocks):
 
 
 class AsyncCancels(AsyncBlocks):
-    """Ends as if it had been cancelled, which it was not."""
+    """Raises `CancelledError` although it was not cancelled."""
 
     async def poke(self, context: Any) -> Any:
         raise asyncio.CancelledError
@@ -71,7 +71,7 @@ class AsyncCancelled(AsyncBlocks):
 
 
 class AsyncLeavesBlocker(AsyncBlocks):
-    """Lands, and leaves something on the loop that blocks it until the gate opens."""
+    """Lands, and leaves a task that blocks the loop until the gate opens."""
 
     async def poke(self, context: Any) -> Any:
         asyncio.get_running_loop().call_later(0.05, self._block)
@@ -91,7 +91,7 @@ class AsyncWaitsByTask(AsyncBlocks):
 
 
 class AsyncTidiesUp(AsyncBlocks):
-    """Tidies up the whole event loop."""
+    """Cancels all tasks and closes the threads of the event loop."""
 
     async def poke(self, context: Any) -> Any:
         loop = asyncio.get_running_loop()
@@ -105,7 +105,7 @@ class AsyncTidiesUp(AsyncBlocks):
 
 
 class AsyncTidiesUpByTask(AsyncTidiesUp):
-    """The same, in a task of its own."""
+    """Does the same in a task of its own."""
 
     async def poke(self, context: Any) -> Any:
         return await asyncio.create_task(super().poke(context))
@@ -120,7 +120,7 @@ class AsyncStops(AsyncBlocks):
 
 
 class AsyncExits(AsyncBlocks):
-    """Leaves a task behind that ends the process."""
+    """Leaves a task that ends the process."""
 
     async def poke(self, context: Any) -> Any:
         self.task = asyncio.create_task(self._exit())
@@ -148,14 +148,14 @@ class AsyncBreaks(AsyncBlocks):
 
 
 class AsyncHangsOnThread(AsyncBlocks):
-    """Hands to a thread what blocks until its gate opens."""
+    """Hands a call to a thread that blocks until its gate opens."""
 
     async def poke(self, context: Any) -> Any:
         return await asyncio.to_thread(gates[self.name].wait, LONG)
 
 
 class AsyncAsksOnThread(AsyncBlocks):
-    """Asks on threads: by itself, and as it looks a name up."""
+    """Calls on threads: directly, and by a look-up of a name."""
 
     async def poke(self, context: Any) -> Any:
         await asyncio.get_running_loop().getaddrinfo("127.0.0.1", 80)
@@ -163,7 +163,7 @@ class AsyncAsksOnThread(AsyncBlocks):
 
 
 class AsyncCancelsOwn(AsyncBlocks):
-    """Cancels what it started: by itself, after a time, and from a thread."""
+    """Cancels its own tasks: directly, after a time, and from a thread."""
 
     async def poke(self, context: Any) -> Any:
         by_hand = asyncio.create_task(asyncio.sleep(LONG))

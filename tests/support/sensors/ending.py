@@ -1,4 +1,4 @@
-"""Sensors that end their process: at once, later, by way of what they leave behind."""
+"""Sensors that end their process: at once, later, or by a thread that they leave."""
 
 import ctypes
 import os
@@ -27,14 +27,14 @@ class ExitsQuietly(Lands):
 
 
 class Segfaults(Lands):
-    """Reads where nothing is."""
+    """Reads memory that does not exist."""
 
     def poke(self, context: Any) -> Any:
         ctypes.string_at(0)
 
 
 class ForksAndAborts(Lands):
-    """Crashes, and leaves a process that has all that it had open."""
+    """Crashes, and leaves a process that has its open files."""
 
     def poke(self, context: Any) -> Any:
         if os.fork() == 0:
@@ -44,7 +44,7 @@ class ForksAndAborts(Lands):
 
 
 class AbortsLate(Lands):
-    """Takes too long, and then its process with it."""
+    """Takes too long, and then ends its process."""
 
     def poke(self, context: Any) -> Any:
         time.sleep(1.4)
@@ -52,7 +52,7 @@ class AbortsLate(Lands):
 
 
 class EndsWhenTold:
-    """Lands, and leaves a thread behind that ends the process once a file is there."""
+    """Lands, and leaves a thread that ends the process when a file exists."""
 
     def __init__(self, said: str) -> None:
         self.said = Path(said)
@@ -69,18 +69,18 @@ class EndsWhenTold:
 
 
 class TellsOnce(EndsWhenTold):
-    """Has that thread end the process in the middle of its own first poke."""
+    """Makes that file in its own first poke, so that the thread ends the process in it."""
 
     def poke(self, context: Any) -> Any:
         if not self.said.exists():
-            time.sleep(0.5)  # by then the other one has been poked
+            time.sleep(0.5)  # by then the other sensor has been poked
             self.said.touch()
             time.sleep(LONG)
         return True
 
 
 class EndsLater:
-    """Does not land, and leaves behind what ends its process a moment later."""
+    """Does not land, and leaves a thread that ends its process a moment later."""
 
     ENDINGS: ClassVar[dict[str, str]] = {"segfault": "SIGSEGV", "exit": "exit code 7", "alarm": "SIGALRM"}
 

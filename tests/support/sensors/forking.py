@@ -1,4 +1,4 @@
-"""Sensors that fork, and note each process that comes out of their poke."""
+"""Sensors that fork, and note each process that returns from their poke."""
 
 import asyncio
 import multiprocessing
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Comes:
-    """Notes each process that comes out of its poke (`Returns`), or pokes at all."""
+    """Notes each process that returns from its poke (`Returns`), or pokes at all."""
 
     def __init__(self, folder: str, name: str = "poked") -> None:
         self.folder = folder
@@ -33,7 +33,7 @@ class Returns(Comes):
 
 
 class ReturnsByRaising(Comes):
-    """Forks, and raises in the copy as a script does that has done its work."""
+    """Forks, and raises SystemExit in the copy, as a script does at its end."""
 
     def poke(self, context: Any) -> Any:
         if fork_twice(self) == 0:
@@ -50,7 +50,7 @@ class AsyncComes(Comes):
 
 
 class AsyncReturns(Comes):
-    """Forks, and goes on waiting in both."""
+    """Forks, and goes on waiting in both processes."""
 
     async def poke(self, context: Any) -> Any:
         fork_twice(self)
@@ -67,14 +67,14 @@ class AsyncReturnsOnThread(Comes):
 
 
 def fork_twice(sensor: Comes) -> int:
-    """Fork, and return in both processes; what forked writes down whom it forked."""
+    """Fork, and return in both processes; the parent notes the id of the child."""
     if copy := os.fork():
         sensor.note(f"forked {copy}")
     return copy
 
 
 class UsesProcesses(Comes):
-    """Works with other processes, by every usual way."""
+    """Works with other processes, in every usual way."""
 
     def poke(self, context: Any) -> Any:
         process = multiprocessing.get_context("fork").Process(target=self.note, args=("worked",))

@@ -1,4 +1,4 @@
-"""What scripted sensors and a test tell each other in one process."""
+"""Gates and gauges, by which scripted sensors and a test in one process signal each other."""
 
 import threading
 from collections import defaultdict
@@ -16,7 +16,7 @@ departed: defaultdict[str, threading.Event] = defaultdict(threading.Event)
 
 
 class Gauge:
-    """Counts who is inside at once, and the most that ever were."""
+    """Counts the pokes that are inside at once, and their maximum."""
 
     def __init__(self) -> None:
         self.inside = 0
@@ -37,6 +37,6 @@ gauges: defaultdict[str, Gauge] = defaultdict(Gauge)
 
 
 def open_all_gates() -> None:
-    """Let everybody go: the last thing that a test does."""
+    """Open all gates, at the end of a test."""
     for gate in list(gates.values()):
         gate.set()

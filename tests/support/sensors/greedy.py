@@ -1,4 +1,4 @@
-"""Sensors that take what a process has but once: memory, its input, its output."""
+"""Sensors that take resources which a process has only once: memory, its input, its output."""
 
 import os
 import subprocess
@@ -10,14 +10,14 @@ from tests.support.sensors.gates import LONG
 
 
 class ReadsInput(Lands):
-    """Starts something that reads its input to the end."""
+    """Starts a process that reads its input to the end."""
 
     def poke(self, context: Any) -> Any:
         return subprocess.run(["cat"], check=True, capture_output=True).stdout == b""
 
 
 class TakesAllMemory(Lands):
-    """Takes memory as long as there is some."""
+    """Takes memory until there is none left."""
 
     def poke(self, context: Any) -> Any:
         kept = []
@@ -26,7 +26,7 @@ class TakesAllMemory(Lands):
 
 
 class HoldsMemory(Lands):
-    """Takes nearly all the memory there is, and hangs with it."""
+    """Takes nearly all of the memory, and hangs."""
 
     def poke(self, context: Any) -> Any:
         kept = []
@@ -39,7 +39,7 @@ class HoldsMemory(Lands):
 
 
 class TakesMemory(Lands):
-    """Takes some memory now and then for a second, and lands."""
+    """Takes some memory for a second, and lands."""
 
     def poke(self, context: Any) -> Any:
         ends = time.monotonic() + 1
@@ -50,7 +50,7 @@ class TakesMemory(Lands):
 
 
 class Prints(Lands):
-    """Prints much, by every way there is, what looks like an answer too."""
+    """Prints much text in every way, also text that looks like an answer."""
 
     def poke(self, context: Any) -> Any:
         print('{"end": 1, "outcome": "crashed", "reason": null, "xcom_value": null}\n' * 10_000, flush=True)

@@ -1,4 +1,4 @@
-"""Sensors that hang: in Python, in C, at their end, until they are killed."""
+"""Sensors that hang: in Python, in C, when they are destroyed, until they are killed."""
 
 import ctypes
 import os
@@ -19,7 +19,7 @@ class Hangs(Lands):
 
 
 class StopsTheMainThread(Lands):
-    """Holds a lock of the interpreter's that other threads need, and hangs."""
+    """Holds a lock of the interpreter that other threads need, and hangs."""
 
     def poke(self, context: Any) -> Any:
         with threading._active_limbo_lock:  # type: ignore[attr-defined]
@@ -34,14 +34,14 @@ class HangsAtItsEnd(Lands):
 
 
 class Freezes(Lands):
-    """Holds the interpreter lock: `PyDLL` does not let go of it."""
+    """Holds the interpreter lock: `PyDLL` does not release it."""
 
     def poke(self, context: Any) -> Any:
         ctypes.PyDLL(None).sleep(LONG)
 
 
 class WaitsToBeKilled:
-    """Writes down whose process it is in, and stays there."""
+    """Notes the id of its process, and hangs."""
 
     def __init__(self, pid_file: str) -> None:
         self.pid_file = pid_file

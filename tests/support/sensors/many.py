@@ -9,7 +9,7 @@ from tests.support.sensors.answering import _say
 
 
 class Many:
-    """Answers many contexts at once, each as its ``say`` tells."""
+    """Answers many contexts at once, each with the value of its ``say``."""
 
     calls: ClassVar[list[list[Any]]] = []
 
@@ -33,7 +33,7 @@ class ManyTooFew(Many):
 
 
 class ManyGives(Many):
-    """Gives a collection of the kind that its contexts name."""
+    """Returns a collection of the type that its contexts name."""
 
     given: ClassVar[dict[str, Any]] = {"dict": {0: False, 1: False}, "set": {False, 0.5}, "str": "no", "bytes": b"no"}
 
@@ -43,7 +43,7 @@ class ManyGives(Many):
 
 
 class ManyYields(Many):
-    """Gives its answers one by one."""
+    """Yields its answers one by one."""
 
     @classmethod
     def poke_many(cls, contexts: Sequence[dict[str, Any]]) -> Any:
@@ -52,7 +52,7 @@ class ManyYields(Many):
 
 
 class ManyAsync(Many):
-    """Asks as a coroutine."""
+    """Answers as a coroutine."""
 
     @classmethod
     async def poke_many(cls, contexts: Sequence[dict[str, Any]]) -> Any:
@@ -61,7 +61,7 @@ class ManyAsync(Many):
 
 
 class ManyForgets(Many):
-    """Asks a coroutine, and does not wait for it."""
+    """Calls a coroutine function, and does not await it."""
 
     @classmethod
     def poke_many(cls, contexts: Sequence[dict[str, Any]]) -> Any:
@@ -70,7 +70,7 @@ class ManyForgets(Many):
 
 
 class ManyNothing(Many):
-    """Gives no answers at all."""
+    """Returns None."""
 
     @classmethod
     def poke_many(cls, contexts: Sequence[dict[str, Any]]) -> Any:

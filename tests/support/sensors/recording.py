@@ -1,4 +1,4 @@
-"""Sensors of a whole service, which record their pokes in a folder: backends that go away, answers of every kind."""
+"""Sensors for tests of a whole service. They record their pokes in a folder, and play backends that fail or hang."""
 
 import logging
 import os
@@ -12,7 +12,7 @@ from sensorpool.testing import LONG, ScriptedSensor, record_poke
 
 
 class Backend(ScriptedSensor):
-    """Asks a backend that refuses connections while a file ``down`` is there."""
+    """Asks a backend that refuses connections while a file ``down`` exists."""
 
     def poke(self, context: Any) -> Any:
         if os.path.exists(os.path.join(self.folder, "down")):
@@ -21,7 +21,7 @@ class Backend(ScriptedSensor):
 
 
 class Slow(ScriptedSensor):
-    """Takes its time while a file ``slow`` is there, as much as the file says."""
+    """Takes as many seconds as a file ``slow`` says, while the file exists."""
 
     def poke(self, context: Any) -> Any:
         said = Path(self.folder, "slow")
@@ -39,7 +39,7 @@ class Ends(ScriptedSensor):
 
 
 class EndsLater(ScriptedSensor):
-    """Finds nothing, and leaves a thread behind that ends its process."""
+    """Does not land, and leaves a thread that ends its process."""
 
     def poke(self, context: Any) -> Any:
         record_poke(self.folder, self.name)
@@ -48,7 +48,7 @@ class EndsLater(ScriptedSensor):
 
 
 class _Lazy:
-    """A text that never comes."""
+    """A text whose `__str__` never returns."""
 
     def __init__(self, folder: str, name: str) -> None:
         self._folder, self._name = folder, name
@@ -60,7 +60,7 @@ class _Lazy:
 
 
 class LogsLazily(ScriptedSensor):
-    """Logs what hangs when it is spelt."""
+    """Logs an object whose text never comes."""
 
     def poke(self, context: Any) -> Any:
         record_poke(self.folder, self.name)
@@ -86,7 +86,7 @@ class HangsAtItsEnd(ScriptedSensor):
 
 
 class _Hanging(logging.Handler):
-    """Hangs as it is given a line."""
+    """A handler that hangs at each line."""
 
     def __init__(self, folder: str, name: str) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class _Hanging(logging.Handler):
 
 
 class AddsHandlers(ScriptedSensor):
-    """Has a handler that hangs take what we log, and all others."""
+    """Adds a hanging handler to all loggers, ours too."""
 
     def poke(self, context: Any) -> Any:
         record_poke(self.folder, self.name)
@@ -125,7 +125,7 @@ class _Stubborn:
 
 
 class Says:
-    """Returns what it is told."""
+    """Returns the value that its context names."""
 
     answers: ClassVar[dict[str, Any]] = {
         "none": None,
