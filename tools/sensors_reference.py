@@ -1,8 +1,8 @@
 """Write docs/sensors.md: every sensor class of the installed providers, and whether it can be pooled.
 
 Each class is constructed with placeholders for its arguments, and checked as on a worker: there is no list of classes.
-Whether its poke reads the template context is looked up in its source (`context_in_poke`). ``--check`` fails if the page
-is stale. Needs Airflow and the providers: the environment of `make e2e`.
+Whether its poke reads the template context is looked up in its source (`context_in_poke`). ``--check`` fails if the
+page is stale. Needs Airflow and the providers: the environment of `make e2e`.
 """
 
 import datetime as dt
