@@ -20,6 +20,8 @@ logger = logging.getLogger("sensorpool.airflow")
 NEXT_INTERVAL = "_get_next_poke_interval"  # what BaseSensorOperator.execute asks after a poke that found nothing
 # what airflow.sdk.get_current_context asks
 CURRENT_CONTEXT = ("airflow.sdk.definitions._internal.contextmanager", "_get_current_context")
+# what the supervisor sets in the environment of each task, so that it cannot ask Airflow's database
+SET_FOR_TASKS = frozenset({"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW__CORE__SQL_ALCHEMY_CONN"})
 _ANY_DEPTH = 1_000
 _CONTEXT = "_AIRFLOW_PROCESS_CONTEXT"
 

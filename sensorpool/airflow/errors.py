@@ -5,6 +5,8 @@ import threading
 from sensorpool.airflow import missing
 from sensorpool.instrumentation.redaction import one_line
 
+POKE, CONSTRUCTOR = "poke", "constructor"
+
 
 class NotPoolable(Exception):
     """The sensor is not poolable; it runs natively. The message says why.
@@ -32,13 +34,14 @@ class Asked:
     """What a poke, or a constructor, asks for and does not get: one that catches everything must not go on without it.
 
     :param may_miss: what was not there on its worker (`missing`); None, if nobody has looked.
+    :param asker: what asks, of a sensor: its poke or its constructor; None, if that is neither.
     """
 
-    __slots__ = ("_before", "_may_miss", "is_poke", "missed", "refused", "unanswered")
+    __slots__ = ("_before", "_may_miss", "asker", "missed", "refused", "unanswered")
 
-    def __init__(self, may_miss: frozenset[str] | None = None, *, is_poke: bool = False) -> None:
+    def __init__(self, may_miss: frozenset[str] | None = None, *, asker: str | None = None) -> None:
         self._may_miss = may_miss
-        self.is_poke = is_poke
+        self.asker = asker
         self.refused: list[str] = []
         self.missed: str | None = None  # what may be missing, for all that is known
         self.unanswered: str | None = None
@@ -101,7 +104,12 @@ def unanswered(error: Exception) -> BaseException:
 
 def pokes_here() -> bool:
     """Whether this thread pokes in the pool."""
-    return _thread.asked is not None and _thread.asked.is_poke
+    return asks_here() == POKE
+
+
+def asks_here() -> str | None:
+    """Return what asks in this thread, of a sensor in the pool: its poke or its constructor."""
+    return None if _thread.asked is None else _thread.asked.asker
 
 
 def _askers() -> list[Asked]:

@@ -9,9 +9,12 @@ from typing import Any
 
 import pluggy
 
+from sensorpool.airflow.proof import process_start
+
 hookimpl = pluggy.HookimplMarker("airflow.policy")
 
 _failed = False
+process_start.watch()
 
 
 @hookimpl

@@ -36,6 +36,16 @@ def own_switches() -> Iterator[None]:
         switches.of_pool.cache_clear()
 
 
+@pytest.fixture(autouse=True)
+def own_environment() -> Iterator[None]:
+    """No test has changed the environment of a task's process, but those that say so (`process_start.remember`)."""
+    if (process_start := sys.modules.get("sensorpool.airflow.proof.process_start")) is not None:
+        process_start.forget()
+    yield
+    if (process_start := sys.modules.get("sensorpool.airflow.proof.process_start")) is not None:
+        process_start.forget()
+
+
 @pytest.fixture
 def set_airflow_connection(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
     def put(conn_id: str, uri: str) -> None:

@@ -268,7 +268,7 @@ def test_its_attributes_stay_in_one_place(kept: list[str]) -> None:
         (lambda: "AIRFLOW_CTX_DAG_ID" in os.environ, "AIRFLOW_CTX_DAG_ID"),
         (lambda: [name for name in os.environ if name.startswith("AIRFLOW_CTX_")], "AIRFLOW_CTX_DAG_ID"),
         (lambda: {name: value for name, value in os.environ.items() if "CTX_DAG" in name}, "AIRFLOW_CTX_DAG_ID"),
-        (lambda: [name for name in os.environ if name.lower()[:11] == "airflow_ctx"], "airflow_ctx"),
+        (lambda: [name for name in os.environ if name.lower()[:11] == "airflow_ctx"], "AIRFLOW_CTX_DAG_ID"),
         (lambda: dict(os.environ)["AIRFLOW_CTX_DAG_ID"], "AIRFLOW_CTX_DAG_ID"),
         (lambda: os.environ.copy().get("AIRFLOW_CTX_DAG_ID"), "AIRFLOW_CTX_DAG_ID"),
         (lambda: signal.signal(signal.SIGUSR2, signal.SIG_DFL) and None, "signal"),

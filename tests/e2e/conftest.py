@@ -15,7 +15,8 @@ from tests.e2e.fleet import Fleet
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Airflow and the pool."""
     folder = Path(os.environ.get("SENSORPOOL_TEST_E2E_FOLDER") or tmp_path_factory.mktemp("airflow"))
-    sensors = ["company.FlagSensor", "company.DatedSensor", "company.ThoroughSensor", *_default_sensors()]
+    sensors = ["company.FlagSensor", "company.DatedSensor", "company.ThoroughSensor", "company.RegionSensor"]
+    sensors += _default_sensors()
     with Cluster(folder, slots=24, sensors_enabled=",".join(sensors), exclude="native_*") as running:
         yield running
 

@@ -177,6 +177,26 @@ def test_connections_and_kinds_of_sensors(cluster: Cluster) -> None:
     assert "Connections and Variables can be had from here" in said
 
 
+def test_what_a_dag_file_changes_in_the_environment_is_for_its_worker(cluster: Cluster) -> None:
+    dag_id, run_id, name = "environment", "run1", "COMPANY_REGION"
+    cluster.trigger(dag_id, run_id, path=str(cluster.work / "environment"))
+    changed = "which its task has changed in the environment"
+    why = {
+        "reads": f"its code names {name}, {changed}",
+        "prepared": f"its code names {name}, {changed}",
+        "connection": f"its code names AIRFLOW_CONN_COMPANY_FILES, {changed}",
+        "asks_for_nothing": "waits in the pool as instance",
+    }
+    for task_id, said in why.items():
+        cluster.wait_for(
+            f"{said!r} of {task_id}", lambda t=task_id, s=said: s in str(cluster.log_of(dag_id, run_id, t))
+        )
+    assert {row.task_id for row in cluster.instances(run_id=run_id, dag_id=dag_id)} == {"asks_for_nothing"}
+    for flag in ("environment_north", "environment_south", "environment"):
+        (cluster.work / flag).write_text("land")
+    cluster.wait_for("their success", lambda: cluster.run_state(dag_id, run_id) == "success")
+
+
 def test_a_run_that_is_triggered_and_waited_for(cluster: Cluster) -> None:
     cluster.trigger("parent", "run1", flag="child")
     cluster.wait_for("the parent to wait", lambda: cluster.states("parent", "run1")[("run_child", -1)][0] == "deferred")

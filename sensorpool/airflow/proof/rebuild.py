@@ -19,7 +19,7 @@ from airflow.sdk.bases.sensor import BaseSensorOperator
 from sensorpool.airflow import compat, errors
 from sensorpool.airflow.codec import decode, encode
 from sensorpool.airflow.errors import NotPoolable, OnlyOnWorker
-from sensorpool.airflow.proof import built, inner, known_sensors, order, shared, task_reads
+from sensorpool.airflow.proof import built, environment, inner, known_sensors, order, shared, task_reads
 from sensorpool.config.defaults import INFRA_FAILURES
 from sensorpool.errors import HandBack, InfraFailure
 from sensorpool.instrumentation.redaction import one_line
@@ -43,7 +43,7 @@ def poke_context_of(sensor: BaseSensorOperator) -> dict[str, Any]:
 
 
 def _poke_context_of(sensor: BaseSensorOperator) -> dict[str, Any]:
-    arguments, again = _rebuilt(sensor, _arguments(sensor))
+    arguments, again = environment.build_checked(lambda: _rebuilt(sensor, _arguments(sensor)))
     if known_sensors.declares_fields(type(sensor)):
         of_sensor, of_again = _arguments(sensor), _arguments(again)
     else:
@@ -62,9 +62,11 @@ def arguments_of(operator: BaseOperator, names: Collection[str] | None) -> dict[
     """
     arguments = _arguments(operator)
     if names is not None:
-        return _rebuilt(operator, {name: arguments[name] for name in arguments if name in names})[0]
+        arguments = {name: arguments[name] for name in arguments if name in names}
+        encoded: dict[str, Any] = environment.build_checked(lambda: _rebuilt(operator, arguments))[0]
+        return encoded
     with shared.left_alone(type(operator)):
-        arguments, again = _rebuilt(operator, arguments)
+        arguments, again = environment.build_checked(lambda: _rebuilt(operator, arguments))
         return _with_elsewhere(again, arguments)
 
 
@@ -146,7 +148,8 @@ def build(cls: Any, poke_context: Mapping[str, Any]) -> Any:
     :raises Exception: what says that a backend did not answer.
     """
     try:
-        with errors.Asked() as asked:  # what is missing here and was there on its worker shows in what is built
+        # what is missing here and was there on its worker shows in what is built
+        with errors.Asked(asker=errors.CONSTRUCTOR) as asked:
             operator = rebuild(cls, poke_context)
             name = built.another(operator, poke_context) or built.shares_another(cls, poke_context)
         if asked.unanswered is not None:

@@ -77,7 +77,7 @@ def insisting(operator: Any, may_miss: frozenset[str] | None = frozenset()) -> I
     :raises OnlyOnWorker: if something was.
     :raises InfraFailure: when a Connection or Variable cannot be looked up now.
     """
-    with errors.Asked(may_miss, is_poke=True) as asked:
+    with errors.Asked(may_miss, asker=errors.POKE) as asked:
         seal_of = vars(operator).get(_SEALED, _Seal())
         seal_of.refused = asked.refused
         try:

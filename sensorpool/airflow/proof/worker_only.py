@@ -1,4 +1,4 @@
-"""What only a worker has: the current context, its task's names in the environment, the main thread and its loop.
+"""What only a worker has: the current context, its environment (`environment`), the main thread and its loop.
 
 The first poke is a native one; `noting` watches what it asks for. A poke in the pool that asks for the same fails, or
 makes do without and answers another question, so it is handed back: `refusing` and `missed_by`.
@@ -19,12 +19,11 @@ from typing import Any
 from airflow.sdk.bases.sensor import BaseSensorOperator
 
 from sensorpool.airflow import compat, errors
-from sensorpool.airflow.proof import switches
+from sensorpool.airflow.proof import environment, switches
+from sensorpool.airflow.proof.environment import OF_TASK
 
 Note = Callable[[str], object]
 
-_NAMES = "AIRFLOW_CTX_"  # how Airflow names the task in the environment of its worker
-_POOL = "sensorpool.airflow.pool.adapters."
 # errors of what is bound to one thread, to one event loop, or to a task that runs; some libraries have no class for it
 _MISSED = re.compile(
     r"no current event loop|(attached|bound) to a different (event )?loop|main thread|(same|different|another) thread"
@@ -48,7 +47,7 @@ def noting(note: Note, note_program: Note) -> Iterator[None]:
         a poke changes for its whole process.
     """
     with ExitStack() as stack:
-        for watch in (_context_noted, _environment_noted, _signals_noted, _loop_noted):
+        for watch in (_context_noted, environment.noting, _signals_noted, _loop_noted):
             stack.enter_context(watch(note))
         stack.enter_context(_process_noted(note_program))
         stack.enter_context(_programs_noted(note_program))
@@ -78,105 +77,6 @@ def missed_by(error: BaseException | None) -> str | None:
 
 def _of_task() -> frozenset[str]:
     return compat.task_attributes(BaseSensorOperator)
-
-
-def refuse_names() -> None:
-    """Have pokes of this process, which is the pool's, raise `OnlyOnWorker` when they ask for their task's names."""
-
-    def refuse(name: str) -> None:
-        frame = sys._getframe(2)
-        while frame is not None and not str(frame.f_globals.get("__name__")).startswith(_POOL):
-            frame = frame.f_back  # type: ignore[assignment]
-        if frame is not None:
-            raise errors.refuse(f"its poke asks for {name} in the environment, which only a worker has")
-
-    if type(os.environ) is os._Environ:
-        os.environ.__class__ = _environment(refuse)
-
-
-def _environment(ask: Note) -> Any:
-    class Environment(os._Environ):  # type: ignore[type-arg]
-        """The environment; says who is asked for."""
-
-        def __getitem__(self, name: Any) -> Any:
-            if isinstance(name, str) and not isinstance(name, _Listed) and name.startswith(_NAMES):
-                ask(name)
-            return super().__getitem__(name)
-
-        def __iter__(self) -> Iterator[Any]:  # a copy of all asks for none
-            return (_Listed(name, ask) if name.startswith(_NAMES) else name for name in super().__iter__())
-
-    return Environment
-
-
-class _Listed(str):
-    """A name that was listed among all others: to pick it out of them, or of a copy of all, is to ask for it.
-
-    To compare it with other names, and find that it is none of those, is not.
-    """
-
-    _ask: Note
-
-    def __new__(cls, name: str, ask: Note) -> "_Listed":
-        listed = super().__new__(cls, name)
-        listed._ask = ask
-        return listed
-
-    def _picked(self, is_it: bool) -> bool:
-        if is_it:
-            self._ask(str(self))
-        return is_it
-
-    def __eq__(self, other: object) -> bool:
-        is_it = str.__eq__(self, other) is True
-        return is_it if isinstance(other, _Listed) else self._picked(is_it)
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    __hash__ = str.__hash__
-
-    def __contains__(self, part: str) -> bool:  # type: ignore[override]
-        return self._picked(super().__contains__(part) and part != "")
-
-    def startswith(self, *arguments: Any) -> bool:
-        return self._picked(super().startswith(*arguments))
-
-    def endswith(self, *arguments: Any) -> bool:
-        return self._picked(super().endswith(*arguments))
-
-    def __reduce__(self) -> Any:
-        return str, (str(self),)
-
-    def __getitem__(self, part: Any) -> str:
-        return _Listed(super().__getitem__(part), self._ask)
-
-    def lower(self) -> str:
-        return _Listed(super().lower(), self._ask)
-
-    def upper(self) -> str:
-        return _Listed(super().upper(), self._ask)
-
-    def removeprefix(self, prefix: str) -> str:
-        self._picked(super().startswith(prefix) and prefix != "")
-        return super().removeprefix(prefix)
-
-    def partition(self, separator: str) -> tuple[str, str, str]:
-        head, found, tail = super().partition(separator)
-        return _Listed(head, self._ask), found, _Listed(tail, self._ask)
-
-    def split(self, *arguments: Any, **named: Any) -> list[str]:
-        return [_Listed(part, self._ask) for part in super().split(*arguments, **named)]
-
-
-@contextmanager
-def _environment_noted(note: Note) -> Iterator[None]:
-    was = type(os.environ)
-    os.environ.__class__ = _environment(lambda name: note(f"reads {name} from the environment of its worker"))
-    try:
-        yield
-    finally:
-        os.environ.__class__ = was
 
 
 @contextmanager
@@ -254,7 +154,7 @@ def _change_by(event: str, arguments: tuple[Any, ...]) -> str | None:
 
 
 def refuse_changes() -> None:
-    """Have pokes of this process, which is the pool's, raise `OnlyOnWorker` when they would change what others share.
+    """Have pokes and constructors in this process, the pool's, raise `OnlyOnWorker` if they would change it for all.
 
     Natively a process has one sensor; here an environment or working directory would be that of another's poke, too.
     """
@@ -262,11 +162,11 @@ def refuse_changes() -> None:
 
 
 def _refuse_change(event: str, arguments: tuple[Any, ...]) -> None:
-    if event not in _CHANGES or not errors.pokes_here():
+    if event not in _CHANGES or (asker := errors.asks_here()) is None:
         return
     why = _change_by(event, arguments)
     if why is not None and not _imports(sys._getframe(1)):
-        raise errors.refuse(f"its poke {why} of its process, which only a worker has for one task alone")
+        raise errors.refuse(f"its {asker} {why} of its process, which only a worker has for one task alone")
 
 
 def _imports(frame: Any) -> bool:
@@ -303,9 +203,9 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
     elif event in ("os.fork", "os.forkpty"):
         _listening("forks, which no poke in the pool may")
     elif event in _RUNS:
-        environment = None if event == "os.system" else arguments[-1]
-        names = os.environ if environment is None else environment
-        if any(str(name).removeprefix("b'").startswith(_NAMES) for name in names):
+        given = None if event == "os.system" else arguments[-1]
+        names = os.environ if given is None else given
+        if any(str(name).removeprefix("b'").startswith(OF_TASK) for name in names):
             frame: Any = sys._getframe(1)
             while frame is not None and _package_of(frame) in _BETWEEN:
                 frame = frame.f_back

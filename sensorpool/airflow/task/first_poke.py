@@ -13,7 +13,7 @@ from airflow.sdk.bases.sensor import BaseSensorOperator
 
 from sensorpool.airflow import compat
 from sensorpool.airflow.errors import NotPoolable
-from sensorpool.airflow.proof import known_sensors, left, shared, supervisor, task_reads, worker_only
+from sensorpool.airflow.proof import environment, known_sensors, left, shared, supervisor, task_reads, worker_only
 from sensorpool.airflow.task import deferral
 from sensorpool.instrumentation.redaction import one_line
 
@@ -131,6 +131,8 @@ class FirstPoke:
             return
         if self._found:
             raise self._found[0]
+        if (why := environment.why_not(self._sensor)) is not None:
+            raise NotPoolable(why, "needs_worker")  # it may have imported a library that reads more
         if (name := worker_only.bound_to_a_thread(self._left_behind())) is not None:
             raise NotPoolable(f"its poke leaves in its attribute {name} what belongs to one thread", "needs_worker")
         if not known_sensors.vouches_for_itself(type(self._sensor)):

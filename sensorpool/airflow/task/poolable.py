@@ -12,7 +12,7 @@ from airflow.sdk.bases.sensor import BaseSensorOperator
 from sensorpool.airflow import compat
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.errors import NotPoolable
-from sensorpool.airflow.proof import known_sensors, own_execute, rebuild, task_reads
+from sensorpool.airflow.proof import environment, known_sensors, own_execute, rebuild, task_reads
 from sensorpool.config.settings import Settings
 from sensorpool.poke.classes import adapter_of
 
@@ -49,7 +49,10 @@ def condition_of(
         raise NotPoolable(f"it runs as the user {sensor.run_as_user}, and the pool's pokes as another", "run_as_user")
     if not sensor.reschedule and compat.has_own(sensor, "on_kill"):
         raise NotPoolable("its on_kill is for its worker to call, when the task is marked or cleared", "on_kill")
-    return said_of(sensor, context)
+    condition = said_of(sensor, context)
+    if not condition.adapted and (why := environment.why_not(sensor)) is not None:
+        raise NotPoolable(why, "needs_worker")
+    return condition
 
 
 def said_of(sensor: BaseSensorOperator, context: Mapping[str, Any]) -> Condition:

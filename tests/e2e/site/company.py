@@ -68,6 +68,14 @@ class FlagSensor(BaseSensorOperator):
         return False
 
 
+class RegionSensor(FlagSensor):
+    """Waits for the flag of the region that its process is told."""
+
+    def poke(self, context: Any) -> bool | PokeReturnValue:
+        self.log.info("region: %s", os.environ.get("COMPANY_REGION"))
+        return (WORK / f"{self.flag}_{os.environ.get('COMPANY_REGION')}").exists()
+
+
 def today() -> str:
     """Return the day that a file names: tests turn it over."""
     path = WORK / "today"

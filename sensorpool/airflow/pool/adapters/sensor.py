@@ -19,6 +19,7 @@ from sensorpool.airflow.errors import OnlyOnWorker, refuse
 from sensorpool.airflow.pool.adapters.kept import Kept
 from sensorpool.airflow.pool.adapters.landed import landing_of
 from sensorpool.airflow.proof import (
+    environment,
     known_sensors,
     left,
     own_execute,
@@ -148,7 +149,7 @@ def _refuse_without_truth(found: Any) -> None:
 def adapt(cls: type[BaseSensorOperator]) -> type[RebuiltSensor]:
     """Return what is poked in the place of a sensor class."""
     compat.become_server()
-    worker_only.refuse_names()
+    environment.refuse_names()
     worker_only.refuse_changes()
     taken_files.refuse()
     switches.of_pool()

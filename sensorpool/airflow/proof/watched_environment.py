@@ -1,0 +1,139 @@
+"""A watched `os.environ`: says which of some names is asked for, in whichever way.
+
+A name that is listed among all others, or stands in a copy of all, is asked for only when it is picked out of them.
+"""
+
+import os
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+Ask = Callable[[str], object]
+IsWatched = Callable[[str], bool]
+
+
+def put_in_place(is_watched: IsWatched, ask: Ask) -> None:
+    """Watch the environment for as long as this process lives; the first one that watches stays.
+
+    :param is_watched: whether a name is watched.
+    :param ask: is told a name that is asked for; what it raises, the asker gets.
+    """
+    if type(os.environ) is os._Environ:
+        _set_class(_watched(is_watched, is_watched, (), ask))
+
+
+@contextmanager
+def watching(is_watched: IsWatched, is_listed: IsWatched, gone: Collection[str], ask: Ask) -> Iterator[None]:
+    """Watch the environment.
+
+    :param is_watched: whether a name is watched.
+    :param is_listed: whether such a name is also watched where all are listed.
+    :param gone: names that are not there any more: a list of all names tells that.
+    :param ask: is told a name that is asked for.
+    """
+    was = type(os.environ)
+    _set_class(_watched(is_watched, is_listed, gone, ask))
+    try:
+        yield
+    finally:
+        _set_class(was)
+
+
+def _set_class(cls: Any) -> None:
+    os.environ.__class__ = cls
+    if os.supports_bytes_environ:
+        os.environb.__class__ = cls
+
+
+def _watched(is_watched: IsWatched, is_listed: IsWatched, gone: Collection[str], ask: Ask) -> Any:
+    class Environment(os._Environ):  # type: ignore[type-arg]
+        """The environment; says which names are asked for."""
+
+        def __getitem__(self, name: Any) -> Any:
+            text = os.fsdecode(name) if isinstance(name, bytes) else name
+            if isinstance(text, str) and not isinstance(text, _Listed) and is_watched(text):
+                ask(text)
+            return super().__getitem__(name)
+
+        def __iter__(self) -> Iterator[Any]:  # a copy of all asks for none
+            for name in gone:
+                ask(name)
+            for name in super().__iter__():
+                if isinstance(name, bytes):
+                    if is_listed(os.fsdecode(name)):
+                        ask(os.fsdecode(name))
+                    yield name
+                else:
+                    # a view of all values asks by the names that it was given here
+                    yield _Listed(name, ask if is_listed(name) else _ignore) if is_watched(name) else name
+
+    return Environment
+
+
+def _ignore(_: str) -> None:
+    """Note nothing."""
+
+
+class _Listed(str):
+    """A name that was listed among all others: to pick it out of them, or of a copy of all, is to ask for it.
+
+    To compare it with other names, and find that it is none of those, is not.
+    """
+
+    _ask: Ask
+    _whole: str
+
+    def __new__(cls, name: str, ask: Ask, whole: str = "") -> "_Listed":
+        listed = super().__new__(cls, name)
+        listed._ask = ask
+        listed._whole = whole or name
+        return listed
+
+    def _part(self, part: str) -> "_Listed":
+        return _Listed(part, self._ask, self._whole)
+
+    def _picked(self, is_it: bool) -> bool:
+        if is_it and len(self) > 1:  # one letter of a name picks none
+            self._ask(self._whole)
+        return is_it
+
+    def __eq__(self, other: object) -> bool:
+        is_it = str.__eq__(self, other) is True
+        return is_it if isinstance(other, _Listed) else self._picked(is_it)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
+
+    def __contains__(self, part: str) -> bool:  # type: ignore[override]
+        return self._picked(super().__contains__(part) and part != "")
+
+    def startswith(self, *arguments: Any) -> bool:
+        return self._picked(super().startswith(*arguments))
+
+    def endswith(self, *arguments: Any) -> bool:
+        return self._picked(super().endswith(*arguments))
+
+    def __reduce__(self) -> Any:
+        return str, (str(self),)
+
+    def __getitem__(self, part: Any) -> str:
+        return self._part(super().__getitem__(part))
+
+    def lower(self) -> str:
+        return self._part(super().lower())
+
+    def upper(self) -> str:
+        return self._part(super().upper())
+
+    def removeprefix(self, prefix: str) -> str:
+        self._picked(super().startswith(prefix) and prefix != "")
+        return super().removeprefix(prefix)
+
+    def partition(self, separator: str) -> tuple[str, str, str]:
+        head, found, tail = super().partition(separator)
+        return self._part(head), found, self._part(tail)
+
+    def split(self, *arguments: Any, **named: Any) -> list[str]:
+        return [self._part(part) for part in super().split(*arguments, **named)]

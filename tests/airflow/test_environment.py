@@ -1,0 +1,381 @@
+"""The environment of a task's process, which the task itself has changed: the pool's process has it otherwise."""
+
+import os
+import re
+import string
+import subprocess
+import sys
+import textwrap
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from inspect import getsource
+from typing import Any
+
+import pytest
+
+pytest.importorskip("airflow.providers.standard")
+
+from airflow.providers.standard.sensors.filesystem import FileSensor
+from airflow.sdk import BaseHook, Variable
+from airflow.sdk.bases.sensor import BaseSensorOperator
+from airflow.sdk.execution_time import supervisor
+
+from sensorpool import Settings
+from sensorpool.airflow import compat
+from sensorpool.airflow.configuration import AirflowSettings
+from sensorpool.airflow.errors import NotPoolable
+from sensorpool.airflow.pool.adapters.sensor import adapt
+from sensorpool.airflow.proof import environment, process_start, rebuild
+from sensorpool.airflow.task import deferral, patch, poolable
+from sensorpool.airflow.task.first_poke import FirstPoke
+from sensorpool.errors import HandBack
+from tests.airflow.running import context_of, in_dag
+
+NAME = "OF_THE_TEAM"
+VALUE = "never-in-a-log"
+READ = f"its poke reads {NAME} from the environment, which its task has changed"
+
+
+def asked(name: str = NAME) -> Any:
+    """Ask for a name that no code of the sensor's class has in it."""
+    return os.environ.get(name)
+
+
+class Asks(BaseSensorOperator):
+    """Asks what the test says."""
+
+    def __init__(self, *, path: str = "p", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.path = path
+        globals()["_acts"]["built"]()
+
+    def poke(self, context: Any) -> bool:
+        """Ask."""
+        return bool(globals()["_acts"]["poke"]()) and False
+
+
+class Declares(Asks):
+    """Says what its answer depends on."""
+
+    poke_context_fields = ("path",)
+
+
+class NamesIt(Asks):
+    """Asks only at a later poke."""
+
+    def poke(self, context: Any) -> bool:
+        """Ask, some day."""
+        return self.path == "later" and "OF_THE_TEAM" in os.environ
+
+
+class LooksUp(Asks):
+    """Looks up only at a later poke."""
+
+    def poke(self, context: Any) -> bool:
+        """Look up, some day."""
+        return self.path == "later" and bool(Variable.get("partner_day"))
+
+
+def nothing() -> None:
+    """Do nothing."""
+
+
+@pytest.fixture(autouse=True)
+def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Stand in for a task's process: whatever a test sets afterwards is the task's doing."""
+    monkeypatch.setattr(patch, "is_enabled", lambda: False)
+    monkeypatch.setitem(globals(), "_acts", {"poke": nothing, "built": nothing})
+    for name in [name for name in os.environ if name.startswith(("AIRFLOW_CTX_", NAME)) or name.endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TAKEN_AWAY", VALUE)
+    monkeypatch.setenv("http_proxy", VALUE)
+    process_start.remember()
+    monkeypatch.setenv("AIRFLOW_CTX_DAG_ID", "dag")
+    monkeypatch.setenv("AIRFLOW_CTX_DAG_OWNER", "me")
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "dag")
+    for name in compat.SET_FOR_TASKS:
+        monkeypatch.setenv(name, "airflow-db-not-allowed:///")
+    yield
+    os.environ.__class__ = os.environb.__class__ = os._Environ
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Why slots were kept."""
+    reasons: list[str] = []
+    monkeypatch.setattr(deferral, "keep", lambda _, error: reasons.append(str(error)))
+    return reasons
+
+
+def acts(poke: Callable[[], Any] = nothing, built: Callable[[], Any] = nothing) -> None:
+    globals()["_acts"].update(poke=poke, built=built)
+
+
+def first_poke(cls: Any = Asks, **arguments: Any) -> None:
+    def native(sensor: Any, context: Any) -> None:
+        sensor.poke(context)
+        sensor._get_next_poke_interval(None, lambda: 0.0, 1)
+
+    sensor = in_dag(cls, **arguments)
+    FirstPoke(sensor, native, 10.0, list).poke(context_of(sensor))
+
+
+def condition(cls: Any = Asks, **arguments: Any) -> Any:
+    sensor = in_dag(cls, **arguments)
+    path = f"{cls.__module__}.{cls.__qualname__}"
+    settings = Settings(sensors_enabled=[path], _env_file=None)  # type: ignore[call-arg]
+    return poolable.condition_of(sensor, context_of(sensor), settings, AirflowSettings())
+
+
+# what a poke asks for
+
+ASKS: dict[str, Callable[[], Any]] = {
+    "item": lambda: os.environ[NAME],
+    "get": asked,
+    "getenv": lambda: os.getenv(NAME),
+    "in": lambda: NAME in os.environ,
+    "keys": lambda: NAME in os.environ.keys(),  # noqa: SIM118
+    "prefix": lambda: [name for name in os.environ if name.startswith("OF_THE_")],
+    "items": lambda: [value for name, value in os.environ.items() if "THE_TEAM" in name],
+    "copy": lambda: os.environ.copy()[NAME],
+    "dict": lambda: {**os.environ}.get(NAME),
+    "template": lambda: string.Template(f"${NAME}/x").substitute(os.environ),
+    "expandvars": lambda: os.path.expandvars(f"${NAME}/x"),
+    "bytes": lambda: os.environb[NAME.encode()],
+    "bytes of a path": lambda: os.path.expandvars(f"${NAME}/x".encode()),
+}
+
+
+@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
+@pytest.mark.parametrize("cls", [Asks, Declares])
+def test_a_poke_that_reads_what_its_task_has_set_stays_on_its_worker(
+    monkeypatch: pytest.MonkeyPatch, kept: list[str], ask: Callable[[], Any], cls: Any
+) -> None:
+    acts(poke=ask)
+    monkeypatch.setenv(NAME, VALUE)
+    first_poke(cls)
+    assert kept == [READ]
+
+
+@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
+def test_what_the_process_started_with_keeps_nothing(
+    monkeypatch: pytest.MonkeyPatch, kept: list[str], ask: Callable[[], Any]
+) -> None:
+    acts(poke=ask)
+    monkeypatch.setenv(NAME, VALUE)
+    process_start.remember()
+    monkeypatch.setenv("AIRFLOW_CTX_TASK_ID", "another")
+    first_poke()
+    assert kept == []
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        nothing,
+        lambda: os.environ["PATH"],
+        lambda: dict(os.environ).get("PATH"),
+        urllib.request.getproxies_environment,
+        lambda: [name for name in os.environ if name[-6:-5] == "_"],
+        lambda: [name for name in os.environ if name.startswith("AIRFLOW__")],
+        lambda: sorted(os.environ),
+    ],
+    ids=["nothing", "PATH", "copy", "proxies", "letter", "options", "sorted"],
+)
+def test_what_nothing_asks_for_keeps_nothing(
+    monkeypatch: pytest.MonkeyPatch, kept: list[str], ask: Callable[[], Any]
+) -> None:
+    """Airflow's own names, too, and what a DAG file sets for others."""
+    acts(poke=ask)
+    monkeypatch.setenv(NAME, VALUE)
+    first_poke()
+    first_poke(Declares)
+    assert kept == []
+    assert condition()
+
+
+@pytest.mark.parametrize(
+    ("name", "ask"),
+    [
+        ("TAKEN_AWAY", lambda: asked("TAKEN_AWAY")),
+        ("TAKEN_AWAY", lambda: dict(os.environ).get("TAKEN_AWAY")),
+        ("http_proxy", urllib.request.getproxies_environment),
+    ],
+    ids=["get", "copy", "proxies"],
+)
+def test_what_its_task_has_taken_away_counts(
+    monkeypatch: pytest.MonkeyPatch, kept: list[str], name: str, ask: Callable[[], Any]
+) -> None:
+    acts(poke=ask)
+    monkeypatch.delenv(name)
+    first_poke()
+    assert kept == [f"its poke reads {name} from the environment, which its task has changed"]
+
+
+def test_a_proxy_that_its_task_has_set_counts(monkeypatch: pytest.MonkeyPatch, kept: list[str]) -> None:
+    acts(poke=urllib.request.getproxies)
+    monkeypatch.setenv("https_proxy", VALUE)
+    first_poke()
+    assert kept == ["its poke reads https_proxy from the environment, which its task has changed"]
+
+
+@pytest.mark.parametrize(
+    ("name", "ask"),
+    [
+        ("AIRFLOW_VAR_PARTNER_DAY", lambda: Variable.get("partner_day", default=None)),
+        ("AIRFLOW_CONN_PARTNER", lambda: BaseHook.get_connection("partner")),
+    ],
+    ids=["variable", "connection"],
+)
+def test_variables_and_connections_that_its_task_has_set_keep_it(
+    monkeypatch: pytest.MonkeyPatch, kept: list[str], name: str, ask: Callable[[], Any]
+) -> None:
+    acts(poke=ask)
+    monkeypatch.setenv(name, f"http://{VALUE}")
+    first_poke()
+    assert kept == [f"its poke reads {name} from the environment, which its task has changed"]
+    kept.clear()
+    process_start.remember()
+    first_poke()
+    assert kept == []
+
+
+def test_a_providers_sensor_whose_connection_its_task_has_set_stays(
+    monkeypatch: pytest.MonkeyPatch, kept: list[str]
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_FS_TEAM", '{"conn_type": "fs"}')
+    with pytest.raises(NotPoolable, match="its code names AIRFLOW_CONN_FS_TEAM"):
+        condition(FileSensor, filepath="/no/such", fs_conn_id="fs_team")
+    process_start.remember()
+    assert condition(FileSensor, filepath="/no/such", fs_conn_id="fs_team").poke_context
+
+
+def test_what_airflow_sets_for_a_task_counts_if_it_is_read(kept: list[str]) -> None:
+    name = min(compat.SET_FOR_TASKS)
+    acts(poke=lambda: os.environ[name])
+    first_poke()
+    assert kept == [f"its poke reads {name} from the environment, which its task has changed"]
+    source = getsource(supervisor.block_orm_access)
+    assert set(re.findall(r'os\.environ\["(\w+)"\]', source)) == compat.SET_FOR_TASKS
+
+
+# what a poke may ask for later
+
+
+@pytest.mark.parametrize(("cls", "name"), [(NamesIt, NAME), (LooksUp, "AIRFLOW_VAR_PARTNER_DAY")])
+def test_what_its_code_names_counts_before_it_is_read(
+    monkeypatch: pytest.MonkeyPatch, kept: list[str], cls: Any, name: str
+) -> None:
+    assert condition(cls).poke_context
+    monkeypatch.setenv(name, VALUE)
+    why = f"its code names {name}, which its task has changed in the environment"
+    with pytest.raises(NotPoolable) as raised:
+        condition(cls)
+    assert (str(raised.value), raised.value.kind) == (why, "needs_worker")
+    first_poke(cls)
+    assert kept == [why]
+
+
+# the constructor
+
+
+@pytest.mark.parametrize("cls", [Asks, Declares])
+def test_a_constructor_that_reads_what_its_task_has_changed_stays(monkeypatch: pytest.MonkeyPatch, cls: Any) -> None:
+    acts(built=asked)
+    assert condition(cls).poke_context
+    monkeypatch.setenv(NAME, VALUE)
+    with pytest.raises(NotPoolable) as raised:
+        condition(cls)
+    why = f"its constructor reads {NAME} from the environment, which its task has changed"
+    assert (str(raised.value), raised.value.kind) == (why, "needs_worker")
+
+
+# what nobody sees read
+
+
+@pytest.mark.parametrize("put", [os.environ.__setitem__, os.putenv], ids=["environ", "putenv"])
+@pytest.mark.parametrize("cls", [Asks, FileSensor])
+def test_another_time_zone_keeps_what_may_read_local_time(
+    monkeypatch: pytest.MonkeyPatch, put: Callable[[str, str], None], cls: Any
+) -> None:
+    arguments = {"filepath": "/no/such"} if cls is FileSensor else {}
+    monkeypatch.setenv("TZ", "UTC")
+    process_start.remember()
+    try:
+        put("TZ", "Asia/Tokyo")
+        time.tzset()
+        if cls is FileSensor:
+            assert condition(cls, **arguments).poke_context
+            return
+        with pytest.raises(NotPoolable, match="its task has changed TZ in the environment, and with it the local time"):
+            condition(cls, **arguments)
+    finally:
+        os.environ["TZ"] = "UTC"
+        time.tzset()
+
+
+@pytest.mark.parametrize("put", [os.environ.__setitem__, os.putenv], ids=["environ", "putenv"])
+def test_what_a_library_in_c_reads_counts_where_it_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, kept: list[str], put: Callable[[str, str], None]
+) -> None:
+    monkeypatch.setattr(sys, "modules", {**sys.modules})
+    for module in ("oracledb", "cx_Oracle"):
+        sys.modules.pop(module, None)
+    monkeypatch.setenv("TNS_ADMIN", "/of/worker")
+    process_start.remember()
+    try:
+        put("TNS_ADMIN", "/of/team")
+        assert condition().poke_context
+        acts(poke=lambda: sys.modules.update(oracledb=os))  # a hook imports it when it is first needed
+        first_poke()
+        assert kept == ["its task has changed TNS_ADMIN in the environment, which libraries in C read unseen"]
+    finally:
+        os.environ["TNS_ADMIN"] = "/of/worker"
+
+
+# the process
+
+
+def test_a_forked_process_starts_with_what_it_finds() -> None:
+    code = """
+    import os, sys
+    import sensorpool.airflow.policy
+    from sensorpool.airflow.proof import process_start
+    assert "airflow" not in sys.modules
+    os.environ["OF_WORKER"] = "a"
+    assert process_start.changed() == {"OF_WORKER"}
+    child = os.fork()
+    if child == 0:
+        assert process_start.changed() == process_start.changed_in_c() == frozenset()
+        os.environ["OF_WORKER"], os.environ["OF_TASK"] = "b", ""
+        os.putenv("IN_C", "c")
+        del os.environ["HOME"]
+        assert process_start.changed() == {"OF_WORKER", "OF_TASK", "HOME"}, process_start.changed()
+        assert process_start.changed_in_c() == {"OF_WORKER", "OF_TASK", "HOME", "IN_C"}
+        assert process_start.gone() == {"HOME"}
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    """
+    environment = {**os.environ, "HOME": "/of/test"}
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, timeout=60, env=environment)
+
+
+def test_where_nothing_is_known_of_the_start_nothing_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(NAME, VALUE)
+    process_start.forget()
+    assert process_start.changed() == process_start.changed_in_c() == process_start.gone() == frozenset()
+    assert environment.why_not(in_dag(NamesIt)) is None
+
+
+# in the pool
+
+
+def test_a_constructor_that_changes_the_environment_in_the_pool_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    context = rebuild.poke_context_of(in_dag(Asks))
+    acts(built=lambda: os.environ.setdefault("OF_CONSTRUCTOR", "x"))
+    with pytest.raises(HandBack, match="sets OF_CONSTRUCTOR in the environment"):
+        adapt(Asks)(**context)
+    assert "OF_CONSTRUCTOR" not in os.environ
+    monkeypatch.setenv("OF_CONSTRUCTOR", "x")
+    assert adapt(Asks)(**context).poke({}) is False
