@@ -1,0 +1,424 @@
+"""Each chore of rescue: what it does, how much of it in one round, and what one that fails costs the others."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from sqlalchemy import event, insert, select, text, update
+
+from sensorpool import Key, Registration, Settings
+from sensorpool.client.register import register
+from sensorpool.client.validate import check
+from sensorpool.config import extensions
+from sensorpool.errors import Refused, Unreachable
+from sensorpool.leases.lease import Leases
+from sensorpool.leases.redis_store import RedisStore
+from sensorpool.leases.trouble import ROUNDS, Trouble
+from sensorpool.model.states import State
+from sensorpool.model.suspicion import Suspicion
+from sensorpool.model.values import Flushed, Instance, Unsettled, shard_ranges
+from sensorpool.poke.classes import Classes
+from sensorpool.settle.settler import Settler
+from sensorpool.store import inspecting
+from sensorpool.store.database import Database
+from sensorpool.store.schema import (
+    callback,
+    dag_over_quota,
+    outbox,
+    poke_group,
+    poke_quarantine,
+    sensor_instance,
+    shared_value,
+)
+from sensorpool.worker import rescue as module
+from sensorpool.worker.chores import admission, groups, instances, left_behind, others, pages, suspects
+from sensorpool.worker.chores.round import Chore, Place, Rescued, Round
+
+SCRIPTED = "sensorpool.testing.ScriptedSensor"
+SETTINGS = Settings.load(sensors_enabled=SCRIPTED, retention=3600, dag_quota=3, shards=4, shard_code_upper_limit=100)
+CLASSES = Classes(SETTINGS.sensors_enabled)
+OLD = 1  # milliseconds
+
+
+class Away(Exception):
+    """What a chore may raise."""
+
+
+class Rescuing:
+    """A worker as the chores see it, and one round."""
+
+    def __init__(self, database: Database, redis: Any) -> None:
+        self.database = database
+        self.settings = SETTINGS
+        self.delivered: list[Flushed] = []
+        self.settler = Settler(database, self.delivered.append, tick_ms=5_000, window=60)
+        self.leases = Leases(RedisStore(redis), lease_ttl=30.0)
+        self.trouble = Trouble(self.leases)
+        self.publisher: Any = SimpleNamespace(drop_abandoned_listeners=lambda: 0)
+        self.outbox: Any = SimpleNamespace(send_waiting_callbacks=lambda: None, send_left_behind=lambda _: 0)
+        self.place = Place()
+
+    def do(self, chore: Callable[[Round], None]) -> Rescued:
+        """Do one chore; return what it did."""
+        worker: Any = self
+        now = Round(worker, self.place, Rescued())
+        chore(now)
+        return now.done
+
+    def rescue(self) -> Rescued:
+        """Do a whole round."""
+        worker: Any = self
+        return module.rescue(worker, self.place)
+
+    def register(self, *names: str) -> list[Instance]:
+        """Register an instance for each name; the same names wait for the same condition."""
+        batch = [
+            check(
+                Registration(sensor=SCRIPTED, poke_context={"folder": "/n", "name": name}, key=Key("d", f"t{n}", name)),
+                SETTINGS,
+                CLASSES,
+                try_out=False,
+            )
+            for n, name in enumerate(names)
+        ]
+        return register(self.settler, batch, SETTINGS).instances
+
+    def change(self, statement: Any, rows: list[dict[str, Any]] | None = None) -> None:
+        """Write to the tables by hand."""
+        with self.database.engine.begin() as connection:
+            connection.execute(text(statement) if isinstance(statement, str) else statement, rows)
+
+    def column(self, column: Any) -> list[Any]:
+        """Return all values of a column."""
+        return self.database.read(lambda c: list(c.execute(select(column).order_by(column)).scalars()))
+
+    def now(self) -> int:
+        """Return what time it is."""
+        return self.database.read(self.database.now)
+
+
+@pytest.fixture
+def rescuing(database: Database, client: Any) -> Rescuing:
+    return Rescuing(database, client)
+
+
+@pytest.fixture
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Pages of two rows, three a round: six rows."""
+    monkeypatch.setattr(pages, "ROWS", 2)
+    monkeypatch.setattr(pages, "PAGES", 3)
+    return 6
+
+
+# instances
+
+
+def settle(rescuing: Rescuing, *ones: Instance, at: int = OLD) -> None:
+    """Cancel instances, as of a time; all has been told."""
+    rescuing.settler.cancel({one.id: "enough" for one in ones})
+    ids = [one.id for one in ones]
+    rescuing.change(update(sensor_instance).where(sensor_instance.c.id.in_(ids)).values(settled_at=at))
+    rescuing.change(outbox.delete())
+
+
+def test_instances_that_settled_before_the_retention_go(rescuing: Rescuing) -> None:
+    old, border, young, waits = rescuing.register(*"abcd")
+    settle(rescuing, old)
+    settle(rescuing, border, at=rescuing.now() - 3_590_000)
+    settle(rescuing, young, at=rescuing.now())
+    rescuing.change(update(sensor_instance).where(sensor_instance.c.id == waits.id).values(start_date=OLD))
+    assert rescuing.do(instances.prune_and_end) == Rescued(pruned=1)
+    assert rescuing.column(sensor_instance.c.id) == [border.id, young.id, waits.id]
+
+
+def test_what_is_still_to_be_told_is_kept(rescuing: Rescuing) -> None:
+    old, told = rescuing.register(*"ab")
+    settle(rescuing, old, at=OLD + 1)
+    settle(rescuing, told, at=OLD)
+    rescuing.change(insert(outbox), [{"created_at": OLD + 1, "instance_ids": f"[{old.id}]"}])
+    assert rescuing.do(instances.prune_and_end).pruned == 1
+    assert rescuing.column(sensor_instance.c.id) == [old.id]
+    rescuing.change(outbox.delete())
+    rescuing.change(insert(callback), [{"instance_id": old.id, "task": "", "created_at": 1, "next_try_at": 1}])
+    assert rescuing.do(instances.prune_and_end).pruned == 0, "its callback waits"
+
+
+def test_an_instance_without_a_group_fails_and_is_told(rescuing: Rescuing) -> None:
+    stray, other = rescuing.register(*"ab")
+    rescuing.change(poke_group.delete().where(poke_group.c.id == stray.group_id))
+    assert rescuing.do(instances.prune_and_end) == Rescued(strays=1)
+    [settled] = [each for flushed in rescuing.delivered for each in flushed.settled]
+    assert (settled.id, settled.state) == (stray.id, State.FAILED)
+    assert rescuing.do(instances.prune_and_end) == Rescued()
+    assert rescuing.database.read(inspecting.states, [other.id]) == {other.id: State.SENSING}
+
+
+def test_a_round_prunes_so_many_and_the_next_goes_on(rescuing: Rescuing, small_pages: int) -> None:
+    ones = rescuing.register(*"abcdefghi")
+    settle(rescuing, *ones[1:])
+    assert rescuing.do(instances.prune_and_end).pruned == small_pages - 1, "the first of the six waits"
+    assert rescuing.place.instance_id == ones[5].id
+    assert rescuing.do(instances.prune_and_end).pruned == 3
+    assert rescuing.place.instance_id == 0, "the next round begins anew"
+    assert rescuing.column(sensor_instance.c.id) == [ones[0].id]
+
+
+def test_shared_values_without_an_instance_go_a_page_a_round(rescuing: Rescuing, small_pages: int) -> None:
+    rescuing.change(insert(shared_value), [{"group_id": n, "created_at": OLD, "value": "1"} for n in range(3)])
+    rescuing.do(instances.prune_and_end)
+    assert len(rescuing.column(shared_value.c.id)) == 1
+    rescuing.do(instances.prune_and_end)
+    assert rescuing.column(shared_value.c.id) == []
+
+
+# groups
+
+
+def empty(rescuing: Rescuing, *ones: Instance) -> None:
+    """Have nothing sense in the groups of these instances, as by hand."""
+    ids = [one.id for one in ones]
+    rescuing.change(update(sensor_instance).where(sensor_instance.c.id.in_(ids)).values(state=State.CANCELLED))
+
+
+def test_groups_that_no_instance_senses_in_go(rescuing: Rescuing) -> None:
+    gone, stays, joined = rescuing.register("a", "b", "b")
+    empty(rescuing, gone, joined)
+    assert rescuing.do(groups.drop_empty) == Rescued(strays=1)
+    assert rescuing.column(poke_group.c.id) == [stays.group_id]
+
+
+def test_a_round_drops_so_many_groups_and_the_next_goes_on(rescuing: Rescuing, small_pages: int) -> None:
+    ones = rescuing.register(*"abcdefgh")
+    empty(rescuing, *ones)
+    assert rescuing.do(groups.drop_empty).strays == small_pages
+    assert rescuing.place.group_id == max(sorted(one.group_id for one in ones)[:6])
+    assert rescuing.do(groups.drop_empty).strays == 2
+    assert (rescuing.place.group_id, rescuing.column(poke_group.c.id)) == (0, [])
+
+
+def test_a_group_that_is_joined_at_that_moment_stays_and_the_walk_goes_on(
+    rescuing: Rescuing, small_pages: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ones = sorted(rescuing.register(*"abcd"), key=lambda one: one.group_id)
+    empty(rescuing, *ones)
+    real = groups.drop_empty_groups
+
+    def join_first(database: Database, group_ids: list[int]) -> int:
+        if ones[0].group_id in group_ids:
+            rescuing.change(
+                update(sensor_instance).where(sensor_instance.c.id == ones[0].id).values(state=State.SENSING)
+            )
+        return real(database, group_ids)
+
+    monkeypatch.setattr(groups, "drop_empty_groups", join_first)
+    assert rescuing.do(groups.drop_empty).strays == 2
+    assert rescuing.column(poke_group.c.id) == [one.group_id for one in ones[:2]]
+    assert rescuing.do(groups.drop_empty).strays == 1, "its neighbour goes in the next round"
+
+
+def test_groups_beyond_the_ranges_come_into_one(rescuing: Rescuing) -> None:
+    beyond, border, inside = rescuing.register(*"abc")
+    for one, shardcode in ((beyond, 250), (border, 100), (inside, 99)):
+        rescuing.change(update(poke_group).where(poke_group.c.id == one.group_id).values(shardcode=shardcode))
+    assert rescuing.do(groups.fold_shardcodes) == Rescued(folded=2)
+    assert rescuing.column(poke_group.c.shardcode) == [0, 50, 99]
+    assert rescuing.do(groups.fold_shardcodes) == Rescued()
+
+
+def test_a_round_folds_so_many_groups(rescuing: Rescuing, small_pages: int) -> None:
+    rescuing.register(*"abcdefg")
+    rescuing.change(update(poke_group).values(shardcode=poke_group.c.id + 100))
+    assert rescuing.do(groups.fold_shardcodes).folded == small_pages
+    assert rescuing.do(groups.fold_shardcodes).folded == 1
+
+
+# suspects and unsettled groups
+
+
+def test_marks_of_groups_that_are_gone_are_forgotten_in_every_range(rescuing: Rescuing) -> None:
+    [stays] = rescuing.register("a")
+    gone = stays.group_id + 1
+    ranges = shard_ranges(SETTINGS.shards, SETTINGS.shard_code_upper_limit)
+    for each in ranges:
+        rescuing.leases.suspects.mark(each, [stays.group_id, gone], Suspicion.OVERRAN)
+        rescuing.leases.unsettled.keep(each, dict.fromkeys((stays.group_id, gone), Unsettled(1, "as told")))
+    rescuing.do(suspects.forget_gone)
+    assert [rescuing.leases.suspects.of(each) for each in ranges] == [[stays.group_id]] * 4
+    assert [list(rescuing.leases.unsettled.of([each])) for each in ranges] == [[stays.group_id]] * 4
+
+
+def test_where_there_is_no_mark_the_database_is_not_asked(rescuing: Rescuing) -> None:
+    seen = statements(rescuing.database)
+    rescuing.do(suspects.forget_gone)
+    assert seen == []
+
+
+# quarantine and quotas
+
+
+def statements(database: Database) -> list[str]:
+    """Note each statement."""
+    seen: list[str] = []
+    event.listen(database.engine, "before_cursor_execute", lambda *told: seen.append(told[2]))
+    return seen
+
+
+def quarantine(rescuing: Rescuing, *since: int) -> None:
+    row = {"op_classpath": SCRIPTED, "poke_context": "{}", "crashes": 3, "reason": "segfaults"}
+    rescuing.change(
+        insert(poke_quarantine), [row | {"digest": bytes([n] * 32), "since": at} for n, at in enumerate(since)]
+    )
+
+
+def test_conditions_leave_quarantine_after_the_retention(rescuing: Rescuing) -> None:
+    young = rescuing.now() - 3_590_000
+    quarantine(rescuing, OLD, OLD, young)
+    assert rescuing.do(admission.look_again) == Rescued(let_out=2)
+    assert rescuing.column(poke_quarantine.c.since) == [young]
+
+
+def test_a_dag_is_over_its_quota_until_enough_have_settled(rescuing: Rescuing) -> None:
+    *_, last = rescuing.register(*"abc")
+    rescuing.do(admission.look_again)
+    assert rescuing.column(dag_over_quota.c.dag_id) == [], "three may wait"
+    rescuing.change(update(sensor_instance).values(dag_id="e"))
+    rescuing.register("d")
+    rescuing.change(update(sensor_instance).values(dag_id="d"))
+    rescuing.do(admission.look_again)
+    assert rescuing.column(dag_over_quota.c.dag_id) == ["d"]
+    with pytest.raises(Refused, match="too many sensors waiting"):
+        rescuing.register("another")
+    rescuing.settler.cancel({last.id: "enough"})
+    rescuing.do(admission.look_again)
+    assert rescuing.column(dag_over_quota.c.dag_id) == []
+
+
+def test_the_statements_of_a_look_are_as_many_whatever_there_is(rescuing: Rescuing) -> None:
+    seen = statements(rescuing.database)
+    rescuing.do(admission.look_again)
+    few = len(seen)
+    quarantine(rescuing, *range(100))
+    seen.clear()
+    assert rescuing.do(admission.look_again).let_out == 100
+    assert len(seen) == few
+
+
+# what is left behind
+
+
+def test_abandoned_listeners_are_counted(rescuing: Rescuing) -> None:
+    rescuing.publisher.drop_abandoned_listeners = lambda: 7
+    assert rescuing.do(left_behind.drop_listeners) == Rescued(listeners=7)
+
+
+def test_a_broker_that_is_away_is_no_failure_of_the_chore(rescuing: Rescuing) -> None:
+    def away() -> int:
+        raise Unreachable("away")
+
+    rescuing.publisher.drop_abandoned_listeners = away
+    assert rescuing.do(left_behind.drop_listeners) == Rescued()
+
+
+def test_results_have_half_a_round(rescuing: Rescuing) -> None:
+    spans: list[float] = []
+
+    def send(seconds: float) -> int:
+        spans.append(seconds)
+        return 4
+
+    rescuing.outbox.send_left_behind = send
+    assert rescuing.do(left_behind.publish) == Rescued(published=4)
+    assert spans == [SETTINGS.rescue_interval / 2]
+
+
+def test_callbacks_are_begun(rescuing: Rescuing) -> None:
+    begun: list[int] = []
+    rescuing.outbox.send_waiting_callbacks = lambda: begun.append(1)
+    rescuing.do(left_behind.send_callbacks)
+    assert begun == [1]
+
+
+# rescuers of other packages, and the round
+
+
+def test_a_rescuer_that_fails_costs_no_other_its_turn(rescuing: Rescuing, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: Any) -> dict[str, int]:
+        raise Away("as told")
+
+    loaded = {"first": lambda _: {"reconciled": 1}, "fails": fails, "last": lambda worker: {"of": len(vars(worker))}}
+    asked: list[str] = []
+
+    def load(group: str) -> dict[str, Any]:
+        asked.append(group)
+        return loaded
+
+    monkeypatch.setattr(extensions, "load", load)
+    done = rescuing.do(others.rescue)
+    assert (done.more, asked) == ({"reconciled": 1, "of": len(vars(rescuing))}, ["sensorpool.rescuers"])
+    assert done.as_dict() == done.more
+
+
+def chores(monkeypatch: pytest.MonkeyPatch, *works: Callable[[Round], None]) -> None:
+    monkeypatch.setattr(module, "CHORES", tuple(Chore(f"chore {n}", work) for n, work in enumerate(works)))
+
+
+def raises(error: Exception) -> Callable[[Round], None]:
+    def work(_: Round) -> None:
+        raise error
+
+    return work
+
+
+def prune_one(now: Round) -> None:
+    now.done.pruned += 1
+
+
+def test_a_round_does_every_chore_though_one_fails_and_notes_why(
+    rescuing: Rescuing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chores(monkeypatch, raises(Away("as\ntold")), prune_one, raises(Unreachable("the broker is away")), prune_one)
+    for _ in range(ROUNDS):
+        assert rescuing.rescue() == Rescued(pruned=2)
+    assert rescuing.trouble.of_chores() == {"chore 0": "Away: as told", "chore 2": "the broker is away"}
+    chores(monkeypatch, prune_one, prune_one, prune_one)
+    rescuing.rescue()
+    assert rescuing.trouble.of_chores() == {}
+
+
+def test_a_round_ends_where_the_database_does_not_answer(rescuing: Rescuing, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[Round] = []
+    chores(monkeypatch, raises(Unreachable("the database is away")), done.append)
+
+    def away(*_: Any, **__: Any) -> None:
+        raise Unreachable("the database is away")
+
+    monkeypatch.setattr(rescuing.database, "read", away)
+    with pytest.raises(Unreachable):
+        rescuing.rescue()
+    assert done == []
+
+
+def test_a_redis_that_is_away_does_not_end_a_round(rescuing: Rescuing, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: Any) -> None:
+        raise Unreachable("Redis is away")
+
+    chores(monkeypatch, prune_one)
+    monkeypatch.setattr(rescuing.trouble, "note_chores", away)
+    assert rescuing.rescue() == Rescued(pruned=1)
+
+
+def test_no_chore_of_the_package_is_missing_from_the_round() -> None:
+    modules = {admission, groups, instances, left_behind, others, suspects}
+    works = {
+        value
+        for each in modules
+        for name, value in vars(each).items()
+        if callable(value) and getattr(value, "__module__", "") == each.__name__ and not name.startswith("_")
+    }
+    assert works == {chore.work for chore in module.CHORES}
+
+
+def test_a_round_of_nothing_does_nothing(rescuing: Rescuing) -> None:
+    assert rescuing.rescue() == Rescued()
+    assert rescuing.place == Place()
