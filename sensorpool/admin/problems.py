@@ -11,7 +11,8 @@ from sensorpool.leases.redis_store import RedisStore
 from sensorpool.model.terms import LiveWorker, untaken
 from sensorpool.model.times import spell_time
 from sensorpool.model.values import Unsettled
-from sensorpool.publish.wire import queue_of
+from sensorpool.publish import alarm
+from sensorpool.publish.wire import is_amqp, queue_of
 from sensorpool.settle.flush import LOCKED
 from sensorpool.store import blocking, callbacks, inspecting, loading
 from sensorpool.store.schema import poke_group, sensor_instance
@@ -96,10 +97,12 @@ def unsettled_problems(pool: Pool) -> list[str]:
 
 
 def probe_broker(pool: Pool) -> None:
-    """Check that a broker on another Redis than the leases' takes writes.
+    """Check that a broker that is not the Redis of the leases takes messages.
 
     :raises Unreachable: when it does not.
     """
     settings = pool.settings
-    if settings.broker != settings.redis_url and settings.broker.startswith(("redis", "unix")):
+    if is_amqp(settings.broker):
+        alarm.probe(settings.broker)
+    elif settings.broker != settings.redis_url and settings.broker.startswith(("redis", "unix")):
         RedisStore(connect(settings.broker), url=settings.broker, namespace=settings.namespace).probe()

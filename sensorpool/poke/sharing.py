@@ -76,9 +76,14 @@ def share(loop: asyncio.AbstractEventLoop, reusable: ReusableThreads) -> None:
     loop.set_default_executor(_Executor(reusable))
     for name in ("shutdown_default_executor", "shutdown_asyncgens"):
         setattr(loop, name, _leave_alone)  # these would end what other pokes use
+    for name in ("set_task_factory", "set_default_executor", "set_exception_handler", "set_debug"):
+        setattr(loop, name, _keep)  # these would hold for the tasks of all pokes
 
 
 async def _leave_alone(*_: Any, **__: Any) -> None: ...
+
+
+def _keep(*_: Any) -> None: ...
 
 
 class _Executor(ThreadPoolExecutor):  # asyncio takes no other type

@@ -14,6 +14,7 @@ from amqp.exceptions import MessageNacked
 from celery.app.amqp import AMQP
 from kombu import Connection as _Connection
 from kombu import Queue
+from kombu.transport import pyamqp
 from kombu.transport import redis as kombu_redis
 from kombu.utils.objects import cached_property
 from redis.exceptions import ResponseError
@@ -170,11 +171,24 @@ class Connection(_Connection):
         return (*errors, ResponseError) if issubclass(self.get_transport_cls(), kombu_redis.Transport) else errors
 
     def create_transport(self) -> Any:
-        """Make the transport, with our channel on Redis."""
+        """Make the transport, with our channel on Redis; RabbitMQ's says when it blocks who sends."""
         transport = super().create_transport()
         if isinstance(transport, kombu_redis.Transport):
             transport.Channel = Channel
+        elif isinstance(transport, pyamqp.Transport):
+            transport.Connection = partial(transport.Connection, on_blocked=_blocked, on_unblocked=_unblocked)
         return transport
+
+
+def _blocked(_: str) -> None:
+    log.warning(
+        "RabbitMQ blocks all who send: nothing is poked until its alarm ends; give it memory or disk space "
+        "(`rabbitmq-diagnostics alarms`)"
+    )
+
+
+def _unblocked() -> None:
+    log.info("RabbitMQ takes messages again")
 
 
 def bind_again(channel: Any, queue: Queue) -> None:
@@ -193,11 +207,14 @@ def drop(connection: _Connection) -> None:
 
 
 def refusal(connection: _Connection, error: BaseException) -> BaseException | None:
-    """Return why RabbitMQ refused one message; None where the error concerns the broker itself.
+    """Return why one message cannot be sent; None where the error concerns the broker itself.
 
-    Redis never refuses a single message: it takes all or none.
+    Redis never refuses a single message: it takes all or none. kombu counts a `KeyError` among the errors of a
+    connection to Redis, but a message that cannot be encoded raises one too.
     """
     cause = error.__cause__ or error
+    if isinstance(cause, GARBLED) and not isinstance(cause, OSError):
+        return cause
     is_amqp = connection.transport.driver_type == "amqp"
     return cause if is_amqp and isinstance(cause, (*connection.channel_errors, MessageNacked)) else None
 

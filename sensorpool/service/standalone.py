@@ -12,6 +12,7 @@ from celery.beat import Service
 from celery.worker import WorkController
 from celery.worker import state as worker_state
 
+from sensorpool.config.defaults import MEMORY
 from sensorpool.config.settings import Settings
 from sensorpool.config.version import __version__
 from sensorpool.errors import Unreachable
@@ -119,6 +120,8 @@ class Standalone:
                 app=self.app,
                 pool_cls="threads",
                 concurrency=min(JOBS_AT_ONCE, self.settings.shards),
+                # in memory, a job is acknowledged only when the loop wakes up: with a small prefetch ranges would wait
+                prefetch_multiplier=0 if self.settings.broker == MEMORY else 1,
                 hostname="standalone",
                 loglevel=logging.WARNING,
                 logfile=None,

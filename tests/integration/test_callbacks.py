@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import redis
+from kombu import compression
 from sqlalchemy import text, update
 
 from harness.servers.scripted_amqp import ScriptedAmqp
@@ -292,6 +293,31 @@ def test_on_redis_a_message_that_no_queue_would_get_waits(make: Make, redis_url:
     assert "no queue is bound" in waiting(pool, lost)["cause"]
     with redis.Redis.from_url(redis_url) as client:
         assert client.llen("theirs") == 1
+
+
+def test_on_redis_a_message_that_cannot_be_encoded_stops_no_other(
+    make: Make, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The registrant has a compression that the worker has not."""
+    pool, worker = make(redis_url)
+    monkeypatch.setitem(compression._encoders, "theirs", (bytes, "application/x-theirs"))
+    monkeypatch.setitem(compression._aliases, "theirs", "theirs")
+    bad = [register(pool, f"b{n}", options={"queue": "theirs", "compression": "theirs"}) for n in range(5)]
+    good = [register(pool, f"g{n}", "theirs") for n in range(2)]
+    monkeypatch.undo()
+    worker.outbox.close()  # a process that dies before it has sent any
+    land(worker, *bad, *good)
+    other = Worker(pool.settings)
+    try:
+        make_due(pool)
+        rescue(other, Place())
+        until("those that are well", lambda: not any(waiting(pool, each) for each in good))
+        causes = {waiting(pool, each)["cause"] for each in bad}
+    finally:
+        other.close()
+    assert causes == {"the broker does not take it: KeyError: 'theirs'"}
+    with redis.Redis.from_url(redis_url) as client:
+        assert client.llen("theirs") == 2
 
 
 def test_a_broker_that_there_is_not_says_so(make: Make) -> None:

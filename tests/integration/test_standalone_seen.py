@@ -15,6 +15,8 @@ from harness.until import until
 from sensorpool import Settings
 from sensorpool.leases import state_file
 from sensorpool.leases.connection import connect
+from sensorpool.model.values import shard_ranges
+from sensorpool.service.standalone import Standalone
 
 
 @pytest.fixture
@@ -108,3 +110,20 @@ def test_what_is_written_is_read_with_its_time_left(tmp_path: Path) -> None:
     assert 40_000 < client.pttl("s") <= 50_000
     written.remove()
     client.flushall()
+
+
+def test_more_ranges_than_jobs_at_once_are_all_looked_at_each_tick(tmp_path: Path) -> None:
+    """In memory Celery acknowledges jobs every two seconds only; a prefetch of a few would leave the others waiting."""
+    settings = Settings.load(database_url=f"sqlite:///{tmp_path / 'pool.db'}", shards=64, tick=1)
+    with Standalone(settings) as standalone:
+        leases = standalone.worker.leases
+        ranges = shard_ranges(settings.shards, settings.shard_code_upper_limit)
+        for _ in range(3):
+            seen = {place: state.last for place, (_, state, _) in enumerate(leases.look(ranges))}
+            until(
+                "a tick of each range",
+                lambda seen=seen: all(
+                    state.last > seen[place] for place, (_, state, _) in enumerate(leases.look(ranges))
+                ),
+                20,
+            )

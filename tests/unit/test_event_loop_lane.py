@@ -192,6 +192,7 @@ def test_what_nobody_has_begun_can_be_taken_back(lanes: list[LoopLane], name: st
         (coroutines.AsyncTidiesUp, NOT_LANDED),
         (coroutines.AsyncTidiesUpByTask, EXITED),  # it cancels itself too
         (coroutines.AsyncStops, NOT_LANDED),
+        (coroutines.AsyncSetsUp, NOT_LANDED),
         (coroutines.AsyncExits, NOT_LANDED),
     ],
 )

@@ -111,6 +111,22 @@ class AsyncTidiesUpByTask(AsyncTidiesUp):
         return await asyncio.create_task(super().poke(context))
 
 
+class AsyncSetsUp(AsyncBlocks):
+    """Sets up its event loop for itself: its tasks, its threads, and what is done with errors."""
+
+    async def poke(self, context: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        loop.set_task_factory(self._fails)
+        loop.set_default_executor(concurrent.futures.ThreadPoolExecutor(1))
+        loop.set_exception_handler(self._fails)
+        loop.set_debug(True)
+        return False
+
+    @staticmethod
+    def _fails(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("its scope is over")
+
+
 class AsyncStops(AsyncBlocks):
     """Stops its event loop."""
 

@@ -1,0 +1,36 @@
+"""A RabbitMQ that is short of memory blocks who sends: health, doctor and beat's log say so."""
+
+from collections.abc import Callable
+
+import pytest
+
+from harness.servers import RabbitMqServer
+from harness.servers.rabbitmq import SCRIPTS
+from harness.service import Service
+from harness.until import until
+from sensorpool.admin import doctor
+from sensorpool.admin.problems import probe_broker
+from sensorpool.errors import Unreachable
+
+pytestmark = pytest.mark.rabbitmq
+
+
+def test_an_alarm_is_named(
+    make_service: Callable[..., Service], rabbitmq_server: RabbitMqServer, amqp_url: str
+) -> None:
+    service = make_service(broker_url=amqp_url)
+    service.start(1)
+    control = str(SCRIPTS / "rabbitmqctl")
+    rabbitmq_server.run(control, "--quiet", "set_vm_memory_high_watermark", "0.000001")
+    try:
+        until("beat's line", lambda: "RabbitMQ blocks all who send" in service.logs(), 60)
+        with pytest.raises(Unreachable, match="answers, and takes no messages: it may be out of memory"):
+            probe_broker(service.pool)
+        [found] = [each for each in doctor.examine(service.settings) if each.subject == "broker"]
+        assert found.level == "wrong"
+        assert "takes no messages" in found.said
+        until("health", lambda: "takes no messages" in service.cli("health").stdout, 60)
+    finally:
+        rabbitmq_server.run(control, "--quiet", "set_vm_memory_high_watermark", "0.6")
+    until("the pool to go on", lambda: service.cli("health").returncode == 0, 60)
+    probe_broker(service.pool)
