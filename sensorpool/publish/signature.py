@@ -9,8 +9,6 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from kombu import compression
-
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused
 from sensorpool.instrumentation.redaction import one_line
@@ -128,22 +126,12 @@ def _option(name: str, value: Any) -> Any:
         value = getattr(value, "name", value)  # kombu's Queue and Exchange have a name
         if not (isinstance(value, str) and len(value) <= 255):
             raise Refused(f"on_settled: {name} must be a name of at most 255 characters")
-        if name == "compression":
-            _check_compression(value)
     elif name == "headers":
         if not isinstance(value, Mapping):
             raise Refused("on_settled: headers must be an object")
     elif name == "ignore_result" and not isinstance(value, bool):
         raise Refused("on_settled: ignore_result must be true or false")
     return value
-
-
-def _check_compression(name: str) -> None:
-    try:
-        compression.get_encoder(name)
-    except KeyError:
-        there = ", ".join(sorted(compression.encoders()))
-        raise Refused(f"on_settled: there is no compression {name!r} here; there is: {there}") from None
 
 
 def _time(value: Any) -> str | None:
