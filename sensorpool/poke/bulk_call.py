@@ -1,19 +1,17 @@
 """One call of ``poke_many`` for many contexts of a class."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import DueGroup, Report
 from sensorpool.poke.answer import close
+from sensorpool.poke.classes import SensorClass
 from sensorpool.poke.copies import end_copy
 from sensorpool.poke.tools import PokeTools, awaited, overran
-
-if TYPE_CHECKING:
-    from sensorpool.poke.unit import PokeUnit
 
 SIZE = 500  # contexts in one call of poke_many
 
@@ -21,12 +19,22 @@ _NOT_LANDED = Outcome.NOT_LANDED
 _monotonic = time.monotonic
 
 
+class Asked(Protocol):
+    """What a bulk call asks for: a group and its context."""
+
+    group: DueGroup
+    op_classpath: str
+
+    def context(self, found: SensorClass) -> Any:
+        """Return what the class is asked with."""
+
+
 class BulkCall:
     """Groups of one class that answers many contexts in one call."""
 
     __slots__ = ("_away", "_most_away", "_tools", "_units", "began", "op_classpath")
 
-    def __init__(self, units: Sequence["PokeUnit"], tools: PokeTools) -> None:
+    def __init__(self, units: Sequence[Asked], tools: PokeTools) -> None:
         self._away: BaseException | None = None  # why the backend is away for the rest of this poke
         self._most_away = 0  # how many more calls may fail in a row before the backend counts as away
         self.op_classpath = units[0].op_classpath
@@ -55,11 +63,11 @@ class BulkCall:
         """Report that all groups overran their limit (seconds)."""
         return [overran(unit.group, self.began, limit) for unit in self._units]
 
-    def rest(self) -> Iterable["PokeUnit"]:
+    def rest(self) -> tuple[()]:
         """Return nothing: all groups are in the call that goes on."""
         return ()
 
-    def _ask(self, units: Sequence["PokeUnit"]) -> list[Report]:
+    def _ask(self, units: Sequence[Asked]) -> list[Report]:
         groups, began, read = [unit.group for unit in units], _monotonic(), self._tools.answers
         if self._away is not None:
             return [read.of_exception(group, began, self._away) for group in groups]
