@@ -1,4 +1,4 @@
-"""A Redis and a database in this process; Hypothesis without a time limit an example (a busy machine is no defect)."""
+"""A Redis and a database in this process; Hypothesis without a time limit for examples (a machine may be busy)."""
 
 import shutil
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ settings.load_profile("unit")
 
 @pytest.fixture
 def server() -> fakeredis.FakeServer:
-    """A Redis in this process, with nothing in it."""
+    """An empty Redis in this process."""
     return fakeredis.FakeServer()
 
 
@@ -30,7 +30,7 @@ def client(server: fakeredis.FakeServer) -> Any:
 
 @pytest.fixture(scope="session")
 def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An SQLite file with the tables in it, to be copied and not to be used: the migrations take a while."""
+    """An SQLite file with the tables. Tests copy it, because the migrations take a while."""
     path = tmp_path_factory.mktemp("template") / "pool.db"
     upgrade(f"sqlite:///{path}")
     return path
@@ -38,7 +38,7 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def database(sqlite_template: Path, tmp_path: Path) -> Iterator[Database]:
-    """A database of the test's own, with the tables in it and nothing else."""
+    """An empty database of the test, with the tables."""
     path = tmp_path / "pool.db"
     shutil.copy(sqlite_template, path)
     made = Database(f"sqlite:///{path}")

@@ -1,4 +1,4 @@
-"""Signs of life: who has shown one lately, without a server and without an import that takes time."""
+"""Signs of life: which process has shown one lately. No server is asked, and no slow import is made."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ def test_the_sign_of_one_that_is_gone_for_good_goes(folder: Path) -> None:
 
 @pytest.fixture
 def another() -> Iterator[int]:
-    """The number of a process that lives until the test ends it."""
+    """The id of a process that lives until the test ends it."""
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     yield process.pid
     process.kill()
@@ -51,7 +51,7 @@ def another() -> Iterator[int]:
 
 
 def of_process(folder: Path, process: int, age: float, started: str | None = None) -> None:
-    """Put the sign of a process of this deployment that has the name of ours."""
+    """Write the sign of another process of this deployment with our name."""
     started = alive._started(process) if started is None else started
     put(folder, f"celery@a.{alive.deployment()}.{process}", f"{time.monotonic() - age} {started}")
 
@@ -169,7 +169,7 @@ DEPLOYMENTS = [
 def test_the_signs_of_another_deployment_are_none_of_this(
     folder: Path, monkeypatch: pytest.MonkeyPatch, other: dict[str, str]
 ) -> None:
-    """Neither is one of it green here, nor is one of it that is silent red."""
+    """A live process of another deployment does not make this one green, and a silent one does not make it red."""
     monkeypatch.setenv("SENSORPOOL_DATABASE_URL", "postgresql://u:hush@db/ours")
     alive.begin("celery@a")
     with monkeypatch.context() as elsewhere:

@@ -1,4 +1,4 @@
-"""What a return value or an exception means, as in Airflow; what cannot be read is the poke's own error."""
+"""The meaning of a return value or an exception, as in Airflow; an answer that cannot be read is the poke's error."""
 
 import functools
 import gc
@@ -46,7 +46,7 @@ class Foreign:
 
 
 class Stubborn:
-    """An object without a truth."""
+    """An object whose truth value cannot be read."""
 
     def __init__(self, error: BaseException) -> None:
         self._error = error
@@ -56,7 +56,7 @@ class Stubborn:
 
 
 class Torn:
-    """Truthy, and its XCom value cannot be had."""
+    """A true value whose XCom value cannot be read."""
 
     is_done = True
 
@@ -156,7 +156,7 @@ NO_ANSWERS = [
 
 @pytest.mark.parametrize(("make", "said"), NO_ANSWERS, ids=[said.partition(",")[0] for _, said in NO_ANSWERS])
 def test_what_python_takes_for_true_and_answers_nothing_is_an_error(make: Callable[[], Any], said: str) -> None:
-    """Nothing is left behind either that Python warns of when it goes."""
+    """Python gives no warning of a coroutine that was never awaited."""
     assert _of_value(make()) == (Outcome.POKE_ERROR, f"TypeError: the poke returned {said}", None)
     gc.collect()
 
@@ -221,7 +221,7 @@ MEANINGS: list[tuple[BaseException, Outcome]] = [
 def test_an_exception_means_what_it_means_in_airflow(error: BaseException, outcome: Outcome) -> None:
     report = ANSWERS.of_exception(due_group(), 0.0, error)
     assert (report.outcome, report.xcom_value) == (outcome, None)
-    # as the last line of Python's traceback has it, but for the classes of Airflow and ours
+    # as in the last line of Python's traceback, except for the classes of Airflow and ours
     said = traceback.format_exception_only(error)[-1].strip().removeprefix("sensorpool.errors.")
     assert report.reason == (f"{ANSWERS.place} cannot poke it: {said}" if outcome is Outcome.CANNOT_POKE else said)
 

@@ -13,7 +13,7 @@ NAME = "test-background"
 
 
 def running() -> int:
-    """How many threads of these tests run."""
+    """Return how many threads of these tests run."""
     return sum(thread.name == NAME for thread in threading.enumerate())
 
 

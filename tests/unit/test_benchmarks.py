@@ -1,4 +1,4 @@
-"""What benchmarks name of the package is there."""
+"""The modules of the package that benchmarks name exist."""
 
 from pathlib import Path
 

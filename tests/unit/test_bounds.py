@@ -1,4 +1,4 @@
-"""What one process bounds: what its pokes print, and the memory that they take."""
+"""The bounds of one process: the text that its pokes print, and the memory that they take."""
 
 import io
 import subprocess
@@ -26,7 +26,7 @@ def test_what_is_printed_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     now[0] = 5.0
     bounded.write("again")
     assert stream.getvalue().endswith("dropped)\nagain")
-    bounded.flush()  # the rest is the stream's own
+    bounded.flush()  # other methods are the stream's own
 
 
 def test_a_text_whose_length_never_comes_stops_no_other() -> None:

@@ -110,7 +110,7 @@ def test_no_answers_at_all_are_an_error_of_each() -> None:
 
 @pytest.mark.parametrize("kind", ["dict", "set", "str", "bytes"])
 def test_answers_without_their_order_are_an_error(kind: str) -> None:
-    """To iterate over them gives keys or letters, which are all true."""
+    """An iteration over such a value gives keys or letters, which are all true."""
     for report in _ask([kind, kind], many.ManyGives):
         assert report.outcome is ERROR
         said = f"poke_many gave a {kind} to 2 contexts: give a list with one answer for each, in their order"
@@ -149,7 +149,7 @@ def test_what_it_raises_is_an_error_of_its_own() -> None:
 
 
 def test_its_class_is_poked_on_the_event_loop_from_then_on(lane: LoopLane) -> None:
-    """Where it is constructed again, for its clients belong to their loop."""
+    """There it is constructed again, because its clients belong to their loop."""
     tools = PokeTools(Classes([classpath(answering.DecoratedHome)]), Answers([]), {})
     work = one(1, answering.DecoratedHome, tools)
     assert tools.classes.find(work.op_classpath).way is Way.SYNC

@@ -1,4 +1,4 @@
-"""Celery's limits to a child's jobs and memory: they are kept, and looked at by us."""
+"""Celery's limits for a child's jobs and memory: they hold, and our code checks them."""
 
 from types import SimpleNamespace
 from typing import Any

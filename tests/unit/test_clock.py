@@ -1,4 +1,4 @@
-"""The watch over the database's clock: jumps suspend timeouts for as long as they were wide; drift does not."""
+"""The watch over the database's clock: a jump suspends timeouts for its own length; drift does not."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""What is known by times of a database's clock that was put back since: none of it waits for the clock."""
+"""Stored times from before the database's clock was put back: nothing waits until the clock reaches them again."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A poke that forks and returns twice: its copy ends at once, and pokes, settles and says nothing."""
+"""A poke that forks and returns twice: its copy ends at once, and pokes, settles and logs nothing."""
 
 import os
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from tests.unit.test_isolated_lane import CHILDREN, Lane
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks there"),
-    # a later Python's word against forking beside threads, which is what these pokes do
+    # later versions of Python warn of a fork beside threads, which these pokes do
     pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning"),
 ]
 
@@ -68,7 +68,7 @@ def _batch(ones: list[PokeUnit]) -> QuickBatch:
 
 
 def _constructed(ones: list[PokeUnit]) -> QuickBatch:
-    """As in all their pokes but the first."""
+    """Return the unit after its first poke, when its sensor is constructed."""
     for each in ones:
         each._construct(ones[0]._tools.classes.find(each.op_classpath))
     return _batch(ones)

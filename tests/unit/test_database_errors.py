@@ -1,4 +1,4 @@
-"""What a driver's error means: in each other's way, away, bad data, or none of these."""
+"""The meaning of a driver's error: a conflict, a server that is away, bad data, or none of these."""
 
 import sqlite3
 from typing import Any
@@ -20,7 +20,7 @@ pymysql = pytest.importorskip("pymysql")
 def test_a_number_of_mysql_says_more_than_its_sqlstate(
     number: int, conflict: bool, unreachable: bool, sqlstate: str | None
 ) -> None:
-    """Newer versions of its driver say both."""
+    """Newer versions of its driver have both."""
     theirs = pymysql.err.OperationalError(number, "as told")
     if sqlstate is not None:
         theirs.sqlstate = sqlstate
@@ -67,7 +67,7 @@ AWAY, SPOILT, CONFLICT, DATA, UNKNOWN = "away", "away, and its connections are s
     ids=repr,
 )
 def test_a_code_means_one_thing(orig: Any, means: str) -> None:
-    """The server's fault never counts as that of what is written."""
+    """An error of the server never counts as an error of the data."""
     kinds = {psycopg.DataError: DataError, psycopg.IntegrityError: IntegrityError, sqlite3.Error: OperationalError}
     kind = next((ours for theirs, ours in kinds.items() if isinstance(orig, theirs)), OperationalError)
     error: DBAPIError = kind("UPDATE", {}, orig)

@@ -1,4 +1,4 @@
-"""What a sensor does at its end stops neither a job nor the poke of another group."""
+"""The destruction of a sensor stops neither a job nor the poke of another group."""
 
 import threading
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from tests.support.builders import classpath, due_group
 
 
 class Ends:
-    """Waits at its end for its gate."""
+    """Waits for its gate when it is destroyed."""
 
     gate = threading.Event()
     ended: list[threading.Thread] = []  # noqa: RUF012  # of the class
@@ -36,7 +36,7 @@ class Ends:
 
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:
-    """What sensors wait for at their end."""
+    """The gate for which sensors wait when they are destroyed."""
     Ends.gate, Ends.ended, Ends.gone = threading.Event(), [], []
     yield Ends.gate
     Ends.gate.set()

@@ -1,4 +1,4 @@
-"""When a group is due: the pure rule, and that the load's query agrees with it."""
+"""When a group is due: the pure rule, and the agreement of the load's query with it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,7 +38,7 @@ def _due(
 
 @given(st.integers(1_000, 200_000), _phases, st.lists(st.integers(0, 60_000), min_size=1, max_size=60))
 def test_a_group_is_due_exactly_once_in_each_slot_that_sees_a_load(interval: int, phase: int, gaps: list[int]) -> None:
-    """Loads come early, late, at once or not for a while; the boundaries are counted here by another way."""
+    """Loads come early, late, at once or not for a while; the test counts the boundaries in another way."""
     first_boundary = next_period_at(START, interval, phase)
     last, now = START, START
     poked: list[int] = []

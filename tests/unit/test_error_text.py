@@ -1,4 +1,4 @@
-"""The text of an error: one line, without what is secret, and something to read whatever the error is."""
+"""The text of an error: one line, without secrets, and never empty."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from sensorpool.instrumentation.redaction import error_text, one_line
 
 
 class Unreadable(Exception):
-    """An error whose text cannot be had."""
+    """An error whose text cannot be read."""
 
     def __str__(self) -> str:
         raise ValueError("as told")

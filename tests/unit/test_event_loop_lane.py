@@ -1,4 +1,4 @@
-"""The lane of coroutines: one that overruns, blocks the loop or will not end costs its own group."""
+"""The lane of coroutines: a poke that overruns, blocks the loop or does not end costs its own group."""
 
 import asyncio
 import errno
@@ -15,7 +15,7 @@ from sensorpool.poke.slots import Slots
 from tests.support.builders import drive, one, outcomes
 from tests.support.sensors import answering, coroutines, gates
 
-PATIENT = 60.0  # seconds; nobody overruns
+PATIENT = 60.0  # seconds; no poke overruns
 LIMIT = 1.0
 LANDED, NOT_LANDED, POKE_TIMEOUT, POKE_ERROR, EXITED = (
     Outcome.LANDED,
@@ -35,7 +35,7 @@ def name(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def lanes() -> Iterator[list[LoopLane]]:
-    """Lanes to be closed."""
+    """Lanes, which are closed after the test."""
     made: list[LoopLane] = []
     yield made
     gates.open_all_gates()
@@ -92,7 +92,7 @@ def test_a_coroutine_that_will_not_end_is_not_reported_twice(lanes: list[LoopLan
     assert report.reason == "the poke took longer than its limit of 1 s"
     gates.gates[name].set()
     assert gates.departed[name].wait(30)
-    # whoever is poked on its loop after that is reported after whatever it would have said
+    # a poke on its loop after that one is reported after any report of it
     lane.put([one(2, answering.AsyncLands)])
     assert outcomes(drive(lane, lambda seen: seen, "the loop goes on")) == {2: LANDED}
     assert lane.collect() == []
@@ -237,7 +237,7 @@ def test_who_hangs_on_a_thread_keeps_no_thread_from_the_others(lanes: list[LoopL
     lane.put([one(number, coroutines.AsyncHangsOnThread, name=name) for number in range(1, 51)])
     lane.put([one(number, coroutines.AsyncAsksOnThread, name=name) for number in range(51, 61)])
     found = drive(lane, lambda seen: len(seen) == 60, "all are reported")
-    assert {report.group.id for report in found[:10]} == set(range(51, 61))  # before anybody overran
+    assert {report.group.id for report in found[:10]} == set(range(51, 61))  # before any poke overran
     assert {report.outcome for report in found[:10]} == {LANDED}
     assert {report.outcome for report in found[10:]} == {POKE_TIMEOUT}
     until("what hangs is counted", lambda: lane.hanging == 50)

@@ -1,4 +1,4 @@
-"""How an instance waits, as its row says it: what is written is read, and what a hand wrote over counts as plain."""
+"""The execution context in a row: what is written is read again, and a row that was edited by hand has defaults."""
 
 from typing import Any
 

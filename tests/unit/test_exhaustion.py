@@ -1,4 +1,4 @@
-"""What a process shares among its pokes runs out: that is no answer of the poke that meets it."""
+"""Resources that the pokes of a process share run out: for the poke that meets it, this is no answer."""
 
 import errno
 import os
@@ -28,7 +28,7 @@ NO_THREAD = "can't start new thread"
 
 
 def _no_process() -> BaseException:
-    """What subprocess raises where no process can be made, with its traceback."""
+    """Return the error of subprocess when no process can be made, with its traceback."""
 
     def refuse(*_: Any) -> int:
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
@@ -46,7 +46,7 @@ def _no_process() -> BaseException:
 
 
 def _from(cause: BaseException) -> BaseException:
-    """What a client library makes of it."""
+    """Return the error that a client library raises from it."""
     try:
         try:
             raise cause
@@ -98,7 +98,7 @@ def test_other_errors_are_answers(error: BaseException, outcome: Outcome) -> Non
 
 @pytest.fixture
 def no_file_left() -> Iterator[None]:
-    """This process has all the files open that it may."""
+    """Let this process have as many open files as it may."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -151,21 +151,21 @@ def test_a_process_that_can_start_no_thread_is_found(monkeypatch: pytest.MonkeyP
 
 
 class OddText(Exception):
-    """Its text ends the process."""
+    """An error whose text raises SystemExit."""
 
     def __str__(self) -> str:
         raise SystemExit("text")
 
 
 class OddAttributes(Exception):
-    """Its attributes raise what is no AttributeError."""
+    """An error whose attributes raise another exception than AttributeError."""
 
     def __getattr__(self, name: str) -> Any:
         raise KeyError(name)
 
 
 class OddAttribute(Exception):
-    """All its attributes raise."""
+    """An error all of whose attributes raise."""
 
     def __getattribute__(self, name: str) -> Any:
         raise KeyError(name)

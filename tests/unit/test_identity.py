@@ -1,4 +1,4 @@
-"""One spelling of class paths and contexts, and the numbers that follow from it, whoever computes them."""
+"""One spelling of class paths and contexts, and the numbers that follow from it, the same in every process."""
 
 import hashlib
 import json
@@ -166,5 +166,5 @@ def test_other_versions_of_python_agree() -> None:
         if _in(
             interpreter, "import sys; assert sys.version_info >= (3, 11); import sensorpool.model.identity", "0"
         ).returncode:
-            continue  # too old, or no more than the name of an interpreter
+            continue  # the interpreter is too old, or only its name exists
         assert _in(interpreter, _ELSEWHERE, "7").stdout.splitlines() == _golden_lines(), interpreter

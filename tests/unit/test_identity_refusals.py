@@ -1,4 +1,4 @@
-"""What is no identity is refused with one short line, and with nothing but `Refused`."""
+"""A malformed class path or context is refused with one short line, always by `Refused`."""
 
 from collections.abc import Callable
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Importing sensorpool is cheap and does nothing: no heavy package, no file written, nobody called."""
+"""The import of sensorpool is cheap and does nothing: no heavy package, no file, no connection."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The infrastructure window: how long failures are retried, and when what is known of them goes."""
+"""The infrastructure window: how long failures are retried, and when they are forgotten."""
 
 from sensorpool.leases.range_state import RangeState, read_state
 from sensorpool.model.states import Outcome

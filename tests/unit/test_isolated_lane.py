@@ -1,4 +1,4 @@
-"""The isolated lane, with real children: one that hangs or crashes costs its own group, and no other is blamed."""
+"""The isolated lane, with real children: a poke that hangs or crashes costs its own group; no other is blamed."""
 
 import json
 import os
@@ -34,7 +34,7 @@ LANDED, CRASHED, POKE_TIMEOUT = Outcome.LANDED, Outcome.CRASHED, Outcome.POKE_TI
 
 
 class Lane:
-    """An isolated lane, and what it has reported."""
+    """An isolated lane, and its reports."""
 
     def __init__(self, poke_timeout: float = 1.0, *enabled: str, memory: int = 1_000, width: int = TOGETHER) -> None:
         settings = Settings.load(
@@ -70,12 +70,12 @@ class Lane:
         assert self.lane.offer(suspects) == len(classes)
 
     def order(self) -> list[int]:
-        """The groups in the order in which they were reported."""
+        """Return the groups in the order of their reports."""
         with self._lock:
             return [report.group.id for report in self._reports]
 
     def reports(self, number: int) -> dict[int, Report]:
-        """Wait until so many groups are through."""
+        """Wait until so many groups are reported."""
 
         def through() -> bool:
             return not any(self.lane.has(group_id) for group_id in range(1, number + 1))
@@ -150,10 +150,10 @@ def test_a_kill_from_outside_is_no_crash(tmp_path: Path, sent: signal.Signals) -
     lane = Lane(60.0)
     lane.offer(1, hanging.WaitsToBeKilled, pid_file=str(pid_file))
     began, killed = time.monotonic(), set[str]()
-    for _ in range(2):  # what it would have seen is not known: so it is poked once more
+    for _ in range(2):  # its answer is not known, so it is poked once more
         until("the child pokes", lambda: pid_file.exists() and pid_file.read_text() not in killed | {""}, CHILDREN)
         killed.add(pid_file.read_text())
-        time.sleep(0.5)  # the child says that it began on another way than by this file
+        time.sleep(0.5)  # the child reports the begin in another way than by this file
         begun, began = began, time.monotonic()
         os.kill(int(pid_file.read_text()), sent)
     [report] = lane.reports(1).values()
@@ -181,7 +181,7 @@ def test_a_class_whose_import_takes_the_process_down_costs_its_own_groups(
 def test_a_class_whose_import_ends_the_process_is_blamed_once_for_all_its_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many they are, and whatever else waits."""
+    """The number of its groups, and other waiting groups, make no difference."""
     started = tmp_path / "started"
     (tmp_path / "counts_and_ends.py").write_text(
         f"import os\nwith open({str(started)!r}, 'a') as file:\n    file.write('x')\nos._exit(4)\n"
@@ -200,7 +200,7 @@ def test_a_class_whose_import_ends_the_process_is_blamed_once_for_all_its_groups
 
 
 def test_those_that_hang_hold_nobody_up() -> None:
-    """Of another class, together with them and later; and they are given to more than one child."""
+    """Groups of another class go on, together with them and later; and the hanging ones go to several children."""
     lane = Lane(0.5)
     stuck = [Suspect(due_group(number), classpath(hanging.Hangs), "{}", alone=False) for number in range(3, 103)]
     lane.lane.offer([*stuck, Suspect(due_group(1), classpath(answering.Lands), "{}", alone=False)])
@@ -213,7 +213,7 @@ def test_those_that_hang_hold_nobody_up() -> None:
 
 
 def test_a_wide_lane_has_as_many_hang_at_once_and_ends_them_when_it_is_closed(tmp_path: Path) -> None:
-    """In children that share them, so that one which freezes costs its share."""
+    """Several children share them, so that a child that freezes costs its share."""
     lane = Lane(100.0, width=150)
     path = classpath(hanging.WaitsToBeKilled)
     numbers = range(1, 121)
@@ -263,7 +263,7 @@ def test_one_that_froze_its_child_is_poked_by_itself_from_then_on() -> None:
 
 
 class _Idle:
-    """A child that lives, and in which, if it is the first, only one can be begun."""
+    """A child that lives; in the first one only one poke can begin."""
 
     made: ClassVar[list["_Idle"]] = []
 
@@ -313,7 +313,7 @@ def test_a_crash_is_seen_though_what_it_started_lives_on() -> None:
 def test_nobody_is_blamed_for_what_another_does_who_was_given_up() -> None:
     lane = Lane(1.0)
     lane.offer(1, ending.AbortsLate)
-    time.sleep(0.7)  # so that it is in hand when the first one ends its process
+    time.sleep(0.7)  # so that the group is in hand when the first one ends its process
     lane.offer(2, answering.Sleeps)
     assert {number: report.outcome for number, report in lane.reports(2).items()} == {1: POKE_TIMEOUT, 2: LANDED}
 
@@ -331,7 +331,7 @@ def test_nobody_is_blamed_for_what_the_poke_of_another_left_behind(tmp_path: Pat
 
 
 def test_no_class_is_blamed_for_what_a_poke_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor where its import was under way as that ended the process: it is imported once more, in a fresh one."""
+    """Not even if its import was under way when the process ended: it is imported again, in a fresh process."""
     lane = Lane()
     child = _ended(returncode=7, importing=classpath(answering.Lands))
     child.in_hand, child.poked = {1: Suspect(due_group(1), classpath(answering.Lands), "{}", alone=False)}, {9}
@@ -463,7 +463,7 @@ def test_a_group_is_here_once_until_it_is_through(tmp_path: Path) -> None:
 def _ended(
     *, returncode: int = 0, began: float | None = None, importing: str | None = None, froze: bool = False
 ) -> Child:
-    """A child that has ended so, with group 1 in its hands."""
+    """Return a child that has ended in this way, with group 1 in hand."""
     child = Child.__new__(Child)
     child.froze, child.returncode, child.starved, child.frozen_for = froze, returncode, False, 2.0 * froze
     child.importing, child._import_began = importing, 7.0

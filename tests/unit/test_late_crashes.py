@@ -1,4 +1,4 @@
-"""Deaths of children count for all groups that they had poked; those often among them are watched, and it is told."""
+"""The death of a child counts for all groups that it poked; groups with many deaths are watched and reported."""
 
 import signal
 from typing import Any
@@ -27,14 +27,14 @@ def leases(client: Any) -> Leases:
 
 
 def poke(leases: Leases, shard_range: ShardRange, process: str, *group_ids: int, at: int = START) -> None:
-    """Keep the record of a job that poked these."""
+    """Keep the record of a job that poked these groups."""
     record = Record(at, process)
     record.add([Report(due_group(each), 0.0, Outcome.NOT_LANDED) for each in group_ids], [0] * len(group_ids))
     leases.poke_log.keep(shard_range, record.texts(), START)
 
 
 def test_those_are_watched_whose_process_died_again_and_again(leases: Leases) -> None:
-    """Though it died with nothing in its hands; those that another process poked are not."""
+    """Although the process died with no group in hand; groups that another process poked are not watched."""
     found = LateCrashes(leases)
     for pid in range(AGAIN):
         poke(leases, RANGE, process_name("w", pid), 1, 10 + pid)

@@ -1,4 +1,4 @@
-"""The lease: one holder at a time, and what it hands over."""
+"""The lease: one holder at a time, and the state that it hands over."""
 
 import time
 from typing import Any
@@ -21,7 +21,7 @@ NOW = 1_700_000_000_000
 
 @pytest.fixture
 def leases(client: Any) -> Leases:
-    """Leases that end when they are given back."""
+    """Leases on a Redis in this process."""
     return Leases(RedisStore(client), lease_ttl=60)
 
 
@@ -94,7 +94,7 @@ def test_the_state_says_since_when_groups_have_been_left_over() -> None:
     state.left = state.in_turn([2, 1, 4], intervals, NOW + 31_000)
     assert (state.left, state.overdue, state.overdue_ms) == ([1, 4, 2], 1, 31_000)
     assert state.left_since == {1: NOW, 4: NOW, 2: NOW + 31_000}
-    state.left.append(7)  # nobody knows since when
+    state.left.append(7)  # since when is not known
     assert '"left":[1,4,2,7],' in state.text()
     assert f'"left_since":[[{NOW},2],[{NOW + 31_000},1],[0,1]]' in state.text()
     assert read_state(state.text()) == state

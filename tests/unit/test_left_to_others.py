@@ -1,4 +1,4 @@
-"""What one process cannot poke: how long it is left to others, how it is passed on, and that it is tried again."""
+"""Groups that one process cannot poke: how long they are left to others, how they are passed on and tried again."""
 
 import sys
 import threading
@@ -46,7 +46,7 @@ def test_it_is_the_turn_of_others_before_a_deadline_counts() -> None:
 
 @pytest.mark.parametrize("ticks", [1, 2, 12])
 def test_the_turn_of_others_leaves_room_for_the_promise(ticks: int) -> None:
-    """It is looked at once an interval, so it ends before the third after its deadline has passed."""
+    """The group is due once an interval, so it ends before the third interval after its deadline."""
     interval = ticks * TICK
     assert 0 < turn_of_others(interval, TICK) <= 2 * interval - TICK
 

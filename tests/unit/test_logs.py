@@ -1,4 +1,4 @@
-"""What is said: one line an event, its figures as fields, and no secret in it."""
+"""Logs: one line for each event, with its figures as fields, and without secrets."""
 
 import json
 import logging
@@ -22,7 +22,7 @@ Say = Callable[..., str]
 
 @pytest.fixture(params=FORMATS)
 def say(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> Say:
-    """Logs an event, and returns what would be written."""
+    """Log an event, and return the text that would be written."""
 
     def write(event: str, *, failing: BaseException | None = None, **fields: Any) -> str:
         with caplog.at_level(logging.DEBUG):
@@ -179,7 +179,7 @@ def test_an_import_that_takes_the_log_over_does_not_keep_it(
 
 
 class Hangs:
-    """Its text never comes."""
+    """An object whose text never comes."""
 
     def __init__(self) -> None:
         self.asked, self.gate = threading.Event(), threading.Event()
@@ -191,7 +191,7 @@ class Hangs:
 
 
 class HangsToo(Exception):
-    """Neither does that of an exception."""
+    """An exception whose text never comes."""
 
     def __init__(self, text: Hangs) -> None:
         self.text = text
@@ -256,7 +256,7 @@ def test_a_line_that_cannot_be_spelt_says_so(own_logging: logging.Logger, capsys
 
 
 class HangingHandler(logging.Handler):
-    """Hangs as it is given a line."""
+    """A handler that hangs at each line."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -288,7 +288,7 @@ def test_we_log_though_a_poke_holds_the_lock_of_all_logging(
     logs.configure("text", "INFO")
     log = logging.getLogger("sensorpool.test")
     own_logging.addHandler(logging.NullHandler())  # a change to restore
-    own_logging.setLevel(logging.INFO)  # what was known of levels is forgotten
+    own_logging.setLevel(logging.INFO)  # the cache of levels is cleared
     threads = [
         threading.Thread(target=logs.logger("sensorpool.test").warning, args=("still here",), daemon=True),
         threading.Thread(target=logs.restore, daemon=True),

@@ -1,4 +1,4 @@
-"""Everything in Redis is disposable: what is garbled, lost or out of reach costs time and nothing else."""
+"""Everything in Redis is disposable: a garbled, lost or unreachable key costs time and nothing else."""
 
 import socket
 import time
@@ -112,7 +112,7 @@ def test_a_holder_without_redis_trusts_itself_until_its_deadline(server: fakered
     past = Lease(leases, RANGE, "one", time.monotonic() - 0.001)
     assert not past.is_ours()
     assert not past.extend()
-    held.lease.release()  # it expires by itself
+    held.lease.release()  # the lease expires by itself
     assert not held.lease.is_ours()
 
 
@@ -127,7 +127,7 @@ def test_a_flushed_redis_ends_a_lease_at_the_next_heartbeat(client: Any) -> None
 
 @pytest.fixture
 def closed_port() -> int:
-    """A port that nobody listens on."""
+    """A port on which no server listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

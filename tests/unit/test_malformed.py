@@ -1,4 +1,4 @@
-"""URLs that cannot be: one line that says which setting, what is wrong and how it is written; `doctor` goes on."""
+"""Malformed URLs: one line that names the setting, the error and the right form; `doctor` goes on."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""How much is said of settled instances in one message: each is bounded, and none is left out."""
+"""Messages of settled instances: each message is bounded, and no instance is left out."""
 
 import json
 from pathlib import Path
@@ -69,7 +69,7 @@ def test_every_message_is_bounded_and_no_instance_is_left_out(
 
 
 def test_a_callback_waits_while_the_only_broker_is_in_this_process(tmp_path: Path) -> None:
-    """A pool in one process has a broker in its memory, which no worker of anybody's reads."""
+    """A pool in one process has a broker in its memory, which no worker of a user reads."""
     settled = Settled(
         1, Key("d", "t", "r"), State.SUCCESS, Ending.LANDED, None, None, 1, '{"task": "theirs.go_on", "options": {}}'
     )

@@ -1,4 +1,4 @@
-"""Sensors whose attributes raise what is no AttributeError: they cost their own group, or their own class."""
+"""Sensors whose attributes raise another exception than AttributeError: they cost their own group or class."""
 
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ from tests.support.builders import classpath, due_group
 
 
 class Odd:
-    """Can be called, and has no other attributes."""
+    """A callable whose other attributes raise."""
 
     def __call__(self, context: Any) -> bool:
         return False
@@ -26,7 +26,7 @@ class Odd:
 
 
 class MadeOdd:
-    """Its instances have such a poke."""
+    """A sensor whose instances have such a poke."""
 
     def __init__(self) -> None:
         self.poke = Odd()
@@ -36,13 +36,13 @@ class MadeOdd:
 
 
 class OfOdd:
-    """The class has one."""
+    """A sensor whose class has such a poke."""
 
     poke: ClassVar[Any] = Odd()
 
 
 class RenewsNot(Renewable):
-    """Cannot be renewed."""
+    """A sensor that cannot be renewed."""
 
     def poke(self, context: Any) -> bool:
         return False

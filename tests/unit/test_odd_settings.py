@@ -1,4 +1,4 @@
-"""Odd values of every setting: refused with one line that says what is wrong and what mends it, or told by `doctor`."""
+"""Odd values of every setting: refused with one line that has the error and its mend, or reported by `doctor`."""
 
 import os
 import re
@@ -27,7 +27,7 @@ TAKEN = {
 
 
 def lines(**values: object) -> list[str]:
-    """What is wrong with settings."""
+    """Return the error lines of settings."""
     try:
         Settings.load(**values)
     except SettingsError as error:
@@ -130,10 +130,10 @@ DOUBTS = [
 
 
 class Outer:
-    """Has an exception in it."""
+    """A class with an exception class in it."""
 
     class Down(Exception):
-        """One."""
+        """An exception class."""
 
 
 @pytest.mark.parametrize(("name", "is_typo", "said"), DOUBTS, ids=lambda part: str(part)[:40])

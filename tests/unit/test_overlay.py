@@ -1,4 +1,4 @@
-"""Which file's Celery settings are laid over the package's, and that nobody else's is run."""
+"""Which file's Celery settings are laid over the package's; the file of another application is not run."""
 
 import sys
 from pathlib import Path

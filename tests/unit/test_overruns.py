@@ -1,4 +1,4 @@
-"""Pokes that overrun are counted in a row; those who can poke by themselves do so when there were too many."""
+"""Overruns in a row are counted; after too many, waiters that can poke by themselves are handed back."""
 
 from typing import Any
 

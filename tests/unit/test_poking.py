@@ -1,4 +1,4 @@
-"""One job's poking: what goes wrong with one lane is not the other's."""
+"""One job's poking: an error in one lane does not affect the other."""
 
 import logging
 

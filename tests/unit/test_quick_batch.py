@@ -1,4 +1,4 @@
-"""Pokes of quick classes in a row: each is reported once, and one that turns out to be slow holds up nobody."""
+"""Pokes of quick classes in a row: each is reported once, and a poke that turns out to be slow holds up no other."""
 
 import threading
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from sensorpool.poke.thread_lane import ThreadLane
 from sensorpool.poke.tools import PokeTools
 from tests.support.builders import classpath, drive, due_group, one, outcomes
 
-PATIENT = 60.0  # seconds; nobody overruns
+PATIENT = 60.0  # seconds; no poke overruns
 LIMIT = 1.0
 LANDED, NOT_LANDED, ERROR, POKE_TIMEOUT = (
     Outcome.LANDED,
@@ -29,7 +29,7 @@ LANDED, NOT_LANDED, ERROR, POKE_TIMEOUT = (
 
 
 class Says:
-    """Says what it was given: a value, an exception, or the gate to wait at."""
+    """Answers with the value, the exception or the gate of its context."""
 
     says: Any = None
     gate = threading.Event()
@@ -43,7 +43,7 @@ class Says:
             case "land":
                 return True
             case "raise":
-                raise IndexError("pop from an empty deque")  # as the row's own end
+                raise IndexError("pop from an empty deque")  # like the end of the batch
             case "wait":
                 self.begun.set()
                 self.gate.wait()
@@ -147,7 +147,7 @@ def test_a_group_is_kept_until_its_version_changes_and_its_sensor_longer(tools: 
 
 
 def test_an_id_that_means_another_condition_is_another_sensor(tools: PokeTools) -> None:
-    """As after a backup was restored."""
+    """This happens after a backup is restored."""
     cache = Cache(10, tools)
     kept = cache.keep(due_group(1, hashcode=7), classpath(Says), '{"say":"land"}')
     assert cache.look_up([(1, 1, 8)]) == ([], [1])
@@ -166,7 +166,7 @@ def test_the_cache_is_bounded_and_the_oldest_goes(tools: PokeTools) -> None:
 
 
 def test_a_poke_speaks_of_the_version_at_which_it_began(tools: PokeTools, gate: threading.Event) -> None:
-    """Who joins while it goes on was not asked for: what it sees is not told to them."""
+    """An instance that joins during the poke is not settled by it."""
     cache = Cache(10, tools)
     kept = cache.keep(due_group(1, version=1, hashcode=7), classpath(Says), '{"say":"wait"}')
     lane = ThreadLane(Slots(1), PATIENT)

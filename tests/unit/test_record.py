@@ -1,4 +1,4 @@
-"""The record of a job's pokes: what was written is found again, and what is garbled is passed over."""
+"""The record of a job's pokes: written pokes are found again, and a garbled record is skipped."""
 
 import json
 
@@ -69,6 +69,6 @@ def test_a_garbled_record_is_passed_over(garbled: str) -> None:
 
 
 def test_an_outcome_keeps_its_code() -> None:
-    """Records tell outcomes by their place, and other versions read them: a new one comes last."""
+    """Records store the places of outcomes, and other versions read them: a new outcome comes last."""
     codes = "landed not_landed poke_error poke_timeout infra_failure skip fail crashed hand_back cannot_poke unpokeable"
     assert [outcome.value for outcome in Outcome] == [*codes.split(), "exited"]

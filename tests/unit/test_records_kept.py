@@ -1,4 +1,4 @@
-"""What Redis keeps of the pokes of a range: bounded in size and number, whatever the intervals are."""
+"""The records of a range in Redis are bounded in size and number, whatever the intervals are."""
 
 import json
 import random
@@ -36,7 +36,7 @@ def size(leases: Leases) -> tuple[int, int]:
 
 
 def test_one_group_of_a_long_interval_does_not_have_the_others_kept_as_long(leases: Leases) -> None:
-    """Two hundred groups every minute, one every three hours: an hour of ticks keeps two minutes, and the one."""
+    """Two hundred groups every minute, one every three hours: of an hour of ticks two minutes are kept, and the one."""
     for at in range(START, START + HOUR, TICK):
         due = [(n, MINUTE) for n in range(200) if (at - START) // TICK % 12 == n % 12]
         leases.poke_log.keep(RANGE, record(at, *due, *([(999, 3 * HOUR)] if at == START else [])).texts(), at)

@@ -1,4 +1,4 @@
-"""Beat: when a range is due, and when nothing is sent."""
+"""Beat: when a range is due, and when no message is sent."""
 
 from datetime import timedelta
 from typing import Any
@@ -17,7 +17,7 @@ from sensorpool.service.beat import Ticks
 
 
 class Sent(Ticks):
-    """Beat, that notes what it would send."""
+    """A beat that notes the entries that it would send."""
 
     def __init__(self, **settings: Any) -> None:
         self.sent: list[str] = []
@@ -32,7 +32,7 @@ class Sent(Ticks):
         return self.waiting
 
     def after(self, seconds: float) -> list[str]:
-        """Let time pass, and return what is sent then."""
+        """Let time pass, and return the entries that are sent then."""
         self.here += seconds
         self.sent.clear()
         self.tick()
@@ -65,7 +65,7 @@ def test_each_range_and_rescue_have_an_entry() -> None:
 def test_what_is_due_is_sent_once_a_span(ticks: Sent) -> None:
     assert ticks.after(0) == [*RANGES, "rescue"]
     assert ticks.after(4.9) == []
-    assert ticks.after(0.2) == RANGES  # late by a tenth, which the next one is not
+    assert ticks.after(0.2) == RANGES  # late by a tenth; the next tick is not late
     assert ticks.after(4.9) == RANGES
     assert ticks.after(5.0) == [*RANGES, "rescue"]
 
@@ -86,7 +86,7 @@ def test_it_looks_again_in_time(ticks: Sent) -> None:
 
 def test_the_wall_clock_may_jump(ticks: Sent) -> None:
     ticks.after(0)
-    for entry in ticks.schedule.values():  # it was set back an hour: all was sent in the future
+    for entry in ticks.schedule.values():  # the clock was set back an hour: all entries were sent in the future
         entry.last_run_at += HOUR
     assert ticks.after(5.0) == RANGES
 
@@ -101,7 +101,7 @@ def test_while_nobody_takes_jobs_up_no_more_are_sent(ticks: Sent) -> None:
 
 
 class Refused(Sent):
-    """Beat, whose broker takes no messages."""
+    """A beat whose broker takes no messages."""
 
     def __init__(self, **settings: Any) -> None:
         self.tried: list[str] = []

@@ -1,4 +1,4 @@
-"""A queue: what it takes goes out in order, what it does not take is said at once, and it ends in good time."""
+"""A send queue: it sends its items in order, refuses an item at once, and ends in time."""
 
 import threading
 import time
@@ -21,14 +21,14 @@ def test_a_road_that_is_full_takes_no_more() -> None:
     queue, go = SendQueue("test", items=2, limit=100), threading.Event()
     held = queue.put(lambda: go.wait(5), 10)
     assert held is not None
-    while queue.put(lambda: None, 91) is not None:  # until the first is in hand, it may be either
+    while queue.put(lambda: None, 91) is not None:  # until the first item is in hand, either result is right
         raise AssertionError("91 and 10 are more than 100")
     assert queue.put(lambda: None, 90) is not None
     assert queue.put(lambda: None, 1) is None
     go.set()
     assert held.wait(5)
     last = None
-    while last is None:  # its weight goes when it is done
+    while last is None:  # the weight of an item counts until it is sent
         last = queue.put(lambda: None, 100)
         time.sleep(0.001)
     queue.stop(5)

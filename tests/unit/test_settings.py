@@ -207,7 +207,7 @@ def test_the_effective_settings_are_shown_without_secrets() -> None:
 
 
 def test_whitespace_around_a_setting_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A secret that was mounted as a file ends in a line."""
+    """A secret that is mounted as a file ends with a newline."""
     monkeypatch.setenv("SENSORPOOL_DATABASE_URL", " postgresql://u:p@h/name\n")
     monkeypatch.setenv("SENSORPOOL_REDIS_URL", "redis://h:1/0\n")
     found = Settings.load()

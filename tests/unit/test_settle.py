@@ -1,4 +1,4 @@
-"""The decision table: what a fact means for a member, held against Airflow's rules."""
+"""The decision table: the meaning of a fact for a member, compared with Airflow's rules."""
 
 from itertools import product
 
@@ -28,14 +28,14 @@ def _airflow(outcome: Outcome, soft_fail: bool, silent_fail: bool, never_fail: b
     if outcome in (Outcome.FAIL, Outcome.UNPOKEABLE):
         return State.SKIPPED if soft_fail or never_fail else State.FAILED
     if outcome is Outcome.EXITED:
-        return State.FAILED  # a BaseException passes all of its flags
+        return State.FAILED  # a BaseException passes all of Airflow's flags
     if outcome is Outcome.POKE_ERROR:
         nothing = silent_fail
     if nothing:
         if not late:
             return None
-        return State.SKIPPED if soft_fail else State.FAILED  # never_fail is no matter at a sensor's timeout
-    return State.SKIPPED if never_fail else State.FAILED  # soft_fail is no matter at an error
+        return State.SKIPPED if soft_fail else State.FAILED  # never_fail does not matter at a sensor's timeout
+    return State.SKIPPED if never_fail else State.FAILED  # soft_fail does not matter at an error
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -55,7 +55,7 @@ def test_each_outcome_means_what_it_means_in_airflow(
             timeouts=True,
         )
         found = [(verdict.instance_id, verdict.group_id, verdict.state) for verdict in decision.verdicts]
-        # who joined after the load is not settled by what was seen before
+        # a member that joined after the load is not settled by an earlier poke
         assert found == ([] if expected is None or joined_version > 3 else [(7, 1, expected)])
         assert decision.grown == []
 
@@ -152,5 +152,5 @@ def test_a_fact_that_does_not_matter_changes_nothing(
     decision = decide({1: seen}, [waits], tick_ms=TICK, timeouts=timeouts)
     if not matters(seen.outcome, seen.began_at, waits.next_deadline, timeouts):
         assert (decision.verdicts, decision.grown) == ([], [])
-    elif outcome is not Outcome.POKE_ERROR:  # silent_fail is the member's own affair
+    elif outcome is not Outcome.POKE_ERROR:  # silent_fail differs between the members
         assert decision.verdicts

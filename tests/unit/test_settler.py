@@ -1,4 +1,4 @@
-"""Each way to a terminal state delivers and counts what was committed, and nothing that was not."""
+"""Each way to a terminal state delivers and counts committed results, and no others."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +22,7 @@ REASON = "enough"
 
 
 class Settling:
-    """A settler on a database with one instance, and what it delivered and observed."""
+    """A settler on a database with one instance, and the flushes that it delivered and observed."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool

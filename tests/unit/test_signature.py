@@ -1,4 +1,4 @@
-"""What of a Celery signature `on_settled` keeps: what its application would send, or it is refused with one line."""
+"""The parts of a Celery signature that `on_settled` keeps: what its application would send, or a one-line refusal."""
 
 import json
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def settings() -> Settings:
 
 @pytest.fixture
 def theirs() -> Iterator[Celery]:
-    """A user's application: with a default queue, a route and a task with options of its own."""
+    """A user's application, with a default queue, a route, and a task with options."""
     app = Celery("theirs", broker="memory://", set_as_current=False)
     app.conf.update(task_default_queue="theirs-default", task_routes={OTHER: {"queue": "routed"}})
 

@@ -1,4 +1,4 @@
-"""The slots of a process: a class that wants many waits for itself."""
+"""The slots of a process: a class that wants many slots waits for its own pokes only."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ def fill(waiting: FairQueue[Work], op_classpath: str, number: int) -> None:
 
 
 def taken(waiting: FairQueue[Work]) -> list[Work]:
-    """Take up as much as can be."""
+    """Take as many items as there are slots."""
     works = []
     while (work := waiting.take()) is not None:
         works.append(work)

@@ -1,4 +1,4 @@
-"""A class whose import takes long: who waits for it was not poked, so nothing is said of a poke that began."""
+"""A class whose import takes long: its waiting groups were not poked, so no report says that a poke began."""
 
 import threading
 import time
@@ -20,7 +20,7 @@ PATH = "slow_to_import.Lands"
 
 
 class Lands:
-    """What is imported."""
+    """The imported class."""
 
     def poke(self, context: Any) -> bool:
         return True
@@ -28,7 +28,7 @@ class Lands:
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """What the import waits for."""
+    """The gate for which the import waits."""
     event = threading.Event()
 
     def slow(name: str) -> ModuleType:

@@ -1,4 +1,4 @@
-"""Whose turn is next among the suspects of a class."""
+"""The order of the suspects of a class."""
 
 import time
 from typing import Any

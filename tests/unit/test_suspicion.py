@@ -1,11 +1,11 @@
-"""Why a group is suspect, as it lies in Redis: the versions before and after read and write it beside this one."""
+"""The marks of suspects in Redis, which the versions before and after read and write beside this one."""
 
 import pytest
 
 from sensorpool.model import suspicion
 from sensorpool.model.suspicion import Suspicion
 
-# what the version before writes, and compares with what it reads
+# the texts that the version before writes, and compares
 BEFORE = {
     "in a dead holder's hands": Suspicion.DEAD_HOLDER,
     "ran out of memory, files or threads": Suspicion.OUT_OF_MEMORY,

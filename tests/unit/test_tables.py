@@ -1,4 +1,4 @@
-"""What commands print: a terminal of 80 columns gets lines that fit, and what is piped gets all, a line a row."""
+"""The tables of commands: lines fit on a terminal of 80 columns, and a pipe gets all cells, a line a row."""
 
 import pytest
 from click.testing import CliRunner

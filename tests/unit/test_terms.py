@@ -1,4 +1,4 @@
-"""What all processes of a pool must agree on: told apart, read, and said in one line."""
+"""The terms on which all processes of a pool must agree: compared, read, and reported in one line."""
 
 import pytest
 

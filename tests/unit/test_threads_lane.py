@@ -1,4 +1,4 @@
-"""The lane of threads: so many at once, one answer each, and one that hangs costs its own slot."""
+"""The lane of threads: so many pokes at once, one report each, and a poke that hangs costs its own slot."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -14,12 +14,12 @@ from sensorpool.poke.tools import overran
 from tests.support.builders import drive, due_group, outcomes
 from tests.support.sensors.gates import Gauge
 
-PATIENT = 60.0  # seconds; nobody overruns
+PATIENT = 60.0  # seconds; no poke overruns
 LIMIT = 1.0
 
 
 class Work:
-    """Something to poke, that does as it is told and lands."""
+    """A piece of work that does as it is told, and lands."""
 
     op_classpath = "pkg.mod.Told"
 
@@ -45,7 +45,7 @@ class Work:
 
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:
-    """What hanging works wait for; it opens when the test ends."""
+    """The gate for which hanging work waits; it opens when the test ends."""
     event = threading.Event()
     yield event
     event.set()
@@ -103,7 +103,7 @@ def test_a_poke_that_comes_back_late_is_not_reported_twice(gate: threading.Event
     assert late.ended.is_set()
     lane.supervise()
     assert lane.collect() == []
-    # and the lane pokes on, with one slot and not two
+    # and the lane goes on, with one slot and not two
     gauge = Gauge()
 
     def enter() -> None:

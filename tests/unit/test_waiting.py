@@ -1,4 +1,4 @@
-"""Waiting outlasts a database that is away for a while, and odd calls are refused with one line."""
+"""A wait goes on after an outage of the database, and odd calls are refused with one line."""
 
 import math
 from datetime import timedelta
@@ -14,7 +14,7 @@ from sensorpool.model.values import Instance
 
 
 class Scripted:
-    """A database that gives these answers in turn; the last one again and again."""
+    """A database that gives these answers in turn, and repeats the last one."""
 
     def __init__(self, *answers: State | None) -> None:
         self._answers = list(answers)

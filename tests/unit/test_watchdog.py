@@ -1,4 +1,4 @@
-"""The watchdog: whose thread comes no further, and what is no standstill. (What freezes a process: `test_crashes`.)"""
+"""The watchdog: which thread stands still, and which only waits. (`test_crashes` freezes whole processes.)"""
 
 import socket
 import subprocess
@@ -19,7 +19,7 @@ FAR = Limits(frozen=600, standing=600)
 
 
 class Here:
-    """A thread that is watched while it does something."""
+    """A watched thread."""
 
     def __init__(self, act: Callable[[Watched], object]) -> None:
         self.watched = Watched()
@@ -37,20 +37,20 @@ class Here:
             self._act(self.watched)
 
     def stands(self) -> bool:
-        """Whether a look finds it where the last one found it."""
+        """Whether two looks find the thread at the same place."""
         before = self.watched.standing
         self.watched.look(1.0)
         return self.watched.standing > before
 
     def gets_on(self) -> bool:
-        """Whether a look finds that it does not stand, long after its last step."""
+        """Whether a look long after its last step finds that the thread does not stand."""
         self.watched.look(1.0)
         self.looks += 1
         return self.looks > 5 and self.watched.standing == 0
 
 
 def called_from(module: str, act: Callable[[], object]) -> Callable[[Watched], object]:
-    """Have something called from a function of a module."""
+    """Call a function from a function of a module."""
     found: dict[str, Any] = {"__name__": module, "act": act}
     exec("def call(watched):\n    return act()\n", found)
     return found["call"]  # type: ignore[no-any-return]
@@ -95,7 +95,7 @@ def test_a_thread_that_waits_for_a_server_of_ours_does_not_stand(silent_server: 
 
 
 def test_a_thread_that_waits_for_a_server_of_a_sensor_stands(silent_server: int) -> None:
-    """Which is destroyed on a thread of ours: by the same driver, but its time limits are not ours."""
+    """A sensor that is destroyed on our thread uses the same driver, but not our time limits."""
     here = Here(lambda _: called_from("sensorpool.worker.job", lambda: ask(silent_server)())(Watched()))
     until("that it stands", here.stands)
     inner = called_from("their.hook", ask(silent_server))
