@@ -1,4 +1,4 @@
-"""No window counts the time of an outage: on an SQLite file and a clock that goes when it is told to."""
+"""No window counts the time of an outage: on an SQLite file, with a clock that the test moves."""
 
 import time
 from collections.abc import Callable
@@ -45,7 +45,7 @@ class Refuses(Waits):
 
 
 class AtOnce:
-    """Stands in for the child process: what is poked apart is reported at once."""
+    """Takes the place of the isolated lane: suspects are reported at once."""
 
     def __init__(self, suspects: Suspects) -> None:
         self._suspects = suspects
@@ -64,7 +64,7 @@ class AtOnce:
 
 
 class Place:
-    """A pool, a worker that can poke, one with an old allowlist, and their clock."""
+    """A pool, a worker that can poke, a worker with an old allowlist, and their clock."""
 
     def __init__(self, pool: Pool, make_worker: Callable[[Settings], Worker]) -> None:
         self.clock = Clock()
@@ -94,7 +94,7 @@ class Place:
         return State(self.pool.wait([instance_id], 0)[instance_id])
 
     def left(self) -> RangeState:
-        """What the last job left."""
+        """Return the state that the last job left."""
         [(_, state, _)] = self.pool.leases.look(self.pool.ranges)
         return state
 
@@ -119,7 +119,7 @@ def place(
 def test_after_an_outage_what_one_process_cannot_poke_is_left_to_others_first(
     place: Place, monkeypatch: pytest.MonkeyPatch, timeout: float, before: int
 ) -> None:
-    """Until the outage no process could poke it; after it the one that still cannot has the first jobs."""
+    """Before the outage no process could poke the group; after it, the worker that still cannot has the first jobs."""
     ours = place.register(Waits, timeout=timeout)
     for _ in range(before):
         place.job(place.bad)
@@ -178,7 +178,7 @@ def test_a_result_that_cannot_be_written_does_not_last_through_an_outage(
 
 
 def test_what_is_poked_apart_is_not_left_to_others_any_more(place: Place) -> None:
-    """A group that once took its process down is always poked apart, and at its interval."""
+    """A group that once took its process down is always poked apart, once an interval."""
     ours = place.register(Waits)
     place.pool.database.run(lambda c: c.execute(text("UPDATE poke_group SET crashes = 1, version = version + 1")))
     place.job(place.bad)

@@ -1,4 +1,4 @@
-"""`health --self` of a real worker and beat: green in an outage of Redis, red once a process froze or is gone."""
+"""`health --self` of a real worker and beat: green in an outage of Redis, red if a process is frozen or dead."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ def test_red_for_the_process_and_not_for_the_outage(service: Service, redis_serv
     until("the first ticks", service.is_ready)
     assert len(list(service.folder.glob("sensorpool-*/*.alive"))) == 2
     assert of_itself() == (0, "healthy\n")
-    redis_server.pause()  # the worst: connections are open and nothing answers
+    redis_server.pause()  # the worst outage: connections are open and nothing answers
     time.sleep(WITHIN + 1)
     assert of_itself() == (0, "healthy\n")
     worker.send_signal(signal.SIGSTOP)
@@ -48,7 +48,7 @@ def test_red_for_the_process_and_not_for_the_outage(service: Service, redis_serv
     until("green again", lambda: of_itself()[0] == 0, every=0.5)
     os.kill(beat.pid, signal.SIGTERM)
     beat.wait(30)
-    assert of_itself() == (0, "healthy\n")  # it ended as it was told to
+    assert of_itself() == (0, "healthy\n")  # a process that ended in good order
     assert not list(service.folder.glob("sensorpool-*/beat@*"))
 
 

@@ -1,4 +1,4 @@
-"""A pool whose leases are in the memory of one process is that process's alone."""
+"""A pool whose leases are in the memory of one process belongs to that process alone."""
 
 import subprocess
 import sys
@@ -43,7 +43,7 @@ def first(url: str) -> Iterator[subprocess.Popen[str]]:
 def test_a_second_process_does_not_start_while_the_first_lives(
     url: str, first: subprocess.Popen[str], tmp_path: Path
 ) -> None:
-    """By whatever path it names the file; a lock that a killed process leaves behind is none."""
+    """Any path to the file counts; a lock file that a killed process leaves does not lock."""
     (tmp_path / "link.db").symlink_to(tmp_path / "pool.db")
     for each in (url, f"sqlite:///{tmp_path / 'link.db'}"):
         with pytest.raises(SettingsError, match="another process runs the pool of the database sqlite") as refused:
@@ -72,7 +72,7 @@ def test_without_a_file_there_is_nothing_to_lock() -> None:
 
 @pytest.mark.parametrize("driver", ["postgresql+psycopg", "mysql+pymysql"])
 def test_a_server_s_database_needs_a_redis(driver: str) -> None:
-    """Its pool runs elsewhere, and SENSORPOOL_REDIS_URL was forgotten here."""
+    """Its pool runs on other hosts, and SENSORPOOL_REDIS_URL was forgotten on this one."""
     pytest.importorskip(driver.rpartition("+")[2])
     with pytest.raises(SettingsError, match="set SENSORPOOL_REDIS_URL"):
         Standalone(Settings.load(database_url=f"{driver}://nobody@127.0.0.1:1/pool"))

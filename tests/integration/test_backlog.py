@@ -1,4 +1,4 @@
-"""After an outage of the broker: how soon what was settled meanwhile is told, and what that costs the others."""
+"""After an outage of the broker: how soon the waiting results are sent, and what that costs new ones."""
 
 import time
 from collections.abc import Callable
@@ -21,7 +21,7 @@ FLUSHES = 600
 
 
 class Told:
-    """Stands in for the broker."""
+    """Takes the place of the broker."""
 
     def __init__(self) -> None:
         self.ids: list[int] = []
@@ -30,7 +30,7 @@ class Told:
         self.tries = 0
 
     def publish(self, settled: list[Settled]) -> None:
-        """Take results, unless one of them is refused."""
+        """Take results, unless one of them is to be refused."""
         self.tries += 1
         ids = {each.id for each in settled}
         if ids & self.refused:
@@ -74,7 +74,7 @@ def left(pool: Pool) -> int:
 
 
 def test_a_backlog_is_sent_in_one_round_the_newest_first(pool: Pool, worker: Worker, told: Told) -> None:
-    """Two hundred a round was an hour for an hour's outage."""
+    """With two hundred a round, an hour's outage took another hour."""
     ids = settled_in_an_outage(pool, FLUSHES)
     began = time.monotonic()
     assert rescue(worker, Place()).published == FLUSHES

@@ -57,7 +57,7 @@ def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def black_hole() -> Iterator[tuple[str, list[socket.socket]]]:
-    """A broker that accepts and never answers; who came."""
+    """A broker that accepts connections and never answers; and the connections."""
     came: list[socket.socket] = []
     with ExitStack() as stack, socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(20)
@@ -88,7 +88,7 @@ def land(worker: Worker, *instances: Any) -> None:
 
 
 def make_due(pool: Pool) -> None:
-    """Have what waits tried again now."""
+    """Have waiting callbacks tried again now."""
     with pool.database.engine.begin() as connection:
         connection.execute(update(callback).values(next_try_at=0))
         connection.execute(update(outbox).values(created_at=0, next_try_at=None))
@@ -99,7 +99,7 @@ def waiting(pool: Pool, instance: Any) -> Any:
 
 
 def test_nothing_settled_waits_for_the_brokers_of_callbacks(make: Make) -> None:
-    """Those with callbacks, and those without, settle as if that broker were well; and so does who cancels."""
+    """Instances with and without callbacks settle, and are cancelled, as if that broker were well."""
     with black_hole() as (url, came):
         pool, worker = make(url)
         ones = [register(pool, f"n{number}") for number in range(5)]
@@ -149,7 +149,7 @@ def test_a_queue_of_another_kind_is_not_declared(make: Make, broker: ScriptedAmq
 
 @pytest.mark.parametrize("queue", ["full", "half-open", "missing"])
 def test_what_is_not_taken_is_kept_and_shown_and_sent_again(make: Make, broker: ScriptedAmqp, queue: str) -> None:
-    """A queue that is full, a connection that is half-open, a queue that there is not: each says why it waits."""
+    """A full queue, a half-open connection, a missing queue: each callback has its cause."""
     pool, worker = make(broker.url)
     one = register(pool, "x", queue)
     land(worker, one)
@@ -284,7 +284,7 @@ def test_what_waits_when_a_process_ends_is_sent_within_a_bound(make: Make, broke
 
 
 def test_on_redis_a_message_that_no_queue_would_get_waits(make: Make, redis_url: str) -> None:
-    """Redis drops what is sent to an exchange that no queue is bound to, without a word."""
+    """Redis silently drops a message to an exchange without a queue."""
     pool, worker = make(redis_url)
     lost = register(pool, "x", options={"exchange": "nowhere", "routing_key": "x"})
     sent = register(pool, "y", "theirs")

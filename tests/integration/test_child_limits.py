@@ -1,4 +1,4 @@
-"""Celery's limits replace children between two jobs: what is poked apart, or takes long, gets on all the same."""
+"""Celery's limits replace children between two jobs; groups that are poked apart, or take long, go on all the same."""
 
 import os
 import threading

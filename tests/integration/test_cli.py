@@ -1,4 +1,4 @@
-"""The command line: what it prints, its exit codes, and one clear line for each mistake."""
+"""The command line: its output, its exit codes, and one clear line for each mistake."""
 
 import json
 import os
@@ -262,7 +262,7 @@ def test_worker_and_beat_refuse_in_one_line_what_cannot_work(tmp_path: Path, com
 @pytest.mark.parametrize("overlay", [False, True], ids=["option", "setting"])
 @pytest.mark.parametrize("pool", ["threads", "solo"])
 def test_a_worker_refuses_a_pool_that_can_end_nothing(tmp_path: Path, pool: str, overlay: bool) -> None:
-    """Before anything else: nothing that it needs is there."""
+    """It refuses the pool before it looks for its servers, which do not exist."""
     (tmp_path / "theirs.py").write_text(f"worker_pool = {pool!r}\n")
     given = {"SENSORPOOL_CONFIG_MODULE": "theirs"} if overlay else {}
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Closing a worker ends its threads: those that poke nothing, and those of its own."""
+"""The close of a worker ends its idle poke threads, and its own threads."""
 
 import threading
 import time
@@ -17,12 +17,12 @@ TICK = 0.2
 
 
 def threads() -> set[threading.Thread]:
-    """The threads of this process."""
+    """Return the threads of this process."""
     return set(threading.enumerate())
 
 
 def names(of: set[threading.Thread]) -> set[str]:
-    """What they are called."""
+    """Return the names of threads."""
     return {thread.name for thread in of}
 
 

@@ -1,4 +1,4 @@
-"""A worker or beat that was detached and refuses to start: it has no standard error, so its log file says why."""
+"""A detached worker or beat that refuses to start: it has no standard error, so its log file says why."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The documents stay true: their Python blocks run, on a pool that lives, and their command lines are understood."""
+"""The documents stay true: their Python blocks run on a live pool, and their command lines are parsed."""
 
 import re
 import shlex
@@ -25,12 +25,12 @@ PYTHON = [(page, block) for page in PAGES[:3] for block in blocks(page, "python"
 
 
 class Heard(Exception):
-    """What a block prints has come."""
+    """Raised when the expected output of a block has come."""
 
 
 @pytest.fixture(scope="module")
 def living(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A pool that lives, and a folder in which all that the documents wait for has landed."""
+    """A live pool, and a folder in which every condition of the documents has landed."""
     folder = tmp_path_factory.mktemp("docs")
     url = f"sqlite:///{folder / 'pool.db'}"
     for day in ("2026-11-19", "2026-11-20"):
@@ -57,7 +57,7 @@ def test_a_python_block_runs(page: str, block: str, living: Path) -> None:
     def go_on(result: Any, number: int) -> None:
         """Go on."""
 
-    # it hears what somebody else registers a moment later
+    # it hears a result that is registered a moment later
     key = {"dag_id": "load", "task_id": "other", "run_id": "other"}
     other = threading.Timer(
         0.5, lambda: sensorpool.register("sensorpool.sensors.PathSensor", {"path": f"{living}/data/x"}, **key)
@@ -124,7 +124,7 @@ def test_a_command_line_is_understood(line: str, tmp_path: Path, monkeypatch: py
 
 
 def test_no_document_names_a_package_that_is_nowhere() -> None:
-    """sensorpool is on no registry: an install by its name alone would get another package, or none."""
+    """sensorpool is on no registry: an installation by its name alone would get another package, or none."""
     texts = [
         path for place in ("docs", "sensorpool") for path in (ROOT / place).rglob("*") if path.suffix in {".md", ".py"}
     ]

@@ -1,6 +1,6 @@
 """The documents' shell blocks run as they are written, save for paths, passwords and ports.
 
-What installs is not run, only read; so is what needs Airflow. A line that is neither run nor read fails a test.
+Lines that install packages, or need Airflow, are only read. A line that is neither run nor read fails a test.
 """
 
 import json
@@ -38,8 +38,8 @@ INSTALLS = re.compile(r"(venv/bin/)?pip (install|wheel) |python3 -m venv venv$|\
 SERVES = re.compile(r"(venv/bin/)?sensorpool standalone$|celery -A sensorpool (worker|beat|flower)\b")
 EXPORTS = re.compile(r"export (\w+)=(\S+)$")
 OURS = re.compile(r"(venv/bin/)?sensorpool ")
-ARRIVED = "/tmp/arrived"  # what the documents wait for
-QUARANTINED = "q3f9a12c04b7e"  # and what they let out
+ARRIVED = "/tmp/arrived"  # the file that the documents wait for
+QUARANTINED = "q3f9a12c04b7e"  # the condition that they release
 TO_REGISTER = [  # from a file
     {"op_classpath": "sensorpool.sensors.PathSensor", "poke_context": {"path": "/nowhere"}, "timeout": 60},
     {"op_classpath": "os.system", "poke_context": {}},
@@ -47,7 +47,7 @@ TO_REGISTER = [  # from a file
 
 
 def commands(command: click.Command) -> Iterator[click.Command]:
-    """Yield a command and all below it."""
+    """Yield a command and all its subcommands."""
     yield command
     if isinstance(command, click.Group):
         context = click.Context(command)
@@ -65,13 +65,13 @@ def block_with(page: str, line: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which nothing was done yet."""
+    """An empty home folder."""
     return tmp_path_factory.mktemp("shell")
 
 
 @pytest.fixture(scope="module")
 def environment(home: Path) -> dict[str, str]:
-    """That of all terminals: what it takes to see something in less than a minute."""
+    """The environment of all terminals, with short intervals, so that something happens within a minute."""
     quick = {"SENSORPOOL_TICK": "3", "SENSORPOOL_POKE_INTERVAL": "3", "SENSORPOOL_SHARDS": "2"}
     return os.environ | quick | {"XDG_STATE_HOME": str(home), "TMPDIR": str(home), "PYTHONPATH": str(ROOT)}
 
@@ -133,7 +133,7 @@ def test_the_tour_of_the_one_process_service(standalone: Path, home: Path, envir
 
 @pytest.fixture
 def empty_database(postgres_server: Server | Elsewhere) -> Iterator[str]:
-    """URL of a database of the test's own, without the tables."""
+    """The URL of a database of the test, without the tables."""
     with fresh_database(postgres_server) as url:
         yield url
 

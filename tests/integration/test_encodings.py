@@ -1,4 +1,4 @@
-"""A database whose encoding is not UTF-8: what it cannot hold is refused in one line, or written in ASCII."""
+"""A database whose encoding is not UTF-8: a text that it cannot hold is refused in one line, or written in ASCII."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -52,7 +52,7 @@ def test_what_the_encoding_has_is_held(pool: Pool, make_worker: Callable[[Settin
 
 
 def test_what_it_has_not_is_refused_in_one_line(pool: Pool, encoding: str) -> None:
-    if encoding == "SQL_ASCII":  # it takes all bytes for letters
+    if encoding == "SQL_ASCII":  # it takes all bytes as letters
         assert instances.show(pool, register(pool, "💣"))["task_id"] == "💣"
         return
     with pytest.raises(Refused, match='has no equivalent in encoding "LATIN1"') as refused:

@@ -1,4 +1,4 @@
-"""A pool that was used before a fork works in the children, and in the parent still."""
+"""A pool that was used before a fork works in the children, and still in the parent."""
 
 import os
 import signal
@@ -34,7 +34,7 @@ def used(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pool]:
 
 
 def fork(folder: Path, act: Callable[[], object]) -> int:
-    """Run something in a child, which writes down how it went."""
+    """Run a function in a child, which writes down its result."""
     if (pid := os.fork()) != 0:
         return pid
     said = folder / f"{os.getpid()}.part"
@@ -48,7 +48,7 @@ def fork(folder: Path, act: Callable[[], object]) -> int:
 
 
 def ends(folder: Path, pids: list[int]) -> list[str]:
-    """Return what the children wrote down."""
+    """Return the results of the children."""
     left = set(pids)
     try:
         until("the children to end", lambda: not left.difference_update(_ended(left)) and not left)
@@ -81,7 +81,7 @@ def test_parent_and_children_register_at_once(used: Pool, tmp_path: Path) -> Non
 
 
 def test_what_hangs_in_the_parent_holds_no_child_up(used: Pool, tmp_path: Path) -> None:
-    """Locks that another thread has at that moment are not those of the child; nor is what waits to be sent."""
+    """Locks that another thread of the parent holds, and messages that wait there, do not belong to the child."""
     queue = used.outbox._results
     with used.publisher._lock, used.pool_id._lock, used.outbox._callbacks._sender._lock, default._lock:
 

@@ -61,13 +61,13 @@ def register(pool: Pool, folder: Path, number: int, run_id: str = "r", **options
 
 
 def analyse(pool: Pool) -> None:
-    """Do what autovacuum does when it gets there."""
+    """Update the statistics, as autovacuum does."""
     with pool.database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text("VACUUM (ANALYZE)"))
 
 
 def look_at_all(worker: Worker, shard_range: ShardRange) -> JobResult:
-    """Run a job that knows of none before it, so that all are due."""
+    """Run a job without a last load, so that all groups are due."""
     worker.leases.store.client.delete(f"sensorpool:{{{shard_range}}}:state")
     worker.last_loads._last.clear()
     return job.run(worker, shard_range, "token")
@@ -94,7 +94,7 @@ def assert_indexed(plans: dict[str, str], at_least: int) -> None:
     for statement, plan in plans.items():
         for table in BIG:
             assert f"Seq Scan on {table}" not in plan, f"{statement}\n{plan}"
-        # a join whose sizes it cannot guess may compare each with each
+        # a join of unknown sizes may compare each row with each other
         if statement.lstrip().startswith(("UPDATE", "DELETE")):
             assert " Join" not in plan, f"{statement}\n{plan}"
 
@@ -124,14 +124,14 @@ def test_registering_reads_indexes(filled: Pool, tmp_path: Path, number: int) ->
 
 
 def test_a_job_reads_indexes(filled: Pool, worker: Worker, tmp_path: Path) -> None:
-    """It loads, and settles what it finds."""
+    """The job loads, and settles what its pokes see."""
     with explained(worker.database.engine) as plans:
         for n in range(GROUPS):
             (tmp_path / f"r{n}.landed").touch()
         assert look_at_all(worker, filled.ranges[0]).settled > GROUPS / SHARDS / 2
     due = next(plan for statement, plan in plans.items() if "registered_after" in statement)
     assert "ix_poke_group_load" in due, due
-    # the load, the groups, the locks, the members, the verdicts, those who let go
+    # the load, the groups, the locks, the members, the verdicts, the deletion of groups
     assert_indexed(plans, at_least=6)
 
 
@@ -144,7 +144,7 @@ def test_cancelling_reads_indexes(filled: Pool) -> None:
 
 @pytest.fixture
 def statements(worker: Worker) -> list[str]:
-    """What the worker's database is asked."""
+    """The statements of the worker's database."""
     found: list[str] = []
     event.listen(worker.database.engine, "before_cursor_execute", lambda *a: found.append(a[2].strip()))
     return found

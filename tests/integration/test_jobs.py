@@ -1,4 +1,4 @@
-"""When a job ends, and that it gets on: on an SQLite file, in this process."""
+"""When a job ends, and that it makes progress: on an SQLite file, in this process."""
 
 import asyncio
 import sys
@@ -39,7 +39,7 @@ class Waits(Lands):
 
 
 class AsyncGrumbles(Lands):
-    """Makes an error of its own of being cancelled."""
+    """Raises another error when it is cancelled."""
 
     async def poke(self, context: Any) -> Any:
         try:
@@ -70,7 +70,7 @@ def job(worker: Worker, pool: Pool) -> dict[str, Any]:
 def test_a_job_ends_though_somebody_registers_all_the_time(
     pool: Pool, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Other ranges want the process too; what is new has its turn in the next job."""
+    """Other ranges need the process too; new groups have their turn in the next job."""
     rounds = 0
 
     def reached(step: str) -> None:
@@ -139,7 +139,7 @@ def test_an_interval_below_a_millisecond_backs_off(pool: Pool) -> None:
 
 
 def test_a_process_whose_worker_has_ended_knows(tmp_path: Path) -> None:
-    """It would stay, and poke nothing."""
+    """Otherwise it would stay, and poke nothing."""
     settings = Settings.load(database_url=f"sqlite:///{tmp_path / 'pool.db'}", shards=1)
     with Standalone(settings) as standalone:
         assert not standalone.is_over

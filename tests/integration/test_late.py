@@ -1,4 +1,4 @@
-"""What comes later than the load looks back: a commit that takes long, and a failure that is seen at long intervals."""
+"""Events that come later than the load looks back: a slow commit, and a failure that is seen at long intervals."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -35,7 +35,7 @@ LONG = {"shards": 1, "tick": 5.0, "poke_interval": 3_600.0, "timeout": 7 * 86_40
 
 
 class Clock:
-    """The database's clock, which goes when it is told to."""
+    """The database's clock, which the test moves."""
 
     def __init__(self) -> None:
         self.ms: Milliseconds = 1_700_000_000_000
@@ -68,7 +68,7 @@ def job(worker: Worker, pool: Pool) -> dict[str, Any]:
 
 
 def register_late(pool: Pool, worker: Worker, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Register, and have the commit come a minute after the statement; a load of meanwhile cannot see it."""
+    """Register, with a commit a minute after the statement; a load in between cannot see it."""
     monotonic = [0.0]
 
     def reached(step: str) -> None:
@@ -141,7 +141,7 @@ def test_the_flag_of_an_older_version_and_a_garbled_one_are_understood(pool: Poo
 def test_the_window_ends_though_the_interval_is_longer(
     make_pool: Callable[..., Pool], make_worker: Callable[[Settings], Worker], clock: Clock
 ) -> None:
-    """Jobs that come between two pokes of a group keep in mind since when it fails."""
+    """Jobs between two pokes of a group remember since when it fails."""
     pool = make_pool(**LONG, infra_failure_window=600.0)
     worker = make_worker(pool.settings)
     pool.database._clock = worker.database._clock = clock
@@ -161,5 +161,5 @@ def test_the_window_ends_though_the_interval_is_longer(
 
 
 def left_behind(worker: Worker, pool: Pool) -> RangeState:
-    """What the last job left."""
+    """Return the state that the last job left."""
     return worker.leases.look(pool.ranges)[0][1]

@@ -1,4 +1,4 @@
-"""Pokes that come late by intervals turn `health` red, whoever is to blame, and it says what mends it."""
+"""Pokes that are late by intervals turn `health` red, whatever the cause, and it names the mend."""
 
 import time
 from collections.abc import Callable
@@ -20,7 +20,7 @@ CANNOT_KEEP_UP, APART = "the workers cannot keep up: ", "to be poked apart for m
 
 
 class Hangs:
-    """Hangs in whichever process."""
+    """Hangs in every process."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -31,7 +31,7 @@ class Hangs:
 
 
 class TakesLong:
-    """Takes long, and notes who was poked when."""
+    """Takes long, and notes the time of each poke."""
 
     seconds: ClassVar[float] = 0.05
     poked: ClassVar[dict[str, list[float]]] = {}
@@ -67,7 +67,7 @@ def job(worker: Worker, pool: Pool) -> dict[str, Any]:
 
 
 def late(pool: Pool) -> list[str]:
-    """What health says of late pokes."""
+    """Return health's lines about late pokes."""
     return [line for line in health.health(pool) if line.startswith(CANNOT_KEEP_UP) or APART in line]
 
 
@@ -120,7 +120,7 @@ def test_the_claims_of_the_version_before_tell_no_time(pool: Pool, worker: Worke
 
 
 def test_a_group_that_crashed_before_is_seen_to_wait(pool: Pool, worker: Worker) -> None:
-    """One by one they are poked apart, though nothing in Redis says that they are suspects."""
+    """Such groups are poked apart one by one, although no mark in Redis makes them suspects."""
     made = [pool.register(f"{__name__}.Hangs", {"name": str(number)}, timeout=600) for number in range(3)]
     pool.database.run(lambda c: c.exec_driver_sql("UPDATE poke_group SET crashes = 1"))
     job(worker, pool)
@@ -129,7 +129,7 @@ def test_a_group_that_crashed_before_is_seen_to_wait(pool: Pool, worker: Worker)
 
 
 def test_fewer_slots_than_the_pokes_need_turn_health_red(pool: Pool, worker: Worker) -> None:
-    """Each job ends in time, and leaves most of what is due to the next one."""
+    """Each job ends in time, and leaves most due groups to the next one."""
     ids = [pool.register(f"{__name__}.TakesLong", {"name": str(number)}, timeout=600).id for number in range(60)]
     job(worker, pool)
     assert late(pool) == []
@@ -144,7 +144,7 @@ def test_fewer_slots_than_the_pokes_need_turn_health_red(pool: Pool, worker: Wor
 
 
 def test_nobody_who_is_left_over_is_overtaken(pool: Pool, worker: Worker) -> None:
-    """Who has been left over for longest comes first: so none waits for much longer than the others."""
+    """The group that has been left over for longest comes first, so no group waits much longer than the others."""
     for number in range(60):
         pool.register(f"{__name__}.TakesLong", {"name": str(number)}, timeout=600)
     until("all to be poked twice", lambda: job(worker, pool) and _fewest() >= 2)
@@ -170,7 +170,7 @@ def test_a_backlog_that_long_intervals_allow_is_none(pool: Pool, worker: Worker)
 def test_a_holder_that_takes_intervals_for_its_job_turns_health_red(
     make_pool: Callable[..., Pool], make_worker: Callable[[Settings], Worker], interval: float, is_red: bool
 ) -> None:
-    """Though it lives, and its job has time left."""
+    """Although the holder lives, and its job has time left."""
     pool = make_pool(sensors_enabled=[f"{__name__}.Hangs"], shards=1, tick=1.0)
     worker, shard_range = make_worker(pool.settings), pool.ranges[0]
     pool.register(f"{__name__}.Hangs", {"name": "x"}, poke_interval=interval, timeout=3_600)
@@ -188,7 +188,7 @@ def test_a_holder_that_takes_intervals_for_its_job_turns_health_red(
 
 
 def test_who_is_past_a_deadline_by_intervals_turns_health_red(pool: Pool) -> None:
-    """Whatever the reason: nothing else is wrong."""
+    """The cause does not matter: nothing else is wrong."""
     made = [pool.register(f"{__name__}.Hangs", {"name": str(n)}, timeout=600, poke_interval=2) for n in range(3)]
     now = pool.database.read(pool.database.now)
 

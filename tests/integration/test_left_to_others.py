@@ -37,7 +37,7 @@ class Waits:
 
 
 class Company:
-    """A company's package, as one process finds it and as another one does."""
+    """A company's package, which two processes see in two versions."""
 
     def __init__(self, folder: Path) -> None:
         self._package = folder / "company_left"
@@ -46,7 +46,7 @@ class Company:
         self.write(SOUND)
 
     def write(self, text: str) -> None:
-        """Write its module anew, and have this process forget it."""
+        """Write its module again, and remove it from this process."""
         (self._package / "sensors.py").write_text(text)
         forget()
 
@@ -174,7 +174,7 @@ def test_a_deadline_that_nobody_can_poke_at_ends_within_three_intervals(
 def test_after_an_outage_a_process_that_cannot_poke_times_nothing_out(
     pool: Pool, good: Worker, bad: Worker, company: Company
 ) -> None:
-    """The first thing after an outage is a poke, by a process that can."""
+    """After an outage, a process that can poke the group pokes it before it times out."""
     [ours] = register(pool, 1, timeout=2 * TICK, poke_interval=TICK)
     time.sleep(8 * TICK)
     job(bad, pool)
@@ -333,7 +333,7 @@ def test_a_connection_that_one_process_lacks_fails_nobody(
 
 @pytest.fixture
 def refusing() -> Iterator[str]:
-    """The URL of a server that knows no page."""
+    """The URL of a server without any page."""
     with closing(Server()) as server:
         yield server.url
 

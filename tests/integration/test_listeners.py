@@ -1,4 +1,4 @@
-"""A listener goes on whatever its broker does; the queue of one that went away is deleted once it holds too much."""
+"""A listener goes on whatever its broker does; the queue of a listener that is gone is deleted when it is too full."""
 
 import socket
 import threading
@@ -65,7 +65,7 @@ def published(settings: Settings, number: int) -> None:
 
 
 class Listening:
-    """A listener on a thread of its own, to whom something is published again and again until it is heard."""
+    """A listener on a thread of its own; a result is published again and again until it is heard."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -102,7 +102,7 @@ class Listening:
 
 @pytest.fixture
 def connections(monkeypatch: pytest.MonkeyPatch) -> list[broker.Connection]:
-    """The listeners' connections, as they are made."""
+    """The connections of listeners, in the order in which they are made."""
     made: list[broker.Connection] = []
 
     class Noted(broker.Connection):

@@ -1,4 +1,4 @@
-"""A transaction that does not end holds up no more than its own groups, and those not for long."""
+"""A transaction that does not end holds up only its own groups, and not for long."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ IDLE_MS, WAIT_MS = 300, 500  # MariaDB has whole seconds
 
 @pytest.fixture
 def make_pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Pool]]:
-    """Makes pools of little patience."""
+    """Makes pools with short lock timeouts."""
 
     def bounds(idle: int, wait: int) -> None:
         for module in (engine, settling):
@@ -76,7 +76,7 @@ def settle_beside(pool: Pool) -> None:
 
 
 def settle_beside_a_member(pool: Pool) -> None:
-    """Somebody has one instance locked: those who wait with it end when it does, and all others now."""
+    """One instance is locked: the instances of its group settle when the lock ends, all others now."""
     ones = [register(pool, name, f"beside-{name}") for name in "abc"]
     mates = [register(pool, "b", f"mate-{number}") for number in range(2)]
     version = 1 + len(mates)
@@ -148,7 +148,7 @@ def freeze_beside(pool: Pool, others: Pool, **key: Any) -> None:
 def test_one_that_freezes_as_it_registers_loses_its_locks(
     make_pool: Callable[..., Pool], postgres_database: str, try_number: int | None
 ) -> None:
-    """The server ends its transaction, and it comes again."""
+    """The server ends its transaction, and the registration is tried again."""
     key = {} if try_number is None else {"dag_id": "d", "task_id": "t", "run_id": "r", "try_number": try_number}
     freeze_beside(make_pool(postgres_database), make_pool(postgres_database), **key)
 

@@ -1,4 +1,4 @@
-"""The longest spans that settings take: nothing overflows, and what is true now settles now."""
+"""The longest spans that settings allow: nothing overflows, and a true condition settles now."""
 
 import time
 from collections.abc import Callable

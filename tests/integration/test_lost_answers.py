@@ -1,4 +1,4 @@
-"""The answer to a COMMIT gets lost: what was kept is recognised, and nothing is kept that its caller cannot find."""
+"""The answer to a COMMIT gets lost: a committed change is recognised, and its caller can always find it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -52,7 +52,7 @@ def register(pool: Pool, name: str = "x", **key: Any) -> Instance:
 
 
 def waiting(pool: Pool) -> tuple[int, int]:
-    """How many groups and instances there are."""
+    """Return the numbers of groups and instances."""
     return pool.database.read(inspecting.count_waiting)
 
 
@@ -90,7 +90,7 @@ def test_a_superseded_try_is_told_though_the_answer_is_lost(
 
 
 def test_a_settle_recognises_what_it_wrote(pool: Pool, proxy: Proxy) -> None:
-    """So it is published at once, and not by rescue."""
+    """So its results are published at once, and not by rescue."""
     instance = register(pool)
     landed = Fact(instance.group_id, 1, pool.database.read(pool.database.now), Outcome.LANDED)
     with lost(proxy):
@@ -146,7 +146,7 @@ def test_earlier_thousands_are_handed_over_with_the_error(pool: Pool, monkeypatc
 
 
 def test_a_key_that_looks_like_a_fresh_one_is_a_key(make_pool: Callable[..., Pool]) -> None:
-    """A DAG may be called so."""
+    """A DAG may have such a name."""
     pool = make_pool(sensors_enabled=SCRIPTED)
     for key in (KEY | {"dag_id": "-"}, Key.fresh("x")._asdict()):
         first = register(pool, **key)
@@ -160,7 +160,7 @@ def test_a_key_that_looks_like_a_fresh_one_is_a_key(make_pool: Callable[..., Poo
 def test_a_row_that_is_in_the_way_for_good_is_said_in_one_line(
     make_pool: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Such as one of a restored database whose ids are handed out twice."""
+    """For instance a row of a restored database whose ids are given out twice."""
     pool = make_pool(sensors_enabled=SCRIPTED)
     unique = "CREATE UNIQUE INDEX ids ON sensor_instance (operator)"
     pool.database.run(lambda connection: connection.execute(text(unique)))

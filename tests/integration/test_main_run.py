@@ -17,7 +17,7 @@ SCRIPTED = "sensorpool.testing.ScriptedSensor"
 
 
 def register(service: Service, folder: Path, count: int = SENSORS, groups: int = GROUPS, **more: object) -> list[int]:
-    """Register sensors round the groups; return the instance ids."""
+    """Register sensors, evenly over the groups; return the instance ids."""
     instances = service.pool.register_many(
         {
             "sensor": SCRIPTED,
@@ -120,7 +120,7 @@ def test_a_timeout_comes_after_a_poke_that_found_nothing(service: Service, tmp_p
         "the deadline",
         lambda: service.pool.database.read(service.pool.database.now) > _timeout_at(service, instance.id),
     )
-    land(tmp_path, "late")  # it landed after its deadline, but before anybody looked: one poke comes first
+    land(tmp_path, "late")  # it landed after its deadline, but before a job looked: one poke comes first
     service.start()
     assert service.pool.wait([instance.id], 30) == {instance.id: State.SUCCESS}
 

@@ -40,7 +40,7 @@ def test_up_down_and_up_again(url: str) -> None:
 
 @pytest.fixture(params=["postgres", pytest.param("mariadb", marks=pytest.mark.mariadb)])
 def old(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """URL of a database with the tables of an older version. Locks are waited for for a second."""
+    """The URL of a database with the tables of an older version. A wait for a lock takes a second."""
     found = str(request.getfixturevalue(f"{request.param}_database"))
     migrate.downgrade(found, "0003")
     monkeypatch.setattr(blocking, "LOCK_WAIT", 1)
@@ -49,7 +49,7 @@ def old(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_backup_is_waited_for_for_a_while_and_then_named(old: str) -> None:
-    """What others ask goes on meanwhile; nothing is half done; and once the backup ends the upgrade does too."""
+    """Other statements go on meanwhile; no change is half done; and the upgrade ends when the backup has ended."""
     database, said = Database(old), list[str]()
     question = text("SELECT count(*) FROM sensorpool_schema")
     waits: list[float] = []
@@ -105,7 +105,7 @@ def test_check_says_what_mends_it(url: str) -> None:
         migrate.check(database, __version__)
     migrate.upgrade(url)
     migrate.check(database, __version__)
-    # a newer sensorpool has been here, and says which code may still use its schema
+    # a newer sensorpool has upgraded the schema, and says which code may still use it
     with database.engine.begin() as connection:
         connection.execute(text(f"UPDATE {migrate.VERSION_TABLE} SET version_num = '9999'"))
     migrate.check(database, __version__)
@@ -120,7 +120,7 @@ def test_a_schema_of_our_own_leaves_the_rest_of_the_database_alone(postgres_data
     migrate.downgrade(postgres_database, "base")
     before = Database(postgres_database)
     with before.engine.begin() as connection:
-        connection.execute(text("CREATE TABLE alembic_version (version_num varchar(32))"))  # somebody else's
+        connection.execute(text("CREATE TABLE alembic_version (version_num varchar(32))"))  # another application's
         connection.execute(text("INSERT INTO alembic_version VALUES ('theirs')"))
     assert migrate.upgrade(postgres_database, schema="pool") == migrate.head()
     assert migrate.upgrade(postgres_database, schema="pool") == migrate.head()

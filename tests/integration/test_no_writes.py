@@ -1,4 +1,4 @@
-"""A Redis that answers and takes no writes is told as what it is."""
+"""A Redis that answers and takes no writes is reported as such."""
 
 import socket
 import time
@@ -60,8 +60,8 @@ def test_what_takes_no_writes_is_named(
 def test_one_that_does_not_answer_is_asked_once(
     make_pool: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may take ten seconds to say nothing: TLS to a server that has none."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and never says a word
+    """A question without an answer may take ten seconds: TLS to a server that has none."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and never answers
         pool = make_pool(redis_url=f"rediss://127.0.0.1:{silent.getsockname()[1]}/0")
         kept = pool.leases.store.client.connection_pool.connection_kwargs
         monkeypatch.setitem(kept, "socket_timeout", 0.5)

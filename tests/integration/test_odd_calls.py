@@ -1,4 +1,4 @@
-"""Calls with what is nearly right: an instance for its id works, and what cannot work is refused with one line."""
+"""Calls with nearly right arguments: an instance in place of its id works; a wrong argument is refused in one line."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Ids are given out again where the tables are made anew, or an older dump is restored: Redis may know them still."""
+"""Ids are given out again when the tables are made anew or a dump is restored: Redis may still have the old ones."""
 
 import time
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def register(pool: Pool, tmp_path: Any, script: str) -> Instance:
 
 
 def leave(worker: Worker, pool: Pool, /, **known: Any) -> None:
-    """Leave a state of long ago, as a holder would."""
+    """Leave an old state, as a holder would."""
     now = pool.database.read(pool.database.now)
     held = worker.leases.acquire(pool.ranges[0], "before")
     assert not isinstance(held, str)

@@ -53,7 +53,7 @@ def test_redis_away_and_back(service: Service, tmp_path: Path, redis_server: Any
         assert done.returncode == 1
         assert "does not answer" in done.stdout
         assert len(done.stdout.splitlines()) == 1
-        # registering goes on without Redis
+        # registrations go on without Redis
         more = register(service, tmp_path, count=GROUPS, groups=GROUPS, try_number=2)
     finally:
         redis_server.start()

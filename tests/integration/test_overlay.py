@@ -31,7 +31,7 @@ def installed(tmp_path: Path) -> dict[str, str]:
 
 
 def run(environment: dict[str, str], folder: Path, *arguments: str) -> list[str]:
-    """Run the console script (-S: without the links to what is installed in place); return our lines."""
+    """Run the console script (-S: without the links of packages installed in place); return our lines."""
     script = [sys.executable, "-S", str(folder.parent / "bin" / "celery")]
     done = subprocess.run(
         [*script, *arguments], env=environment, cwd=folder.parent, capture_output=True, text=True, timeout=60

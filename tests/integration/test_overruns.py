@@ -1,4 +1,4 @@
-"""A poke that turns slow never lands: those who can poke by themselves are handed back, the others are told why."""
+"""A poke that turns slow never lands: waiters that can poke by themselves are handed back, `show` tells the others."""
 
 import time
 from collections.abc import Callable
@@ -21,7 +21,7 @@ TICK = 0.2
 
 
 class Slow:
-    """Takes as long as a file says, in whichever process, and holds then."""
+    """Takes as long as a file says, in every process, and then holds."""
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)

@@ -1,4 +1,4 @@
-"""What worker and beat log, as they log it: lines of our form, with their fields."""
+"""The logs of worker and beat: lines in our format, with their fields."""
 
 import json
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ EVENT = "no worker takes jobs up; no more are sent until one does"
 
 @pytest.fixture
 def service(tmp_path: Path, redis_url: str) -> Iterator[Service]:
-    """A service whose beat soon has something to say while it has no worker."""
+    """A service whose beat soon logs a warning, because it has no worker."""
     url = f"sqlite:///{tmp_path / 'pool.db'}"
     upgrade(url)
     service = Service(tmp_path, url, redis_url, tick=0.2)

@@ -1,4 +1,4 @@
-"""Quarantine by the command line: what is listed can be let out by the ID that is listed with it."""
+"""Quarantine on the command line: a listed condition can be released by its listed ID."""
 
 import json
 from collections.abc import Callable
@@ -18,7 +18,7 @@ SENSOR = "sensorpool.sensors.PathSensor"
 
 @pytest.fixture
 def run(make_pool: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Runs commands on a pool with three conditions in quarantine, of which nobody knows an instance."""
+    """Runs commands on a pool with three conditions in quarantine that have no instance."""
     pool = make_pool()
     monkeypatch.setenv("SENSORPOOL_DATABASE_URL", pool.settings.database_url)
     rows: list[dict[str, Any]] = []

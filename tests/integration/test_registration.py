@@ -91,7 +91,7 @@ def test_a_higher_try_cancels_the_lower_ones(pool: Pool) -> None:
 
 
 def test_who_leaves_a_group_takes_nothing_but_their_own(pool: Pool) -> None:
-    """The group takes step, deadline and count of those who stay; other groups have no part in it."""
+    """The group takes step, deadline and count of its remaining members; other groups do not change."""
     stays = pool.register(SCRIPTED, context("x"), poke_interval=50, timeout=1000)
     leaves = pool.register(SCRIPTED, context("x"), poke_interval=20, timeout=500)
     pool.register(SCRIPTED, context("other"), poke_interval=5, timeout=10)
@@ -179,7 +179,7 @@ def test_bulk_registration_is_a_few_statements_a_thousand(pool: Pool) -> None:
 
 
 def test_whoever_changes_a_group_takes_its_next_version(pool: Pool) -> None:
-    """What a process keeps of a group is known by it."""
+    """A process recognises a changed group by its version."""
 
     def version() -> int:
         query = text("SELECT version FROM poke_group")
@@ -218,7 +218,7 @@ def test_a_result_seen_before_somebody_registered_is_not_applied_to_them(pool: P
     seen = Fact(first.group_id, version, pool.database.read(pool.database.now), Outcome.LANDED)
     flush(pool.database, [seen], tick_ms=1000)
     assert pool.wait([first.id, second.id], 0) == {first.id: State.SUCCESS, second.id: State.SENSING}
-    flush(pool.database, [seen], tick_ms=1000)  # a worker that was frozen hands it in again
+    flush(pool.database, [seen], tick_ms=1000)  # a worker that was frozen hands the fact in again
     assert pool.wait([second.id], 0) == {second.id: State.SENSING}
 
 
@@ -281,14 +281,14 @@ def test_racing_registrations_landings_and_cancels_settle_nobody_unseen(pool: Po
 
 
 def test_racing_tries_of_one_task_leave_one_sensing(pool: Pool) -> None:
-    """Whoever comes last, no lower try is left waiting beside a higher one."""
+    """In any order, no lower try still waits beside a higher one."""
     errors: list[BaseException] = []
 
     def register(number: int) -> None:
         try:
             one(pool, "same", try_number=number)
         except KeyConflict:
-            pass  # a higher one was there already
+            pass  # a higher try exists already
         except BaseException as error:
             errors.append(error)
 
@@ -306,7 +306,7 @@ def test_racing_tries_of_one_task_leave_one_sensing(pool: Pool) -> None:
 def test_two_tries_with_different_conditions_at_one_moment_leave_the_higher_one(
     pool: Pool, tries: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each is about to commit when the other one looks, unless one waits for the other."""
+    """Each try is about to commit when the other one looks, unless one waits for the other."""
     both = threading.Barrier(2)
     others: list[object] = []
 
@@ -335,7 +335,7 @@ def test_two_tries_with_different_conditions_at_one_moment_leave_the_higher_one(
 
 
 def test_first_tries_do_not_wait_for_each_other(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor do batches of a thousand, and those who chose no key wait for nobody."""
+    """Batches of a thousand do not wait either, and registrations without a key never wait."""
     if pool.database.engine.dialect.name == "sqlite":
         return  # it has one writer
     both = threading.Barrier(3)
@@ -363,7 +363,7 @@ def test_first_tries_do_not_wait_for_each_other(pool: Pool, monkeypatch: pytest.
 
 
 def test_minus_zero_is_not_zero(pool: Pool) -> None:
-    """Two contexts never share a poke, though Python takes these for equal; each is poked with its own."""
+    """These contexts are equal to Python, but they share no poke; each is poked with its own."""
     contexts = [{"folder": "/nowhere", "name": "x", "seconds": seconds} for seconds in (0.0, -0.0, 0)]
     made = [pool.register(SCRIPTED, each) for each in contexts]
     assert len({instance.group_id for instance in made}) == 3

@@ -1,4 +1,4 @@
-"""Rescue: what it prunes, what it ends, what it sends; each on an SQLite file, in this process."""
+"""Rescue: the rows that it prunes, ends and sends; on an SQLite file, in this process."""
 
 import json
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def test_terminal_instances_older_than_the_retention_go(pool: Pool, worker: Work
         connection.execute(
             text("UPDATE sensor_instance SET settled_at = settled_at - 3700000 WHERE id = :id"), {"id": old}
         )
-        # one that has waited for longer than the retention, and waits still
+        # an instance that has waited for longer than the retention, and still waits
         connection.execute(text("UPDATE sensor_instance SET start_date = 1 WHERE id = :id"), {"id": waiting})
     assert rescue(worker, Place()).pruned == 1
     kept = pool.database.read(inspecting.states, [old, young, waiting])
@@ -70,7 +70,7 @@ def test_what_a_dead_process_did_not_publish_is_sent(pool: Pool, worker: Worker)
     now = pool.database.read(pool.database.now)
     rows = [
         {"created_at": now - 2 * AGE, "instance_ids": f"[{settled}]"},
-        {"created_at": now, "instance_ids": f"[{settled}]"},  # young: somebody is about to send it
+        {"created_at": now, "instance_ids": f"[{settled}]"},  # young: its own process is about to send it
     ]
     with pool.database.engine.begin() as connection:
         connection.execute(insert(outbox), rows)
@@ -144,7 +144,7 @@ def test_suspects_whose_group_is_gone_are_forgotten(pool: Pool, worker: Worker) 
     "options", [{"countdown": "soon"}, {"countdown": 1e12}, {"expires": "tomorrow"}, {"queue": {"a": 1}}], ids=str
 )
 def test_a_signature_that_cannot_be_sent_stops_no_other(pool: Pool, worker: Worker, options: dict[str, object]) -> None:
-    """It is refused when it is registered; this one was written over."""
+    """A registration refuses such a signature; this row was edited by hand."""
     bad, other = (
         pool.register(SCRIPTED, {"folder": "/nowhere", "name": name}, on_settled={"task": "theirs.go_on"})
         for name in ("a", "b")

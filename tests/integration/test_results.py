@@ -1,4 +1,4 @@
-"""Who is told: on_settled tasks of the user's own Celery application, the results exchange, Flower, metrics."""
+"""Results reach the on_settled tasks of the user's Celery application, the results exchange, Flower and metrics."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def go_on(result, *args, **kwargs):
 
 @pytest.fixture
 def theirs(tmp_path: Path, redis_url: str) -> Iterator[Path]:
-    """A user's own Celery worker; what its task was told is in this file."""
+    """A user's own Celery worker; its task writes its arguments to this file."""
     (tmp_path / "theirs.py").write_text(USER_APP)
     told = tmp_path / "told.jsonl"
     environment = os.environ | {"THEIR_BROKER": redis_url, "THEIR_FILE": str(told), "PYTHONPATH": str(tmp_path)}
@@ -150,7 +150,7 @@ def _finished_job(port: int) -> dict[str, Any] | None:
     except OSError:
         return None
     jobs = (t for t in tasks.values() if t["name"] == "sensorpool.poke_shard" and "poked" in (t["result"] or ""))
-    return next((t for t in jobs if "tick" in t["kwargs"]), None)  # one that a registration sends has none
+    return next((t for t in jobs if "tick" in t["kwargs"]), None)  # a job that a registration sends has no tick
 
 
 def _metrics(port: int) -> str:

@@ -1,4 +1,4 @@
-"""A poke that meets what another has used up: it is poked apart, and neither fails nor times out by that."""
+"""A poke that meets a resource which another one has used up is poked apart; it neither fails nor times out."""
 
 import errno
 import sys
@@ -20,7 +20,7 @@ TICK = 0.2
 
 
 class Meets:
-    """In a worker it meets what has run out; in a child of the isolated lane it lands once its file is there."""
+    """Meets the shortage in a worker; lands in a child of the isolated lane when its file exists."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -33,7 +33,7 @@ class Meets:
 
 
 class MeetsAsync(Meets):
-    """It does so on the event loop."""
+    """Does the same on the event loop."""
 
     async def poke(self, context: Any) -> Any:
         return Meets.poke(self, context)
@@ -48,7 +48,7 @@ def test_who_meets_it_is_poked_apart(
     worker, landed = make_worker(pool.settings), tmp_path / "landed"
     made = pool.register(path, {"name": str(landed)}, timeout=TICK)
     time.sleep(2 * TICK)
-    landed.touch()  # after its deadline: what the worker meets must not time it out
+    landed.touch()  # after its deadline: the shortage in the worker must not time it out
 
     def settled() -> bool:
         job.run(worker, pool.ranges[0], "us")

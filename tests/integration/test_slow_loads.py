@@ -1,4 +1,4 @@
-"""A load or a flush that takes longer than a lease lives: the holder keeps it, and nobody pokes beside it."""
+"""A load or a flush that takes longer than a lease lives: the holder keeps the lease, and no other job pokes."""
 
 import threading
 import time
@@ -83,7 +83,7 @@ def test_a_holder_keeps_its_lease_though_the_database_is_slow(
 def test_a_lease_is_not_kept_for_ever(
     pool: Pool, make_worker: Callable[[Settings], Worker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A question that is never answered holds its range no longer than a job may last."""
+    """A statement that is never answered holds its range no longer than the limit of a job."""
     worker = make_worker(pool.settings.model_copy(update={"job_time_limit": 3 * LEASE}))
     held = worker.leases.acquire(pool.ranges[0], "ours")
     began = time.monotonic()

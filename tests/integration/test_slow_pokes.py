@@ -1,4 +1,4 @@
-"""Pokes that outlive their job: nobody waits for them, no slot is kept by them, and no group is poked twice at once."""
+"""Pokes that outlive their job: no job waits for them, they keep no slot, and no group is poked twice at once."""
 
 import sys
 import threading
@@ -25,7 +25,7 @@ TICK = 0.2
 
 
 class Told:
-    """Does as it is told, by name; in this process."""
+    """Does as the test tells its name, in this process."""
 
     acts: ClassVar[dict[str, Callable[[], Any]]] = {}
     going_on: ClassVar[Counter[str]] = Counter()
@@ -44,7 +44,7 @@ class Told:
 
 
 class ToldToo(Told):
-    """Another class."""
+    """The same, as another class."""
 
 
 class HangsHere:
@@ -61,7 +61,7 @@ class HangsHere:
 
 
 class HangsEverywhere(HangsHere):
-    """Hangs there, too."""
+    """Hangs in the isolated lane, too."""
 
     def poke(self, context: Any) -> Any:
         return time.sleep(30)
@@ -69,7 +69,7 @@ class HangsEverywhere(HangsHere):
 
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:
-    """What hanging pokes wait for."""
+    """The gate for which hanging pokes wait."""
     event = threading.Event()
     Told.acts.clear()
     Told.most.clear()
@@ -151,7 +151,7 @@ def test_another_class_finds_slots_though_one_hangs(pool: Pool, worker: Worker, 
 
 
 def test_what_waits_for_a_class_that_hangs_is_poked_apart(pool: Pool, worker: Worker, gate: threading.Event) -> None:
-    """Healthy groups of the class among them, which have landed long before the slots are free."""
+    """Healthy groups of the class land in this way, long before the slots are free."""
     made = [pool.register(f"{__name__}.HangsHere", {"name": str(number)}).id for number in range(30)]
 
     def landed() -> int:
@@ -173,7 +173,7 @@ def test_what_waits_for_a_class_that_hangs_is_poked_apart(pool: Pool, worker: Wo
 def test_what_a_worker_pokes_apart_when_it_closes_is_poked_at_once_by_the_next(
     pool: Pool, worker: Worker, tmp_path: Path, lost: str
 ) -> None:
-    """Though it is not due: its turn was lost."""
+    """Although it is not due: its turn was lost."""
     pid_file, shard_range = tmp_path / "pid", pool.ranges[0]
     context = {"pid_file": str(pid_file)}
     made = pool.register("tests.support.sensors.hanging.WaitsToBeKilled", context, poke_interval=3_600.0)
@@ -214,7 +214,7 @@ def test_a_dirty_range_is_not_poked_again_by_the_second_round(
     pool: Pool, worker: Worker, gate: threading.Event
 ) -> None:
     def takes_long() -> bool:
-        worker.leases.dirty_flags.put_up(pool.ranges[0])  # somebody registers meanwhile
+        worker.leases.dirty_flags.put_up(pool.ranges[0])  # a registration comes meanwhile
         return gate.wait(30)
 
     register(pool, "slow", takes_long)

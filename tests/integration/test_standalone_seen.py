@@ -1,4 +1,4 @@
-"""The one-process service as another terminal sees it: the tour of the README, and what is left when it ends."""
+"""The one-process service from another terminal: the tour of the README, and the state after the service has ended."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def test_another_terminal_sees_it(
     standalone: subprocess.Popen[bytes], environment: dict[str, str], tmp_path: Path
 ) -> None:
     def terminal(*lines: list[str]) -> list[str]:
-        """Type some lines in another terminal, which is quicker than a process each."""
+        """Type lines in another terminal, which is quicker than a process for each."""
         done = subprocess.run(
             [sys.executable, "-c", TERMINAL, json.dumps(lines)],
             env=environment,

@@ -39,7 +39,7 @@ class Standby(PostgresServer):
 
 
 def test_a_standby_behind_the_name_of_the_primary_fails_nobody(make_worker: Callable[[Settings], Worker]) -> None:
-    """What landed stays as it is while the standby answers, and is settled as soon as the name leads to the primary."""
+    """A landed group stays sensing while the standby answers, and settles as soon as the name leads to the primary."""
     with PostgresServer({"wal_level": "replica"}) as primary, Proxy(primary.port) as proxy:
         upgrade(primary.url)
         pool = Pool(Settings.load(database_url=proxy.url(primary.url), sensors_enabled=OURS, **QUICK))
@@ -69,7 +69,7 @@ def test_a_standby_behind_the_name_of_the_primary_fails_nobody(make_worker: Call
 def test_a_connection_that_may_only_read_leaves_the_pool(
     postgres_database: str, make_worker: Callable[[Settings], Worker]
 ) -> None:
-    """What a session was told when it began lasts as long as it."""
+    """A session that began read-only stays read-only."""
     pool = Pool(Settings.load(database_url=postgres_database, sensors_enabled=OURS, **QUICK))
     landing = register(pool, Lands)
     worker = make_worker(pool.settings)

@@ -44,7 +44,7 @@ def make_settings(tmp_path: Path) -> Callable[..., Settings]:
 
 @pytest.fixture
 def enter(make_worker: Callable[[Settings], Worker]) -> Iterator[Callable[..., Presence]]:
-    """Writes workers of settings down in the roster."""
+    """Enters workers with these settings in the roster."""
     made: list[Presence] = []
 
     def enter(settings: Settings, name: str = "celery@there") -> Presence:
@@ -85,7 +85,7 @@ def register(pool: Pool, folder: Path, name: str = "x") -> int:
 def test_a_database_that_no_worker_serves_takes_no_registration(
     make_settings: Any, make_pool_of: Any, enter: Any, tmp_path: Path
 ) -> None:
-    """Such a sensor would wait for ever, and everything looked green."""
+    """Such a sensor would wait for ever while everything looks green."""
     enter(make_settings("served"))
     pool = make_pool_of(make_settings("other"))
     with pytest.raises(SettingsError, match=r"Redis serves the pool \w{32} \(celery@there\), and the database here is"):
@@ -131,7 +131,7 @@ def test_a_worker_of_other_ranges_does_not_start_beside_others(make_settings: An
 
 
 def test_a_dead_worker_is_in_nobodys_way_for_long(make_settings: Any, enter: Any) -> None:
-    enter(make_settings())  # and nothing keeps it there: it was killed
+    enter(make_settings())  # its entry is not renewed: the worker was killed
     began = time.monotonic()
     enter(make_settings(shards=9))
     assert time.monotonic() - began < 5
@@ -173,8 +173,8 @@ def test_jobs_of_another_pool_and_of_other_ranges(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Refused, and sent on to the ranges there are: never poked as they come."""
-    # another test of this process may have had it said, and left entries of its pool's workers,
+    """Such jobs are refused, or sent on to the existing ranges; they are never poked as they come."""
+    # another test of this process may have logged it, and left entries of its pool's workers,
     monkeypatch.setattr(foreign, "_said", {})
     monkeypatch.setattr(connection, "_embedded_server", None)
     monkeypatch.setattr(Channel, "queues", {})  # and jobs in the embedded broker: beat sends none while many wait
@@ -190,18 +190,18 @@ def test_jobs_of_another_pool_and_of_other_ranges(
         theirs = Publisher(settings, lambda: "b" * 32)
         theirs.nudge(ShardRange(0, 2500))
         until("its refusal", lambda: "a job of another pool came" in caplog.text, 10)
-        nobodys = Publisher(settings)  # as an older version sends it
+        nameless = Publisher(settings)  # names no pool, like an older version
         worker.leases.dirty_flags.put_up(ShardRange(100, 2600))
-        nobodys.nudge(ShardRange(100, 2600))
+        nameless.nudge(ShardRange(100, 2600))
         until("what covers it", lambda: set(seen) == {ShardRange(0, 2500), ShardRange(2500, 5000)}, 10)
         assert "a beat or a registrant has other SHARDS" in caplog.text
-        nobodys.nudge(ShardRange(0, 5001), again=True)  # sent on once already
-        nobodys.nudge(ShardRange(7500, 10_000))
+        nameless.nudge(ShardRange(0, 5001), again=True)  # sent on once already
+        nameless.nudge(ShardRange(7500, 10_000))
         until("the last one", lambda: ShardRange(7500, 10_000) in seen, 10)
         assert len(seen) == 3
         assert any("jobs come for the range 100-2600" in problem for problem in health.health(make_pool_of(settings)))
         theirs.close()
-        nobodys.close()
+        nameless.close()
 
 
 def test_results_of_another_pool_are_dropped() -> None:

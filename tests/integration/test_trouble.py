@@ -1,4 +1,4 @@
-"""Why jobs and rescue fail stands where an operator looks, and what fails stops nothing else."""
+"""The cause of failed jobs and chores is shown to operators, and a failure stops nothing else."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,7 +33,7 @@ def denies(*_: Any, **__: Any) -> Any:
 
 
 def done_lately(pool: Pool, worker: Worker) -> None:
-    """Have each range look as after a job."""
+    """Give each range the state of a finished job."""
     now = pool.database.read(pool.database.now)
     for shard_range in pool.ranges:
         held = worker.leases.acquire(shard_range, "us")
@@ -88,7 +88,7 @@ def test_a_database_that_does_not_answer_ends_the_round(
 def test_a_range_whose_jobs_fail_says_why(
     pool: Pool, worker: Worker, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """Not that nobody holds it."""
+    """The line names the cause, and not the missing holder."""
 
     def fails(*_: Any) -> Any:
         raise error

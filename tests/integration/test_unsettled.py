@@ -1,4 +1,4 @@
-"""What a database will not write: bad data fails its group at once, an error of no known meaning after a window."""
+"""Results that a database refuses: bad data fails its group at once, an unknown error after a window."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,7 +34,7 @@ class Lands:
 
 
 class LandsOnce(Lands):
-    """Lands when it is told to."""
+    """Lands when the test says so."""
 
     lands = True
 
@@ -43,7 +43,7 @@ class LandsOnce(Lands):
 
 
 class Raises(Lands):
-    """Says why it fails, in letters of everywhere."""
+    """Raises a reason with letters of many scripts."""
 
     def poke(self, context: Any) -> Any:
         raise ValueError("it fails: 💣")
@@ -65,7 +65,7 @@ def register(pool: Pool, name: str, cls: type = Lands, size: int = 0) -> int:
 
 @contextmanager
 def refusing(pool: Pool, when: str = "NEW.task_id = 'bad' AND NEW.state = 'success'") -> Iterator[None]:
-    """Have the database refuse to write some rows, and not say what is wrong with them."""
+    """Have the database refuse to write some rows, with an error of unknown meaning."""
     trigger = (
         f"CREATE TRIGGER refuse BEFORE UPDATE ON sensor_instance WHEN {when} BEGIN SELECT RAISE(ABORT, 'as told'); END"
     )
@@ -79,7 +79,7 @@ def said(pool: Pool) -> list[str]:
 
 
 def test_an_error_that_nobody_can_explain_fails_nobody(pool: Pool, worker: Worker) -> None:
-    """The group stays as it is and is poked again; the others of its flush are settled; people are told."""
+    """The group stays sensing and is poked again; the rest of its flush is settled; the commands show it."""
     bad, good = register(pool, "bad"), register(pool, "good")
     with refusing(pool):
         assert job(worker, pool)["unsettled"] == 1
@@ -135,7 +135,7 @@ def test_a_failure_that_cannot_be_written_stops_nobody(
 def test_a_poke_that_finds_nothing_begins_the_window_anew(
     pool: Pool, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two failures that lie far apart are not one that lasted."""
+    """Two failures that lie far apart do not count as one that lasted."""
     register(pool, "bad", LandsOnce)
     with refusing(pool):
         job(worker, pool)
