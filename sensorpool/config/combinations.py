@@ -1,13 +1,10 @@
 """Rules for settings: for each URL, and for settings that contradict each other. Each rule has a one-line message."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from sensorpool.config.defaults import MEMORY
+from sensorpool.config.options import Options
 from sensorpool.model.urls import has_no_number, has_odd_host, has_odd_port, has_scheme, is_half_quoted, odd_option
-
-if TYPE_CHECKING:
-    from sensorpool.config.settings import Settings
 
 Rule = tuple[bool, str]
 """Whether the rule is broken, and its message, which begins with the setting's name."""
@@ -24,7 +21,7 @@ _REDIS = ("redis", "rediss", "unix", "memory")
 _BROKERS = (*_REDIS, "amqp", "amqps", "pyamqp")
 
 
-def impossible(settings: "Settings") -> list[str]:
+def impossible(settings: Options) -> list[str]:
     """Return the messages of the broken rules; for each URL only the first."""
     messages: dict[str, str] = {}
     for rules in (_spans(settings), _schemes(settings), _spellings(settings), _servers(settings)):
@@ -35,7 +32,7 @@ def impossible(settings: "Settings") -> list[str]:
     return list(messages.values())
 
 
-def _spans(settings: "Settings") -> Iterator[Rule]:
+def _spans(settings: Options) -> Iterator[Rule]:
     """Rules for times and counts."""
     yield (
         settings.heartbeat * 2 >= settings.lease_ttl,
@@ -58,7 +55,7 @@ def _spans(settings: "Settings") -> Iterator[Rule]:
     )
 
 
-def _schemes(settings: "Settings") -> Iterator[Rule]:
+def _schemes(settings: Options) -> Iterator[Rule]:
     """Rules for the type of server that a URL may name."""
     yield (
         bool(settings.database_schema) and not settings.database_url.startswith("postgres"),
@@ -80,7 +77,7 @@ def _schemes(settings: "Settings") -> Iterator[Rule]:
         )
 
 
-def _spellings(settings: "Settings") -> Iterator[Rule]:
+def _spellings(settings: Options) -> Iterator[Rule]:
     """Rules for how a URL is written."""
     urls = {name: str(getattr(settings, name)) for name in URLS}
     for name, url in urls.items():
@@ -104,7 +101,7 @@ def _spellings(settings: "Settings") -> Iterator[Rule]:
         )
 
 
-def _servers(settings: "Settings") -> Iterator[Rule]:
+def _servers(settings: Options) -> Iterator[Rule]:
     """Rules for a pool that lives in one process."""
     yield (
         settings.broker == MEMORY != settings.redis_url and bool(settings.broker_url),

@@ -1,156 +1,24 @@
 """The settings: one frozen object, read from ``SENSORPOOL_*``; impossible combinations are refused at start."""
 
 import os
-from typing import Literal
 
-from pydantic import Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import ValidationError, model_validator
 
 from sensorpool.config import extensions, refusals
 from sensorpool.config.combinations import URLS, impossible
-from sensorpool.config.defaults import BUILT_IN_SENSORS, INFRA_FAILURES, MEMORY, PREFIX, default_database
-from sensorpool.config.fields import ClassPaths, Count, Enabled, Moments, Names, Seconds, WholeSeconds
+from sensorpool.config.defaults import PREFIX
+from sensorpool.config.options import Options
 from sensorpool.errors import SettingsError
 from sensorpool.instrumentation.redaction import hide_password, learn
 
 EXTENSIONS = "sensorpool.settings"  # entry points: functions that return settings by name
 
 
-class Settings(BaseSettings):
+class Settings(Options):
     """All settings of sensorpool. Times are seconds.
 
     :raises SettingsError: by `Settings.load`, with one line for each thing that is wrong.
     """
-
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True, str_strip_whitespace=True
-    )
-
-    # where things are
-    database_url: str = Field(
-        default_factory=default_database,
-        description="SQLAlchemy URL of the database that holds the truth. The default is an SQLite file.",
-    )
-    database_schema: str = Field(
-        "",
-        pattern=r"^([a-z_][a-z0-9_]{0,62})?$",
-        description="Schema of our tables on PostgreSQL, made by `db upgrade`. Left out, the connection's own.",
-    )
-    redis_url: str = Field(MEMORY, description="Redis for leases and heartbeats. `memory://` serves one process only.")
-    broker_url: str = Field("", description="Celery's broker, Redis or RabbitMQ. Left out, it is `redis_url`.")
-    namespace: str = Field(
-        "",
-        pattern=r"^[A-Za-z0-9_-]{0,32}$",
-        description="Keeps two pools on one Redis or broker apart. The same for all that belong to one pool.",
-    )
-
-    # what may be poked
-    sensors_enabled: Enabled = Field(
-        BUILT_IN_SENSORS,
-        description="The exact class paths that may be poked, comma-separated (AIP-17's `sensors_enabled`).",
-    )
-    infra_failures: ClassPaths = Field(
-        INFRA_FAILURES,
-        description="Exception classes (also their subclasses) that mean that the backend could not be asked.",
-    )
-    infra_failure_window: Seconds = Field(
-        7800.0,
-        description="How long an infrastructure failure is retried before it counts (AIP-17: 130 minutes).",
-    )
-
-    # when
-    shards: Count = Field(
-        8, le=100_000, description="Number of shard ranges: one job each per tick (AIP-17's `shards`)."
-    )
-    shard_code_upper_limit: Count = Field(
-        10_000, description="Shardcodes run from 0 to this (AIP-17's word); rescue folds higher ones."
-    )
-    tick: Moments = Field(5.0, description="Time between two jobs of a shard range; intervals are rounded up to it.")
-    poke_interval: Seconds = Field(60.0, description="Interval of a sensor without one (Airflow's default).")
-    timeout: Seconds = Field(604_800.0, description="Timeout of a sensor without one (Airflow's default, 7 days).")
-
-    # how
-    poke_timeout: Moments = Field(10.0, description="Time limit of one poke.")
-    poke_concurrency: Count = Field(64, le=100_000, description="Pokes that one worker process makes at once.")
-    hanging_concurrency: Count = Field(
-        256,
-        le=100_000,
-        description="Pokes that one worker process makes at once, beside the others, of groups that hang or whose "
-        "class hangs: in up to one child process for each 64, which takes 26 MB and the memory of its classes.",
-    )
-    job_time_limit: WholeSeconds = Field(
-        300.0, description="Hard limit of one job; a job stops taking up pokes well before it."
-    )
-    lease_ttl: Seconds = Field(30.0, description="How long a lease outlives its holder's last heartbeat.")
-    heartbeat: Moments = Field(5.0, description="Time between two renewals of a lease.")
-    commit_overlap: Seconds = Field(
-        10.0, description="How far the load looks back for registrations whose commit came late."
-    )
-    crash_limit: Count = Field(3, description="Crashes after which a condition is quarantined, and its group fails.")
-    overrun_limit: int = Field(
-        3,
-        ge=0,
-        lt=2**31,
-        description="Pokes in a row that overrun POKE_TIMEOUT until Airflow's tasks are handed back to poke by "
-        "themselves; 0: never.",
-    )
-    poke_memory: Count = Field(
-        2048,
-        ge=16,
-        description="Memory in MB that pokes may take in one process; a poke that needs more counts as a crash "
-        "(Linux).",
-    )
-    dag_quota: Count = Field(
-        100_000,
-        description="Sensing instances of one DAG beyond which further ones are refused; rescue counts them, so it "
-        "takes a while.",
-    )
-    max_abandoned: Count = Field(
-        8,
-        description="Hung threads after which a worker child is replaced between jobs; while it pokes groups apart, "
-        "POKE_CONCURRENCY of them if that is more.",
-    )
-    child_max_age: WholeSeconds = Field(
-        14_400.0,
-        description="Age by which a worker child is replaced between two jobs, each at a time of its own: "
-        "a process keeps the code of the classes that it has imported.",
-    )
-    groups_cached: Count = Field(200_000, description="Constructed sensors that one process keeps.")
-
-    # afterwards
-    rescue_interval: Moments = Field(15.0, description="Time between two rounds of rescue.")
-    retention: WholeSeconds = Field(604_800.0, description="Terminal instances older than this are pruned.")
-    on_settled_tasks: Names = Field(
-        (), description="Celery task names that `on_settled` may call; none unless listed here."
-    )
-    on_settled_broker_url: str = Field(
-        "",
-        description="Broker of the `on_settled` tasks. Left out, it is the broker, without our key prefix.",
-    )
-    on_settled_queue: str = Field(
-        "celery",
-        min_length=1,
-        max_length=255,
-        description="Queue of an `on_settled` task that names no queue and has no application to route it.",
-    )
-
-    # to look at it
-    metrics_host: str = Field(
-        "127.0.0.1",
-        min_length=1,
-        description="Address of the worker's metrics. In a container `0.0.0.0`, so that its network reaches them.",
-    )
-    metrics_port: int | None = Field(
-        None,
-        ge=1,
-        le=65535,
-        description="Port of the worker's Prometheus metrics; without a port there are no metrics.",
-    )
-    log_format: Literal["text", "json"] = Field("text", description="`text` (key=value) or `json`, one line each.")
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="The least level logged.")
-    poke_log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        "WARNING", description="The least level of what pokes log into the worker's log; 200 lines in 10 s at most."
-    )
 
     @classmethod
     def load(cls, **overrides: object) -> "Settings":
@@ -173,26 +41,6 @@ class Settings(BaseSettings):
         for name in URLS:
             learn(str(getattr(self, name)))
         return self
-
-    @property
-    def broker(self) -> str:
-        """The broker's URL, with the default applied."""
-        return self.broker_url or self.redis_url
-
-    @property
-    def embedded(self) -> bool:
-        """Whether everything runs in one process."""
-        return self.redis_url == MEMORY
-
-    @property
-    def tick_ms(self) -> int:
-        """The tick in milliseconds."""
-        return max(1, round(self.tick * 1000))
-
-    @property
-    def job_span(self) -> float:
-        """For how many seconds one job takes up pokes: a tick, or less where its hard limit is near."""
-        return min(self.tick, self.job_time_limit / 3)
 
     def shown(self) -> dict[str, object]:
         """Return the effective settings with the secrets in URLs hidden, for people and logs."""
