@@ -1,0 +1,101 @@
+"""What the sensors of the demo wait for: files, resources of a local HTTP server and SQL rows, each made on demand."""
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+CONN_ID = "SENSORPOOL_DEMO"  # of the table's database
+KINDS = ("file", "http", "sql")
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 512  # a full queue costs a new connection a second
+    daemon_threads = True
+
+
+@dataclass
+class Condition:
+    """A condition, and the function that makes it true."""
+
+    op_classpath: str
+    poke_context: dict[str, Any]
+    lands_after: float  # seconds
+    make_true: Callable[[], None]
+    true_at: float = 0.0
+    instances: list[int] = field(default_factory=list)
+
+
+class World:
+    """The backends of the demo's sensors: files, an HTTP server on loopback, and a table."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._ready: set[str] = set()
+        (folder / "files").mkdir(parents=True)
+        self._rows = folder / "rows.db"
+        with self._table() as table:
+            table.execute("CREATE TABLE arrived (name TEXT PRIMARY KEY)")
+        ready = self._ready
+
+        class Resource(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"  # keeps connections: hundreds of requests come at once
+
+            def do_GET(self) -> None:
+                self.send_response(200 if self.path in ready else 404)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                """Log nothing."""
+
+        self._server = _Server(("127.0.0.1", 0), Resource)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    @property
+    def connection(self) -> str:
+        """The URL of the table's database."""
+        return f"sqlite:///{self._rows}"
+
+    def condition(self, kind: str, number: int, lands_after: float) -> Condition:
+        """Make a condition of one of `KINDS`."""
+        name = f"part-{number:05d}"
+        if kind == "file":
+            path = self._folder / "files" / name
+            return Condition("sensorpool.sensors.PathSensor", {"path": f"file://{path}"}, lands_after, path.touch)
+        if kind == "http":
+            url = f"http://127.0.0.1:{self._server.server_port}/{name}"
+            return Condition(
+                "sensorpool.sensors.HttpSensor",
+                {"url": url},
+                lands_after,
+                lambda: self._ready.add(f"/{name}"),
+            )
+        context = {
+            "conn_id": CONN_ID,
+            "sql": "SELECT 1 FROM arrived WHERE name = :name",
+            "parameters": {"name": name},
+        }
+        return Condition("sensorpool.sensors.SqlSensor", context, lands_after, lambda: self._insert(name))
+
+    def close(self) -> None:
+        """Stop the server."""
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _insert(self, name: str) -> None:
+        with self._table() as table:
+            table.execute("INSERT INTO arrived VALUES (?)", (name,))
+
+    @contextmanager
+    def _table(self) -> Iterator[sqlite3.Connection]:
+        connection = sqlite3.connect(self._rows, timeout=30)
+        try:
+            with connection:
+                yield connection
+        finally:
+            connection.close()
