@@ -56,6 +56,8 @@ def _do_without(why: str) -> None:
 
 def _git(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
     try:
-        return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True)
+        # the checkout may be another user's: in a container, as a rule
+        own = ("-c", f"safe.directory={ROOT}")
+        return subprocess.run(["git", "-C", str(ROOT), *own, *arguments], capture_output=True)
     except FileNotFoundError:  # no git
         return subprocess.CompletedProcess(arguments, 127, b"", b"")
