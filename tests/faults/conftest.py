@@ -1,4 +1,4 @@
-"""A service behind proxies for each module, and the table of what came of the faults."""
+"""A service behind proxies for each module, and the table of the faults' results."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from tests.faults.stand import Stand, stand_on
 from tests.faults.trial import OF_FAULTS, Record
 from tests.integration.conftest import make_service, service  # noqa: F401  # fixtures
 
-TABLE = "SENSORPOOL_TEST_FAULTS_TABLE"  # where to leave the table as JSON
+TABLE = "SENSORPOOL_TEST_FAULTS_TABLE"  # the file for the table as JSON
 
 _of_this_test: dict[str, Record] = {}
 
@@ -34,7 +34,7 @@ def _hand_in(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the table, and leave it where the environment says."""
+    """Print the table, and write it to the file that the environment names."""
     table: dict[str, Record] = {}
     for reports in terminalreporter.stats.values():
         for report in reports:

@@ -1,4 +1,4 @@
-"""A TCP proxy between the service and a server, which can break the connection in the ways that networks do."""
+"""A TCP proxy between the service and a server, which can break connections as networks do."""
 
 import asyncio
 import contextlib
@@ -23,10 +23,10 @@ class Proxy:
     def __init__(self, target: int) -> None:
         self.target = target
         self.port = free_port()
-        # that a fault struck: answers cut off, connections broken, pieces and connections kept back
+        # counts of the strikes of a fault: answers cut off, connections broken, pieces and connections held back
         self.cut = 0
         self.broken = 0
-        self.broken_off = 0  # by the server, or because it is not there
+        self.broken_off = 0  # by the server, or because there is no server
         self.kept_back = 0
         self._cut_after: bytes | None = None
         self._cuts_left = 0
@@ -47,11 +47,11 @@ class Proxy:
         self._run(self._refuse())
 
     def swallow(self) -> None:
-        """Forward nothing any more, and close nothing: a half-open connection, a black hole."""
+        """Forward nothing more, and close nothing, as on a half-open connection."""
         self._call(lambda: self._flows.clear())
 
     def delay(self, seconds: float) -> None:
-        """Forward each piece that late."""
+        """Forward each piece with this delay (seconds)."""
         self._delay = seconds
 
     def cut_answer(self, after: bytes, times: int = 1) -> None:
@@ -63,7 +63,7 @@ class Proxy:
         self._run(self._reset())
 
     def heal(self) -> None:
-        """Forward as if nothing had been."""
+        """Forward everything again."""
         self._delay, self._cut_after = 0.0, None
         self._run(self._heal())
 
@@ -143,7 +143,7 @@ class Proxy:
                 if self._delay:
                     await asyncio.sleep(self._delay)
                 if doomed.is_set():
-                    return  # the answer has come, and nobody will hear it
+                    return  # the answer has come, and is dropped
                 if is_request and self._cut_after is not None and self._cuts_left and self._cut_after in piece:
                     self._cuts_left -= 1
                     self.cut += 1

@@ -1,4 +1,4 @@
-"""A service of two versions: workers and beats of an older one, unpacked in a folder, run beside those of this one."""
+"""A service of two versions: workers and beats of an older version, unpacked in a folder, run beside this version's."""
 
 import os
 import subprocess
@@ -36,20 +36,20 @@ class Worker(NamedTuple):
     process: "subprocess.Popen[bytes]"
     name: str
     log: Path
-    sign: Path  # a child that finds it missing makes it, and stops with its groups in flight
+    sign: Path  # a child that does not find this file makes it, and stops with its groups in flight
 
     def has_poked(self, folder: Path) -> bool:
-        """Whether it has poked in a job, not apart."""
+        """Whether the worker has poked in a job, not apart."""
         own = {child.pid for child in children(self.process)}
         return any(poke.pid in own for some in pokes(folder).values() for poke in some)
 
     def says(self, words: str) -> bool:
-        """Whether its log has these words."""
+        """Whether the worker's log has these words."""
         return words in self.log.read_text(errors="replace")
 
 
 class Rollout(Service):
-    """A service whose processes are of one version or the other: of this one where no folder is named."""
+    """A service whose processes run one version or the other: this version if no folder is named."""
 
     def worker_of(self, version: Path | None) -> Worker:
         """Start a worker of a version."""
@@ -90,7 +90,7 @@ class Rollout(Service):
         return [made.id for made in self.pool.register_many({"sensor": SENSOR, "poke_context": c} for c in contexts)]
 
     def hang(self, name: str) -> Instance:
-        """Register a sensor that hangs until it is let go, by the code of this version."""
+        """Register a sensor that hangs until `let_go`, by the code of this version."""
         (self.folder / "stubborn.py").write_text(STUBBORN)
         (self.folder / f"{name}.hangs").touch()
         context = {"folder": str(self.folder), "name": name}
@@ -98,11 +98,11 @@ class Rollout(Service):
         return made
 
     def let_go(self, name: str) -> None:
-        """Let a sensor hang no more."""
+        """End the hang of a sensor."""
         (self.folder / f"{name}.hangs").unlink()
 
     def why(self, instance: Instance) -> Suspicion | None:
-        """Return why the group of an instance is poked apart, if it is."""
+        """Return why the group of an instance is suspect, or None."""
         return self.pool.leases.suspects.why(self.pool.range_of(instance.shardcode), instance.group_id)
 
     def kill_in_flight(self, worker: Worker) -> list[int]:

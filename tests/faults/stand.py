@@ -18,7 +18,7 @@ from tests.faults.trial import Record, Trial, runs
 
 
 class Stand:
-    """The service, its proxies, and its processes. The test itself speaks to the servers directly."""
+    """The service, its proxies, and its processes. The test itself connects to the servers directly."""
 
     def __init__(self, service: Service, redis: Proxy, postgres: Proxy, record: Callable[[str], Record]) -> None:
         self.service = service
@@ -46,19 +46,19 @@ class Stand:
         return Trial(self.service, self._record(fault), **options)
 
     def trials(self, fault: str, *, full: int, **options: Any) -> Iterator[Trial]:
-        """Begin a trial of a fault, and the next when it is over: one, or so many in the full profile."""
+        """Yield trials of a fault, one after the other: one trial, or so many in the full profile."""
         for _ in range(runs(full=full)):
             yield self.trial(fault, **options)
 
     def sql(self, *statements: str) -> None:
-        """Run statements, each by itself."""
+        """Run statements, each in its own transaction."""
         engine = self.service.pool.database.engine.execution_options(isolation_level="AUTOCOMMIT")
         with engine.connect() as connection:
             for statement in statements:
                 connection.execute(text(statement))
 
     def heal(self) -> None:
-        """See that nothing is broken when the next trial begins."""
+        """Mend all faults before the next trial."""
         self.redis.heal()
         self.postgres.heal()
 
@@ -67,13 +67,13 @@ class Stand:
 def stand_on(
     folder: Path, database_url: str, redis_url: str, record: Callable[[str], Record], **settings: Any
 ) -> Iterator[Stand]:
-    """A service that finds its servers behind proxies, while the test finds them where they are."""
+    """Yield a service that connects to its servers through proxies, while the test connects directly."""
     port = int(redis_url.rpartition(":")[2].partition("/")[0])
     with Proxy(port) as redis, Proxy(make_url(database_url).port or 0) as postgres:
         service = Service(folder, database_url, redis_url, **settings)
         service.environment["SENSORPOOL_DATABASE_URL"] = postgres.url(database_url)
         service.environment["SENSORPOOL_REDIS_URL"] = redis.url(redis_url)
-        service.environment["PYTHONPATH"] = os.pathsep.join(sys.path)  # for sensors of the tests
+        service.environment["PYTHONPATH"] = os.pathsep.join(sys.path)  # so that it finds the sensors of the tests
         audit.install(service.pool.database)
         service.pool.leases.store.client.flushdb()
         stand = Stand(service, redis, postgres, record)

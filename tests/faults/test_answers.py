@@ -1,4 +1,4 @@
-"""Fault 30: pokes that raise, return all kinds of things, or cannot ask; and a backend that refuses everybody."""
+"""Fault 30: pokes that raise, return values of all types, or cannot ask; and a backend that refuses connections."""
 
 from harness.until import until
 from tests.faults.stand import Stand
@@ -35,7 +35,7 @@ def test_answers_by_airflows_truthiness(stand: Stand) -> None:
 
 
 def test_a_backend_refuses_connections(stand: Stand) -> None:
-    """500 groups cannot ask for a minute: nobody fails, the others are on time, all land afterwards."""
+    """500 groups cannot ask for a minute: none fails, other groups are on time, and all land afterwards."""
     pool, folder = stand.service.pool, stand.service.folder
     for trial in stand.trials("30 a backend refuses connections to 500 groups", full=3):
         down = folder / "down"

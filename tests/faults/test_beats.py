@@ -18,7 +18,7 @@ def test_beat_dead_for_five_ticks(stand: Stand) -> None:
 
 
 def test_two_beats(stand: Stand) -> None:
-    """One poke an interval all the same."""
+    """There is one poke an interval all the same."""
     service = stand.service
     trial = stand.trial("11 two beats")
     with trial.fault():
@@ -36,7 +36,7 @@ def test_two_beats(stand: Stand) -> None:
 
 
 def _age(stand: Stand) -> float:
-    """Seconds since a range was looked at."""
+    """Return the seconds since the last load of a range."""
     pool = stand.service.pool
     now = pool.database.read(pool.database.now)
     return (now - max(state.last for _, state, _ in pool.leases.look(pool.ranges))) / 1000

@@ -1,4 +1,4 @@
-"""Faults 29 and 46: wall clocks that jump an hour and run fast or slow, servers and workers elsewhere in the world."""
+"""Faults 29 and 46: wall clocks that jump an hour and run fast or slow; servers and workers in other time zones."""
 
 import glob
 import os
@@ -22,7 +22,7 @@ from tests.faults.trial import FULL, SENSOR, Record
 
 
 class WallClock:
-    """The wall clock of Python processes: shifted by a file that they read whenever they ask for the time."""
+    """The wall clock of Python processes, shifted by a file that they read at each look at the clock."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "clock"
@@ -94,7 +94,7 @@ def test_wall_clock_of_a_process_jumps(stand: Stand, tmp_path: Path, whose: str)
 
 
 def _said_last(log: Path) -> float:
-    """When a process said something last, by its own clock: as we write it, or as Celery does, in local time."""
+    """Return the time of a process's last log line, by its own clock: in our format, or in Celery's local time."""
     times = re.findall(r"^\[?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)[.,]\d+(Z?)", log.read_text(), re.MULTILINE)
     if not times:
         return 0.0
@@ -121,7 +121,7 @@ def clocked(
 
 
 def test_clock_of_the_database_jumps(clocked: tuple[Stand, ClockedPostgres]) -> None:
-    """Nobody times out by it: not the one whose timeout of an hour is over by the new clock."""
+    """No instance times out by it, not even one whose timeout of an hour is over by the new clock."""
     stand, postgres = clocked
     trial = stand.trial("29 clock of the database: +1 h, and back", tight=False, measures=False)
     with trial.fault():
@@ -135,7 +135,7 @@ def test_clock_of_the_database_jumps(clocked: tuple[Stand, ClockedPostgres]) -> 
 
 
 def test_time_zones(stand: Stand) -> None:
-    """Fault 46: server and worker live elsewhere in the world, the worker where an hour is missing in spring."""
+    """Fault 46: server and worker are in other time zones, the worker in one where spring skips an hour."""
     kill_tree(stand.workers.pop())
     name = make_url(stand.service.settings.database_url).database
     stand.sql(f"ALTER DATABASE {name} SET timezone = 'America/St_Johns'")

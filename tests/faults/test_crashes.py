@@ -1,4 +1,4 @@
-"""Faults 31-34: sensors that hang, freeze, block, crash, leak, print. Each costs its own group, and nobody is late."""
+"""Faults 31-34: sensors that hang, freeze, block, crash, leak, print. Each costs its own group; no other is late."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -72,7 +72,7 @@ def test_bad_sensor_costs_its_own_group(
 def test_one_that_ends_its_process_after_its_poke_is_found(
     make_service: Callable[..., Service], tmp_path: Path
 ) -> None:
-    """Nothing is in hand then; and those that are poked beside it are not blamed."""
+    """No group is in hand at that moment, and groups that are poked beside it are not blamed."""
     service = make_service(poke_interval=1.0)
     folder = str(tmp_path)
     others = [service.pool.register(SYNC, {"folder": folder, "name": f"innocent{number}"}) for number in range(6)]
@@ -90,7 +90,7 @@ def test_one_that_ends_its_process_after_its_poke_is_found(
 
 
 def _see_the_quarantine(service: Service, folder: Path, instance_id: int, sensor: str, why: str) -> None:
-    """It failed with the reason, is refused from now on, and a command lets it out."""
+    """Check that the group failed with the reason, its condition is refused, and a command releases it."""
     assert service.pool.wait([instance_id], 60) == {instance_id: State.FAILED}
     shown = service.json("show", str(instance_id))
     assert "quarantined: its poke took its process down 3 times" in shown["reason"]
@@ -105,13 +105,13 @@ def _see_the_quarantine(service: Service, folder: Path, instance_id: int, sensor
     assert service.json("release", str(instance_id)) == {"released": 1}
     assert service.json("quarantine") == []
     assert service.json("show", str(instance_id))["quarantined"] is None
-    land(folder, context["name"])  # it was mended meanwhile
+    land(folder, context["name"])  # the sensor was mended meanwhile
     again = service.pool.register(sensor, context)
     assert service.pool.wait([again.id], 60) == {again.id: State.SUCCESS}
 
 
 def _lateness(folder: Path, names: list[str], since: float, until_at: float) -> float:
-    """Return the longest time between two pokes of one of these, in intervals."""
+    """Return the longest time between two pokes of one of these groups, in intervals."""
     record = pokes(folder)
     longest = 0.0
     for name in names:

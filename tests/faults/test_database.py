@@ -1,4 +1,4 @@
-"""Faults 18-22 and 24: the database restarts, goes away, loses answers, deadlocks, is full. All is settled, once."""
+"""Faults 18-22 and 24: the database restarts, goes away, loses answers, deadlocks, is full. All settle, once."""
 
 import os
 import shutil
@@ -32,7 +32,7 @@ def test_restarted(stand: Stand, postgres_server: PostgresServer) -> None:
 
 
 def test_down(stand: Stand) -> None:
-    """Row 24 as well: Redis can be reached. Who was poked meanwhile is poked again, and nobody has timed out."""
+    """Row 24 as well: Redis can be reached. Groups that were poked meanwhile are poked again, and none times out."""
     for trial in stand.trials("19 PostgreSQL down (24: Redis is not)", full=3):
         with trial.fault():
             broken = stand.postgres.broken
@@ -59,7 +59,7 @@ def test_half_open(stand: Stand) -> None:
 
 
 def test_commit_whose_answer_is_lost(stand: Stand) -> None:
-    """The commit counted, and its maker does not know: the outbox row says so when it comes again."""
+    """The commit counted, but its process does not know: the next attempt finds its outbox row."""
     for trial in stand.trials("20 COMMIT acknowledged, the answer lost", full=50):
         with trial.fault():
             before = stand.postgres.cut
@@ -71,16 +71,16 @@ def test_commit_whose_answer_is_lost(stand: Stand) -> None:
 
 
 def test_deadlock(stand: Stand) -> None:
-    """Somebody locks the groups one after the other, the wrong way round, while they are settled."""
+    """Another transaction locks the groups one after the other, in the wrong order, while they are settled."""
     url = _plain(stand)
-    # so many that some are settled together
+    # so many groups that some are settled together
     for trial in stand.trials("21 deadlock", full=10, groups=120, sensors=120):
         deadlocks = _deadlocks(stand)
         with trial.fault(), psycopg.connect(url) as theirs:
             query = "SELECT id, poke_context::jsonb ->> 'name' FROM poke_group ORDER BY hashcode DESC"
-            landing = trial.names[1::2]  # not true yet, so they are there until we let them be settled
+            landing = trial.names[1::2]  # not true yet, so these groups exist until the test lets them settle
             group_ids = [row[0] for row in theirs.execute(query).fetchall() if row[1] in landing]
-            theirs.execute("SET deadlock_timeout = '10s'")  # so that ours is the one that is given up
+            theirs.execute("SET deadlock_timeout = '10s'")  # so that the pool's transaction is given up
             theirs.execute("SELECT id FROM poke_group WHERE id = %s FOR UPDATE", [group_ids[0]])
             trial.land(trial.names)
             until("ours to wait", lambda: _is_waiting(stand))
@@ -149,7 +149,7 @@ def test_disk_full(stand: Stand, tmp_path: Path) -> None:
 
 
 def _is_full(url: str, taken: list[psycopg.Connection[object]]) -> bool:
-    """Take the places that there are; say whether there was none."""
+    """Take all free connections of the server; return whether there was none."""
     before = len(taken)
     try:
         while True:
@@ -185,7 +185,7 @@ def _lock_all(connection: psycopg.Connection[object], group_ids: list[int]) -> N
 
 
 def _fill(stand: Stand) -> None:
-    """Leave no room on the small disk, nor in the pages that the instances have on it."""
+    """Fill the small disk, and the free space in the pages of the instances."""
     stand.sql("CREATE TABLE ballast (line text) TABLESPACE small")
     for size in (1_000_000, 100_000, 8_000):
         with pytest.raises(OperationalError, match="No space left"):  # noqa: PT012  # the last one of many

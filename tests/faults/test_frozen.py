@@ -1,4 +1,4 @@
-"""Faults 8-9: a worker freezes and thaws (SIGSTOP, SIGCONT). Its late facts harm nobody, nor do the locks it holds."""
+"""Faults 8-9: a worker freezes and thaws (SIGSTOP, SIGCONT). Its late facts and its locks do no harm."""
 
 import signal
 from pathlib import Path
@@ -20,32 +20,32 @@ def family(pid: int) -> list[psutil.Process]:
 
 
 def settled_meanwhile(trial: Trial) -> bool:
-    """Whether others have settled what came true while one is frozen."""
+    """Whether the other workers have settled the true conditions while one worker is frozen."""
     names = set(trial.true_at)
     ids = [instance_id for instance_id, name in (trial.waiting | trial.tight).items() if name in names]
     return "sensing" not in trial.service.pool.wait(ids, 0).values()
 
 
 def test_worker_frozen_past_its_lease(stand: Stand, tmp_path: Path) -> None:
-    """It freezes with the lease of a range, and with what it has seen, in its hands."""
+    """It freezes with the lease of a range, and with its facts."""
     for number, trial in enumerate(stand.trials("8 worker frozen past its lease, then thawed", full=30)):
         once = tmp_path / f"frozen{number}"
         with trial.fault():
             worker = stand.add_worker(SENSORPOOL_FAILPOINT=f"poke.after:stop:{once}")
             for process in family(stand.workers[0].pid):
-                process.suspend()  # so that the other one gets to work
+                process.suspend()  # so that the other worker has work
             until("the freeze", once.exists)
             frozen = family(worker.pid)
             for process in frozen:
                 process.suspend()
             for process in family(stand.workers[0].pid):
                 process.resume()
-            lasts(stand.service.settings.lease_ttl)  # or it would still hold the lease when it thaws
+            lasts(stand.service.settings.lease_ttl)  # otherwise it would still have the lease when it thaws
             until("the others to settle", lambda trial=trial: settled_meanwhile(trial))
             for process in frozen:
                 process.resume()
             log = stand.service.folder / f"worker-{stand.service.processes.index(worker)}.log"
-            # its job says so, or it does not come to that: the watchdog ends a child that stood still for so long
+            # its job logs it, unless the watchdog ends the child, which stood still for so long
             until("that it has lost its lease", lambda log=log: any(end in log.read_text() for end in LEASE_LOST))
         trial.end()
         stand.workers.remove(worker)
@@ -58,7 +58,7 @@ def test_worker_frozen_in_its_settle(stand: Stand, tmp_path: Path) -> None:
         once = tmp_path / f"stopped{number}"
         with trial.fault():
             worker = stand.add_worker(SENSORPOOL_FAILPOINT=f"settle.before_commit:stop:{once}")
-            stand.workers[0].send_signal(signal.SIGSTOP)  # so that the other one gets to work
+            stand.workers[0].send_signal(signal.SIGSTOP)  # so that the other worker has work
             for child in psutil.Process(stand.workers[0].pid).children():
                 child.suspend()
             until("the freeze", once.exists)

@@ -44,7 +44,7 @@ def test_worker_killed_at(stand: Stand, tmp_path: Path, step: str) -> None:
                 stand.add_worker(SENSORPOOL_FAILPOINT=f"{step}:kill:{once}")
                 until("the kill", once.exists)
             trial.end()
-            for body in bodies:  # told at least once, by rescue if need be
+            for body in bodies:  # sent at least once, by rescue if necessary
                 heard.update(each["id"] for each in body["settled"])
                 if heard >= set(trial.ids):
                     break
@@ -77,7 +77,7 @@ def test_storm_of_kills(stand: Stand, rng: random.Random) -> None:
     with trial.fault():
         for number in range(kills):
             until("a child", lambda: children(stand.workers[0]))
-            time.sleep(rng.uniform(0.0, 0.4))  # the moment is what is tried
+            time.sleep(rng.uniform(0.0, 0.4))  # the test tries random moments
             rng.choice(until("a child", lambda: children(stand.workers[0]))).kill()
             if number % 50 < 10:
                 trial.land([rng.choice(trial.names)])
@@ -85,7 +85,7 @@ def test_storm_of_kills(stand: Stand, rng: random.Random) -> None:
 
 
 def test_without_rescue_a_dead_publisher_leaves_its_results_untold(service: Service, tmp_path: Path) -> None:
-    """Rescue is what makes the tests above true: without it the outbox keeps what a dead process left."""
+    """The tests above depend on rescue: without it the outbox keeps the rows of a dead process."""
     made = service.pool.register_many(
         {"sensor": SENSOR, "poke_context": {"folder": str(tmp_path), "name": f"g{n}"}} for n in range(2)
     )

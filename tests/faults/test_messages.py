@@ -1,4 +1,4 @@
-"""Faults 25-28: messages that come twice, not at all, out of order, or far too late. None of it pokes more often."""
+"""Faults 25-28: messages that come twice, not at all, out of order, or far too late. None leads to more pokes."""
 
 import random
 
@@ -19,7 +19,7 @@ def sender(stand: Stand) -> Celery:
 
 
 def send(sender: Celery, stand: Stand, times: int = 1, **options: object) -> None:
-    """Send each range's job so often."""
+    """Send the job of each range so many times."""
     for shard_range in stand.service.pool.ranges * times:
         message = wire.shard_message(shard_range) | {"kwargs": {"tick": 1}} | options
         sender.send_task(wire.POKE_SHARD, **message)
@@ -64,7 +64,7 @@ def test_out_of_order(stand: Stand, sender: Celery, rng: random.Random) -> None:
 
 @pytest.mark.parametrize("expires", [-3_600.0, None])
 def test_an_hour_late(stand: Stand, sender: Celery, expires: float | None) -> None:
-    """One that has expired is dropped; one that says nothing of it is one more look."""
+    """An expired message is dropped; a message without an expiry is one more look."""
     trial = stand.trial("28 messages an hour late")
     expired = stand.service.logs().count("Discarding revoked task")
     with trial.fault():

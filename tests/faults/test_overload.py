@@ -1,6 +1,6 @@
-"""Fault 35, and overload: slow pokes, a backend that hangs for everybody, a storm of registrations, a DAG without end.
+"""Fault 35, and overload: slow pokes, a backend that hangs for all groups, a storm of registrations, an endless DAG.
 
-Nothing piles up, the others are on time, and the operator sees what is going on.
+Nothing piles up, other groups are on time, and the operator sees the cause.
 """
 
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def test_pokes_slower_than_their_interval(
 
 @pytest.mark.parametrize(("what", "seconds"), [("answers slowly", 0.8), ("hangs", 30.0)])
 def test_a_backend_for_everybody(stand: Stand, what: str, seconds: float) -> None:
-    """300 groups of one class are more than its slots can poke in an interval; another class does not notice."""
+    """300 groups of one class are more than its slots can poke in an interval; another class stays on time."""
     service, folder = stand.service, stand.service.folder
     trial = stand.trial(f"35 a backend {what} for 300 groups (the others' lateness)", measures=False)
     (folder / "slow").write_text(str(seconds))
@@ -68,7 +68,7 @@ def test_a_backend_for_everybody(stand: Stand, what: str, seconds: float) -> Non
 
 
 def test_a_storm_of_registrations(stand: Stand) -> None:
-    """One DAG registers 20,000 conditions at once; the others, of the same class, are late by two intervals at most."""
+    """One DAG registers 20,000 conditions at once; older groups of the same class are late by two intervals at most."""
     service, folder = stand.service, stand.service.folder
     trial = stand.trial("43 20,000 registrations of one DAG (the others' lateness)", measures=False)
     with trial.fault():
@@ -98,7 +98,7 @@ def test_a_storm_of_registrations(stand: Stand) -> None:
 
 
 def test_a_dag_over_its_quota(make_service: Callable[..., Service], tmp_path: Path) -> None:
-    """No more of its sensors are taken until some have gone; the others do not notice."""
+    """Its further sensors are refused until some have settled; other DAGs are not affected."""
     service = make_service(dag_quota=10)
     service.start(workers=1)
 

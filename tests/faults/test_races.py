@@ -29,7 +29,7 @@ pool.close()
 
 
 def test_registered_again_while_a_poke_runs(stand: Stand) -> None:
-    """What the poke saw before the second try came is not the second try's: it is poked for again."""
+    """A poke that began before the second try does not settle it: the second try has a poke of its own."""
     service, folder = stand.service, stand.service.folder
     for number in range(runs(full=50)):
         name = f"again{number}"
@@ -47,7 +47,7 @@ def test_registered_again_while_a_poke_runs(stand: Stand) -> None:
 
 
 def test_cancelled_while_a_poke_that_lands_runs(stand: Stand) -> None:
-    """No write-back to who was called off, and nobody else is kept from landing."""
+    """The cancelled instance stays cancelled, and all others land."""
     service, folder = stand.service, stand.service.folder
     for number in range(runs(full=50)):
         name = f"cancelled{number}"
@@ -83,5 +83,5 @@ def test_20_000_registrations_from_8_processes(stand: Stand, tmp_path: Path) -> 
     assert count(groups) == count(f"SELECT count(*) FROM poke_group WHERE poke_context LIKE '%{tmp_path}%'") == 12_000
     print(f"20,000 registrations from 8 processes in {took:.1f} s")
     assert took < 60
-    stand.sql("UPDATE sensor_instance SET state = 'cancelled' WHERE run_id = 'many'")  # the audit is not asked again
+    stand.sql("UPDATE sensor_instance SET state = 'cancelled' WHERE run_id = 'many'")  # the audit is not read again
     stand.sql(f"DELETE FROM poke_group WHERE poke_context LIKE '%{tmp_path}%'")

@@ -1,4 +1,4 @@
-"""Faults 12-17 and 24: Redis loses all, goes away, stops answering, is full, fails over. Time is lost, and no more."""
+"""Faults 12-17 and 24: Redis loses all keys, goes away, stops answering, is full, fails over. Only time is lost."""
 
 import time
 
@@ -11,7 +11,7 @@ from tests.faults.trial import Trial, lasts, outage
 
 
 def pokes_since(trial: Trial, since: float) -> int:
-    """How many pokes of this trial began since a time."""
+    """Return how many pokes of this trial began since a time."""
     return sum(1 for some in trial.pokes().values() for poke in some if poke.at > since)
 
 
@@ -37,7 +37,7 @@ def test_restarted(stand: Stand, redis_server: RedisServer) -> None:
 
 
 def test_down(stand: Stand) -> None:
-    """Row 24 as well: the database can be reached, and nobody pokes, settles or times out without a lease."""
+    """Row 24 as well: the database can be reached, but no group is poked, settled or timed out without a lease."""
     for trial in stand.trials("14 Redis down (24: the database is not)", full=3):
         with trial.fault():
             broken = stand.redis.broken
@@ -76,7 +76,7 @@ def test_out_of_memory(stand: Stand) -> None:
 
 
 def test_failover_to_a_replica_without_the_lease(stand: Stand) -> None:
-    """The other one knows nothing: no lease, no state, no queue."""
+    """The replica is empty: it has no lease, no state, no queue."""
     for trial in stand.trials("17 Redis fails over to one that knows nothing", full=10):
         direct = stand.service.pool.leases.store.client
         with RedisServer() as replica, trial.fault():

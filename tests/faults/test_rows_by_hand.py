@@ -1,7 +1,7 @@
-"""Faults 36-40: contexts that no database should hold, rows that a hand changed, classes that are not there.
+"""Faults 36-40: contexts that no database should hold, rows that were edited by hand, classes that do not exist.
 
-Refused with one clear line where somebody registers them; failed with a reason where a hand wrote them; nobody is
-stuck, and no two contexts ever share a poke.
+A registration of them is refused with one clear line; a row edited by hand fails with a reason; no instance is stuck,
+and no two contexts ever share a poke.
 """
 
 import json
@@ -22,7 +22,7 @@ from tests.faults.trial import SENSOR
 
 
 def nested(depth: int) -> Any:
-    """A context nested so deeply."""
+    """Return a context that is nested so deeply."""
     value: Any = 1
     for _ in range(depth):
         value = [value]
@@ -66,7 +66,7 @@ BY_HAND = {
 
 
 def test_rows_changed_by_hand_fail_with_a_reason(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They were changed while no worker had seen them: a worker keeps what it has seen, for contexts never change."""
+    """The rows are changed before a worker has loaded them: a worker caches its groups, whose contexts never change."""
     service = stand.service
     kill_tree(stand.workers.pop())
     kill_tree(stand.beats.pop())
@@ -76,7 +76,7 @@ def test_rows_changed_by_hand_fail_with_a_reason(stand: Stand, monkeypatch: pyte
     for what, (column, text, _) in BY_HAND.items():
         escaped = text.replace("'", "''").replace(":", "\\:")
         stand.sql(f"UPDATE poke_group SET {column} = '{escaped}' WHERE id = {made[what].group_id}")
-    # what another worker might poke is left to it for the window: so it is a short one
+    # a group that another worker might poke is left to it for the window, so the window is short
     monkeypatch.setitem(service.environment, "SENSORPOOL_INFRA_FAILURE_WINDOW", "3")
     trial_of_others = service.pool.register(SENSOR, {"folder": str(service.folder), "name": "untouched"})
     stand.start()
@@ -91,7 +91,7 @@ def test_rows_changed_by_hand_fail_with_a_reason(stand: Stand, monkeypatch: pyte
 
 
 def test_a_worker_that_cannot_poke_a_class_costs_its_sensors_nothing(stand: Stand) -> None:
-    """Fault 39: beside a sound worker one with an old allowlist, which is idle all the time, so takes most jobs."""
+    """Fault 39: beside a sound worker runs one with an old allowlist, which is always idle, so it takes most jobs."""
     service = stand.service
     odd = stand.add_worker(SENSORPOOL_SENSORS_ENABLED="sensorpool.sensors.TimeSensor")
     trial = stand.trial("39 a worker with an old allowlist beside a sound one", groups=40, sensors=80)
@@ -115,7 +115,7 @@ def test_a_worker_that_cannot_poke_a_class_costs_its_sensors_nothing(stand: Stan
 
 @pytest.mark.parametrize("text", ["{", "[" * 20_000, "[1]"], ids=["no JSON", "depth 20,000", "no object"])
 def test_commands_about_an_instance_that_was_changed_by_hand(stand: Stand, text: str) -> None:
-    """They show it as it is, and let nobody out who is not known."""
+    """They show the row as it is, and refuse to release an unknown condition."""
     service = stand.service
     made = service.pool.register(SENSOR, {"folder": str(service.folder), "name": f"spoilt {len(text)}"})
     stand.sql(f"UPDATE sensor_instance SET poke_context = '{text}' WHERE id = {made.id}")

@@ -1,4 +1,4 @@
-"""Fault 23: somebody else writes to the SQLite file for ten seconds, or for ever."""
+"""Fault 23: another process writes to the SQLite file for ten seconds, or for ever."""
 
 import sqlite3
 import threading
@@ -30,7 +30,7 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def other_writer(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    """Somebody who may hold the file."""
+    """Another connection, which may lock the file."""
     connection = sqlite3.connect(tmp_path / "pool.db", isolation_level=None, check_same_thread=False)
     yield connection
     connection.close()
@@ -39,7 +39,7 @@ def other_writer(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 def test_busy_for_ten_seconds(
     settings: Settings, other_writer: sqlite3.Connection, tmp_path: Path, record: Callable[[str], Record]
 ) -> None:
-    """The service and who registers wait; all is registered, poked and settled, once."""
+    """The service and the registrations wait; all sensors are registered, poked and settled, once."""
     pool = Pool(settings)
     with Standalone(settings):
         other_writer.execute("BEGIN IMMEDIATE")

@@ -1,6 +1,6 @@
-"""Sensors that stop what the threads of a worker need: the log, its locks, and those threads themselves.
+"""Sensors that block the log, its locks, or the threads of a worker themselves.
 
-Nobody else waits for them; where a thread of the worker does, its process is ended in time.
+No other group waits for them; if a thread of the worker does, its process is ended in time.
 """
 
 from collections.abc import Callable
@@ -53,7 +53,7 @@ def poked_again(folder: Path, names: dict[str, int], times: int) -> None:
 
 
 def end(service: Service, folder: Path, made: dict[str, int], odd: list[int]) -> None:
-    """Let the healthy ones land, which they do, and once. The odd ones are called off."""
+    """Let the healthy sensors land, and check that each lands once. The odd ones are cancelled."""
     for name in made:
         land(folder, name)
     assert set(service.pool.wait(list(made.values()), 30).values()) == {State.SUCCESS}
@@ -76,7 +76,7 @@ def test_what_hangs_in_the_log_or_at_its_end_stops_nobody_else(service: Service,
 
 
 def test_a_process_whose_threads_cannot_go_on_is_ended(service: Service, tmp_path: Path) -> None:
-    """It was the last that this poke stopped: it is poked apart from then on."""
+    """The poke stops no second process: its group is poked apart from then on."""
     made = begin(service, tmp_path)
     odd = poke_odd(service, tmp_path, "HoldsTheLog")
     until("the end of its process", lambda: "a thread has come no further" in service.logs())

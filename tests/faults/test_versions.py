@@ -45,7 +45,7 @@ class Fleet(ScriptedSensor):
 def test_rolling_deploy_of_a_changed_class(
     make_service: Callable[..., Service], tmp_path: Path, record: Callable[[str], Record]
 ) -> None:
-    """The new class takes one argument more; it is registered with that once all workers have it."""
+    """The new class takes one more argument; sensors are registered with it when all workers have the class."""
     folders = {}
     for version, fields, more in (
         ("old", ("folder", "name"), ""),
@@ -97,7 +97,7 @@ def test_migration_under_load(
     tmp_path: Path,
     record: Callable[[str], Record],
 ) -> None:
-    """The version before runs, the schema is brought up to date beneath it, and it is replaced process by process."""
+    """The version before runs during the upgrade of the schema, and is replaced process by process."""
     version_before = unpacked(released.before_newest_migration())
     service = Rollout(tmp_path, empty_database, redis_url)
     before = {"PYTHONPATH": str(version_before)}
@@ -142,7 +142,7 @@ def rollout(postgres_database: str, redis_url: str, tmp_path: Path) -> Iterator[
 def test_the_first_release_beside_this_version(
     unpacked: Callable[[str], Path], rollout: Rollout, record: Callable[[str], Record]
 ) -> None:
-    """Workers of either version die with groups in flight, beside one that hangs: the other version takes them up."""
+    """Workers of both versions die with groups in flight, beside a hanging group: the other version takes them up."""
     folder, before = rollout.folder, unpacked(released.FIRST_RELEASE)
     audit.install(rollout.pool.database)
     ids = rollout.register_by(before, range(MANY)) + rollout.register(range(MANY, 2 * MANY))

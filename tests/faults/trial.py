@@ -1,7 +1,7 @@
-"""One trial of a fault: sensors wait, the fault comes and goes, and everything must end as it should, once.
+"""One trial of a fault: sensors wait, the fault comes and goes, and every sensor must end as it should, once.
 
-Half of the conditions come true while the fault lasts, the other half after it has healed; one sensor's deadline
-passes meanwhile though its condition has come true; one more may neither land nor time out.
+Half of the conditions come true during the fault, the other half after it has healed. The deadline of one sensor passes
+during the fault although its condition has come true. One more sensor may neither land nor time out.
 """
 
 import math
@@ -29,7 +29,7 @@ GROUPS, SENSORS = 12, 20
 
 
 def outage(seconds: float, *, full: float = 60.0) -> float:
-    """How long an outage lasts: the real length in the full profile."""
+    """Return how long an outage lasts: the real length in the full profile."""
     return full if FULL else seconds
 
 
@@ -40,13 +40,13 @@ def lasts(seconds: float) -> None:
 
 
 def runs(*, full: int) -> int:
-    """How often a fault is tried: once, or so often in the full profile."""
+    """Return how often a fault is tried: once, or so often in the full profile."""
     return full if FULL else 1
 
 
 @dataclass
 class Record:
-    """What came of the trials of one fault: a row of the table in docs/guarantees.md."""
+    """The result of the trials of one fault: a row of the table in docs/guarantees.md."""
 
     fault: str
     runs: int = 0
@@ -54,7 +54,7 @@ class Record:
     lost: int = 0  # did not reach a terminal state
     doubled: int = 0  # reached two, or changed it
     wrong: int = 0  # failed, or ended otherwise than it should have
-    recovery: list[float] = field(default_factory=list)  # intervals from healed and true to settled
+    recovery: list[float] = field(default_factory=list)  # intervals from the heal, or the true condition, to the settle
 
     def merge(self, other: "Record") -> None:
         """Add the trials of another record of the same fault."""
@@ -97,7 +97,7 @@ class Trial:
         self._measures = measures
         of = {f"t{n}": self.names[n % groups] for n in range(sensors)}
         self.waiting = self._register(of, timeout=3600.0)
-        # true before its deadline passes, and nobody there to see it: the first thing after an outage is a poke
+        # true before its deadline, but no poke sees it: after an outage a poke comes before a timeout
         patience = service.settings.poke_interval * 2 if tight else 3600.0
         self.tight = self._register({"tight": f"t{Trial._number}tight"}, timeout=patience)
         self.patient = self._register({"patient": f"t{Trial._number}patient"}, timeout=3600.0)
@@ -120,7 +120,7 @@ class Trial:
 
     @property
     def ids(self) -> list[int]:
-        """All whose conditions come true."""
+        """The instances whose conditions come true."""
         return [*self.waiting, *self.tight]
 
     def pokes(self) -> dict[str, list[Poke]]:
@@ -135,25 +135,25 @@ class Trial:
 
     @property
     def patient_pokes(self) -> list[Poke]:
-        """The pokes of the one that never lands."""
+        """The pokes of the condition that never lands."""
         [name] = self.patient.values()
         return self.pokes().get(name, [])
 
     def wait_for_pokes(self, number: int, patience: float = 60.0) -> float:
-        """Wait for so many more pokes of the one that never lands; return when the first of them was."""
-        before = len(self.patient_pokes)  # not by when they were: their clock may be what is wrong
+        """Wait for so many more pokes of the condition that never lands; return the time of the first of them."""
+        before = len(self.patient_pokes)  # not by their times: the clock may be at fault
         until(f"{number} more pokes", lambda: len(self.patient_pokes) >= before + number, patience)
         return self.patient_pokes[before].at
 
     def lateness(self, since: float) -> float:
-        """How late the one that never lands was poked at most since a time, in intervals."""
+        """Return the greatest lateness since a time of the condition that never lands, in intervals."""
         gaps = _gaps([poke for poke in self.patient_pokes if poke.at >= since])
         return max(gaps) / self.service.settings.poke_interval - 1
 
     def shortest_gap(self) -> float:
-        """The shortest time between two pokes of one condition, in seconds.
+        """Return the shortest time between two pokes of one condition, in seconds.
 
-        The first poke comes when it likes; and a deadline, which the tight one has, brings a poke of its own.
+        The first poke may come at any time, and the deadline of the tight sensor brings a poke of its own.
         """
         tight = self.tight.values()
         of_each = [some for name, some in self.pokes().items() if name not in tight]
@@ -166,22 +166,22 @@ class Trial:
 
     @contextmanager
     def fault(self) -> Iterator[None]:
-        """The fault comes within this context, and has healed at its end."""
+        """Yield while the test makes the fault; at the end of the context it has healed."""
         self.land([*self.names[::2], *self.tight.values()])
         if self._is_too_late_for_the_tight_one():
-            self.tight = {}  # this machine was slow to begin: it may have timed out, and rightly so
+            self.tight = {}  # this machine was slow: the tight sensor may rightly have timed out
         yield
         self.healed_at = time.time()
 
     def _is_too_late_for_the_tight_one(self) -> bool:
-        """Whether its deadline had come when its condition came true."""
+        """Whether the tight sensor's deadline came before its condition came true."""
         query = text("SELECT timeout_at, state FROM sensor_instance WHERE id = :id")
         database, [instance_id] = self.service.pool.database, self.tight
         timeout_at, state = database.read(lambda connection: connection.execute(query, {"id": instance_id}).one())
         return (state == "sensing" and database.read(database.now) > timeout_at) or state == "failed"
 
     def end(self, *, patience: float = 60.0) -> None:
-        """See that everything ends as it should, and record it."""
+        """Check that every sensor ends as it should, and record the result."""
         self.healed_at = self.healed_at or time.time()
         self.land(self.names[1::2])
         states = self.service.pool.wait(self.ids, patience)
@@ -205,7 +205,7 @@ class Trial:
         until("an empty outbox", lambda: _outbox(self.service) == 0)
 
     def _recovery(self) -> list[float]:
-        """How long it took, in intervals, from when a condition was true and the fault healed to its settled row."""
+        """Return the intervals from when a condition was true and the fault healed to the settled row."""
         query = text("SELECT id, settled_at FROM sensor_instance WHERE settled_at IS NOT NULL")
         rows = self.service.pool.database.read(lambda connection: connection.execute(query).all())
         names = self.waiting | self.tight

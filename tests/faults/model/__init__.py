@@ -1,1 +1,1 @@
-"""A model of lease, poke, settle and re-registration, small enough to be explored whole."""
+"""A model of lease, poke, settle and re-registration, small enough to be explored completely."""

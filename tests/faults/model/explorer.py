@@ -1,4 +1,4 @@
-"""Explores the model whole, breadth first, so that the way to a broken guarantee is a shortest one."""
+"""Explores the whole model, breadth first, so that the path to a broken guarantee is a shortest one."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ EXTERNAL = ("register", "land", "cancel", "crash", "Redis")  # steps that the po
 
 @dataclass
 class Explored:
-    """How many states there are, and the way to the first broken guarantee, if there is one."""
+    """The number of states, and the path to the first broken guarantee, if there is one."""
 
     states: int
     broken: str | None = None
@@ -18,7 +18,7 @@ class Explored:
 
 
 def explore(faults: Faults) -> Explored:
-    """Visit every reachable state, nearest first; then see that from each of them everybody can end."""
+    """Visit every reachable state, nearest first; then check that from each of them all instances can end."""
     start = World()
     came_from: dict[World, tuple[World, str] | None] = {start: None}
     back: dict[World, list[World]] = {}  # along the pool's own steps
@@ -49,7 +49,7 @@ def explore(faults: Faults) -> Explored:
 
 
 def judge(before: World, step: str, after: World) -> str | None:
-    """Say which guarantee a step breaks."""
+    """Return the guarantee that a step breaks, if any."""
     for number, now in enumerate(after.instances):
         was = before.instances[number] if number < len(before.instances) else None
         if was is not None and was.state not in (SENSING, now.state):
@@ -70,7 +70,7 @@ def judge(before: World, step: str, after: World) -> str | None:
 
 
 def _alike(world: World) -> World:
-    """Return the one state that stands for all that differ in nothing but the workers' names and old deadlines."""
+    """Return the state that stands for all states that differ only in the workers' names and in old deadlines."""
     instances = tuple(each if each.state == SENSING else each._replace(late=False) for each in world.instances)
     named = sorted(
         range(WORKERS), key=lambda me: (world.workers[me] is None, repr(world.workers[me]), world.lease != me)

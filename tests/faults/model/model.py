@@ -1,8 +1,9 @@
 """A model of lease, poke, settle and re-registration: one condition, two workers, two registrations.
 
-Time is an order of steps: a deadline comes, a lease expires, and a frozen worker is one that takes no step meanwhile.
-What is due does not matter here: whoever holds the lease may load. `Faults` are the ways in which the model can be made
-wrong; without one, `explorer` must find no broken guarantee, and a way to the end from wherever it comes.
+Time is an order of steps: a deadline comes, a lease expires, and a frozen worker is a worker that takes no step
+meanwhile. The model leaves out which groups are due: the holder of the lease may load at any time. `Faults` are the
+ways in which the model can be made wrong. Without a fault, `explorer` must find no broken guarantee, and a path to the
+end from every state.
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 REGISTRATIONS, WORKERS, CRASHES, LOSSES = 2, 2, 1, 1
 SENSING, SUCCESS, FAILED, CANCELLED = "sensing", "success", "failed", "cancelled"
-DEAD = -1  # the holder of a lease whose worker is no more
+DEAD = -1  # the holder of a lease whose worker is dead
 
 
 class Instance(NamedTuple):
@@ -25,10 +26,10 @@ class Instance(NamedTuple):
 
 
 class Fact(NamedTuple):
-    """What a worker has in hand: of which group at which version, and from its poke on what it saw, and whom it saw.
+    """The fact in a worker's hand: the group, its version, and from its poke on what the poke saw, and of which tries.
 
-    ``there`` (how many are registered) and ``late`` (whose deadline has come) are what is true when the poke begins:
-    the code does not know the first, but the guarantees speak of it.
+    ``there`` (how many tries are registered) and ``late`` (whose deadline has come) are true when the poke begins. The
+    code does not know the first, but the guarantees are about it.
     """
 
     group: int
@@ -54,7 +55,7 @@ class World(NamedTuple):
 
 @dataclass(frozen=True)
 class Faults:
-    """What may be wrong with the model."""
+    """The possible faults of the model."""
 
     no_version_check: bool = False
     no_state_guard: bool = False
@@ -67,7 +68,7 @@ class Faults:
 
 
 def steps(world: World, faults: Faults) -> Iterator[tuple[str, World]]:
-    """Yield every step that can be taken, and what it leads to."""
+    """Yield every possible step, and the state to which it leads."""
     instances = world.instances
     if len(instances) < REGISTRATIONS:
         yield "register a task", _register(world, len(instances), faults)
@@ -118,7 +119,7 @@ def _register(world: World, task: int, faults: Faults) -> World:
 
 
 def _settle(world: World, fact: Fact, faults: Faults) -> World:
-    """A fact settles group_id = g AND joined_version <= v AND state = 'sensing'."""
+    """Apply a fact, which settles group_id = g AND joined_version <= v AND state = 'sensing'."""
     ends: dict[int, str] = {}
     for number, each in enumerate(world.instances):
         senses = each.state == SENSING or faults.no_state_guard
@@ -130,7 +131,7 @@ def _settle(world: World, fact: Fact, faults: Faults) -> World:
 
 
 def _end(world: World, ends: dict[int, str], faults: Faults, version: int | None = None) -> World:
-    """Write terminal states; the group goes if nobody is left, and takes its next version otherwise."""
+    """Write terminal states; delete the group if no member is left, otherwise give it the next version."""
     if not ends:
         return world
     instances = tuple(each._replace(state=ends.get(n, each.state)) for n, each in enumerate(world.instances))

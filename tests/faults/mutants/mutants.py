@@ -1,7 +1,8 @@
-"""The seeded faults, as data. Each text must occur exactly once in its file, or the run fails: mend the table then.
+"""The seeded faults, as data. Each text must occur exactly once in its file, or the run fails: then mend the table.
 
-Left out, for the code makes them equivalent: the write's own `state = 'sensing'` alone (the members were read under the
-locks; both together are here), and the deletion's own look for members alone (for the same reason; both are here).
+Two faults are left out, because alone they change nothing: the write's own `state = 'sensing'` (the members were read
+under the locks), and the deletion's own look for members (for the same reason). Each is here together with the other
+check.
 """
 
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Mutant:
-    """A fault, and the guarantees of which one must catch it (or the tests, where the machine cannot see it)."""
+    """A fault, and the guarantees of which one must catch it (or tests, where the stateful test cannot see it)."""
 
     name: str
     edits: tuple[Edit, ...]
@@ -294,7 +295,9 @@ MUTANTS = (
                 'redis.call("SET", KEYS[1], ARGV[1], "PX", ARGV[2])',
                 'redis.call("SET", KEYS[1], ARGV[1])',
             ),
-            Edit("leases/lua/acquire.lua", "left < 0 or left > tonumber(ARGV[2])", "false"),  # which would mend it
+            Edit(
+                "leases/lua/acquire.lua", "left < 0 or left > tonumber(ARGV[2])", "false"
+            ),  # this check would mend the fault
         ),
         ("G1",),
     ),

@@ -1,7 +1,7 @@
-"""Every seeded fault is caught by the guarantee that it breaks, and the code as it is passes the same hunt.
+"""Every seeded fault is caught by the guarantee that it breaks, and the real code passes the same hunt.
 
 Each mutant is a copy of the package in a folder of its own; the stateful test runs on it in a process of its own. An
-ImportError, or a run that takes too long, is no catch.
+ImportError, or a run that takes too long, does not count as a catch.
 """
 
 import os
@@ -22,7 +22,7 @@ from tests.faults.mutants.mutants import MUTANTS, Mutant
 HERE = Path(__file__).resolve().parents[3]
 SEEDS = (1, 2, 3, 4, 5, 6) if not os.environ.get("SENSORPOOL_TEST_FULL") else tuple(range(1, 11))
 AT_ONCE = 2
-EXAMPLES, EXAMPLES_OF_NONE = 250, 100  # the test itself runs more of the code as it is
+EXAMPLES, EXAMPLES_OF_NONE = 250, 100  # the stateful test itself runs more examples on the real code
 LIMIT = 150.0  # seconds of one run
 _BROKEN = re.compile(r"Broken: (G\d+|GROUPS|KEYS): ")
 _FAILED = re.compile(r"^E +(?:assert|AssertionError).*^FAILED \S+::(test_\w+)", re.MULTILINE | re.DOTALL)
@@ -30,7 +30,7 @@ _FAILED = re.compile(r"^E +(?:assert|AssertionError).*^FAILED \S+::(test_\w+)", 
 
 @dataclass(frozen=True)
 class Hunt:
-    """What came of a mutant."""
+    """The result of the hunt for a mutant."""
 
     caught_by: str
     seconds: float

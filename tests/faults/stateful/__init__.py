@@ -1,1 +1,1 @@
-"""The pool's real code on its real stores, in an order, at times and with faults that Hypothesis chooses."""
+"""The pool's real code on real stores: Hypothesis chooses the order of the steps, the times and the faults."""

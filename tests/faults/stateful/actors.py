@@ -1,7 +1,7 @@
-"""Actors: code that runs until a named step, and goes on when it is told to. One runs at a time, so nothing races.
+"""Actors: code that runs until a named step, and goes on when the test says so. Only one runs at a time: no races.
 
-The steps are the project's failpoints, and a few of the simulation's own. An actor that is left alone is frozen; one
-that is killed unwinds without another word, as its transaction does when a process dies.
+The steps are the project's failpoints, and a few steps of the simulation. An actor that is not run is frozen. An actor
+that is killed unwinds at once, as a transaction does when its process dies.
 """
 
 import threading
@@ -9,22 +9,22 @@ from collections.abc import Callable
 from typing import Any
 
 END = "end"
-_LIMIT = 60.0  # seconds; an actor that takes longer waits for something that nobody will do
+_LIMIT = 60.0  # seconds; an actor that takes longer is in a deadlock
 
 
 class Killed(BaseException):
-    """Raised where an actor stood when it was killed."""
+    """Raised at the step at which an actor is killed."""
 
 
 class Actor:
-    """One thread that runs while whoever called `run` waits.
+    """One thread that runs while the caller of `run` waits.
 
-    :param body: what it does; what it returns is kept in ``value``, what it raises in ``error``.
+    :param body: its function; the return value is kept in ``value``, an exception in ``error``.
     """
 
     def __init__(self, body: Callable[[], Any], owner: Any = None) -> None:
         self.owner = owner
-        self.at: str | None = None  # where it stands; END: it has ended
+        self.at: str | None = None  # the step at which it stands; END: it has ended
         self.value: Any = None
         self.error: BaseException | None = None
         self.killed = False
@@ -36,11 +36,11 @@ class Actor:
 
     @property
     def ended(self) -> bool:
-        """Whether there is nothing left to do."""
+        """Whether the actor has ended."""
         return self.at == END
 
     def run(self, until: str = END) -> None:
-        """Go on until that step, or the end."""
+        """Go on until the step, or the end."""
         if self.ended:
             return
         self._until = until
@@ -49,12 +49,12 @@ class Actor:
             raise AssertionError(f"an actor did not come back from {self.at or 'its start'} within {_LIMIT:g} s")
 
     def kill(self) -> None:
-        """End it where it stands."""
+        """End the actor at its step."""
         self.killed = True
         self.run()
 
     def reach(self, step: str) -> None:
-        """Stand here, if this is where it was to stop."""
+        """Stop at this step, if the actor is to stop here."""
         if self.killed or step != self._until:
             return
         self.at = step
@@ -71,7 +71,7 @@ class Actor:
                 self.value = self._body()
         except Killed:
             pass
-        except BaseException as error:  # told to whoever waits
+        except BaseException as error:  # handed to the caller of `run`
             self.error = error
         self.at = END
         self._back.release()
@@ -81,5 +81,5 @@ _here = threading.local()
 
 
 def current() -> Actor | None:
-    """Return the actor that runs this code, if one does."""
+    """Return the actor that runs this code, or None."""
     return getattr(_here, "actor", None)

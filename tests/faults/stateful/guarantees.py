@@ -1,4 +1,4 @@
-"""The guarantees, said of a world. Each problem begins with the name of the guarantee that it breaks.
+"""The guarantees, as checks of a world. Each problem begins with the name of the guarantee that it breaks.
 
 G1 one terminal state, in time · G2 which never changes · G3 nothing seen before a registration is applied to it ·
 G4 one poke a period · G5 a landed condition is settled within an interval · G6 a poke comes before a timeout ·
@@ -23,7 +23,7 @@ def key_of(row: Any) -> Key:
 
 
 def at_ending(world: "World", row: Any) -> None:
-    """Whoever ends has a reason to, that was seen after it was registered."""
+    """Check that an instance ends for a reason that was seen after its registration."""
     arrival = world.arrivals[row.id]
     seen = [o for o in world.observations if o.name == arrival.name and o.place > arrival.place]
     complain = world.problems.append
@@ -47,7 +47,7 @@ def at_ending(world: "World", row: Any) -> None:
 
 
 def _not_early(world: "World", row: Any, arrival: "Arrival") -> None:
-    """A jump that its settler saw made nobody time out early, as far as clocks may drift."""
+    """Check that no instance timed out early by a clock jump that its settler saw, within the drift of clocks."""
     from tests.faults.stateful.actors import current
 
     since = [jump for jump in world.jumps if jump.ms >= arrival.ms]
@@ -61,7 +61,7 @@ def _not_early(world: "World", row: Any, arrival: "Arrival") -> None:
 
 
 def of_rows(world: "World", before: dict[int, Any]) -> None:
-    """Terminal states do not change, and of the tries of a task instance only the highest senses."""
+    """Check that terminal states do not change, and that only the highest try of a task instance senses."""
     for row_id, was in before.items():
         if was.state != State.SENSING and world.rows.get(row_id) != was:
             world.problems.append(f"G2: {world.say(was)}: it became {world.rows.get(row_id)}")
@@ -71,7 +71,7 @@ def of_rows(world: "World", before: dict[int, Any]) -> None:
 
 
 def of_groups(world: "World") -> None:
-    """A group exists if and only if somebody senses in it, and its columns say what its members say."""
+    """Check that a group exists exactly while an instance senses in it, and that its columns fit its members."""
     members: dict[int, list[Any]] = defaultdict(list)
     for row in world.sensing():
         members[row.group_id].append(row)
@@ -97,7 +97,7 @@ def of_groups(world: "World") -> None:
 
 
 def after_load(world: "World", worker: "SimulatedWorker", rows: dict[int, Any], held: Any, loaded: Any) -> None:
-    """What was loaded is what the pure rule says, what was left over, and nobody who was poked as new already."""
+    """Check that a load returned the groups that the rule finds due or that were left over, without recent ones."""
     overlap = round(world.settings.commit_overlap * 1000)
     known = (held.state.last, world.finished.get(worker.name, 0))
     last = max((each for each in known if each <= loaded.now), default=0)
@@ -123,10 +123,10 @@ def after_load(world: "World", worker: "SimulatedWorker", rows: dict[int, Any], 
 
 
 def _nobody_is_passed_over(world: "World", rows: dict[int, Any], found: set[int], now: int) -> None:
-    """Without faults: whose period began since the last round is loaded, and who was left over there."""
+    """Check, without faults, that groups whose period began since the last round, or that it left over, are loaded."""
     then, intervals = world.last_round
     for group_id, row in rows.items():
-        # the rule said once more, for it might be wrong in the query and in the code
+        # the rule is written once more, because the query and the code might share an error
         same = row.poke_interval == intervals.get(group_id)
         began = (now + row.phase) // row.poke_interval > (then + row.phase) // row.poke_interval
         if same and began and group_id not in found:
@@ -140,7 +140,7 @@ def _start(world: "World") -> int:
 
 
 def before_poke(world: "World", round_: "Round", group: DueGroup) -> None:
-    """Without faults, a period began or a deadline came since the load before the last poke."""
+    """Check, without faults, that a period began or a deadline came since the load before the last poke."""
     last = world.poked_at.get(group.id)
     world.poked_at[group.id] = round_.now
     round_.poked.add(group.id)
@@ -155,10 +155,10 @@ def before_poke(world: "World", round_: "Round", group: DueGroup) -> None:
 
 
 def after_round(world: "World", worker: "SimulatedWorker") -> None:
-    """Whoever was there at the load has been settled, if its condition or its deadline came an interval before."""
+    """Check that instances of the load have been settled if their condition or deadline came an interval before."""
     round_ = world.rounds[worker.name]
     left = world.owed = round_.ids - round_.poked
-    if not left - round_.apart:  # those who are poked apart are not left over
+    if not left - round_.apart:  # groups that are poked apart are not left over
         world.finished[worker.name] = round_.now
     world.look()
     world.last_round = round_.now, {group_id: group.poke_interval for group_id, group in world.groups.items()}
@@ -182,7 +182,7 @@ def _overdue(world: "World", round_: "Round", since: int, within: int, interval:
 
 
 def at_the_end(world: "World") -> None:
-    """Everybody has ended, and everybody was told so."""
+    """Check that all instances have ended, and that all results were published."""
     told = set(world.published)
     for row in world.rows.values():
         if row.state == State.SENSING:

@@ -1,4 +1,4 @@
-"""What the machine's rules are made of: a job that goes on for a while, a registration, and healing everything."""
+"""The parts of the machine's rules: a job that goes on for a while, a registration, and the healing of all faults."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -21,7 +21,7 @@ RANGE = ShardRange(0, 16)
 
 
 class Hands(RuleBasedStateMachine):
-    """A world with two workers, and what can be done to them."""
+    """A world with two workers, and the actions on them."""
 
     make_world: ClassVar[Callable[[], World]]
 
@@ -45,14 +45,14 @@ class Hands(RuleBasedStateMachine):
         self._run_for(2 * self._longest())  # G5
         deadline = max((row.timeout_at for row in world.sensing()), default=0) - world.clock.now
         doubt = max(round(worker.clock._doubt_until * 1000) for worker in world.workers) - world.time.ms
-        # what a broker did not take is tried again after a pause that grows with each refusal
+        # a message that a broker did not take is tried again after a pause that grows with each refusal
         world.advance(max(deadline, doubt, LONGEST_PAUSE) + 1)
         self._run_for(3 * self._longest())  # G1
         world.look()
         guarantees.at_the_end(world)
 
     def _run_for(self, milliseconds: int) -> None:
-        """Run a healthy pool, until there is nothing left to do."""
+        """Run a healthy pool until it has no work left."""
         for place in range(milliseconds // TICK + 1):
             worker = self.world.workers[place % 2]
             self._work(worker, END)
@@ -99,7 +99,7 @@ class Hands(RuleBasedStateMachine):
             worker.job = None
 
     def _expected(self, key: Key, name: str) -> tuple[bool, int | None]:
-        """Say whether a registration has to be refused, and whom it has to find."""
+        """Return whether a registration has to be refused, and which instance it has to find."""
         world = self.world
         tries = {row.try_number: row for row in world.rows.values() if guarantees.key_of(row).task == key.task}
         same = tries.get(key.try_number)

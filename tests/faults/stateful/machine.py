@@ -33,15 +33,15 @@ _may_go_wrong = precondition(lambda self: not self.calm)
 
 
 class PoolMachine(Hands):
-    """Two workers, three conditions, three tasks of three tries, and everything that may go wrong."""
+    """Two workers, three conditions, three tasks with three tries, and all faults."""
 
     @initialize(hashing=st.sampled_from(("whole", "one hashcode", "one digest")), calm=st.booleans())
     def begin(self, hashing: str, calm: bool) -> None:
-        """Choose how conditions are hashed, and whether anything may go wrong."""
+        """Choose how conditions are hashed, and whether there are faults."""
         self.world.hashing = hashing
         self.calm = calm
 
-    # those who wait
+    # the waiters
 
     @rule(
         name=_conditions,
@@ -75,7 +75,7 @@ class PoolMachine(Hands):
 
     @rule(name=_conditions, patience=st.sampled_from(PATIENCE))
     def register_afresh(self, name: str, patience: tuple[int, int, bool]) -> None:
-        """Register under a key of its own: also for what landed before."""
+        """Register under a fresh key, also for a condition that landed before."""
         self.jobs += 1
         self.register(name, 100 + self.jobs, 1, patience)
 
@@ -93,31 +93,31 @@ class PoolMachine(Hands):
     @precondition(lambda self: self.world.rows)
     @rule(number=_number)
     def cancel(self, number: int) -> None:
-        """Call somebody off, who may have ended long ago."""
+        """Cancel an instance, which may have ended long ago."""
         self.world.let_commit()
         ids = sorted(self.world.rows)
         instance_id = ids[-1 - number % len(ids)]
         self.world.called_off.add(instance_id)
         self.pool.cancel(instance_id)
 
-    # those who work
+    # the workers
 
     @rule(worker=_workers, until=st.sampled_from(JOB_STEPS))
     def work(self, worker: int, until: str) -> None:
-        """Begin a job, or go on with the one that stands frozen: until a step of it, or its end."""
+        """Begin a job, or go on with a frozen one, until one of its steps or its end."""
         self._work(self.world.workers[worker], until)
 
     @rule(worker=_workers, milliseconds=st.sampled_from((0, TICK)))
     def tick(self, worker: int, milliseconds: int) -> None:
-        """A tick: or its message comes twice."""
+        """Do a tick, whose message may come twice."""
         self.world.advance(milliseconds)
         self._work(self.world.workers[worker], END)
 
     @precondition(lambda self: len(self.world.groups) > 1)
     @rule(worker=_workers)
     def poke_slowly(self, worker: int) -> None:
-        """Poke for so long that the job has no time for the others, who come first in the next one."""
-        self.world.advance(20_000)  # everybody is due
+        """Poke for so long that the job leaves other groups over, which come first in the next job."""
+        self.world.advance(20_000)  # all groups are due
         self._work(self.world.workers[worker], "seen")
         self.world.advance(13_001)
         self._work(self.world.workers[worker], END)
@@ -127,7 +127,7 @@ class PoolMachine(Hands):
     @precondition(lambda self: self.world.groups)
     @rule(worker=_workers, number=_number, patience=st.sampled_from(PATIENCE), step=st.sampled_from(POKE_STEPS))
     def join_while_poked(self, worker: int, number: int, patience: tuple[int, int, bool], step: str) -> None:
-        """Register for what a worker has loaded, and may have seen already; then let it go on."""
+        """Register for a condition that a worker has loaded, and may have poked already; then let the worker go on."""
         self._work(self.world.workers[worker], step)
         sensing = self.world.sensing()
         if sensing:
@@ -139,7 +139,7 @@ class PoolMachine(Hands):
     @_may_go_wrong
     @rule(worker=_workers, step=st.sampled_from(JOB_STEPS))
     def kill(self, worker: int, step: str) -> None:
-        """Kill a worker at some step, or where it stands; another takes its place."""
+        """Kill a worker at a step, or where it stands; another worker takes its place."""
         if step != END:
             self._work(self.world.workers[worker], step)
         self.world.fault()
@@ -149,7 +149,7 @@ class PoolMachine(Hands):
     @precondition(lambda self: self.world.groups and not self.calm)
     @rule(worker=_workers, number=_number, step=st.sampled_from(SETTLE_STEPS))
     def kill_while_settling(self, worker: int, number: int, step: str) -> None:
-        """Something lands, everybody is due, and whoever settles it dies over it."""
+        """Kill a worker in its settle, after a condition has landed and all groups are due."""
         self._work(self.world.workers[worker], END)
         names = sorted({self.world.arrivals[row.id].name for row in self.world.sensing()})
         if names:
@@ -160,7 +160,7 @@ class PoolMachine(Hands):
     @precondition(lambda self: any(worker.lane.suspects for worker in self.world.workers))
     @rule(worker=_workers, hand_in=st.booleans())
     def poke_apart(self, worker: int, hand_in: bool) -> None:
-        """Poke the suspects of a worker, and hand in what they saw now or later."""
+        """Poke the suspects of a worker, and hand in their facts now or later."""
         self._poke_apart(self.world.workers[worker], hand_in)
 
     @rule(worker=_workers)
@@ -168,11 +168,11 @@ class PoolMachine(Hands):
         """Do a round of rescue."""
         rescue(self.world.workers[worker], Place())
 
-    # what they wait for
+    # the conditions
 
     @rule(name=_conditions, into=st.sampled_from((TRUE, TRUE, FALSE, ERROR)))
     def turn(self, name: str, into: str) -> None:
-        """A condition lands, is taken back, or cannot be asked about."""
+        """Make a condition true or false, or its backend fail."""
         self.world.turn(name, into)
 
     # time
@@ -184,7 +184,7 @@ class PoolMachine(Hands):
     @precondition(lambda self: self.world.groups)
     @rule(number=_number, deadline=st.booleans(), shift=st.sampled_from((0, 0, -1, 1)), works=st.booleans())
     def wait_for_a_boundary(self, number: int, deadline: bool, shift: int, works: bool) -> None:
-        """Wait until a period begins or a deadline comes, to the millisecond, and maybe work at this very moment."""
+        """Wait until a period begins or a deadline comes, to the millisecond, and perhaps work at that moment."""
         groups = list(self.world.groups.values())
         group, now = groups[number % len(groups)], self.world.clock.now
         at = group.next_deadline if deadline else next_period_at(now, group.poke_interval, group.phase)
@@ -195,7 +195,7 @@ class PoolMachine(Hands):
     @_may_go_wrong
     @rule(seconds=st.sampled_from((-3_600, -90, 90, 3_600)), works=st.booleans())
     def the_databases_clock_jumps(self, seconds: int, works: bool) -> None:
-        """The clock jumps; maybe between two looks of a worker."""
+        """Let the database's clock jump, perhaps between two looks of a worker."""
         if works:
             self._work(self.world.workers[0], END)
         self.world.jump(seconds * 1000)
@@ -203,12 +203,12 @@ class PoolMachine(Hands):
             self.world.advance(TICK)
             self._work(self.world.workers[0], END)
 
-    # what is lost
+    # losses
 
     @_may_go_wrong
     @rule(what=st.sampled_from(("state", "note", "suspects", "lease", "")))
     def redis_loses(self, what: str) -> None:
-        """Redis loses one kind of key, or everything."""
+        """Let Redis lose the keys of one name, or all keys."""
         self.world.fault()
         for name in self.world.client.keys(f"*:{what}" if what else "*"):
             self.world.client.delete(name)
@@ -224,14 +224,14 @@ class PoolMachine(Hands):
     def the_broker_goes_or_comes(self, there: bool) -> None:
         self.world.broker_there = there
 
-    # what must be so
+    # checks
 
     @invariant()
     def everything_is_as_it_should_be(self) -> None:
         self.world.check()
 
     def teardown(self) -> None:
-        """Heal everything, and see that everybody ends."""
+        """Heal all faults, and check that all instances end."""
         try:
             if not self.world.problems:
                 self._heal()
@@ -244,7 +244,7 @@ class PoolMachine(Hands):
 
 
 def squeezed(digest: bytes, hashing: str) -> bytes:
-    """Make a digest such as a patched hash would give."""
+    """Return a digest as a weaker hash would give."""
     if hashing == "one hashcode":
         return bytes(8) + digest[8:]
     return bytes(32) if hashing == "one digest" else digest

@@ -1,7 +1,7 @@
-"""What is simulated around the real code: time, the outside world that is poked, and processes that can die.
+"""The simulation around the real code: time, the backends that are poked, and processes that can die.
 
-Load, settle, flush, leases, registration, rescue and `job.run` itself are the project's own. Not its own are the
-threads that poke (one poke after the other here), the child process of the isolated lane, and the message broker.
+Load, settle, flush, leases, registration, rescue and `job.run` itself are the project's own code. Simulated are the
+threads that poke (one poke after the other), the child process of the isolated lane, and the message broker.
 """
 
 from collections import deque
@@ -44,13 +44,13 @@ Result = TypeVar("Result")
 
 
 class Time:
-    """Stands in for the module ``time``: monotonic, and nobody sleeps."""
+    """Takes the place of the module ``time``: a monotonic clock, and a sleep that takes no time."""
 
     def __init__(self) -> None:
         self.ms = 0
 
     def monotonic(self) -> float:
-        """Seconds that have really passed."""
+        """Return the seconds that have really passed."""
         return self.ms / 1000
 
     def sleep(self, seconds: float) -> None:
@@ -72,12 +72,12 @@ class ConditionSensor:
 
 
 class SimulatedTransaction(Transaction):
-    """The real one: but one that stands open is let commit before another begins."""
+    """The real transaction, but an open one is let commit before another one begins."""
 
     world: "World"
 
     def run(self, change: Callable[..., Result], /, *args: Any, **named: Any) -> Result:
-        """Run a change; look at the tables once it has committed."""
+        """Run a change; look at the tables after its commit."""
         self.world.let_commit()
         self.world.writer = current()
         try:
@@ -90,7 +90,7 @@ class SimulatedTransaction(Transaction):
 
 
 class SimulatedDatabase(Database):
-    """The real one: but with simulated transactions."""
+    """The real database, with simulated transactions."""
 
     world: "World"
 
@@ -102,7 +102,7 @@ class SimulatedDatabase(Database):
 
 
 class SimulatedRedis(RedisStore):
-    """The real one: but Redis may be away, and nothing comes from a process that is dead."""
+    """The real store, but Redis may be away, and a dead process sends no command."""
 
     def __init__(self, client: Any, world: "World") -> None:
         super().__init__(client)
@@ -116,7 +116,7 @@ class SimulatedRedis(RedisStore):
 
 
 class SimulatedPublisher(Publisher):
-    """Keeps what is published, unless the broker is away."""
+    """Keeps published results, unless the broker is away."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -128,18 +128,18 @@ class SimulatedPublisher(Publisher):
         self._world.published.extend((each.id, str(each.state)) for each in settled)
 
     def nudge(self, shard_range: ShardRange) -> None:
-        """Send nothing: a job comes when the machine says so."""
+        """Send nothing: the machine starts the jobs."""
 
     def drop_abandoned_listeners(self) -> int:
-        """There are none."""
+        """Drop none: there are no listeners."""
         return 0
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing."""
 
 
 class SimulatedPoker:
-    """Stands in for the lanes: pokes one group at each step, and can be frozen before and after."""
+    """Takes the place of the lanes: pokes one group at each step, and can be frozen before and after."""
 
     abandoned = 0
 
@@ -158,21 +158,21 @@ class SimulatedPoker:
         return self
 
     def wants_more(self, op_classpath: str) -> bool:
-        """Whether few enough wait to be poked."""
+        """Whether few enough groups wait."""
         return len(self._queue) < 64
 
     def is_held_up(self, seconds: float) -> bool:
-        """No poke here takes any time."""
+        """Return False: a simulated poke takes no time."""
         return False
 
     def put(self, ones: Sequence[PokeUnit], ids: Sequence[int]) -> None:
-        """Take groups on."""
+        """Take groups."""
         self.outstanding.update(zip(ids, ones, strict=True))
         self._queue.extend(ones)
 
     @property
     def is_over(self) -> bool:
-        """Whether none is left."""
+        """Whether no group is left."""
         return not self.outstanding
 
     def step(self) -> list[Report]:
@@ -187,11 +187,11 @@ class SimulatedPoker:
         return reports
 
     def is_stuck(self, op_classpath: str, seconds: float) -> bool:
-        """No class waits for slots here."""
+        """Return False: there are no slots."""
         return False
 
     def withdraw(self) -> list[PokeUnit]:
-        """Give back what was not begun."""
+        """Give back the units whose poke has not begun."""
         left = list(self._queue)
         self._queue.clear()
         self.outstanding.clear()
@@ -202,7 +202,7 @@ class SimulatedPoker:
 
 
 class SimulatedIsolatedLane:
-    """Stands in for the child process: suspects are poked, and what they saw is handed in, when the machine says so."""
+    """Takes the place of the isolated lane: the machine says when suspects are poked, and when their facts come in."""
 
     def __init__(self, world: "World", tools: PokeTools) -> None:
         self.suspects: dict[int, Suspect] = {}
@@ -210,15 +210,15 @@ class SimulatedIsolatedLane:
         self._world, self._tools = world, tools
 
     def offer(self, suspects: Iterable[Suspect]) -> None:
-        """Take suspects on."""
+        """Take suspects."""
         self.suspects.update((each.group.id, each) for each in suspects)
 
     def has(self, group_id: int) -> bool:
-        """Whether a group is here."""
+        """Whether a group is in the lane."""
         return group_id in self.suspects
 
     def poke(self) -> None:
-        """Poke those that have not been poked."""
+        """Poke the groups that have not been poked."""
         known = {report.group.id for report in self.seen}
         for each in self.suspects.values():
             if each.group.id not in known:
@@ -227,7 +227,7 @@ class SimulatedIsolatedLane:
 
 
 class SimulatedKeeper(Keeper):
-    """Keeps no lease: no statement here takes any time."""
+    """Keeps no lease: a simulated statement takes no time."""
 
     @contextmanager
     def keeping(self, lease: Lease) -> Iterator[None]:
@@ -236,7 +236,7 @@ class SimulatedKeeper(Keeper):
 
 
 class SimulatedWorker(Worker):
-    """A real worker's parts, so that `job.run` and `rescue` can be run with it; it dies without a word."""
+    """The parts of a real worker, with which `job.run` and `rescue` run; it can die at any step."""
 
     def __init__(self, settings: Settings, database: Database, client: Any, world: "World", name: str) -> None:
         self.name = name
@@ -282,7 +282,7 @@ class SimulatedWorker(Worker):
         """Send nothing: a job comes when the machine says so."""
 
     def hand_in_apart(self) -> None:
-        """Settle what the isolated lane saw."""
+        """Settle the reports of the isolated lane."""
         reports, self.lane.seen = self.lane.seen, []
         for report in reports:
             self.lane.suspects.pop(report.group.id, None)

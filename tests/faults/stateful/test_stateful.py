@@ -1,7 +1,7 @@
 """Register, re-register, cancel, load, poke, settle, publish, kill, freeze and wait, in any order, on both stores.
 
-``SENSORPOOL_TEST_FULL=1`` runs twenty times as many examples. ``SENSORPOOL_TEST_HUNT=250`` runs so many, and
-ends at the first failure without shrinking it, which is how the mutants are hunted.
+``SENSORPOOL_TEST_FULL=1`` runs twenty times as many examples. ``SENSORPOOL_TEST_HUNT=250`` runs 250, and ends at
+the first failure without shrinking it: the hunt for mutants uses it.
 """
 
 import hashlib
@@ -52,7 +52,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
-    """The time of the simulation, in the place of the real one."""
+    """The simulation's time, in the place of the real one."""
     made = Time()
     for module in (job, dispatch, set_apart, lease, lingering, outside_results, suspects, clock_module, transaction):
         monkeypatch.setattr(module, "time", made)
@@ -63,7 +63,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The failpoints are steps that actors can stand at, and loads are watched."""
+    """Make the failpoints steps of actors, and watch loads."""
     real, real_load = failpoint.failpoint, job.load
 
     def reach(step: str) -> None:
@@ -86,7 +86,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def hashing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hashcodes and digests collide where the world says so."""
+    """Let hashcodes and digests collide where the world says so."""
 
     def sha256(text: bytes) -> Any:
         digest = squeezed(hashlib.sha256(text).digest(), ConditionSensor.world.hashing)

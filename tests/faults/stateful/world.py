@@ -1,4 +1,4 @@
-"""The world that the pool runs in: what is true when, who saw it, and what the tables said after every commit."""
+"""The world around the pool: what is true when, which poke saw it, and the tables after every commit."""
 
 import json
 from collections import defaultdict
@@ -39,7 +39,7 @@ class Broken(AssertionError):
 
 @dataclass(frozen=True)
 class Observation:
-    """What one poke saw, and when it began: in the order of all that happened, and by the database's clock."""
+    """The result of one poke, and its begin: as a place in the order of all events, and by the database's clock."""
 
     place: int
     name: str
@@ -49,7 +49,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class Arrival:
-    """When the world first saw a row, which is when it was committed."""
+    """When the world first saw a row: at its commit."""
 
     place: int
     ms: int
@@ -58,7 +58,7 @@ class Arrival:
 
 @dataclass
 class Round:
-    """One load of a worker's job, and what came of it."""
+    """One load of a worker's job, and its result."""
 
     now: Milliseconds
     ms: int
@@ -74,14 +74,14 @@ class Jump:
 
     ms: int
     known_to: frozenset[str]
-    seen: dict[str, Any]  # what each worker had seen of the clock last
+    seen: dict[str, Any]  # each worker's last look at the clock
 
 
 class World:
-    """All that there is, in one example. Times called ``ms`` have really passed; the others are the database's.
+    """The whole state of one example. Times called ``ms`` have really passed; other times are by the database's clock.
 
-    :param database: a real one with the tables in it.
-    :param client: of a real Redis or a fake one.
+    :param database: a real database with the tables.
+    :param client: a client of a real Redis or a fake one.
     """
 
     def __init__(self, database: SimulatedDatabase, client: Any, settings: Settings, time: Time) -> None:
@@ -117,10 +117,10 @@ class World:
         self.born = 0
         self.workers: list[SimulatedWorker] = []
 
-    # what happens
+    # events
 
     def reach(self, step: str) -> None:
-        """Be told of a step: whoever is to stop there, does."""
+        """Note a step; an actor that is to stop there does."""
         actor = current()
         if step == "finish.before" and actor is not None and not actor.killed:
             guarantees.after_round(self, actor.owner)
@@ -128,7 +128,7 @@ class World:
             actor.reach(step)
 
     def let_commit(self) -> None:
-        """Let a transaction that stands open come to its end, unless it is the caller's own."""
+        """Let an open transaction come to its end, unless it is the caller's own."""
         while self.writer is not None and self.writer is not current():
             self.writer.run("commit.after")
 
@@ -142,7 +142,7 @@ class World:
         return SimulatedWorker(self.settings, self.database, self.client, self, f"worker {self.born}")
 
     def advance(self, milliseconds: int) -> None:
-        """Let time pass, for everybody, Redis included."""
+        """Let time pass, for all processes and for Redis."""
         self.time.ms += milliseconds
         self.clock.now += milliseconds
         if self.writer is not None and milliseconds:
@@ -159,7 +159,7 @@ class World:
                 self.fault()  # its holder was frozen for too long
 
     def jump(self, milliseconds: int) -> None:
-        """Let the database's clock jump, and no other."""
+        """Let the database's clock jump, and no other clock."""
         self.clock.now += milliseconds
         seen = {worker.name: worker.clock._seen for worker in self.workers if worker.clock._seen is not None}
         before = self.jumps[-1].seen if self.jumps else {}
@@ -193,7 +193,7 @@ class World:
         return one.poke()
 
     def loaded(self, connection: Connection, held: Any, loaded: Any) -> None:
-        """Be told of a load."""
+        """Note a load."""
         actor = current()
         assert actor is not None
         ids = {unit.group.id for unit in loaded.units}
@@ -203,10 +203,10 @@ class World:
         guarantees.after_load(self, actor.owner, _all(connection, poke_group), held, loaded)
         self.loaded_once |= ids
 
-    # what is seen of it
+    # looks at the tables
 
     def look(self) -> None:
-        """Look at the tables; note what is new, and what must not be."""
+        """Look at the tables; note new rows, and problems."""
         self.place += 1
         instances, groups = self.database.read(lambda c: (_all(c, sensor_instance), _all(c, poke_group)))
         before, self.rows = self.rows, instances
@@ -225,7 +225,7 @@ class World:
         guarantees.of_groups(self)
 
     def sensing(self) -> list[Any]:
-        """Return the rows of those who sense, in order."""
+        """Return the rows of sensing instances, in order."""
         return [row for row in self.rows.values() if row.state == State.SENSING]
 
     def tries(self, row: Any) -> list[Any]:
@@ -234,7 +234,7 @@ class World:
         return [other for other in self.rows.values() if _task(other) == task]
 
     def say(self, row: Any) -> str:
-        """Say a row for people."""
+        """Return a row as text for people."""
         key = spell(guarantees.key_of(row))
         return f"instance {row.id} ({key}) waiting for {self.arrivals[row.id].name!r}, which is {row.state}"
 
@@ -248,7 +248,7 @@ class World:
 
 
 def make_pool(world: World) -> Pool:
-    """Make the pool of those who register."""
+    """Make the pool of the clients."""
     pool = Pool(world.settings)
     pool.database.dispose()
     pool.database = world.database

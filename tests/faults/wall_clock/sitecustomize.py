@@ -1,7 +1,7 @@
-"""Shifts the wall clock of a Python process that finds this module first on its path: by what a file says, at any time.
+"""Shifts the wall clock of a Python process that has this module first on its path, by a file that may change.
 
-The file has two numbers: the shift in seconds, and how many seconds more each second takes. The monotonic clock is left
-alone, as it is where a machine's time is set.
+The file has two numbers: the shift in seconds, and by how many seconds each second is longer. The monotonic clock does
+not change, as when a machine's time is set.
 """
 
 import datetime
