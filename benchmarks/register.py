@@ -7,7 +7,8 @@ from typing import Any
 
 from benchmarks.report import Row, demand
 from benchmarks.stage import Cpu, Stage, less
-from sensorpool import Pool, Settings
+from sensorpool.client.pool import Pool
+from sensorpool.config.settings import Settings
 
 
 def run(full: bool) -> Iterator[Row]:

@@ -13,7 +13,8 @@ from typing import Any
 import psutil
 
 from harness.until import until
-from sensorpool import Pool, Settings
+from sensorpool.client.pool import Pool
+from sensorpool.config.settings import Settings
 
 SCRIPTED = ("ScriptedSensor", "AsyncScriptedSensor", "ManyScriptedSensor")
 

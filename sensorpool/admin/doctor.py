@@ -3,9 +3,7 @@
 import resource
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from sensorpool.admin import advice, health, problems
 from sensorpool.client.pool import Pool
@@ -16,6 +14,7 @@ from sensorpool.config.variables import known_variables, nearest, unknown_variab
 from sensorpool.config.version import __version__
 from sensorpool.errors import SensorpoolError, SettingsError, Unreachable
 from sensorpool.instrumentation.redaction import hide_password, one_line, printable
+from sensorpool.model.finding import Finding, Level
 from sensorpool.poke.classes import Classes
 from sensorpool.publish import overlay, wire
 from sensorpool.publish.broker import Connection
@@ -35,17 +34,6 @@ _TOGETHER = (
     {"shards", "shard_code_upper_limit"},
 )  # settings that contradict each other: an error of one may come from another of its set
 _NOWHERE = "sqlite://"  # replaces a database URL that is wrong
-
-Level = Literal["ok", "warning", "wrong"]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of the doctor's report."""
-
-    subject: str
-    level: Level
-    said: str
 
 
 def load() -> tuple[Settings | None, list[Finding], frozenset[str]]:

@@ -2,7 +2,6 @@
 
 from contextlib import suppress
 
-from sensorpool.admin import lateness
 from sensorpool.admin.problems import died_again_and_again, disagreements, probe_broker, unsettled_problems, untold
 from sensorpool.client.pool import Pool
 from sensorpool.config.version import __version__
@@ -14,6 +13,7 @@ from sensorpool.leases.range_state import MISSED, RangeState
 from sensorpool.leases.trouble import ROUNDS
 from sensorpool.model.values import Milliseconds, ShardRange
 from sensorpool.store import migrate
+from sensorpool.worker import lateness
 
 Looked = dict[ShardRange, tuple[str | None, RangeState, int]]
 """Holder, state and number of suspects of each range."""

@@ -10,10 +10,10 @@ from sensorpool.leases.connection import connect
 from sensorpool.leases.redis_store import RedisStore
 from sensorpool.model.terms import LiveWorker, untaken
 from sensorpool.model.times import spell_time
+from sensorpool.model.unsettled import LOCKED
 from sensorpool.model.values import Unsettled
 from sensorpool.publish import alarm
 from sensorpool.publish.wire import is_amqp, queue_of
-from sensorpool.settle.flush import LOCKED
 from sensorpool.store import blocking, callbacks, inspecting, loading
 from sensorpool.store.schema import poke_group, sensor_instance
 

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from sensorpool.admin import lateness
 from sensorpool.admin.problems import disagreements, unsettled_groups
 from sensorpool.client.pool import Pool
 from sensorpool.leases import complaints
@@ -11,6 +10,7 @@ from sensorpool.model.states import State
 from sensorpool.model.times import spell_time
 from sensorpool.model.values import Milliseconds
 from sensorpool.store import admission, callbacks, inspecting
+from sensorpool.worker import lateness
 
 
 def status(pool: Pool) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import DueGroup, Fact, Milliseconds, Unsettled
 
+LOCKED = "another transaction holds a lock on it"  # a cause that `health` knows
 MOST = 1_000  # unsettled groups of a range that are remembered; further ones are poked on and do not fail
 
 Known = Callable[[Collection[int]], Mapping[int, Unsettled]]

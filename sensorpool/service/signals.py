@@ -12,7 +12,6 @@ from billiard.pool import EX_OK, EX_RECYCLE
 from celery import Celery, current_app, signals
 from celery.utils.nodenames import node_format
 
-from sensorpool.admin import lateness
 from sensorpool.config.settings import Settings
 from sensorpool.config.variables import known_variables, nearest, unknown_variables
 from sensorpool.config.version import __version__
@@ -30,7 +29,7 @@ from sensorpool.service.runtime import Runtime
 from sensorpool.service.tasks import free_lease_of_dead, note_death
 from sensorpool.store import migrate
 from sensorpool.store.database import Database
-from sensorpool.worker import metrics
+from sensorpool.worker import lateness, metrics
 
 _LOOK_AFTER_CHILDREN = 0.5  # seconds
 _ROUND = 2.0  # seconds

@@ -15,6 +15,7 @@ from sensorpool.instrumentation.failpoint import failpoint
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.states import Ending, Outcome, State
+from sensorpool.model.unsettled import LOCKED
 from sensorpool.model.values import Fact, Flushed, Verdict
 from sensorpool.settle import decide
 from sensorpool.store import callbacks, outbox_rows, settling
@@ -26,7 +27,6 @@ GROUPS = 1_000  # in one flush
 BYTES = 16 * 2**20  # of values and reasons in one flush
 _ATTEMPTS_ALONE = 3  # for a part of a flush: the whole flush has waited for other transactions already
 _LONGEST_CAUSE = 200  # characters
-LOCKED = "another transaction holds a lock on it"
 
 log = logger(__name__)
 

@@ -8,11 +8,12 @@ import pytest
 
 from harness.until import until
 from sensorpool import Pool, Settings
-from sensorpool.admin import health, lateness, status
+from sensorpool.admin import health, status
 from sensorpool.leases.range_state import RangeState
 from sensorpool.leases.redis_store import range_key as key
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.worker import job as cycle
+from sensorpool.worker import lateness
 from sensorpool.worker.context import Worker
 
 TICK = 0.2

@@ -12,8 +12,9 @@ from sensorpool import Pool, Settings
 from sensorpool.admin import health
 from sensorpool.errors import Unreachable
 from sensorpool.model.states import Outcome, State
+from sensorpool.model.unsettled import LOCKED
 from sensorpool.model.values import Fact, Unsettled
-from sensorpool.settle.flush import LOCKED, flush
+from sensorpool.settle.flush import flush
 from sensorpool.store import engine, registering_postgres, settling, transaction
 
 SENSOR = "sensorpool.testing.ScriptedSensor"

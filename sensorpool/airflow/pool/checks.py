@@ -3,12 +3,12 @@
 import importlib.util
 from collections.abc import Iterator
 
-from sensorpool.admin.doctor import Finding
 from sensorpool.airflow.configuration import AirflowSettings, unknown_options
 from sensorpool.client.pool import Pool
 from sensorpool.config import extensions
 from sensorpool.errors import SensorpoolError, SettingsError
 from sensorpool.instrumentation.redaction import one_line
+from sensorpool.model.finding import Finding
 from sensorpool.model.states import State
 from sensorpool.store import inspecting
 
