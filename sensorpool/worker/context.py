@@ -45,7 +45,7 @@ class Worker:
     :raises SettingsError: when a URL is malformed or a driver is missing.
     """
 
-    process = ""  # this process, as the records of its jobs name it
+    process = ""  # the name of this process in the records of its jobs
 
     def __init__(
         self,
@@ -72,9 +72,11 @@ class Worker:
         self.clock = ClockWatch()
         self.watchdog = Watchdog(limits(settings.poke_timeout), enabled=watchdog)
         self._began = time.monotonic()
-        self._over_at: float | None = None  # how old it was when one of Celery's limits was reached
-        self._youth = settings.child_max_age * random.uniform(0.5, 0.9)  # or all would be replaced at once
-        self.name = ""  # of the worker whose process this is; a job's token says it
+        self._over_at: float | None = None  # the age at which one of Celery's limits was reached
+        self._youth = settings.child_max_age * random.uniform(
+            0.5, 0.9
+        )  # at random, so that not all children are replaced at once
+        self.name = ""  # the name of the worker; the token of a job says it
         self.keeper = Keeper(settings.heartbeat, settings.job_time_limit)
         self._passing_on = PassingOn(self.publisher.nudge)
         self._complaints = Complaints()
@@ -114,10 +116,10 @@ class Worker:
     def wears_out(self, limit: str | None = None) -> bool:
         """Return whether this process should be replaced: too many threads hang in it, it leaks, or has grown old.
 
-        What it pokes outside of jobs ends with it, and begins anew in the next: so it is patient while there is some.
+        Pokes outside of jobs end with the process, and begin anew in the next one: so the process waits for them.
 
-        :param limit: which of Celery's limits it has reached, if any. Then it is patient for a while; what has not
-            begun by then is given back, and it waits for the pokes that have.
+        :param limit: which of Celery's limits the process has reached, if any. Then it waits for a while only; suspects
+            whose poke has not begun by then are given back, and the process waits for the pokes that have begun.
         """
         settings, abandoned, age = self.settings, self.poker.abandoned, time.monotonic() - self._began
         if (found := self._shortage.look()) is not None:
@@ -167,7 +169,7 @@ class Worker:
     def close(self) -> None:
         """End what is poked apart, send what is in hand, within a bound, and close the connections.
 
-        All threads of the worker end, save those that still poke: they run the code of users, which nothing can stop.
+        All threads of the worker end, except threads that still poke: nothing can stop the code of users.
         """
         self._passing_on.close()
         self.suspects.close()

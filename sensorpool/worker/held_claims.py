@@ -1,4 +1,4 @@
-"""The claims of this process: on the groups that it pokes outside of jobs, so that no job pokes them as well."""
+"""The claims of this process on the groups that it pokes outside of jobs, so that no job pokes them as well."""
 
 import threading
 from collections import defaultdict
@@ -22,20 +22,20 @@ class HeldClaims:
         self._lock = threading.Lock()
 
     def take(self, shard_range: ShardRange, group_ids: Sequence[int], due: Milliseconds) -> list[int]:
-        """Claim groups of a range; return those that no process had claimed.
+        """Claim groups of a range; return the groups that no process had claimed.
 
-        :param due: since when they wait for this poke, by the database's clock.
+        :param due: since when the groups wait for this poke, by the database's clock.
         :raises Unreachable: when Redis does not answer.
         """
         return self._claims.take(shard_range, group_ids, self._seconds, due)
 
     def hold(self, shard_range: ShardRange, group_ids: Iterable[int]) -> None:
-        """Hold groups until what their pokes saw is known."""
+        """Hold groups until their pokes are reported."""
         with self._lock:
             self._ranges.update(dict.fromkeys(group_ids, shard_range))
 
     def renew(self, group_ids: Iterable[int]) -> None:
-        """Renew the claims on those of these groups that are held.
+        """Renew the claims on the groups that are held.
 
         :raises Unreachable: when Redis does not answer.
         """
@@ -52,7 +52,7 @@ class HeldClaims:
         self._claims.drop(shard_range, group_ids)
 
     def let_go(self, group_ids: Iterable[int]) -> dict[ShardRange, list[int]]:
-        """Hold groups no more; return those that were held, by range. Redis learns of it by `drop`."""
+        """Hold groups no more; return the groups that were held, by range. Redis learns of it by `drop`."""
         by_range: dict[ShardRange, list[int]] = defaultdict(list)
         with self._lock:
             for group_id in group_ids:

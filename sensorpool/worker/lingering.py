@@ -1,4 +1,4 @@
-"""Groups that were poked in a child of their own which lives on for a while: what they left behind may still end it."""
+"""Groups whose child process lives on for a while after the poke: what they left behind may still end it."""
 
 import threading
 import time
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from sensorpool.model.values import ShardRange
 
-_LONGEST = 120.0  # seconds: of a child that was dropped, nothing is ever said
+_LONGEST = 120.0  # seconds: the end of a child that was dropped is never reported
 
 
 class Lingering:
@@ -18,14 +18,14 @@ class Lingering:
         self._lock = threading.Lock()
 
     def begin(self, shard_range: ShardRange, group_ids: Iterable[int]) -> set[int]:
-        """Take groups up; return those that need a child: not those whose child lives on from the last poke."""
+        """Take groups up; return the groups that need a child. The child of the others lives on."""
         with self._lock:
             fresh = {group_id for group_id in group_ids if not self._has(group_id)}
             self._since.update(dict.fromkeys(fresh, (shard_range, time.monotonic())))
         return fresh
 
     def end(self, group_ids: Iterable[int]) -> dict[ShardRange, list[int]]:
-        """Forget groups whose child has ended; return those that were known, by range."""
+        """Forget groups whose child has ended; return the known ones of them, by range."""
         by_range: dict[ShardRange, list[int]] = defaultdict(list)
         with self._lock:
             for group_id in group_ids:

@@ -1,4 +1,4 @@
-"""What is counted: Prometheus metrics of a worker, on loopback unless told otherwise. Labels are bounded: states only.
+"""Prometheus metrics of a worker, served on loopback unless a setting says otherwise. The values of labels are bounded.
 
 Prefork children count in files that the worker's main process adds up, so `prepare` comes before the fork.
 """

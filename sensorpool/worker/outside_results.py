@@ -1,4 +1,4 @@
-"""What pokes outside of jobs see is settled here: those of suspects, and those that go on after their job."""
+"""Settles what pokes outside of jobs see: pokes of suspects, and pokes that go on after their job."""
 
 import threading
 import time
@@ -28,10 +28,10 @@ log = logger(__name__)
 
 
 class OutsideResults:
-    """Settles reports of pokes outside of jobs, and clears the suspects that came through. Safe to share.
+    """Settles reports of pokes outside of jobs, and clears suspects whose poke ended in good time. Safe to share.
 
     :param settle: settles facts.
-    :param lingering: these groups stay suspects for as long as their child lives on.
+    :param lingering: groups that stay suspects for as long as their child lives on.
     :param infra: since when groups fail that are poked outside of jobs.
     """
 
@@ -46,8 +46,8 @@ class OutsideResults:
         lingering: Lingering,
         infra: InfraWindow,
     ) -> None:
-        self.process = ""  # this process, as the records of its jobs name it
-        self.not_here: dict[int, str] = {}  # groups that turned out not to be pokeable by this process, and why
+        self.process = ""  # the name of this process in the records of its jobs
+        self.not_here: dict[int, str] = {}  # groups that this process turned out not to be able to poke, and why
         self._settings = settings
         self._database = database
         self._leases = leases
@@ -56,7 +56,7 @@ class OutsideResults:
         self._settle_facts = settle
         self._lingering = lingering
         self._infra = infra
-        self._unsettled: set[int] = set()  # groups that we noted as such
+        self._unsettled: set[int] = set()  # groups that this process noted as unsettled
         self._stranded: set[int] = set()  # groups that were left to other processes
         self._lock = threading.Lock()
 
@@ -66,9 +66,9 @@ class OutsideResults:
             self._stranded.update(group_ids)
 
     def settle(self, reports: Sequence[Report], by_range: Mapping[ShardRange, list[Report]], *, blame: bool) -> None:
-        """Settle what was seen, and clear the groups that came through.
+        """Settle what was seen, and clear the groups whose poke ended in good time.
 
-        :param by_range: those of the reports whose range is known.
+        :param by_range: the reports whose range is known.
         :param blame: whether each poke had a process of its own, so that a crash is the doing of its group.
         :raises Unreachable: when the database or Redis does not answer; what was not settled is due again.
         """
@@ -112,7 +112,9 @@ class OutsideResults:
                 if len(self.not_here) < _NOT_HERE:
                     self.not_here[group.id] = report.reason or ""
                 continue
-            if report.outcome is Outcome.CRASHED and not blame:  # beside others: whose doing it is, is not known
+            if (
+                report.outcome is Outcome.CRASHED and not blame
+            ):  # beside others: it is not known which group is to blame
                 continue
             fact = self._fact_of(report, began_at[group.id])
             if report.outcome is Outcome.POKE_TIMEOUT:
@@ -129,7 +131,7 @@ class OutsideResults:
         return self._infra.judge(fact, group.poke_interval, group.registered_at)
 
     def _blame(self, fact: Fact, seen: int) -> Fact:
-        """Count a crash against its group; at the limit the condition is quarantined, and all who wait for it fail."""
+        """Count a crash against its group; at the limit the condition is quarantined, and its instances fail."""
         limit, reason = self._settings.crash_limit, fact.reason or ""
         now = self._database.read(self._database.now)
         crashes = self._database.run(admission.count_crash, fact.group_id, seen, limit, reason, now)
@@ -140,7 +142,7 @@ class OutsideResults:
         return fact._replace(outcome=Outcome.FAIL, reason=why)
 
     def _note_unsettled(self, by_range: Mapping[ShardRange, list[Report]], unsettled: Mapping[int, Unsettled]) -> None:
-        """Note the groups whose result could not be written, and forget those that we noted and that have none such."""
+        """Note the groups whose result could not be written; forget the noted ones whose result was written now."""
         if not unsettled and not self._unsettled:
             return
         for shard_range, own in by_range.items():

@@ -1,8 +1,9 @@
 """A range whose groups this process cannot all poke is passed on: another job is sent, which another process may take.
 
-Which process takes a job is chance, so the same one may take a range again and again. After each job that leaves groups
-behind, the range is passed on a few times within a tick, at growing spans, so that a process that is busy now finds
-one of them. Where no process takes them, one a tick goes on. Outside of jobs: no slot waits for a span to pass.
+Chance decides which process takes a job, so one process may take a range again and again. After each job that leaves
+groups behind, the range is passed on a few times within a tick, at growing spans, so that a process that is busy now
+finds one of these jobs. Where no process takes the groups, one job a tick goes on. The spans pass outside of jobs: no
+slot waits for them.
 """
 
 import random
@@ -27,7 +28,7 @@ def span(state: RangeState, tick: float) -> float | None:
 
 
 def again(state: RangeState, tick: float) -> float | None:
-    """Return in how many seconds a range goes on that came to a process which cannot poke what is left of it."""
+    """Return in how many seconds a range is passed on, of which this process can poke nothing; None: it is not."""
     return _next(state, tick) if state.stranded and state.passes < PASSES else None
 
 
@@ -37,7 +38,7 @@ def _next(state: RangeState, tick: float) -> float:
 
 
 class PassingOn:
-    """Sends the jobs, each at its time, one a range at most. Safe to share between threads.
+    """Sends the jobs, each at its time, at most one for each range. Safe to share between threads.
 
     :param nudge: sends a job of a range.
     """

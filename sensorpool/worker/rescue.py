@@ -1,7 +1,7 @@
-"""Rescue: finds what a dead process left half done, and what is of no use any more.
+"""Rescue finds what a dead process left half done, and what is of no use any more.
 
-A round walks the list of chores; what a chore has no time for has its turn in the next round. Any number of rescuers
-may run at once: whatever one of them does twice is harmless.
+A round goes through the list of chores; what a chore has no time for has its turn in the next round. Any number of
+processes may run rescue at once: work that two of them do is harmless.
 """
 
 from sensorpool.errors import SensorpoolError, Unreachable
@@ -41,7 +41,7 @@ def rescue(worker: Worker, place: Place) -> Rescued:
             failed[chore.name] = one_line(error) if not isinstance(error, SensorpoolError) else str(error)
             log.warning("a chore of rescue failed", chore=chore.name, error=failed[chore.name])
             if isinstance(error, Unreachable):
-                worker.database.read(worker.database.now)  # where it does not answer at all, the round ends
+                worker.database.read(worker.database.now)  # where the database does not answer at all, the round ends
     try:
         worker.trouble.note_chores(failed, {chore.name for chore in CHORES} - failed.keys())
     except Unreachable as error:

@@ -1,6 +1,7 @@
-"""Pokes that take long go on where they are after their job has ended, so that it can give its range back.
+"""Pokes that take long go on after their job has ended, so that the job can give its range back.
 
-Each is marked as suspect in Redis, and claimed, so that no job pokes its group as well. A thread takes what they see.
+The group of such a poke is marked as suspect in Redis, and claimed, so that no job pokes it as well. A thread takes the
+reports.
 """
 
 import threading
@@ -25,7 +26,7 @@ log = logger(__name__)
 
 
 class SlowPokes:
-    """The pokes that go on here after their job. Safe to share between threads.
+    """The pokes that go on in this process after their job. Safe to share between threads.
 
     :param heartbeat: seconds between two renewals of their claims.
     """
@@ -46,12 +47,12 @@ class SlowPokes:
     def adopt(self, shard_range: ShardRange, poking: Poking, infra: RangeFailures, now: Milliseconds) -> None:
         """Let pokes go on that take too long for their job; the watchdog is on guard until they have ended.
 
-        :param infra: since when groups of the range fail; what is known of those that go on is left outside.
-        :raises Unreachable: when Redis does not answer; they go on all the same.
+        :param infra: since when groups of the range fail; the failures of these groups are left to the process.
+        :raises Unreachable: when Redis does not answer; the pokes go on all the same.
         """
         group_ids = list(poking.outstanding)
         infra.leave_outside(group_ids, now)
-        try:  # marked before they are looked after, which may clear them at once
+        try:  # the marks come first, for the thread may clear a group at once
             self._leases.suspects.mark(shard_range, group_ids, Suspicion.SLOW)
             self._claims.take(shard_range, group_ids, now)
         finally:
@@ -72,11 +73,11 @@ class SlowPokes:
             return bool(self._going_on)
 
     def close(self) -> None:
-        """Look after them no more: they are due again when their claims end."""
+        """Look after the pokes no more: their groups are due again when the claims end."""
         self._thread.close(_CLOSING)
 
     def _look_after(self) -> None:
-        """Take what the pokes that go on see, until none does."""
+        """Take the reports of the pokes that go on, until no poke goes on."""
         with self._watchdog.watching() as watched:
             while going_on := self._still_going_on():
                 watched.step()

@@ -1,7 +1,7 @@
 """Suspects: groups that hung, or were in a dead holder's hands. They are poked apart, until they are cleared.
 
-Nothing waits for them: those that hang are poked in one lane of child processes, and those that may crash in another.
-Each is marked as suspect in Redis, and claimed, so that no job pokes it as well.
+Nothing waits for them: groups that hang are poked in one lane of child processes, and groups that may crash in another.
+Each suspect is marked in Redis, and claimed, so that no job pokes it as well.
 """
 
 import threading
@@ -48,7 +48,7 @@ class Suspects:
         watchdog: Watchdog,
         goes_on: Callable[[int], bool],
     ) -> None:
-        self.is_retired = False  # nothing more is begun
+        self.is_retired = False  # True: no further poke is begun
         self._database = database
         self._leases = leases
         self._late_crashes = LateCrashes(leases)
@@ -58,7 +58,7 @@ class Suspects:
         self._goes_on = goes_on
         apart = partial(IsolatedLane, settings, self._take, claims.renew, watching=watchdog.watching)
         self._crashing, self._hanging = apart(watched=self._end_watch), apart(settings.hanging_concurrency)
-        self._why: dict[int, Suspicion] = {}  # of those in the lanes
+        self._why: dict[int, Suspicion] = {}  # of the groups in the lanes
         self._lock = threading.Lock()
 
     def offer(
@@ -73,8 +73,8 @@ class Suspects:
 
         :param stranded: groups of the range that are left to other processes; a poke of one is told to the next job.
         :param due: since when they wait for this poke, by the database's clock.
-        :returns: how many are being poked still, here or in another process, and miss this turn; all, once we have
-            retired.
+        :returns: how many groups miss this turn, because a poke of them goes on here or in another process; all groups,
+            once the lanes have retired.
         :raises Unreachable: when the database or Redis does not answer.
         """
         free = [group.id for group in groups if not self._has(group.id)]
@@ -122,13 +122,13 @@ class Suspects:
         return len(self._hanging) + len(self._crashing)
 
     def retire(self) -> None:
-        """Begin nothing more; what has not begun is due again at once, here or in another process."""
+        """Begin no further poke; a group whose poke has not begun is due again at once, here or in another process."""
         if not self.is_retired:
             self.is_retired = True
             self._give_back([*self._hanging.retire(), *self._crashing.retire()])
 
     def close(self) -> None:
-        """Give back those that are poked apart: they are due again at once, here or in another process."""
+        """Give back the groups that are poked apart: they are due again at once, here or in another process."""
         self.is_retired = True
         self._give_back([*self._hanging.close(), *self._crashing.close()])
 
@@ -152,7 +152,7 @@ class Suspects:
         return self._crashing.has(group_id) or self._hanging.has(group_id) or self._goes_on(group_id)
 
     def _take(self, reports: Sequence[Report]) -> None:
-        """Take what was seen in a child process: a crash there is the doing of the group that was poked.
+        """Take what was seen in a child process: a crash there is blamed on the group that was poked.
 
         :raises Unreachable: when the database or Redis does not answer; what was not settled is due again.
         """
@@ -164,15 +164,15 @@ class Suspects:
                     hung.add(report.group.id)
         with self._claims.ending(reports) as by_range:
             self._results.settle(reports, by_range, blame=True)
-            for shard_range, own in by_range.items():  # it hangs itself, not only its class
+            for shard_range, own in by_range.items():  # the group itself hangs, not only its class
                 overran = [report.group.id for report in own if report.group.id in hung]
                 self._leases.suspects.mark(shard_range, overran, Suspicion.OVERRAN)
 
     def _end_watch(self, group_ids: Sequence[int], late: Sequence[Report], died: bool | None) -> None:
         """Clear groups that ended nothing. Where their child died, blame the one group, or go on with fewer together.
 
-        :param late: what a group that was alone in its child did to it.
-        :param died: whether the child died of what they left behind; None: not known.
+        :param late: the report of a group that was alone in its child and ended it.
+        :param died: whether the child died of what the groups left behind; None: not known.
         """
         by_range = self._lingering.end(group_ids)
         for shard_range, own in by_range.items() if died is not None else ():

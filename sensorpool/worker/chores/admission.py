@@ -1,6 +1,6 @@
-"""What registrations are refused for is looked at again: conditions in quarantine, and DAGs over their quota.
+"""Looks again at what registrations are refused for: conditions in quarantine, and DAGs over their quota.
 
-Three statements a round, whatever there is.
+Three statements a round, however many there are.
 """
 
 from sensorpool.instrumentation.logs import logger
@@ -11,7 +11,7 @@ log = logger(__name__)
 
 
 def look_again(now: Round) -> None:
-    """Let conditions out that have been in quarantine for the retention; note the DAGs that have too many sensors."""
+    """Let conditions out after the retention in quarantine; note the DAGs that have too many sensors."""
     database, settings = now.worker.database, now.worker.settings
     at = database.read(database.now)
     now.done.let_out = database.run(admission.prune, at - round(settings.retention * 1000))

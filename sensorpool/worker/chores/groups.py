@@ -1,6 +1,6 @@
-"""Groups that no instance senses in go, and groups beyond the ranges come into one.
+"""Deletes groups without a sensing instance, and brings groups beyond the ranges into a range.
 
-At most 20 pages of 1,000 groups a round, of either.
+At most 20 pages of 1,000 groups a round, for each of the two.
 """
 
 from sensorpool.errors import CountMismatch
@@ -14,7 +14,7 @@ log = logger(__name__)
 
 
 def drop_empty(now: Round) -> None:
-    """Drop groups without a sensing instance: their pokes would be for nothing."""
+    """Drop groups without a sensing instance: their pokes would be in vain."""
     worker, place, done = now
 
     def look(after_id: int) -> pruning.Page:
@@ -30,7 +30,7 @@ def drop_empty(now: Round) -> None:
 
 
 def fold_shardcodes(now: Round) -> None:
-    """Bring groups into the ranges that there are: no job pokes groups beyond them."""
+    """Bring groups beyond the ranges into one of them: no job pokes a group beyond them."""
     worker, _, done = now
     database, limit = worker.database, worker.settings.shard_code_upper_limit
     for _ in range(pages.PAGES):

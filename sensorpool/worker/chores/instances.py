@@ -1,4 +1,4 @@
-"""Instances that nobody asks for any more go, and those end whose group is gone: no poke would ever end them.
+"""Deletes settled instances after the retention, and ends instances whose group is gone: no poke would end these.
 
 At most 20 pages of 1,000 instances a round, and as many shared values as one page has rows.
 """

@@ -1,6 +1,6 @@
-"""What dead processes left to be told is told, and queues that they left behind are dropped.
+"""Sends the results and callbacks that dead processes left unsent, and drops the queues that they left behind.
 
-Half a round's time for results; callbacks go on by themselves, a hundred at once; listeners are one question.
+Results take half a round at most; callbacks go on by themselves, a hundred at once; listeners take one question.
 """
 
 from sensorpool.errors import Unreachable
@@ -19,10 +19,10 @@ def drop_listeners(now: Round) -> None:
 
 
 def send_callbacks(now: Round) -> None:
-    """Have callbacks that wait sent."""
+    """Have the waiting callbacks sent."""
     now.worker.outbox.send_waiting_callbacks()
 
 
 def publish(now: Round) -> None:
-    """Publish results whose process died, or whose broker was away."""
+    """Publish results that were left behind because their process died, or the broker was away."""
     now.done.published += now.worker.outbox.send_left_behind(now.worker.settings.rescue_interval / 2)

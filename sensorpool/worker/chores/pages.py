@@ -1,11 +1,11 @@
-"""Walks through a table in pages of neighbours by id: bounded, and one goes on where the last one stopped."""
+"""Walks through a table in pages, which are neighbours by id. Each walk is bounded, and goes on in the next round."""
 
 from collections.abc import Callable, Iterator
 
 from sensorpool.store.pruning import Page
 
-ROWS = 1_000  # of a page: looked at in one statement
-PAGES = 20  # a round and table
+ROWS = 1_000  # in a page, which one statement looks at
+PAGES = 20  # in one round, of one table
 
 
 def walk(look: Callable[[int], Page], after_id: int) -> Iterator[Page]:

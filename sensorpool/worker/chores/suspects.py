@@ -1,6 +1,6 @@
-"""What Redis knows of suspects and of unsettled groups is forgotten with the groups.
+"""Forgets what Redis knows of suspects and of unsettled groups, once the groups are gone.
 
-One question a range and list; the lists are bounded where they are written.
+One question for each range and list; the lists are bounded where they are written.
 """
 
 from sensorpool.model.values import shard_ranges
@@ -9,7 +9,7 @@ from sensorpool.worker.chores.round import Round
 
 
 def forget_gone(now: Round) -> None:
-    """Take groups that are gone off the lists of suspects and of unsettled groups: they ended otherwise."""
+    """Take groups that are gone off the lists of suspects and of unsettled groups."""
     database, leases, settings = now.worker.database, now.worker.leases, now.worker.settings
     for shard_range in shard_ranges(settings.shards, settings.shard_code_upper_limit):
         if suspects := leases.suspects.of(shard_range):
