@@ -1,7 +1,7 @@
 """sensorpool takes sensors off worker slots: register what you wait for, and be told when it lands.
 
-Importing this package is cheap; what it offers is loaded when it is first asked for (PEP 562). ``sensorpool.app`` is
-the Celery application, so that ``celery -A sensorpool worker`` finds it.
+The import of this package is cheap; each of its names is loaded at its first use (PEP 562). ``sensorpool.app`` is the
+Celery application, so that ``celery -A sensorpool worker`` finds it.
 """
 
 from importlib import import_module

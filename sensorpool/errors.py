@@ -1,4 +1,4 @@
-"""Everything that sensorpool raises on purpose. The message is one line: what is wrong, and what mends it."""
+"""The errors of sensorpool. Each message is one line: what is wrong, and what mends it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,16 +7,16 @@ from typing import Any
 class SensorpoolError(Exception):
     """The base of all errors that a user of sensorpool may want to catch.
 
-    ``registered``: where many were registered at once, the instances of those before, which are kept.
+    ``registered``: the instances of earlier batches of the same call, which are kept.
     """
 
     registered: Sequence[Any] = ()
 
 
 class CannotPoke(SensorpoolError):
-    """Raised by a poke: this process cannot ask, for something is missing where it runs. Another process may have it.
+    """Raised by a poke: this process cannot ask, because it lacks something that another process may have.
 
-    A connection, a driver, a certificate, a folder that is not mounted: a fault of one process, which fails nobody.
+    A connection, a driver, a certificate or a folder that is not mounted: a fault of one process fails no sensor.
     """
 
 
@@ -25,7 +25,7 @@ class SettingsError(CannotPoke):
 
 
 class Refused(SensorpoolError, ValueError):
-    """A registration was refused whole; nothing of it was kept."""
+    """A registration was refused as a whole; no part of it is kept."""
 
 
 class ClassRefused(Refused):
@@ -33,13 +33,13 @@ class ClassRefused(Refused):
 
 
 class KeyConflict(Refused):
-    """The same key and try is registered with another context, or a higher try is there already."""
+    """The same key and try is registered with another context, or a higher try is registered already."""
 
 
 class ClassUnavailable(ClassRefused):
-    """This process cannot poke a class: it is not listed here, cannot be imported here, or is no sensor class here.
+    """This process cannot poke a class: its allowlist lacks the class, the import fails, or it is no sensor class.
 
-    Another process may have it: an older allowlist, a missing module or a failed import is a fault of one place.
+    Another process may have the class: an old allowlist, a missing module or a failed import is a fault of one process.
     """
 
 
@@ -50,7 +50,7 @@ class Unknown(SensorpoolError, LookupError):
 class Unreachable(SensorpoolError, ConnectionError):
     """The database, Redis or the broker did not answer.
 
-    :param in_doubt: whether what was asked for may have been done all the same: only the answer is known to be lost.
+    :param in_doubt: whether the change may have been made all the same, because only its answer was lost.
     """
 
     def __init__(self, *said: object, in_doubt: bool = False) -> None:
@@ -59,9 +59,9 @@ class Unreachable(SensorpoolError, ConnectionError):
 
 
 class InDoubt(Unreachable):
-    """A registration whose COMMIT was not answered: it may be there, or not.
+    """A registration whose COMMIT had no answer, so that it may exist or not.
 
-    ``keys``: what it is registered under if it is; registering it again under its key finds it, or makes it.
+    ``keys``: the keys of its instances; a second registration under these keys finds the instances, or makes them.
     """
 
     def __init__(self, said: str, keys: Sequence[Any]) -> None:
@@ -70,7 +70,7 @@ class InDoubt(Unreachable):
 
 
 class SchemaMismatch(SensorpoolError):
-    """The database's schema is absent, older, or newer than this version of sensorpool can use."""
+    """The database has no schema of ours, or an older or newer one than this version of sensorpool can use."""
 
 
 class CountMismatch(SensorpoolError):
@@ -78,9 +78,9 @@ class CountMismatch(SensorpoolError):
 
 
 class InfraFailure(Exception):
-    """A poke could not ask its question: refused, throttled, unreachable. Retried for a window before it counts.
+    """Raised by a poke whose backend refuses, throttles or cannot be reached. Retried for a window before it counts.
 
-    ``is_infra_failure`` is AIP-17's mark; any exception that carries it is taken so.
+    ``is_infra_failure`` is AIP-17's mark; any exception with this attribute counts as an infrastructure failure.
     """
 
     is_infra_failure = True
@@ -91,7 +91,7 @@ class SkipSensor(Exception):
 
 
 class HandBack(Exception):
-    """Raised by a poke that cannot be answered in the pool: every waiter is told to poke by itself."""
+    """Raised by a poke that the pool cannot answer: every waiter has to poke by itself."""
 
 
 class FailSensor(Exception):

@@ -1,4 +1,4 @@
-"""For tests of sensors and of pools: sensors that do as they are told, and a clock that stands still.
+"""Tools for tests of sensors and of pools: scripted sensors, and a clock that the test moves.
 
 A scripted sensor lives in a folder. It appends a line to ``pokes.jsonl`` whenever it is poked (one write, so that many
 processes may share the file), lands when ``<name>.landed`` exists, and otherwise does what its script says.
@@ -22,7 +22,7 @@ LONG = 3_600  # seconds
 
 
 class Clock:
-    """A clock that moves when it is told to: stands in for the database's."""
+    """A clock that the test moves, in the place of the database's clock."""
 
     def __init__(self, now: Milliseconds = 1_700_000_000_000) -> None:
         self.now = now
@@ -31,18 +31,18 @@ class Clock:
         return self.now
 
     def advance(self, seconds: float) -> None:
-        """Move on (or back)."""
+        """Move the clock on (or back)."""
         self.now += round(seconds * 1000)
 
 
 class ScriptedSensor:
-    """A sensor that does as it is told.
+    """A sensor that follows a script.
 
-    :param folder: where it writes and reads.
-    :param name: its own.
+    :param folder: the folder in which it writes and reads.
+    :param name: its name.
     :param script: ``wait`` (the default), ``raise``, ``infra``, ``skip``, ``fail``, ``hang`` (in Python), ``freeze``
-        (holding the interpreter lock), ``exit``, ``segfault``, ``leak`` (all the memory there is), ``print`` (100 MB).
-    :param seconds: how long each poke takes.
+        (holding the interpreter lock), ``exit``, ``segfault``, ``leak`` (takes all memory), ``print`` (100 MB).
+    :param seconds: the duration of each poke.
     """
 
     poke_context_fields: ClassVar[tuple[str, ...]] = ("folder", "name", "script", "seconds")
@@ -64,7 +64,7 @@ class ScriptedSensor:
 
 
 class AsyncScriptedSensor(ScriptedSensor):
-    """The same by coroutine; ``block`` blocks the event loop."""
+    """A `ScriptedSensor` that is poked by coroutine; ``block`` blocks the event loop."""
 
     async def poke(self, context: Any) -> Any:  # noqa: ARG002
         """Poke."""
@@ -80,7 +80,7 @@ class AsyncScriptedSensor(ScriptedSensor):
 
 
 class ManyScriptedSensor:
-    """The same, many in one call."""
+    """A scripted sensor that answers many contexts in one call."""
 
     @classmethod
     def poke_many(cls, contexts: Sequence[dict[str, Any]]) -> list[Any]:
@@ -126,7 +126,7 @@ def act(script: str, name: str) -> bool:
 
 
 def record_poke(folder: str, name: str) -> None:
-    """Append to the event record: who was poked when (the wall clock), and by which process."""
+    """Append a line to the event record: name, time (by the wall clock) and process of a poke."""
     line = json.dumps({"name": name, "at": time.time(), "pid": os.getpid()}) + "\n"
     record = os.open(os.path.join(folder, "pokes.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
@@ -136,7 +136,7 @@ def record_poke(folder: str, name: str) -> None:
 
 
 def land(folder: str | os.PathLike[str], name: str) -> float:
-    """Make a scripted sensor's condition true; return when that was."""
+    """Make a scripted sensor's condition true; return the time (seconds since 1970)."""
     Path(folder, f"{name}.landed").touch()
     return time.time()
 
@@ -152,12 +152,12 @@ class Poke:
 
 def pokes(folder: str | os.PathLike[str]) -> dict[str, list[Poke]]:
     """Read the event record: the pokes of each name, in order."""
-    found: dict[str, list[Poke]] = defaultdict(list)
+    by_name: dict[str, list[Poke]] = defaultdict(list)
     record = Path(folder, "pokes.jsonl")
     if record.exists():
         for line in record.read_text().splitlines():
             poke = Poke(**json.loads(line))
-            found[poke.name].append(poke)
-    for some in found.values():
+            by_name[poke.name].append(poke)
+    for some in by_name.values():
         some.sort(key=lambda poke: poke.at)
-    return found
+    return by_name

@@ -1,4 +1,4 @@
-"""The first tables: groups, instances, outbox, and which code may use them.
+"""The first tables: groups, instances, outbox, and the version of the code that may use them.
 
 Revision ID: 0001
 Revises:

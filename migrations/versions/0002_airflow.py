@@ -1,4 +1,4 @@
-"""What a waiter is called elsewhere, and why it ended: what Airflow's task instances need.
+"""The external id of a waiter, and its ending, for Airflow's task instances.
 
 Revision ID: 0002
 Revises: 0001

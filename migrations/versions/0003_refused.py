@@ -1,4 +1,4 @@
-"""What is refused: quarantined conditions, and DAGs with too many sensors.
+"""Refusals: quarantined conditions, and DAGs with too many sensors.
 
 Revision ID: 0003
 Revises: 0002

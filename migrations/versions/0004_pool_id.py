@@ -1,4 +1,4 @@
-"""Which pool a database belongs to: an id, made once.
+"""The id of the pool that a database belongs to, made once.
 
 Revision ID: 0004
 Revises: 0003

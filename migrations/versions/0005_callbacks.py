@@ -1,4 +1,4 @@
-"""Callbacks wait for themselves, and a large value of many is kept once.
+"""Callbacks have rows of their own, and a large value of several waiters is stored once.
 
 Revision ID: 0005
 Revises: 0004
@@ -58,7 +58,7 @@ def downgrade() -> None:
 
 
 def _give_back() -> None:
-    """Write what waits as the version before reads it: values in each row, callbacks with the results."""
+    """Write waiting rows in the form of the version before: values in each row, callbacks with the results."""
     connection = op.get_bind()
     if connection is None:  # offline: only the statements are wanted
         return

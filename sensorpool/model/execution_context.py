@@ -13,8 +13,8 @@ class ExecutionContext(NamedTuple):
     """How to wait. Spans in seconds. Never part of the identity.
 
     ``timeout`` counts from registration, and one poke always comes before it takes effect. ``exponential_backoff``
-    doubles the interval after each poke, up to ``max_wait``. ``soft_fail``, ``silent_fail`` and ``never_fail`` are
-    those of Airflow's BaseSensorOperator.
+    doubles the interval after each poke, up to ``max_wait``. ``soft_fail``, ``silent_fail`` and ``never_fail`` mean the
+    same as in Airflow's BaseSensorOperator.
     """
 
     poke_interval: float
@@ -28,9 +28,9 @@ class ExecutionContext(NamedTuple):
 
     @classmethod
     def from_text(cls, text: str, waits_for: float) -> Self:
-        """Read the text of a row. What was written over by hand counts as plain: it must not stop the others' flush.
+        """Read the text of a row. A value that was edited by hand reads as the default: it must not stop the flush.
 
-        :param waits_for: seconds from the start of the instance to its deadline: the timeout, where the text has none.
+        :param waits_for: seconds from the start of the instance to its deadline: the timeout if the text has none.
         """
         said = read_json(text)
         if not isinstance(said, dict):
@@ -48,12 +48,12 @@ class ExecutionContext(NamedTuple):
         )
 
     def as_text(self) -> str:
-        """Return JSON that says what is set."""
+        """Return the values that are set, as JSON."""
         return json.dumps({name: v for name, v in self._asdict().items() if v is not None and v is not False})
 
     @property
     def ends_execution(self) -> bool:
-        """Whether the execution_timeout ends the wait, and not the timeout."""
+        """Whether the execution_timeout ends the wait, rather than the timeout."""
         return self.execution_timeout is not None and self.execution_timeout < self.timeout
 
     @property

@@ -1,4 +1,4 @@
-"""Groups and instances come: in one statement on PostgreSQL, in a few elsewhere."""
+"""The insertion of groups and instances: in one statement on PostgreSQL, in a few on other databases."""
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
@@ -32,7 +32,7 @@ _TRY = (
 
 
 def _tries_by_arrays() -> Any:
-    """PostgreSQL's way: one array a column. A thousand tuples behind IN make it read the whole table."""
+    """Return PostgreSQL's look-up: an array for each column. With a thousand tuples in IN it reads the whole table."""
     names = [part.name for part in _KEY]
     arrays = [bindparam(part.name, type_=ARRAY(Integer if part is s.c.map_index else Text)) for part in _KEY]
     wanted = func.unnest(*arrays).table_valued(*names, name="wanted").render_derived()
@@ -46,7 +46,7 @@ _TRIES_BY_TUPLES = select(*_TRY).where(tuple_(*_KEY).in_(bindparam("tasks", expa
 
 
 def known(connection: Connection, keys: Collection[Key]) -> dict[Key, Known]:
-    """Return those of these keys that are registered."""
+    """Return the instances that are registered under these keys."""
     rows = {_key_of(row): row for row in _tries(connection, keys)}
     return {
         key: Known(
@@ -65,7 +65,7 @@ def has_tries(connection: Connection, keys: Collection[Key]) -> bool:
 
 
 def _tries(connection: Connection, keys: Collection[Key]) -> list[Any]:
-    """Return the columns of `_TRY` of every try of these task instances."""
+    """Return the columns of `_TRY` for every try of these task instances."""
     if not keys:
         return []
     tasks = [key.task for key in keys]
@@ -76,7 +76,7 @@ def _tries(connection: Connection, keys: Collection[Key]) -> list[Any]:
 
 
 def is_there(connection: Connection, instance_id: int, key: Key) -> bool:
-    """Whether an instance is there under this key."""
+    """Whether an instance exists under this key."""
     row = connection.execute(select(*_TRY).where(s.c.id == instance_id)).first()
     return row is not None and _key_of(row) == key
 
@@ -88,17 +88,17 @@ def join(
     chosen: Sequence[Key],
     now: Milliseconds | None,
 ) -> list[Instance]:
-    """Make the groups, or take the next version of those that are there, and insert the instances.
+    """Make the groups, or take the next version of existing ones, and insert the instances.
 
-    Either way the rows of the groups are locked: within a group the order of versions is the order of commits.
+    In both cases the rows of the groups are locked: within a group, the order of versions is the order of commits.
 
-    :param groups: by digest, in hashcode order (the order that every writer locks in).
+    :param groups: by digest, in hashcode order (the order in which every writer locks).
     :param instances: by key.
-    :param chosen: the keys of instances that other tries may be registered beside: two tries of one task come one after
-        the other, so that `other_tries`, asked next, sees those that were there before.
-    :param now: stands in for the database's clock.
-    :returns: the new instances; those that are barred are missing, and so are those of a group whose digest is there
-        for another context, for no two contexts share a group, whatever their hash.
+    :param chosen: the keys of instances that may have other tries. Two tries of one task are registered one after the
+        other, so that `other_tries`, which is called next, sees the earlier one.
+    :param now: replaces the database's clock.
+    :returns: the new instances, without barred ones, and without instances of a group whose digest belongs to another
+        context: two contexts never share a group, whatever their hash.
     """
     by_dialect = registering_postgres.join if connection.dialect.name == "postgresql" else _join
     rows = by_dialect(connection, list(groups.values()), list(instances.values()), chosen, now)
@@ -106,7 +106,7 @@ def join(
 
 
 def _made(row: Any, groups: Mapping[bytes, NewGroup], instances: Mapping[Key, NewInstance]) -> Instance:
-    """Return what a row of `_ADDED` has become; its group is new where no version is older than its batch."""
+    """Return the instance of a row of `_ADDED`; its group is new if no version is older than the batch."""
     *of_key, instance_id, group_id, version = row
     key = Key(*of_key)
     group = groups[instances[key].joined_digest]
@@ -122,7 +122,7 @@ def _join(
     now: Milliseconds | None,
 ) -> Sequence[Any]:
     assert now is not None
-    if connection.dialect.name != "sqlite":  # whose transactions come one after the other anyway
+    if connection.dialect.name != "sqlite":  # SQLite's transactions come one after the other anyway
         _lock_tries(connection, chosen)
     if any(admission.barred(connection, [group.digest for group in groups], {each.dag_id for each in instances})):
         return []
@@ -137,9 +137,9 @@ def _join(
 
 
 def _lock_tries(connection: Connection, chosen: Sequence[Key]) -> None:
-    """Hold off the other tries of these tasks until the end of the transaction; first tries do not hold off each other.
+    """Lock out other tries of these tasks until the end of the transaction; first tries share the lock.
 
-    MySQL has no locks that end with a transaction but those of rows: here the one row that there always is.
+    In MySQL only locks of rows end with a transaction. So it locks the single row that always exists.
     """
     if chosen:
         only_first = not any(is_later_try(key) for key in chosen)
@@ -179,7 +179,7 @@ def _upsert_sqlite() -> Any:
 
 
 def _joined(new: Any) -> dict[str, Any]:
-    """What a group takes from those who join it: the shortest step and the earliest deadline of all."""
+    """Return the new columns of a group that instances join: the shortest step and the earliest deadline of all."""
     return {
         "version": g.c.version + new.version,
         "members": g.c.members + new.members,

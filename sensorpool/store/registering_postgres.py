@@ -1,7 +1,7 @@
-"""Groups and instances come, on PostgreSQL: all of a batch in one statement, one binary array a column.
+"""The insertion of groups and instances on PostgreSQL: a batch in one statement, with a binary array for each column.
 
-A constant statement, where VALUES of a thousand rows would be parsed anew each time; as text an array costs three times
-as much to write, and with SQLAlchemy's rows for what comes back as much again.
+The statement is constant; VALUES of a thousand rows would be parsed anew each time. As text, an array costs three times
+as much to write, and SQLAlchemy's rows for the result cost as much again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,8 +19,8 @@ from sensorpool.store.rows import NewGroup, NewInstance, Try, column_types, is_l
 _GROUP_TYPES, _INSTANCE_TYPES = column_types(NewGroup), column_types(NewInstance)
 _KEY_TYPES = {name: _INSTANCE_TYPES[name] for name in Key._fields}
 
-# A process that freezes in its transaction holds its locks for no longer than IDLE_LIMIT_MS, and none is waited for
-# longer than LOCK_WAIT_MS: both hold from the first lock on, and need no statement of their own.
+# A process that freezes in its transaction holds its locks for at most IDLE_LIMIT_MS, and a wait for a lock takes at
+# most LOCK_WAIT_MS. Both limits hold from the first lock on, and need no statement of their own.
 _BOUNDS = ", ".join(
     f"set_config('{name}', '{limit}', true)"
     for name, limit in (("lock_timeout", LOCK_WAIT_MS), ("idle_in_transaction_session_timeout", IDLE_LIMIT_MS))
@@ -62,9 +62,9 @@ WHERE NOT EXISTS (SELECT FROM {prefix}dag_over_quota o WHERE o.dag_id = new.dag_
 RETURNING dag_id, task_id, run_id, map_index, try_number, id, group_id, joined_version
 """
 
-# Two tries of one task must not be registered at once, for neither would see the other. First tries, which are nearly
-# all, share the lock: only another try waits for them, and they for it. The locks are few, so that a thousand tasks fit
-# into PostgreSQL's table of locks, and are taken in their order, before any row is locked.
+# Two tries of one task must not be registered at once, because neither would see the other. First tries, which are
+# nearly all, share the lock: only another try waits for them, and they for it. The locks are few, so that a thousand
+# tasks fit into PostgreSQL's table of locks. They are taken in order, before any row is locked.
 _LOCKED_ONE = "locked AS MATERIALIZED (SELECT pg_advisory_xact_lock{shared}({space}, %(lock)b::int4) FROM bounded),"
 _LOCKED_MANY = """
 locked AS MATERIALIZED (
@@ -78,7 +78,7 @@ locked AS MATERIALIZED (
 """
 _LOCKS, _SPACE = 64, 0x73656E73
 
-# OFFSET 0 keeps the planner from joining: while its statistics are old it would read the whole table for it
+# OFFSET 0 keeps the planner from a join, for which it would read the whole table while its statistics are old
 _OTHER_TRIES = """
 SELECT new.dag_id, new.task_id, new.run_id, new.map_index, other.try_number, other.id, other.state
 FROM {keys}
@@ -98,7 +98,7 @@ def join(
     chosen: Sequence[Key],
     now: Milliseconds | None,
 ) -> list[Any]:
-    """See `registering.join`; return the key of each new instance, its id, its group, and its version of that."""
+    """See `registering.join`; return the key of each new instance, its id, its group, and its version of the group."""
     alone = len(instances) == 1
     values = {"now": now, **_values("g", groups, alone), **_values("i", instances, alone)}
     locked = ""
@@ -134,7 +134,7 @@ def _join_text(prefix: str, alone: bool, locked: str) -> str:
 
 
 def _locks(keys: Sequence[Key]) -> list[tuple[int, bool]]:
-    """Return the locks of tasks in their order, and of each whether it is held alone."""
+    """Return the locks of tasks in their order, each with whether it is exclusive."""
     locks: dict[int, bool] = {}
     for key in keys:
         lock = crc32("\0".join(map(str, key.task)).encode()) % _LOCKS
@@ -148,7 +148,7 @@ def _other_tries_text(prefix: str, alone: bool) -> str:
 
 
 def _source(name: str, types: Mapping[str, str], alone: bool) -> str:
-    """Return rows to select from: a row alone, which is by far the most frequent, as it is; others as arrays."""
+    """Return the source of rows: a single row, by far the most frequent, as values; several rows as arrays."""
     if alone:
         row = (f"%({name}{place})b::{kind} AS {column}" for place, (column, kind) in enumerate(types.items()))
         return f"(SELECT {', '.join(row)}) AS new"

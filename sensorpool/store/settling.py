@@ -1,9 +1,9 @@
-"""Instances end and groups go. Whoever writes a terminal state comes this way, in this order:
+"""The end of instances and the deletion of groups. Every writer of a terminal state calls, in this order:
 
 1. `lock_groups`, in hashcode order, in a statement of its own;
 2. `write_verdicts` on the members;
-3. `let_go`: in later statements, with their fresh snapshot, the groups that have no sensing member left are deleted
-   and the others take interval and deadline of those who stay.
+3. `let_go`: later statements, with a fresh snapshot, delete the groups that have no sensing member left, and give the
+   others the interval and deadline of their remaining members.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -43,7 +43,7 @@ _WRITTEN = select(s.c.id, s.c.dag_id, s.c.task_id, s.c.run_id, s.c.map_index, s.
 
 
 def _over_sensing(value: Any) -> Any:
-    """A value over those who sense in the group that is being updated."""
+    """Return a value over the sensing members of the group that is being updated."""
     return select(value).where(s.c.group_id == g.c.id, s.c.state == State.SENSING).correlate(g).scalar_subquery()
 
 
@@ -52,11 +52,11 @@ _STILL_SENSING = _over_sensing(s.c.id).element.limit(1).scalar_subquery()
 
 
 def begin(connection: Connection) -> None:
-    """Tell PostgreSQL how this transaction wants to be run.
+    """Set the limits of this transaction on PostgreSQL.
 
-    It ends it if its process freezes in it, so that its locks hold up nobody for long, and has it wait for no lock for
-    long. And it reads indexes: whenever thousands have just settled, its statistics say that nobody waits, and that the
-    whole table is read soonest.
+    PostgreSQL ends the transaction if its process freezes in it, so that its locks do not last, and bounds its waits
+    for locks. It must also read indexes: when thousands have just settled, its statistics say that no row is sensing,
+    and that a read of the whole table is quickest.
     """
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(
@@ -66,16 +66,16 @@ def begin(connection: Connection) -> None:
 
 
 def lock_groups(connection: Connection, group_ids: Collection[int], *, free_only: bool = False) -> list[int]:
-    """Lock the groups in hashcode order; return those that are still there.
+    """Lock the groups in hashcode order; return the groups that still exist.
 
-    :param free_only: pass over those that another transaction has locked.
+    :param free_only: skip groups that another transaction has locked.
     """
     lock = _LOCK_FREE if free_only else _LOCK
     return list(connection.execute(lock, {"ids": list(group_ids)}).scalars()) if group_ids else []
 
 
 def there(connection: Connection, group_ids: Collection[int]) -> set[int]:
-    """Return which of these groups are there, locked or not."""
+    """Return which of these groups exist, locked or not."""
     return set(connection.execute(_THERE, {"ids": list(group_ids)}).scalars()) if group_ids else set()
 
 
@@ -85,7 +85,7 @@ def sensing_members(connection: Connection, group_ids: Collection[int]) -> list[
 
 
 def held_groups(connection: Connection, members: Collection[Member]) -> set[int]:
-    """Lock the sensing members of groups that are locked; return the groups of which another transaction holds one."""
+    """Lock the sensing members of locked groups; return the groups with a member that is locked elsewhere."""
     if not members:
         return set()
     group_ids = {member.group_id for member in members}
@@ -100,9 +100,9 @@ def groups_of(connection: Connection, instance_ids: Collection[int]) -> dict[int
 
 
 def write_verdicts(connection: Connection, verdicts: Sequence[Verdict], now: Milliseconds) -> list[Settled]:
-    """Give each instance its terminal state; return them as they are published.
+    """Give each instance its terminal state; return the settled instances.
 
-    :raises CountMismatch: when one of them was not sensing any more; nothing is kept then.
+    :raises CountMismatch: when an instance was no longer sensing; then nothing is kept.
     """
     shared = values.share(connection, verdicts, now)
     rows: list[Any] = []
@@ -120,7 +120,7 @@ def write_verdicts(connection: Connection, verdicts: Sequence[Verdict], now: Mil
 def _write_verdicts(
     connection: Connection, verdicts: Sequence[Verdict], now: Milliseconds, shared: Mapping[int, int]
 ) -> Sequence[Any]:
-    """Write one by one; return what `_WRITTEN` asks for, or nothing if one of them was not sensing any more."""
+    """Write the rows one by one; return the columns of `_WRITTEN`, or nothing if an instance was no longer sensing."""
     written = connection.execute(
         update(s)
         .where(s.c.id == bindparam("instance_id"), s.c.state == State.SENSING)
@@ -150,13 +150,13 @@ def _write_verdicts(
 
 
 def _just_settled(verdict: Verdict, row: Any, now: Milliseconds) -> Settled:
-    """Join a verdict with the columns of `_WRITTEN`: what was just written need not be read."""
+    """Join a verdict with the columns of `_WRITTEN`: the columns that were just written need not be read."""
     _, _, state, ending, reason, xcom_value = verdict
     return Settled(row[0], Key(*row[1:6]), state, ending, reason, xcom_value, now, row[6])
 
 
 def write_steps(connection: Connection, grown: Sequence[tuple[Member, Milliseconds]]) -> None:
-    """Let the steps of members grow (exponential backoff)."""
+    """Write the grown steps of members (exponential backoff)."""
     connection.execute(
         update(s)
         .where(s.c.id == bindparam("instance_id"))
@@ -166,7 +166,7 @@ def write_steps(connection: Connection, grown: Sequence[tuple[Member, Millisecon
 
 
 def let_go(connection: Connection, empty: Collection[int], staying: Collection[int]) -> None:
-    """Delete the groups that nobody waits for any more; give the others the step and deadline of those who stay.
+    """Delete the emptied groups; give the others the step and deadline of their remaining members.
 
     :raises CountMismatch: when a group that should be empty is not.
     """

@@ -1,4 +1,4 @@
-"""Instances end, on PostgreSQL: all of a flush in one statement, however many states and reasons there are."""
+"""The end of instances on PostgreSQL: a flush in one statement, whatever the number of states and reasons."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,8 +10,8 @@ from sqlalchemy import Connection
 from sensorpool.model.values import Milliseconds, Verdict
 from sensorpool.store.database import fetch, table_prefix
 
-# What each is told is looked up by its id. A join would do, but whenever thousands have just settled the planner takes
-# the few that sense for one, and compares each with each.
+# The values of each instance are looked up by its id. After a mass settle, the planner would expect a single sensing
+# row, and a join would compare each row with each other.
 _WRITE = """
 UPDATE {prefix}sensor_instance s
 SET state = told.by_id -> s.id::text ->> 0, ending = told.by_id -> s.id::text ->> 1,
@@ -28,7 +28,7 @@ def write_verdicts(
 ) -> list[Any]:
     """Give each sensing instance its terminal state; return the columns of `settling._WRITTEN`.
 
-    :param shared: where values are that are kept once for many, by group.
+    :param shared: the row ids of shared values, by group.
     """
     told: dict[int, tuple[Any, ...]]
     if shared:

@@ -93,7 +93,7 @@ def test_more_groups_that_hang_than_are_poked_apart_turn_health_red(pool: Pool, 
     assert gauges(pool)["sensorpool_wait_apart_seconds"] > 0.5
     for each in made:
         pool.cancel(each.id)
-    assert late(pool) == [], "nobody waits for them"
+    assert late(pool) == [], "no instance waits for them"
 
 
 def test_who_waits_for_long_intervals_to_be_poked_apart_is_not_late(pool: Pool, worker: Worker) -> None:

@@ -95,7 +95,7 @@ def test_what_is_of_another_pool_is_dropped(pool: Pool, worker: Worker, tmp_path
     ours = pool.pool_id.get()
     assert ours is not None
     haunt("another")
-    assert job(worker, pool)["poked"] == 1, "by a job, as nobody's suspect"
+    assert job(worker, pool)["poked"] == 1, "by a job, because it is no suspect"
     assert worker.leases.suspects.why(shard_range, made.group_id) is None
     assert worker.leases.suspects.overruns(shard_range, made.group_id) == 0
     assert worker.leases.unsettled.of([shard_range]) == {}

@@ -121,7 +121,7 @@ def test_a_holder_that_is_not_done_is_told_from_none(pool: Pool, worker: Worker)
 def test_what_is_settled_and_not_told_for_minutes_turns_health_red(pool: Pool, worker: Worker) -> None:
     done_lately(pool, worker)
     now = pool.database.read(pool.database.now)
-    row = {"instance_id": 1, "task": "theirs.go_on", "next_try_at": now, "cause": "nobody listens"}
+    row = {"instance_id": 1, "task": "theirs.go_on", "next_try_at": now, "cause": "no server listens"}
     with pool.database.engine.begin() as connection:
         connection.execute(insert(callback), [row | {"created_at": now - 200_000}])
         connection.execute(insert(outbox), [{"created_at": now - 200_000, "instance_ids": "[1]"}])
@@ -131,7 +131,7 @@ def test_what_is_settled_and_not_told_for_minutes_turns_health_red(pool: Pool, w
         connection.execute(insert(outbox), [{"created_at": now - 400_000, "instance_ids": "[2]"}])
     waiting, unpublished = health.health(pool)
     assert waiting.startswith("on_settled tasks wait to be sent: 2 of theirs.go_on, for 40")
-    assert waiting.endswith("nobody listens")
+    assert waiting.endswith("no server listens")
     assert unpublished.startswith("results wait to be published, for 40")
 
 

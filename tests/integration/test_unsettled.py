@@ -195,7 +195,7 @@ def test_what_was_kept_in_mind_goes_with_its_group(pool: Pool, worker: Worker) -
         job(worker, pool)
     pool.cancel(bad)
     assert pool.leases.unsettled.of(pool.ranges)
-    assert not said(pool), "nobody waits for it any more"
+    assert not said(pool), "no instance waits for it any more"
     rescue(worker, Place())
     assert not pool.leases.unsettled.of(pool.ranges)
 

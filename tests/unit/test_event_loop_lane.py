@@ -40,7 +40,7 @@ def lanes() -> Iterator[list[LoopLane]]:
     yield made
     gates.open_all_gates()
     for lane in made:
-        until("everybody has gone", lambda lane=lane: lane.idle)
+        until("the end of all pokes", lambda lane=lane: lane.idle)
         lane.close()
 
 

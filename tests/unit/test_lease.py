@@ -125,7 +125,7 @@ def test_a_job_that_ended_badly_leaves_neither_note_nor_state(leases: Leases) ->
 
 def test_a_dirty_range_is_worked_on_once_more(leases: Leases, client: Any) -> None:
     assert leases.dirty_flags.put_up(RANGE)
-    assert not leases.dirty_flags.put_up(RANGE), "somebody has sent a job already"
+    assert not leases.dirty_flags.put_up(RANGE), "a job has been sent already"
     held = _take(leases)
     assert held.dirty
     assert leases.dirty_flags.put_up(RANGE), "the flag was taken down with the lease"

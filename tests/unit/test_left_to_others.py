@@ -92,7 +92,7 @@ def test_a_failure_outside_of_jobs_does_not_last_through_an_outage() -> None:
         return failing.judge(fact(Outcome.INFRA_FAILURE, began_at=START + at), hour).outcome
 
     assert fails(0) is fails(hour) is Outcome.INFRA_FAILURE
-    assert fails(3 * hour) is Outcome.INFRA_FAILURE, "nobody poked it for an hour of these two"
+    assert fails(3 * hour) is Outcome.INFRA_FAILURE, "for one of these two hours no process poked it"
     assert fails(4 * hour) is Outcome.POKE_ERROR
 
 

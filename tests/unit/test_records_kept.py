@@ -102,7 +102,7 @@ def test_a_size_that_was_lost_or_written_over_is_counted_afresh(
         leases.poke_log.keep(RANGE, record(START + step, (step, HOUR)).texts(), START + step)
         if step == 50 and written is None:
             client.delete(name)
-            client.rpush(name, "somebody's")
+            client.rpush(name, "foreign")
         elif step == 50:
             client.set(name, written)
     number, total = size(leases)
@@ -121,7 +121,7 @@ def test_what_an_older_version_left_is_read_dropped_and_counted(leases: Leases, 
     assert last_poke(kept, 6) == Poked(START + 1, Outcome.NOT_LANDED, "why")
     assert last_poke(kept, 7) == Poked(START, Outcome.NOT_LANDED)
     assert client.get(leases.store.key(RANGE, "pokes_size")).split()[0] == "3"
-    client.zadd(name, {"of somebody": float("inf")})
+    client.zadd(name, {"a foreign record": float("inf")})
     leases.poke_log.keep(RANGE, record(START + 1, (8, MINUTE)).texts(), START + 1)
     assert client.pttl(name) > 0
 

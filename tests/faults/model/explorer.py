@@ -44,7 +44,7 @@ def explore(faults: Faults) -> Explored:
                 ending.append(before)
     for world in came_from:
         if world not in live:
-            return Explored(len(came_from), "G1: somebody senses for ever", _trace(came_from, world))
+            return Explored(len(came_from), "G1: an instance senses for ever", _trace(came_from, world))
     return Explored(len(came_from))
 
 

@@ -184,7 +184,7 @@ MUTANTS = (
         "G5",
     ),
     _one(
-        "a lost last load makes nobody due",
+        "a lost last load makes no group due",
         "worker/load.py",
         "        return max((last for last in candidates if last <= now), default=0)\n",
         "        return max((last for last in candidates if last <= now), default=0) or now\n",
@@ -302,13 +302,13 @@ MUTANTS = (
         ("G1",),
     ),
     Mutant(
-        "anybody extends a lease",
+        "any process extends a lease",
         (Edit("leases/lua/extend.lua", 'redis.pcall("GET", KEYS[1]) == ARGV[1]', 'redis.pcall("GET", KEYS[1])'),),
         ("test_another_token_can_neither_renew_nor_end_a_lease",),
         tests=LEASE_TESTS + "test_another_token_can_neither_renew_nor_end_a_lease",
     ),
     Mutant(
-        "anybody gives a lease back",
+        "any process gives a lease back",
         (Edit("leases/lua/finish.lua", 'redis.pcall("GET", KEYS[1]) ~= ARGV[1]', 'not redis.pcall("GET", KEYS[1])'),),
         ("test_another_token_can_neither_renew_nor_end_a_lease",),
         tests=LEASE_TESTS + "test_another_token_can_neither_renew_nor_end_a_lease",

@@ -41,7 +41,7 @@ def at_ending(world: "World", row: Any) -> None:
         case Ending.CANCELLED:
             superseded = any(other.try_number > row.try_number for other in world.tries(row))
             if row.id not in world.called_off and not superseded:
-                complain(f"G1: {world.say(row)}: nobody called it off")
+                complain(f"G1: {world.say(row)}: no step cancelled it")
         case _:
             complain(f"G1: {world.say(row)} ({row.ending}: {row.reason}): nothing of the kind happened")
 
@@ -77,11 +77,11 @@ def of_groups(world: "World") -> None:
         members[row.group_id].append(row)
     complain = world.problems.append
     for group_id in members.keys() - world.groups.keys():
-        complain(f"GROUPS: {world.say(members[group_id][0])} in group {group_id}, which is gone: nobody pokes for it")
+        complain(f"GROUPS: {world.say(members[group_id][0])} in group {group_id}, which is gone: it is never poked")
     for group_id, group in world.groups.items():
         own = members.get(group_id)
         if not own:
-            complain(f"GROUPS: nobody senses in group {group_id}, which is there")
+            complain(f"GROUPS: no instance senses in group {group_id}, which exists")
             continue
         if any((row.op_classpath, row.poke_context) != (group.op_classpath, group.poke_context) for row in own):
             complain(f"GROUPS: two contexts share group {group_id}")
@@ -90,7 +90,7 @@ def of_groups(world: "World") -> None:
         if found != right:
             complain(f"GROUPS: group {group_id} has members, interval and deadline {found}; they are {right}")
         if group.version < max(row.joined_version for row in own):
-            complain(f"GROUPS: group {group_id} is at version {group.version}, and somebody joined it later")
+            complain(f"GROUPS: group {group_id} is at version {group.version}, and an instance joined it later")
     contexts = [group.poke_context for group in world.groups.values()]
     if len(set(contexts)) != len(contexts):
         complain("GROUPS: there are two groups of one context")
@@ -119,10 +119,10 @@ def after_load(world: "World", worker: "SimulatedWorker", rows: dict[int, Any], 
             world.problems.append(f"G5: group {group_id} is new and was not loaded at {loaded.now} after {last}")
 
     if world.fault_ms is None:
-        _nobody_is_passed_over(world, rows, found, loaded.now)
+        _none_is_passed_over(world, rows, found, loaded.now)
 
 
-def _nobody_is_passed_over(world: "World", rows: dict[int, Any], found: set[int], now: int) -> None:
+def _none_is_passed_over(world: "World", rows: dict[int, Any], found: set[int], now: int) -> None:
     """Check, without faults, that groups whose period began since the last round, or that it left over, are loaded."""
     then, intervals = world.last_round
     for group_id, row in rows.items():

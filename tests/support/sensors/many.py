@@ -20,7 +20,7 @@ class Many:
         if "throw" in says:
             raise ValueError("one of them is bad")
         if "infra" in says:
-            raise InfraFailure("nobody is there")
+            raise InfraFailure("no backend is there")
         return [RuntimeError("this one") if say == "error" else say for say in says]
 
 
