@@ -34,13 +34,21 @@ class Asked:
     """What a poke, or a constructor, asks for and does not get: one that catches everything must not go on without it.
 
     :param may_miss: what was not there on its worker (`missing`); None, if nobody has looked.
+    :param of_environment: what was in the environment of its worker (`missing`).
     :param asker: what asks, of a sensor: its poke or its constructor; None, if that is neither.
     """
 
-    __slots__ = ("_before", "_may_miss", "asker", "missed", "refused", "unanswered")
+    __slots__ = ("_before", "_may_miss", "_of_environment", "asker", "missed", "refused", "unanswered")
 
-    def __init__(self, may_miss: frozenset[str] | None = None, *, asker: str | None = None) -> None:
+    def __init__(
+        self,
+        may_miss: frozenset[str] | None = None,
+        of_environment: frozenset[str] = frozenset(),
+        *,
+        asker: str | None = None,
+    ) -> None:
         self._may_miss = may_miss
+        self._of_environment = of_environment
         self.asker = asker
         self.refused: list[str] = []
         self.missed: str | None = None  # what may be missing, for all that is known
@@ -60,6 +68,10 @@ class Asked:
         if self._may_miss is None:
             self.missed = name
         return self._may_miss is None or missing.was_missing(name, self._may_miss)
+
+    def was_in_environment(self, name: str) -> bool:
+        """Whether its worker found something in its environment."""
+        return missing.was_in_environment(name, self._of_environment)
 
 
 class _Thread(threading.local):
@@ -90,6 +102,15 @@ def miss(name: str, why: str | None = None) -> None:
     """
     if not all(asked.miss(name) for asked in _askers()):
         raise refuse(f"its poke needs the {name}, which the pool does not find{f': {why}' if why else ''}")
+
+
+def keep_to_environment(name: str) -> None:
+    """Make sure that a Connection or Variable is not looked for elsewhere than where its worker found it.
+
+    :raises OnlyOnWorker: when that was in its environment, and here it is not.
+    """
+    if any(asked.was_in_environment(name) for asked in _askers()):
+        raise refuse(f"its poke needs the {name}, which its worker has in its environment, and the pool has not")
 
 
 def unanswered(error: Exception) -> BaseException:

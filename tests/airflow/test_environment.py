@@ -22,7 +22,7 @@ from airflow.sdk.bases.sensor import BaseSensorOperator
 from airflow.sdk.execution_time import supervisor
 
 from sensorpool import Settings
-from sensorpool.airflow import compat
+from sensorpool.airflow import compat, secrets_chain
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.pool.adapters.sensor import adapt
@@ -112,13 +112,15 @@ def acts(poke: Callable[[], Any] = nothing, built: Callable[[], Any] = nothing) 
     globals()["_acts"].update(poke=poke, built=built)
 
 
-def first_poke(cls: Any = Asks, **arguments: Any) -> None:
+def first_poke(cls: Any = Asks, **arguments: Any) -> FirstPoke:
     def native(sensor: Any, context: Any) -> None:
         sensor.poke(context)
         sensor._get_next_poke_interval(None, lambda: 0.0, 1)
 
     sensor = in_dag(cls, **arguments)
-    FirstPoke(sensor, native, 10.0, list).poke(context_of(sensor))
+    first = FirstPoke(sensor, native, 10.0, list)
+    first.poke(context_of(sensor))
+    return first
 
 
 def condition(cls: Any = Asks, **arguments: Any) -> Any:
@@ -332,6 +334,37 @@ def test_what_a_library_in_c_reads_counts_where_it_is_loaded(
         assert kept == ["its task has changed TNS_ADMIN in the environment, which libraries in C read unseen"]
     finally:
         os.environ["TNS_ADMIN"] = "/of/worker"
+
+
+# what the environment of workers has, and that of the pool has not
+
+
+LOOK_UPS: dict[str, tuple[str, str, Callable[[], Any]]] = {
+    "variable": ("AIRFLOW_VAR_PARTNER_DAY", "Variable partner_day", lambda: Variable.get("partner_day", default="")),
+    "connection": ("AIRFLOW_CONN_PARTNER", "Connection partner", lambda: BaseHook.get_connection("partner")),
+}
+
+
+@pytest.mark.parametrize("how", LOOK_UPS)
+def test_what_its_worker_found_in_the_environment_is_not_looked_for_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, kept: list[str], how: str
+) -> None:
+    name, what, ask = LOOK_UPS[how]
+    acts(poke=ask)
+    monkeypatch.setenv(name, f"http://{VALUE}")
+    process_start.remember()
+    first = first_poke()
+    assert kept == []
+    assert first.of_environment == {f"{what.split()[0]} {name.split('_', 2)[2]}"}
+    told = rebuild.with_missing(Asks, rebuild.poke_context_of(in_dag(Asks)), first.missing, first.of_environment)
+    assert VALUE not in str(told)
+    assert name not in str(told)
+    pooled = adapt(Asks)(**told)
+    assert pooled.poke({}) is False
+    monkeypatch.delenv(name)
+    monkeypatch.setattr(secrets_chain, "find", lambda _: pytest.fail("the database is asked"))
+    with pytest.raises(HandBack, match=f"needs the {what}, which its worker has in its environment, and the pool has"):
+        pooled.poke({})
 
 
 # the process

@@ -73,18 +73,27 @@ def another(operator: BaseOperator, poke_context: Mapping[str, Any]) -> str | No
     return min(differing).partition("=")[0] if differing else None
 
 
-def with_missing(poke_context: Mapping[str, Any], names: Collection[str] | None) -> dict[str, Any]:
+def with_missing(
+    poke_context: Mapping[str, Any], names: Collection[str] | None, of_environment: Collection[str] = ()
+) -> dict[str, Any]:
     """Return a poke_context that tells as well which Connections and Variables its first poke did not find.
 
-    :param names: None, if nobody has looked.
+    :param names: None, if none was looked for.
+    :param of_environment: those that it found in the environment.
     """
-    words = " ".join(filter(None, (str(poke_context.get(NAME, "")), missing.word_of(names))))
+    told = (str(poke_context.get(NAME, "")), missing.word_of(names), missing.word_of_environment(of_environment))
+    words = " ".join(filter(None, told))
     return {**poke_context, NAME: words} if words else dict(poke_context)
 
 
 def may_miss(poke_context: Mapping[str, Any]) -> frozenset[str] | None:
     """Return the Connections and Variables that a poke may do without (`missing`)."""
     return missing.read(str(poke_context.get(NAME, "")))
+
+
+def of_environment(poke_context: Mapping[str, Any]) -> frozenset[str]:
+    """Return the Connections and Variables that were in the environment of its worker (`missing`)."""
+    return missing.read_environment(str(poke_context.get(NAME, "")))
 
 
 def shares_another(cls: type, poke_context: Mapping[str, Any]) -> str | None:

@@ -19,7 +19,7 @@ from sensorpool.airflow.proof import known_sensors, process_start, reach, watche
 
 OF_TASK = "AIRFLOW_CTX_"  # how Airflow names the task in the environment of its worker
 _OF_AIRFLOW = (OF_TASK, "_AIRFLOW_", "__AIRFLOW_")  # what else it keeps there, for itself
-_LOOK_UPS = ("AIRFLOW_VAR_", "AIRFLOW_CONN_")
+_LOOK_UPS = {"AIRFLOW_VAR_": "Variable", "AIRFLOW_CONN_": "Connection"}
 _TIME_ZONE = "TZ"
 # names that libraries in C read unseen, and a module of Python's that brings the library
 _READ_IN_C = (
@@ -37,9 +37,12 @@ _DEEPEST = 8
 _POOL = "sensorpool.airflow.pool.adapters."
 
 
-def noting(note: Callable[[str], object]) -> AbstractContextManager[None]:
-    """Note what is asked of the environment that only this process has."""
-    return _noting(note, _changed(), OF_TASK)
+def noting(note: Callable[[str], object], found: Callable[[str], object]) -> AbstractContextManager[None]:
+    """Note what is asked of the environment that only this process has.
+
+    :param found: is told of Connections and Variables that are found there: the pool may have them elsewhere.
+    """
+    return _noting(note, _changed(), found)
 
 
 def build_checked(build: Callable[[], Any]) -> Any:
@@ -58,13 +61,21 @@ def build_checked(build: Callable[[], Any]) -> Any:
     return built
 
 
-def _noting(note: Callable[[str], object], changed: frozenset[str], *of_task: str) -> AbstractContextManager[None]:
+def _noting(
+    note: Callable[[str], object], changed: frozenset[str], found: Callable[[str], object] | None = None
+) -> AbstractContextManager[None]:
+    of_all = (OF_TASK, *_LOOK_UPS) if found else ()
+
     def ask(name: str) -> None:
+        if found and name not in changed and (what := _looked_up(name)) is not None:
+            if process_start.has(name):
+                found(what)
+            return
         whose = ", which its task has changed" if name in changed else " of its worker"
         note(f"reads {name} from the environment{whose}")
 
     def is_watched(name: str) -> bool:
-        return name in changed or name.startswith(of_task)
+        return name in changed or name.startswith(of_all)
 
     def is_listed(name: str) -> bool:
         return is_watched(name) and name not in compat.SET_FOR_TASKS
@@ -86,10 +97,17 @@ def why_not(sensor: BaseOperator) -> str | None:
     texts = frozenset(_texts_of(sensor)) if changed else frozenset[str]()
     upper = frozenset(text.upper() for text in texts)
     for name in sorted(changed):
-        of_look_up = next((name.removeprefix(prefix) for prefix in _LOOK_UPS if name.startswith(prefix)), None)
-        if name in texts or (of_look_up and of_look_up in upper):
+        what = _looked_up(name)
+        if name in texts or (what and what.partition(" ")[2] in upper):
             return f"its code names {name}, which its task has changed in the environment"
     return None
+
+
+def _looked_up(name: str) -> str | None:
+    """Name the Connection or Variable that is looked up under a name, in capitals."""
+    return next(
+        (f"{what} {name.removeprefix(prefix)}" for prefix, what in _LOOK_UPS.items() if name.startswith(prefix)), None
+    )
 
 
 def _changed() -> frozenset[str]:

@@ -32,6 +32,12 @@ def forget() -> None:
     _started = None
 
 
+def has(name: str) -> bool:
+    """Whether a name is in the environment now; no watch of the environment hears of it."""
+    now = _now()
+    return now is not None and os.fsencode(name) in now
+
+
 def changed() -> frozenset[str]:
     """Return the names in the environment that have another value than at the start, and those added or gone."""
     now = _now()

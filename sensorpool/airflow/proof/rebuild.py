@@ -89,18 +89,20 @@ def _with_elsewhere(again: BaseOperator, arguments: dict[str, Any]) -> dict[str,
     return arguments | more
 
 
-def with_missing(cls: Any, poke_context: dict[str, Any], names: Collection[str] | None) -> dict[str, Any]:
+def with_missing(
+    cls: Any, poke_context: dict[str, Any], names: Collection[str] | None, of_environment: Collection[str] = ()
+) -> dict[str, Any]:
     """Add to a poke_context which Connections and Variables were not there for the first poke.
 
     :param names: None, if nobody has looked.
     :raises NotPoolable: when there is no place for that in the arguments of the class.
     """
-    told = built.with_missing(poke_context, names)
+    told = built.with_missing(poke_context, names, of_environment)
     if told != poke_context and built.NAME not in poke_context:
         try:
             rebuild(cls, told)
         except Exception:
-            if names is None:
+            if not names:
                 return poke_context
             why = "its poke does without a Connection or Variable that is not there, and its class takes no `doc`"
             raise NotPoolable(f"{why} to tell the pool so") from None
@@ -149,7 +151,7 @@ def build(cls: Any, poke_context: Mapping[str, Any]) -> Any:
     """
     try:
         # what is missing here and was there on its worker shows in what is built
-        with errors.Asked(asker=errors.CONSTRUCTOR) as asked:
+        with errors.Asked(of_environment=built.of_environment(poke_context), asker=errors.CONSTRUCTOR) as asked:
             operator = rebuild(cls, poke_context)
             name = built.another(operator, poke_context) or built.shares_another(cls, poke_context)
         if asked.unanswered is not None:

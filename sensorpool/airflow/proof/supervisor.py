@@ -94,6 +94,7 @@ class _InThePool:
             if secrets_chain.masks(msg):  # this process has masked it
                 return None
             raise _refused(type(msg).__name__)
+        errors.keep_to_environment(what)
         found, why = None, None
         try:
             found = secrets_chain.find(msg)

@@ -69,15 +69,18 @@ def seal(operator: Any) -> Any:
 
 
 @contextmanager
-def insisting(operator: Any, may_miss: frozenset[str] | None = frozenset()) -> Iterator[list[str]]:
+def insisting(
+    operator: Any, may_miss: frozenset[str] | None = frozenset(), of_environment: frozenset[str] = frozenset()
+) -> Iterator[list[str]]:
     """Insist on what is refused to a poke: one that catches everything, and makes do without, must not answer.
 
     :param may_miss: Connections and Variables that it may do without (`missing`).
+    :param of_environment: those that its worker found in its environment.
     :yields: what is refused: what the sealed operator and its copies refuse, in whichever thread, and more.
     :raises OnlyOnWorker: if something was.
     :raises InfraFailure: when a Connection or Variable cannot be looked up now.
     """
-    with errors.Asked(may_miss, asker=errors.POKE) as asked:
+    with errors.Asked(may_miss, of_environment, asker=errors.POKE) as asked:
         seal_of = vars(operator).get(_SEALED, _Seal())
         seal_of.refused = asked.refused
         try:

@@ -40,15 +40,17 @@ _listening: Note | None = None
 
 
 @contextmanager
-def noting(note: Note, note_program: Note) -> Iterator[None]:
+def noting(note: Note, note_program: Note, found: Note) -> Iterator[None]:
     """Note what is asked for.
 
     :param note_program: is told of programs that are started with the task's names in their environment, and of what
         a poke changes for its whole process.
+    :param found: is told of Connections and Variables that are found in the environment.
     """
     with ExitStack() as stack:
-        for watch in (_context_noted, environment.noting, _signals_noted, _loop_noted):
+        for watch in (_context_noted, _signals_noted, _loop_noted):
             stack.enter_context(watch(note))
+        stack.enter_context(environment.noting(note, found))
         stack.enter_context(_process_noted(note_program))
         stack.enter_context(_programs_noted(note_program))
         yield

@@ -59,6 +59,7 @@ class FirstPoke:
         self._shared: shared.Picture | None = None
         self._attributes: dict[str, Any] = {}
         self.missing: set[str] = set()  # Connections and Variables that its pokes looked up and did not find
+        self.of_environment: set[str] = set()  # those that they found in the environment
 
     def poke(self, context: Any) -> Any:
         """Poke once; return what ``execute`` returned if the task has ended with that (``ended``).
@@ -165,7 +166,7 @@ class FirstPoke:
     def _watch(self, stack: ExitStack) -> None:
         cls = type(self._sensor)
         programs = self._ignore if known_sensors.vouches_for_itself(cls) else self._note("needs_worker")
-        stack.enter_context(worker_only.noting(self._note("needs_worker"), programs))
+        stack.enter_context(worker_only.noting(self._note("needs_worker"), programs, self.of_environment.add))
         stack.enter_context(supervisor.noting(self._note("needs_worker"), self._looked_up))
         if not known_sensors.declares_fields(cls):
             stack.enter_context(task_reads.noting(self._sensor, self._note("reads_task")))

@@ -78,7 +78,8 @@ def wait_in_pool(sensor: BaseSensorOperator, context: Any, native: Execute) -> A
         poke_context = condition.poke_context
         if not condition.adapted:
             missing = first.missing if ours.first_poke == "worker" else None
-            poke_context = with_missing(type(sensor), built.again(sensor, poke_context), missing)
+            again = built.again(sensor, poke_context)
+            poke_context = with_missing(type(sensor), again, missing, first.of_environment)
         registration = Registration(
             sensor=condition.op_classpath,
             poke_context=poke_context,

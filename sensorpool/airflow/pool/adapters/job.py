@@ -46,7 +46,7 @@ class Job(Kept):
 
     def _ask(self, operator: Any) -> tuple[Any, Any]:
         # without what a context may keep of it: the worker has tried whether that will do
-        with task_reads.insisting(operator, self.may_miss):
+        with task_reads.insisting(operator, self.may_miss, self.of_environment):
             return operator, operator.get_job_status(self._external_id, {})
 
 

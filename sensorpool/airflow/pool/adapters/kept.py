@@ -38,11 +38,12 @@ class Kept(Renewable):
     :param arguments: what it is built from (`rebuild`).
     """
 
-    __slots__ = ("_arguments", "_connections", "_ends", "_lost", "_operator", "may_miss")
+    __slots__ = ("_arguments", "_connections", "_ends", "_lost", "_operator", "may_miss", "of_environment")
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         self._arguments = arguments
         self.may_miss = built.may_miss(arguments)
+        self.of_environment = built.of_environment(arguments)
         self._connections: dict[str, int | None] = {}  # what those that it names were like
         self._lost: str | None = None  # an attribute of one that its pokes had changed, and that is not used again
         self._ends = 0.0  # when its age is looked at, by the monotonic clock

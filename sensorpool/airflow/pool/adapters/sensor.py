@@ -106,7 +106,7 @@ class RebuiltSensor(Kept):
         return PokeReturnValue(True, landing_of(value, self._operator, changed).as_xcom())
 
     def _poke(self, sensor: BaseSensorOperator) -> Any:
-        with task_reads.insisting(sensor, self.may_miss) as refused:
+        with task_reads.insisting(sensor, self.may_miss, self.of_environment) as refused:
             return sensor.poke(NoContext(refused))
 
     def _changed_by_poke(self, landed: bool) -> Collection[str]:
