@@ -1,1 +1,1 @@
-"""The client: whoever waits for something registers it here, waits for it and cancels it."""
+"""The client of a pool: it registers sensors, waits for them and cancels them."""

@@ -1,4 +1,4 @@
-"""The pool of the environment, and what is asked of it: one a process, made when it is first needed."""
+"""The default pool: a pool of the environment's settings, one for each process, made at its first use."""
 
 import os
 import threading
@@ -15,7 +15,7 @@ _lock = threading.Lock()
 
 
 def _new_lock() -> None:
-    """Another thread may have held it as this process was forked."""
+    """Make a new lock in a forked child: another thread may have held the old one."""
     global _lock
     _lock = threading.Lock()
 

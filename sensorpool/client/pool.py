@@ -23,16 +23,16 @@ from sensorpool.settle.settler import Settler
 from sensorpool.store.database import Database
 from sensorpool.store.pool_id import PoolId
 
-_PATIENCE = 0.5  # seconds for a broker that is well; of one that is away, the caller learns nothing
+_PATIENCE = 0.5  # seconds that a call waits for the broker; a broker that is away is no error of the call
 
 log = logger(__name__)
 
 
 class Pool:
-    """A pool, by its settings. Safe to share between threads, and used before a fork, in the children too.
+    """A pool, by its settings. Safe to share between threads; a pool that was used before a fork works in the children.
 
-    :param settings: those of the environment, unless given.
-    :param clock: stands in for the database's clock in tests (milliseconds).
+    :param settings: default: the settings of the environment.
+    :param clock: replaces the database's clock in tests: returns milliseconds.
     :raises SettingsError: when a setting is wrong.
     """
 
@@ -77,9 +77,9 @@ class Pool:
         """Register one sensor. Spans are seconds.
 
         :param sensor: a class path, or a sensor object (see `Registration`).
-        :param dag_id: with task_id and run_id the key of who waits; left out, a fresh key is made.
+        :param dag_id: with task_id and run_id the key of the waiter; without it a fresh key is made.
         :raises Refused: with one line that says what is wrong; nothing is kept.
-        :raises KeyConflict: when the key and try waits for something else, or a higher try is there.
+        :raises KeyConflict: when the key and try waits for another condition, or a higher try is registered.
         :raises Unreachable: when the database does not answer.
         """
         registration = Registration(
@@ -109,8 +109,8 @@ class Pool:
         :param registrations: `Registration` objects, or mappings with the arguments of `register`.
         :param try_out: construct each distinct condition once here, so that bad arguments are refused.
         :raises Refused: naming the place of the first bad one; nothing is kept.
-        :raises KeyConflict: as `register`; earlier thousands are kept, and registering them again finds them
-            (`SensorpoolError.registered`, whatever error it is).
+        :raises KeyConflict: as `register`. After any error, earlier thousands are kept
+            (`SensorpoolError.registered`), and a second registration finds them.
         """
         return self.register_checked(
             [self.check(each, place, try_out=try_out) for place, each in enumerate(registrations)]
@@ -132,9 +132,9 @@ class Pool:
             raise type(error)(f"registration {place}: {error}") from None
 
     def register_checked(self, checked: Sequence[validate.CheckedRegistration]) -> list[Instance]:
-        """Register what `check` has checked.
+        """Register the results of `check`.
 
-        :raises SettingsError: when the workers on our Redis serve another database: nothing would ever be poked.
+        :raises SettingsError: when the workers on our Redis serve another database: no group would ever be poked.
         """
         instances: list[Instance] = []
         for start in range(0, len(checked), register.AT_ONCE):
@@ -155,7 +155,7 @@ class Pool:
         """Wait until all are settled or ``timeout`` seconds have passed; return the state of each by its id.
 
         :param instance_ids: ids, or instances as `register` returned them.
-        :raises Refused: when one is neither, or the timeout is no number.
+        :raises Refused: when an argument is neither, or the timeout is no number.
         :raises Unknown: when there is no such instance.
         """
         return wait.wait(self.database, instance_ids, timeout)
@@ -171,40 +171,40 @@ class Pool:
 
     @property
     def leases(self) -> Leases:
-        """The leases, connected when first needed."""
+        """The leases; they connect at their first use."""
         if self._leases is None:
             self._leases = leases_of(self.settings)
         return self._leases
 
     def range_of(self, shardcode: int) -> ShardRange:
-        """Return the range that a shardcode lies in, or will when rescue has folded it (the limit was lowered)."""
+        """Return the range of a shardcode, also of a shardcode that rescue will fold (the limit was lowered)."""
         code = shardcode % self.ranges[-1].shard_max
         return next(r for r in self.ranges if r.shard_min <= code < r.shard_max)
 
     def close(self) -> None:
-        """Send what is in hand, within a bound, and close the connections."""
+        """Send the queued messages, within a time limit, and close the connections."""
         self.outbox.close()
         self.database.dispose()
 
     @property
     def roster(self) -> Roster:
-        """Which workers live."""
+        """The roster of live workers."""
         if self._roster is None:
             self._roster = Roster(self.leases)
         return self._roster
 
     @property
     def trouble(self) -> Trouble:
-        """Why jobs and rescue fail, as workers noted it."""
+        """The causes of failed jobs and chores, noted by workers."""
         return Trouble(self.leases)
 
     @property
     def child_deaths(self) -> ChildDeaths:
-        """Which processes of the workers died."""
+        """The deaths of the workers' child processes."""
         return ChildDeaths(self.leases)
 
     def workers(self) -> list[LiveWorker]:
-        """Return the live workers on our Redis; from then on ``ranges`` are those that they work on.
+        """Return the live workers on our Redis; from now on ``ranges`` are the ranges of these workers.
 
         :raises Unreachable: when Redis does not answer.
         """
@@ -213,7 +213,7 @@ class Pool:
         return workers
 
     def disagreements(self, workers: Sequence[LiveWorker]) -> list[str]:
-        """Say, a line each, in what live workers differ from our settings."""
+        """Return a line for each difference between live workers and our settings."""
         return disagreements(self._terms, workers) if self.pool_id.get() else []
 
     @property
@@ -221,15 +221,15 @@ class Pool:
         return Terms(self.pool_id.get() or "", self.settings.shards, self.settings.shard_code_upper_limit)
 
     def _learn_ranges(self, workers: Sequence[LiveWorker]) -> None:
-        """Take the ranges of the workers for ours: only what they work on is poked."""
+        """Take over the ranges of the workers: only their ranges are poked."""
         ours = [worker.terms.ranges for worker in workers if worker.terms.pool_id == self.pool_id.get()]
         if ours and self.ranges not in ours:
             self.ranges = ours[0]
 
     def _nudge(self, opened: Sequence[Instance], *, is_late: bool) -> str | None:
-        """Have the ranges of new groups looked at now: a hint, for without it they wait for their tick.
+        """Send jobs for the ranges of new groups now. A hint: if it is lost, they wait for their tick.
 
-        :returns: why nothing will ever look at them, if that is so.
+        :returns: why no worker will ever look at them, or None.
         """
         try:
             before = self.ranges
@@ -242,7 +242,7 @@ class Pool:
                 return self.disagreements(workers)[0]
             for shard_range in raised:
                 self.outbox.nudge(shard_range)
-        except Exception as error:  # it is registered: nothing may make it look as if it were not
+        except Exception as error:  # the instance is registered: no later error may hide that
             log.warning("new conditions wait for their tick", error=str(error))
         return None
 
@@ -253,7 +253,7 @@ class Pool:
         return self.roster.raise_dirty(late)
 
     def _take_back(self, instances: Sequence[Instance], why: str) -> None:
-        """Cancel what was registered a moment ago where nothing pokes it."""
+        """Cancel instances that were just registered and that no worker will poke."""
         try:
             self.settler.cancel({instance.id: why for instance in instances if instance.created})
         except SensorpoolError as error:

@@ -1,7 +1,7 @@
-"""Register what was checked: upsert its group and insert the instance, in one transaction a thousand.
+"""Register checked registrations: upsert the groups and insert the instances, a thousand in a transaction.
 
-Every registration takes the next version of its group under the group row's lock, so that within a group the order of
-versions is the order of commits. No result that was observed before an instance registered is ever applied to it: a
+Every registration takes the next version of its group under the lock of the group's row, so within a group the order of
+versions is the order of commits. A result that was observed before an instance was registered is never applied to it: a
 fact carries the version that was loaded before its poke began (`settle`).
 """
 
@@ -27,20 +27,20 @@ from sensorpool.store import admission, registering
 from sensorpool.store.codes import cause_of, is_data_error
 
 AT_ONCE = 1_000  # registrations in one transaction
-_LATE = 1.0  # seconds that a registration takes at most, as a rule
+_LATE = 1.0  # seconds after which a load may have missed the registration
 
 
 class _Barred(Exception):
-    """One registration of the batch is refused, unless it is there already."""
+    """A registration of the batch is refused, unless it exists already."""
 
 
 @dataclass(slots=True)
 class Registered:
-    """What one batch of registrations did."""
+    """The result of one batch of registrations."""
 
     instances: list[Instance]
     superseded: list[Flushed]
-    is_late: bool = False  # it took so long that a load may have looked past it
+    is_late: bool = False  # the batch took so long that a load may have missed it
 
     @property
     def opened(self) -> list[Instance]:
@@ -51,13 +51,13 @@ class Registered:
 def register(settler: Settler, checked: Sequence[CheckedRegistration], settings: Settings) -> Registered:
     """Register a batch, all of it or nothing, in one transaction.
 
-    The same key, try and context gives the instance that is there. The same key and try with another context, or a
-    lower try than one that is there, is refused. A higher try cancels the lower ones.
+    The same key, try and context returns the existing instance. The same key and try with another context, or a lower
+    try than a registered one, is refused. A higher try cancels the lower ones.
 
-    :raises KeyConflict: and nothing of this is kept.
-    :raises Refused: when the database cannot hold it, or holds something that is in its way; then neither.
-    :raises Unreachable: when the database does not answer; then neither.
-    :raises InDoubt: when only the answer is known to be lost; what is kept then is found again by its key.
+    :raises KeyConflict: when a registration is refused for its key; nothing is kept.
+    :raises Refused: when the database cannot hold it, or an existing row is in its way; nothing is kept.
+    :raises Unreachable: when the database does not answer; nothing is kept.
+    :raises InDoubt: when the answer to the COMMIT is lost; instances that are kept are found again by their keys.
     """
     _check_among_themselves(checked)
     try:
@@ -78,7 +78,7 @@ def register(settler: Settler, checked: Sequence[CheckedRegistration], settings:
 
 
 def spell(key: Key) -> str:
-    """Spell a key for people."""
+    """Return a key as text for people."""
     mapped = f"[{key.map_index}]" if key.map_index >= 0 else ""
     return f"{key.dag_id}.{key.task_id}{mapped} of {key.run_id}, try {key.try_number}"
 
@@ -96,9 +96,9 @@ class _Batch:
         self._started = time.monotonic()
 
     def commit(self) -> Registered:
-        """Run the first attempt, and further ones where the first one met a fault or registrations of before.
+        """Run the first attempt, and further ones if it met a fault or existing registrations.
 
-        :raises _Barred: when one registration is refused that is not there already.
+        :raises _Barred: when a registration is refused that does not exist already.
         """
         commit = partial(self._settler.commit, committed=self._committed, kept=_is_kept)
         try:
@@ -106,14 +106,14 @@ class _Batch:
         except _Barred:
             if not self._database.read(registering.has_tries, self._chosen):
                 raise
-        return commit(self._further_attempt)  # what is there already is given back, barred or not
+        return commit(self._further_attempt)  # an existing instance is returned, barred or not
 
     def _first_attempt(self, connection: Connection) -> Registered:
-        """Insert all: nearly always none is there. If one is, its unique key says so, and a further attempt follows."""
+        """Insert all registrations. If one exists already, which is rare, its unique key fails the attempt."""
         return self._insert(connection, {})
 
     def _further_attempt(self, connection: Connection) -> Registered:
-        """Find the registrations that are there, be it by an attempt whose answer was lost; insert the others."""
+        """Find the existing registrations, perhaps of an attempt whose answer was lost; insert the others."""
         return self._insert(connection, self._find(connection))
 
     def _committed(self, done: Registered) -> list[Flushed]:
@@ -122,9 +122,9 @@ class _Batch:
         return done.superseded
 
     def _find(self, connection: Connection) -> dict[Key, Instance]:
-        """Find the registrations that are there.
+        """Find the existing registrations.
 
-        :raises KeyConflict: when one of them waits for something else.
+        :raises KeyConflict: when one of them waits for another condition.
         """
         found: dict[Key, Instance] = {}
         for key, (instance, op_classpath, poke_context) in registering.known(connection, self._by_key.keys()).items():
@@ -138,11 +138,11 @@ class _Batch:
         return found
 
     def _insert(self, connection: Connection, known: dict[Key, Instance]) -> Registered:
-        """Insert the registrations that are not known, and cancel the lower tries of all."""
+        """Insert the new registrations, and cancel the lower tries of all."""
         fresh = [each for key, each in self._by_key.items() if key not in known]
         failpoint("register.before")
         made = self._join(connection, fresh) if fresh else {}
-        # under the locks now: a try that was registered at the same time is seen here
+        # the locks are held now: a try that was registered at the same time is seen here
         superseded = _superseded(connection, self._chosen)
         flushed = [cancel_in(self._database, connection, superseded)] if superseded else []
         failpoint("register.before_commit")
@@ -152,7 +152,7 @@ class _Batch:
     def _join(self, connection: Connection, fresh: Sequence[CheckedRegistration]) -> dict[Key, Instance]:
         """Make or join the groups, and insert the instances.
 
-        :raises _Barred: when a condition is quarantined, a DAG over its quota, or a digest there for another context.
+        :raises _Barred: when a condition is quarantined, a DAG over its quota, or a digest belongs to another context.
         """
         groups, instances = rows_of(
             fresh,
@@ -168,16 +168,16 @@ class _Batch:
 
 
 def _is_kept(connection: Connection, done: Registered) -> bool:
-    """Whether an attempt was committed whose COMMIT was not answered."""
+    """Whether an attempt whose COMMIT had no answer was committed."""
     made = next((instance for instance in done.instances if instance.created), None)
     return made is not None and registering.is_there(connection, made.id, made.key)
 
 
 def _superseded(connection: Connection, chosen: Sequence[Key]) -> dict[int, str]:
-    """Find the lower tries that are to be cancelled, and why, by id.
+    """Return the lower tries that are to be cancelled, by id, each with the reason.
 
-    :param chosen: under a fresh key there are no other tries.
-    :raises KeyConflict: when there is a higher one.
+    :param chosen: the keys that callers chose; a fresh key has no other tries.
+    :raises KeyConflict: when there is a higher try.
     """
     numbers = {key.task: key.try_number for key in chosen}
     superseded: dict[int, str] = {}

@@ -1,4 +1,4 @@
-"""What checked registrations make of the database: a group for each distinct condition, an instance for each. Pure."""
+"""The rows of checked registrations: a group for each distinct condition, and an instance for each. Pure."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -37,7 +37,7 @@ def rows_of(
 
 
 class _Spans(NamedTuple):
-    """How a waiter waits, as its row says it: its first step, and when its next deadline and its timeout are."""
+    """The spans in the row of an instance: its first step, and the times of its next deadline and its timeout."""
 
     text: str
     step: Milliseconds
@@ -47,7 +47,7 @@ class _Spans(NamedTuple):
 
 @lru_cache(maxsize=1_000)
 def _spans(context: ExecutionContext, tick_ms: Milliseconds) -> _Spans:
-    """Nearly all who register wait alike."""
+    """Return the spans of an execution context. Cached, because nearly all registrations have the same one."""
     timeout = deadline = round(context.limit * 1000)
     if context.exponential_backoff:
         most = None if context.max_wait is None else round(context.max_wait * 1000)

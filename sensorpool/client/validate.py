@@ -1,4 +1,4 @@
-"""Check a registration before anything is kept, so that bad input is refused whole, with one line."""
+"""Check a registration before any row is written, so that bad input is refused as a whole, with one line."""
 
 import json
 import math
@@ -22,11 +22,11 @@ _NAMES = {field.name for field in fields(Registration)} - {"key", "sensor"} | se
 
 
 class CheckedRegistration(NamedTuple):
-    """A registration that was checked: nothing in it can be refused any more but for what the database holds."""
+    """A checked registration: only existing rows of the database can be a reason to refuse it."""
 
     identity: Identity
     key: Key
-    is_fresh: bool  # the key was made here, so that no other try can be registered under it
+    is_fresh: bool  # the key was made here, so no other try can be registered under it
     execution_context: ExecutionContext
     on_settled: str | None  # JSON text
     external_id: str | None
@@ -36,7 +36,7 @@ class CheckedRegistration(NamedTuple):
 def from_mapping(named: Mapping[str, Any]) -> Registration:
     """Read a registration from a mapping: ``sensor`` (or AIP-17's ``op_classpath``) and the arguments of `register`.
 
-    :raises Refused: when it names something that there is not, or too little.
+    :raises Refused: when it has an unknown name, or lacks a required one.
     """
     if not isinstance(named, Mapping):
         raise Refused("a registration is an object with op_classpath and poke_context")
@@ -59,7 +59,7 @@ def key_of(
     map_index: int | None = None,
     try_number: int | None = None,
 ) -> Key | None:
-    """Return the key that is named, or None where none is: a fresh one is made.
+    """Return the named key, or None if there is none: then a fresh key is made.
 
     :raises Refused: when a part of it is missing.
     """
@@ -119,7 +119,7 @@ def _check_id(name: str, value: Any) -> None:
         raise Refused(f"{name} has {len(value)} characters; {_KEY_LENGTH} are allowed")
     if "\x00" in value:
         raise Refused(f"{name} has a NUL character")
-    if value != value.strip():  # MySQL takes 'a' and 'a ' for the same
+    if value != value.strip():  # to MySQL, 'a' and 'a ' are equal
         raise Refused(f"{name} begins or ends with a space")
     if value.isascii() and value.isprintable():
         return
@@ -127,7 +127,7 @@ def _check_id(name: str, value: Any) -> None:
         value.encode()
     except UnicodeEncodeError:
         raise Refused(f"{name} has a lone surrogate, which UTF-8 cannot say") from None
-    if printable(value) != value:  # it would forge lines of logs, and give terminals orders
+    if printable(value) != value:  # it could forge lines of logs, and control terminals
         raise Refused(f"{name} has a control character")
 
 
@@ -147,7 +147,7 @@ def _external_id(value: Any) -> str | None:
 
 
 def _milliseconds(logical_date: Any) -> Milliseconds | None:
-    """Check a date, which a line of JSON spells as ISO 8601 does."""
+    """Check a date, which a line of JSON has as ISO 8601."""
     if logical_date is None:
         return None
     try:
@@ -187,7 +187,7 @@ def _check_execution_context(
     silent_fail: Any,
     never_fail: Any,
 ) -> ExecutionContext:
-    """Check how to wait; nearly all who register wait alike."""
+    """Check an execution context. Cached, because nearly all registrations have the same one."""
     checked = ExecutionContext(
         poke_interval=_seconds("poke_interval", poke_interval),
         timeout=_seconds("timeout", timeout, zero=True),
@@ -204,11 +204,11 @@ def _check_execution_context(
 
 
 def _seconds(name: str, value: Any, *, zero: bool = False) -> float:
-    """Check a span of seconds; a timedelta is one too."""
+    """Check a span of seconds, or a timedelta."""
     if hasattr(value, "total_seconds"):
         value = value.total_seconds()
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or (isinstance(value, float) and not math.isfinite(value)):  # an int may be too large to ask
+    if not is_number or (isinstance(value, float) and not math.isfinite(value)):  # a large int would overflow
         raise Refused(f"{name} must be a number of seconds")
     if value < 0 or (value == 0 and not zero) or value > LONGEST_SPAN:
         raise Refused(f"{name} must be {'at least' if zero else 'more than'} 0 and at most ten years, in seconds")

@@ -18,7 +18,7 @@ from sensorpool.store.codes import cause_of, is_data_error
 from sensorpool.store.database import Database
 
 _LOOKS = (0.05, 1.0)  # seconds between two looks: the first, and the longest
-PATIENCE = 300.0  # seconds that the database may be away while instances are waited for: a restart, a failover
+PATIENCE = 300.0  # seconds for which a wait survives an outage of the database: a restart, a failover
 AT_ONCE = 10_000  # ids in one statement
 
 
@@ -27,9 +27,9 @@ def wait(
 ) -> dict[int, State]:
     """Wait until all instances are settled, or ``timeout`` seconds have passed; return the state of each by its id.
 
-    :raises Refused: when one is not named by its id, nor as `register` returned it; or the timeout is no number.
+    :raises Refused: when an argument is neither an id nor an `Instance`; or the timeout is no number.
     :raises Unknown: when there is no such instance.
-    :raises Unreachable: when the database does not answer at first, or not again within the timeout and `PATIENCE`.
+    :raises Unreachable: when the database does not answer at first, or later for the timeout or `PATIENCE`.
     """
     ids = _ids(instance_ids)
     seconds = _seconds(timeout)
@@ -50,7 +50,7 @@ def wait(
             settled.update({instance_id: state for instance_id, state in found.items() if state in TERMINAL})
         left = None if deadline is None else deadline - time.monotonic()
         if away is not None and left is not None and left <= 0:
-            raise away  # what became of them is not known
+            raise away  # the states of the instances are not known
         if len(settled) == len(ids) or (left is not None and left <= 0):
             return {instance_id: settled.get(instance_id, State.SENSING) for instance_id in ids}
         time.sleep(pause if left is None else min(pause, left))
@@ -65,7 +65,7 @@ def look(database: Database, instance_ids: Collection[int]) -> dict[int, State]:
     ids = list(instance_ids)
     found: dict[int, State] = {}
     for instance_id in ids:
-        if not 0 < instance_id < 2**63:  # no database could be asked for it
+        if not 0 < instance_id < 2**63:  # a database cannot look for such a number
             named = str(instance_id) if abs(instance_id) < 10**20 else "with so large a number"
             raise Unknown(f"there is no instance {named}: it was never registered")
     for start in range(0, len(ids), AT_ONCE):
@@ -80,8 +80,7 @@ def look(database: Database, instance_ids: Collection[int]) -> dict[int, State]:
 def cancel(settler: Settler, instance: int | Instance, reason: str) -> State:
     """Cancel an instance; return its state, which is another one if it had settled before.
 
-    :raises Refused: when it is not named by its id, nor as `register` returned it; or the database cannot hold the
-        reason.
+    :raises Refused: when the argument is neither an id nor an `Instance`; or the database cannot hold the reason.
     :raises Unknown: when there is no such instance.
     """
     instance_id = _id(instance)
@@ -98,7 +97,7 @@ def cancel(settler: Settler, instance: int | Instance, reason: str) -> State:
 
 
 def _ids(instances: Any) -> list[int]:
-    """Read how callers name instances: an iterable of ids or instances, or one instance."""
+    """Return the ids of the argument: an iterable of ids or instances, or one instance."""
     if isinstance(instances, Instance):
         return [instances.id]
     if isinstance(instances, str | bytes):
@@ -124,7 +123,7 @@ def _id(named: Any) -> int:
 
 
 def _seconds(timeout: Any) -> float | None:
-    """Read a span of seconds; a timedelta is one too."""
+    """Read a span of seconds, or a timedelta."""
     if timeout is None:
         return None
     if isinstance(timeout, timedelta):
