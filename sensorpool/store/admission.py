@@ -14,7 +14,7 @@ from sensorpool.store.schema import poke_group as g
 from sensorpool.store.schema import poke_quarantine as q
 from sensorpool.store.schema import sensor_instance as s
 
-ANYBODY = "-"  # the dag_id of a registration without a key, which belongs to no DAG
+NO_DAG = "-"  # the dag_id of a registration without a key, which belongs to no DAG
 
 
 class Barred(NamedTuple):
@@ -88,7 +88,7 @@ def look_at_quotas(connection: Connection, quota: int, now: Milliseconds) -> dic
     waiting = connection.execute(select(func.coalesce(func.sum(g.c.members), 0))).scalar_one()
     over: dict[str, int] = {}
     if waiting > quota:  # otherwise no DAG can be over it; the count below reads the whole table
-        query = select(s.c.dag_id, count_rows).where(s.c.state == State.SENSING, s.c.dag_id != ANYBODY)
+        query = select(s.c.dag_id, count_rows).where(s.c.state == State.SENSING, s.c.dag_id != NO_DAG)
         over = {row[0]: row[1] for row in connection.execute(query.group_by(s.c.dag_id).having(count_rows > quota))}
     known = set(connection.execute(select(o.c.dag_id)).scalars())
     if ended := known - over.keys():

@@ -1,4 +1,4 @@
-"""The pages of docs/ name their subjects: no page says that somebody does something, or nobody, or whoever it is."""
+"""The pages of docs/ and the code name their subjects: no line says somebody, nobody or whoever."""
 
 import re
 
@@ -6,6 +6,14 @@ import pytest
 
 from tests.support.pages import ROOT
 
+# without Airflow's side
+CODE = [
+    str(path.relative_to(ROOT))
+    for folder in ("sensorpool", "migrations", "harness", "benchmarks", "tools")
+    for path in sorted((ROOT / folder).rglob("*"))
+    if path.suffix in {".py", ".lua"} and "sensorpool/airflow" not in str(path)
+]
+ACCOUNT = 'getpwnam("nobody")'  # a name of the system
 PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
 RIDDLES = re.compile(r"\b(?:(?:any|every|no|some)(?:body|one)|no one|who(?:m)?ever)\b", re.IGNORECASE)
 
@@ -14,6 +22,16 @@ RIDDLES = re.compile(r"\b(?:(?:any|every|no|some)(?:body|one)|no one|who(?:m)?ev
 def test_a_page_says_who_does_it(page: str) -> None:
     lines = (ROOT / page).read_text().splitlines()
     assert [f"{number}: {line[:80]}" for number, line in enumerate(lines, 1) if RIDDLES.search(line)] == []
+
+
+def test_the_code_says_who_does_it() -> None:
+    found = [
+        f"{name}:{number}: {line.strip()[:80]}"
+        for name in CODE
+        for number, line in enumerate((ROOT / name).read_text().splitlines(), 1)
+        if RIDDLES.search(line.replace(ACCOUNT, ""))
+    ]
+    assert found == []
 
 
 @pytest.mark.parametrize("line", ["Nobody waits.", "whoever registered", "if someone asks", "for everyone who waits"])
