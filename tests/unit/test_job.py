@@ -429,6 +429,16 @@ def test_should_redis_forget_the_state_what_this_process_loaded_is_not_due_again
     assert place.job().groups == 1, "another process does not know"
 
 
+def test_should_redis_forget_what_was_left_over_it_is_due_again(place: Jobs) -> None:
+    [group] = place.register("a", poke_interval=3_600)
+    place.poker.room, place.poker.held_up = 0, True
+    place.job(12)
+    place.client.flushall()
+    place.poker.room = 1
+    place.job()
+    assert place.poker.poked == [group]
+
+
 def test_the_record_says_what_was_poked(place: Jobs) -> None:
     place.register(*"ab")
     place.job()
