@@ -66,11 +66,11 @@ class Outcomes:
         self.last_began = max(self.last_began, reports[-1].began)
         exceptional = Exceptional([], [], [])
         for report, offset in zip(reports, offsets, strict=True):
-            outcome = report.outcome
-            if outcome is _NOT_LANDED and not watched:
+            if report.outcome is _NOT_LANDED and not watched:
                 deadline = report.group.next_deadline
                 if not trusted or deadline is None or now + offset < deadline:
                     continue
+            outcome = report.outcome
             if outcome is Outcome.POKE_TIMEOUT:
                 exceptional.overran.append(report)
             elif outcome is Outcome.CRASHED:
