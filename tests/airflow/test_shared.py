@@ -219,6 +219,50 @@ CHANGES: dict[str, tuple[str, dict[str, str]]] = {
         "day",
         {"module": "@functools.cache\ndef day(): return datetime.date.today()", "poke": "day()"},
     ),
+    "a cached function of the environment": (
+        "region",
+        {"module": "@functools.cache\ndef region(): return os.environ.get('PATH')", "poke": "region()"},
+    ),
+    "a cached function of a file": (
+        "text",
+        {
+            "module": "@functools.cache\ndef text(path):\n    with open(path) as file: return file.name",
+            "poke": "text('/dev/null')",
+        },
+    ),
+    "a cached function of what is in a folder": (
+        "names",
+        {"module": "@functools.cache\ndef names(path): return os.path.exists(path)", "poke": "names('/')"},
+    ),
+    "a cached function that takes a file away": (
+        "take",
+        {
+            "module": "@functools.cache\ndef take(path):\n    if os.path.join(path): return os.remove(path)",
+            "poke": "take(__import__('tempfile').mkstemp()[1])",
+        },
+    ),
+    "a cached function that calls one of these": (
+        "first",
+        {
+            "module": """
+            def day(): return datetime.date.today()
+            @functools.cache
+            def first(): return day()
+            """,
+            "poke": "first()",
+        },
+    ),
+    "a cached function that imports": (
+        "now",
+        {"module": "@functools.cache\ndef now():\n    import time\n    return time.time()", "poke": "now()"},
+    ),
+    "a cached function of what calls": (
+        "made",
+        {
+            "module": "MADE = {'a': datetime.date.today}\n@functools.cache\ndef made(name): return MADE[name]()",
+            "poke": "made('a')",
+        },
+    ),
     "a cached static method": (
         "Partner.day",
         {"fields": "day = staticmethod(functools.cache(datetime.date.today))", "poke": "self.day()"},
@@ -289,6 +333,22 @@ KEEPS: dict[str, dict[str, str]] = {
     "a cache of what an argument says": {
         "module": "@functools.cache\ndef first(path): return path.split('/')[0]",
         "poke": "first(self.path)",
+    },
+    "a cache of what an argument and constants say": {
+        "module": """
+        import os.path, re, json
+        from urllib.parse import urljoin
+        HOSTS = {'p': ['http://p.example', 1]}
+        IS_URL = re.compile('https?:')
+        def host(name): return HOSTS.get(name, ['', 0])[0]
+        @functools.cache
+        def url(name, parts):
+            found = urljoin(host(name), json.dumps([part.upper() for part in parts]))
+            return os.path.join(found, 'x') if IS_URL.match(found) else str(datetime.timedelta(days=1))
+        @functools.lru_cache(maxsize=8)
+        def urls(name): return [url(name, ('a',))]
+        """,
+        "poke": "urls(self.path)",
     },
     "a method's cache": {
         "fields": "listed = functools.lru_cache(lambda self: self.path)",

@@ -17,6 +17,7 @@ from airflow.sdk.bases.operator import BaseOperator
 
 from sensorpool.airflow import compat
 from sensorpool.airflow.proof.code_names import modules_of, names_in
+from sensorpool.airflow.proof.pure_functions import is_pure
 
 Cached: Any = type(lru_cache(len))
 _MOST = 400  # classes and functions
@@ -27,8 +28,6 @@ _CODE = (type, types.ModuleType, types.BuiltinFunctionType, types.GenericAlias, 
 # by their ids: a metaclass may forbid to hash its classes
 _PLAIN = frozenset(map(id, (type(None), bool, int, float, str, bytes, dict, list, tuple, set, types.MethodType)))
 _WRAPPERS = (staticmethod, classmethod, Cached, types.MethodType, functools.partial, cached_property, property)
-_DATA_METHODS = frozenset(dir(str)) | frozenset(dir(dict)) | frozenset(dir(list))
-_PURE = frozenset({"str", "int", "float", "bool", "len", "sorted", "sum", "min", "max", "range", "zip", "enumerate"})
 QUALNAME: Any = vars(type)["__qualname__"].__get__  # a metaclass may have another one
 _LEFT_OUT = ("__", "_abc_", "poke_context_fields")
 
@@ -157,7 +156,7 @@ def is_code(value: Any) -> bool:
     if id(kind) in _PLAIN:
         return False
     if kind is Cached:
-        return _is_worked_out(value)
+        return is_pure(value.__wrapped__)  # what it holds is worked out of arguments
     if issubclass(kind, _CODE) or _is_typing(kind):
         return True
     return any("__get__" in vars(base) for base in kind.__mro__) and not _keeps_values(kind)
@@ -170,14 +169,6 @@ def _keeps_values(kind: Any) -> bool:
 
 def _is_typing(kind: type) -> bool:
     return vars(kind).get("__module__") == "typing"
-
-
-def _is_worked_out(cached: Any) -> bool:
-    """Whether what a cache holds is worked out of the arguments of its function alone."""
-    code = getattr(cached.__wrapped__, "__code__", None)
-    if code is None or code.co_freevars or any(isinstance(constant, types.CodeType) for constant in code.co_consts):
-        return False
-    return set(code.co_names) <= _DATA_METHODS | _PURE
 
 
 def is_operator(cls: type) -> bool:
