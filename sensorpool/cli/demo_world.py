@@ -1,4 +1,4 @@
-"""What the sensors of the demo wait for: files, resources of a local HTTP server and SQL rows, each made on demand."""
+"""The conditions of the demo's sensors: files, resources of a local HTTP server and SQL rows, each made on demand."""
 
 import sqlite3
 import threading
@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-CONN_ID = "SENSORPOOL_DEMO"  # of the table's database
+CONN_ID = "SENSORPOOL_DEMO"  # the connection of the table's database
 KINDS = ("file", "http", "sql")
 
 

@@ -257,4 +257,4 @@ class Pool:
         try:
             self.settler.cancel({instance.id: why for instance in instances if instance.created})
         except SensorpoolError as error:
-            log.warning("what was registered in vain was not cancelled", error=str(error))
+            log.warning("instances that no worker pokes were not cancelled", error=str(error))

@@ -1,4 +1,4 @@
-"""Each setting with its default, its limits and what it means; and what follows from one or two of them."""
+"""All settings, each with its default, its limits and its meaning; and values that follow from them."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ from sensorpool.config.fields import ClassPaths, Count, Enabled, Moments, Names,
 
 
 class Options(BaseSettings):
-    """The settings as they are given: `Settings` reads them, and refuses impossible combinations. Times are seconds."""
+    """The fields of `Settings`, which reads them and refuses impossible combinations. Times are seconds."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True, str_strip_whitespace=True

@@ -83,7 +83,7 @@ class PokeLoop:
             try:
                 self.loop.run_forever()  # again and again: a poke that stops the loop must stop no other poke
             except (SystemExit, KeyboardInterrupt) as error:
-                log.warning("what a poke left behind raised on its event loop, which goes on", error=one_line(error))
+                log.warning("a task that a poke left raised on its event loop; the loop goes on", error=one_line(error))
             except BaseException as error:
                 log.error("an event loop broke; its pokes move to another", error=one_line(error))
                 self._ends = True

@@ -1,4 +1,4 @@
-"""A look at a RabbitMQ that answers and takes no messages: out of memory or disk space, it blocks who sends."""
+"""A probe of a RabbitMQ that answers but takes no messages: out of memory or disk space, it blocks publishers."""
 
 from kombu import Producer
 from kombu.exceptions import OperationalError

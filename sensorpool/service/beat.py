@@ -129,7 +129,7 @@ class Ticks(Scheduler):
             return False
         holds_back = self._waiting() > UNTAKEN * len(ticks)
         if holds_back and not self._holds_back:
-            log.warning("no worker takes jobs up; no more are sent until one does", queue=self._queue)
+            log.warning("no worker takes jobs; no more jobs are sent until one does", queue=self._queue)
         self._holds_back = holds_back
         return holds_back
 

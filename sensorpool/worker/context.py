@@ -123,7 +123,7 @@ class Worker:
         """
         settings, abandoned, age = self.settings, self.poker.abandoned, time.monotonic() - self._began
         if (found := self._shortage.look()) is not None:
-            log.warning("this process runs out of what its pokes share; it is replaced", found=found)
+            log.warning("this process runs out of files, threads or memory; it is replaced", found=found)
             return True
         if abandoned >= max(settings.max_abandoned, settings.poke_concurrency) or age > settings.child_max_age:
             return True

@@ -74,7 +74,7 @@ def _round(worker: Worker, shard_range: ShardRange, held: Acquired, result: JobR
         worker.leases.suspects.mark_each(shard_range, lost_turn)
     left = dispatch.poke(job_run, ordinary)
     if not held.lease.is_ours():
-        log.warning("the lease was lost; what was not poked is due again", shard_range=str(shard_range))
+        log.warning("the lease was lost; groups that were not poked are due again", shard_range=str(shard_range))
         result.extra["lost_lease"] = True
         return None
     return _finish(job_run, left, apart, ends)
@@ -88,7 +88,7 @@ def _forget_other_tables(worker: Worker, shard_range: ShardRange, held: Acquired
     found, pool_id = held.state.pool, worker.pool_id
     if not found or found == pool_id.get() or pool_id.look_again() in {found, None}:
         return
-    log.warning("what Redis knows of a range is of other tables; it is dropped", shard_range=str(shard_range))
+    log.warning("Redis has the state of a range of other tables; the state is dropped", shard_range=str(shard_range))
     held.state, held.in_flight, held.suspects, held.lost_turn, held.unsettled = RangeState(), [], {}, [], {}
     worker.leases.forget_groups(shard_range)
 

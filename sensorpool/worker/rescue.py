@@ -45,7 +45,7 @@ def rescue(worker: Worker, place: Place) -> Rescued:
     try:
         worker.trouble.note_chores(failed, {chore.name for chore in CHORES} - failed.keys())
     except Unreachable as error:
-        log.warning("what failed is not noted", error=str(error))
+        log.warning("the cause of a failure was not noted", error=str(error))
     if found := now.done.as_dict():
         log.info("rescued", **found)
     return now.done

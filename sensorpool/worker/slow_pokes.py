@@ -99,9 +99,9 @@ class SlowPokes:
                 with self._claims.ending(reports) as by_range:
                     self._results.settle(reports, by_range, blame=False)
         except Unreachable as error:
-            log.warning("what slow pokes saw is lost; they are due again", error=str(error))
+            log.warning("the results of slow pokes are lost; their groups are due again", error=str(error))
         except Exception:
-            log.exception("what slow pokes saw is lost; they are due again")
+            log.exception("the results of slow pokes are lost; their groups are due again")
         if poking.is_over:
             with self._lock:
                 self._going_on.remove(poking)

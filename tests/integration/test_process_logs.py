@@ -11,7 +11,7 @@ from harness.service import Service
 from harness.until import until
 from sensorpool.store.migrate import upgrade
 
-EVENT = "no worker takes jobs up; no more are sent until one does"
+EVENT = "no worker takes jobs; no more jobs are sent until one does"
 
 
 @pytest.fixture

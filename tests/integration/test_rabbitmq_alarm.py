@@ -1,4 +1,4 @@
-"""A RabbitMQ that is short of memory blocks who sends: health, doctor and beat's log say so."""
+"""A RabbitMQ that is short of memory blocks publishers: health, doctor and beat's log report it."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Versions out of the repository's history, as wheels: what runs beside this one in a deployment that is rolled out."""
+"""Versions from the repository's history, as wheels: they run beside this version, as in a rolling deployment."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ FIRST_RELEASE = "274687780b9e29fddee6e2ad98e9b6d22fab3f4f"
 def unpack(commit: str, folder: Path) -> Path:
     """Build the wheel of a commit, and unpack it; return the folder for the front of a process's ``PYTHONPATH``.
 
-    The test that asks is skipped where the history is not there, and fails where it should be.
+    Without the history, the calling test is skipped; it fails where the history should exist.
     """
     archive = _git("archive", "--format=tar", commit)
     if archive.returncode:
@@ -37,7 +37,7 @@ def unpack(commit: str, folder: Path) -> Path:
 
 
 def before_newest_migration() -> str:
-    """Return the commit before the one that added the newest migration; skip the test where it is not known."""
+    """Return the commit before the one that added the newest migration; skip the test if it is not known."""
     newest = sorted((ROOT / "migrations" / "versions").glob("0*.py"))[-1]
     found = _git("log", "--diff-filter=A", "--format=%H", "--", str(newest)).stdout.split()
     before = _git("rev-parse", "--verify", "--quiet", f"{found[-1].decode()}^") if found else None
@@ -47,7 +47,7 @@ def before_newest_migration() -> str:
 
 
 def _do_without(why: str) -> None:
-    """Skip the test; on a machine that tests all of it, fail, unless the history was left out on purpose."""
+    """Skip the test; fail it on a machine that runs all tests, unless the history was left out on purpose."""
     is_shallow = _git("rev-parse", "--is-shallow-repository").stdout.strip() == b"true"
     if os.environ.get("CI") == "true" and not is_shallow:
         pytest.fail(f"{why}, and this is no shallow clone")
@@ -56,7 +56,7 @@ def _do_without(why: str) -> None:
 
 def _git(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
     try:
-        # the checkout may be another user's: in a container, as a rule
+        # the checkout may belong to another user, as in most containers
         own = ("-c", f"safe.directory={ROOT}")
         return subprocess.run(["git", "-C", str(ROOT), *own, *arguments], capture_output=True)
     except FileNotFoundError:  # no git

@@ -1,4 +1,4 @@
-"""A worker whose pokes are scripted: jobs run on SQLite and a Redis of this process, with no thread and no waiting."""
+"""A worker with scripted pokes: jobs run on SQLite and a Redis of this process, without threads and waits."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ TICK = 5_000  # milliseconds
 
 
 class Waits:
-    """Waits for what has a name."""
+    """A sensor that waits for a name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -56,13 +56,13 @@ class Trusting:
 
 
 class SilentPublisher:
-    """Tells no waiter."""
+    """A publisher that sends nothing."""
 
     def __init__(self, settings: Settings, pool_id: object = None) -> None:
         self.nudged: list[ShardRange] = []
 
     def publish(self, settled: Sequence[Settled]) -> None:
-        """Take what was settled."""
+        """Do nothing."""
 
     def nudge(self, shard_range: ShardRange, *, again: bool = False) -> None:
         """Note the range."""
@@ -73,10 +73,10 @@ class SilentPublisher:
 
 
 class ScriptedPoker:
-    """Stands in for the lanes of a process: each step reports what the script says of all groups in hand.
+    """Takes the place of a process's lanes: each step reports the scripted outcome of all groups in hand.
 
-    :ivar script: what a poke of a group sees, by the group's id; None: the poke does not come back.
-    :ivar at_step: called before each step.
+    :ivar script: the outcome of a poke, by the group's id; None: the poke does not return.
+    :ivar at_step: is called before each step.
     """
 
     abandoned = 0
@@ -88,7 +88,7 @@ class ScriptedPoker:
         self.script: dict[int, Outcome | None] = {}
         self.at_step: Callable[[], object] = lambda: None
         self.poked: list[int] = []  # in order
-        self.room = 1_000_000  # groups that are taken on before a step
+        self.room = 1_000_000  # groups that are taken before a step
         self.held_up = self.stuck = self.withdrawn = False
         self.outstanding: dict[int, PokeUnit] = {}
 
@@ -102,11 +102,11 @@ class ScriptedPoker:
         return len(self.outstanding) < self.room
 
     def put(self, units: Sequence[PokeUnit], group_ids: Sequence[int]) -> None:
-        """Take groups on."""
+        """Take groups."""
         self.outstanding.update(zip(group_ids, units, strict=True))
 
     def step(self) -> list[Report]:
-        """Poke what is in hand."""
+        """Poke the groups in hand."""
         self.at_step()
         reports = []
         for group_id, unit in list(self.outstanding.items()):
@@ -118,7 +118,7 @@ class ScriptedPoker:
         return reports
 
     def is_held_up(self, seconds: float) -> bool:
-        """Whether slow pokes hold the others up."""
+        """Whether slow pokes hold the other groups up."""
         return self.held_up
 
     def is_stuck(self, op_classpath: str, seconds: float) -> bool:
@@ -126,7 +126,7 @@ class ScriptedPoker:
         return self.stuck
 
     def withdraw(self) -> list[PokeUnit]:
-        """Give back nothing: what is in hand has begun."""
+        """Give back nothing: all pokes in hand have begun."""
         self.withdrawn = True
         return []
 
@@ -138,7 +138,7 @@ class ScriptedPoker:
 
 
 class RecordingLane:
-    """Stands in for a lane of child processes: it keeps what it is offered, and the test hands in what was seen."""
+    """Takes the place of an isolated lane: it keeps the offered suspects, and the test hands in their reports."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class RecordingLane:
         self._take = take
 
     def offer(self, suspects: Iterable[Suspect]) -> int:
-        """Take suspects on."""
+        """Take suspects."""
         self.in_lane.update((each.group.id, each) for each in suspects)
         return len(self.in_lane)
 
@@ -164,14 +164,14 @@ class RecordingLane:
         self._take([report(self.in_lane.pop(group_id).group, outcome, reason)])
 
     def has(self, group_id: int) -> bool:
-        """Whether a group is here."""
+        """Whether a group is in the lane."""
         return group_id in self.in_lane
 
     def __len__(self) -> int:
         return len(self.in_lane)
 
     def retire(self) -> list[int]:
-        """Give back what has not begun: all of it."""
+        """Give back all groups: no poke has begun."""
         given_back = list(self.in_lane)
         self.in_lane.clear()
         return given_back
@@ -180,7 +180,7 @@ class RecordingLane:
 
 
 class RecordingSuspects:
-    """Stands in for the suspects of a process: it notes what jobs offer."""
+    """Takes the place of a process's suspects: it notes the offers of jobs."""
 
     def __init__(self) -> None:
         self.offered: dict[int, Suspicion | None] = {}
@@ -195,7 +195,7 @@ class RecordingSuspects:
         *,
         due: Milliseconds,
     ) -> int:
-        """Note them."""
+        """Note an offer."""
         self.offered.update({group.id: why for group, why in groups.items()})
         return self.busy
 
@@ -204,7 +204,7 @@ class RecordingSuspects:
 
 
 class RecordingSlowPokes:
-    """Stands in for the slow pokes of a process: it notes what jobs leave behind."""
+    """Takes the place of a process's slow pokes: it notes the pokes that jobs leave behind."""
 
     is_busy = False
 
@@ -224,9 +224,9 @@ class RecordingSlowPokes:
 
 
 class Place:
-    """A pool on one range, its clock, and workers whose pokes are scripted.
+    """A pool on one range, its clock, and workers with scripted pokes.
 
-    :ivar leases: of the Redis that all of them share.
+    :ivar leases: the leases on the Redis that all workers share.
     """
 
     def __init__(self, database: Database, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,7 +249,7 @@ class Place:
         monkeypatch.setattr(suspects, "IsolatedLane", lane)
 
     def settle_on(self, **changed: Any) -> Settings:
-        """Have pools and workers made from now on use other settings."""
+        """Set other settings for the pools and workers that are made from now on."""
         self.settings = Settings.load(
             database_url=self._url,
             sensors_enabled=(classpath(Waits),),
@@ -296,7 +296,7 @@ class Place:
         return made
 
     def close(self) -> None:
-        """Close all."""
+        """Close all pools and workers."""
         for worker in self._workers:
             worker.close()
         for pool in self._pools:
@@ -304,7 +304,7 @@ class Place:
 
 
 def report(group: DueGroup, outcome: Outcome, reason: str | None = None) -> Report:
-    """What a poke just now saw."""
+    """Return the report of a poke that has just ended."""
     said = {Outcome.CANNOT_POKE: f"here{CANNOT}a.Class is not enabled", Outcome.NOT_LANDED: None}
     seconds = 60.0 if outcome is Outcome.POKE_TIMEOUT else 0.0
     return Report(group, time.monotonic(), outcome, reason or said.get(outcome, f"it {outcome}"), None, seconds)

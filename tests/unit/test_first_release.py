@@ -1,4 +1,4 @@
-"""What the first release leaves in Redis, byte for byte as its code wrote it, is read by this version.
+"""This version reads the state that the first release leaves in Redis, byte for byte as its code wrote it.
 
 `tests.support.released` names the commit; `tests/faults/test_versions.py` runs its code beside this one.
 """

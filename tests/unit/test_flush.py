@@ -1,4 +1,4 @@
-"""One flush: whatever one group has about it costs no other its result, and nothing is kept by halves."""
+"""One flush: a bad group costs no other its result, and no result is half written."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +30,7 @@ LATER = 10**13  # milliseconds: after all deadlines
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attempts follow each other at once."""
+    """Remove the pauses between attempts."""
     monkeypatch.setattr("sensorpool.store.transaction.time.sleep", lambda _: None)
 
 
@@ -79,7 +79,7 @@ def by_hand(database: Database, statement: str) -> None:
 
 
 def refuse(database: Database, instance: Instance) -> None:
-    """Have the database refuse to change an instance, with an error that says nothing of what is to blame."""
+    """Have the database refuse to change an instance, with an error of unknown cause."""
     by_hand(
         database,
         f"CREATE TRIGGER refuses_{instance.id} BEFORE UPDATE ON sensor_instance WHEN old.id = {instance.id} "
@@ -89,7 +89,7 @@ def refuse(database: Database, instance: Instance) -> None:
 
 @contextmanager
 def bounded(database: Database, length: int) -> Iterator[None]:
-    """Have the database take no text longer than so much."""
+    """Have the database refuse texts that are longer than so many characters."""
 
     def bound(connection: Any, *_: Any) -> None:
         connection.setlimit(0, length)  # SQLITE_LIMIT_LENGTH
@@ -188,7 +188,7 @@ def test_a_reason_that_the_database_cannot_spell_is_spelt_in_ascii(database: Dat
 
 
 def test_a_failure_whose_reason_is_refused_stays_and_says_why(database: Database) -> None:
-    """There is nothing plainer to write of it."""
+    """There is no plainer result to write."""
     [one] = registered(database, "a")
     with bounded(database, 100_000):
         done = flush(database, [fact(one, Outcome.FAIL, reason="x" * 200_000)], tick_ms=5_000)
@@ -260,7 +260,7 @@ def test_an_empty_group_goes_and_one_that_was_joined_meanwhile_keeps_all(databas
 
 
 def test_the_step_of_a_member_grows_without_a_message(database: Database) -> None:
-    """Nothing is to be told of a wait that goes on."""
+    """A wait that goes on has no result to publish."""
     context = {"folder": "/nowhere", "name": "a"}
     registration = Registration(sensor=SCRIPTED, poke_context=context, exponential_backoff=True, poke_interval=10)
     settler = Settler(database, lambda _: None, tick_ms=5_000, window=60)

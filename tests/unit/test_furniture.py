@@ -1,4 +1,4 @@
-"""What tests and benchmarks wait for is public: a private attribute may mean something else tomorrow."""
+"""Tests and benchmarks wait only for public facts: a private attribute may change its meaning at any time."""
 
 import ast
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ FOLDERS = ("tests", "harness", "benchmarks")
 
 
 def waited_for(tree: ast.AST) -> Iterator[ast.AST]:
-    """The conditions that code waits for: of ``while``, and what ``until`` is given."""
+    """Return the conditions for which code waits: of ``while`` and of ``until``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.While):
             yield node.test
@@ -18,7 +18,7 @@ def waited_for(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def private_attributes(node: ast.AST) -> list[str]:
-    """The private attributes of others that an expression asks for."""
+    """Return the private attributes of other objects in an expression."""
     return [
         ast.unparse(each)
         for each in ast.walk(node)

@@ -1,4 +1,4 @@
-"""The steps of a job, one by one, with scripted pokes: what each does with what the step before has made."""
+"""The steps of a job, one by one, with scripted pokes: each on the result of the step before."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -48,7 +48,7 @@ class Jobs(Place):
 
     @property
     def state(self) -> RangeState:
-        """What the last job left."""
+        """The state that the last job left."""
         [(holder, state, _)] = self.leases.look([self.shard_range])
         assert holder is None, "a job that has ended holds nothing"
         return state
@@ -67,7 +67,7 @@ class Jobs(Place):
         return held
 
     def marks(self) -> dict[int, Suspicion | None]:
-        """The suspects of the range, as Redis has them."""
+        """The suspects of the range in Redis."""
         marks = self.leases.suspects
         return {each: marks.why(self.shard_range, each) for each in marks.of(self.shard_range)}
 
@@ -155,7 +155,7 @@ def test_what_redis_knows_of_other_tables_is_dropped(place: Jobs) -> None:
 
 @pytest.mark.parametrize(("last", "state"), [(1, "failed"), (HOUR // TICK, "sensing")])
 def test_an_outage_is_no_time_in_which_a_group_failed(place: Jobs, last: int, state: str) -> None:
-    """A job each tick has seen it fail for an hour; or no job was there for that hour."""
+    """In one case a job each tick sees it fail for an hour; in the other there is no job for that hour."""
     place.settle_on(infra_failure_window=60)
     place.use(place.worker())
     [group] = place.register("a", timeout=10 * HOUR / 1000)
@@ -327,7 +327,7 @@ def test_exhaustion_blames_no_group(place: Jobs) -> None:
     assert place.states() == ["sensing"]
 
 
-# what is left to others
+# groups that are left to others
 
 
 def test_what_this_process_cannot_poke_is_left_to_the_others(place: Jobs) -> None:

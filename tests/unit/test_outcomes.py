@@ -1,4 +1,4 @@
-"""What the reports of a job mean: counted, judged, and kept until they are settled; and what is left to others."""
+"""The reports of a job: counted, judged, and kept until they are settled; and groups that are left to others."""
 
 from typing import Any
 
@@ -40,12 +40,12 @@ class Seen(Outcomes):
 
 
 def report(outcome: Outcome, group_id: int = 1, after: float = 0.5, **group: Any) -> Report:
-    """What a poke saw that began so many seconds after the load."""
+    """Return the report of a poke that began so many seconds after the load."""
     return Report(due_group(group_id, **group), BEGAN + after, outcome, "why")
 
 
 def kept(seen: Outcomes) -> list[tuple[int, Outcome, int]]:
-    """The facts to be settled: group, outcome, and when the poke began."""
+    """Return the facts to be settled: group, outcome, and when the poke began."""
     return [(fact.group_id, fact.outcome, fact.began_at - START) for fact in seen.hand_over()]
 
 
@@ -144,7 +144,7 @@ def test_no_more_groups_than_so_many_are_kept_in_mind() -> None:
     assert unsettled[0].cause == "known"
 
 
-# what is left to others
+# groups that are left to others
 
 
 def test_a_group_is_left_to_others_until_they_have_had_their_turn() -> None:

@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md, README.md and the pages of docs/ name exists: paths, modules, `make` targets, links."""
+"""Paths, modules, `make` targets and links in CONTRIBUTING.md, README.md and the pages of docs/ exist."""
 
 import re
 import tomllib
@@ -30,7 +30,7 @@ def drawn(text: str) -> list[str]:
 
 
 def missing_paths(text: str) -> list[str]:
-    """Return the paths that a page names and that are not there; a bare test file may lie in any folder of tests."""
+    """Return the named paths of a page that do not exist; a bare test file may lie in any folder of tests."""
     named = {span.partition("::")[0] for span in spans(text)}
     return sorted(path for path in named if _PATH.fullmatch(path) and not _is_there(path))
 
@@ -41,7 +41,7 @@ def _is_there(path: str) -> bool:
 
 
 def missing_modules(text: str) -> list[str]:
-    """Return the modules of the package, or names in one, that a page names (``worker.job``) and that are not there."""
+    """Return the modules of the package, or names in them (``worker.job``), that a page names and that do not exist."""
     words = [*spans(text), *drawn(text)]
     named = {word.removeprefix("sensorpool.").replace("/", ".") for word in words if _MODULE.fullmatch(word)}
     return sorted(name for name in named if _is_missing(name.split(".")))
@@ -64,7 +64,7 @@ def _has(place: Path, parts: list[str]) -> bool:
 
 
 def broken_links(page: Path, text: str) -> list[str]:
-    """Return the links of a page to a file, or to a heading, that is not there."""
+    """Return the links of a page to a file or a heading that does not exist."""
     found = []
     for file, heading in _LINK.findall(text):
         target = page.parent / file if file else page
@@ -74,7 +74,7 @@ def broken_links(page: Path, text: str) -> list[str]:
 
 
 def headings(text: str) -> set[str]:
-    """Return what links within a page are called: its headings and its anchors."""
+    """Return the targets of links within a page: its headings and its anchors."""
     return set(re.findall(r'<a id="([\w-]+)">', text)) | {
         re.sub(r"[^\w\- ]", "", line.lower()).strip().replace(" ", "-")
         for line in re.findall(r"^#+ (.*)$", text, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""What a publisher sends, and what it makes of a broker that refuses one message, goes away, and comes back."""
+"""A publisher: its messages, and its errors when a broker refuses one message, goes away, and comes back."""
 
 import base64
 import json
@@ -26,7 +26,7 @@ SETTINGS = Settings.load(
 
 
 class Scripted:
-    """A broker that does as it is told, and what it has taken."""
+    """A broker that follows a script, and the messages that it has taken."""
 
     def __init__(self) -> None:
         self.is_away = False
@@ -36,13 +36,13 @@ class Scripted:
         self.taken: list[tuple[Any, str, str, dict[str, Any]]] = []  # body, exchange, routing key, headers
 
     def connect(self) -> None:
-        """Have a client come."""
+        """Accept a client."""
         if self.is_away:
             raise ConnectionRefusedError("nothing listens here")
         self.connections += 1
 
     def publish(self, message: dict[str, Any], exchange: str, routing_key: str) -> None:
-        """Take a message, or not."""
+        """Take a message, or refuse it."""
         if self.is_away or self.breaks_next:
             self.breaks_next = False
             raise ConnectionResetError("the other side went away")
@@ -55,12 +55,12 @@ class Scripted:
 
     @property
     def ids(self) -> list[list[int]]:
-        """The instances of each message that was taken."""
+        """The instances of each taken message."""
         return [[each["id"] for each in body["settled"]] for body, *_ in self.taken]
 
 
 def transport_of(scripted: Scripted) -> type:
-    """Make kombu's way to a broker, as to RabbitMQ."""
+    """Make a transport of kombu to the broker, like RabbitMQ's."""
 
     class Channel(memory.Channel):  # type: ignore[misc]
         def basic_publish(self, message: Any, exchange: str, routing_key: str, **_: Any) -> None:

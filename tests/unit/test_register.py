@@ -1,4 +1,4 @@
-"""One registration of a batch: whole or not at all, found again by its key, and recognised where an answer is lost."""
+"""The registration of a batch: whole or not at all, found again by its keys, and recognised after a lost answer."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -32,7 +32,7 @@ def checked(name: str = "x", key: Key | None = KEY, **named: Any) -> CheckedRegi
 
 
 class Client:
-    """Registers, and notes what is delivered."""
+    """A client that registers, and notes the delivered flushes."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -44,7 +44,7 @@ class Client:
         return register(self.settler, batch, SETTINGS)
 
     def refusal(self, *batch: CheckedRegistration) -> str:
-        """Have a batch refused; return why, once it is known that nothing has changed."""
+        """Check that a batch is refused and that nothing has changed; return the reason."""
         before = self.rows()
         with pytest.raises(Refused) as caught:
             self.register(*batch)
@@ -55,12 +55,12 @@ class Client:
         return said
 
     def rows(self) -> list[Any]:
-        """Return all there is."""
+        """Return all rows."""
         tables = (poke_group, sensor_instance)
         return [self.database.read(lambda c, table=table: c.execute(table.select()).all()) for table in tables]
 
     def counts(self) -> tuple[int, int]:
-        """Return how many groups and sensing instances there are."""
+        """Return the numbers of groups and of sensing instances."""
         return self.database.read(inspecting.count_waiting)
 
     def states(self, *ids: int) -> list[State]:
@@ -81,7 +81,7 @@ def client(database: Database) -> Client:  # type: ignore[override]
 
 @pytest.fixture
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attempts follow each other at once."""
+    """Remove the pauses between attempts."""
     monkeypatch.setattr("sensorpool.store.transaction.time.sleep", lambda _: None)
 
 
@@ -207,7 +207,7 @@ def test_what_the_database_cannot_hold_is_refused_in_one_line(client: Client) ->
 
 
 def attempts(database: Database) -> list[str]:
-    """Note what each attempt does first."""
+    """Note the first step of each attempt."""
     seen: list[str] = []
 
     @event.listens_for(database.engine, "before_cursor_execute")
@@ -232,7 +232,7 @@ def test_the_first_attempt_inserts_and_a_clash_has_the_next_one_look(client: Cli
 
 @pytest.mark.usefixtures("no_pauses")
 @pytest.mark.parametrize("key", [None, KEY], ids=["fresh key", "chosen key"])
-@pytest.mark.parametrize("times", [1, 2])  # the second is that of a look, whose result is known
+@pytest.mark.parametrize("times", [1, 2])  # the second COMMIT is that of a look, whose result is known
 def test_a_lost_answer_to_a_commit_is_recognised(client: Client, key: Key | None, times: int) -> None:
     batch = [checked("x", key), checked("y", None)]
     with failing_commits(client.database, times, kept=True) as failed:
@@ -289,7 +289,7 @@ def test_a_database_that_keeps_nothing_is_unreachable_and_tells_nothing(client: 
 def test_a_registration_that_took_long_says_so(
     client: Client, monkeypatch: pytest.MonkeyPatch, seconds: float, is_late: bool
 ) -> None:
-    """A load may have looked past it: its group is raised by name."""
+    """A load may have missed it, so its group is named beside the dirty flag."""
     moments = iter([100.0, 100.0 + seconds])
     monkeypatch.setattr(module.time, "monotonic", lambda: next(moments, 100.0 + seconds))
     assert SETTINGS.commit_overlap > 2

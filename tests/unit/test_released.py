@@ -1,4 +1,4 @@
-"""Where the history of the repository is not there, tests that need it are skipped, or fail where it should be."""
+"""Without the history of the repository, tests that need it are skipped, or fail where it should exist."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from tests.support import released
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What git says to each command; nothing of what it does not know."""
+    """Return scripted answers of git to commands; other commands have no answer."""
     said: dict[str, bytes] = {}
     real = released.subprocess.CompletedProcess
 

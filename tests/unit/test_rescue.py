@@ -1,4 +1,4 @@
-"""Each chore of rescue: what it does, how much of it in one round, and what one that fails costs the others."""
+"""Each chore of rescue: its effect, its limit in one round, and the effect of its failure on the others."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -42,11 +42,11 @@ OLD = 1  # milliseconds
 
 
 class Away(Exception):
-    """What a chore may raise."""
+    """An error of a chore."""
 
 
 class Rescuing:
-    """A worker as the chores see it, and one round."""
+    """A worker for the chores, and one round."""
 
     def __init__(self, database: Database, redis: Any) -> None:
         self.database = database
@@ -60,7 +60,7 @@ class Rescuing:
         self.place = Place()
 
     def do(self, chore: Callable[[Round], None]) -> Rescued:
-        """Do one chore; return what it did."""
+        """Do one chore; return its result."""
         worker: Any = self
         now = Round(worker, self.place, Rescued())
         chore(now)
@@ -94,7 +94,7 @@ class Rescuing:
         return self.database.read(lambda c: list(c.execute(select(column).order_by(column)).scalars()))
 
     def now(self) -> int:
-        """Return what time it is."""
+        """Return the time of the database."""
         return self.database.read(self.database.now)
 
 
@@ -105,7 +105,7 @@ def rescuing(database: Database, client: Any) -> Rescuing:
 
 @pytest.fixture
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> int:
-    """Pages of two rows, three a round: six rows."""
+    """Make pages of two rows, three in a round: six rows."""
     monkeypatch.setattr(pages, "ROWS", 2)
     monkeypatch.setattr(pages, "PAGES", 3)
     return 6
@@ -115,7 +115,7 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 def settle(rescuing: Rescuing, *ones: Instance, at: int = OLD) -> None:
-    """Cancel instances, as of a time; all has been told."""
+    """Cancel instances at a time, with all results published."""
     rescuing.settler.cancel({one.id: "enough" for one in ones})
     ids = [one.id for one in ones]
     rescuing.change(update(sensor_instance).where(sensor_instance.c.id.in_(ids)).values(settled_at=at))
@@ -176,7 +176,7 @@ def test_shared_values_without_an_instance_go_a_page_a_round(rescuing: Rescuing,
 
 
 def empty(rescuing: Rescuing, *ones: Instance) -> None:
-    """Have nothing sense in the groups of these instances, as by hand."""
+    """End all sensing in the groups of these instances, by an edit of the rows."""
     ids = [one.id for one in ones]
     rescuing.change(update(sensor_instance).where(sensor_instance.c.id.in_(ids)).values(state=State.CANCELLED))
 
@@ -304,7 +304,7 @@ def test_the_statements_of_a_look_are_as_many_whatever_there_is(rescuing: Rescui
     assert len(seen) == few
 
 
-# what is left behind
+# results and callbacks that were left behind
 
 
 def test_abandoned_listeners_are_counted(rescuing: Rescuing) -> None:

@@ -1,4 +1,4 @@
-"""Suspects of one process: offered, claimed, poked apart and cleared. The lanes are stand-ins: tests hand in."""
+"""Suspects of one process: offered, claimed, poked apart and cleared. Tests hand in the reports of the lanes."""
 
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -26,7 +26,7 @@ class Apart(Place):
         [self.crashing] = [lane for lane in self.lanes if not lane.hangs]
 
     def offer(self, why: Suspicion | None, *group_ids: int, stranded: Collection[int] = ()) -> int:
-        """Offer groups, as a job does that has loaded them."""
+        """Offer groups, as a job that has loaded them."""
         if why is not None:
             self.leases.suspects.mark(self.shard_range, group_ids, why)
         return self.suspects.offer(
@@ -191,7 +191,7 @@ def test_a_process_that_has_retired_begins_nothing_and_says_so(place: Apart) -> 
 
 
 def begin_watch(place: Apart, *group_ids: int) -> RecordingLane:
-    """Have groups poked whose processes died later; each poke ends in good time, and its child lives on."""
+    """Poke groups whose processes died later; each poke ends in time, and its child lives on."""
     place.offer(Suspicion.LATE_CRASHES, *group_ids)
     for group_id in group_ids:
         assert place.crashing.in_lane[group_id].watch > 0

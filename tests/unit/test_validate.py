@@ -1,4 +1,4 @@
-"""What a registration may be: at each border the last value that is taken, and the first that is refused."""
+"""The borders of a registration: at each one the last value that is taken, and the first that is refused."""
 
 import math
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ CONTEXT = {"folder": "/nowhere", "name": "x"}
 
 
 class Counts:
-    """Counts how often it is made."""
+    """A sensor that counts its constructions."""
 
     made = 0
 

@@ -17,4 +17,4 @@ def look_again(now: Round) -> None:
     now.done.let_out = database.run(admission.prune, at - round(settings.retention * 1000))
     over = database.run(admission.look_at_quotas, settings.dag_quota, at)
     for dag_id, sensing in over.items():
-        log.warning("a DAG is over its quota; no more of its sensors are taken", dag_id=dag_id, sensing=sensing)
+        log.warning("a DAG is over its quota; its further sensors are refused", dag_id=dag_id, sensing=sensing)

@@ -15,7 +15,7 @@ def drop_listeners(now: Round) -> None:
     try:
         now.done.listeners = now.worker.publisher.drop_abandoned_listeners()
     except Unreachable as error:
-        log.warning("listeners were not looked after", error=str(error))
+        log.warning("the queues of listeners were not checked", error=str(error))
 
 
 def send_callbacks(now: Round) -> None:
