@@ -25,12 +25,15 @@ from sensorpool import Settings
 from sensorpool.airflow import compat, secrets_chain
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.errors import NotPoolable
+from sensorpool.airflow.pool.adapters.job import EXTERNAL_ID
 from sensorpool.airflow.pool.adapters.sensor import adapt
 from sensorpool.airflow.proof import environment, process_start, rebuild
 from sensorpool.airflow.task import deferral, patch, poolable
 from sensorpool.airflow.task.first_poke import FirstPoke
+from sensorpool.airflow.task.resumable_job import _look
 from sensorpool.errors import HandBack
 from tests.airflow.running import context_of, in_dag
+from tests.airflow.test_resumable_job import Submits
 
 NAME = "OF_THE_TEAM"
 VALUE = "never-in-a-log"
@@ -365,6 +368,32 @@ def test_what_its_worker_found_in_the_environment_is_not_looked_for_elsewhere(
     monkeypatch.setattr(secrets_chain, "find", lambda _: pytest.fail("the database is asked"))
     with pytest.raises(HandBack, match=f"needs the {what}, which its worker has in its environment, and the pool has"):
         pooled.poke({})
+
+
+# jobs
+
+
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        (asked, f"reads {NAME} from the environment, which its task has changed"),
+        (
+            lambda: subprocess.run(["/bin/true"], check=True),
+            f"starts a program, and its task has changed {NAME} in the environment",
+        ),
+    ],
+    ids=["reads", "program"],
+)
+def test_a_job_whose_status_needs_what_its_task_has_changed_is_waited_for_on_the_worker(
+    monkeypatch: pytest.MonkeyPatch, status: Callable[[], Any], why: str
+) -> None:
+    arguments = {"cluster": "c", EXTERNAL_ID: "job-7"}
+    monkeypatch.setattr(Submits, "get_job_status", lambda *_: status() and "running")
+    process_start.remember()  # pytest names its phase there
+    assert _look(Submits, arguments)
+    monkeypatch.setenv(NAME, VALUE)
+    with pytest.raises(NotPoolable, match=f"the pool could not ask for its status: that {why}"):
+        _look(Submits, arguments)
 
 
 # the process

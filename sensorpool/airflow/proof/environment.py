@@ -8,7 +8,7 @@ process of that task only, so a sensor that depends on it runs natively. A log g
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from airflow.sdk.bases.operator import BaseOperator
@@ -43,6 +43,17 @@ def noting(note: Callable[[str], object], found: Callable[[str], object]) -> Abs
     :param found: is told of Connections and Variables that are found there: the pool may have them elsewhere.
     """
     return _noting(note, _changed(), found)
+
+
+def noting_changes(note: Callable[[str], object]) -> AbstractContextManager[object]:
+    """Note what is asked of the environment that its task has changed there."""
+    changed = _changed()
+    return _noting(note, changed) if changed else nullcontext()
+
+
+def changed_by_task() -> frozenset[str]:
+    """Return the names in the environment that a task has changed: none that Airflow changes for each."""
+    return _changed() - compat.SET_FOR_TASKS
 
 
 def build_checked(build: Callable[[], Any]) -> Any:
@@ -88,7 +99,7 @@ def why_not(sensor: BaseOperator) -> str | None:
 
     Libraries in C are not watched, and a later poke may ask for what the first one does not.
     """
-    changed, in_c = _changed() - compat.SET_FOR_TASKS, process_start.changed_in_c()
+    changed, in_c = changed_by_task(), process_start.changed_in_c()
     if _TIME_ZONE in changed | in_c and not known_sensors.was_read(type(sensor)):
         return f"its task has changed {_TIME_ZONE} in the environment, and with it the local time of its process"
     for name in sorted(changed | in_c):

@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.pool.adapters.job import EXTERNAL_ID, job_of
-from sensorpool.airflow.proof import known_sensors, rebuild, supervisor
+from sensorpool.airflow.proof import known_sensors, rebuild, status_reads, supervisor
 from sensorpool.airflow.result import InstanceResult
 from sensorpool.airflow.task import as_started, deferral, poolable
 from sensorpool.airflow.task.patch import RESUMED, Execute
@@ -99,7 +99,7 @@ def _look(cls: type, poke_context: Mapping[str, Any]) -> tuple[bool, set[str]]:
         (missing.discard if is_there else missing.add)(name)
 
     try:
-        with supervisor.noting(asked.append, looked_up):
+        with supervisor.noting(asked.append, looked_up), status_reads.noting(asked.append):
             is_over = job_of(cls)(**poke_context).poke({})
     except Exception as error:
         raise NotPoolable(f"the pool could not ask for its status: {error}", "status") from error
