@@ -157,6 +157,7 @@ def test_the_first_release_beside_this_version(
     rollout.kill_in_flight(old)
     until("the new version reads whom the old one died with", lambda: new.says(DIED))
     _let_land(rollout, "h0", hanging)
+    _land(rollout, ids[1::4], range(1, 2 * MANY, 4))
 
     after = rollout.hang("h1")
     until("the hanging one, poked apart", lambda: rollout.why(after) in HANGING)
@@ -167,11 +168,6 @@ def test_the_first_release_beside_this_version(
     rollout.kill_in_flight(new)
     until("the old version reads whom the new one died with", lambda: old.says(DIED))
     _let_land(rollout, "h1", after)
-    _land(rollout, ids[1::4], range(1, 2 * MANY, 4))
-
-    new = rollout.worker_of(None)
-    until("pokes by the new version", lambda: new.has_poked(folder))
-    _end(old.process)
     _land(rollout, ids, range(2 * MANY))
     _assert_all_landed(rollout, [*ids, hanging.id, after.id], record("50 the first release beside this version"))
 
