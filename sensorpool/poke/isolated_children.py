@@ -35,7 +35,6 @@ class IsolatedChildren:
     """The children of the isolated lane. Each has a thread of the lane, which calls this.
 
     :param together: pokes at once in one child.
-    :param together: pokes at once in one child.
     :param report: is called with the reports.
     :param keep: is called every few seconds with the ids of the lane's groups.
     :param watched: see `IsolatedLane`.
