@@ -98,6 +98,7 @@ def _look_at_overlay() -> Iterator[Finding]:
     """Report which Celery settings a worker has that is started in this folder."""
     try:
         found = overlay.read()
+        found.refuse()
     except SettingsError as error:
         yield Finding("celery", "wrong", str(error))
         return

@@ -67,6 +67,13 @@ def upgrade(revision: str) -> None:
         schema=settings.database_schema,
         say=lambda line: say(f"sensorpool: {line}", err=True),
     )
+    if revision == "head" and reached != migrate.head():
+        database = Database.of(settings)
+        try:
+            migrate.check(database, __version__)
+        finally:
+            database.dispose()
+        reached += f", newer than this version's {migrate.head()}, which may use it: nothing was changed"
     click.echo(f"the schema is {reached}")
 
 

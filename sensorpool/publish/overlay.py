@@ -11,12 +11,14 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
+from celery import current_app
+from celery.app.backends import by_url
 from celery.app.defaults import SETTING_KEYS
 from celery.utils.imports import import_from_cwd
 
@@ -57,12 +59,37 @@ class Overlay:
             if name not in SETTING_KEYS and not callable(value)
         ]
 
+    def refuse(self) -> None:
+        """Refuse modules that cannot be imported and an unknown result backend: Celery would print tracebacks.
+
+        :raises SettingsError: with the setting's name.
+        """
+        for name in ("imports", "include"):
+            named = self.values.get(name) or ()
+            for module in [named] if isinstance(named, str) else named:
+                try:
+                    import_from_cwd(module)
+                except (Exception, SystemExit) as error:
+                    raise SettingsError(f"{self.where}: {name} cannot be imported: {one_line(error)}") from None
+        if backend := self.values.get("result_backend"):
+            try:
+                by_url(backend, current_app.loader)
+            except Exception as error:
+                raise SettingsError(f"{self.where}: result_backend cannot be used: {one_line(error)}") from None
+
 
 def read() -> Overlay:
     """Read the overlay of this process.
 
     :raises SettingsError: when there is an overlay that cannot be read.
     """
+    found = _read()
+    if not isinstance(found.values.get("beat_schedule", {}), Mapping):
+        raise SettingsError(f"{found.where}: beat_schedule must be a mapping of entries by name")
+    return found
+
+
+def _read() -> Overlay:
     named = os.environ.get(NAMED_BY)
     if named:
         try:

@@ -5,6 +5,7 @@ import threading
 
 from sensorpool.config.settings import Settings
 from sensorpool.model.values import shard_ranges
+from sensorpool.service.alone import Alone
 from sensorpool.service.child_limits import Limits
 from sensorpool.service.presence import Presence
 from sensorpool.worker.chores.round import Place
@@ -27,6 +28,7 @@ class Runtime:
             tuple[str, dict[str, str]]
         ] = []  # events with their fields, to be logged when Celery has set its logs up
         self.presence: Presence | None = None  # only in a worker's main process
+        self.alone: Alone | None = None  # so is the lock of an SQLite file
         self._worker: tuple[int, Worker] | None = None
         self._lock = threading.Lock()
 

@@ -23,6 +23,7 @@ from sensorpool.poke import memory_limit
 from sensorpool.poke.bounded_output import Bounded
 from sensorpool.publish import wire
 from sensorpool.service import child_limits
+from sensorpool.service.alone import Alone
 from sensorpool.service.presence import Presence, terms_of
 from sensorpool.service.refusals import give_up, refuse_memory, refuse_pool, refuse_typos
 from sensorpool.service.runtime import Runtime
@@ -47,6 +48,20 @@ def _current_runtime() -> Runtime | None:
     return getattr(current_app._get_current_object(), "sensorpool_runtime", None)
 
 
+@signals.import_modules.connect
+def _on_import(sender: Any = None, **_: Any) -> None:
+    """Refuse an overlay whose modules or backend fail, before a worker or beat meets them."""
+    runtime = getattr(sender, "sensorpool_runtime", None)
+    if runtime is None:
+        return
+    try:
+        sender.sensorpool_overlay.refuse()
+    except SettingsError as error:
+        if runtime.is_one_process:
+            raise
+        give_up(error)
+
+
 @signals.celeryd_init.connect
 def _on_worker_start(sender: Any = None, instance: Any = None, conf: Any = None, options: Any = None, **_: Any) -> None:
     """Refuse to start where the worker could not work, with one line that names the mend."""
@@ -59,6 +74,7 @@ def _on_worker_start(sender: Any = None, instance: Any = None, conf: Any = None,
         refuse_memory(settings)
         database = Database.of(settings)
         migrate.check(database, __version__)
+        runtime.alone = Alone(settings, database)
         terms = terms_of(settings, database)
         database.dispose()
         roster = Roster(leases_of(settings))

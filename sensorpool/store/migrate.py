@@ -41,6 +41,8 @@ def upgrade(
 ) -> str:
     """Bring the schema to a revision; return the revision's name. A second run changes nothing.
 
+    A schema that a newer version of sensorpool has made stays as it is: `check` says whether this version may use it.
+
     :param schema: the PostgreSQL schema of our tables; it is made if it does not exist.
     :param patience: seconds of further attempts while other transactions (often a backup) hold the locks.
     :param say: is called with a line that names the transaction that is waited for.
@@ -58,6 +60,8 @@ def upgrade(
     if not revision.strip():
         raise Refused("a revision has a name: head is the newest")
     goal = head() if revision == "head" else revision
+    if revision == "head" and (found := current(url, schema=schema)) is not None and found not in _known():
+        return found
     _change(url, schema, lambda config: command.upgrade(config, revision), goal, patience, say)
     return current(url, schema=schema) or "base"
 
@@ -101,15 +105,12 @@ def check(database: Database, code_version: str) -> None:
     :raises SchemaMismatch: when it may not; with the command that mends it.
     :raises Unreachable: when the database does not answer.
     """
-    from alembic.script import ScriptDirectory
-
     found = _current(database)
     if found is None:
         raise SchemaMismatch(f"the database has no sensorpool tables: {MEND}")
     if found == head():
         return
-    known = {script.revision for script in ScriptDirectory(str(migrations_folder())).walk_revisions()}
-    if found in known:
+    if found in _known():
         raise SchemaMismatch(f"the database's schema is {found}, older than this version's {head()}: {MEND}")
     oldest = database.read(Connection.scalar, select(schema_info.c.oldest_code))
     if oldest is None or Version(code_version) < Version(oldest):
@@ -117,6 +118,13 @@ def check(database: Database, code_version: str) -> None:
             f"the database's schema is {found}, which takes sensorpool {oldest or 'newer'} or later, "
             f"and this is {code_version}: upgrade sensorpool"
         )
+
+
+def _known() -> set[str]:
+    """Return the revisions that this version knows."""
+    from alembic.script import ScriptDirectory
+
+    return {script.revision for script in ScriptDirectory(str(migrations_folder())).walk_revisions()}
 
 
 def _current(database: Database) -> str | None:

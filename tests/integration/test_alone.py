@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,15 +30,36 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'pool.db'}"
 
 
+REDIS = "redis://127.0.0.1:1"
+WITH_REDIS = f"""
+import sys, time
+from sensorpool import Settings
+from sensorpool.service.alone import Alone
+from sensorpool.store.database import Database
+alone = Alone(Settings.load(database_url=sys.argv[1], redis_url="{REDIS}"), Database(sys.argv[1]))
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@contextmanager
+def holding(url: str, program: str) -> Iterator[subprocess.Popen[str]]:
+    """Run another process that has the pool."""
+    process = subprocess.Popen([sys.executable, "-c", program, url], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+    finally:
+        kill_tree(process)
+        process.stdout.close()
+
+
 @pytest.fixture
 def first(url: str) -> Iterator[subprocess.Popen[str]]:
-    """Another process that has the pool."""
-    process = subprocess.Popen([sys.executable, "-c", FIRST, url], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    yield process
-    kill_tree(process)
-    process.stdout.close()
+    """Another process that has the pool, with its leases in its own memory."""
+    with holding(url, FIRST) as process:
+        yield process
 
 
 def test_a_second_process_does_not_start_while_the_first_lives(
@@ -58,9 +80,22 @@ def test_a_second_process_does_not_start_while_the_first_lives(
     database.dispose()
 
 
-def test_with_a_redis_any_number_start(url: str, first: subprocess.Popen[str]) -> None:
+def test_with_a_redis_any_number_start(url: str) -> None:
+    with holding(url, WITH_REDIS):
+        database = Database(url)
+        Alone(Settings.load(database_url=url, redis_url=REDIS), database).end()
+        database.dispose()
+
+
+def test_processes_whose_leases_lie_elsewhere_do_not_start(url: str, first: subprocess.Popen[str]) -> None:
+    """Without SENSORPOOL_REDIS_URL in one of two terminals, both processes would poke each group."""
     database = Database(url)
-    Alone(Settings.load(database_url=url, redis_url="redis://127.0.0.1:1"), database).end()
+    with pytest.raises(SettingsError, match="its leases are not those of this process: end it first, or set the same"):
+        Alone(Settings.load(database_url=url, redis_url=REDIS), database)
+    first.kill()
+    first.wait()
+    with holding(url, WITH_REDIS), pytest.raises(SettingsError, match="its leases are not those of this process"):
+        Alone(Settings.load(database_url=url), database)
     database.dispose()
 
 

@@ -2,14 +2,17 @@
 
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from click.testing import CliRunner
 from sqlalchemy import inspect, text, update
 
 from sensorpool import Pool, Settings, __version__
+from sensorpool.cli.main import main
 from sensorpool.errors import SchemaMismatch, Unreachable
 from sensorpool.store import blocking, migrate
 from sensorpool.store.database import Database
@@ -109,10 +112,17 @@ def test_check_says_what_mends_it(url: str) -> None:
     with database.engine.begin() as connection:
         connection.execute(text(f"UPDATE {migrate.VERSION_TABLE} SET version_num = '9999'"))
     migrate.check(database, __version__)
+    upgrade = partial(CliRunner().invoke, main, ["db", "upgrade"], env={"SENSORPOOL_DATABASE_URL": url})
+    rolled_back = upgrade()
+    assert rolled_back.exit_code == 0, rolled_back.output
+    assert "the schema is 9999, newer than this version's" in rolled_back.output
     with database.engine.begin() as connection:
         connection.execute(update(schema_info).values(oldest_code="99.0"))
     with pytest.raises(SchemaMismatch, match="upgrade sensorpool"):
         migrate.check(database, __version__)
+    refused = upgrade()
+    assert refused.exit_code == 1
+    assert "upgrade sensorpool" in refused.output
     database.dispose()
 
 

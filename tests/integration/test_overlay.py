@@ -42,7 +42,13 @@ def run(environment: dict[str, str], folder: Path, *arguments: str) -> list[str]
 
 
 @pytest.mark.parametrize(
-    ("text", "says"), [("worker_pool = 'solo'", "the worker's pool is solo"), ("x = nowhere", "NameError")]
+    ("text", "says"),
+    [
+        ("worker_pool = 'solo'", "the worker's pool is solo"),
+        ("x = nowhere", "NameError"),
+        ("imports = ('no_such_module',)", "imports cannot be imported: ModuleNotFoundError"),
+        ("result_backend = 'nonsense://'", "result_backend cannot be used: "),
+    ],
 )
 def test_the_overlay_of_the_working_directory_counts(
     installed: dict[str, str], tmp_path: Path, text: str, says: str

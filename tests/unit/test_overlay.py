@@ -77,6 +77,7 @@ def test_another_application_s_is_not_run(folder: Path, text: str) -> None:
         ("x = = 1\n", "SyntaxError: invalid syntax"),
         ("import no_such_module\n", "ModuleNotFoundError"),
         ("raise SystemExit(3)\n", "SystemExit: 3"),
+        ("beat_schedule = ['x']\n", "beat_schedule must be a mapping"),
     ],
 )
 @pytest.mark.parametrize("named", [True, False])
