@@ -216,14 +216,14 @@ def _is_base(cls: type) -> bool:
 
 def _parameters(cls: type) -> dict[str, inspect.Parameter]:
     """Return the arguments of its constructors that are not arguments of every sensor."""
-    from sensorpool.airflow import compat
+    from sensorpool.airflow.compat import operators
 
     found: dict[str, inspect.Parameter] = {}
     for base in reversed(cls.__mro__):
         if "__init__" in vars(base) and base.__module__.startswith("airflow.providers."):
             found |= inspect.signature(inspect.unwrap(vars(base)["__init__"])).parameters
     ordinary = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    skipped = compat.base_arguments() | {"self"}
+    skipped = operators.base_arguments() | {"self"}
     return {name: one for name, one in found.items() if one.kind in ordinary and name not in skipped}
 
 

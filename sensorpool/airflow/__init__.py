@@ -2,11 +2,11 @@
 
 The path of one sensor task::
 
-    worker      `policy` patches BaseSensorOperator (`task.patch`); its execute (`task.sensor_task`) asks
-                `task.poolable`, pokes once, registers, and defers to a `trigger`
-    pool        builds the sensor again from its arguments (`proof.rebuild`, `pool.adapters`), and pokes it for all
-    triggerer   one `triggerer.notifier` hears of all results; each trigger ends its task, or has it resume on a worker
-    worker      `task.conclude` returns or raises what the pool saw: callbacks, retries and outlets are Airflow's own
+    worker      `policy` patches BaseSensorOperator (`task.patch`); its execute is `task.sensor_task`:
+                `task.poolable` (with `proof`), `task.first_poke`, `task.deferral` (register and defer)
+    pool        `pool.adapters` build the sensor again from its arguments (`proof.arguments`), and poke it for all tasks
+    triggerer   `trigger` waits; the one `triggerer.notifier` tells it the result: it ends the task, or resumes it
+    worker      `task.conclude` returns or raises the result: callbacks, retries and outlets are Airflow's own
 
-This is the only folder that imports airflow. What it uses of Airflow under private names stands in `compat`.
+This is the only folder that imports airflow. `compat` has all that is used of Airflow under private names.
 """

@@ -1,8 +1,8 @@
 """The ``[sensorpool]`` section of Airflow's configuration: one configuration for Airflow and the pool.
 
-``AIRFLOW__SENSORPOOL__NAME`` or ``airflow.cfg`` give the settings of `sensorpool.settings` by the same names, and those
-of Airflow's side, below. ``SENSORPOOL_NAME`` wins where both are set. Nothing here imports airflow unless the section
-is in use: the command line stays quick.
+``AIRFLOW__SENSORPOOL__NAME`` or ``airflow.cfg`` give the settings of `config.settings` by the same names, and
+those of Airflow's side, below. ``SENSORPOOL_NAME`` wins where both are set. Nothing here imports airflow unless the
+section is in use: the command line stays quick.
 """
 
 import importlib.util
@@ -16,7 +16,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from sensorpool.airflow import masking
+from sensorpool.airflow.compat import secrets_masker
 from sensorpool.config.defaults import BUILT_IN_SENSORS, PREFIX
 from sensorpool.config.fields import Names, Seconds
 from sensorpool.config.settings import Settings
@@ -27,9 +27,9 @@ from sensorpool.model.values import LONGEST_SPAN
 
 SECTION = "sensorpool"
 _ENVIRONMENT = f"AIRFLOW__{SECTION.upper()}__"
-SCHEMA = "sensorpool"  # of our tables, in whichever PostgreSQL the section names
+SCHEMA = "sensorpool"  # of the pool's tables, in the PostgreSQL database that the section names
 
-# Each of them is held against the installed provider by a test (docs/sensors.md).
+# A test compares each of them with the installed provider (docs/sensors.md).
 AIRFLOW_SENSORS = (
     "airflow.providers.amazon.aws.sensors.s3.S3KeySensor",
     "airflow.providers.apache.hive.sensors.hive_partition.HivePartitionSensor",
@@ -93,7 +93,7 @@ class AirflowSettings(BaseSettings):
     def load(cls, **overrides: object) -> "AirflowSettings":
         """Read the settings of Airflow's side; ``overrides`` win.
 
-        :raises SettingsError: with one line for each thing that is wrong.
+        :raises SettingsError: with one line for each wrong setting.
         """
         given = {name: value for name, value in section().items() if name in cls.model_fields}
         given = {name: value for name, value in given.items() if not os.environ.get(f"{PREFIX}{name.upper()}")}
@@ -114,12 +114,12 @@ class AirflowSettings(BaseSettings):
 
 
 def section() -> dict[str, str]:
-    """Return what the section says, by name; empty if it is not in use.
+    """Return the options of the section, by name; empty if the section is not in use.
 
     :raises SettingsError: when Airflow cannot read it.
     """
     in_environment = _environment()
-    # a command or a secret back end gives the value: only Airflow knows how to ask it
+    # a command or a secret back end gives the value, and only Airflow can ask it
     is_indirect = any(name.endswith(("_cmd", "_secret")) for name in in_environment)
     if not (is_indirect or _in_file()):
         return in_environment
@@ -136,26 +136,26 @@ def section() -> dict[str, str]:
 
 
 def unknown_options() -> list[str]:
-    """Say, a line each, which options of the section no setting has, whoever reads them: most likely typos."""
+    """Return a line for each option of the section that no setting has: most likely a typo."""
     known = [*Settings.model_fields, *AirflowSettings.model_fields]
     written = [*(f"{_ENVIRONMENT}{name.upper()}" for name in _environment()), *_options_in_file()]
-    said = []
-    for spelt in sorted(set(written)):
-        name = spelt.removeprefix(_ENVIRONMENT).lower()
+    lines = []
+    for option in sorted(set(written)):
+        name = option.removeprefix(_ENVIRONMENT).lower()
         for indirect in ("_cmd", "_secret"):
             name = name.removesuffix(indirect)
         if name not in known:
-            place = spelt if spelt.startswith(_ENVIRONMENT) else f"[{SECTION}] {spelt}"
-            said.append(f"there is no such setting: {place}{nearest(name, known)}")
-    return said
+            place = option if option.startswith(_ENVIRONMENT) else f"[{SECTION}] {option}"
+            lines.append(f"there is no such setting: {place}{nearest(name, known)}")
+    return lines
 
 
 def settings() -> dict[str, Any]:
     """Return the core's settings that the section gives: the entry point ``sensorpool.settings``.
 
-    All processes of the pool read settings; so from here on they hide what Airflow's maskers know.
+    All processes of the pool read settings, so here they begin to mask the secrets that Airflow's maskers know.
     """
-    ask(masking.secrets)
+    ask(secrets_masker.new_secrets)
     found: dict[str, Any] = {name: value for name, value in section().items() if name in Settings.model_fields}
     if not section() and not os.environ.get(f"{PREFIX}ENABLED"):
         return {}
@@ -163,15 +163,15 @@ def settings() -> dict[str, Any]:
     if str(os.environ.get(f"{PREFIX}DATABASE_URL") or found.get("database_url", "")).startswith("postgres"):
         found.setdefault("database_schema", SCHEMA)
     elif found.get("database_schema") == SCHEMA:
-        del found["database_schema"]  # the default, and only PostgreSQL has schemas
+        del found["database_schema"]  # the default; other databases have no schemas
     return found
 
 
-settings.names = tuple(AirflowSettings.model_fields)  # type: ignore[attr-defined]  # also read from SENSORPOOL_NAME
+settings.names = tuple(AirflowSettings.model_fields)  # type: ignore[attr-defined]  # for SENSORPOOL_NAME
 
 
 def _environment() -> dict[str, str]:
-    """Return what the environment says of the section."""
+    """Return the options of the section in the environment."""
     return {
         name.removeprefix(_ENVIRONMENT).lower(): value
         for name, value in os.environ.items()
@@ -185,13 +185,13 @@ def _file() -> Path:
 
 
 def _options_in_file() -> list[str]:
-    """Return the names of the section's options in Airflow's file, those included that no setting has."""
+    """Return the names of the section's options in Airflow's file, unknown ones included."""
     file = RawConfigParser(strict=False, allow_no_value=True)
     try:
         file.read(_file(), encoding="utf-8")
         return file.options(SECTION) if file.has_section(SECTION) else []
     except (Error, OSError, ValueError):
-        return []  # Airflow says what is wrong with it
+        return []  # Airflow itself reports what is wrong with the file
 
 
 def _in_file() -> bool:

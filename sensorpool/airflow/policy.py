@@ -1,6 +1,6 @@
 """The entry point ``airflow.policy``: called for every task that a process parses, in the dag processor and on workers.
 
-A module that Airflow loads here must not import airflow at its top, do no I/O and never raise: a load error would be
+A module that Airflow loads here imports no airflow at its top, does no I/O and never raises: a load error would be
 fatal to every Airflow process.
 """
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pluggy
 
-from sensorpool.airflow.proof import process_start
+from sensorpool.airflow.proof.watch import process_start
 
 hookimpl = pluggy.HookimplMarker("airflow.policy")
 

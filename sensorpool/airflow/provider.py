@@ -1,4 +1,4 @@
-"""What Airflow asks a provider package: who it is, and its section of the configuration."""
+"""The metadata that Airflow reads of a provider package: its name, and its section of the configuration."""
 
 from typing import Any
 

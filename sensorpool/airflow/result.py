@@ -1,8 +1,8 @@
-"""How an instance ended: told by the notifier to a trigger, in the trigger's event, and to the task that resumes.
+"""The result of an instance: from the notifier to a trigger, in the trigger's event, to the task that resumes.
 
-A value for XCom is no part of an event. Airflow writes events into JSON columns and sends them between processes, and
-what cannot be written so (NUL, half a surrogate pair, an integer of 80 bits, a deep list) ends the whole triggerer. So
-an event names the instance, and the worker where the task resumes reads the value from the pool's database.
+A value for XCom is no part of an event. Airflow writes events into JSON columns and sends them between processes, and a
+value that cannot pass (NUL, half a surrogate pair, an integer of 80 bits, a deep list) ends the whole triggerer. So an
+event names the instance, and the worker on which the task resumes reads the value from the pool's database.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,16 +14,16 @@ from sensorpool.poke.answer import sanitised
 from sensorpool.store import results
 
 _VALUE_OF = "value_of"
-_TYPE, _LANDING = "__type__", "landing"  # a value for XCom that is said as JSON never has that type
+_TYPE, _LANDING = "__type__", "landing"  # no encoded value for XCom has that type
 _PARTS = ("value", "attributes", "lost")
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceResult:
-    """How an instance ended.
+    """The result of an instance.
 
-    :param xcom_value: encoded (`codec`), where it has been read.
-    :param value_of: the instance whose value is still to be read.
+    :param xcom_value: encoded (`codec`), if it has been read.
+    :param value_of: the id of the instance whose value is still to be read.
     """
 
     state: State
@@ -34,7 +34,10 @@ class InstanceResult:
 
     @classmethod
     def of(cls, row: Any) -> Self:
-        """Say it of an instance that has ended, a row of `inspecting.waiters`. One written over is handed back."""
+        """Return the result of an instance that has ended; handed back if the row has odd values.
+
+        :param row: of `inspecting.waiters`.
+        """
         try:
             state, ending = State(row.state), results.ending_of(row.ending, row.state)
         except ValueError:
@@ -44,13 +47,13 @@ class InstanceResult:
 
     @classmethod
     def handed_back(cls, why: str) -> Self:
-        """Say that the task is to run natively."""
+        """Return the result of a task that has to run natively, with the reason."""
         return cls(State.CANCELLED, Ending.HANDED_BACK, why)
 
     def as_payload(self) -> dict[str, Any]:
-        """Say it as the payload of a trigger's event: short, and of what every JSON column takes.
+        """Return the payload of a trigger's event: short, and with values that every JSON column takes.
 
-        A worker of a version that knows no ``value_of`` reads no state there, and runs the task natively.
+        A worker of a version without ``value_of`` finds no state there, and runs the task natively.
         """
         if self.value_of is not None:
             return {_VALUE_OF: self.value_of}
@@ -59,11 +62,11 @@ class InstanceResult:
 
     @classmethod
     def read(cls, event: Any, fetch: Callable[[int], Self] | None = None) -> Self:
-        """Read an event. ``airflow dags test`` hands over the payload of an end event: its state as a string.
+        """Return the result in an event; for an end event, ``airflow dags test`` passes its state as a string.
 
-        What cannot be read, of another version perhaps, counts as handed back: the task runs natively.
+        An unreadable event, from another version perhaps, counts as handed back: the task runs natively.
 
-        :param fetch: reads how an instance ended, with its value, from the pool's database.
+        :param fetch: reads the result of an instance, with its value, from the pool's database.
         """
         if str(event).rpartition(".")[2].lower() == State.SUCCESS:
             return cls(State.SUCCESS, Ending.LANDED)
@@ -77,10 +80,10 @@ class InstanceResult:
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """What a poke that lands gives its task, as JSON: a second poke might not find it, for a poke may consume.
+    """What a poke that lands gives its task, as JSON: a second poke may find nothing, for a poke may consume.
 
     :param value: for XCom.
-    :param attributes: what the poke has set of its sensor.
+    :param attributes: the attributes that the poke has set.
     :param lost: the attributes that could not be carried, each with the reason; under "" the value.
     """
 
@@ -89,14 +92,14 @@ class Landing:
     lost: Mapping[str, str] = field(default_factory=dict)
 
     def as_xcom(self) -> Any:
-        """Say it in the place of a value for XCom. A version that does not know it has the task poke natively."""
+        """Return the landing in the place of a value for XCom. An earlier version makes the task poke natively."""
         if not self.attributes and not self.lost:
             return self.value
         return {_TYPE: _LANDING, **{name: getattr(self, name) for name in _PARTS}}
 
     @classmethod
     def read(cls, xcom: Any) -> Self:
-        """Read what `as_xcom` said, or a value."""
+        """Return the landing of `as_xcom`, or one of a bare value."""
         if not isinstance(xcom, dict) or xcom.get(_TYPE) != _LANDING:
             return cls(xcom)
         return cls(xcom.get("value"), dict(xcom.get("attributes") or {}), dict(xcom.get("lost") or {}))

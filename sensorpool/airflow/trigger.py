@@ -1,7 +1,7 @@
 """The trigger in which a task waits: a subscription with the triggerer's one notifier.
 
-Airflow carries between its processes and into its database what a trigger raises, logs or fires; what it cannot carry
-ends the triggerer with all tasks that wait there. So a trigger raises nothing, and its lines are made printable.
+Airflow passes what a trigger raises, logs or fires between its processes and into its database. A value that cannot
+pass ends the triggerer with all tasks that wait there. So a trigger raises nothing, and logs printable lines only.
 """
 
 import asyncio
@@ -21,17 +21,17 @@ _LONGEST_LINE = 2_000  # characters
 
 
 class PoolTrigger(BaseTrigger):
-    """Waits for one instance of the pool. Arguments come from Airflow's database: odd ones raise nothing.
+    """Waits for one instance of the pool. Its arguments come from Airflow's database: odd ones raise nothing.
 
-    :param instance_id: the instance; the task runs natively if it is none.
+    :param instance_id: the id of the instance; with an odd one the task runs natively.
     :param direct: whether a success may be written without a worker (`poolable.ends_directly`).
     :param registered_at: seconds since 1970, by the worker's clock.
     """
 
-    supports_triggerer_queue = False  # the task's queue is for workers; any triggerer has a notifier
+    supports_triggerer_queue = False  # the task's queue is one for workers; any triggerer will do
 
     def __init__(self, instance_id: Any = None, direct: Any = False, registered_at: Any = 0.0, **_: Any) -> None:
-        # another version's worker may say more
+        # the worker of another version may give more arguments
         super().__init__()
         self.instance_id: int = instance_id if type(instance_id) is int and 0 < instance_id < 2**63 else 0
         self.direct = direct is True
@@ -46,7 +46,7 @@ class PoolTrigger(BaseTrigger):
         }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Wait; the news of the instance go to the task's log."""
+        """Wait for the end of the instance; the task's log gets a line for each change."""
         try:
             event = await self._event()
         except Exception as error:
@@ -69,7 +69,7 @@ class PoolTrigger(BaseTrigger):
         notifier = await Notifier.ready(self._warn)
         end = await self._end(notifier)
         self._say(f"sensorpool: instance {self.instance_id} ended: {end.ending}")
-        # Airflow 3.3 writes the XComs of an end event as JSON within JSON: with a value, the task resumes
+        # Airflow 3.3 writes the XComs of an end event as JSON within JSON: a task with a value resumes
         if self.direct and end.state is State.SUCCESS and end.value_of is None:
             self._say("Success criteria met. Exiting.")
             await asyncio.sleep(notifier.pace.delay(time.monotonic()))
@@ -77,7 +77,7 @@ class PoolTrigger(BaseTrigger):
         # A resume within seconds of the deferral can be marked failed: "state mismatch" (Airflow 3.3).
         hold = notifier.settings.resume_hold
         await asyncio.sleep(min(hold, max(0.0, self.registered_at + hold - time.time())))
-        await notifier.api_server.comes(self._warn)
+        await notifier.api_server.available(self._warn)
         await asyncio.sleep(notifier.pace.delay(time.monotonic()))
         return TriggerEvent(end.as_payload())
 

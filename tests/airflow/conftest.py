@@ -29,20 +29,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(autouse=True)
-def own_switches() -> Iterator[None]:
+def own_process_state() -> Iterator[None]:
     """Each test has a process of the pool for itself."""
     yield
-    if (switches := sys.modules.get("sensorpool.airflow.proof.switches")) is not None:
-        switches.of_pool.cache_clear()
+    if (process_state := sys.modules.get("sensorpool.airflow.proof.watch.process_state")) is not None:
+        process_state.pool_state.cache_clear()
 
 
 @pytest.fixture(autouse=True)
 def own_environment() -> Iterator[None]:
     """No test has changed the environment of a task's process, but those that say so (`process_start.remember`)."""
-    if (process_start := sys.modules.get("sensorpool.airflow.proof.process_start")) is not None:
+    if (process_start := sys.modules.get("sensorpool.airflow.proof.watch.process_start")) is not None:
         process_start.forget()
     yield
-    if (process_start := sys.modules.get("sensorpool.airflow.proof.process_start")) is not None:
+    if (process_start := sys.modules.get("sensorpool.airflow.proof.watch.process_start")) is not None:
         process_start.forget()
 
 

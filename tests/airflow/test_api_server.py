@@ -61,9 +61,9 @@ def test_where_it_has_never_answered_nobody_is_held_back_for_long(
 ) -> None:
     monkeypatch.setattr(api_server, "FIRST_ANSWER", 0.05)
     server, said = ApiServer(), list[str]()
-    asyncio.run(asyncio.wait_for(server.comes(said.append), 10))
+    asyncio.run(asyncio.wait_for(server.available(said.append), 10))
     said.clear()
-    asyncio.run(asyncio.wait_for(server.comes(said.append), 10))
+    asyncio.run(asyncio.wait_for(server.available(said.append), 10))
     assert not said
 
 
@@ -78,7 +78,7 @@ def test_who_resumes_waits_until_it_is_back(
     async def go() -> None:
         stop_broken = serve(away) if away else lambda: None
         await asyncio.sleep(0.02)
-        coming = [asyncio.create_task(server.comes(said.append)) for _ in range(3)]
+        coming = [asyncio.create_task(server.available(said.append)) for _ in range(3)]
         while len(said) < 3:
             await asyncio.sleep(0.01)
         assert not any(one.done() for one in coming)
@@ -99,4 +99,4 @@ def test_it_is_not_waited_for_for_ever(
     server.ask()
     stop()
     monkeypatch.setattr(api_server, "AT_MOST", 0.05)
-    asyncio.run(asyncio.wait_for(server.comes(print), 10))
+    asyncio.run(asyncio.wait_for(server.available(print), 10))

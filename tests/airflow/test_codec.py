@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sensorpool.airflow.codec import decode, encode
 from sensorpool.airflow.errors import NotPoolable
+from sensorpool.airflow.proof.codec import decode, encode
 
 OFFSETS = st.integers(-720, 720).map(lambda minutes: dt.timezone(dt.timedelta(minutes=minutes)))
 PLAIN = (
@@ -56,8 +56,8 @@ def test_what_is_read_is_what_was_said(value: Any) -> None:
         (dict, "is a callable"),
         (object(), "is a object"),
         (b"bytes", "is a bytes"),
-        ({1: 2}, "a mapping that JSON cannot say"),
-        ({"__type__": "date"}, "a mapping that JSON cannot say"),
+        ({1: 2}, "a mapping that no JSON can hold"),
+        ({"__type__": "date"}, "a mapping that no JSON can hold"),
         ([{"a": [lambda: 1]}], "is a callable"),
     ],
 )

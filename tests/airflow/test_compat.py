@@ -22,34 +22,35 @@ from airflow.sdk.execution_time.supervisor import InProcessSupervisorComms
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.serialization.serialized_objects import DagSerialization
 
-from sensorpool.airflow import compat, policy
+from sensorpool.airflow import policy
+from sensorpool.airflow.compat import operators, secrets_masker, task_runtime
 from sensorpool.airflow.task import patch
 from sensorpool.config import extensions
 from tests.airflow.running import Flag, as_runner, context_of, in_dag
 
 
 def test_constructor_arguments_are_those_given_and_inherited_ones() -> None:
-    found = compat.constructor_arguments(in_dag(Flag, flag="x", poke_interval=3, retries=2))
+    found = operators.constructor_arguments(in_dag(Flag, flag="x", poke_interval=3, retries=2))
     assert (found["flag"], found["poke_interval"], found["retries"]) == ("x", 3, 2)
 
 
 def test_every_argument_and_attribute_of_a_bare_sensor_is_a_base_one() -> None:
-    assert {"task_id", "poke_interval", "timeout", "soft_fail", "mode", "retries", "pool"} <= compat.base_arguments()
+    assert {"task_id", "poke_interval", "timeout", "soft_fail", "mode", "retries", "pool"} <= operators.base_arguments()
     sensor = in_dag(Flag, flag="x")
-    assert vars(sensor).keys() - compat.base_attributes() - {"flag"} <= {
+    assert vars(sensor).keys() - operators.base_attributes() - {"flag"} <= {
         name for name in vars(sensor) if name.startswith("_BaseOperator__")
     }
 
 
 def test_execute_asks_for_the_next_interval_by_this_name() -> None:
-    assert list(inspect.signature(getattr(BaseSensorOperator, compat.NEXT_INTERVAL)).parameters) == [
+    assert list(inspect.signature(getattr(BaseSensorOperator, operators.NEXT_INTERVAL)).parameters) == [
         "self",
         "started_at",
         "run_duration",
         "poke_count",
     ]
     source = inspect.getsource(inspect.unwrap(BaseSensorOperator.execute))
-    assert source.count(f"self.{compat.NEXT_INTERVAL}(started_at, run_duration, poke_count)") == 2
+    assert source.count(f"self.{operators.NEXT_INTERVAL}(started_at, run_duration, poke_count)") == 2
 
 
 def test_a_sensor_is_resumed_by_a_method_of_its_own_class() -> None:
@@ -81,10 +82,10 @@ def test_resumable_jobs_have_this_protocol() -> None:
 def test_a_test_run_is_known_by_its_comms(monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow.sdk.execution_time import task_runner
 
-    assert not compat.is_test_run()
+    assert not task_runtime.is_test_run()
     comms = InProcessSupervisorComms.__new__(InProcessSupervisorComms)
     monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", comms, raising=False)
-    assert compat.is_test_run()
+    assert task_runtime.is_test_run()
 
 
 def test_the_run_that_a_worker_is_told_names_its_team() -> None:
@@ -99,15 +100,15 @@ def test_the_run_that_a_worker_is_told_names_its_team() -> None:
     [({"path": "/data"}, False), ({"headers": {"Authorization": "x"}}, True), ({"api_key": "x"}, True)],
 )
 def test_secrets_are_known(value: dict[str, object], holds: bool) -> None:
-    assert compat.holds_secret(value) is holds
+    assert secrets_masker.holds_secret(value) is holds
 
 
 @pytest.mark.parametrize("mask", [mask_in_core, mask_secret])
 def test_secrets_of_both_maskers_are_known_at_any_depth(mask: Callable[[str], None]) -> None:
     mask("Canary4Secret")
     try:
-        assert compat.holds_secret({"a": [[[[[[[["with Canary4Secret"]]]]]]]]})
-        assert not compat.holds_secret({"a": [[[[[[[["with another"]]]]]]]]})
+        assert secrets_masker.holds_secret({"a": [[[[[[[["with Canary4Secret"]]]]]]]]})
+        assert not secrets_masker.holds_secret({"a": [[[[[[[["with another"]]]]]]]]})
     finally:
         reset_core_masker()
         reset_secrets_masker()

@@ -18,7 +18,7 @@ from airflow.sdk.serde import deserialize, serialize
 from sensorpool import Settings
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.result import InstanceResult
-from sensorpool.airflow.task import as_started, deferral, patch
+from sensorpool.airflow.task import deferral, patch, saved_attributes
 from tests.airflow.running import as_runner, context_of, in_dag
 
 _SENSORS = """
@@ -109,7 +109,7 @@ def test_what_an_import_works_out(imports: Imports, capsys: pytest.CaptureFixtur
     new.Partner.days = ["b"]
     assert new is not old
     assert goes_on(new, kept) == old.SEEN[0]
-    lines = [line for line in capsys.readouterr().out.splitlines() if "was built here" in line]
+    lines = [line for line in capsys.readouterr().out.splitlines() if "differs in this process" in line]
     assert len(lines) == 1
     for name in ("sensors.CUTOFF", "config.CUTOFF", "config.ROOT", "config.Settings.bucket", "sensors.Partner.days"):
         assert f"acme_constants.{name}" in lines[0]
@@ -118,7 +118,7 @@ def test_what_an_import_works_out(imports: Imports, capsys: pytest.CaptureFixtur
 def test_what_is_the_same_is_not_said(imports: Imports, capsys: pytest.CaptureFixture[str]) -> None:
     kept = leaves(in_dag(imports(**OLD).Partner))
     goes_on(imports(**OLD), kept)
-    assert "was built here" not in capsys.readouterr().out
+    assert "differs in this process" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_nothing_else_is_put_anywhere(imports: Imports, constants: Any) -> None:
     new = imports(**NEW)
     before = {name: dict(vars(sys.modules[name])) for name in ("os", "acme_constants.config", new.__name__)}
     told = json.dumps({"values": {}, "digests": {}, "constants": constants})
-    assert as_started.put_back(in_dag(new.Partner), told) is None
+    assert saved_attributes.restore(in_dag(new.Partner), told) is None
     assert {name: dict(vars(sys.modules[name])) for name in before} == before
 
 

@@ -22,15 +22,16 @@ from airflow.sdk.bases.sensor import BaseSensorOperator
 from airflow.sdk.execution_time import supervisor
 
 from sensorpool import Settings
-from sensorpool.airflow import compat, secrets_chain
+from sensorpool.airflow.compat import secrets_backends, task_runtime
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.pool.adapters.job import EXTERNAL_ID
 from sensorpool.airflow.pool.adapters.sensor import adapt
-from sensorpool.airflow.proof import environment, process_start, rebuild
+from sensorpool.airflow.proof.arguments import rebuild
+from sensorpool.airflow.proof.watch import environment_reads, process_start
 from sensorpool.airflow.task import deferral, patch, poolable
 from sensorpool.airflow.task.first_poke import FirstPoke
-from sensorpool.airflow.task.resumable_job import _look
+from sensorpool.airflow.task.resumable_job import _check_status
 from sensorpool.errors import HandBack
 from tests.airflow.running import context_of, in_dag
 from tests.airflow.test_resumable_job import Submits
@@ -97,7 +98,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("AIRFLOW_CTX_DAG_ID", "dag")
     monkeypatch.setenv("AIRFLOW_CTX_DAG_OWNER", "me")
     monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "dag")
-    for name in compat.SET_FOR_TASKS:
+    for name in task_runtime.SET_FOR_TASKS:
         monkeypatch.setenv(name, "airflow-db-not-allowed:///")
     yield
     os.environ.__class__ = os.environb.__class__ = os._Environ
@@ -107,7 +108,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def kept(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Why slots were kept."""
     reasons: list[str] = []
-    monkeypatch.setattr(deferral, "keep", lambda _, error: reasons.append(str(error)))
+    monkeypatch.setattr(deferral, "report_native", lambda _, error: reasons.append(str(error)))
     return reasons
 
 
@@ -257,12 +258,12 @@ def test_a_providers_sensor_whose_connection_its_task_has_set_stays(
 
 
 def test_what_airflow_sets_for_a_task_counts_if_it_is_read(kept: list[str]) -> None:
-    name = min(compat.SET_FOR_TASKS)
+    name = min(task_runtime.SET_FOR_TASKS)
     acts(poke=lambda: os.environ[name])
     first_poke()
     assert kept == [f"its poke reads {name} from the environment, which its task has changed"]
     source = getsource(supervisor.block_orm_access)
-    assert set(re.findall(r'os\.environ\["(\w+)"\]', source)) == compat.SET_FOR_TASKS
+    assert set(re.findall(r'os\.environ\["(\w+)"\]', source)) == task_runtime.SET_FOR_TASKS
 
 
 # what a poke may ask for later
@@ -359,13 +360,15 @@ def test_what_its_worker_found_in_the_environment_is_not_looked_for_elsewhere(
     first = first_poke()
     assert kept == []
     assert first.of_environment == {f"{what.split()[0]} {name.split('_', 2)[2]}"}
-    told = rebuild.with_missing(Asks, rebuild.poke_context_of(in_dag(Asks)), first.missing, first.of_environment)
+    told = rebuild.with_missing_lookups(
+        Asks, rebuild.poke_context_of(in_dag(Asks)), first.missing, first.of_environment
+    )
     assert VALUE not in str(told)
     assert name not in str(told)
     pooled = adapt(Asks)(**told)
     assert pooled.poke({}) is False
     monkeypatch.delenv(name)
-    monkeypatch.setattr(secrets_chain, "find", lambda _: pytest.fail("the database is asked"))
+    monkeypatch.setattr(secrets_backends, "look_up", lambda _: pytest.fail("the database is asked"))
     with pytest.raises(HandBack, match=f"needs the {what}, which its worker has in its environment, and the pool has"):
         pooled.poke({})
 
@@ -390,10 +393,10 @@ def test_a_job_whose_status_needs_what_its_task_has_changed_is_waited_for_on_the
     arguments = {"cluster": "c", EXTERNAL_ID: "job-7"}
     monkeypatch.setattr(Submits, "get_job_status", lambda *_: status() and "running")
     process_start.remember()  # pytest names its phase there
-    assert _look(Submits, arguments)
+    assert _check_status(Submits, arguments)
     monkeypatch.setenv(NAME, VALUE)
     with pytest.raises(NotPoolable, match=f"the pool could not ask for its status: that {why}"):
-        _look(Submits, arguments)
+        _check_status(Submits, arguments)
 
 
 # the process
@@ -403,7 +406,7 @@ def test_a_forked_process_starts_with_what_it_finds() -> None:
     code = """
     import os, sys
     import sensorpool.airflow.policy
-    from sensorpool.airflow.proof import process_start
+    from sensorpool.airflow.proof.watch import process_start
     assert "airflow" not in sys.modules
     os.environ["OF_WORKER"] = "a"
     assert process_start.changed() == {"OF_WORKER"}
@@ -427,7 +430,7 @@ def test_where_nothing_is_known_of_the_start_nothing_is_changed(monkeypatch: pyt
     monkeypatch.setenv(NAME, VALUE)
     process_start.forget()
     assert process_start.changed() == process_start.changed_in_c() == process_start.gone() == frozenset()
-    assert environment.why_not(in_dag(NamesIt)) is None
+    assert environment_reads.reason_against(in_dag(NamesIt)) is None
 
 
 # in the pool

@@ -30,7 +30,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleExcept
 from airflow.sdk.execution_time.context import set_current_context
 
 from sensorpool.airflow.pool.adapters.sensor import adapt
-from sensorpool.airflow.proof import task_reads
+from sensorpool.airflow.proof.watch import task_reads
 from sensorpool.airflow.task import deferral, first_poke, patch
 from sensorpool.airflow.task.first_poke import FirstPoke
 from sensorpool.errors import HandBack, Unreachable
@@ -85,7 +85,7 @@ class Helper:
 def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Why slots were kept."""
     reasons: list[str] = []
-    monkeypatch.setattr(deferral, "keep", lambda _, error: reasons.append(str(error)))
+    monkeypatch.setattr(deferral, "report_native", lambda _, error: reasons.append(str(error)))
     monkeypatch.setattr(patch, "is_enabled", lambda: False)
     monkeypatch.setattr(Asks, "pokes", PokesLog())
     monkeypatch.setattr(Asks, "ask", staticmethod(lambda _: None))  # and what a test sets is gone after it

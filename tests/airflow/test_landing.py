@@ -263,7 +263,7 @@ def test_a_value_that_the_database_does_not_give(patched: list[Any], monkeypatch
     monkeypatch.setattr(deferral, "pool", lambda: SimpleNamespace(database=SimpleNamespace(read=read)))
     monkeypatch.setattr(conclude, "PAUSE", 0.0)
     task.event = {"value_of": 1}
-    with pytest.raises(AirflowException, match="its XCom value cannot be had"):
+    with pytest.raises(AirflowException, match="its XCom value cannot be read"):
         task.resume()
     Takes.inbox.append("first")
     assert task.resume()[0].messages == ["first"]

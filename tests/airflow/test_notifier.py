@@ -249,7 +249,7 @@ def test_a_wrong_setting_is_looked_at_once_for_all_triggers(monkeypatch: pytest.
 
     def load(*_: Any, **__: Any) -> Any:
         looked.append(threading.current_thread().name)
-        raise SettingsError("SENSORPOOL_DATABASE_URL cannot be had")
+        raise SettingsError("SENSORPOOL_DATABASE_URL cannot be read")
 
     monkeypatch.setattr(notifiers.Settings, "load", load)
     monkeypatch.setattr(Notifier, "_failed", (0.0, None))

@@ -68,9 +68,9 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
     def leave(*_: Any, **__: Any) -> None:
         raise TaskDeferred(trigger=None, method_name="x")
 
-    monkeypatch.setattr(deferral, "keep", lambda _, error: reasons.append(error))
+    monkeypatch.setattr(deferral, "report_native", lambda _, error: reasons.append(error))
     monkeypatch.setattr(deferral, "register", lambda _: "instance")
-    monkeypatch.setattr(deferral, "leave", leave)
+    monkeypatch.setattr(deferral, "defer", leave)
     return reasons
 
 

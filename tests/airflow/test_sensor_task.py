@@ -30,15 +30,15 @@ from airflow.sdk.exceptions import (
 )
 
 from sensorpool import Pool, Settings
-from sensorpool.airflow import compat
+from sensorpool.airflow.compat import operators
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.errors import NotPoolable
-from sensorpool.airflow.proof import rebuild
+from sensorpool.airflow.proof.arguments import rebuild
 from sensorpool.airflow.result import InstanceResult
-from sensorpool.airflow.task import deferral, poolable, raised
+from sensorpool.airflow.task import deferral, poke_errors, poolable
 from sensorpool.airflow.task import patch as intercept
 from sensorpool.airflow.task.first_poke import FirstPoke
-from sensorpool.airflow.task.raised import PokeFailed
+from sensorpool.airflow.task.poke_errors import PokeFailed
 from sensorpool.errors import Unreachable
 from sensorpool.model.states import Ending, State
 from sensorpool.poke.answer import reason_of
@@ -166,7 +166,7 @@ def test_a_task_of_a_team_runs_natively_and_says_so(pool: Pool, monkeypatch: pyt
     count = itertools.count()
     monkeypatch.setattr(Flag, "poke", lambda *_: next(count) > 1)
     reasons: list[str] = []
-    monkeypatch.setattr(deferral, "keep", lambda _, error: reasons.append(str(error)))
+    monkeypatch.setattr(deferral, "report_native", lambda _, error: reasons.append(str(error)))
     sensor = in_dag(Flag, flag="x", poke_interval=0.01)
     assert as_runner(sensor, "execute", context_of(sensor, dag_run=SimpleNamespace(team_name="team_a"))) is None
     assert rows(pool) == []
@@ -403,7 +403,7 @@ def test_the_class_that_a_poke_raised_is_raised(pool: Pool, error: Exception, ex
     assert type(here.value).__qualname__ == type(error).__qualname__
     assert (type(here.value) is type(error)) is exactly
     assert here.value.__notes__ == [
-        "Raised by a poke in the pool: what its class keeps beside its text is not known here."
+        "Raised by a poke in the pool: of the exception only its class and text are known here."
     ]
 
 
@@ -414,7 +414,7 @@ def test_a_retry_policy_sees_it(pool: Pool) -> None:
     ]
     policy = ExceptionRetryPolicy(rules=rules, default=RetryAction.DEFAULT)
     errors = (Throttled(429, "slowly"), OSError("gone"), ConnectionError("gone"))
-    seen = [policy.evaluate(raised.error_of(reason_of(error)), 1, 2).action for error in errors]
+    seen = [policy.evaluate(poke_errors.error_of(reason_of(error)), 1, 2).action for error in errors]
     assert seen == [policy.evaluate(error, 1, 2).action for error in errors]
     assert len(set(seen)) == 3
 
@@ -443,7 +443,7 @@ def test_a_retry_policy_sees_it(pool: Pool) -> None:
 )
 def test_what_cannot_be_found_is_raised_under_its_name(reason: str) -> None:
     before = set(sys.modules)
-    error = raised.error_of(reason)
+    error = poke_errors.error_of(reason)
     assert isinstance(error, PokeFailed)
     assert "slowly" in str(error)
     name = reason.partition(":")[0].rpartition(".")[2]
@@ -473,8 +473,8 @@ def test_what_a_poke_asked_for_by_raising(pool: Pool, error: BaseException, endi
 
 def test_nothing_but_a_failure_is_raised_for_a_failure() -> None:
     for reason in ("ValueError: no", "AirflowSkipException: no", "quarantined: it crashed"):
-        assert type(raised.failure_of(reason)) is AirflowFailException
-        assert type(raised.skip_of(reason)) is AirflowSkipException
+        assert type(poke_errors.failure_of(reason)) is AirflowFailException
+        assert type(poke_errors.skip_of(reason)) is AirflowSkipException
 
 
 # what only a worker can do
@@ -645,7 +645,7 @@ class AfterAround(Around):
         (Locked, {}, "the execute of Locked does more"),
         (LockedBare, {}, "the execute of LockedBare does more"),
         (LockedWithin, {}, "the execute of LockedWithin does more"),
-        (OwnInterval, {}, "says itself when its next poke is due"),
+        (OwnInterval, {}, "computes itself when its next poke is due"),
         (Flag, {"run_as_user": "nobody"}, "runs as the user nobody"),
         (Flag, {}, None),
     ],
@@ -666,7 +666,7 @@ def test_what_a_dag_file_puts_on_a_sensor_is_its_own() -> None:
     assert poolable.ends_directly(sensor, {})
     sensor.post_execute = lambda context, result=None: None
     assert not poolable.ends_directly(sensor, {})
-    for name, why in (("on_kill", "its on_kill"), (compat.NEXT_INTERVAL, "its next poke")):
+    for name, why in (("on_kill", "its on_kill"), (operators.NEXT_INTERVAL, "its next poke")):
         sensor = in_dag(Flag, flag="x")
         setattr(sensor, name, lambda *_: None)
         with pytest.raises(NotPoolable, match=why):

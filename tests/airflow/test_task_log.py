@@ -46,7 +46,7 @@ class Log:
         record.add([Report(due_group(self._mine.group_id), 0.0, outcome, reason)], [0])
         shard_range = self._pool.range_of(self._mine.shardcode)
         self._pool.leases.poke_log.keep(shard_range, [(text, 2**42) for text, _ in record.texts()], 0)
-        self.task_log._looked -= 3600
+        self.task_log._read_at -= 3600
         self.lines += self.task_log.lines().values()
 
 

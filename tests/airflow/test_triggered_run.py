@@ -12,7 +12,7 @@ pytest.importorskip("airflow.providers.standard")
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk.exceptions import AirflowException, DagRunTriggerException, TaskDeferred
 
-from sensorpool.airflow import compat
+from sensorpool.airflow.compat import task_runtime
 from sensorpool.airflow.result import InstanceResult
 from sensorpool.airflow.task import deferral, patch, poolable, triggered_run
 from sensorpool.errors import Refused, Unreachable
@@ -44,9 +44,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def refuse(_: Any) -> Any:
         raise Refused("dag has too many sensors waiting")
 
-    monkeypatch.setattr(compat, "start_dag_run", lambda request: found.append(request.dag_run_id) or True)
+    monkeypatch.setattr(task_runtime, "start_dag_run", lambda request: found.append(request.dag_run_id) or True)
     monkeypatch.setattr(deferral, "register", refuse)
-    monkeypatch.setattr(deferral, "keep", lambda *_: None)
+    monkeypatch.setattr(deferral, "report_native", lambda *_: None)
     return found
 
 
@@ -95,7 +95,7 @@ def test_what_cannot_be_cancelled_stops_nobody(started: list[str], monkeypatch: 
 
     monkeypatch.setattr(deferral, "register", lambda _: SimpleNamespace(id=1))
     monkeypatch.setattr(deferral, "pool", lambda: SimpleNamespace(cancel=cancel))
-    monkeypatch.setattr(compat, "start_dag_run", lambda _: False)
+    monkeypatch.setattr(task_runtime, "start_dag_run", lambda _: False)
     with pytest.raises(DagRunTriggerException):
         wait(Ti(), reset=False)
 
@@ -140,7 +140,7 @@ def test_a_derived_class_with_an_execute_of_its_own_is_airflows(
     """As patched: entered from its own ``execute``, after ``super()``."""
     kept: list[str] = []
     waits: list[str] = []
-    monkeypatch.setattr(deferral, "keep", lambda _, error: kept.append(str(error)))
+    monkeypatch.setattr(deferral, "report_native", lambda _, error: kept.append(str(error)))
     monkeypatch.setattr(deferral, "pool", lambda: SimpleNamespace(settings=None))
     monkeypatch.setattr(deferral, "airflow_settings", lambda: None)
     monkeypatch.setattr(poolable, "admit", lambda *_: "a.B")

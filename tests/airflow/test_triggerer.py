@@ -135,7 +135,7 @@ def test_a_value_reaches_the_task_and_never_the_triggerer(deployment: Deployment
     event = deployment.serve(trigger_id, PoolTrigger(deployment.instance_id))
     assert len(json.dumps(event)) < 500
     sensor = in_dag(Flag, flag="x")
-    result = conclude.what_was_seen(sensor, {"ti": Ti("triggerer", "wait", deployment.run_id)}, event)
+    result = conclude.read_result(sensor, {"ti": Ti("triggerer", "wait", deployment.run_id)}, event)
     assert (result.state, result.ending) == (State.SUCCESS, Ending.LANDED)
     assert repr(result.xcom_value) == repr(json.loads(value))
 
@@ -158,7 +158,7 @@ def test_rows_written_over_end_their_own_task_only(deployment: Deployment, colum
     trigger_id = deployment.defer(instance_id=deployment.instance_id)
     event = deployment.serve(trigger_id, PoolTrigger(deployment.instance_id))
     assert len(json.dumps(event)) < 12_500
-    result = conclude.what_was_seen(in_dag(Flag, flag="x"), {"ti": Ti("triggerer", "wait", deployment.run_id)}, event)
+    result = conclude.read_result(in_dag(Flag, flag="x"), {"ti": Ti("triggerer", "wait", deployment.run_id)}, event)
     expected = columns.get("state") if columns.get("state") in set(State) else "cancelled"
     assert result.state == expected
     if result.state == "cancelled":
@@ -168,21 +168,21 @@ def test_rows_written_over_end_their_own_task_only(deployment: Deployment, colum
 def test_a_value_of_another_task_is_not_taken(deployment: Deployment) -> None:
     deployment.end(xcom_value="[1]")
     context = {"ti": Ti("triggerer", "wait", "another run")}
-    result = conclude.what_was_seen(in_dag(Flag, flag="x"), context, {"value_of": deployment.instance_id})
+    result = conclude.read_result(in_dag(Flag, flag="x"), context, {"value_of": deployment.instance_id})
     assert (result.ending, result.xcom_value) == (Ending.HANDED_BACK, None)
 
 
 def test_a_value_that_is_gone_is_not_taken_for_none(deployment: Deployment) -> None:
     deployment.end(xcom_value=None)
     context = {"ti": Ti("triggerer", "wait", deployment.run_id)}
-    result = conclude.what_was_seen(in_dag(Flag, flag="x"), context, {"value_of": deployment.instance_id})
+    result = conclude.read_result(in_dag(Flag, flag="x"), context, {"value_of": deployment.instance_id})
     assert result.ending is Ending.HANDED_BACK
 
 
 @pytest.mark.parametrize("value_of", [None, "x", 2**80, -1, [], {"__classname__": "a.B"}], ids=str)
 def test_an_event_that_names_no_instance_runs_natively(deployment: Deployment, value_of: Any) -> None:
     context = {"ti": Ti("triggerer", "wait", deployment.run_id)}
-    assert conclude.what_was_seen(in_dag(Flag, flag="x"), context, {"value_of": value_of}).ending is Ending.HANDED_BACK
+    assert conclude.read_result(in_dag(Flag, flag="x"), context, {"value_of": value_of}).ending is Ending.HANDED_BACK
 
 
 def test_a_value_is_asked_for_again_while_the_database_is_away(
@@ -202,10 +202,10 @@ def test_a_value_is_asked_for_again_while_the_database_is_away(
     context = {"ti": Ti("triggerer", "wait", deployment.run_id)}
     event = {"value_of": deployment.instance_id}
     monkeypatch.setattr(deployment.pool.database, "read", away)
-    assert conclude.what_was_seen(in_dag(Flag, flag="x"), context, event).xcom_value == [1]
+    assert conclude.read_result(in_dag(Flag, flag="x"), context, event).xcom_value == [1]
     assert len(asked) == 3
     monkeypatch.setattr(deployment.pool.database, "read", _never)
-    result = conclude.what_was_seen(in_dag(Flag, flag="x"), context, event)
+    result = conclude.read_result(in_dag(Flag, flag="x"), context, event)
     assert (result.ending, Landing.read(result.xcom_value).lost.keys()) == (Ending.LANDED, {""})
 
 
@@ -258,7 +258,7 @@ def test_no_text_ends_the_triggerer(
             raise SettingsError(text)
         return ours
 
-    monkeypatch.setattr(notifier, "_PATIENCE", 0.0)
+    monkeypatch.setattr(notifier, "_RETRY_AFTER", 0.0)
     monkeypatch.setattr(notifier.Subscription, "next_end", next_end)
     monkeypatch.setattr(Notifier, "of_this_process", classmethod(of_this_process))
     trigger_id = deployment.defer(instance_id=deployment.instance_id)

@@ -119,7 +119,7 @@ def test_handed_back_on_another_day(cluster: Cluster) -> None:
     drained = time.time()
     cluster.wait_for("the one of the new day", lambda: states()["reschedule"] == "success")
     cluster.wait_for("the others to go on", lambda: len(natively(drained)) == 2)
-    words = "flag was built here; it goes on with what the task started with"
+    words = "flag differs in this process; the task goes on with the value that it started with"
     cluster.wait_for("their logs", lambda: cluster.lines("dated", "run", words) == 2)
     assert states() == {"constructor": "running", "dag_file": "running", "reschedule": "success"}
     (cluster.work / "dated_monday").write_text("land")
@@ -174,7 +174,7 @@ def test_connections_and_kinds_of_sensors(cluster: Cluster) -> None:
     cluster.wait_for("the row", lambda: cluster.run_state("kinds", "run1") == "success")
     assert {row.task_id for row in cluster.instances(dag_id="kinds")} == {"sql", "date_time"}
     said = cluster.run("sensorpool", "doctor").stdout
-    assert "Connections and Variables can be had from here" in said
+    assert "Connections and Variables can be read from here" in said
 
 
 def test_what_a_dag_file_changes_in_the_environment_is_for_its_worker(cluster: Cluster) -> None:

@@ -28,7 +28,7 @@ def refuse(event, arguments):
 """
 
 EVERY_MODULE = """
-LIGHT = {"policy", "provider", "configuration", "checks", "reconcile", "refusal", "codec"}
+LIGHT = {"policy", "provider", "configuration", "checks", "reconcile", "errors", "secrets_masker", "codec"}
 import importlib, pkgutil, sensorpool
 names = [found.name for found in pkgutil.walk_packages(sensorpool.__path__, "sensorpool.")]
 names = [name for name in names if not name.endswith("__main__")]

@@ -1,1 +1,1 @@
-"""What runs in the pool's own processes for Airflow."""
+"""What runs in the pool's own processes for Airflow: adapters that are poked, the doctor's checks, reconciliation."""

@@ -1,4 +1,4 @@
-"""What the doctor looks at where Airflow is installed."""
+"""The doctor's checks of Airflow's side."""
 
 import importlib.util
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from sensorpool.store import inspecting
 
 
 def check(pool: Pool) -> Iterator[Finding]:
-    """Look Airflow's side over: the entry point ``sensorpool.checks``."""
+    """Check Airflow's side: the entry point ``sensorpool.checks``."""
     yield from (Finding("airflow", "warning", line) for line in unknown_options())
     if importlib.util.find_spec("airflow") is None:
         yield Finding("airflow", "ok", "is not installed here: the pool serves others")
@@ -28,29 +28,29 @@ def check(pool: Pool) -> Iterator[Finding]:
     yield Finding("airflow", "ok" if ours.enabled else "warning", f"[sensorpool] enabled is {state}")
     if "sensorpool" not in extensions.named("airflow.policy"):
         yield Finding("airflow", "wrong", "the policy is not installed: install sensorpool where Airflow is")
-    yield from _look_at_airflow(pool)
+    yield from _check_airflow(pool)
 
 
-def _look_at_airflow(pool: Pool) -> Iterator[Finding]:
+def _check_airflow(pool: Pool) -> Iterator[Finding]:
     from airflow.configuration import conf
     from sqlalchemy import text
 
-    from sensorpool.airflow import compat
+    from sensorpool.airflow.compat import server_process
 
-    compat.become_server()
+    server_process.become_server()
     capacity = conf.getint("triggerer", "capacity", fallback=1000)
     try:
         waiting = pool.database.read(inspecting.count_by_state).get(State.SENSING, 0)
     except SensorpoolError:
-        waiting = 0  # what is wrong with our database was said already
+        waiting = 0  # another check reports what is wrong with the pool's database
     enough = waiting < 0.8 * capacity
     yield Finding(
         "triggerer",
         "ok" if enough else "warning",
         f"[triggerer] capacity is {capacity} a triggerer, {waiting} wait now; a triggerer needs `ulimit -n` above it",
     )
-    yield from look_at_teams()
-    yield from look_at_secrets()
+    yield from check_teams()
+    yield from check_secrets()
     if not conf.get("core", "fernet_key", fallback=""):
         yield Finding("fernet key", "warning", "[core] fernet_key is empty: Connections are not encrypted")
     from airflow.api.common.airflow_health import get_airflow_health
@@ -62,14 +62,14 @@ def _look_at_airflow(pool: Pool) -> Iterator[Finding]:
     try:
         with create_session() as session:
             session.execute(text("SELECT count(*) FROM connection WHERE is_encrypted")).scalar()
-            yield from _try_a_connection(session)
+            yield from _check_fernet_key(session)
     except Exception as error:
         said = one_line(error)
-        yield Finding("airflow database", "wrong", f"Connections and Variables cannot be had from here: {said}")
+        yield Finding("airflow database", "wrong", f"Connections and Variables cannot be read from here: {said}")
 
 
-def look_at_teams() -> Iterator[Finding]:
-    """Say what becomes of the tasks of teams."""
+def check_teams() -> Iterator[Finding]:
+    """Report what becomes of the tasks of teams."""
     from airflow.configuration import conf
 
     if conf.getboolean("core", "multi_team", fallback=False):
@@ -77,11 +77,11 @@ def look_at_teams() -> Iterator[Finding]:
         yield Finding("teams", "warning", f"[core] multi_team is {said}")
 
 
-def look_at_secrets() -> Iterator[Finding]:
-    """Say where the pool looks for Connections and Variables, and which secrets backend it cannot load."""
-    from sensorpool.airflow import secrets_chain
+def check_secrets() -> Iterator[Finding]:
+    """Report where the pool looks for Connections and Variables, and which secrets backend it cannot load."""
+    from sensorpool.airflow.compat import secrets_backends
 
-    found = list(secrets_chain.backends())
+    found = list(secrets_backends.configured_backends())
     for option, name, error in found:
         if error is not None:
             then = "tasks that look for a Connection or Variable go back to their workers"
@@ -94,8 +94,8 @@ def look_at_secrets() -> Iterator[Finding]:
         yield Finding("secrets", "ok", f"the pool looks for Connections and Variables as workers do: {said}")
 
 
-def _try_a_connection(session: object) -> Iterator[Finding]:
-    """Read one encrypted connection: it takes the fernet key that Airflow wrote it with."""
+def _check_fernet_key(session: object) -> Iterator[Finding]:
+    """Read one encrypted Connection: that takes the fernet key with which Airflow wrote it."""
     from airflow.models.connection import Connection
     from sqlalchemy import select
 
@@ -104,6 +104,6 @@ def _try_a_connection(session: object) -> Iterator[Finding]:
         if found is not None:
             found.get_password()
     except Exception as error:
-        yield Finding("fernet key", "wrong", f"it is not the one that Airflow has: {type(error).__name__}")
+        yield Finding("fernet key", "wrong", f"it is not Airflow's fernet key: {type(error).__name__}")
         return
-    yield Finding("airflow database", "ok", "Connections and Variables can be had from here")
+    yield Finding("airflow database", "ok", "Connections and Variables can be read from here")

@@ -1,10 +1,10 @@
-"""Cancel instances whose task does not wait for them any more, by the word of Airflow's own database.
+"""Cancel instances whose task does not wait for them any more, according to Airflow's own database.
 
-A mark or clear tells the triggerer, and that cancels at once (`trigger.PoolTrigger.on_kill`). While no triggerer runs
-it tells nobody, and a worker that dies between registering and deferring never says so. So rescue asks Airflow: the id
-of the try that an instance was registered for must still be a task instance that is under way. One that is not there at
-all was deleted, alone or with its run or its DAG, if Airflow's audit log says that it ran; what Airflow never heard of
-is another deployment's.
+A mark or clear reaches the triggerer, which cancels at once (`trigger.PoolTrigger.on_kill`). While no triggerer runs
+it reaches no process, and a worker that dies between registering and deferring reports nothing. So rescue asks Airflow:
+the try that an instance was registered for must still be a task instance under way. A try without a task instance was
+deleted, alone or with its run or its DAG, if Airflow's audit log says that it ran. A try that Airflow does not know
+belongs to another deployment.
 """
 
 import importlib.util
@@ -24,7 +24,7 @@ _REASON = "its task does not wait any more in Airflow"
 def reconcile(worker: Worker) -> dict[str, int]:
     """Do one round: the entry point ``sensorpool.rescuers``.
 
-    :raises Exception: when Airflow's database cannot be asked.
+    :raises Exception: when Airflow's database does not answer.
     """
     if importlib.util.find_spec("airflow") is None:
         return {}
@@ -36,7 +36,7 @@ def reconcile(worker: Worker) -> dict[str, int]:
         gone = _gone(waiting) if waiting else set()
         if gone:
             reasons = {row.id: _REASON for row in waiting if str(UUID(row.external_id)) in gone}
-            # handed back, not just cancelled: should a task wait after all, it goes on by itself
+            # handed back, not just cancelled: a task that waits after all goes on natively
             cancelled += worker.settler.hand_back(reasons)
         if last is None:
             return {"cancelled": cancelled}
@@ -44,10 +44,10 @@ def reconcile(worker: Worker) -> dict[str, int]:
 
 
 def _gone(waiting: Collection[Any]) -> set[str]:
-    """Return the ids of those tries, of these rows, that Airflow had under way and has no more."""
-    from sensorpool.airflow import compat
+    """Return the ids of those tries of these rows that Airflow had under way and has no more."""
+    from sensorpool.airflow.compat import server_process
 
-    compat.become_server()
+    server_process.become_server()
     from airflow.models.log import Log
     from airflow.models.taskinstance import TaskInstance
     from airflow.models.taskinstancehistory import TaskInstanceHistory
@@ -70,7 +70,7 @@ def _gone(waiting: Collection[Any]) -> set[str]:
             )
             past |= {str(ti_id) for ti_id in earlier.scalars()}
         ended = past | {ti_id for ti_id, state in states.items() if state not in _UNDER_WAY}
-        absent = {one: ti_id for ti_id, one in tries.items() if ti_id not in states and ti_id not in past}
+        absent = {key: ti_id for ti_id, key in tries.items() if ti_id not in states and ti_id not in past}
         place = (Log.dag_id, Log.task_id, Log.run_id, Log.map_index, Log.try_number)
         for some in _windows(list(absent)):
             found = session.execute(select(*place).where(tuple_(*place).in_(some)).distinct())
@@ -79,7 +79,7 @@ def _gone(waiting: Collection[Any]) -> set[str]:
 
 
 def _windows(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Cut what is asked for: a statement takes so many parameters, and no more."""
+    """Cut a list into windows: a statement takes a limited number of parameters."""
     for start in range(0, len(items), WINDOW):
         yield items[start : start + WINDOW]
 

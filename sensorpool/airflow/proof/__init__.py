@@ -1,1 +1,1 @@
-"""Whether a sensor can be poked elsewhere and answer the same: what it reads, what builds it, what it leaves."""
+"""The proof that a sensor answers the same in the pool: its arguments, its state, and what its poke does."""

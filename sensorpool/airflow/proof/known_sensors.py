@@ -1,12 +1,12 @@
-"""Sensors of the providers that look poolable and are not: found by reading each of them.
+"""Sensors of the providers that look poolable and are not, found in a review of each provider's sensors.
 
-A sensor of the providers read that is not named here is proved one by one on the worker; those of other packages are
-also watched at their first poke (`first_poke`). What is said of a class holds for those derived from it. A class that
-has AIP-17's ``poke_context_fields`` says of itself that its answer depends on these alone.
+Other sensors of the reviewed providers are proved one by one on the worker; sensors of other packages are also watched
+at their first poke (`task.first_poke`). An entry holds for the class and for all classes derived from it. A class with
+AIP-17's ``poke_context_fields`` declares that its answer depends on these alone.
 """
 
 _PROVIDERS = "airflow.providers."
-_READ = ("amazon", "apache.hive", "celery", "common.sql", "ftp", "google", "http", "redis", "sftp", "standard")
+_REVIEWED = ("amazon", "apache.hive", "celery", "common.sql", "ftp", "google", "http", "redis", "sftp", "standard")
 _ON_EARLIER = "its answer builds on earlier pokes"
 _BEFORE = "its execute prepares what its poke needs"
 _AFTER = "its execute works with what its last poke left"
@@ -31,14 +31,14 @@ NOT_POOLABLE = {
     "redis.sensors.redis_pub_sub.RedisPubSubSensor": _ON_EARLIER,
     "standard.sensors.bash.BashSensor": "its command sees the environment of its worker, where Airflow names the task",
 }
-# its execute fetches what the notebook made, once its base's has returned: never ended without a worker
+# its execute fetches the notebook's output after its base's has returned: it always ends on a worker
 WORKS_AFTERWARDS = frozenset(
     {f"{_PROVIDERS}amazon.aws.sensors.sagemaker_unified_studio_notebook.SageMakerUnifiedStudioNotebookSensor"}
 )
-# sends its parameters in the order in which they were given, and a server may look at that
+# sends its parameters in the given order, which a server may read
 IN_ORDER = frozenset({f"{_PROVIDERS}http.sensors.http.HttpSensor"})
 
-# what the status of a job depends on, so that nothing else of these operators is kept in the pool
+# the arguments that the status of a job depends on: the pool keeps no other arguments of these operators
 JOB_ARGUMENTS = {
     f"{_PROVIDERS}apache.spark.operators.spark_submit.SparkSubmitOperator": frozenset(
         {
@@ -49,8 +49,8 @@ JOB_ARGUMENTS = {
 }
 
 
-def why_not(cls: type) -> str | None:
-    """Return why a sensor is known not to be poolable, if it is: its own class, or one that it is derived from."""
+def reason_against(cls: type) -> str | None:
+    """Return why a class, or a base of it, is known not to be poolable; None if it is not known so."""
     for name in _names(cls):
         if (why := NOT_POOLABLE.get(name.removeprefix(_PROVIDERS))) is not None and name.startswith(_PROVIDERS):
             return why
@@ -58,24 +58,24 @@ def why_not(cls: type) -> str | None:
 
 
 def works_afterwards(cls: type) -> bool:
-    """Whether it is known that a class does more once its base's ``execute`` has returned."""
+    """Whether a class is known to do more after its base's ``execute`` has returned."""
     return not WORKS_AFTERWARDS.isdisjoint(_names(cls))
 
 
-def was_read(cls: type) -> bool:
-    """Whether a class is of the providers whose sensors were read."""
-    return cls.__module__.startswith(tuple(f"{_PROVIDERS}{name}." for name in _READ))
+def is_reviewed(cls: type) -> bool:
+    """Whether a class is of a provider whose sensors have been reviewed."""
+    return cls.__module__.startswith(tuple(f"{_PROVIDERS}{name}." for name in _REVIEWED))
 
 
-def vouches_for_itself(cls: type) -> bool:
-    """Whether it is known that a class's answers do not build on one another."""
-    return was_read(cls) or declares_fields(cls)
+def is_stateless(cls: type) -> bool:
+    """Whether a class is known, or declares, to give answers that do not build on one another."""
+    return is_reviewed(cls) or declares_fields(cls)
 
 
 def declares_fields(cls: type) -> bool:
-    """Whether a class says by AIP-17's ``poke_context_fields`` that its answer depends on these alone.
+    """Whether a class declares by AIP-17's ``poke_context_fields`` that its answer depends on these alone.
 
-    What a base says holds for its own constructor and its own poke: not for those that a derived class brings.
+    The declaration of a base holds for its own constructor and poke, and not for those of a derived class.
     """
     for base in cls.__mro__:
         if "poke_context_fields" in vars(base):
@@ -85,14 +85,14 @@ def declares_fields(cls: type) -> bool:
     return False
 
 
-def fields(cls: type) -> tuple[str, ...]:
-    """Return what a class that `declares_fields` names."""
+def declared_fields(cls: type) -> tuple[str, ...]:
+    """Return the names that a class declares in ``poke_context_fields``."""
     return tuple(getattr(cls, "poke_context_fields", ()))
 
 
 def needs_order(cls: type) -> bool:
-    """Whether a class's answer may go by the order of a mapping among its arguments: not where it was read."""
-    return not was_read(cls) or not IN_ORDER.isdisjoint(_names(cls))
+    """Whether a class's answer may depend on the order of mappings among its arguments."""
+    return not is_reviewed(cls) or not IN_ORDER.isdisjoint(_names(cls))
 
 
 def _names(cls: type) -> list[str]:

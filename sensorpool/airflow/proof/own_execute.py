@@ -1,10 +1,10 @@
 """Sensors with an ``execute`` of their own around that of their base.
 
-A task that leaves its slot leaves by an exception through that method, and enters it again when it resumes. So what the
-method does before it calls its base's would be done twice, and a ``finally`` or ``with`` around that call would end
-while the task still waits. Such a sensor runs natively. So does one that goes on with what its last poke may have left
-in it: where the task resumes, that poke was made in the pool. One that calls its base's first of all, and goes on with
-what that returns and with its arguments, is as it would be natively.
+A task leaves its slot by an exception through that method, and enters the method again when it resumes. So code before
+the call of the base's method would run twice, and a ``finally`` or ``with`` around the call would end while the task
+still waits. Such a sensor runs natively. So does one whose later code reads what the last poke may have set in the
+sensor, for that poke was made in the pool. A method that calls its base's first, and then uses only the returned value
+and the sensor's arguments, does the same as natively.
 """
 
 import ast
@@ -21,25 +21,25 @@ from sensorpool.airflow.proof import known_sensors
 _SAFEGUARD = ExecutorSafeguard.decorator(lambda: None).__code__
 
 
-def why_not(sensor: Any) -> str | None:
-    """Return why a sensor cannot leave its slot in the midst of its ``execute``, if it cannot."""
+def reason_against(sensor: Any) -> str | None:
+    """Return why a sensor cannot leave its slot in the middle of its ``execute``; None if it can."""
     if "execute" in vars(sensor):
         return "its execute was replaced"
     cls: type = type(sensor)
-    return _why_not(cls)
+    return _reason_against(cls)
 
 
-def goes_on(cls: type) -> bool:
-    """Whether a class may do more once its base's ``execute`` has returned: then no success is written without it.
+def continues_after_wait(cls: type) -> bool:
+    """Whether a class may do more after its base's ``execute`` has returned: then it always ends on a worker.
 
-    Those of the providers that were read do not, save the ones that `known_sensors` names.
+    Classes of reviewed providers do not, except those that `known_sensors` names.
     """
-    return known_sensors.works_afterwards(cls) or bool(_unread(cls))
+    return known_sensors.works_afterwards(cls) or bool(_unreviewed(cls))
 
 
 @cache
-def _why_not(cls: type) -> str | None:
-    for base in _unread(cls):
+def _reason_against(cls: type) -> str | None:
+    for base in _unreviewed(cls):
         rest = _after_super(vars(base)["execute"])
         if rest is None:
             return f"the execute of {base.__qualname__} does more than wait: a part of it would be done twice"
@@ -48,16 +48,16 @@ def _why_not(cls: type) -> str | None:
     return None
 
 
-def _unread(cls: type) -> list[type]:
-    """Return the classes between a sensor's and every sensor's that have an ``execute`` and were not read."""
+def _unreviewed(cls: type) -> list[type]:
+    """Return the classes below BaseSensorOperator that have an ``execute`` and were not reviewed."""
     bases = cls.__mro__[: cls.__mro__.index(BaseSensorOperator)] if BaseSensorOperator in cls.__mro__ else cls.__mro__
-    return [base for base in bases if "execute" in vars(base) and not known_sensors.was_read(base)]
+    return [base for base in bases if "execute" in vars(base) and not known_sensors.is_reviewed(base)]
 
 
 def _after_super(execute: Any) -> tuple[str, list[ast.stmt]] | None:
-    """Return what a method calls its sensor, and its statements after the call of its base's.
+    """Return the name of a method's first argument, and the statements after the call of its base's method.
 
-    None, if that call is not the first thing that it does, or something is around it.
+    None if that call is not its first statement, or stands within another statement.
     """
     execute = _bare(execute)
     try:
@@ -69,7 +69,7 @@ def _after_super(execute: Any) -> tuple[str, list[ast.stmt]] | None:
         return None
     first, *rest = function.body
     if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and rest:
-        first, *rest = rest  # that was its docstring
+        first, *rest = rest  # the docstring
     match first:
         case (
             ast.Return(value=call)
@@ -82,14 +82,14 @@ def _after_super(execute: Any) -> tuple[str, list[ast.stmt]] | None:
 
 
 def _bare(execute: Any) -> Any:
-    """Take off what Airflow wraps every ``execute`` in, and None for one that is wrapped in anything else."""
+    """Return the method without Airflow's wrapper around each ``execute``; None if it has another wrapper."""
     if getattr(execute, "__code__", None) is _SAFEGUARD:
         execute = execute.__wrapped__
     return None if hasattr(execute, "__wrapped__") else execute
 
 
 def _asks_for_arguments_only(rest: tuple[str, list[ast.stmt]], cls: type) -> bool:
-    """Whether a method asks its sensor for nothing but its log and what its constructor was given."""
+    """Whether statements read of their sensor only its log and its constructor's arguments."""
     sensor, statements = rest
     constructors = [vars(base)["__init__"] for base in cls.__mro__ if "__init__" in vars(base)]
     given = {"log", *(name for constructor in constructors for name in inspect.signature(constructor).parameters)}

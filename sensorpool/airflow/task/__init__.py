@@ -1,1 +1,1 @@
-"""What runs in the process of an Airflow task: it leaves its slot, and concludes."""
+"""What runs in the process of an Airflow task: the task leaves its slot, and concludes when it resumes."""

@@ -1,4 +1,4 @@
-"""A task leaves its worker slot, or keeps it and says why."""
+"""A task leaves its worker slot, or keeps it with a line in its log."""
 
 import time
 from datetime import timedelta
@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from airflow.sdk.exceptions import TaskDeferred
 
-from sensorpool.airflow import compat
+from sensorpool.airflow.compat import secrets_masker, task_runtime
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.task.patch import RESUME
@@ -41,12 +41,12 @@ def pool() -> Pool:
 
 
 def register(registration: Registration) -> Instance:
-    """Register what was proved on this worker.
+    """Register a sensor that was proved on this worker.
 
-    :raises NotPoolable: when this try had its turn in the pool already, or there is a secret among its arguments.
+    :raises NotPoolable: when this try was in the pool already, or there is a secret among its arguments.
     :raises SensorpoolError: as `Pool.register`.
     """
-    if compat.holds_secret(registration.poke_context):
+    if secrets_masker.holds_secret(registration.poke_context):
         raise NotPoolable("one of its arguments holds a secret, and the pool keeps arguments", "secret")
     instance = pool().register_many([registration], try_out=False)[0]
     if instance.state is not State.SENSING:
@@ -54,18 +54,18 @@ def register(registration: Registration) -> Instance:
     return instance
 
 
-def leave(
+def defer(
     task: Any, instance: Instance, *, direct: bool, timeout: float | None, started: float, **more: Any
 ) -> NoReturn:
     """Free the slot.
 
     :param direct: whether a success may be written without a worker.
-    :param timeout: seconds that the pool waits; Airflow itself ends the task some time later. None: for ever.
+    :param timeout: seconds that the pool waits; Airflow itself ends the task some time later. None: without end.
     :param started: when the task began to wait, in seconds since 1970.
-    :param more: what else the resume method is called with, as JSON.
+    :param more: further arguments of the resume method, as JSON.
     :raises TaskDeferred: always; Airflow takes it up.
     """
-    compat.count("registered")
+    task_runtime.count_metric("registered")
     others = "" if instance.opened else ", where others wait for the same"
     task.log.info("sensorpool: waits in the pool as instance %s%s; its worker slot is free.", instance.id, others)
     raise TaskDeferred(
@@ -76,8 +76,8 @@ def leave(
     )
 
 
-def keep(task: Any, error: Exception) -> None:
-    """Say why a task keeps its slot."""
+def report_native(task: Any, error: Exception) -> None:
+    """Log why a task keeps its slot and runs natively, and count it."""
     why = error_text(error)
     if isinstance(error, NotPoolable):
         kind = error.kind
@@ -85,9 +85,9 @@ def keep(task: Any, error: Exception) -> None:
     else:
         kind = "registration_failed"
         task.log.warning("sensorpool: runs natively: %s", why)
-    compat.count("native", {"reason": kind})
+    task_runtime.count_metric("native", {"reason": kind})
 
 
 def key_of(ti: Any) -> Key:
-    """Return the key of a try of a task instance: AIP-17's, and the try."""
+    """Return the key of a try of a task instance: AIP-17's key, and the number of the try."""
     return Key(ti.dag_id, ti.task_id, ti.run_id, -1 if ti.map_index is None else ti.map_index, ti.try_number)

@@ -1,8 +1,8 @@
-"""Where tasks leave their worker slot: methods of three classes, patched once a process.
+"""The patches by which tasks leave their worker slot: methods of three classes, once a process.
 
 The classes are patched and not the instances: `prepare_for_execution` copies tasks and `unmap` makes new ones. Each
-patch enters a module of ours that has ``execute(task, context, native)`` and ``resume(task, context, event, …)``; it is
-imported only then, for what is imported here is paid for by every task of Airflow.
+patch enters a module of this package that has ``execute(task, context, native)`` and ``resume(task, context, event,
+…)``. That module is imported only then, for every task of Airflow pays for the imports of this one.
 """
 
 import functools
@@ -15,17 +15,16 @@ from importlib import import_module
 from typing import Any
 
 RESUME = "sensorpool_resume"  # the method that Airflow calls when a task resumes
-RESUMED = "_sensorpool_resumed"  # the attribute of a task that has resumed: what its module left for itself
-SET_ASIDE = (
-    "_sensorpool_set_aside"  # the attribute of a task: what Airflow's resume method must not see, callbacks must
-)
+RESUMED = "_sensorpool_resumed"  # an attribute of a task that has resumed: its module's own data
+# an attribute of a task: flags that Airflow's resume method must not see, and callbacks must
+SET_ASIDE = "_sensorpool_set_aside"
 _RESUMING = "resume_execution"
 
 Execute = Callable[[Any, Any], Any]
 
-_RESCHEDULED = "handed_back"  # our module for what was in the pool before ``enabled`` was off
+_RESCHEDULED = "native_continuation"  # the module for tasks that were in the pool before ``enabled`` was off
 
-_PATCHES = (  # module, class and method of Airflow's, and our module
+_PATCHES = (  # module, class and method of Airflow's, and the module of this package
     ("airflow.sdk.bases.sensor", "BaseSensorOperator", "execute", "sensor_task"),
     ("airflow.sdk.bases.resumablejobmixin", "ResumableJobMixin", "execute_resumable", "resumable_job"),
     ("airflow.providers.standard.operators.trigger_dagrun", "TriggerDagRunOperator", "execute", "triggered_run"),
@@ -33,7 +32,7 @@ _PATCHES = (  # module, class and method of Airflow's, and our module
 
 
 def install() -> None:
-    """Patch the classes that somebody has imported. With ``enabled`` off they only serve tasks that wait already."""
+    """Patch the classes that are imported. With ``enabled`` off the patches serve only tasks that wait already."""
     for module, name, method, ours in _PATCHES:
         cls = getattr(sys.modules.get(module), name, None)
         if cls is not None and not hasattr(cls, RESUME):
@@ -67,12 +66,12 @@ def _putting_back(native: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _was_rescheduled(task: Any, context: Any) -> bool:
-    """Whether a task may be one that the pool handed back, and that Airflow has rescheduled since."""
+    """Whether a task may have been handed back by the pool, and rescheduled by Airflow since."""
     return bool(getattr(task, "reschedule", False) and context.get("task_reschedule_count") and _is_configured())
 
 
 def _part(ours: str) -> Any:
-    """Import a module of ours; None, with a line that says why, if it cannot be: then the task runs natively."""
+    """Import a module of this package; if that fails, log why and return None: then the task runs natively."""
     try:
         return import_module(f"sensorpool.airflow.task.{ours}")
     except Exception as error:
@@ -90,13 +89,13 @@ def _resuming(ours: str) -> Callable[..., Any]:
 
 @cache
 def _is_configured() -> bool:
-    """Whether there is, or was, a pool: an installation that has none pays nothing."""
+    """Whether there is, or was, a pool: without one no database is asked."""
     from sensorpool.airflow.configuration import section
     from sensorpool.config.defaults import PREFIX
 
     try:
         return "database_url" in section() or bool(os.environ.get(f"{PREFIX}DATABASE_URL"))
-    except Exception:  # said by `is_enabled`
+    except Exception:  # `is_enabled` logs it
         return False
 
 

@@ -1,4 +1,4 @@
-"""Whether a rendered sensor can be pooled, and as what: asked on the worker, before anything is registered."""
+"""Whether a rendered sensor is poolable, and its condition; decided on the worker, before it registers."""
 
 import sys
 from collections.abc import Mapping
@@ -9,17 +9,22 @@ from typing import Any
 from airflow.sdk.bases.operator import BaseOperator
 from airflow.sdk.bases.sensor import BaseSensorOperator
 
-from sensorpool.airflow import compat
+from sensorpool.airflow.compat import operators, task_runtime
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.errors import NotPoolable
-from sensorpool.airflow.proof import environment, known_sensors, own_execute, rebuild, task_reads
+from sensorpool.airflow.proof import known_sensors, own_execute
+from sensorpool.airflow.proof.arguments import rebuild
+from sensorpool.airflow.proof.watch import environment_reads, task_reads
 from sensorpool.config.settings import Settings
 from sensorpool.poke.classes import adapter_of
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a sensor waits for. ``adapted``: an adapter said it, and pokes in the sensor's place."""
+    """The condition of a sensor.
+
+    :param adapted: whether an adapter has made it, and pokes in the sensor's place.
+    """
 
     op_classpath: str
     poke_context: dict[str, Any]
@@ -29,55 +34,55 @@ class Condition:
 def condition_of(
     sensor: BaseSensorOperator, context: Mapping[str, Any], settings: Settings, ours: AirflowSettings
 ) -> Condition:
-    """Return what a sensor waits for.
+    """Return the condition of a poolable sensor.
 
     :raises NotPoolable: with the reason why it runs natively.
     """
     admit(sensor, context, settings, ours)
-    why = known_sensors.why_not(type(sensor))
+    why = known_sensors.reason_against(type(sensor))
     if why is not None:
         raise NotPoolable(why, "stateful")
-    if (why := own_execute.why_not(sensor)) is not None:
+    if (why := own_execute.reason_against(sensor)) is not None:
         raise NotPoolable(why, "own_execute")
     if "poke" in vars(sensor):
-        raise NotPoolable("its poke is not that of its class: it was put in its place in the DAG file", "callable")
-    if compat.has_own(sensor, compat.NEXT_INTERVAL):
-        raise NotPoolable("it says itself when its next poke is due", "own_interval")
-    if (name := task_reads.worked_out(type(sensor))) is not None:
-        raise NotPoolable(f"its class works out its {name} each time, and the pool reads it once", "own_waits")
+        raise NotPoolable("its poke is not that of its class: the DAG file has replaced it", "callable")
+    if operators.overrides(sensor, operators.NEXT_INTERVAL):
+        raise NotPoolable("it computes itself when its next poke is due", "own_interval")
+    if (name := task_reads.computed_setting(type(sensor))) is not None:
+        raise NotPoolable(f"its class computes its {name} each time, and the pool reads it once", "own_waits")
     if sensor.run_as_user:
         raise NotPoolable(f"it runs as the user {sensor.run_as_user}, and the pool's pokes as another", "run_as_user")
-    if not sensor.reschedule and compat.has_own(sensor, "on_kill"):
-        raise NotPoolable("its on_kill is for its worker to call, when the task is marked or cleared", "on_kill")
-    condition = said_of(sensor, context)
-    if not condition.adapted and (why := environment.why_not(sensor)) is not None:
+    if not sensor.reschedule and operators.overrides(sensor, "on_kill"):
+        raise NotPoolable("its on_kill has to run on its worker, when the task is marked or cleared", "on_kill")
+    condition = unchecked_condition_of(sensor, context)
+    if not condition.adapted and (why := environment_reads.reason_against(sensor)) is not None:
         raise NotPoolable(why, "needs_worker")
     return condition
 
 
-def said_of(sensor: BaseSensorOperator, context: Mapping[str, Any]) -> Condition:
-    """Return what a sensor waits for, whether or not it may be pooled.
+def unchecked_condition_of(sensor: BaseSensorOperator, context: Mapping[str, Any]) -> Condition:
+    """Return the condition of a sensor that need not be poolable.
 
-    :raises NotPoolable: when it cannot be said as JSON, or the sensor built from that is another one.
+    :raises NotPoolable: when no JSON can hold it, or the sensor built from that differs.
     """
     op_classpath = _path_of(type(sensor))
     adapter = adapter_of(type(sensor))
-    say = None if adapter is None else getattr(import_module(adapter.module), "poke_context_of", None)
-    if say is not None:
-        return Condition(op_classpath, say(sensor, context), adapted=True)
+    describe = None if adapter is None else getattr(import_module(adapter.module), "poke_context_of", None)
+    if describe is not None:
+        return Condition(op_classpath, describe(sensor, context), adapted=True)
     return Condition(op_classpath, rebuild.poke_context_of(sensor), adapted=False)
 
 
 def admit(task: BaseOperator, context: Mapping[str, Any], settings: Settings, ours: AirflowSettings) -> str:
     """Return the class path of a task that the settings admit to the pool.
 
-    :raises NotPoolable: when they do not.
+    :raises NotPoolable: when the settings do not.
     """
-    if compat.is_test_run():
+    if task_runtime.is_test_run():
         raise NotPoolable("this is a test run", "test_run")
     if not ours.admits(task.dag_id, task.task_id):
         raise NotPoolable("the patterns of [sensorpool] include and exclude leave it out", "excluded")
-    if (team := compat.team_of(context)) is not None:
+    if (team := task_runtime.team_of(context)) is not None:
         raise NotPoolable(f"it is of the team {team}, whose Connections and Variables the pool cannot ask for", "team")
     cls = type(task)
     op_classpath = _path_of(cls)
@@ -93,28 +98,28 @@ def _path_of(cls: type) -> str:
 
 
 def ends_directly(sensor: BaseOperator, context: Mapping[str, Any]) -> bool:
-    """Whether a success of this task may be written without a worker: only where nothing is skipped by it.
+    """Whether a success of this task may be written without a worker: only if that skips nothing.
 
-    Airflow's direct path calls no callback, listener or post_execute, makes no asset event, pushes no links and maps
+    Without a worker Airflow calls no callback, listener or post_execute, makes no asset event, pushes no links and maps
     no dependants.
     """
     return not (
-        works_with_what_is_left(sensor, context)
+        reads_poke_results(sensor, context)
         or sensor.outlets
         or getattr(sensor, "multiple_outputs", False)
         or next(iter(sensor.iter_mapped_dependants()), None) is not None
     )
 
 
-def works_with_what_is_left(sensor: BaseOperator, context: Mapping[str, Any]) -> bool:
-    """Whether something of this task runs after its last poke that may read what the poke has set of the sensor."""
+def reads_poke_results(sensor: BaseOperator, context: Mapping[str, Any]) -> bool:
+    """Whether code of this task runs after its last poke, and may read the attributes that the poke has set."""
     return bool(
         sensor.on_success_callback
         or sensor._post_execute_hook is not None
-        or compat.has_own(sensor, "post_execute")
+        or operators.overrides(sensor, "post_execute")
         or getattr(sensor, "operator_extra_links", ())
         or getattr(sensor, "overwrite_rtif_after_execution", False)
         or context.get("map_index_template") is not None
-        or own_execute.goes_on(type(sensor))
-        or compat.has_listeners()
+        or own_execute.continues_after_wait(type(sensor))
+        or task_runtime.has_listeners()
     )

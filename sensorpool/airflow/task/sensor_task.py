@@ -1,7 +1,7 @@
-"""A sensor's task: pokes once, registers and leaves its slot; or runs natively and says why.
+"""A sensor's task: it pokes once, registers and leaves its slot; or it runs natively, with the reason in its log.
 
-Order as in AIP-17: templates are rendered and pre_execute has run; then it is asked whether the sensor is poolable.
-Whatever goes wrong on the way, the sensor runs as it would without sensorpool, and its log says why in a line.
+The order is that of AIP-17: templates are rendered and pre_execute has run; then it is decided whether the sensor is
+poolable. After any error on the way the sensor runs as it would without sensorpool, and a line of its log says why.
 """
 
 import time
@@ -10,13 +10,13 @@ from typing import Any
 from airflow.sdk.bases.sensor import BaseSensorOperator
 
 from sensorpool.airflow.errors import NotPoolable
-from sensorpool.airflow.proof import built
-from sensorpool.airflow.proof.rebuild import with_missing
-from sensorpool.airflow.task import anew, deferral, handed_back, poolable
-from sensorpool.airflow.task.as_started import put_back, tell
-from sensorpool.airflow.task.conclude import conclude, what_was_seen
+from sensorpool.airflow.proof.arguments import external_inputs
+from sensorpool.airflow.proof.arguments.rebuild import with_missing_lookups
+from sensorpool.airflow.task import deferral, native_continuation, poolable, reschedule_condition
+from sensorpool.airflow.task.conclude import conclude, read_result
 from sensorpool.airflow.task.first_poke import FirstPoke
 from sensorpool.airflow.task.patch import RESUMED, Execute
+from sensorpool.airflow.task.saved_attributes import restore, save
 from sensorpool.model.values import Instance, Registration
 
 
@@ -25,13 +25,13 @@ def execute(sensor: BaseSensorOperator, context: Any, native: Execute) -> Any:
 
     :raises BaseException: whatever that raises.
     """
-    left = vars(sensor).pop(RESUMED, None)
-    if left is not None:
-        result, started, lost = left
+    resumed = vars(sensor).pop(RESUMED, None)
+    if resumed is not None:
+        result, started, lost = resumed
         return conclude(sensor, context, result, started, native, lost)
-    if (began := handed_back.when_it_began(sensor, context)) is not None:
-        deferral.keep(sensor, NotPoolable("this try was in the pool already", "again"))
-        return handed_back.go_on(sensor, context, native, began, is_kept=True)
+    if (began := native_continuation.read_start(sensor, context)) is not None:
+        deferral.report_native(sensor, NotPoolable("this try was in the pool already", "again"))
+        return native_continuation.continue_natively(sensor, context, native, began, is_kept=True)
     return wait_in_pool(sensor, context, native)
 
 
@@ -44,14 +44,14 @@ def resume(
     condition: Any = None,
     **_: Any,
 ) -> Any:
-    """Enter the sensor's own ``execute`` again, so that a class that does more there does it.
+    """Enter the sensor's own ``execute`` again, so that the class's own code there runs.
 
-    :param as_started: what it was built with when it started; None in reschedule mode, and of the version before.
-    :param condition: what it waited for; None in poke mode, and of the version before.
-    :param _: what another version left for itself.
+    :param as_started: the saved attributes; None in reschedule mode, and from an earlier version.
+    :param condition: the digest of the condition; None in poke mode, and from an earlier version.
+    :param _: arguments of another version.
     """
-    result = anew.still_for(sensor, context, what_was_seen(sensor, context, event), condition)
-    lost = None if as_started is None or sensor.reschedule else put_back(sensor, as_started)
+    result = reschedule_condition.result_if_unchanged(sensor, context, read_result(sensor, context, event), condition)
+    lost = None if as_started is None or sensor.reschedule else restore(sensor, as_started)
     vars(sensor)[RESUMED] = (result, started or time.time(), lost)
     try:
         return sensor.execute(context)
@@ -60,16 +60,16 @@ def resume(
 
 
 def wait_in_pool(sensor: BaseSensorOperator, context: Any, native: Execute) -> Any:
-    """Poke once, register and defer; or run natively and say why.
+    """Poke once, register and defer; or run natively, with the reason in the log.
 
     :raises TaskDeferred: when it waits in the pool.
     """
     try:
         ours = deferral.airflow_settings()
         condition = poolable.condition_of(sensor, context, deferral.pool().settings, ours)
-        told = anew.tell(condition) if sensor.reschedule else tell(sensor)
+        resume_arguments = reschedule_condition.resume_arguments(condition) if sensor.reschedule else save(sensor)
     except Exception as error:
-        deferral.keep(sensor, error)
+        deferral.report_native(sensor, error)
         return native(sensor, context)
     waits: list[tuple[Instance, bool, float]] = []  # the instance, whether it ends directly, and its timeout
 
@@ -78,8 +78,8 @@ def wait_in_pool(sensor: BaseSensorOperator, context: Any, native: Execute) -> A
         poke_context = condition.poke_context
         if not condition.adapted:
             missing = first.missing if ours.first_poke == "worker" else None
-            again = built.again(sensor, poke_context)
-            poke_context = with_missing(type(sensor), again, missing, first.of_environment)
+            again = external_inputs.with_current_shared_state(sensor, poke_context)
+            poke_context = with_missing_lookups(type(sensor), again, missing, first.of_environment)
         registration = Registration(
             sensor=condition.op_classpath,
             poke_context=poke_context,
@@ -95,7 +95,9 @@ def wait_in_pool(sensor: BaseSensorOperator, context: Any, native: Execute) -> A
             external_id=str(context["ti"].id),
             logical_date=context.get("logical_date"),
         )
-        direct = poolable.ends_directly(sensor, context) and not (sensor.reschedule and anew.may_come(sensor))
+        direct = poolable.ends_directly(sensor, context) and not (
+            sensor.reschedule and reschedule_condition.may_change(sensor)
+        )
         waits.append((deferral.register(registration), direct, timeout))
 
     limit = None if condition.adapted else deferral.pool().settings.poke_timeout
@@ -108,14 +110,14 @@ def wait_in_pool(sensor: BaseSensorOperator, context: Any, native: Execute) -> A
         try:
             register()
         except Exception as error:
-            deferral.keep(sensor, error)
+            deferral.report_native(sensor, error)
             return native(sensor, context)
     instance, direct, timeout = waits[0]
-    deferral.leave(sensor, instance, direct=direct, timeout=timeout, started=first.began, **told)
+    deferral.defer(sensor, instance, direct=direct, timeout=timeout, started=first.began, **resume_arguments)
 
 
 def _execution_timeout(sensor: BaseSensorOperator, waited: float) -> float | None:
-    """Return what is left of the execution_timeout; in reschedule mode the time between pokes never counts."""
+    """Return the seconds left of the execution_timeout; in reschedule mode the time between pokes does not count."""
     if sensor.execution_timeout is None or sensor.reschedule:
         return None
     seconds: float = sensor.execution_timeout.total_seconds()

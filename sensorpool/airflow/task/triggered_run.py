@@ -1,8 +1,8 @@
-"""TriggerDagRunOperator with ``wait_for_completion``: starts its run on the worker, and waits for it in the pool.
+"""TriggerDagRunOperator with ``wait_for_completion``: it starts its run on the worker, and waits for it in the pool.
 
-It shows the protocol for operators that wait: *start* on the worker whatever has to be started, register what is to
-be waited for, leave the slot; *poke* is the pool's (`adapters.dag_run`); what comes of it is raised or returned where
-the task resumes. AIP-17 named SubDag; this operator is what took its place.
+It shows the protocol for operators that wait: *start* on the worker, register the condition, leave the slot; *poke* in
+the pool (`adapters.dag_run`); when the task resumes, its result is returned or raised. AIP-17 names SubDag, which this
+operator has replaced.
 """
 
 import inspect
@@ -14,7 +14,7 @@ from typing import Any
 from airflow.sdk import timezone
 from airflow.sdk.exceptions import AirflowException, DagRunTriggerException
 
-from sensorpool.airflow import compat
+from sensorpool.airflow.compat import task_runtime
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.result import InstanceResult
 from sensorpool.airflow.task import deferral, poolable
@@ -34,9 +34,9 @@ def execute(operator: Any, context: Any, native: Execute) -> Any:
     try:
         op_classpath = poolable.admit(operator, context, deferral.pool().settings, deferral.airflow_settings())
         if inspect.unwrap(type(operator).execute) is not inspect.unwrap(native):
-            raise NotPoolable("it has an execute of its own, which may see to the run itself", "own_execute")
+            raise NotPoolable("it has an execute of its own, which may follow the run itself", "own_execute")
     except Exception as error:
-        deferral.keep(operator, error)
+        deferral.report_native(operator, error)
         return native(operator, context)
     try:
         return native(operator, context)
@@ -47,10 +47,10 @@ def execute(operator: Any, context: Any, native: Execute) -> Any:
 
 
 def wait_in_pool(operator: Any, context: Any, request: DagRunTriggerException, op_classpath: str) -> None:
-    """Start the run, and wait for it in the pool; on this worker, if it was started and the pool does not take it.
+    """Start the run, and wait for it in the pool; or on this worker, if the run has started and cannot be registered.
 
     :raises TaskDeferred: when it waits in the pool.
-    :raises DagRunTriggerException: when Airflow shall do it natively.
+    :raises DagRunTriggerException: when Airflow has to do it natively.
     """
     started = time.time()
     registration = Registration(
@@ -71,24 +71,24 @@ def wait_in_pool(operator: Any, context: Any, request: DagRunTriggerException, o
     instance: Instance | None = None
     is_started = False
     try:
-        # A run that is reset may stand as successful until then: nobody may look at it before.
+        # A run to be reset may be successful until then: no poke may read it before.
         if not request.reset_dag_run:
             instance = deferral.register(registration)
-        if not compat.start_dag_run(request):
-            raise SensorpoolError("the run is there already")
+        if not task_runtime.start_dag_run(request):
+            raise SensorpoolError("the run exists already")
         is_started = True
         if instance is None:
             instance = deferral.register(registration)
     except Exception as error:
-        deferral.keep(operator, error)
+        deferral.report_native(operator, error)
         if instance is not None:
-            with suppress(Exception):  # reconcile cancels it later
+            with suppress(Exception):  # rescue cancels it later
                 deferral.pool().cancel(instance.id, "its run was not started")
         if not is_started:
             raise request from None
         instance = None
     context["ti"].xcom_push(key="trigger_run_id", value=request.dag_run_id)
-    if instance is None:  # not again by Airflow, which would reset it once more
+    if instance is None:  # not by Airflow, which would reset the run once more
         _wait_here(operator, context, request.dag_run_id)
     else:
         waits_for = {
@@ -96,7 +96,7 @@ def wait_in_pool(operator: Any, context: Any, request: DagRunTriggerException, o
             "allowed": [str(state) for state in request.allowed_states],
             "failed": [str(state) for state in request.failed_states],
         }
-        deferral.leave(operator, instance, direct=False, timeout=None, started=started, waits_for=waits_for)
+        deferral.defer(operator, instance, direct=False, timeout=None, started=started, waits_for=waits_for)
 
 
 def resume(
@@ -104,7 +104,7 @@ def resume(
 ) -> None:
     """End as the operator ends natively.
 
-    :param waits_for: what it was built with when it started its run; None of the version before.
+    :param waits_for: the operator's arguments when it started its run; None from an earlier version.
     :raises AirflowException: when the run has failed; Airflow retries.
     """
     result = InstanceResult.read(event)

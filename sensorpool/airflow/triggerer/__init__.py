@@ -1,1 +1,1 @@
-"""What runs in Airflow's triggerer: it hears what has settled, and tells the triggers."""
+"""What runs in Airflow's triggerer: one notifier learns how instances end, and tells the triggers."""

@@ -1,4 +1,4 @@
-"""Whether the pool is alive, as a triggerer sees it, and which instances go back to a worker when it is not."""
+"""Whether the pool is alive, as a triggerer sees it, and which instances go back to a worker if it is dead."""
 
 import time
 from collections.abc import Collection
@@ -11,7 +11,7 @@ log = logger(__name__)
 
 
 class Liveness:
-    """A pool is dead when no tick has finished for ``pool_dead_after``, as far as Redis tells."""
+    """A pool is dead when, according to Redis, no tick has finished for ``pool_dead_after`` seconds."""
 
     def __init__(self, pool: Pool, settings: AirflowSettings) -> None:
         self._pool = pool
@@ -22,7 +22,7 @@ class Liveness:
         self._said = False
 
     def due_back(self, now: float, waiting: Collection[int]) -> list[int]:
-        """Return the instances whose turn it is to go back, at ``hand_back_rate``: none, while the pool lives.
+        """Return the instances that go back now, at ``hand_back_rate``; none while the pool is alive.
 
         :param now: by the monotonic clock, in seconds.
         """
@@ -30,7 +30,7 @@ class Liveness:
         try:
             self._pool.workers()
             last = max(state.last for _, state, _ in self._pool.leases.look(self._pool.ranges))
-        except Exception:  # whatever stands in Redis: this thread serves all triggers
+        except Exception:  # any value may stand in Redis, and this thread serves all triggers
             last = self._last
         if last != self._last:
             self._last, self._ticked_at, self._said = last, now, False

@@ -1,11 +1,11 @@
-"""Tells the pool's triggers of a triggerer process how their instances end: one notifier serves them all.
+"""The notifier of a triggerer process: it tells all triggers of the pool how their instances end.
 
-One thread listens to what the pool publishes, another asks the database. A message is a hint: the instances that it
-names are looked up before a task ends by it. Messages get lost, so all instances are looked up every `SWEEP_EVERY`
-seconds. New ones are looked up at once: after a restart of the triggerer their result may be there already.
+One thread listens to the published results, another reads the database. A message is a hint: the instances that it
+names are read before a task ends. Messages get lost, so all instances are read every `SWEEP_EVERY` seconds. New ones
+are read at once: after a restart of the triggerer they may have ended already.
 
-Thousands of triggers cost one consumer, one query a sweep, and a queue each. News reach a trigger on its event loop, so
-that the lines that it logs stand in the log of its own task.
+Thousands of triggers cost one consumer, one query a sweep, and a queue each. A trigger gets its results and lines on
+its event loop, so that the lines stand in the log of its own task.
 """
 
 import asyncio
@@ -34,13 +34,13 @@ from sensorpool.store import inspecting
 
 SWEEP_EVERY = 15.0  # seconds
 AT_ONCE = 5_000  # ids in one statement
-_PATIENCE = 10.0  # seconds between two attempts at what does not answer
+_RETRY_AFTER = 10.0  # seconds between two attempts to reach a server
 
 log = logger(__name__)
 
 
 class Subscription:
-    """The queue in which one trigger hears of its instance."""
+    """The queue by which one trigger learns of its instance."""
 
     __slots__ = ("_loop", "_queue", "instance_id")
 
@@ -50,12 +50,12 @@ class Subscription:
         self._queue: asyncio.Queue[InstanceResult | str] = asyncio.Queue()
 
     def put(self, item: InstanceResult | str) -> None:
-        """Tell the trigger; from any thread."""
-        with suppress(RuntimeError):  # the loop is closed: the triggerer is going
+        """Put an item for the trigger; from any thread."""
+        with suppress(RuntimeError):  # the loop is closed: the triggerer stops
             self._loop.call_soon_threadsafe(self._queue.put_nowait, item)
 
     async def next_end(self, say: Callable[[str], object]) -> InstanceResult | None:
-        """Wait for the next item; return an end, and say a line."""
+        """Wait for the next item; return a result, or log a line and return None."""
         item = await self._queue.get()
         if isinstance(item, InstanceResult):
             return item
@@ -94,7 +94,7 @@ class Notifier:
             thread.stop()
         self._wake.set()
         for thread in self._threads:
-            thread.join(_PATIENCE)
+            thread.join(_RETRY_AFTER)
 
     @classmethod
     def of_this_process(cls) -> "Notifier":
@@ -106,7 +106,7 @@ class Notifier:
             notifier = cls._of_processes.get(os.getpid())
             if notifier is None:
                 failed_at, failure = cls._failed
-                if failure is not None and time.monotonic() - failed_at < _PATIENCE / 2:
+                if failure is not None and time.monotonic() - failed_at < _RETRY_AFTER / 2:
                     raise failure  # thousands of triggers ask, and reading the settings takes time
                 try:
                     notifier = cls._of_processes[os.getpid()] = cls(Pool(Settings.load()), AirflowSettings.load())
@@ -117,18 +117,18 @@ class Notifier:
 
     @classmethod
     async def ready(cls, say: Callable[[str], object]) -> "Notifier":
-        """Return this process's notifier; until it can be made, say why not: no task fails by that."""
+        """Return this process's notifier; until it can be made, log why not: no task fails by that."""
         while True:
             try:
                 notifier = cls._of_processes.get(os.getpid())
-                # a backend of settings may be slow: not on the loop of all triggers
+                # a backend of settings may be slow, and would block the loop of all triggers
                 return notifier if notifier is not None else await asyncio.to_thread(cls.of_this_process)
             except Exception as error:
                 say(f"sensorpool: the triggerer cannot reach the pool: {one_line(error)}")
-                await asyncio.sleep(_PATIENCE)
+                await asyncio.sleep(_RETRY_AFTER)
 
     def subscribe(self, instance_id: int) -> Subscription:
-        """Return a queue of the news of an instance; call on the event loop."""
+        """Return the subscription to an instance; call on the event loop."""
         subscription = Subscription(instance_id)
         with self._lock:
             self._subscriptions.setdefault(instance_id, []).append(subscription)
@@ -148,7 +148,7 @@ class Notifier:
         self._task_log.forget(subscription.instance_id)
 
     def cancel(self, instance_id: int, reason: str) -> None:
-        """Cancel an instance. Where that fails, rescue cancels it later."""
+        """Cancel an instance. If that fails, rescue cancels it later."""
         try:
             self._pool.cancel(instance_id, reason)
         except Unknown:
@@ -164,11 +164,11 @@ class Notifier:
                     for body in bodies:
                         self._hear(body)
             except Exception as error:
-                log.warning("no results are heard; the sweep goes on", error=one_line(error))
-                thread.wait(_PATIENCE)
+                log.warning("no published results arrive; the sweep goes on", error=one_line(error))
+                thread.wait(_RETRY_AFTER)
 
     def _hear(self, body: dict[str, Any]) -> None:
-        named: set[Any] = {one.get("id") for one in body.get("settled", ()) if isinstance(one, dict)}
+        named: set[Any] = {result.get("id") for result in body.get("settled", ()) if isinstance(result, dict)}
         with self._lock:
             ours = named & self._subscriptions.keys()
             self._asked |= ours
@@ -193,7 +193,7 @@ class Notifier:
             except Exception as error:
                 with self._lock:
                     self._asked |= asked & self._subscriptions.keys()
-                log.warning("the notifier looks again later", error=one_line(error))
+                log.warning("the notifier cannot read results; it tries again", error=one_line(error))
                 self._hand_back(self._liveness.due_back(now, self._subscriptions.keys()))
                 self._looking.wait(1.0)
 
@@ -203,7 +203,7 @@ class Notifier:
             self._meeting.wait(SWEEP_EVERY)
 
     def _ask(self, instance_ids: Iterable[int]) -> None:
-        """Ask the database for the state of instances, and tell their triggers."""
+        """Read the state of instances from the database, and tell their triggers."""
         ids, database = sorted(instance_ids), self._pool.database
         for start in range(0, len(ids), AT_ONCE):
             some = ids[start : start + AT_ONCE]
@@ -217,7 +217,7 @@ class Notifier:
                     self._end(instance_id, InstanceResult.handed_back(why))
             self._tell(self._task_log.first_lines(row for row in rows.values() if row.state == State.SENSING))
             for instance_id in some:
-                if instance_id not in self._subscriptions:  # its trigger has left meanwhile
+                if instance_id not in self._subscriptions:  # its trigger has left since
                     self._task_log.forget(instance_id)
 
     def _hand_back(self, instance_ids: list[int]) -> None:

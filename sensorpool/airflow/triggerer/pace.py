@@ -1,21 +1,21 @@
-"""How fast tasks end: Airflow's triggerer writes its events one by one, 5 to 7 ms each, with no heartbeat meanwhile.
+"""The rate at which tasks end: Airflow's triggerer writes events one by one, 5 to 7 ms each, without a heartbeat.
 
-Ten thousand at once would keep it from that for a minute. After half of that it counts as dead
+Ten thousand events at once would take a minute. After half a minute without a heartbeat the triggerer counts as dead
 (``[triggerer] triggerer_health_check_threshold``), and a second triggerer ends the same tasks once more.
 """
 
-BURST = 1_000  # events that go at once: what a triggerer has room for by default
+BURST = 1_000  # events without a delay: the default capacity of a triggerer
 RATE = 100.0  # a second, after that
 
 
 class Pace:
-    """Gives each event its turn. For one event loop."""
+    """Delays events to keep the rate. For one event loop."""
 
     def __init__(self, now: float) -> None:
-        """Begin, at a time by the monotonic clock, in seconds."""
+        """Start at a time of the monotonic clock, in seconds."""
         self._turn = now - BURST / RATE
 
     def delay(self, now: float) -> float:
-        """Take a turn; return in how many seconds it comes."""
+        """Take the next turn; return the seconds until then."""
         self._turn = max(self._turn, now - BURST / RATE) + 1 / RATE
         return max(0.0, self._turn - now)

@@ -1,1 +1,1 @@
-"""Airflow's classes, as the pool pokes them."""
+"""What the pool pokes in the place of Airflow's classes."""

@@ -1,4 +1,4 @@
-"""Runs of DAGs: what TriggerDagRunOperator waits for (`triggered_run`)."""
+"""Runs of DAGs: what TriggerDagRunOperator waits for (`task.triggered_run`)."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -9,16 +9,16 @@ from airflow.sdk.exceptions import AirflowException
 from airflow.utils.session import create_session
 from sqlalchemy import select, tuple_
 
-from sensorpool.airflow import compat
-from sensorpool.airflow.pool.adapters.asking import read_each, rows_of, text_of
+from sensorpool.airflow.compat import server_process, task_runtime
+from sensorpool.airflow.pool.adapters.queries import read_each, rows_of, text_of
 from sensorpool.errors import HandBack
 
-TO_START = timedelta(minutes=5)  # what a start may take, and clocks may differ
+TO_START = timedelta(minutes=5)  # for the start of a run, and for clocks that differ
 
 
 def adapt(_: type) -> type["DagRuns"]:
     """Return what is poked in the place of TriggerDagRunOperator."""
-    compat.become_server()
+    server_process.become_server()
     return DagRuns
 
 
@@ -29,19 +29,21 @@ class DagRuns:
     def poke_many(cls, contexts: Sequence[Mapping[str, Any]]) -> list[bool | Exception]:
         """Answer each context (``dag_id``, ``run_id``, ``allowed_states``, ``failed_states``, ``asked_at``).
 
-        Whether its run is in an allowed state, or the exception of a failed one. A run that is not there may be about
-        to be started; one that is not there `TO_START` after it was asked for is gone, and goes back to its worker,
-        where Airflow says so.
+        The answer is whether the run is in an allowed state, or the exception for a failed run. A missing run may be
+        about to start. `TO_START` after its request a missing run counts as deleted: its task goes back to its worker,
+        where Airflow reports that.
 
         :raises Exception: when Airflow's database does not answer.
         """
         read = read_each(_read, contexts)
-        keys = {(one.dag_id, one.run_id) for one in read if isinstance(one, _Wait)}
+        keys = {(wait.dag_id, wait.run_id) for wait in read if isinstance(wait, _Wait)}
         query = select(DagRun.dag_id, DagRun.run_id, DagRun.state)
         with create_session() as session:
             rows = rows_of(query, tuple_(DagRun.dag_id, DagRun.run_id), keys, session)
             states = {(dag_id, run_id): str(state) for dag_id, run_id, state in rows}
-        return [_answer(one, states.get((one.dag_id, one.run_id))) if isinstance(one, _Wait) else one for one in read]
+        return [
+            _answer(wait, states.get((wait.dag_id, wait.run_id))) if isinstance(wait, _Wait) else wait for wait in read
+        ]
 
 
 class _Wait(NamedTuple):
@@ -61,10 +63,10 @@ def _read(context: Mapping[str, Any]) -> _Wait:
 
 
 def _answer(wait: _Wait, state: str | None) -> bool | Exception:
-    """As ``_handle_trigger_dag_run`` of the task runner does, to the letter: failed states go first."""
+    """Answer as ``_handle_trigger_dag_run`` of the task runner does, with the same text: failed states go first."""
     if state is None and datetime.now(UTC) - wait.asked_at > TO_START:
         return HandBack(f"run {wait.run_id} of {wait.dag_id} is not there any more")
     if state is not None and state in wait.failed:
-        error: Exception = AirflowException(f"{wait.dag_id} failed with failed state {compat.state_as_told(state)}")
+        error: Exception = AirflowException(f"{wait.dag_id} failed with failed state {task_runtime.comms_state(state)}")
         return error
     return state in wait.allowed

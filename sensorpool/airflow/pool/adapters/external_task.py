@@ -1,8 +1,8 @@
-"""ExternalTaskSensor: its poke asks the task runner, so the pool asks Airflow's database instead, once for all of them.
+"""ExternalTaskSensor: its poke asks the task runner; the pool asks Airflow's database instead, once for all sensors.
 
-The questions are those that the execution API answers to the native sensor (``task-instances/count``, ``…/states`` and
-``dag-runs/count``); what is made of the answers is the sensor's own arithmetic, mapped tasks and all. Runs are asked
-for first and then the tasks in them, so that each statement is on one table, and an index of it.
+The queries are those that the execution API runs for the native sensor (``task-instances/count``, ``…/states`` and
+``dag-runs/count``); the answers are combined as the sensor does, mapped tasks included. Runs are read first and then
+the tasks in them, so each statement reads one table by one of its indexes.
 """
 
 import datetime as dt
@@ -23,12 +23,12 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow.utils.session import create_session
 from sqlalchemy import func, select, tuple_
 
-from sensorpool.airflow import compat
+from sensorpool.airflow.compat import server_process
 from sensorpool.airflow.errors import NotPoolable
-from sensorpool.airflow.pool.adapters.asking import read_each, rows_of, text_of
+from sensorpool.airflow.pool.adapters.queries import read_each, rows_of, text_of
 from sensorpool.airflow.pool.adapters.task_groups import Group, tasks_of_groups
 
-# what makes up its poke: a subclass that brings its own is another sensor
+# the methods of its poke: a subclass with its own version of one is another sensor
 OWN = (
     "poke",
     "_poke_af3",
@@ -46,17 +46,17 @@ _STATES = ("allowed_states", "skipped_states", "failed_states")
 
 def adapt(_: type[ExternalTaskSensor]) -> type["ExternalTasks"]:
     """Return what is poked in the place of ExternalTaskSensor."""
-    compat.become_server()
+    server_process.become_server()
     return ExternalTasks
 
 
 def poke_context_of(sensor: ExternalTaskSensor, context: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a sensor's condition depends on, as JSON; dates are ISO 8601 in UTC.
 
-    ``check_existence`` is no part of it: in Airflow 3 the sensor's ``_poke_af3`` takes all to exist.
+    ``check_existence`` is no part of it: in Airflow 3 the sensor's ``_poke_af3`` takes all tasks and DAGs to exist.
 
-    :raises NotPoolable: with ``execution_date_fn``, for subclasses that poke in their own way, and for arguments that
-        the execution API refuses or that cannot be asked for.
+    :raises NotPoolable: with ``execution_date_fn``, for subclasses with a poke of their own, and for arguments that
+        the execution API refuses or that no query can hold.
     """
     if sensor.execution_date_fn is not None:
         raise NotPoolable("its argument execution_date_fn is a callable")
@@ -69,7 +69,7 @@ def poke_context_of(sensor: ExternalTaskSensor, context: Mapping[str, Any]) -> d
     if any(state is None for name in _STATES for state in getattr(sensor, name)):
         raise NotPoolable("the state None is among its states")
     try:
-        # an empty group is none, as in _poke_af3
+        # an empty group id counts as no group, as in _poke_af3
         group_id = None if task_ids or not sensor.external_task_group_id else text_of(sensor.external_task_group_id)
         dag_id, task_ids = text_of(sensor.external_dag_id), sorted(map(text_of, task_ids))
     except ValueError as error:
@@ -94,20 +94,20 @@ class ExternalTasks:
         :raises Exception: when Airflow's database does not answer.
         """
         read = read_each(Wait.read, contexts)
-        waits = [one for one in read if isinstance(one, Wait)]
+        waits = [wait for wait in read if isinstance(wait, Wait)]
         with create_session() as session:
-            groups = tasks_of_groups({one.group for one in waits if one.group}, session)
-            runs = _runs({(one.dag_id, date) for one in waits for date in one.dates}, session)
+            groups = tasks_of_groups({wait.group for wait in waits if wait.group}, session)
+            runs = _runs({(wait.dag_id, date) for wait in waits for date in wait.dates}, session)
             states = _states(
                 {
-                    (one.dag_id, task_id, run.run_id)
-                    for one in waits
-                    for task_id in one.tasks_of(groups)
-                    for run in one.runs_of(runs)
+                    (wait.dag_id, task_id, run.run_id)
+                    for wait in waits
+                    for task_id in wait.tasks_of(groups)
+                    for run in wait.runs_of(runs)
                 },
                 session,
             )
-        return [one.answer(groups, runs, states) if isinstance(one, Wait) else one for one in read]
+        return [wait.answer(groups, runs, states) if isinstance(wait, Wait) else wait for wait in read]
 
 
 class Run(NamedTuple):
@@ -119,7 +119,7 @@ class Run(NamedTuple):
 
 Groups = Mapping[Group, tuple[str, ...] | Exception]
 Runs = Mapping[tuple[str, dt.datetime], list[Run]]  # by DAG and logical date
-States = Mapping[tuple[str, str, str], Mapping[str | None, int]]  # by DAG, task and run: so many are in a state
+States = Mapping[tuple[str, str, str], Mapping[str | None, int]]  # by DAG, task and run: the number in each state
 
 
 def _runs(keys: Iterable[tuple[str, dt.datetime]], session: Any) -> Runs:
@@ -141,7 +141,7 @@ def _states(keys: Iterable[tuple[str, str, str]], session: Any) -> States:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """One context, read: waits for tasks, or for a group, or for a whole run."""
+    """One context, read: it waits for tasks, for a task group, or for a whole run."""
 
     dag_id: str
     task_ids: list[str]
@@ -156,7 +156,7 @@ class Wait:
     def read(cls, context: Mapping[str, Any]) -> "Wait":
         """Read a context.
 
-        :raises Exception: when it is none of `poke_context_of`.
+        :raises Exception: when it is not one of `poke_context_of`.
         """
         dag_id = text_of(context["external_dag_id"])
         task_ids = [text_of(task_id) for task_id in context["external_task_ids"] or ()]
@@ -169,16 +169,16 @@ class Wait:
         return cls(dag_id, task_ids, group, dates, allowed, skipped, failed, bool(context["soft_fail"]))
 
     def tasks_of(self, groups: Groups) -> Sequence[str]:
-        """Return the tasks to ask for."""
+        """Return the ids of the tasks to read."""
         tasks = groups[self.group] if self.group else self.task_ids
         return () if isinstance(tasks, Exception) else tasks
 
     def runs_of(self, runs: Runs) -> list[Run]:
-        """Return the runs to look at."""
+        """Return the runs of its DAG at its dates."""
         return [run for date in self.dates for run in runs.get((self.dag_id, date), ())]
 
     def answer(self, groups: Groups, runs: Runs, states: States) -> bool | Exception:
-        """Do as ``ExternalTaskSensor.poke`` does: what failed goes before what was skipped."""
+        """Answer as ``ExternalTaskSensor.poke`` does: failed states go before skipped ones."""
         if self.group and isinstance(missing := groups[self.group], Exception):
             return missing
 
@@ -192,7 +192,7 @@ class Wait:
         return count(self.allowed) == len(self.dates)
 
     def _count(self, wanted: frozenset[str], tasks: Sequence[str], runs: Sequence[Run], states: States) -> float:
-        """Count what is in these states, as ``_get_count`` and ``_calculate_count`` do."""
+        """Count tasks or runs in these states, as ``_get_count`` and ``_calculate_count`` do."""
         if not tasks and not self.group:
             return sum(run.state in wanted for run in runs)
         by_run = [[states.get((self.dag_id, task, run.run_id), {}) for task in tasks] for run in runs]

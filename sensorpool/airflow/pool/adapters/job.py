@@ -1,21 +1,21 @@
-"""Jobs that operators have submitted (`resumable_job`)."""
+"""Jobs that operators have submitted (`task.resumable_job`)."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from sensorpool.airflow import compat
+from sensorpool.airflow.compat import server_process
 from sensorpool.airflow.errors import OnlyOnWorker
-from sensorpool.airflow.pool.adapters.kept import Kept
-from sensorpool.airflow.proof import supervisor, task_reads
-from sensorpool.airflow.proof.rebuild import build
+from sensorpool.airflow.pool.adapters.kept_operator import KeptOperator
+from sensorpool.airflow.proof.arguments.rebuild import build_in_pool
+from sensorpool.airflow.proof.watch import supervisor_requests, task_reads
 from sensorpool.errors import HandBack, InfraFailure
 from sensorpool.instrumentation.redaction import one_line
 
 EXTERNAL_ID = "__external_id__"
 
 
-class Job(Kept):
-    """Stands in for an operator in the pool: lands when its job is over, well or not."""
+class Job(KeptOperator):
+    """Stands in for an operator in the pool; it lands when the job is over, successful or not."""
 
     __slots__ = ("_external_id",)
     operator_class: ClassVar[Any]
@@ -26,13 +26,13 @@ class Job(Kept):
 
     def build(self) -> Any:
         """Build the operator."""
-        return build(self.operator_class, self._arguments)
+        return build_in_pool(self.operator_class, self._arguments)
 
     def poke(self, _: Mapping[str, Any]) -> bool:
         """Whether the job is over.
 
-        :raises InfraFailure: when its status cannot be had: the native operator asks again, too.
-        :raises HandBack: when only its worker can ask for it.
+        :raises InfraFailure: when its status cannot be read: the native operator asks again, too.
+        :raises HandBack: when only a worker can ask for the status.
         """
         try:
             operator, status = self.use(self._ask)
@@ -45,18 +45,18 @@ class Job(Kept):
         return not operator.is_job_active(status)
 
     def _ask(self, operator: Any) -> tuple[Any, Any]:
-        # without what a context may keep of it: the worker has tried whether that will do
-        with task_reads.insisting(operator, self.may_miss, self.of_environment):
+        # with an empty context: the worker has tried that it suffices
+        with task_reads.raising_denials(operator, self.known_missing, self.of_environment):
             return operator, operator.get_job_status(self._external_id, {})
 
 
 def adapt(cls: type) -> type[Job]:
     """Return what is poked in the place of an operator with ``ResumableJobMixin``."""
-    compat.become_server()
-    supervisor.stand_in()
+    server_process.become_server()
+    supervisor_requests.stand_in()
     return job_of(cls)
 
 
 def job_of(cls: type) -> type[Job]:
-    """Return the jobs of an operator's class."""
+    """Return the class of the jobs of an operator's class."""
     return type(f"JobOf{cls.__name__}", (Job,), {"__slots__": (), "operator_class": cls})

@@ -1,4 +1,4 @@
-"""Sensors that wait for a moment. Some find it by the clock, the DAG or the template context, so the worker says it."""
+"""Sensors that wait for a moment. The worker computes it: some need the clock, the DAG or the template context."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from sensorpool.airflow.errors import NotPoolable
 
 
 class Moment:
-    """Holds after a moment, as these sensors do: not yet at it.
+    """Lands after a moment, as these sensors do, and not yet at it.
 
     :param target_time: ISO 8601 with an offset.
     """
@@ -24,7 +24,7 @@ class Moment:
             raise ValueError("target_time has no offset")
 
     def poke(self, _: Mapping[str, Any]) -> bool:
-        """Whether it is past."""
+        """Whether the moment is past."""
         return dt.datetime.now(dt.UTC) > self._target_time
 
 
@@ -36,7 +36,7 @@ def adapt(_: type[BaseSensorOperator]) -> type[Moment]:
 def poke_context_of(sensor: BaseSensorOperator, context: Mapping[str, Any]) -> dict[str, Any]:
     """Return the moment that a sensor waits for.
 
-    :raises NotPoolable: for a subclass that pokes in its own way.
+    :raises NotPoolable: for a subclass, which may have a poke of its own.
     """
     target: Any
     cls = type(sensor)

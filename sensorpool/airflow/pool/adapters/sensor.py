@@ -1,4 +1,4 @@
-"""Any sensor that can be built again from its arguments."""
+"""Sensors that can be built again from their arguments."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, ClassVar, NoReturn
@@ -14,77 +14,79 @@ from airflow.sdk.exceptions import (
     TaskDeferred,
 )
 
-from sensorpool.airflow import compat
-from sensorpool.airflow.errors import OnlyOnWorker, refuse
-from sensorpool.airflow.pool.adapters.kept import Kept
-from sensorpool.airflow.pool.adapters.landed import landing_of
-from sensorpool.airflow.proof import (
-    environment,
-    known_sensors,
-    left,
-    own_execute,
-    shared,
-    supervisor,
-    switches,
-    taken_files,
+from sensorpool.airflow.compat import operators, server_process
+from sensorpool.airflow.errors import OnlyOnWorker
+from sensorpool.airflow.pool.adapters.kept_operator import KeptOperator
+from sensorpool.airflow.pool.adapters.landing import landing_of
+from sensorpool.airflow.proof import known_sensors, own_execute
+from sensorpool.airflow.proof.arguments.rebuild import build_in_pool
+from sensorpool.airflow.proof.state.sensor_state import Baseline
+from sensorpool.airflow.proof.state.shared_state import SharedState
+from sensorpool.airflow.proof.watch import (
+    consumed_files,
+    environment_reads,
+    process_state,
+    supervisor_requests,
     task_reads,
     worker_only,
 )
-from sensorpool.airflow.proof.rebuild import build
+from sensorpool.airflow.proof.watch.denials import deny
 from sensorpool.errors import HandBack
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.values import PokeReturnValue
 
-# what a task asks its task runner for by raising it
+# requests of a task to its task runner
 _FOR_A_WORKER = (
     *(AirflowRescheduleException, AirflowTaskTerminated, DagRunTriggerException),
     *(DownstreamTasksSkipped, TaskAwaitingInput, TaskDeferred),
 )
 
 
-class RebuiltSensor(Kept):
+class RebuiltSensor(KeptOperator):
     """Stands in for a sensor class in the pool."""
 
-    __slots__ = ("_built", "_is_new")
+    __slots__ = ("_baseline", "_is_new")
     sensor_class: ClassVar[type[BaseSensorOperator]]
-    answers_alone: ClassVar[bool]  # whether it is known that its answers do not build on one another
-    shared: ClassVar[shared.Picture | None]  # what the class shared when its first sensor had been built here
-    ends_alone: ClassVar[bool]  # and whether nothing works with what the last one left
+    is_stateless: ClassVar[bool]  # `known_sensors.is_stateless`
+    shared_state: ClassVar[SharedState | None]  # after the first sensor of the class was built here
+    is_untracked: ClassVar[bool]  # stateless, and nothing after the last poke reads what it has set
 
     def __init__(self, **poke_context: Any) -> None:
         super().__init__(poke_context)
 
     def build(self) -> BaseSensorOperator:
         """Build the sensor."""
-        if names := switches.of_pool().put_back():
-            compat.logger.warning("Pokes have changed %s of this process; it is put back.", ", ".join(names))
-        sensor = build(self.sensor_class, self._arguments)
-        self.look_around()
-        self._built = None if self.ends_alone else left.Baseline(sensor)
+        if names := process_state.pool_state().restore():
+            server_process.logger.warning("Pokes have changed %s of this process; it is restored.", ", ".join(names))
+        sensor = build_in_pool(self.sensor_class, self._arguments)
+        self.check_shared_state()
+        self._baseline = None if self.is_untracked else Baseline(sensor)
         self._is_new = True
         return sensor
 
-    def changed(self, sensor: Any) -> str | None:
-        """Name an attribute that a poke has changed."""
-        return None if self.answers_alone or self._built is None else min(self._built.changes(sensor), default=None)
+    def changed_attribute(self, sensor: Any) -> str | None:
+        """Return the name of an attribute that a poke has changed."""
+        if self.is_stateless or self._baseline is None:
+            return None
+        return min(self._baseline.changes(sensor), default=None)
 
-    def look_around(self) -> None:
-        """Look for a change of what the class shares: this process has it for all its sensors.
+    def check_shared_state(self) -> None:
+        """Check the state that all sensors of the class share in this process.
 
         :raises HandBack: when it has changed since the first sensor of the class was built here.
         """
-        if self.answers_alone:
+        if self.is_stateless:
             return
         cls = type(self)
-        if cls.shared is None:
-            cls.shared = shared.Picture(self.sensor_class)
-        elif (name := cls.shared.changed()) is not None:
+        if cls.shared_state is None:
+            cls.shared_state = SharedState(self.sensor_class)
+        elif (name := cls.shared_state.changed()) is not None:
             raise HandBack(f"pokes in the pool have changed {name}")
         else:
-            cls.shared.grow()
+            cls.shared_state.extend()
 
     def poke(self, _: Mapping[str, Any]) -> Any:
-        """Poke the sensor; what it returns for XCom is encoded."""
+        """Poke the sensor; return its answer, with the value for XCom encoded."""
         try:
             found = self.use(self._poke, _FOR_A_WORKER)
         except _FOR_A_WORKER as error:
@@ -94,51 +96,52 @@ class RebuiltSensor(Kept):
         except Exception as error:
             if (missed := worker_only.missed_by(error)) is not None:
                 raise HandBack(missed) from None
-            _look_at_switches()  # it may be an error by one of them
+            _restore_process()  # the error may come from a change of the process
             raise
         if found is not True and found is not False:
-            _refuse_without_truth(found)
+            _check_truth(found)
         changed = self._changed_by_poke(bool(found))
-        is_returned = isinstance(found, Returned)  # from no other result Airflow takes a value
+        is_returned = isinstance(found, Returned)  # Airflow takes a value from no other result
         value = found.xcom_value if is_returned and found else None
         if value is None and not changed:
             return bool(found) if hasattr(found, "xcom_value") else found
         return PokeReturnValue(True, landing_of(value, self._operator, changed).as_xcom())
 
     def _poke(self, sensor: BaseSensorOperator) -> Any:
-        with task_reads.insisting(sensor, self.may_miss, self.of_environment) as refused:
-            return sensor.poke(NoContext(refused))
+        with task_reads.raising_denials(sensor, self.known_missing, self.of_environment) as denied:
+            return sensor.poke(NoContext(denied))
 
     def _changed_by_poke(self, landed: bool) -> Collection[str]:
-        """Name the attributes that a poke has set which lands: each before it left the sensor as it was.
+        """Return the names of the attributes that a poke has set; a poke that does not land must set none.
 
-        :raises HandBack: when it finds nothing and has changed the sensor; or when a class or process is another one.
+        :raises HandBack: when a poke that does not land has changed the sensor, or when shared or process state has
+            changed.
         """
         was_new, self._is_new = self._is_new, False
-        if self._operator is None or self._built is None or (self.answers_alone and not landed):
+        if self._operator is None or self._baseline is None or (self.is_stateless and not landed):
             return ()
-        names = self._built.changes(self._operator)
+        names = self._baseline.changes(self._operator)
         if names and not landed:
             raise HandBack(f"its poke changes its attribute {min(names)}, which only its worker can keep")
         if landed or was_new:
-            self.look_around()
-            _look_at_switches()
+            self.check_shared_state()
+            _restore_process()
         return names
 
 
-def _look_at_switches() -> None:
-    """Put back what pokes have changed of this process.
+def _restore_process() -> None:
+    """Restore the state of this process.
 
-    :raises HandBack: if there was something: the answer may be another one by that.
+    :raises HandBack: if pokes have changed it: the answer may depend on that.
     """
-    if names := switches.of_pool().put_back():
+    if names := process_state.pool_state().restore():
         raise HandBack(f"pokes in the pool have changed {names[0]} of their process, which all of them share")
 
 
-def _refuse_without_truth(found: Any) -> None:
-    """Refuse a result of which it cannot be said whether it is true (a DataFrame): Airflow fails the task at once.
+def _check_truth(found: Any) -> None:
+    """Check that a result is true or false; a DataFrame is neither, and Airflow fails its task at once.
 
-    :raises HandBack: then.
+    :raises HandBack: when it is neither.
     """
     try:
         bool(found)
@@ -148,37 +151,39 @@ def _refuse_without_truth(found: Any) -> None:
 
 def adapt(cls: type[BaseSensorOperator]) -> type[RebuiltSensor]:
     """Return what is poked in the place of a sensor class."""
-    compat.become_server()
-    environment.refuse_names()
-    worker_only.refuse_changes()
-    taken_files.refuse()
-    switches.of_pool()
-    supervisor.stand_in()
-    answers_alone = known_sensors.vouches_for_itself(cls)
-    ends_alone = known_sensors.was_read(cls) or (
-        answers_alone and not own_execute.goes_on(cls) and not compat.class_has_own(cls, "post_execute")
+    server_process.become_server()
+    environment_reads.deny_names()
+    worker_only.deny_changes()
+    consumed_files.deny_consumption()
+    process_state.pool_state()
+    supervisor_requests.stand_in()
+    is_stateless = known_sensors.is_stateless(cls)
+    is_untracked = known_sensors.is_reviewed(cls) or (
+        is_stateless
+        and not own_execute.continues_after_wait(cls)
+        and not operators.class_overrides(cls, "post_execute")
     )
-    attributes = {"sensor_class": cls, "answers_alone": answers_alone, "ends_alone": ends_alone, "shared": None}
+    attributes = {"sensor_class": cls, "is_stateless": is_stateless, "is_untracked": is_untracked, "shared_state": None}
     return type(f"Rebuilt{cls.__name__}", (RebuiltSensor,), {"__slots__": (), **attributes})
 
 
 class NoContext(dict[str, Any]):
-    """The template context in the pool: there is none. A sensor that reads it goes back to its worker.
+    """The template context in the pool, which has none: a sensor that reads it goes back to its worker.
 
-    :param refused: where that is remembered.
+    :param denied: notes the reason of a denial.
     """
 
-    def __init__(self, refused: list[str]) -> None:
+    def __init__(self, denied: list[str]) -> None:
         super().__init__()
-        self._refused = refused
+        self._denied = denied
 
-    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise refuse("its poke reads the template context, which only a worker has", self._refused)
+    def _deny(self, *_: Any, **__: Any) -> NoReturn:
+        raise deny("its poke reads the template context, which only a worker has", self._denied)
 
     def __iter__(self) -> Iterator[str]:
-        self._refuse()
+        self._deny()
 
-    __getitem__ = get = __contains__ = keys = values = items = _refuse
-    __len__ = _refuse  # bool() comes this way too
-    __setitem__ = __delitem__ = __or__ = __ror__ = __ior__ = _refuse
-    copy = pop = popitem = setdefault = update = clear = _refuse
+    __getitem__ = get = __contains__ = keys = values = items = _deny
+    __len__ = _deny  # bool() comes this way too
+    __setitem__ = __delitem__ = __or__ = __ror__ = __ior__ = _deny
+    copy = pop = popitem = setdefault = update = clear = _deny

@@ -1,7 +1,7 @@
 """The tasks of task groups, as the latest version of a DAG has them.
 
-The execution API reads that version from the database for every question. Here only its hash is read each time, for
-all DAGs in one statement; the DAG itself when the hash is new.
+The execution API reads that version from the database for every request. Here only the hashes are read each time, for
+all DAGs in one statement, and a DAG itself when its hash is new.
 """
 
 from collections import OrderedDict
@@ -13,13 +13,13 @@ from airflow.models.dag_version import DagVersion
 from airflow.models.serialized_dag import SerializedDagModel
 from sqlalchemy import func, select, tuple_
 
-from sensorpool.airflow.pool.adapters.asking import rows_of
+from sensorpool.airflow.pool.adapters.queries import rows_of
 
 KEPT = 500  # DAGs
 STREAMED = 10  # serialized DAGs in memory: they may have megabytes each
 
 Group = tuple[str, str]  # DAG and group
-Version = tuple[Any, str]  # of a DAG: its row's id and its hash, for a row may be rewritten
+Version = tuple[Any, str]  # of a DAG: the id of its row and its hash, for Airflow may rewrite the row
 Tasks = Mapping[str, tuple[str, ...]]  # of each group
 
 _kept: OrderedDict[Version, Tasks] = OrderedDict()
@@ -27,9 +27,9 @@ _lock = Lock()
 
 
 def tasks_of_groups(groups: Collection[Group], session: Any) -> dict[Group, tuple[str, ...] | Exception]:
-    """Return the tasks of each group, those of the groups in it too; a LookupError where there is no such group.
+    """Return the tasks of each group and of the groups in it; a LookupError where there is no such group.
 
-    Rule and words of ``_get_group_tasks`` in the execution API's ``routes/task_instances.py``.
+    Rules and texts are those of ``_get_group_tasks`` in the execution API's ``routes/task_instances.py``.
 
     :raises Exception: when the database does not answer.
     """
@@ -56,7 +56,7 @@ def _in(
 
 
 def _latest(dag_ids: Iterable[str], session: Any) -> dict[str, Version]:
-    """Return the latest version of each DAG that there is: the highest number, as for ``SerializedDagModel.get``."""
+    """Return the latest version of each DAG, the one with the highest number, as ``SerializedDagModel.get`` does."""
     of_version = SerializedDagModel.dag_version_id == DagVersion.id
     highest = (
         select(SerializedDagModel.dag_id, func.max(DagVersion.version_number))
@@ -72,21 +72,21 @@ def _latest(dag_ids: Iterable[str], session: Any) -> dict[str, Version]:
 
 
 def _load(versions: Collection[Version], session: Any) -> dict[Version, Tasks | Exception]:
-    """Read DAGs, and keep what groups they have. One that cannot be read fails those who wait for it, and no other."""
+    """Read DAGs, and keep the tasks of their groups. An unreadable DAG fails only the sensors that wait for it."""
     hashes = dict(versions)
     query = select(SerializedDagModel).execution_options(yield_per=STREAMED)
     found: dict[Version, Tasks | Exception] = {}
     for (row,) in rows_of(query, SerializedDagModel.id, hashes, session):
         version = (row.id, hashes[row.id])
         try:
-            row.load_op_links = False  # they need the plugins of the DAG's author
+            row.load_op_links = False  # the links need the plugins of the DAG's author
             groups = row.dag.task_group_dict.items()
             tasks = {group_id: tuple(task.task_id for task in group.iter_tasks()) for group_id, group in groups}
         except Exception as error:
             found[version] = error
             continue
         found[version] = tasks
-        if row.dag_hash == version[1]:  # else it was rewritten since, and is read again
+        if row.dag_hash == version[1]:  # else Airflow has rewritten the row since: it is read again
             _keep(version, tasks)
     return found
 

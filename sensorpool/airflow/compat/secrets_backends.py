@@ -1,0 +1,110 @@
+"""The secrets backends in which Airflow finds Connections and Variables.
+
+A worker asks its secrets backend (of ``[workers]``, or else of ``[secrets]``), its environment, and then the API server
+by the execution API. The server asks the backend of ``[secrets]``, its own environment, and Airflow's database.
+"""
+
+import logging
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from airflow.sdk.exceptions import ErrorType
+from airflow.sdk.execution_time.comms import (
+    ConnectionResult,
+    ErrorResponse,
+    GetConnection,
+    GetVariable,
+    MaskSecret,
+    VariableResult,
+)
+
+logger = logging.getLogger("sensorpool.airflow")
+
+_MISSING = {GetConnection: ErrorType.CONNECTION_NOT_FOUND, GetVariable: ErrorType.VARIABLE_NOT_FOUND}
+_FIELDS = ("conn_id", "conn_type", "host", "schema", "login", "password", "port", "extra")
+_NO_TABLE = "no such table"  # of a new SQLite file: no database is configured here
+
+
+def lookup_name(message: Any) -> str | None:
+    """Return the name of the Connection or Variable that a request looks up; None for other requests."""
+    match message:
+        case GetConnection():
+            return f"Connection {message.conn_id}"
+        case GetVariable():
+            return f"Variable {message.key}"
+    return None
+
+
+def is_masking(message: Any) -> bool:
+    """Whether a request is to mask a secret."""
+    return isinstance(message, MaskSecret)
+
+
+def is_missing(answer: Any) -> bool:
+    """Whether an answer says that there is no such Connection or Variable."""
+    return isinstance(answer, ErrorResponse) and answer.error in _MISSING.values()
+
+
+def not_found(message: Any) -> ErrorResponse:
+    """Return the answer that there is no such Connection or Variable."""
+    return ErrorResponse(error=_MISSING[type(message)])
+
+
+def look_up(message: Any) -> Any:
+    """Answer a lookup as the server does, from its backends and Airflow's database; None if nothing is found.
+
+    :raises Exception: when the database does not answer.
+    """
+    from airflow.secrets.metastore import MetastoreBackend
+
+    for backend in _of_server():
+        try:
+            if isinstance(message, GetVariable):
+                value = backend.get_variable(key=message.key)
+                if value is not None:
+                    return VariableResult(key=message.key, value=value)
+            elif (connection := backend.get_connection(conn_id=message.conn_id)) is not None:
+                return ConnectionResult(**{name: getattr(connection, name) for name in _FIELDS})
+        except Exception as error:
+            if isinstance(backend, MetastoreBackend):
+                raise
+            logger.debug("%s does not answer: %s", type(backend).__name__, type(error).__name__)
+    return None
+
+
+@cache
+def _of_server() -> tuple[Any, ...]:
+    """Return the backends that the server asks, and a worker has not asked."""
+    from airflow.configuration import conf, ensure_secrets_loaded
+    from airflow.secrets.environment_variables import EnvironmentVariablesBackend
+    from airflow.secrets.metastore import MetastoreBackend
+
+    if not conf.get("workers", "secrets_backend", fallback=""):  # a worker itself asks the backend of [secrets]
+        return (MetastoreBackend(),)
+    return tuple(found for found in ensure_secrets_loaded() if not isinstance(found, EnvironmentVariablesBackend))
+
+
+def is_database_away(error: Exception) -> bool:
+    """Whether an error says that Airflow's database does not answer now."""
+    from sqlalchemy.exc import InterfaceError, OperationalError, TimeoutError
+
+    return isinstance(error, OperationalError | InterfaceError | TimeoutError) and _NO_TABLE not in str(error)
+
+
+def configured_backends() -> Iterator[tuple[str, str, Exception | None]]:
+    """Yield the configured secrets backends in the order of lookups.
+
+    Each has its option, its class path, and the error if it cannot be loaded here.
+    """
+    from airflow.configuration import conf
+
+    for section, key, of_worker in (("workers", "secrets_backend", True), ("secrets", "backend", False)):
+        name = conf.get(section, key, fallback="")
+        if name:
+            try:
+                conf._get_custom_secret_backend(worker_mode=of_worker)
+            except Exception as error:
+                yield f"[{section}] {key}", name, error
+            else:
+                yield f"[{section}] {key}", name, None

@@ -1,0 +1,134 @@
+"""External inputs of a constructor, beside its arguments: a Variable, today's date, the environment, a file.
+
+Sensors with equal arguments may have other inputs. So the poke_context has a digest of each attribute that is no
+argument, under the name of an argument that every operator takes and no poke reads; so the inputs are part of the
+identity. Digests of the class's shared state (`shared_state`), of a module's constant for example, stand there too, the
+order of mappings (`mapping_order`), and the missing lookups of the first poke (`missing_lookups`). The pool, whose
+process may have inputs that the worker lacks, compares (`differing_attribute`); so the argument is there even if empty.
+
+A stateless class (`known_sensors`) has no digests.
+"""
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from airflow.sdk.bases.operator import BaseOperator
+
+from sensorpool.airflow.proof import known_sensors
+from sensorpool.airflow.proof.arguments import mapping_order
+from sensorpool.airflow.proof.codec import encode
+from sensorpool.airflow.proof.state import constants, shared_state, value_digest
+from sensorpool.airflow.proof.watch import missing_lookups
+
+NAME = "doc"
+_PRIVATE = re.compile(r"^(_\w+?__|_+)")
+
+
+def extra_arguments(operator: BaseOperator, arguments: Mapping[str, Any]) -> dict[str, str]:
+    """Return the argument to add to those of an operator, encoded: its digests, and the order of its mappings.
+
+    :param operator: just built from the arguments.
+    """
+    words = [*_own_words(operator, arguments), *_words(_shared(type(operator)))]
+    return {} if not words and known_sensors.is_stateless(type(operator)) else {NAME: " ".join(words)}
+
+
+def with_current_shared_state(operator: BaseOperator, poke_context: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a poke_context with the shared state of its class as it is now: the poke may have imported more."""
+    before, digests = poke_context.get(NAME), _shared(type(operator))
+    if before is None or not digests:
+        return dict(poke_context)
+    words = [word for word in str(before).split() if not _is_shared(word)]
+    return {**poke_context, NAME: " ".join([*words, *_words(digests)])}
+
+
+def reordered(poke_context: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a poke_context with its mappings in their registered order.
+
+    :raises ValueError: when that order is of another poke_context.
+    """
+    return mapping_order.restore(poke_context, str(poke_context.get(NAME, "")))
+
+
+def differing_attribute(operator: BaseOperator, poke_context: Mapping[str, Any]) -> str | None:
+    """Return the name of an attribute in which an operator differs from the registered one; None if there is none."""
+    registered = poke_context.get(NAME)
+    if registered is None:  # of an earlier version
+        return None
+    arguments = {name: value for name, value in reordered(poke_context).items() if name != NAME}
+    words = str(registered).split()
+    differing = {word for word in words if not _is_of_others(word)} ^ set(_own_words(operator, arguments))
+    return min(differing).partition("=")[0] if differing else None
+
+
+def with_missing_lookups(
+    poke_context: Mapping[str, Any], names: Collection[str] | None, of_environment: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return a poke_context that says which Connections and Variables its first poke did not find.
+
+    :param names: None if there was no first poke.
+    :param of_environment: those that it found in the environment.
+    """
+    parts = (
+        str(poke_context.get(NAME, "")),
+        missing_lookups.as_word(names),
+        missing_lookups.environment_as_word(of_environment),
+    )
+    words = " ".join(filter(None, parts))
+    return {**poke_context, NAME: words} if words else dict(poke_context)
+
+
+def missing_lookups_of(poke_context: Mapping[str, Any]) -> frozenset[str] | None:
+    """Return digests of the Connections and Variables that a poke may do without; None if there was no first poke."""
+    return missing_lookups.read(str(poke_context.get(NAME, "")))
+
+
+def lookups_in_environment(poke_context: Mapping[str, Any]) -> frozenset[str]:
+    """Return digests of the Connections and Variables that the first poke found in the environment of its worker."""
+    return missing_lookups.read_environment(str(poke_context.get(NAME, "")))
+
+
+def differing_shared_state(cls: type, poke_context: Mapping[str, Any]) -> str | None:
+    """Return the name of a part of the class's shared state that differs from the registered one; None if none does."""
+    pairs = (word.partition("=") for word in str(poke_context.get(NAME, "")).split() if _is_shared(word))
+    return shared_state.differing(cls, {name: digest for name, _, digest in pairs})
+
+
+def _own_words(operator: BaseOperator, arguments: Mapping[str, Any]) -> list[str]:
+    in_order = mapping_order.as_word(arguments) if known_sensors.needs_order(type(operator)) else ""
+    found = [in_order] if in_order else []
+    if known_sensors.is_stateless(type(operator)):
+        return found
+    digests = {
+        name: value_digest.digest(value_digest.canonical_json(value))
+        for name, value in constants.own_data(operator).items()
+        if value is not None and not _is_argument(name, value, arguments)
+    }
+    return found + _words(digests)
+
+
+def _words(digests: Mapping[str, str]) -> list[str]:
+    return [f"{name}={digests[name]}" for name in sorted(digests)]
+
+
+def _is_of_others(word: str) -> bool:
+    """Whether a word says something else than the operator's own state."""
+    return _is_shared(word) or missing_lookups.is_word(word)
+
+
+def _is_shared(word: str) -> bool:
+    return shared_state.is_digest_name(word.partition("=")[0])
+
+
+def _shared(cls: type) -> dict[str, str]:
+    return shared_state.digests(cls, {name for name, _ in constants.class_constants(cls)})
+
+
+def _is_argument(name: str, value: Any, arguments: Mapping[str, Any]) -> bool:
+    public = _PRIVATE.sub("", name)
+    try:
+        return public in arguments and json.dumps(arguments[public]) == json.dumps(encode(value))
+    except Exception:  # no JSON can hold it, or its class is odd
+        return False

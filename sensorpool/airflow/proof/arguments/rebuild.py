@@ -1,0 +1,213 @@
+"""A sensor as JSON, and the sensor built again from that, without code for each class.
+
+The JSON holds the arguments of the constructor, with templates rendered. The worker proves before it registers that
+they make the same sensor: all attributes of the sensor built again must be the same.
+"""
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from inspect import Parameter, signature
+from typing import Any
+
+from airflow.sdk.bases.operator import BaseOperator
+from airflow.sdk.bases.sensor import BaseSensorOperator
+
+from sensorpool.airflow.compat import operators
+from sensorpool.airflow.errors import LookupUnavailable, NotPoolable, OnlyOnWorker
+from sensorpool.airflow.proof import known_sensors
+from sensorpool.airflow.proof.arguments import external_inputs, mapping_order
+from sensorpool.airflow.proof.codec import decode, encode
+from sensorpool.airflow.proof.state import equality, opaque_state, shared_state
+from sensorpool.airflow.proof.state.opaque_state import Unreadable
+from sensorpool.airflow.proof.watch import denials, environment_reads, task_reads
+from sensorpool.airflow.proof.watch.denials import Denials
+from sensorpool.config.defaults import INFRA_FAILURES
+from sensorpool.errors import HandBack, InfraFailure
+from sensorpool.instrumentation.redaction import one_line
+from sensorpool.poke.answer import Answers
+
+_TASK_ID = "sensorpool"
+_BY_ITSELF = re.compile(r"multiple values for keyword argument '(\w+)'")
+
+
+def poke_context_of(sensor: BaseSensorOperator) -> dict[str, Any]:
+    """Return a sensor's poke_context: a JSON object that it can be built from.
+
+    If the class has AIP-17's ``poke_context_fields``, these attributes are the arguments.
+
+    :raises NotPoolable: when no JSON can hold an argument, or the sensor built from them differs.
+    """
+    with shared_state.kept_unchanged(type(sensor)):
+        return _poke_context_of(sensor)
+
+
+def _poke_context_of(sensor: BaseSensorOperator) -> dict[str, Any]:
+    arguments, again = environment_reads.build_checked(lambda: _rebuilt(sensor, _arguments(sensor)))
+    if known_sensors.declares_fields(type(sensor)):
+        of_sensor, of_again = _arguments(sensor), _arguments(again)
+    else:
+        of_sensor, of_again = operators.own_attributes(sensor), operators.own_attributes(again)
+    if (name := equality.difference(of_sensor, of_again)) is not None:
+        if name in of_sensor and not _is_readable(of_sensor[name]):
+            raise NotPoolable(
+                f"its attribute {name} holds state that cannot be read: {type(of_sensor[name]).__qualname__}"
+            )
+        raise NotPoolable(f"built again from its arguments, its attribute {name} is another one")
+    return _with_external_inputs(again, arguments)
+
+
+def arguments_of(operator: BaseOperator, names: Collection[str] | None) -> dict[str, Any]:
+    """Return arguments of an operator as a JSON object that it can be built from.
+
+    :param names: the names of the arguments; None for all.
+    :raises NotPoolable: when no JSON can hold them, or the operator cannot be built from them.
+    """
+    arguments = _arguments(operator)
+    if names is not None:
+        arguments = {name: arguments[name] for name in arguments if name in names}
+        encoded: dict[str, Any] = environment_reads.build_checked(lambda: _rebuilt(operator, arguments))[0]
+        return encoded
+    with shared_state.kept_unchanged(type(operator)):
+        arguments, again = environment_reads.build_checked(lambda: _rebuilt(operator, arguments))
+        return _with_external_inputs(again, arguments)
+
+
+def _with_external_inputs(again: BaseOperator, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return encoded arguments with the external inputs of an operator that was built from them.
+
+    :raises NotPoolable: when the operator cannot be built from the result.
+    """
+    more = external_inputs.extra_arguments(again, arguments)
+    if more:
+        extended = arguments | more
+        try:
+            name = external_inputs.differing_attribute(rebuild(type(again), extended), extended)
+        except Exception as error:
+            if not more[external_inputs.NAME]:
+                return arguments  # the class takes no such argument, and needs none
+            raise NotPoolable(f"it cannot be built again from its arguments: {one_line(error)}") from None
+        if name is not None:
+            raise NotPoolable(f"built again from its arguments, its attribute {name} is another one")
+    return arguments | more
+
+
+def with_missing_lookups(
+    cls: Any, poke_context: dict[str, Any], names: Collection[str] | None, of_environment: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return a poke_context that says which Connections and Variables the first poke did not find.
+
+    :param names: None if there was no first poke.
+    :param of_environment: those that it found in the environment.
+    :raises NotPoolable: when the class takes no argument that could hold them.
+    """
+    extended = external_inputs.with_missing_lookups(poke_context, names, of_environment)
+    if extended != poke_context and external_inputs.NAME not in poke_context:
+        try:
+            rebuild(cls, extended)
+        except Exception:
+            if not names:
+                return poke_context
+            why = "its poke does without a Connection or Variable that is missing, and its class takes no `doc`"
+            raise NotPoolable(f"{why} to tell the pool so") from None
+    return extended
+
+
+def _rebuilt(operator: BaseOperator, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Return arguments as JSON, and the operator built from that."""
+    own = signature(type(operator).__init__).parameters
+    encoded: dict[str, Any] = {}
+    for name, value in arguments.items():
+        try:
+            encoded[name] = encode(value, f"its argument {name}")
+        except NotPoolable:
+            if name in own:
+                raise
+            # the class itself passes this to its base, and does so again
+    while True:
+        try:
+            return encoded, rebuild(type(operator), _as_registered(encoded))
+        except Exception as error:
+            by_itself = _BY_ITSELF.search(str(error))
+            if by_itself is None or encoded.pop(by_itself[1], None) is None:
+                raise NotPoolable(f"it cannot be built again from its arguments: {one_line(error)}") from None
+
+
+def _as_registered(encoded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments as the pool gets them: canonical, with the order of their mappings restored."""
+    arguments: dict[str, Any] = json.loads(json.dumps(encoded, sort_keys=True))
+    return mapping_order.restore(arguments, mapping_order.as_word(encoded))
+
+
+def rebuild(cls: Any, poke_context: Mapping[str, Any]) -> Any:
+    """Build a sensor from its poke_context.
+
+    :raises Exception: whatever its constructor raises.
+    """
+    return cls(
+        task_id=_TASK_ID, **{name: decode(value) for name, value in external_inputs.reordered(poke_context).items()}
+    )
+
+
+def build_in_pool(cls: Any, poke_context: Mapping[str, Any]) -> Any:
+    """Build in the pool, without a task (`task_reads`), a sensor that was proved on its worker.
+
+    :raises HandBack: when this process cannot build it, or builds another one: its worker has another environment.
+    :raises Exception: an error that says that a backend did not answer.
+    """
+    try:
+        # a lookup that only the worker finds shows in the attributes
+        in_environment = external_inputs.lookups_in_environment(poke_context)
+        with Denials(of_environment=in_environment, asker=denials.CONSTRUCTOR) as denied_here:
+            operator = rebuild(cls, poke_context)
+            name = external_inputs.differing_attribute(
+                operator, poke_context
+            ) or external_inputs.differing_shared_state(cls, poke_context)
+        if denied_here.unavailable is not None:
+            raise InfraFailure(denied_here.unavailable)
+        if denied_here.denied:
+            raise OnlyOnWorker(denied_here.denied[0])
+        if name is None:
+            return task_reads.seal(operator)
+    except LookupUnavailable as error:
+        raise InfraFailure(str(error)) from None
+    except (Exception, SystemExit, OnlyOnWorker) as error:
+        if Answers(INFRA_FAILURES).is_infra_failure(error):
+            raise
+        raise HandBack(f"it cannot be built in the pool from its arguments: {one_line(error)}") from None
+    raise HandBack(f"built in the pool, its attribute {name} is another one than on its worker")
+
+
+def _arguments(sensor: BaseOperator) -> dict[str, Any]:
+    if known_sensors.declares_fields(type(sensor)):
+        fields = known_sensors.declared_fields(type(sensor))
+        missing = [name for name in fields if not hasattr(sensor, name)]
+        if missing:
+            raise NotPoolable(f"its poke_context_fields name {missing[0]}, which it does not have")
+        return {name: getattr(sensor, name) for name in fields}
+    parameters = signature(type(sensor).__init__).parameters
+    arguments: dict[str, Any] = {}
+    for name, value in operators.constructor_arguments(sensor).items():
+        if name in operators.base_arguments():
+            continue
+        # the constructor got the DAG file's arguments; the attributes are rendered
+        given = getattr(sensor, name) if name in sensor.template_fields and hasattr(sensor, name) else value
+        if name in parameters and _is_default(parameters[name], given):
+            continue  # a default that is given is the same condition
+        arguments[name] = given
+    return arguments
+
+
+def _is_default(parameter: Parameter, value: Any) -> bool:
+    default = parameter.default
+    if default is value:
+        return True
+    return type(default) is type(value) and isinstance(value, str | int | float) and bool(default == value)
+
+
+def _is_readable(value: Any) -> bool:
+    try:
+        opaque_state.read(value)
+    except Unreadable:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""The state of sensors, objects, classes and modules: read, compared, and found changed."""

@@ -1,0 +1,301 @@
+"""Values of any kind, captured: as tuples of plain values, of bounded size, that a later look is compared with.
+
+No ``__eq__``, ``__repr__`` or property of a value is called, for one may ask a backend. Objects that are made once and
+hold no answers are captured as None: hooks, clients, loggers, and code.
+"""
+
+import datetime as dt
+import itertools
+import logging
+import random
+import re
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from functools import cache
+from itertools import islice
+from pathlib import PurePath
+from types import GeneratorType, MemberDescriptorType, MethodType
+from typing import Any
+from uuid import UUID
+
+from airflow.sdk import BaseHook
+
+from sensorpool.airflow.proof.state import opaque_state
+from sensorpool.airflow.proof.state.opaque_state import Unreadable
+from sensorpool.airflow.proof.state.references import Cached, is_code, is_operator
+
+_DEEPEST = 6
+_MOST = 20_000  # parts of all values together
+_MOST_OF_ONE = 500
+_WIDEST = 200  # parts of one, at its beginning and at its end
+_LONGEST = 4_096  # characters of a text, at its beginning and at its end
+_WHOLE = 100_000  # each of these, for a value that a sensor has for itself
+_SMALL = 2**64
+_MOST_KEPT = 10_000  # parts of a container that is copied
+_ONCE = re.compile(r"(?i:client|hook|session|conn|connection|engine|channel|stub|logger)s?$|(^|_)(?i:log)$|[a-z]Log$")
+_TEXTS: dict[Any, Callable[[Any], Any]] = {
+    str: str.__str__,
+    int: lambda value: f"{int.__int__(value):x}",
+    float: float.__repr__,
+    dt.datetime: dt.datetime.isoformat,
+    dt.date: dt.date.isoformat,
+    dt.time: dt.time.isoformat,
+    dt.timedelta: dt.timedelta.__str__,
+    PurePath: PurePath.__str__,
+    complex: complex.__repr__,
+    Decimal: Decimal.__str__,
+    UUID: UUID.__str__,
+    Fraction: Fraction.__str__,
+    range: range.__repr__,
+    re.Pattern: lambda value: f"{value.pattern!r} {value.flags}",
+    itertools.count: itertools.count.__repr__,
+    itertools.repeat: itertools.repeat.__repr__,
+}
+_CONTAINERS = (dict, list, tuple, deque, set, frozenset, bytes, bytearray)
+_OPEN = ("collections.", "types.", "queue.", "weakref.", "threading.Event", "threading.Semaphore")
+_MOVING = frozenset({"builtins", "itertools"})
+# modules of the standard library whose objects are clients, without a word for that in their class
+_CLIENT_MODULES = frozenset(
+    {"asyncio", "concurrent", "ftplib", "http", "imaplib", "multiprocessing", "poplib", "smtplib", "socket"}
+    | {"sqlite3", "ssl", "subprocess", "unittest", "urllib", "xmlrpc"}
+)
+_never = itertools.count()
+
+
+class Capturer:
+    """Captures the values of one look; their parts count together.
+
+    :param is_ours: whether objects of a module are captured part by part; other objects are captured as their id.
+    :param portable: capture only what is the same in all processes that have imported the same.
+    :param caches: capture how often the caches of functions have missed.
+    :param restorable: keep the parts of containers and objects, so that they can be restored.
+    :param whole: capture all of a value that a sensor has for itself: its functions, and the parts of any object.
+    """
+
+    def __init__(
+        self,
+        is_ours: Callable[[str], bool],
+        *,
+        portable: bool = False,
+        caches: bool = False,
+        restorable: bool = False,
+        whole: bool = False,
+    ) -> None:
+        self._is_ours = is_ours
+        self._is_portable = portable
+        self._caches = caches
+        self._whole = whole
+        self._left = _MOST * (_WHOLE if whole else 1)
+        self._most_of_one, self._widest, self._longest = (_WHOLE,) * 3 if whole else (_MOST_OF_ONE, _WIDEST, _LONGEST)
+        self._kept: list[tuple[Any, Any]] | None = [] if restorable else None
+
+    def capture(self, name: str, value: Any) -> Any:
+        """Capture a value that has a name; None for None, and for an object that is made once."""
+        before = self._left
+        self._left = self._most_of_one if self._is_portable else min(before, self._most_of_one)
+        most = self._left
+        try:
+            return self._capture(name, value, _DEEPEST)
+        finally:
+            self._left += before - most
+
+    def _capture(self, name: str, value: Any, depth: int) -> Any:
+        if value is None or value is True or value is False:
+            return value
+        kind: Any = type(value)
+        if (kind is str and len(value) < _LONGEST) or (kind is int and -1 < value < _SMALL):  # -1 and -2 have one hash
+            self._left -= 1
+            return kind.__name__, value
+        try:
+            if is_code(value):
+                return ("code", id(value)) if self._whole else None
+            if is_made_once(name, kind):
+                return None
+            self._left -= 1
+            if depth == 0 or self._left < 0:
+                return _path(kind)
+            return _path(kind), self._parts(value, kind, depth - 1)
+        except Exception:  # an odd class, or a value that another thread changes
+            return self._opaque("odd", value)
+
+    def restore(self) -> None:
+        """Restore the parts of all containers and objects that were captured."""
+        for value, held in self._kept or ():
+            if isinstance(held, dict):
+                dict.clear(value)
+                dict.update(value, held)
+            elif isinstance(held, set):
+                set.clear(value)
+                set.update(value, held)
+            elif isinstance(held, list):
+                list.__setitem__(value, slice(None), held)
+            else:
+                deque.clear(value)
+                deque.extend(value, held)
+
+    def _parts(self, value: Any, kind: Any, depth: int) -> Any:
+        if issubclass(kind, Enum):
+            return vars(value).get("_name_")
+        base: Any = next((base for base in _CONTAINERS if issubclass(kind, base)), None)
+        if base is None:
+            text = _TEXTS.get(kind) or next((_TEXTS[plain] for plain in _TEXTS if issubclass(kind, plain)), None)
+            if text is not None:
+                return self._cut(text(value)), self._more(value, kind, depth)
+            return self._of_object(value, kind, depth)
+        length = base.__len__(value)
+        if base in (bytes, bytearray):
+            ends = [base.__getitem__(value, part) for part in (slice(self._longest), slice(-self._longest, None))]
+            return length, *map(bytes, ends)
+        if base not in (tuple, frozenset) and length <= _MOST_KEPT and self._kept is not None:
+            self._kept.append((value, base.copy(value)))
+        shown = (
+            length if length > 2 * self._widest else 0
+        )  # the parts of a small one are counted without objects made once
+        if base is dict:
+            items = self._pairs(self._ends(dict.items(value), reversed(dict.items(value)), length), depth)
+        elif base in (set, frozenset):
+            items = self._of_set(base.__iter__(value), length, depth)
+        else:
+            last = tuple.__getitem__(value, slice(-self._widest, None)) if base is tuple else base.__reversed__(value)
+            items = tuple(self._each(self._ends(base.__iter__(value), last, length), depth))
+        return shown, items, self._more(value, kind, depth)
+
+    def _more(self, value: Any, kind: Any, depth: int) -> Any:
+        """Capture the attributes that a company's text or container has beside."""
+        if kind.__module__ in ("builtins", "collections") or issubclass(kind, dt.date | dt.time | PurePath):
+            return ()
+        parts = self._attributes(value, kind) if self._is_ours(kind.__module__) else {}
+        return self._pairs(parts.items(), depth, of_object=True) if parts else ()
+
+    def _each(self, items: Iterable[Any], depth: int) -> Iterator[Any]:
+        for item in items:
+            captured = self._capture("", item, depth)
+            if captured is not None or item is None:
+                yield captured
+
+    def _pairs(self, pairs: Iterable[tuple[Any, Any]], depth: int, *, of_object: bool = False) -> Any:
+        captured = [
+            (self._capture("", name, depth), self._capture(name if isinstance(name, str) else "", item, depth), item)
+            for name, item in pairs
+        ]
+        pairs_kept = (
+            (name, part) for name, part, item in captured if part is not None or (item is None and not of_object)
+        )
+        return tuple(pairs_kept)
+
+    def _of_set(self, items: Iterable[Any], length: int, depth: int) -> Any:
+        if not self._is_portable:
+            return frozenset(self._each(islice(items, self._widest), depth))
+        return sorted(self._each(items, depth), key=repr) if length <= _WIDEST else ()
+
+    def _of_object(self, value: Any, kind: Any, depth: int) -> Any:
+        if kind is Cached:
+            return value.cache_info().misses if self._caches else None
+        if kind is ContextVar:
+            return self._capture("", value.get(None), depth)
+        if kind is threading.local:
+            return self._pairs(vars(value).items(), depth)
+        if kind is MethodType:
+            return self._capture("", value.__self__, depth), id(value.__func__) if self._whole else 0
+        if kind is GeneratorType:
+            frame = value.gi_frame
+            return frame and (frame.f_lasti, self._pairs(list(frame.f_locals.items()), depth))
+        if _path(kind) == "_queue.SimpleQueue":
+            return value.qsize()
+        if "__next__" in vars(kind) and kind.__module__ in _MOVING:
+            return self._of_iterator(value, kind, depth)
+        is_open = self._is_ours(kind.__module__) or _path(kind).startswith(_OPEN)
+        parts = self._attributes(value, kind) if is_open and not is_operator(kind) else {}
+        held = self._held(value, kind, depth, is_open=is_open)
+        if not parts and held is None:
+            return self._opaque("", value)
+        return self._pairs(islice(parts.items(), self._widest), depth, of_object=True), held
+
+    def _of_iterator(self, value: Any, kind: Any, depth: int) -> Any:
+        if "__length_hint__" in vars(kind):
+            return value.__length_hint__()
+        if self._is_portable:
+            return None
+        try:
+            return self._capture("", opaque_state.read(value), depth)
+        except Unreadable:
+            return next(_never)  # its position cannot be read: it never counts as unchanged
+
+    def _held(self, value: Any, kind: Any, depth: int, *, is_open: bool) -> Any:
+        """Capture the state of an object in C; None if there is none, or if it cannot be read."""
+        if not self._whole and (issubclass(kind, random.Random) or not (is_open or _is_of_python(kind))):
+            return None
+        try:
+            return self._capture("", opaque_state.read(value), depth)
+        except Unreadable:
+            return None
+
+    def _ends(self, items: Any, backwards: Any, length: int) -> Iterable[Any]:
+        """Return all items; of many, the first and the last ones."""
+        if length <= 2 * self._widest:
+            return list(items)
+        return [*islice(iter(items), self._widest), *islice(iter(backwards), self._widest)]
+
+    def _cut(self, text: str) -> Any:
+        most = self._longest
+        return text if len(text) <= 2 * most else (len(text), text[:most], text[-most:])
+
+    def _attributes(self, value: Any, kind: Any) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, member in _slots(kind):
+            try:
+                found[name] = member.__get__(value)
+            except AttributeError:
+                continue
+        try:
+            attributes: dict[str, Any] = object.__getattribute__(value, "__dict__")
+        except AttributeError:
+            return found
+        if self._kept is not None:
+            self._kept.append((attributes, dict.copy(attributes)))
+        return found | attributes
+
+    def _opaque(self, what: str, value: Any) -> Any:
+        return what if self._is_portable else (what, id(value))
+
+
+def is_made_once(name: str, kind: Any) -> bool:
+    """Whether a value of this name and class is made once, to ask a backend: a hook, a client, a logger."""
+    if kind.__module__ == "builtins":
+        return False
+    if issubclass(kind, (BaseHook, logging.Logger, logging.LoggerAdapter)) or _is_client(kind):
+        return True
+    return _ONCE.search(name) is not None and (
+        kind.__module__.partition(".")[0] in _CLIENT_MODULES or not _is_of_python(kind)
+    )
+
+
+@cache
+def _is_of_python(kind: Any) -> bool:
+    return kind.__module__.partition(".")[0] in sys.stdlib_module_names
+
+
+@cache
+def _is_client(kind: Any) -> bool:
+    return any(_ONCE.search(base.__name__) for base in kind.__mro__)
+
+
+@cache
+def _slots(kind: Any) -> list[tuple[str, Any]]:
+    return [
+        (name, member)
+        for base in kind.__mro__
+        for name, member in vars(base).items()
+        if type(member) is MemberDescriptorType
+    ]
+
+
+@cache
+def _path(kind: Any) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,232 @@
+"""What the code of a company's class references by name: functions, the functions that these call, and their data.
+
+Names are read from the code, and looked up in dicts. Nothing is called: no property, no ``__getattr__``, no import.
+What code finds in another way (``globals()``, ``getattr`` of a module) is not seen.
+"""
+
+import builtins
+import functools
+import sys
+import types
+from collections import deque
+from collections.abc import Iterable, Iterator
+from functools import cache, cached_property, lru_cache
+from typing import Any, NamedTuple
+
+from airflow.sdk.bases.operator import BaseOperator
+
+from sensorpool.airflow.compat import operators
+from sensorpool.airflow.proof.state.code_names import modules_of, names_in
+from sensorpool.airflow.proof.state.pure_functions import is_pure
+
+Cached: Any = type(lru_cache(len))
+_MOST = 400  # classes and functions
+_MOST_NAMES = 1_000
+_NO_COMPANYS = frozenset({"airflow", "sensorpool", "_pytest", "pytest", "structlog"}) | sys.stdlib_module_names
+_INSTALLED = ("/site-packages/", "/dist-packages/")
+_CODE = (type, types.ModuleType, types.BuiltinFunctionType, types.GenericAlias, types.UnionType, functools.partial)
+# compared by id: a metaclass may forbid to hash its classes
+_PLAIN = frozenset(map(id, (type(None), bool, int, float, str, bytes, dict, list, tuple, set, types.MethodType)))
+_WRAPPERS = (staticmethod, classmethod, Cached, types.MethodType, functools.partial, cached_property, property)
+QUALNAME: Any = vars(type)["__qualname__"].__get__  # a metaclass may override it
+_LEFT_OUT = ("__", "_abc_", "poke_context_fields")
+
+
+class References(NamedTuple):
+    """What the code of a class references.
+
+    :param company: the first part of the path of its class.
+    :param names: global names, each with the dict of its module.
+    """
+
+    company: str
+    classes: tuple[type, ...]
+    functions: tuple[types.FunctionType, ...]
+    names: tuple[tuple[str, dict[str, Any]], ...]
+
+    def data(self) -> Iterator[tuple[str, str, Any]]:
+        """Yield module, path and current value of the data; None for a name without a value."""
+        for cls in self.classes:
+            for name, value in class_data(cls).items():
+                yield str(vars(cls)["__module__"]), f"{QUALNAME(cls)}.{name}", value
+        for function in self.functions:
+            for name, value in function_data(function).items():
+                if value is not None:  # a default of None holds no state
+                    yield str(function.__globals__.get("__name__")), f"{function.__qualname__}.{name}", value
+        for name, module in self.names:
+            value = module.get(name)
+            if not is_code(value):
+                yield str(module.get("__name__")), name, value
+
+
+def references_of(cls: type) -> References:
+    """Return the references of a class; they are collected again when more modules have been imported."""
+    return _of(cls, len(sys.modules))
+
+
+@lru_cache(256)
+def _of(cls: type, _: int) -> References:
+    company = str(cls.__module__).partition(".")[0]
+    queue: deque[Any] = deque([cls])
+    classes: list[type] = []
+    functions: list[types.FunctionType] = []
+    names: dict[tuple[int, str], tuple[str, dict[str, Any]]] = {}
+    seen: set[int] = set()
+    while queue and len(classes) + len(functions) < _MOST and len(names) < _MOST_NAMES:
+        found = queue.popleft()
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        if type(found) is types.FunctionType:
+            queue.extend(_code_in([vars(found).get("__wrapped__")]))
+            if is_of_company(company, found.__globals__.get("__name__")):
+                functions.append(found)
+                for name, module in _named(found, company):
+                    queue.extend(_code_in([module.get(name)]))
+                    if not is_code(module.get(name)):
+                        names.setdefault((id(module), name), (name, module))
+                queue.extend(_code_in(function_data(found).values()))
+        elif is_of_company(company, vars(found).get("__module__")):
+            classes.append(found)
+            queue.extend(found.__mro__)
+            queue.extend(_code_in(list(vars(found).values())))
+    return References(company, tuple(classes), tuple(functions), tuple(names.values()))
+
+
+def _named(function: types.FunctionType, company: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the names that a function uses of its module, of modules that it holds, and of modules that it imports."""
+    own, names = function.__globals__, names_in(function.__code__)
+    modules = deque(modules_of(names, str(own.get("__package__") or "")))
+    for name in names.of_module:
+        if name in own or not hasattr(builtins, name):
+            yield name, own
+        _add_module(modules, own.get(name))
+    seen = {id(own)}
+    while modules and len(seen) < _MOST:
+        module = modules.popleft()
+        if id(module) in seen or not is_of_company(company, module.get("__name__")):
+            continue
+        seen.add(id(module))
+        for _, __, taken in names.imported:
+            yield from ((name, module) for name in taken if name in module)
+        for name in names.attributes:
+            if name in module:
+                yield name, module
+                _add_module(modules, module[name])
+
+
+def _add_module(modules: deque[dict[str, Any]], value: Any) -> None:
+    if issubclass(type(value), types.ModuleType):
+        modules.append(types.ModuleType.__getattribute__(value, "__dict__"))
+
+
+def _code_in(values: Iterable[Any], depth: int = 4) -> Iterator[Any]:
+    """Yield the functions and classes among values, those that they wrap, and the classes of objects."""
+    for value in values:
+        kind = type(value)
+        if kind is types.FunctionType or (issubclass(kind, type) and value is not type):
+            yield value
+        elif depth and any(kind is wrapper for wrapper in _WRAPPERS):
+            names = ("__func__", "__wrapped__", "__self__", "func", "fget", "fset", "fdel")
+            yield from _code_in([getattr(value, name, None) for name in names], depth - 1)
+        elif kind is not type and vars(kind).get("__module__", "builtins") != "builtins":
+            yield kind
+
+
+def is_of_company(company: str, module: Any) -> bool:
+    """Whether a module is the company's: of the package of its class, or of one that is not installed."""
+    package = str(module).partition(".")[0]
+    return package == company != "airflow" or _is_local(package)
+
+
+@cache
+def _is_local(package: str) -> bool:
+    if package in _NO_COMPANYS or (module := sys.modules.get(package)) is None:
+        return False
+    paths = [vars(module).get("__file__"), *list(vars(module).get("__path__") or ())[:4]]
+    known = [path for path in paths if isinstance(path, str)]
+    return bool(known) and not any(installed in path for path in known for installed in _INSTALLED)
+
+
+def is_code(value: Any) -> bool:
+    """Whether a value is code and no data: a class, a function, a property."""
+    kind = type(value)
+    if kind is types.FunctionType:
+        return True
+    if id(kind) in _PLAIN:
+        return False
+    if kind is Cached:
+        return is_pure(value.__wrapped__)  # its results follow from arguments and constants
+    if issubclass(kind, _CODE) or _is_typing(kind):
+        return True
+    return any("__get__" in vars(base) for base in kind.__mro__) and not _keeps_values(kind)
+
+
+def _keeps_values(kind: Any) -> bool:
+    """Whether a descriptor accepts values: it may keep one for each sensor."""
+    return any(type(vars(base).get("__set__")) is types.FunctionType for base in kind.__mro__)
+
+
+def _is_typing(kind: type) -> bool:
+    return vars(kind).get("__module__") == "typing"
+
+
+def is_operator(cls: type) -> bool:
+    """Whether a class is one of operators; its metaclass is not called."""
+    return any(base is BaseOperator for base in cls.__mro__)
+
+
+def class_data(cls: type) -> dict[str, Any]:
+    """Return the data among a class's own attributes."""
+    known = operators.base_attributes() if is_operator(cls) else frozenset[str]()
+    found: dict[str, Any] = {}
+    for name, value in list(vars(cls).items()):
+        kind = type(value)
+        if kind is types.FunctionType or kind is Cached or name in known or name.startswith(_LEFT_OUT):
+            continue  # the cache of a method has entries by sensor
+        inner = _bare(value)
+        if inner is value or type(inner) is Cached:
+            found[name] = inner
+    return {name: value for name, value in found.items() if not is_code(value)}
+
+
+def _bare(value: Any) -> Any:
+    kind = type(value)
+    return value.__func__ if kind is staticmethod or kind is classmethod else value
+
+
+def function_data(function: types.FunctionType) -> dict[str, Any]:
+    """Return the data of a function beside its code: defaults of arguments, closure cells, attributes."""
+    defaults = function.__defaults__ or ()
+    if not (defaults or function.__kwdefaults__ or function.__closure__ or vars(function)):
+        return {}
+    code = function.__code__
+    positional = code.co_varnames[: code.co_argcount]
+    found = dict(zip(positional[len(positional) - len(defaults) :], defaults, strict=False))
+    found |= function.__kwdefaults__ or {}
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # the cell is still empty
+            found[name] = None
+    found |= {name: value for name, value in vars(function).items() if not name.startswith("__")}
+    return {name: value for name, value in found.items() if not is_code(value)}
+
+
+def value_at(module: str, path: str) -> Any:
+    """Return the value at a path of a module; None if there is none.
+
+    :raises Exception: when a part of the path does not exist.
+    """
+    found: Any = sys.modules[module]
+    *way, last = path.split(".")
+    for name in way:
+        found = _bare(vars(found)[name])
+    while type(found) is types.FunctionType:
+        parts = function_data(found)
+        found = None if last in parts else vars(found).get("__wrapped__")
+        if found is None:
+            return parts.get(last)
+    value = vars(found).get(last)
+    inner = _bare(value)
+    return None if is_code(inner) else inner

@@ -1,0 +1,119 @@
+"""What a poke or a constructor asks for in the pool and does not get: a sensor that catches that is handed back."""
+
+import threading
+
+from sensorpool.airflow.errors import LookupUnavailable, OnlyOnWorker
+from sensorpool.airflow.proof.watch import missing_lookups
+from sensorpool.instrumentation.redaction import one_line
+
+POKE, CONSTRUCTOR = "poke", "constructor"
+
+
+class Denials:
+    """The denials of one poke or one construction; a context manager, for the thread that pokes or constructs.
+
+    :param known_missing: digests of the Connections and Variables that the first poke did not find
+        (`missing_lookups`); None if there was no first poke.
+    :param of_environment: digests of those that it found in the environment of its worker.
+    :param asker: the part of a sensor that asks, its poke or its constructor; None if it is neither.
+    """
+
+    __slots__ = ("_before", "_known_missing", "_of_environment", "asker", "denied", "possibly_missing", "unavailable")
+
+    def __init__(
+        self,
+        known_missing: frozenset[str] | None = None,
+        of_environment: frozenset[str] = frozenset(),
+        *,
+        asker: str | None = None,
+    ) -> None:
+        self._known_missing = known_missing
+        self._of_environment = of_environment
+        self.asker = asker
+        self.denied: list[str] = []  # reasons
+        self.possibly_missing: str | None = None  # a lookup that the worker may answer; there was no first poke
+        self.unavailable: str | None = None  # the error of a lookup without an answer
+
+    def __enter__(self) -> "Denials":
+        self._before = _thread.current
+        _thread.current = _all[id(self)] = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _thread.current = self._before
+        del _all[id(self)]
+
+    def note_missing(self, name: str) -> bool:
+        """Note that a Connection or Variable is missing; return whether the poke may do without it."""
+        if self._known_missing is None:
+            self.possibly_missing = name
+        return self._known_missing is None or missing_lookups.was_missing(name, self._known_missing)
+
+    def was_in_environment(self, name: str) -> bool:
+        """Whether the worker found a Connection or Variable in its environment."""
+        return missing_lookups.was_in_environment(name, self._of_environment)
+
+
+class _Thread(threading.local):
+    current: Denials | None = None
+
+
+_thread = _Thread()
+_all: dict[int, Denials] = {}  # of all threads
+
+
+def deny(why: str, also: list[str] | None = None) -> OnlyOnWorker:
+    """Return the exception to raise for a request that only a worker can answer, and note the denial.
+
+    :param why: the reason, for the task's log.
+    :param also: a second list that notes the reason, for a poke may ask in a thread of its own.
+    """
+    for denied in [denials.denied for denials in _current()] if also is None or _thread.current is not None else []:
+        denied.append(why)
+    if also is not None:
+        also.append(why)
+    return OnlyOnWorker(why)
+
+
+def report_missing(name: str, why: str | None = None) -> None:
+    """Note that a Connection or Variable is missing in the pool.
+
+    :param why: why the pool cannot tell whether there is one.
+    :raises OnlyOnWorker: when the worker may have it.
+    """
+    if not all(denials.note_missing(name) for denials in _current()):
+        raise deny(f"its poke needs the {name}, which the pool does not find{f': {why}' if why else ''}")
+
+
+def keep_to_environment(name: str) -> None:
+    """Deny the lookup of a Connection or Variable that the worker found in its environment, and the pool did not.
+
+    :raises OnlyOnWorker: then; what Airflow's database has under the name is another one.
+    """
+    if any(denials.was_in_environment(name) for denials in _current()):
+        raise deny(f"its poke needs the {name}, which its worker has in its environment, and the pool has not")
+
+
+def report_unavailable(error: Exception) -> BaseException:
+    """Note that a lookup got no answer, and return the exception to raise."""
+    if not _current():
+        return error
+    text = one_line(error)
+    if _thread.current is not None:
+        _thread.current.unavailable = text
+    return LookupUnavailable(text)
+
+
+def is_poke_thread() -> bool:
+    """Whether this thread pokes in the pool."""
+    return asker_here() == POKE
+
+
+def asker_here() -> str | None:
+    """Return what asks in this thread of the pool, a poke or a constructor; None if neither does."""
+    return None if _thread.current is None else _thread.current.asker
+
+
+def _current() -> list[Denials]:
+    """Return the denials of this thread's poke; in a thread that a poke has started, those of all pokes."""
+    return list(_all.values()) if _thread.current is None else [_thread.current]

@@ -1,0 +1,161 @@
+"""What a sensor asks of the environment of its process that the pool's process has not.
+
+Airflow names the task there. And a DAG file, a policy, a constructor or `pre_execute` may have set or taken something
+before the first poke (`process_start`): a Variable or Connection, a profile, a proxy, the time zone. It is in the
+process of that task only, so a sensor that depends on it runs natively. A log gets the name, never the value.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from airflow.sdk.bases.operator import BaseOperator
+
+from sensorpool.airflow.compat import operators, task_runtime
+from sensorpool.airflow.errors import NotPoolable
+from sensorpool.airflow.proof import known_sensors
+from sensorpool.airflow.proof.state import references
+from sensorpool.airflow.proof.watch import denials, process_start, watched_environment
+
+OF_TASK = "AIRFLOW_CTX_"  # how Airflow names the task in the environment of its worker
+_OF_AIRFLOW = (OF_TASK, "_AIRFLOW_", "__AIRFLOW_")  # what else it keeps there, for itself
+_LOOK_UPS = {"AIRFLOW_VAR_": "Variable", "AIRFLOW_CONN_": "Connection"}
+_TIME_ZONE = "TZ"
+# names that libraries in C read unseen, and a module of Python's that brings the library
+_READ_IN_C = (
+    (re.compile(r"PG[A-Z]\w*"), ("psycopg", "psycopg2", "adbc_driver_postgresql")),
+    (re.compile(r"SSL_CERT_(FILE|DIR)|OPENSSL_\w+"), ("_ssl",)),
+    (re.compile(r"RES_OPTIONS|LOCALDOMAIN|HOSTALIASES"), ("_socket",)),
+    (re.compile(r"KRB5\w*|GSS_\w+"), ("gssapi", "kerberos", "krb5", "winkerberos")),
+    (re.compile(r"TNS_ADMIN|NLS_\w+|ORA(CLE)?_\w+|TWO_TASK"), ("oracledb", "cx_Oracle")),
+    (re.compile(r"ODBC\w*|TDS\w*|FREETDS\w*"), ("pyodbc", "pymssql", "turbodbc")),
+    (re.compile(r"MYSQL_\w+|MARIADB_\w+|LIBMYSQL\w+"), ("MySQLdb", "mariadb")),
+    (re.compile(r"LDAP\w*|SASL_\w+"), ("_ldap",)),
+    (re.compile(r"\w+_proxy|\w+_PROXY|CURL_\w+"), ("pycurl",)),
+)
+_DEEPEST = 8
+_POOL = "sensorpool.airflow.pool.adapters."
+
+
+def noting(note: Callable[[str], object], found: Callable[[str], object]) -> AbstractContextManager[None]:
+    """Note what is asked of the environment that only this process has.
+
+    :param found: is told of Connections and Variables that are found there: the pool may have them elsewhere.
+    """
+    return _noting(note, _changed(), found)
+
+
+def noting_changes(note: Callable[[str], object]) -> AbstractContextManager[object]:
+    """Note what is asked of the environment that its task has changed there."""
+    changed = _changed()
+    return _noting(note, changed) if changed else nullcontext()
+
+
+def changed_by_task() -> frozenset[str]:
+    """Return the names in the environment that a task has changed: none that Airflow changes for each."""
+    return _changed() - task_runtime.SET_FOR_TASKS
+
+
+def build_checked(build: Callable[[], Any]) -> Any:
+    """Return what a sensor's class builds.
+
+    :raises NotPoolable: when the constructor asks for what its task has changed in the environment.
+    :raises Exception: whatever the constructor raises.
+    """
+    changed, found = _changed(), list[str]()
+    if not changed:
+        return build()
+    with _noting(found.append, changed):
+        built = build()
+    if found:
+        raise NotPoolable(f"its constructor {found[0]}", "needs_worker")
+    return built
+
+
+def _noting(
+    note: Callable[[str], object], changed: frozenset[str], found: Callable[[str], object] | None = None
+) -> AbstractContextManager[None]:
+    of_all = (OF_TASK, *_LOOK_UPS) if found else ()
+
+    def ask(name: str) -> None:
+        if found and name not in changed and (what := _looked_up(name)) is not None:
+            if process_start.has(name):
+                found(what)
+            return
+        whose = ", which its task has changed" if name in changed else " of its worker"
+        note(f"reads {name} from the environment{whose}")
+
+    def is_watched(name: str) -> bool:
+        return name in changed or name.startswith(of_all)
+
+    def is_listed(name: str) -> bool:
+        return is_watched(name) and name not in task_runtime.SET_FOR_TASKS
+
+    return watched_environment.watching(is_watched, is_listed, process_start.gone() & changed, ask)
+
+
+def reason_against(sensor: BaseOperator) -> str | None:
+    """Return why a sensor runs natively by what its task has changed in the environment, even if no poke shows it.
+
+    Libraries in C are not watched, and a later poke may ask for what the first one does not.
+    """
+    changed, in_c = changed_by_task(), process_start.changed_in_c()
+    if _TIME_ZONE in changed | in_c and not known_sensors.is_reviewed(type(sensor)):
+        return f"its task has changed {_TIME_ZONE} in the environment, and with it the local time of its process"
+    for name in sorted(changed | in_c):
+        if any(names.fullmatch(name) and not sys.modules.keys().isdisjoint(by) for names, by in _READ_IN_C):
+            return f"its task has changed {name} in the environment, which libraries in C read unseen"
+    texts = frozenset(_texts_of(sensor)) if changed else frozenset[str]()
+    upper = frozenset(text.upper() for text in texts)
+    for name in sorted(changed):
+        what = _looked_up(name)
+        if name in texts or (what and what.partition(" ")[2] in upper):
+            return f"its code names {name}, which its task has changed in the environment"
+    return None
+
+
+def _looked_up(name: str) -> str | None:
+    """Name the Connection or Variable that is looked up under a name, in capitals."""
+    return next(
+        (f"{what} {name.removeprefix(prefix)}" for prefix, what in _LOOK_UPS.items() if name.startswith(prefix)), None
+    )
+
+
+def _changed() -> frozenset[str]:
+    """Return the names that a task has changed: none of those that Airflow keeps for itself."""
+    return frozenset(name for name in process_start.changed() if not name.startswith(_OF_AIRFLOW))
+
+
+def _texts_of(sensor: BaseOperator) -> Iterator[str]:
+    """Yield the texts that a sensor has, and those in the code of a company's class."""
+    yield from (value for value in operators.own_attributes(sensor).values() if type(value) is str)
+    if known_sensors.is_reviewed(type(sensor)):
+        return
+    reached = references.references_of(type(sensor))
+    yield from (value for _, _, value in reached.data() if type(value) is str)
+    for function in reached.functions:
+        yield from _texts_in(function.__code__)
+
+
+def _texts_in(constant: Any, depth: int = _DEEPEST) -> Iterator[str]:
+    if type(constant) is str:
+        yield constant
+        return
+    parts = constant if type(constant) in (tuple, frozenset) else getattr(constant, "co_consts", ())
+    for part in parts if depth else ():
+        yield from _texts_in(part, depth - 1)
+
+
+def deny_names() -> None:
+    """Have pokes of this process, which is the pool's, raise `OnlyOnWorker` when they ask for their task's names."""
+
+    def refuse(name: str) -> None:
+        frame = sys._getframe(2)
+        while frame is not None and not str(frame.f_globals.get("__name__")).startswith(_POOL):
+            frame = frame.f_back  # type: ignore[assignment]
+        if frame is not None:
+            raise denials.deny(f"its poke asks for {name} in the environment, which only a worker has")
+
+    watched_environment.put_in_place(lambda name: name.startswith(OF_TASK), refuse)

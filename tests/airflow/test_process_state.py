@@ -1,0 +1,205 @@
+"""What a process has once, and a poke may switch: it stays on its worker, and the pool puts it back."""
+
+import csv
+import decimal
+import faulthandler
+import gc
+import locale
+import logging
+import os
+import socket
+import ssl
+import sys
+import threading
+import urllib.request
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("airflow.providers.standard")
+
+from airflow.sdk.bases.sensor import BaseSensorOperator
+
+from sensorpool.airflow.pool.adapters.sensor import adapt
+from sensorpool.airflow.proof.arguments import rebuild
+from sensorpool.airflow.proof.watch import process_state
+from sensorpool.airflow.task import deferral, patch
+from sensorpool.airflow.task.first_poke import FirstPoke
+from sensorpool.errors import HandBack
+from tests.airflow.running import context_of, in_dag
+
+
+class Switches(BaseSensorOperator):
+    """Does what the test says."""
+
+    def __init__(self, *, path: str = "p", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.path = path
+
+    def poke(self, context: Any) -> Any:
+        """Do it."""
+        return globals()["_act"](self.path)
+
+
+class Another(Switches):
+    """Another team's."""
+
+
+class Proxied(socket.socket):
+    """Goes another way."""
+
+
+SWITCHES: dict[str, tuple[Callable[[], object], str]] = {
+    "umask": (lambda: os.umask(0o027), "the umask"),
+    "locale": (lambda: locale.setlocale(locale.LC_NUMERIC, "C.UTF-8"), "the locale"),
+    "timeout": (lambda: socket.setdefaulttimeout(7.0), "the default timeout of sockets"),
+    "path": (lambda: sys.path.insert(0, "/of/team"), "sys.path"),
+    "warnings": (lambda: warnings.simplefilter("error"), "which warnings are errors"),
+    "recursion": (lambda: sys.setrecursionlimit(800), "the recursion limit"),
+    "opener": (
+        lambda: urllib.request.install_opener(urllib.request.build_opener(urllib.request.HTTPCookieProcessor())),
+        "the opener of urllib",
+    ),
+    "header": (
+        lambda: urllib.request.install_opener(_with_header(urllib.request.build_opener())),
+        "the opener of urllib",
+    ),
+    "TLS": (
+        lambda: setattr(ssl, "_create_default_https_context", ssl._create_unverified_context),
+        "ssl._create_default_https_context",
+    ),
+    "socket": (lambda: setattr(socket, "socket", Proxied), "socket.socket"),
+    "names": (lambda: setattr(socket, "getaddrinfo", lambda *_: []), "socket.getaddrinfo"),
+    "decimals": (lambda: setattr(decimal.getcontext(), "prec", 4), "the context of decimals"),
+    "logging": (lambda: logging.disable(logging.INFO), "what logging has disabled"),
+    "gc": (gc.disable, "the garbage collector"),
+    "hook": (lambda: setattr(threading, "excepthook", print), "threading.excepthook"),
+    "csv": (lambda: csv.field_size_limit(7), "the limit of csv"),
+}
+BY_ITSELF: dict[str, Callable[[], object]] = {
+    "an opener made by urlopen": lambda: setattr(urllib.request, "_opener", urllib.request.build_opener()),
+    "a warning that is ignored": lambda: warnings.simplefilter("ignore"),
+    "deeper calls": lambda: sys.setrecursionlimit(5_000),
+    "warnings in a block": lambda: _in_a_block(),
+    "decimals in a block": lambda: _of_few_digits(),
+}
+
+
+def _with_header(opener: Any) -> Any:
+    opener.addheaders.append(("Authorization", "x"))
+    return opener
+
+
+def _in_a_block() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+
+
+def _of_few_digits() -> None:
+    with decimal.localcontext() as context:
+        context.prec = 3
+
+
+@pytest.fixture(autouse=True)
+def as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(patch, "is_enabled", lambda: False)
+    monkeypatch.setattr(urllib.request, "_opener", None)
+    monkeypatch.setitem(globals(), "_act", lambda _: False)
+    was, handler = {name: each.read() for name, each in process_state._ITEMS.items()}, faulthandler.is_enabled()
+    with warnings.catch_warnings():
+        warnings.resetwarnings()  # as in production
+        yield
+    for name, value in was.items():
+        process_state._ITEMS[name].put(value)
+    assert faulthandler.is_enabled() == handler
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    reasons: list[str] = []
+    monkeypatch.setattr(deferral, "report_native", lambda _, error: reasons.append(str(error)))
+    return reasons
+
+
+def first_poke() -> None:
+    def native(sensor: Any, context: Any) -> None:
+        sensor.poke(context)
+        sensor._get_next_poke_interval(None, lambda: 0.0, 1)
+
+    sensor = in_dag(Switches)
+    FirstPoke(sensor, native, 10.0, list).poke(context_of(sensor))
+
+
+def pooled(cls: Any, path: str = "p") -> Any:
+    return adapt(cls)(**rebuild.poke_context_of(in_dag(cls, path=path)))
+
+
+@pytest.mark.parametrize("how", SWITCHES)
+def test_a_poke_that_switches_it_stays_on_its_worker(
+    monkeypatch: pytest.MonkeyPatch, kept: list[str], how: str
+) -> None:
+    switch, what = SWITCHES[how]
+    monkeypatch.setitem(globals(), "_act", lambda _: switch() and False)
+    first_poke()
+    assert kept == [f"its poke changes {what} of its process, which others share in the pool"]
+
+
+@pytest.mark.parametrize("how", SWITCHES)
+@pytest.mark.parametrize("when", ["at first", "as it lands", "as it fails"])
+def test_in_the_pool_it_is_put_back_and_the_sensor_goes_back(
+    monkeypatch: pytest.MonkeyPatch, how: str, when: str
+) -> None:
+    switch, what = SWITCHES[how]
+    one = pooled(Switches)
+    if when != "at first":
+        assert not one.poke({})
+
+    def act(_: Any) -> Any:
+        switch()
+        if when == "as it fails":
+            raise ValueError("x")
+        return when == "as it lands"
+
+    before = process_state.pool_state()
+    monkeypatch.setitem(globals(), "_act", act)
+    with pytest.raises(HandBack, match=f"pokes in the pool have changed {what} of their process"):
+        one.poke({})
+    assert before.changed() == []
+    monkeypatch.setitem(globals(), "_act", lambda _: True)
+    assert pooled(Another).poke({})
+
+
+@pytest.mark.parametrize("switch", BY_ITSELF.values(), ids=BY_ITSELF)
+def test_what_is_no_switch_or_is_put_back_by_itself_keeps_nothing(
+    monkeypatch: pytest.MonkeyPatch, kept: list[str], switch: Callable[[], object]
+) -> None:
+    monkeypatch.setitem(globals(), "_act", lambda _: switch() and False)
+    first_poke()
+    assert kept == []
+    assert not pooled(Switches).poke({})
+
+
+def test_one_that_suffers_by_anothers_switch_does_not_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other, third = pooled(Switches), pooled(Another), pooled(Another, "q")
+    assert not any(each.poke({}) for each in (one, other, third))
+    monkeypatch.setitem(globals(), "_act", lambda _: warnings.simplefilter("error"))
+    assert not one.poke({}), "between its first poke and its last nobody looks"
+    monkeypatch.setitem(globals(), "_act", lambda _: warnings.warn("old", DeprecationWarning, stacklevel=1))
+    assert not other.poke({}), "it is built again, and what was switched is put back"
+    assert not third.poke({})
+
+
+def test_what_an_import_sets_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = pooled(Switches)
+    assert not one.poke({})
+
+    def act(_: Any) -> bool:
+        monkeypatch.setitem(sys.modules, "sets_its_process", sys)
+        csv.field_size_limit(9_999)
+        return True
+
+    monkeypatch.setitem(globals(), "_act", act)
+    assert one.poke({})
+    assert csv.field_size_limit() == 9_999

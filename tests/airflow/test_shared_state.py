@@ -1,0 +1,744 @@
+"""What sensors of a process share: the state of their classes and modules."""
+
+import argparse
+import datetime as dt
+import dis
+import importlib
+import json
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("airflow.providers.standard")
+
+from airflow.providers.standard.sensors.filesystem import FileSensor
+
+from sensorpool.airflow.errors import NotPoolable
+from sensorpool.airflow.pool.adapters.sensor import adapt
+from sensorpool.airflow.proof import known_sensors
+from sensorpool.airflow.proof.arguments import rebuild
+from sensorpool.airflow.proof.state import sensor_state, shared_state
+from sensorpool.airflow.proof.state.code_names import names_in
+from sensorpool.airflow.proof.state.shared_state import SharedState
+from sensorpool.airflow.task import deferral, patch
+from sensorpool.airflow.task.first_poke import FirstPoke
+from sensorpool.errors import HandBack
+from sensorpool.model.identity import identify
+from tests.airflow.running import context_of, in_dag
+
+Company = Callable[..., Any]
+
+_HEAD = """
+import collections, contextvars, dataclasses, datetime, enum, functools, itertools, logging, os, random, threading
+from airflow.sdk import BaseHook
+from airflow.sdk.bases.sensor import BaseSensorOperator
+"""
+_SENSOR = """
+class Partner(BaseSensorOperator):
+    {fields}
+
+    def __init__(self, *, path="p", **kwargs):
+        super().__init__(**kwargs)
+        self.path = path
+        {built}
+
+    def poke(self, context{argument}):
+        {poke}
+        return {answer}
+"""
+
+
+@pytest.fixture
+def company(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Company]:
+    """Write and import the modules of a company; return its sensor's class."""
+    monkeypatch.setattr(patch, "is_enabled", lambda: False)
+    monkeypatch.syspath_prepend(tmp_path)
+    package = f"acme_{abs(hash(request.node.name))}"
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "__init__.py").touch()
+
+    def write(
+        module: str = "",
+        poke: str = "",
+        *,
+        fields: str = "",
+        built: str = "",
+        argument: str = "",
+        answer: str = "False",
+        after: str = "",
+        **others: str,
+    ) -> Any:
+        sensor = _SENSOR.format(fields=fields, built=built, argument=argument, poke=poke, answer=answer)
+        texts = {**others, "sensors": f"{_HEAD}\n{textwrap.dedent(module)}\n{sensor}\n{textwrap.dedent(after)}"}
+        for name, text in texts.items():
+            (tmp_path / package / f"{name}.py").write_text(text.replace("ACME", package))
+        importlib.invalidate_caches()
+        return importlib.import_module(f"{package}.sensors").Partner
+
+    yield write
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        del sys.modules[name]
+
+
+def reasons_of(sensor: Any, monkeypatch: pytest.MonkeyPatch, pokes: int = 1) -> list[str]:
+    """Poke a sensor on its worker; return why it keeps its slot."""
+    reasons: list[str] = []
+    monkeypatch.setattr(deferral, "report_native", lambda _, error: reasons.append(str(error)))
+
+    def native(sensor: Any, context: Any) -> None:
+        assert not sensor.poke(context)
+        sensor._get_next_poke_interval(None, lambda: 0.0, 1)
+
+    FirstPoke(sensor, native, 10.0, list).poke(context_of(sensor))
+    return reasons
+
+
+def module_of(cls: type) -> Any:
+    """Return the module of a class."""
+    return sys.modules[cls.__module__]
+
+
+def registered(cls: Any, **arguments: Any) -> dict[str, Any]:
+    """Return the condition of a sensor, as the pool reads it."""
+    return dict(json.loads(json.dumps(rebuild.poke_context_of(in_dag(cls, **arguments)))))
+
+
+# what a poke changes
+
+CHANGES: dict[str, tuple[str, dict[str, str]]] = {
+    "a list of the class": ("Partner.tries", {"fields": "tries = []", "poke": "self.tries.append(1)"}),
+    "a number of the class": ("Partner.n", {"fields": "n = 0", "poke": "type(self).n += 1"}),
+    "a number by its name": ("Partner.n", {"fields": "n = -2", "poke": "Partner.n += 1"}),
+    "a new attribute": ("Partner.found", {"poke": "Partner.found = 'x'"}),
+    "one that goes": (
+        "Partner.found",
+        {"fields": "found = 'x'", "poke": "vars(Partner).get('found') and delattr(Partner, 'found')"},
+    ),
+    "the sensor itself": ("Partner.current", {"fields": "current = None", "poke": "Partner.current = self"}),
+    "of a base": (
+        "Base.seen",
+        {
+            "module": "class Base:\n    seen = {}",
+            "after": "class Partner(Partner, Base):\n    def poke(self, context): self.seen.update(a=1)",
+        },
+    ),
+    "a global": ("N", {"module": "N = 0", "poke": "global N; N += 1"}),
+    "a new global": ("N", {"poke": "global N; N = 1"}),
+    "a dict": ("SEEN", {"module": "SEEN = {}", "poke": "SEEN[self.path] = True"}),
+    "in a dict of dicts": ("SEEN", {"module": "SEEN = {'a': {'b': [0]}}", "poke": "SEEN['a']['b'][0] += 1"}),
+    "a set": ("SEEN", {"module": "SEEN = {1}", "poke": "SEEN.discard(1)"}),
+    "a deque": ("LAST", {"module": "LAST = collections.deque([1], 1)", "poke": "LAST.append(2)"}),
+    "a defaultdict": ("SEEN", {"module": "SEEN = collections.defaultdict(int)", "poke": "SEEN['a'] += 1"}),
+    "bytes": ("BITS", {"module": "BITS = bytearray(2)", "poke": "BITS[0] = 1"}),
+    "the end of a long list": ("SEEN", {"module": "SEEN = list(range(100_000))", "poke": "SEEN[-1] = 1"}),
+    "a long dict": ("SEEN", {"module": "SEEN = dict.fromkeys(range(100_000))", "poke": "SEEN['a'] = 1"}),
+    "in a function that it calls": (
+        "SEEN",
+        {"module": "SEEN = []\ndef note(x):\n    inner = lambda: SEEN.append(x)\n    inner()", "poke": "note(1)"},
+    ),
+    "in another module": (
+        "state.SEEN",
+        {"module": "from ACME import state", "state": "SEEN = []", "poke": "state.SEEN.append(1)"},
+    ),
+    "in another's function": (
+        "state.N",
+        {
+            "module": "import ACME.state",
+            "state": "N = 0\ndef note():\n    global N\n    N += 1",
+            "poke": "ACME.state.note()",
+        },
+    ),
+    "by way of an import": (
+        "state.SEEN",
+        {"module": "import ACME.state", "state": "SEEN = []", "poke": "from ACME.state import SEEN; SEEN.append(1)"},
+    ),
+    "by way of a relative import": (
+        "state.SEEN",
+        {"module": "import ACME.state", "state": "SEEN = []", "poke": "from . import state; state.SEEN.append(1)"},
+    ),
+    "in an object": (
+        "TRACKER",
+        {"module": "class Tracker:\n    n = 0\nTRACKER = Tracker()", "poke": "TRACKER.n += 1"},
+    ),
+    "in a slot of an object": (
+        "TRACKER",
+        {"module": "class T:\n    __slots__ = ('n',)\nTRACKER = T()\nTRACKER.n = 0", "poke": "TRACKER.n += 1"},
+    ),
+    "by an object's method": (
+        "SEEN",
+        {"module": "SEEN = []\nclass T:\n    def note(self): SEEN.append(1)\nT1 = T()", "poke": "T1.note()"},
+    ),
+    "by a bound method": (
+        "note",
+        {"module": "class T:\n    n = 0\n    def note(self): self.n += 1\nnote = T().note", "poke": "note()"},
+    ),
+    "of another class": ("Tracker.seen", {"module": "class Tracker:\n    seen = []", "poke": "Tracker.seen.append(1)"}),
+    "a default": ("Partner.poke.seen", {"argument": ", seen=[]", "poke": "seen.append(1)"}),
+    "a default by name": ("Partner.poke.seen", {"argument": ", *, seen=[]", "poke": "seen.append(1)"}),
+    "a cell": (
+        "count.<locals>.one.n",
+        {
+            "module": """
+            def count():
+                n = 0
+                def one():
+                    nonlocal n
+                    n += 1
+                return one
+            one = count()
+            """,
+            "poke": "one()",
+        },
+    ),
+    "a function's attribute": ("Partner.poke.n", {"poke": "Partner.poke.n += 1", "after": "Partner.poke.n = 0"}),
+    "by a decorator": (
+        "Partner.poke.calls",
+        {
+            "module": """
+            def counted(f):
+                calls = []
+                @functools.wraps(f)
+                def counting(*args):
+                    calls.append(1)
+                    return f(*args)
+                return counting
+            """,
+            "after": "Partner.poke = counted(Partner.poke)",
+        },
+    ),
+    "in a property": (
+        "SEEN",
+        {"module": "SEEN = []", "fields": "tries = property(lambda self: SEEN.append(1))", "poke": "self.tries"},
+    ),
+    "in a partial": (
+        "SEEN",
+        {"module": "SEEN = []\nnote = functools.partial(lambda x: SEEN.append(x), 1)", "poke": "note()"},
+    ),
+    "a cached function": (
+        "day",
+        {"module": "@functools.cache\ndef day(): return datetime.date.today()", "poke": "day()"},
+    ),
+    "a cached function of the environment": (
+        "region",
+        {"module": "@functools.cache\ndef region(): return os.environ.get('PATH')", "poke": "region()"},
+    ),
+    "a cached function of a file": (
+        "text",
+        {
+            "module": "@functools.cache\ndef text(path):\n    with open(path) as file: return file.name",
+            "poke": "text('/dev/null')",
+        },
+    ),
+    "a cached function of what is in a folder": (
+        "names",
+        {"module": "@functools.cache\ndef names(path): return os.path.exists(path)", "poke": "names('/')"},
+    ),
+    "a cached function that takes a file away": (
+        "take",
+        {
+            "module": "@functools.cache\ndef take(path):\n    if os.path.join(path): return os.remove(path)",
+            "poke": "take(__import__('tempfile').mkstemp()[1])",
+        },
+    ),
+    "a cached function that calls one of these": (
+        "first",
+        {
+            "module": """
+            def day(): return datetime.date.today()
+            @functools.cache
+            def first(): return day()
+            """,
+            "poke": "first()",
+        },
+    ),
+    "a cached function that imports": (
+        "now",
+        {"module": "@functools.cache\ndef now():\n    import time\n    return time.time()", "poke": "now()"},
+    ),
+    "a cached function of what calls": (
+        "made",
+        {
+            "module": "MADE = {'a': datetime.date.today}\n@functools.cache\ndef made(name): return MADE[name]()",
+            "poke": "made('a')",
+        },
+    ),
+    "a cached static method": (
+        "Partner.day",
+        {"fields": "day = staticmethod(functools.cache(datetime.date.today))", "poke": "self.day()"},
+    ),
+    "a count": ("IDS", {"module": "IDS = itertools.count()", "poke": "next(IDS)"}),
+    "a count of the class": ("Partner.ids", {"fields": "ids = itertools.count()", "poke": "next(self.ids)"}),
+    "an iterator": ("NEXT", {"module": "NEXT = iter([1, 2])", "poke": "next(NEXT)"}),
+    "a generator": ("NEXT", {"module": "NEXT = (i for i in range(9))", "poke": "next(NEXT)"}),
+    "what hides how far it has come": ("NEXT", {"module": "NEXT = itertools.cycle([1, 2])", "poke": "next(NEXT)"}),
+    "of a thread": ("OWN", {"module": "OWN = threading.local()", "poke": "OWN.n = 1"}),
+    "of a context": ("OWN", {"module": "OWN = contextvars.ContextVar('OWN')", "poke": "OWN.set(1)"}),
+    "an event": ("FOUND", {"module": "FOUND = threading.Event()", "poke": "FOUND.set()"}),
+    "what is called as a session is": ("SESSIONS", {"module": "SESSIONS = {}", "poke": "SESSIONS['a'] = 1"}),
+}
+
+
+@pytest.mark.parametrize("how", CHANGES)
+def test_what_a_poke_changes_keeps_it_on_its_worker(
+    company: Company, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    name, texts = CHANGES[how]
+    cls = company(**texts)
+    (reason,) = reasons_of(in_dag(cls), monkeypatch)
+    assert reason.startswith(f"its poke changes {cls.__module__.partition('.')[0]}")
+    assert f".{name}, which all sensors of a process share" in reason
+    assert "poke_context_fields" in reason
+
+
+@pytest.mark.parametrize("how", [how for how in CHANGES if "cached" not in how])
+def test_what_a_poke_changes_in_the_pool_hands_it_back_and_all_others(company: Company, how: str) -> None:
+    _, texts = CHANGES[how]
+    pool = adapt(company(**texts))
+    with pytest.raises(HandBack, match="pokes in the pool have changed"):
+        pool().poke({})
+    with pytest.raises(HandBack, match="pokes in the pool have changed"):
+        pool(path="q").poke({})
+
+
+@pytest.mark.parametrize("how", CHANGES)
+def test_a_class_that_says_what_it_depends_on_is_left_alone(
+    company: Company, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    _, texts = CHANGES[how]
+    cls = company(**{**texts, "fields": f"poke_context_fields = ('path',)\n    {texts.get('fields', '')}"})
+    if not known_sensors.declares_fields(cls):
+        pytest.skip("it brings a poke of its own")
+    assert reasons_of(in_dag(cls), monkeypatch) == []
+    assert registered(cls) == {"path": "p"}
+    assert adapt(cls)(path="p").poke({}) is False
+
+
+KEEPS: dict[str, dict[str, str]] = {
+    "nothing": {},
+    "reads": {"module": "SEEN = {'a': [1]}\nDAY = 'x'", "fields": "n = [1]", "poke": "SEEN['a'], DAY, self.n"},
+    "an equal one": {"module": "SEEN = []", "poke": "global SEEN; SEEN = []"},
+    "a client": {
+        "module": "class PartnerClient: asked = 0\nasks = None",
+        "poke": "global asks; asks = PartnerClient()",
+    },
+    "in a client": {"module": "class PartnerClient: asked = 0\nasks = PartnerClient()", "poke": "asks.asked += 1"},
+    "what is called a session": {
+        "module": "class One: asked = 0\n_session = One()",
+        "poke": "_session.asked += 1",
+    },
+    "hooks": {"fields": "hooks = {}", "poke": "self.hooks['a'] = BaseHook()"},
+    "a logger": {"module": "log = None", "poke": "global log; log = logging.getLogger('x')"},
+    "classes by name": {"module": "KINDS = {}", "poke": "KINDS['a'] = type('A', (), {})"},
+    "a cache of what an argument says": {
+        "module": "@functools.cache\ndef first(path): return path.split('/')[0]",
+        "poke": "first(self.path)",
+    },
+    "a cache of what an argument and constants say": {
+        "module": """
+        import os.path, re, json
+        from urllib.parse import urljoin
+        HOSTS = {'p': ['http://p.example', 1]}
+        IS_URL = re.compile('https?:')
+        def host(name): return HOSTS.get(name, ['', 0])[0]
+        @functools.cache
+        def url(name, parts):
+            found = urljoin(host(name), json.dumps([part.upper() for part in parts]))
+            return os.path.join(found, 'x') if IS_URL.match(found) else str(datetime.timedelta(days=1))
+        @functools.lru_cache(maxsize=8)
+        def urls(name): return [url(name, ('a',))]
+        """,
+        "poke": "urls(self.path)",
+    },
+    "a method's cache": {
+        "fields": "listed = functools.lru_cache(lambda self: self.path)",
+        "poke": "self.listed()",
+    },
+    "a lock": {"module": "LOCK = threading.Lock()", "poke": "LOCK.acquire(); LOCK.release()"},
+    "an installed one's": {"module": "import random", "poke": "random.seed(7); random.random()"},
+}
+
+
+@pytest.mark.parametrize("how", KEEPS)
+def test_what_holds_no_answers_keeps_nothing(company: Company, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    cls = company(**KEEPS[how])
+    context = registered(cls)
+    assert reasons_of(in_dag(cls), monkeypatch) == []
+    pool = adapt(cls)
+    for _ in range(2):
+        sensor = pool(**context)
+        assert not sensor.poke({})
+        sensor.renew()
+        assert not sensor.poke({})
+
+
+def test_a_sensor_of_a_provider_is_not_looked_at() -> None:
+    assert SharedState(FileSensor).changed() is None
+    assert shared_state.digests(FileSensor, ()) == {}
+
+
+# in the pool, later
+
+
+class AnswersStub(list[Any]):
+    """What the next pokes do; by its name it is no state of theirs."""
+
+
+def later(company: Company, *answers: str) -> Any:
+    """Return a class whose pokes do what is said, in the pool."""
+    cls = company(
+        "SEEN = []\nfrom tests.airflow.test_shared_state import AnswersStub",
+        fields="answers = AnswersStub()",
+        built="self.partner_conn_id = path",
+        poke="answer = self.answers.pop(0)\n        'changes' in answer and SEEN.append(1)",
+        answer="'lands' in answer",
+    )
+    cls.answers.extend(answers)
+    return adapt(cls)
+
+
+def test_a_landing_by_shared_state_is_not_believed(company: Company) -> None:
+    pooled = later(company, "", "", "changes, lands")()
+    assert [pooled.poke({}) for _ in range(2)] == [False, False]
+    with pytest.raises(HandBack, match=r"pokes in the pool have changed \w+.sensors.SEEN"):
+        pooled.poke({})
+
+
+def test_what_one_changes_hands_back_another_that_lands_by_it(company: Company) -> None:
+    pool = later(company, "", "", "changes", "lands")
+    one, other = pool(), pool(path="q")
+    assert [one.poke({}), other.poke({}), one.poke({})] == [False, False, False]
+    with pytest.raises(HandBack, match="pokes in the pool have changed"):
+        other.poke({})
+    with pytest.raises(HandBack, match="pokes in the pool have changed"):
+        pool(path="r")
+
+
+@pytest.mark.parametrize("connected", [False, True])
+def test_at_its_age_a_changed_one_is_handed_back(
+    company: Company, monkeypatch: pytest.MonkeyPatch, connected: bool
+) -> None:
+    """One that names a Connection is not built again as long as that stays the same."""
+    if connected:
+        monkeypatch.setenv("AIRFLOW_CONN_P", "http://partner")
+    pooled = later(company, "", "changes", "")()
+    assert [pooled.poke({}) for _ in range(2)] == [False, False]
+    pooled.renew()
+    with pytest.raises(HandBack, match="pokes in the pool have changed"):
+        pooled.poke({})
+
+
+# what a constructor changes
+
+CONSTRUCTORS = {
+    "current": ("fields", "current = None", "type(self).current = self"),
+    "a list": ("fields", "made = []", "self.made.append(self)"),
+    "a new attribute": ("fields", "", "Partner.last = self"),
+    "a count": ("module", "N = 0", "global N; N += 1"),
+    "in a dict": ("module", "MADE = {'a': {'b': set()}}", "MADE['a']['b'].add(id(self))"),
+    "in a deque": ("module", "LAST = collections.deque(maxlen=1)", "LAST.append(id(self))"),
+    "in an object": ("module", "class T:\n    made = 0\nONE = T()", "ONE.made += 1"),
+    "a cell": (
+        "module",
+        "def count():\n    n = 0\n    def one():\n        nonlocal n\n        n += 1\n    return one\none = count()",
+        "one()",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", CONSTRUCTORS)
+def test_what_the_proof_changes_is_put_back_and_it_runs_natively(company: Company, how: str) -> None:
+    where, state, built = CONSTRUCTORS[how]
+    cls = company(**{where: state, "built": built})
+    module, sensor = module_of(cls), in_dag(cls)
+
+    def state_now() -> str:
+        found = {**vars(module), **vars(cls), **(vars(module.ONE) if "ONE" in vars(module) else {})}
+        names = ("current", "made", "last", "N", "MADE", "LAST")
+        if "one" in found:
+            return repr(found["one"].__closure__[0].cell_contents)
+        return repr({name: found[name] for name in names if name in found})
+
+    before = state_now()
+    with pytest.raises(NotPoolable, match="its constructor changes"):
+        rebuild.poke_context_of(sensor)
+    assert state_now() == before
+    assert not hasattr(cls, "current") or cls.current is sensor
+
+
+def test_what_a_constructor_makes_once_is_no_change(company: Company) -> None:
+    cls = company("CONFIG = None", built="global CONFIG; CONFIG = CONFIG or {'a': 1}")
+    context = registered(cls)
+    module_of(cls).CONFIG = None  # in the pool no DAG file has built one
+    pool = adapt(cls)
+    assert [pool(**context).poke({}) for _ in range(2)] == [False, False]
+
+
+# what is found when a module is imported
+
+IMPORTED: dict[str, tuple[dict[str, str], str, Any]] = {  # the modules, and what another import would say of what
+    "a text": ({"module": "CUTOFF = 'a'", "poke": "CUTOFF"}, "sensors:CUTOFF", "b"),
+    "a time": (
+        {"module": "CUTOFF = datetime.datetime.now()", "poke": "CUTOFF"},
+        "sensors:CUTOFF",
+        dt.datetime(2020, 1, 1),
+    ),
+    "a day": (
+        {"module": "CUTOFF = datetime.date.today()", "poke": "CUTOFF"},
+        "sensors:CUTOFF",
+        dt.date(2020, 1, 1),
+    ),
+    "the environment": ({"module": "ROOT = os.environ.get('ACME')", "poke": "ROOT"}, "sensors:ROOT", "/data"),
+    "a list": ({"module": "DAYS = [1, (2, {'a'})]", "poke": "DAYS"}, "sensors:DAYS", [1, (2, {"b"})]),
+    "in a method that it calls": (
+        {"module": "CUTOFF = 1.5", "fields": "look = lambda self: CUTOFF", "poke": "self.look()"},
+        "sensors:CUTOFF",
+        2.5,
+    ),
+    "in a function that it calls": (
+        {"module": "CUTOFF = 1\ndef look(): return [CUTOFF for _ in 'a']", "poke": "look()"},
+        "sensors:CUTOFF",
+        2,
+    ),
+    "in another module": (
+        {
+            "module": "from ACME.config import cutoff",
+            "config": "CUTOFF = 1\ndef cutoff(): return CUTOFF",
+            "poke": "cutoff()",
+        },
+        "config:CUTOFF",
+        2,
+    ),
+    "of another module": (
+        {"module": "from ACME import config", "config": "CUTOFF = 1", "poke": "config.CUTOFF"},
+        "config:CUTOFF",
+        2,
+    ),
+    "of a settings class": (
+        {"module": "class Config:\n    CUTOFF = 1", "poke": "Config.CUTOFF"},
+        "sensors:Config.CUTOFF",
+        2,
+    ),
+    "of a settings object": (
+        {
+            "module": "@dataclasses.dataclass\nclass Config:\n    cutoff: str\nCONFIG = Config('a')",
+            "poke": "CONFIG.cutoff",
+        },
+        "sensors:CONFIG.cutoff",
+        "b",
+    ),
+    "a list of the class": ({"fields": "days = ['a']", "poke": "self.days"}, "sensors:Partner.days", ["b"]),
+    "an enum": (
+        {"module": "class Side(enum.Enum):\n    A = 1\n    B = 2\nSIDE = Side.A", "poke": "SIDE"},
+        "sensors:SIDE",
+        "B",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", IMPORTED)
+def test_what_an_import_finds_is_part_of_the_condition(
+    company: Company, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    texts, place, other = IMPORTED[how]
+    cls = company(**texts)
+    context = registered(cls)
+    assert not adapt(cls)(**context).poke({})
+    module, _, path = place.partition(":")
+    *way, name = path.split(".")
+    found: Any = sys.modules[f"{cls.__module__.partition('.')[0]}.{module}"]
+    for part in way:
+        found = getattr(found, part)
+    monkeypatch.setattr(found, name, found.Side[other] if how == "an enum" else other)
+    with pytest.raises(HandBack, match=rf"its attribute \w+\.{module}\.\S+ is another one"):
+        adapt(cls)(**context)
+    again = registered(cls)
+    assert identify("acme.Partner", context) != identify("acme.Partner", again)
+    assert not adapt(cls)(**again).poke({})
+
+
+def test_a_default_that_was_found_when_it_was_imported(company: Company) -> None:
+    cls = company(argument=", day='2026-01-01'")
+    context = registered(cls)
+    cls.poke.__defaults__ = ("2026-01-02",)
+    with pytest.raises(HandBack, match=r"Partner.poke.day is another one"):
+        adapt(cls)(**context)
+
+
+def test_what_pre_execute_leaves_for_the_poke_is_not_there_in_the_pool(company: Company) -> None:
+    cls = company("SEEN = {}", "SEEN.get(self.path)", fields="def pre_execute(self, context): SEEN[self.path] = [self]")
+    sensor = in_dag(cls)
+    empty = registered(cls)
+    sensor.pre_execute({})
+    context = dict(rebuild.poke_context_of(sensor))
+    module_of(cls).SEEN.clear()  # in the pool
+    with pytest.raises(HandBack, match="SEEN is another one than on its worker"):
+        adapt(cls)(**context)
+    assert not adapt(cls)(**empty).poke({})
+
+
+def test_a_module_that_a_poke_imports(company: Company, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told what it says after the first poke; a pool that has not imported it finds the same as the next task."""
+    from sensorpool.airflow.proof.arguments import external_inputs
+
+    cls = company(poke="from .late import CUTOFF; CUTOFF", late="CUTOFF = 1")
+    sensor = in_dag(cls)
+    before = registered(cls)
+    assert reasons_of(sensor, monkeypatch) == []
+    context = external_inputs.with_current_shared_state(sensor, before)
+    assert "late:CUTOFF=" in context["doc"]
+    late = f"{cls.__module__.partition('.')[0]}.late"
+    was = sys.modules.pop(late)
+    adapt(cls)(**context)
+    sys.modules[late] = was
+    assert not adapt(cls)(**context).poke({})
+    monkeypatch.setattr(was, "CUTOFF", 2)
+    with pytest.raises(HandBack, match=r"late\.CUTOFF is another one"):
+        adapt(cls)(**context)
+
+
+def test_versions(company: Company) -> None:
+    """A worker of the version before tells nothing of it."""
+    cls = company("CUTOFF = 1", "CUTOFF")
+    context = registered(cls)
+    assert "sensors:CUTOFF=" in context["doc"]
+    assert not adapt(cls)(path="p", doc="").poke({})
+    assert not adapt(cls)(path="p").poke({})
+
+
+def test_it_does_not_depend_on_the_process(company: Company) -> None:
+    cls = company("NAMES = {'b', 'a'}\nTHING = object()\nSEEN = {'a': THING}", "NAMES, SEEN")
+    one = shared_state.digests(cls, ())
+    module = module_of(cls)
+    module.NAMES, module.THING, module.SEEN = {"a", "b"}, object(), {"a": object()}
+    assert shared_state.digests(cls, ()) == one
+
+
+# odd things
+
+ODD = {
+    "repr and eq": """
+        class Odd:
+            def __repr__(self): raise RuntimeError("I/O")
+            def __eq__(self, other): raise RuntimeError("I/O")
+            __hash__ = None
+            def __len__(self): raise RuntimeError("I/O")
+            def __bool__(self): raise RuntimeError("I/O")
+            def __getattr__(self, name): raise RuntimeError("I/O")
+        THING = Odd()
+        MANY = [Odd(), {"a": Odd()}]
+        """,
+    "getattribute": """
+        class Odd:
+            def __getattribute__(self, name): raise RuntimeError("I/O")
+        THING = Odd()
+        MANY = {1: THING}
+        """,
+    "a proxy": """
+        class Odd:
+            @property
+            def __class__(self): raise RuntimeError("I/O")
+            @property
+            def __dict__(self): raise RuntimeError("I/O")
+        THING = Odd()
+        MANY = (THING,)
+        """,
+    "a list": """
+        class Odd(list):
+            def __iter__(self): raise RuntimeError("I/O")
+            def __len__(self): raise RuntimeError("I/O")
+        THING = Odd([1])
+        MANY = Odd()
+        """,
+    "a metaclass": """
+        class Meta(type):
+            def __getattr__(cls, name): raise RuntimeError("I/O")
+            def __eq__(cls, other): raise RuntimeError("I/O")
+            def __instancecheck__(cls, other): raise RuntimeError("I/O")
+        class Odd(metaclass=Meta): n = 1
+        THING = Odd()
+        MANY = [Odd, Meta]
+        """,
+    "a module": """
+        def __getattr__(name): raise RuntimeError("I/O")
+        THING = MANY = 1
+        """,
+    "what knows itself": """
+        THING = []
+        THING.append(THING)
+        MANY = {"a": THING}
+        MANY["b"] = MANY
+        """,
+    "many": """
+        THING = [[list(range(100)) for _ in range(1000)] for _ in range(100)]
+        MANY = {i: object() for i in range(300_000)}
+        """,
+    "long": """
+        THING = "x" * 50_000_000
+        MANY = 10 ** 10_000
+        """,
+    "deep": """
+        THING = MANY = []
+        for _ in range(5_000): MANY = [MANY]
+        """,
+    "functions that wrap each other": """
+        def THING(): pass
+        def MANY(): pass
+        THING.__wrapped__, MANY.__wrapped__ = MANY, THING
+        """,
+    "a function without a module": """
+        THING = eval("lambda: 1", {})
+        MANY = [THING]
+        """,
+}
+
+
+@pytest.mark.parametrize("how", ODD)
+def test_an_odd_value_is_met_and_nothing_is_asked_of_it(
+    company: Company, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    cls = company(ODD[how], "(THING, MANY, NOT_THERE) if self.path == 'q' else None")
+    context = registered(cls)
+    assert reasons_of(in_dag(cls), monkeypatch) == []
+    pool = adapt(cls)
+    assert [pool(**context).poke({}) for _ in range(2)] == [False, False]
+
+
+def test_a_module_of_many_names_is_looked_at_in_part(company: Company) -> None:
+    names = "\n".join(f"N{i} = {i}" for i in range(10_000))
+    uses = "\n".join(f"    N{i}" for i in range(10_000))
+    cls = company(f"{names}\ndef use():\n{uses}", "use")
+    assert len(shared_state.digests(cls, ())) == 100
+    assert SharedState(cls).changed() is None
+
+
+def test_functions_that_call_each_other_end(company: Company, monkeypatch: pytest.MonkeyPatch) -> None:
+    cls = company("N = 0\ndef one(x): return other(x) if x else N\ndef other(x): return one(0)", "one(1)")
+    assert reasons_of(in_dag(cls), monkeypatch) == []
+    module_of(cls).N = 1
+    assert registered(cls)["doc"] != ""
+
+
+def test_what_is_read_of_the_class_alone_is_in_no_picture_of_the_sensor(company: Company) -> None:
+    cls = company(fields="tries = []")
+    assert sensor_state.changed_attribute(sensor_state.snapshot(in_dag(cls)), in_dag(cls)) is None
+
+
+def test_names_are_read_as_python_reads_them() -> None:
+    """The bytecode is another one in each version of Python."""
+    for module in (argparse, textwrap, importlib, dis):
+        for function in [value for value in vars(module).values() if type(value) is type(dis.dis)]:
+            codes, globals_, imports = [function.__code__], set[str](), set[str]()
+            for code in codes:
+                codes += [constant for constant in code.co_consts if isinstance(constant, type(code))]
+                for each in dis.get_instructions(code):
+                    if each.opname in ("LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL"):
+                        globals_.add(each.argval)
+                    elif each.opname == "IMPORT_NAME":
+                        imports.add(each.argval)
+            names = names_in(function.__code__)
+            assert names.of_module == globals_
+            assert {path for path, _, _ in names.imported} == imports
