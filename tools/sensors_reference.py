@@ -83,6 +83,8 @@ def page() -> str:
             parts += [
                 f"| `{row.name}` | {'✓' if row.by_default else ''} | {row.pooled} | {row.reason} |\n" for row in rows
             ]
+    if len(parts) == 1:
+        raise SystemExit("no provider of Airflow is installed here: run it in the environment of `make e2e`")
     if missing:
         parts.append("\n## Not looked at\n\nThese modules cannot be imported here:\n\n")
         parts += [f"- `{module}`: {why}\n" for module, why in sorted(missing.items())]

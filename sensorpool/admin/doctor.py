@@ -192,9 +192,12 @@ def _look_at_workers(pool: Pool) -> Iterator[Finding]:
     except SensorpoolError:
         return  # the checks of Redis and the database have reported it
     names = ", ".join(str(worker) for worker in workers[:_FEW_WORKERS])
+    if not workers:
+        yield Finding("pool", "warning", f"{pool.pool_id.get() or 'it'} has no worker: start one")
+        return
     count = "1 worker" if len(workers) == 1 else f"{len(workers)} workers"
     more = f" and {len(workers) - _FEW_WORKERS} more" if len(workers) > _FEW_WORKERS else ""
-    yield Finding("pool", "ok", f"{pool.pool_id.get()}: {count}{': ' if workers else ''}{names}{more}")
+    yield Finding("pool", "ok", f"{pool.pool_id.get()}: {count}: {names}{more}")
     for worker in workers:
         if worker.tick != pool.settings.tick:
             said = f"TICK is {pool.settings.tick:g} here and {worker.tick:g} at {worker}: pokes come at the longer one"
