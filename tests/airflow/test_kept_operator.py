@@ -241,7 +241,7 @@ def test_another_waiter_has_it_look_at_once(clock: Clock, change: Callable[[], N
     change()
     Hooked.asks.wanted = "new"
     assert cache.keep(first, path, "{}") is one
-    assert one._poke.__self__._ends > clock.now, "nobody has joined"
+    assert one._poke.__self__._expires > clock.now, "nobody has joined"
     assert cache.keep(second, path, "{}") is one
     Hooked.asks.built = 0
     assert one.poke()[0].outcome is Outcome.NOT_LANDED

@@ -630,7 +630,7 @@ class AfterAround(Around):
 @pytest.mark.parametrize(
     ("cls", "options", "why"),
     [
-        (Kills, {}, "its on_kill is for its worker"),
+        (Kills, {}, "its on_kill has to run on its worker"),
         (Kills, {"mode": "reschedule"}, None),
         (Around, {}, "the execute of Around does more"),
         (AfterAround, {}, "the execute of Around does more"),
