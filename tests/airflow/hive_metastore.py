@@ -288,7 +288,7 @@ class _Connection(socketserver.BaseRequestHandler):
         end = TSocket()
         end.setHandle(self.request)
         protocol = TBinaryProtocol(TBufferedTransport(end))
-        # The hook connects once only to see whether somebody is there, so an end without a call is usual.
+        # The hook connects once only to see whether a server answers, so an end without a call is usual.
         with suppress(TTransportException, ConnectionError):
             while True:
                 self.server.processor.process(protocol, protocol)

@@ -1,4 +1,4 @@
-"""Who resumes waits for Airflow's API server, but not for ever."""
+"""A task that resumes waits for Airflow's API server, but not without end."""
 
 import asyncio
 from collections.abc import Callable

@@ -46,7 +46,7 @@ def test_what_is_read_is_what_was_said(value: Any) -> None:
     read = decode(said)
     assert read == value
     assert type(read) is type(value)
-    assert encode(read) == said  # the same condition for whoever says it again
+    assert encode(read) == said  # the same condition when it is encoded again
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A poke that takes a file away goes back to its workers before it does: each task takes its own."""
+"""A poke that moves or removes a file goes back to its workers before that: each task takes its own."""
 
 import os
 import shutil

@@ -42,7 +42,7 @@ def runs(airflow_metadata: Metadata) -> dict[str, str]:
 
 
 def native(context: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Say what the task runner makes of one look at a run, which somebody has triggered."""
+    """Return what the task runner makes of one look at a triggered run."""
     comms = task_runner.SUPERVISOR_COMMS
     sleeps = iter((None, Ended()))
 

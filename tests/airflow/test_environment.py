@@ -297,7 +297,7 @@ def test_a_constructor_that_reads_what_its_task_has_changed_stays(monkeypatch: p
     assert (str(raised.value), raised.value.kind) == (why, "needs_worker")
 
 
-# what nobody sees read
+# reads that cannot be seen
 
 
 @pytest.mark.parametrize("put", [os.environ.__setitem__, os.putenv], ids=["environ", "putenv"])

@@ -1,4 +1,4 @@
-"""What a constructor takes from elsewhere than its arguments is part of the condition, and the pool finds the same."""
+"""External inputs of a constructor are part of the condition, and the pool finds the same."""
 
 import datetime as dt
 import json

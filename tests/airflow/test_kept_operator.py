@@ -1,4 +1,4 @@
-"""A sensor that the pool keeps is built again: a changed Connection reaches a group that lives for long."""
+"""A sensor that the pool keeps is built again: a changed Connection reaches a group that lives long."""
 
 import datetime as dt
 import json
@@ -130,7 +130,7 @@ def test_one_whose_connection_stays_the_same_stays_as_it_is(clock: Clock) -> Non
     other = pooled(Nameless)
     clock.now += AGE
     assert held(other) == "old"
-    assert Hooked.asks.built == 3, "of it nobody can say whether it is as it was"
+    assert Hooked.asks.built == 3, "whether it is unchanged cannot be told"
 
 
 def test_thousands_that_name_one_connection_cost_one_look(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +241,7 @@ def test_another_waiter_has_it_look_at_once(clock: Clock, change: Callable[[], N
     change()
     Hooked.asks.wanted = "new"
     assert cache.keep(first, path, "{}") is one
-    assert one._poke.__self__._expires > clock.now, "nobody has joined"
+    assert one._poke.__self__._expires > clock.now, "no waiter has joined"
     assert cache.keep(second, path, "{}") is one
     Hooked.asks.built = 0
     assert one.poke()[0].outcome is Outcome.NOT_LANDED

@@ -212,7 +212,7 @@ def test_both_maskers_are_asked_and_only_for_what_is_new() -> None:
 
 
 def test_what_comes_from_airflows_database_is_known(airflow_metadata: Any) -> None:
-    """As the pool asks for it: encrypted there, and told to nobody else."""
+    """A Connection as the pool asks for it: encrypted in the database, and known to no other process."""
     from airflow.models import Connection
     from airflow.models import Variable as StoredVariable
     from airflow.secrets.metastore import MetastoreBackend

@@ -1,4 +1,4 @@
-"""A sensor that was handed back: what counts its time natively goes on from when it began to wait."""
+"""A sensor that was handed back: natively its limits count from the moment when it began to wait."""
 
 import datetime as dt
 import itertools
@@ -81,7 +81,7 @@ class Try:
 
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """A pool that takes whoever comes; the classes are patched."""
+    """A pool that takes each registration; the classes are patched."""
     found: list[Any] = []
 
     def register(registration: Any) -> Any:

@@ -32,7 +32,7 @@ SENSOR = "sensorpool.sensors.TimeSensor"
 
 @pytest.fixture
 def pool(postgres_database: str, redis_url: str) -> Any:
-    """A pool that nobody pokes in."""
+    """A pool without a worker."""
     made = Pool(Settings.load(database_url=postgres_database, redis_url=redis_url, poke_interval=60.0))
     yield made
     made.close()

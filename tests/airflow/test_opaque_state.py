@@ -1,4 +1,4 @@
-"""State that stands in no attribute: it tells sensors apart, and a poke that changes it is found."""
+"""State that no attribute shows: it distinguishes sensors, and a poke that changes it is found."""
 
 import array
 import collections

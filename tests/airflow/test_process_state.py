@@ -1,4 +1,4 @@
-"""What a process has once, and a poke may switch: it stays on its worker, and the pool puts it back."""
+"""State that a process has once: a poke that changes it stays on its worker, and the pool restores it."""
 
 import csv
 import decimal
@@ -185,7 +185,7 @@ def test_one_that_suffers_by_anothers_switch_does_not_fail(monkeypatch: pytest.M
     one, other, third = pooled(Switches), pooled(Another), pooled(Another, "q")
     assert not any(each.poke({}) for each in (one, other, third))
     monkeypatch.setitem(globals(), "_act", lambda _: warnings.simplefilter("error"))
-    assert not one.poke({}), "between its first poke and its last nobody looks"
+    assert not one.poke({}), "between its first poke and its last the state is not compared"
     monkeypatch.setitem(globals(), "_act", lambda _: warnings.warn("old", DeprecationWarning, stacklevel=1))
     assert not other.poke({}), "it is built again, and what was switched is put back"
     assert not third.poke({})

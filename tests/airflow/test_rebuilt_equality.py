@@ -1,4 +1,4 @@
-"""What is proved is what is built: the order of mappings, what an equality leaves out, arguments that a class adds."""
+"""The sensor built is the one proved: the order of mappings, parts that an equality leaves out, added arguments."""
 
 import dataclasses
 import datetime as dt

@@ -1,4 +1,4 @@
-"""Instances whose task is gone from Airflow end; those of whom Airflow never heard do not."""
+"""Instances whose task is gone from Airflow end; instances that Airflow does not know do not."""
 
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace

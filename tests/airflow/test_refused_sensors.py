@@ -1,4 +1,4 @@
-"""What looks poolable and is not: sensors that would answer differently in the pool."""
+"""Sensors that look poolable and are not: they would answer differently in the pool."""
 
 import datetime as dt
 from collections import OrderedDict, defaultdict
@@ -143,7 +143,7 @@ class OurNotebook(SageMakerUnifiedStudioNotebookSensor):
 
 
 class Unread(FileSensor):
-    """Stands for a provider that nobody has read, and which works on."""
+    """Stands for a sensor of a provider that was not reviewed, with code after the wait."""
 
     def execute(self, context: Any) -> Any:
         return super().execute(context)

@@ -1,4 +1,4 @@
-"""A sensor in reschedule mode that resumes: what the pool saw counts only if it still waits for that."""
+"""A sensor in reschedule mode that resumes: the pool's result counts only if its condition is still the same."""
 
 import datetime as dt
 import json
@@ -44,7 +44,7 @@ class Waits(BaseSensorOperator):
 
 @pytest.fixture(autouse=True)
 def pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pool that takes whoever comes; the classes are patched."""
+    """A pool that takes each registration; the classes are patched."""
     settings = Settings.load(sensors_enabled=f"{__name__}.Waits")
     monkeypatch.setattr(deferral, "pool", lambda: SimpleNamespace(settings=settings))
     monkeypatch.setattr(deferral, "register", lambda _: SimpleNamespace(id=1, opened=True))

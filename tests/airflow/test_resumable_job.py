@@ -62,7 +62,7 @@ class Submits(ResumableJobMixin, BaseOperator):
 
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
-    """Return why slots were kept; whoever comes to register leaves."""
+    """Return why slots were kept; a task that registers leaves its slot."""
     reasons: list[Exception] = []
 
     def leave(*_: Any, **__: Any) -> None:

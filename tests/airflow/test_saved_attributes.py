@@ -1,4 +1,4 @@
-"""A task in ``mode="poke"`` that goes on natively waits for what it was built with when it started."""
+"""A task in ``mode="poke"`` that continues natively waits with the attributes that it started with."""
 
 import datetime as dt
 import inspect
@@ -93,7 +93,7 @@ class Hook(BaseHook):
 
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pool that takes whoever comes; the classes are patched."""
+    """A pool that takes each registration; the classes are patched."""
     ours = ",".join(f"{__name__}.{cls.__qualname__}" for cls in (Waits, Declared, Submits))
     settings = Settings.load(sensors_enabled=f"{ours},{TimeSensor.__module__}.TimeSensor")
     monkeypatch.setattr(deferral, "pool", lambda: SimpleNamespace(settings=settings))

@@ -1,4 +1,4 @@
-"""What a poke leaves in its sensor, and who works with that: the next poke, or what comes after the last one."""
+"""Changes of a sensor by its poke, which the next poke finds, or the code after the last poke."""
 
 import functools
 import itertools

@@ -230,7 +230,7 @@ def test_what_a_poke_asks_as_its_task_only_later_goes_back(
 def test_a_refusal_in_a_thread_of_a_poke_is_held_against_it(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     def ask() -> bool:
         with ThreadPoolExecutor(1) as threads:
-            threads.submit(run_state)  # nobody asks for its result
+            threads.submit(run_state)  # its result is not read
         return False
 
     with pytest.raises(HandBack, match="asks Airflow as its task"):

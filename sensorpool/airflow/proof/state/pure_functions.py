@@ -1,7 +1,7 @@
-"""Functions whose result is worked out of their arguments and constants alone: a cache of theirs keeps nothing else.
+"""Pure functions: the result follows from arguments and constants alone, so a cache of results holds nothing else.
 
-That is told by the names in their code: data, constants of their module, what is pure of the standard library, and
-functions that are so themselves. The constants are looked at as all data that a class names (`reach`).
+The names in the code decide: data, constants of the module, pure functions of the standard library, and other pure
+functions. The constants are compared as all data that a class references (`references`).
 """
 
 import base64
@@ -47,7 +47,7 @@ _DEEPEST = 4
 
 
 def is_pure(function: Any, depth: int = _DEEPEST) -> bool:
-    """Whether a function's result is worked out of its arguments and constants alone, as far as its code tells."""
+    """Whether a function's result follows from its arguments and constants alone, judged by its code."""
     if type(function) is not types.FunctionType or function.__closure__ or depth < 0:
         return False
     names, own = names_in(function.__code__), function.__globals__
@@ -66,7 +66,7 @@ _BUILT_IN = object()
 
 
 def _names_by(name: str, value: Any, code: types.CodeType, depth: int) -> frozenset[str] | None:
-    """Return the names that code may ask a global for; None, where it is none of those that are known to be pure."""
+    """Return the attributes that code may read of a global; None if the global is not known to be pure."""
     none = frozenset[str]()
     if value is _BUILT_IN:
         return none if name in _PURE and hasattr(builtins, name) else None
@@ -95,7 +95,7 @@ _PACKAGES = frozenset(_MODULES) - {"urllib.parse"} | {"urllib"}
 
 
 def _parts(value: Any, left: int) -> int:
-    """Return how many parts are left of a number when those of a value are taken; 0, if it is not plain or too much."""
+    """Return a number of parts less those of a value; 0 or less if the value is not plain, or has too many."""
     if type(value) in _CONTAINERS:
         if len(value) >= left:
             return 0
@@ -109,7 +109,7 @@ def _parts(value: Any, left: int) -> int:
 
 @lru_cache(256)
 def _asks_for_paths_only(code: types.CodeType, name: str) -> bool:
-    """Whether code asks a module for nothing but its ``path``: `os` has more under the names of data's methods."""
+    """Whether code reads only the ``path`` of a module: other names of `os` are also names of methods of data."""
     codes = [code, *(constant for constant in code.co_consts if isinstance(constant, types.CodeType))]
     if any(isinstance(inner, types.CodeType) for each in codes[1:] for inner in each.co_consts):
         return False

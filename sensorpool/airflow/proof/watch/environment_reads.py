@@ -1,8 +1,8 @@
-"""What a sensor asks of the environment of its process that the pool's process has not.
+"""Reads of the environment of a task's process, where the pool's process has another one.
 
-Airflow names the task there. And a DAG file, a policy, a constructor or `pre_execute` may have set or taken something
-before the first poke (`process_start`): a Variable or Connection, a profile, a proxy, the time zone. It is in the
-process of that task only, so a sensor that depends on it runs natively. A log gets the name, never the value.
+Airflow names the task there. And a DAG file, a policy, a constructor or `pre_execute` may have changed a name since the
+process started (`process_start`): a Variable or Connection, a profile, a proxy, the time zone. Only that process has
+the change, so a sensor that depends on it runs natively. The log gets the name, never the value.
 """
 
 import re
@@ -19,11 +19,11 @@ from sensorpool.airflow.proof import known_sensors
 from sensorpool.airflow.proof.state import references
 from sensorpool.airflow.proof.watch import denials, process_start, watched_environment
 
-OF_TASK = "AIRFLOW_CTX_"  # how Airflow names the task in the environment of its worker
-_OF_AIRFLOW = (OF_TASK, "_AIRFLOW_", "__AIRFLOW_")  # what else it keeps there, for itself
+OF_TASK = "AIRFLOW_CTX_"  # the beginning of the names that say which task runs
+_OF_AIRFLOW = (OF_TASK, "_AIRFLOW_", "__AIRFLOW_")  # names that Airflow keeps for itself
 _LOOK_UPS = {"AIRFLOW_VAR_": "Variable", "AIRFLOW_CONN_": "Connection"}
 _TIME_ZONE = "TZ"
-# names that libraries in C read unseen, and a module of Python's that brings the library
+# names that libraries in C read unseen, with the modules that load such a library
 _READ_IN_C = (
     (re.compile(r"PG[A-Z]\w*"), ("psycopg", "psycopg2", "adbc_driver_postgresql")),
     (re.compile(r"SSL_CERT_(FILE|DIR)|OPENSSL_\w+"), ("_ssl",)),
@@ -40,55 +40,55 @@ _POOL = "sensorpool.airflow.pool.adapters."
 
 
 def noting(note: Callable[[str], object], found: Callable[[str], object]) -> AbstractContextManager[None]:
-    """Note what is asked of the environment that only this process has.
+    """Note reads of names in the environment that only this process has.
 
-    :param found: is told of Connections and Variables that are found there: the pool may have them elsewhere.
+    :param found: called for each Connection or Variable in the environment: the pool may have another one elsewhere.
     """
     return _noting(note, _changed(), found)
 
 
 def noting_changes(note: Callable[[str], object]) -> AbstractContextManager[object]:
-    """Note what is asked of the environment that its task has changed there."""
+    """Note reads of names in the environment that the task has changed."""
     changed = _changed()
     return _noting(note, changed) if changed else nullcontext()
 
 
 def changed_by_task() -> frozenset[str]:
-    """Return the names in the environment that a task has changed: none that Airflow changes for each."""
+    """Return the names in the environment that the task has changed, without those that Airflow sets for each task."""
     return _changed() - task_runtime.SET_FOR_TASKS
 
 
 def build_checked(build: Callable[[], Any]) -> Any:
-    """Return what a sensor's class builds.
+    """Build a sensor, and check what its constructor reads.
 
-    :raises NotPoolable: when the constructor asks for what its task has changed in the environment.
+    :raises NotPoolable: when the constructor reads a name that the task has changed in the environment.
     :raises Exception: whatever the constructor raises.
     """
     changed, found = _changed(), list[str]()
     if not changed:
         return build()
     with _noting(found.append, changed):
-        built = build()
+        sensor = build()
     if found:
         raise NotPoolable(f"its constructor {found[0]}", "needs_worker")
-    return built
+    return sensor
 
 
 def _noting(
     note: Callable[[str], object], changed: frozenset[str], found: Callable[[str], object] | None = None
 ) -> AbstractContextManager[None]:
-    of_all = (OF_TASK, *_LOOK_UPS) if found else ()
+    watched = (OF_TASK, *_LOOK_UPS) if found else ()
 
     def ask(name: str) -> None:
-        if found and name not in changed and (what := _looked_up(name)) is not None:
+        if found and name not in changed and (lookup := _lookup_of(name)) is not None:
             if process_start.has(name):
-                found(what)
+                found(lookup)
             return
         whose = ", which its task has changed" if name in changed else " of its worker"
         note(f"reads {name} from the environment{whose}")
 
     def is_watched(name: str) -> bool:
-        return name in changed or name.startswith(of_all)
+        return name in changed or name.startswith(watched)
 
     def is_listed(name: str) -> bool:
         return is_watched(name) and name not in task_runtime.SET_FOR_TASKS
@@ -97,9 +97,9 @@ def _noting(
 
 
 def reason_against(sensor: BaseOperator) -> str | None:
-    """Return why a sensor runs natively by what its task has changed in the environment, even if no poke shows it.
+    """Return why changes of the environment keep a sensor on its worker that no watched poke shows; None if none do.
 
-    Libraries in C are not watched, and a later poke may ask for what the first one does not.
+    Libraries in C are not watched, and a later poke may read names that the first one does not.
     """
     changed, in_c = changed_by_task(), process_start.changed_in_c()
     if _TIME_ZONE in changed | in_c and not known_sensors.is_reviewed(type(sensor)):
@@ -110,32 +110,32 @@ def reason_against(sensor: BaseOperator) -> str | None:
     texts = frozenset(_texts_of(sensor)) if changed else frozenset[str]()
     upper = frozenset(text.upper() for text in texts)
     for name in sorted(changed):
-        what = _looked_up(name)
-        if name in texts or (what and what.partition(" ")[2] in upper):
+        lookup = _lookup_of(name)
+        if name in texts or (lookup and lookup.partition(" ")[2] in upper):
             return f"its code names {name}, which its task has changed in the environment"
     return None
 
 
-def _looked_up(name: str) -> str | None:
-    """Name the Connection or Variable that is looked up under a name, in capitals."""
+def _lookup_of(name: str) -> str | None:
+    """Return the Connection or Variable, in capitals, that a name in the environment holds; None for other names."""
     return next(
-        (f"{what} {name.removeprefix(prefix)}" for prefix, what in _LOOK_UPS.items() if name.startswith(prefix)), None
+        (f"{kind} {name.removeprefix(prefix)}" for prefix, kind in _LOOK_UPS.items() if name.startswith(prefix)), None
     )
 
 
 def _changed() -> frozenset[str]:
-    """Return the names that a task has changed: none of those that Airflow keeps for itself."""
+    """Return the names that the task has changed, without those that Airflow keeps for itself."""
     return frozenset(name for name in process_start.changed() if not name.startswith(_OF_AIRFLOW))
 
 
 def _texts_of(sensor: BaseOperator) -> Iterator[str]:
-    """Yield the texts that a sensor has, and those in the code of a company's class."""
+    """Yield the texts among a sensor's attributes, and in the code of a company's class."""
     yield from (value for value in operators.own_attributes(sensor).values() if type(value) is str)
     if known_sensors.is_reviewed(type(sensor)):
         return
-    reached = references.references_of(type(sensor))
-    yield from (value for _, _, value in reached.data() if type(value) is str)
-    for function in reached.functions:
+    referenced = references.references_of(type(sensor))
+    yield from (value for _, _, value in referenced.data() if type(value) is str)
+    for function in referenced.functions:
         yield from _texts_in(function.__code__)
 
 
@@ -149,13 +149,13 @@ def _texts_in(constant: Any, depth: int = _DEEPEST) -> Iterator[str]:
 
 
 def deny_names() -> None:
-    """Have pokes of this process, which is the pool's, raise `OnlyOnWorker` when they ask for their task's names."""
+    """Deny pokes of this process, one of the pool's, the names of their task: a read raises `OnlyOnWorker`."""
 
-    def refuse(name: str) -> None:
+    def deny(name: str) -> None:
         frame = sys._getframe(2)
         while frame is not None and not str(frame.f_globals.get("__name__")).startswith(_POOL):
             frame = frame.f_back  # type: ignore[assignment]
         if frame is not None:
             raise denials.deny(f"its poke asks for {name} in the environment, which only a worker has")
 
-    watched_environment.put_in_place(lambda name: name.startswith(OF_TASK), refuse)
+    watched_environment.put_in_place(lambda name: name.startswith(OF_TASK), deny)

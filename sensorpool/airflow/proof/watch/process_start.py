@@ -1,8 +1,8 @@
-"""The environment that a task's process started with: as Airflow handed it over, before any code of the task's own.
+"""The environment at the start of a task's process, before the task's own code runs.
 
-Airflow forks a process for each task. From there on a DAG file, a policy, a constructor or `pre_execute` may change the
-environment, and the pool's process knows nothing of that. Airflow loads this module in each of its processes
-(`sensorpool.airflow.policy`), so it imports next to nothing.
+Airflow forks a process for each task. Then a DAG file, a policy, a constructor or `pre_execute` may change the
+environment, and the pool's process has no such change. Airflow loads this module in each of its processes
+(`sensorpool.airflow.policy`), so it has few imports.
 """
 
 import os
@@ -14,44 +14,44 @@ _started: Mapping[bytes, bytes] | None = None
 
 
 def watch() -> None:
-    """Remember the environment now, and again in each process that is forked from this one."""
+    """Remember the environment now, and again at the start of each process forked from this one."""
     remember()
-    with suppress(AttributeError):  # not every system forks
+    with suppress(AttributeError):  # not every system can fork
         os.register_at_fork(after_in_child=remember)
 
 
 def remember() -> None:
-    """Take the environment as it is now for that which the process started with."""
+    """Remember the environment of this moment as that of the process's start."""
     global _started
     _started = _now()
 
 
 def forget() -> None:
-    """Know nothing of how the process started: then nothing counts as changed."""
+    """Forget the environment of the start: then no name counts as changed."""
     global _started
     _started = None
 
 
 def has(name: str) -> bool:
-    """Whether a name is in the environment now; no watch of the environment hears of it."""
+    """Whether a name is in the environment now; a watched environment does not note this read."""
     now = _now()
     return now is not None and os.fsencode(name) in now
 
 
 def changed() -> frozenset[str]:
-    """Return the names in the environment that have another value than at the start, and those added or gone."""
+    """Return the names in the environment that were changed, added or removed since the start."""
     now = _now()
     return frozenset() if now is None else _differing(now)
 
 
 def gone() -> frozenset[str]:
-    """Return the names that were in the environment at the start, and are not now."""
+    """Return the names that were removed from the environment since the start."""
     now = _now()
     return frozenset() if now is None else frozenset(os.fsdecode(name) for name in (_started or {}) if name not in now)
 
 
 def changed_in_c() -> frozenset[str]:
-    """Return the same for the environment that libraries in C see: `os.putenv` changes that one alone."""
+    """Return the changed names in the environment of libraries in C: `os.putenv` changes that one alone."""
     now = None if _started is None else _now_in_c()
     return frozenset() if now is None else _differing(now)
 
@@ -64,14 +64,14 @@ def _differing(now: Mapping[bytes, bytes]) -> frozenset[str]:
 
 
 def _now() -> Mapping[bytes, bytes] | None:
-    data = vars(os.environ).get("_data")  # past what watches `os.environ`
+    data = vars(os.environ).get("_data")  # not by the methods of a watched `os.environ`
     if not isinstance(data, dict) or os.name != "posix":
         return None
     return data.copy()
 
 
 def _now_in_c() -> Mapping[bytes, bytes] | None:
-    with suppress(Exception):  # not every system has it under this name
+    with suppress(Exception):  # not every system has this name
         import ctypes
 
         found: dict[bytes, bytes] = {}

@@ -1,6 +1,6 @@
-"""What a look at the status of a job asks of the environment of its process, where its task has changed that.
+"""Reads of the environment by a request for the status of a job, where the task has changed names.
 
-Such a look may start a program, which finds the whole environment: what it reads there is not seen.
+Such a request may start a program, which has the whole environment: its reads cannot be seen.
 """
 
 import sys
@@ -13,18 +13,18 @@ from sensorpool.airflow.proof.watch import environment_reads
 
 _PROGRAMS = frozenset({"subprocess.Popen", "os.posix_spawn", "os.exec", "os.spawn", "os.system"})
 _note: Callable[[str], object] | None = None
-_what = ""
+_program_note = ""
 
 
 @contextmanager
 def noting(note: Callable[[str], object]) -> Iterator[None]:
-    """Note what is asked, and programs that are started, where a task has changed the environment."""
-    global _note, _what
+    """Note reads of names that the task has changed, and, if it has changed any, programs that are started."""
+    global _note, _program_note
     names = environment_reads.changed_by_task()
     if names:
         _hook()
         _note = note
-        _what = f"starts a program, and its task has changed {min(names)} in the environment"
+        _program_note = f"starts a program, and its task has changed {min(names)} in the environment"
     try:
         with environment_reads.noting_changes(note):
             yield
@@ -34,9 +34,9 @@ def noting(note: Callable[[str], object]) -> Iterator[None]:
 
 @cache
 def _hook() -> None:
-    sys.addaudithook(_hear)  # it cannot be taken away
+    sys.addaudithook(_on_event)  # Python has no way to remove a hook
 
 
-def _hear(event: str, _: tuple[Any, ...]) -> None:
+def _on_event(event: str, _: tuple[Any, ...]) -> None:
     if _note is not None and event in _PROGRAMS:
-        _note(_what)
+        _note(_program_note)

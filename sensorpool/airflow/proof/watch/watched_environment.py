@@ -1,6 +1,6 @@
-"""A watched `os.environ`: says which of some names is asked for, in whichever way.
+"""A watched `os.environ`: each read of some names is noted, in every way that Python has to read them.
 
-A name that is listed among all others, or stands in a copy of all, is asked for only when it is picked out of them.
+A list or copy of all names is no read of a name in it; to pick the name out of the list is one.
 """
 
 import os
@@ -13,10 +13,10 @@ IsWatched = Callable[[str], bool]
 
 
 def put_in_place(is_watched: IsWatched, ask: Ask) -> None:
-    """Watch the environment for as long as this process lives; the first one that watches stays.
+    """Watch the environment until this process ends; a second watch is ignored.
 
     :param is_watched: whether a name is watched.
-    :param ask: is told a name that is asked for; what it raises, the asker gets.
+    :param ask: called with each name that is read; its exceptions reach the reader.
     """
     if type(os.environ) is os._Environ:
         _set_class(_watched(is_watched, is_watched, (), ask))
@@ -27,9 +27,9 @@ def watching(is_watched: IsWatched, is_listed: IsWatched, gone: Collection[str],
     """Watch the environment.
 
     :param is_watched: whether a name is watched.
-    :param is_listed: whether such a name is also watched where all are listed.
-    :param gone: names that are not there any more: a list of all names tells that.
-    :param ask: is told a name that is asked for.
+    :param is_listed: whether a watched name is also watched in lists of all names.
+    :param gone: names that have been removed: a list of all names shows that.
+    :param ask: called with each name that is read.
     """
     was = type(os.environ)
     _set_class(_watched(is_watched, is_listed, gone, ask))
@@ -47,7 +47,7 @@ def _set_class(cls: Any) -> None:
 
 def _watched(is_watched: IsWatched, is_listed: IsWatched, gone: Collection[str], ask: Ask) -> Any:
     class Environment(os._Environ):  # type: ignore[type-arg]
-        """The environment; says which names are asked for."""
+        """The environment; reads of watched names are noted."""
 
         def __getitem__(self, name: Any) -> Any:
             text = os.fsdecode(name) if isinstance(name, bytes) else name
@@ -55,7 +55,7 @@ def _watched(is_watched: IsWatched, is_listed: IsWatched, gone: Collection[str],
                 ask(text)
             return super().__getitem__(name)
 
-        def __iter__(self) -> Iterator[Any]:  # a copy of all asks for none
+        def __iter__(self) -> Iterator[Any]:  # a copy of all names reads none
             for name in gone:
                 ask(name)
             for name in super().__iter__():
@@ -64,7 +64,7 @@ def _watched(is_watched: IsWatched, is_listed: IsWatched, gone: Collection[str],
                         ask(os.fsdecode(name))
                     yield name
                 else:
-                    # a view of all values asks by the names that it was given here
+                    # a view of all values reads by the names that it gets here
                     yield _Listed(name, ask if is_listed(name) else _ignore) if is_watched(name) else name
 
     return Environment
@@ -75,9 +75,9 @@ def _ignore(_: str) -> None:
 
 
 class _Listed(str):
-    """A name that was listed among all others: to pick it out of them, or of a copy of all, is to ask for it.
+    """A watched name in a list of all names: to pick it out of the list, or out of a copy, is a read.
 
-    To compare it with other names, and find that it is none of those, is not.
+    To compare it with other names, and find no match, is none.
     """
 
     _ask: Ask
@@ -93,7 +93,7 @@ class _Listed(str):
         return _Listed(part, self._ask, self._whole)
 
     def _picked(self, is_it: bool) -> bool:
-        if is_it and len(self) > 1:  # one letter of a name picks none
+        if is_it and len(self) > 1:  # one letter of a name picks no name
             self._ask(self._whole)
         return is_it
 

@@ -1,7 +1,7 @@
-"""What only a worker has: the current context, its environment (`environment`), the main thread and its loop.
+"""What only a worker has: the current context, its environment (`environment_reads`), the main thread and its loop.
 
-The first poke is a native one; `noting` watches what it asks for. A poke in the pool that asks for the same fails, or
-makes do without and answers another question, so it is handed back: `refusing` and `missed_by`.
+The first poke is a native one, and its requests are noted (`noting`). A poke in the pool with the same request fails,
+or goes on without an answer and may land wrongly, so it is handed back (`deny_changes`, `missed_by`).
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from sensorpool.airflow.proof.watch.process_state import ProcessState
 
 Note = Callable[[str], object]
 
-# errors of what is bound to one thread, to one event loop, or to a task that runs; some libraries have no class for it
+# errors of objects bound to one thread, one event loop or a running task; some libraries have no class for them
 _MISSED = re.compile(
     r"no current event loop|(attached|bound) to a different (event )?loop|main thread|(same|different|another) thread"
     r"|'_thread\._local' object|daemonic processes|Current context was requested|SUPERVISOR_COMMS|AIRFLOW_CTX_"
@@ -35,18 +35,18 @@ _OF_ONE_THREAD = frozenset(
 )
 _RUNS = frozenset({"subprocess.Popen", "os.posix_spawn", "os.exec", "os.spawn", "os.system"})
 _BETWEEN = frozenset({"subprocess", "os", "asyncio", "multiprocessing"})
-_LOOK_AROUND = frozenset({"platform", "uuid", "ctypes", "sysconfig"})  # start programs that say what machine it is
+_LOOK_AROUND = frozenset({"platform", "uuid", "ctypes", "sysconfig"})  # start programs to learn about the machine
 _CHANGES = frozenset({"os.putenv", "os.unsetenv", "os.chdir"})
 _listening: Note | None = None
 
 
 @contextmanager
 def noting(note: Note, note_program: Note, found: Note) -> Iterator[None]:
-    """Note what is asked for.
+    """Note the requests of a poke.
 
-    :param note_program: is told of programs that are started with the task's names in their environment, and of what
-        a poke changes for its whole process.
-    :param found: is told of Connections and Variables that are found in the environment.
+    :param note_program: called for programs that are started with the task's names in their environment, and for
+        changes of the whole process.
+    :param found: called for Connections and Variables that are found in the environment.
     """
     with ExitStack() as stack:
         for watch in (_context_noted, _signals_noted, _loop_noted):
@@ -58,7 +58,7 @@ def noting(note: Note, note_program: Note, found: Note) -> Iterator[None]:
 
 
 def bound_to_a_thread(attributes: Mapping[str, Any]) -> str | None:
-    """Name an attribute whose value works in the thread only that has made it."""
+    """Return the name of an attribute whose value works only in the thread that has made it."""
     for name, value in attributes.items():
         if not _OF_ONE_THREAD.isdisjoint(f"{cls.__module__}.{cls.__qualname__}" for cls in type(value).__mro__):
             return name
@@ -66,12 +66,12 @@ def bound_to_a_thread(attributes: Mapping[str, Any]) -> str | None:
 
 
 def missed_by(error: BaseException | None) -> str | None:
-    """Say what a poke failed for want of in the pool, if it was that: the error, or one that it was made of."""
+    """Return what a poke lacked in the pool, judged by its error and the causes of that; None if it lacked nothing."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         text = " ".join(str(error).split())
-        of_task = isinstance(error, KeyError) and error.args and error.args[0] in _of_task()  # by way of its vars
+        of_task = isinstance(error, KeyError) and error.args and error.args[0] in _of_task()  # the poke read vars(self)
         if of_task or _MISSED.search(text):
             return f"its poke needs what only a worker has: {type(error).__name__}: {text[:300]}"
         error = error.__cause__ or error.__context__
@@ -100,11 +100,11 @@ def _context_noted(note: Note) -> Iterator[None]:
 
 @contextmanager
 def _signals_noted(note: Note) -> Iterator[None]:
-    native = signal._signal  # type: ignore[attr-defined]  # what signal.signal calls, wherever it was imported to
+    native = signal._signal  # type: ignore[attr-defined]  # signal.signal calls it, under whatever name it was imported
 
     class Signals:
         def __getattr__(self, name: str) -> Any:
-            # asyncio.run sets one where it can, and does without elsewhere
+            # asyncio.run sets a handler in the main thread, and needs none elsewhere
             caller = sys._getframe(1).f_back
             if name == "signal" and _in_main_thread() and _module_of(caller) != "asyncio.runners":
                 note("sets a signal handler, which only the main thread of its worker can")
@@ -145,7 +145,7 @@ def _process_noted(note: Note) -> Iterator[None]:
 
 
 def _change_by(event: str, arguments: tuple[Any, ...]) -> str | None:
-    """Say what an audit event is about to change for the whole process, if it is."""
+    """Return what an audit event is about to change for the whole process; None if nothing."""
     match event, arguments:
         case "os.chdir", _:
             return "changes the working directory"
@@ -157,7 +157,7 @@ def _change_by(event: str, arguments: tuple[Any, ...]) -> str | None:
 
 
 def deny_changes() -> None:
-    """Have pokes and constructors in this process, the pool's, raise `OnlyOnWorker` if they would change it for all.
+    """Deny pokes and constructors in this process, one of the pool's, to change it for all: they raise `OnlyOnWorker`.
 
     Natively a process has one sensor; here an environment or working directory would be that of another's poke, too.
     """
@@ -173,7 +173,7 @@ def _refuse_change(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _imports(frame: Any) -> bool:
-    """Whether a module is being imported: it sets what it needs once a process, and must not be left half done."""
+    """Whether a module is being imported: an import may change its process, and must not end half done."""
     while frame is not None:
         if _module_of(frame) == "importlib._bootstrap":
             return True
@@ -183,7 +183,7 @@ def _imports(frame: Any) -> bool:
 
 @cache
 def _hook(hear: Callable[[str, tuple[Any, ...]], None]) -> None:
-    sys.addaudithook(hear)  # it cannot be taken away
+    sys.addaudithook(hear)  # Python has no way to remove a hook
 
 
 @contextmanager
