@@ -6,12 +6,11 @@ import pytest
 
 from tests.support.pages import ROOT
 
-# without Airflow's side
 CODE = [
     str(path.relative_to(ROOT))
     for folder in ("sensorpool", "migrations", "harness", "benchmarks", "tools")
     for path in sorted((ROOT / folder).rglob("*"))
-    if path.suffix in {".py", ".lua"} and "sensorpool/airflow" not in str(path)
+    if path.suffix in {".py", ".lua"}
 ]
 ACCOUNT = 'getpwnam("nobody")'  # a name of the system
 PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
