@@ -27,7 +27,6 @@ from uuid import UUID
 from airflow.sdk import BaseHook
 
 from sensorpool.airflow.proof.state import opaque_state
-from sensorpool.airflow.proof.state.opaque_state import Unreadable
 from sensorpool.airflow.proof.state.references import Cached, is_code, is_operator
 
 _DEEPEST = 6
@@ -224,7 +223,7 @@ class Capturer:
             return None
         try:
             return self._capture("", opaque_state.read(value), depth)
-        except Unreadable:
+        except opaque_state.Unreadable:
             return next(_never)  # its position cannot be read: it never counts as unchanged
 
     def _held(self, value: Any, kind: Any, depth: int, *, is_open: bool) -> Any:
@@ -233,7 +232,7 @@ class Capturer:
             return None
         try:
             return self._capture("", opaque_state.read(value), depth)
-        except Unreadable:
+        except opaque_state.Unreadable:
             return None
 
     def _ends(self, items: Any, backwards: Any, length: int) -> Iterable[Any]:
