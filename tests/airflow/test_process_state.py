@@ -7,6 +7,7 @@ import gc
 import locale
 import logging
 import os
+import resource
 import socket
 import ssl
 import sys
@@ -51,6 +52,11 @@ class Proxied(socket.socket):
     """Goes another way."""
 
 
+def limit_file_sizes(most: int) -> None:
+    """Do not let this process write files of more bytes."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
 SWITCHES: dict[str, tuple[Callable[[], object], str]] = {
     "umask": (lambda: os.umask(0o027), "the umask"),
     "locale": (lambda: locale.setlocale(locale.LC_NUMERIC, "C.UTF-8"), "the locale"),
@@ -77,6 +83,8 @@ SWITCHES: dict[str, tuple[Callable[[], object], str]] = {
     "gc": (gc.disable, "the garbage collector"),
     "hook": (lambda: setattr(threading, "excepthook", print), "threading.excepthook"),
     "csv": (lambda: csv.field_size_limit(7), "the limit of csv"),
+    "argv": (lambda: setattr(sys, "argv", ["tool"]), "sys.argv"),
+    "limits": (lambda: limit_file_sizes(1 << 40), "its limits of files, file sizes, CPU or processes"),
 }
 BY_ITSELF: dict[str, Callable[[], object]] = {
     "an opener made by urlopen": lambda: setattr(urllib.request, "_opener", urllib.request.build_opener()),

@@ -315,7 +315,7 @@ def test_on_redis_a_message_that_cannot_be_encoded_stops_no_other(
         causes = {waiting(pool, each)["cause"] for each in bad}
     finally:
         other.close()
-    assert causes == {"the broker does not take it: KeyError: 'theirs'"}
+    assert {cause.rpartition(": ")[0] for cause in causes} == {"the broker does not take it: KeyError"}
     with redis.Redis.from_url(redis_url) as client:
         assert client.llen("theirs") == 2
 

@@ -272,8 +272,9 @@ def test_whatever_is_wrong_with_one_processs_class_the_other_one_pokes(
     ids = register(pool, 5)
     for _ in range(2):
         job(odd, pool)
+    # a job does not wait for a poke that is slow, as any may be on a busy machine
+    until("all to be left to others", lambda: len(stranded(pool, odd)) == 5 or (job(odd, pool) and False))
     assert states(pool, ids) == {"sensing"}
-    assert len(stranded(pool, odd)) == 5
     assert list(odd.poker.classes.refusals) == [PATH]
     company.write(SOUND)
     job(good, pool)

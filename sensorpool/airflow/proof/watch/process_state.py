@@ -11,6 +11,7 @@ import gc
 import locale
 import logging
 import os
+import resource
 import socket
 import ssl
 import sys
@@ -24,6 +25,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 _ERRORS = "which warnings are errors"
+# not of memory: the pool sets that itself
+_LIMITS = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_CPU, resource.RLIMIT_NPROC)
 _RECURSION = 1_000  # Python's
 _OPENS = frozenset(
     {"ProxyHandler", "UnknownHandler", "HTTPHandler", "HTTPDefaultErrorHandler", "HTTPRedirectHandler", "FTPHandler"}
@@ -82,6 +85,16 @@ def _opener() -> Any:
     return opener
 
 
+def _limits() -> tuple[tuple[int, int], ...]:
+    return tuple(resource.getrlimit(limit) for limit in _LIMITS)
+
+
+def _put_limits(was: tuple[tuple[int, int], ...]) -> None:
+    for limit, (soft, _) in zip(_LIMITS, was, strict=True):
+        hard = resource.getrlimit(limit)[1]  # it cannot be raised again
+        resource.setrlimit(limit, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
+
+
 def _put_decimals(was: tuple[int, str]) -> None:
     context = decimal.getcontext()
     context.prec, context.rounding = was
@@ -100,6 +113,8 @@ _ITEMS = {
     "socket.socket": _of(socket, "socket"),
     "socket.getaddrinfo": _of(socket, "getaddrinfo"),
     "socket.create_connection": _of(socket, "create_connection"),
+    "sys.argv": _Item(lambda: tuple(sys.argv), lambda was: setattr(sys, "argv", [*was])),
+    "its limits of files, file sizes, CPU or processes": _Item(_limits, _put_limits),
     "the context of decimals": _Item(lambda: (decimal.getcontext().prec, decimal.getcontext().rounding), _put_decimals),
     "what logging has disabled": _Item(lambda: logging.root.manager.disable, logging.disable),
     "the garbage collector": _Item(gc.isenabled, lambda was: gc.enable() if was else gc.disable()),
