@@ -9,7 +9,7 @@ from harness.until import until
 from sensorpool.publish import wire
 from sensorpool.service.app import make_app
 from tests.faults.stand import Stand
-from tests.faults.trial import Trial
+from tests.faults.trial import Trial, extra
 
 
 @pytest.fixture
@@ -26,8 +26,21 @@ def send(sender: Celery, stand: Stand, times: int = 1, **options: object) -> Non
 
 
 def assert_not_early(trial: Trial) -> None:
-    """No group was poked again before an interval was over, less the jitter of a tick."""
-    assert trial.shortest_gap() > trial.service.settings.poke_interval - trial.service.settings.tick - 0.5
+    """No group was poked more than once an interval."""
+    assert trial.extra_pokes() <= 0
+
+
+@pytest.mark.parametrize(
+    ("times", "found"),
+    [
+        ([0, 2, 4, 6], 0),
+        ([0, 3.1, 4, 6], 0),  # one is late
+        ([0, 2, 2.5, 4], 1),  # one too many
+        ([0, 1, 2, 3, 4, 5], 2),  # each twice
+    ],
+)
+def test_extra_pokes_are_found(times: list[float], found: int) -> None:
+    assert extra(times, 2) == found
 
 
 def test_repeated(stand: Stand, sender: Celery) -> None:

@@ -7,7 +7,7 @@ during the fault although its condition has come true. One more sensor may neith
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -151,13 +151,21 @@ class Trial:
         return max(gaps) / self.service.settings.poke_interval - 1
 
     def shortest_gap(self) -> float:
-        """Return the shortest time between two pokes of one condition, in seconds.
+        """Return the shortest time between two pokes of one condition, in seconds."""
+        return min((gap for some in self._by_interval() for gap in _gaps(some)), default=math.inf)
+
+    def extra_pokes(self) -> int:
+        """Return how many pokes of one condition, at most, were beyond one an interval."""
+        interval = self.service.settings.poke_interval
+        return max((extra([poke.at for poke in some], interval) for some in self._by_interval()), default=0)
+
+    def _by_interval(self) -> list[list[Poke]]:
+        """Return the pokes of each condition that come once an interval.
 
         The first poke may come at any time, and the deadline of the tight sensor brings a poke of its own.
         """
         tight = self.tight.values()
-        of_each = [some for name, some in self.pokes().items() if name not in tight]
-        return min((gap for some in of_each for gap in _gaps(some[1:])), default=math.inf)
+        return [some[1:] for name, some in self.pokes().items() if name not in tight]
 
     def land(self, names: list[str]) -> None:
         """Make conditions true."""
@@ -215,6 +223,22 @@ class Trial:
             for row in rows
             if row[0] in names
         ]
+
+
+def extra(times: Sequence[float], interval: float) -> int:
+    """Return how many of some moments, at most, are beyond one an interval; both in seconds.
+
+    A poke that a busy machine makes late is followed by one that is in time: their gap says nothing. But pokes in a
+    row, one in each interval, always span more than the intervals between the first and the last but one.
+    """
+    return max(
+        (
+            last - first - math.ceil((times[last] - times[first]) / interval)
+            for first in range(len(times))
+            for last in range(first + 1, len(times))
+        ),
+        default=0,
+    )
 
 
 def _gaps(some: list[Poke]) -> list[float]:
