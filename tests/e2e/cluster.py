@@ -1,7 +1,9 @@
 """The Airflow of this suite, with what a company has installed beside it."""
 
 import json
+import urllib.error
 import urllib.parse
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,14 @@ class Cluster(AirflowCluster):
         return super().environment | {"AIRFLOW__EMAIL__EMAIL_BACKEND": "company.send_email"}
 
     def log_of(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1, map_index: int = -1) -> list[str]:
-        """Return the lines of a task's log, as its page in Airflow shows them."""
+        """Return the lines of a task's log, as its page in Airflow shows them; none before its try has begun."""
         path = f"/dags/{dag_id}/dagRuns/{urllib.parse.quote(run_id)}/taskInstances/{task_id}/logs/{try_number}"
-        found = self.api("GET", f"{path}?map_index={map_index}&full_content=true")
+        try:
+            found = self.api("GET", f"{path}?map_index={map_index}&full_content=true")
+        except urllib.error.HTTPError as error:
+            if error.code != HTTPStatus.NOT_FOUND:
+                raise
+            return []
         return [str(line) for line in found["content"]]  # the exception of a line stands beside its event
 
     def lines(self, dag_id: str, run_id: str, words: str) -> int:
