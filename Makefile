@@ -43,7 +43,7 @@ e2e: $(VENV_E2E)/e2e.stamp ## run the tests on a whole Airflow of their own
 
 .PHONY: faults faults-full
 faults: $(VENV)/test.stamp ## try the guarantees: every fault once, mutants, the model
-	@$(BIN)/python -m pytest tests/faults -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(BIN)/python -m pytest tests/faults -n 3 --dist loadfile $(ARGS)
 
 faults-full: $(VENV)/test.stamp ## try the guarantees for hours: outages of a minute, thousands of kills, a soak
 	@SENSORPOOL_TEST_FULL=1 SENSORPOOL_TEST_FAULTS_TABLE=benchmarks/results/faults.json \

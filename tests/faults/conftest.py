@@ -17,19 +17,12 @@ from tests.integration.conftest import make_service, service  # noqa: F401  # fi
 
 TABLE = "SENSORPOOL_TEST_FAULTS_TABLE"  # the file for the table as JSON
 
-LONG = {"test_mutants", "test_stateful", "test_versions", "test_overload", "test_crashes"}  # minutes each
-
 _of_this_test: dict[str, Record] = {}
 
 
 def record_of(fault: str) -> Record:
     """Return this test's record of a fault."""
     return _of_this_test.setdefault(fault, Record(fault))
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have the files come first that take long: at the end, one process would work on them alone."""
-    items.sort(key=lambda item: item.path.stem not in LONG)
 
 
 @pytest.fixture(autouse=True)
