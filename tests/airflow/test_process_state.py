@@ -1,9 +1,11 @@
 """State that a process has once: a poke that changes it stays on its worker, and the pool restores it."""
 
+import contextlib
 import csv
 import decimal
 import faulthandler
 import gc
+import io
 import locale
 import logging
 import os
@@ -16,6 +18,7 @@ import urllib.request
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -84,15 +87,52 @@ SWITCHES: dict[str, tuple[Callable[[], object], str]] = {
     "hook": (lambda: setattr(threading, "excepthook", print), "threading.excepthook"),
     "csv": (lambda: csv.field_size_limit(7), "the limit of csv"),
     "argv": (lambda: setattr(sys, "argv", ["tool"]), "sys.argv"),
+    "stdout": (lambda: setattr(sys, "stdout", io.StringIO()), "sys.stdout"),
     "limits": (lambda: limit_file_sizes(1 << 40), "its limits of files, file sizes, CPU or processes"),
 }
 BY_ITSELF: dict[str, Callable[[], object]] = {
     "an opener made by urlopen": lambda: setattr(urllib.request, "_opener", urllib.request.build_opener()),
     "a warning that is ignored": lambda: warnings.simplefilter("ignore"),
     "deeper calls": lambda: sys.setrecursionlimit(5_000),
-    "warnings in a block": lambda: _in_a_block(),
     "decimals in a block": lambda: _of_few_digits(),
 }
+
+
+FOR_A_WHILE: dict[str, tuple[Callable[[], object], str]] = {
+    "what it prints": (lambda: _prints_elsewhere(), "changes sys.stdout of its process"),
+    "errors": (lambda: _prints_elsewhere(contextlib.redirect_stderr), "changes sys.stderr of its process"),
+    "warnings": (lambda: _in_a_block(), "changes which warnings are errors of its process"),
+    "arguments": (lambda: _with_arguments(["tool"]), "changes sys.argv of its process"),
+    "the umask": (lambda: _with_umask(0o027), "changes the umask of its process"),
+    "a patch": (lambda: _patched(), "replaces code by unittest.mock"),
+    "a decorator": (lambda: mock.patch("os.getlogin", return_value="me")(lambda _: os.getlogin())(), "replaces code"),
+}
+
+
+def _prints_elsewhere(redirect: Any = contextlib.redirect_stdout) -> None:
+    with redirect(io.StringIO()):
+        print("x")
+
+
+def _with_arguments(arguments: list[str]) -> None:
+    was, sys.argv = sys.argv, arguments
+    try:
+        os.getpid()
+    finally:
+        sys.argv = was
+
+
+def _with_umask(umask: int) -> None:
+    was = os.umask(umask)
+    try:
+        os.getpid()
+    finally:
+        os.umask(was)
+
+
+def _patched() -> None:
+    with mock.patch.object(socket, "gethostname", return_value="p"):
+        socket.gethostname()
 
 
 def _with_header(opener: Any) -> Any:
@@ -152,6 +192,38 @@ def test_a_poke_that_switches_it_stays_on_its_worker(
     monkeypatch.setitem(globals(), "_act", lambda _: switch() and False)
     first_poke()
     assert kept == [f"its poke changes {what} of its process, which others share in the pool"]
+
+
+@pytest.mark.parametrize("how", FOR_A_WHILE)
+def test_a_poke_that_switches_it_for_a_while_stays_on_its_worker(
+    monkeypatch: pytest.MonkeyPatch, kept: list[str], how: str
+) -> None:
+    """In the pool the pokes of others run meanwhile, on other threads."""
+    switch, what = FOR_A_WHILE[how]
+    before = process_state.ProcessState()
+    monkeypatch.setitem(globals(), "_act", lambda _: switch() and False)
+    first_poke()
+    (reason,) = kept
+    assert reason.startswith(f"its poke {what}")
+    assert before.changed() == []
+    assert sys.getprofile() is None
+
+
+def test_a_profiler_at_work_stays(monkeypatch: pytest.MonkeyPatch, kept: list[str]) -> None:
+    seen: list[Any] = []
+    monkeypatch.setitem(globals(), "_act", lambda _: seen.append(sys.getprofile()))
+
+    def profiler(*_: Any) -> None:
+        """Count nothing."""
+
+    sys.setprofile(profiler)
+    try:
+        first_poke()
+        assert sys.getprofile() is profiler
+    finally:
+        sys.setprofile(None)
+    assert seen == [profiler]
+    assert kept == []
 
 
 @pytest.mark.parametrize("how", SWITCHES)

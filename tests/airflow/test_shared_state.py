@@ -278,6 +278,71 @@ CHANGES: dict[str, tuple[str, dict[str, str]]] = {
     "of a thread": ("OWN", {"module": "OWN = threading.local()", "poke": "OWN.n = 1"}),
     "of a context": ("OWN", {"module": "OWN = contextvars.ContextVar('OWN')", "poke": "OWN.set(1)"}),
     "an event": ("FOUND", {"module": "FOUND = threading.Event()", "poke": "FOUND.set()"}),
+    "a client": (
+        "asks",
+        {
+            "module": "class PartnerClient: asked = 0\nasks = None",
+            "poke": "global asks; asks = asks or PartnerClient()",
+        },
+    ),
+    "in a client": (
+        "asks",
+        {"module": "class PartnerClient: asked = 0\nasks = PartnerClient()", "poke": "asks.asked += 1"},
+    ),
+    "what is called a session": (
+        "_session",
+        {"module": "class One: asked = 0\n_session = One()", "poke": "_session.asked += 1"},
+    ),
+    "a client of each role": (
+        "CLIENTS",
+        {
+            "module": "class RoleClient:\n    def __init__(self, role): self.role = role\nCLIENTS = {}",
+            "poke": "CLIENTS['client'] = RoleClient(self.path)",
+        },
+    ),
+    "a header": (
+        "SESSION",
+        {"module": "import requests\nSESSION = requests.Session()", "poke": "SESSION.headers['X-Tenant'] = self.path"},
+    ),
+    "a cookie": (
+        "SESSION",
+        {"module": "import requests\nSESSION = requests.Session()", "poke": "SESSION.cookies.set('role', self.path)"},
+    ),
+    "a login": (
+        "SESSION",
+        {"module": "import requests\nSESSION = requests.Session()", "poke": "SESSION.auth = ('me', self.path)"},
+    ),
+    "how a session asks": (
+        "SESSION",
+        {
+            "module": "import requests.adapters\nSESSION = requests.Session()",
+            "poke": "SESSION.mount('http://', requests.adapters.HTTPAdapter())",
+        },
+    ),
+    "a header of another library": (
+        "API_CLIENT",
+        {"module": "import httpx\nAPI_CLIENT = httpx.Client()", "poke": "API_CLIENT.headers['X-Tenant'] = self.path"},
+    ),
+    "a new session": (
+        "SESSION",
+        {
+            "module": "import requests\nSESSION = requests.Session()",
+            "poke": "global SESSION; SESSION = requests.Session()",
+        },
+    ),
+    "the session of a company's client": (
+        "CLIENT",
+        {
+            "module": """
+            import requests
+            class PartnerClient:
+                def __init__(self): self.session = requests.Session()
+            CLIENT = PartnerClient()
+            """,
+            "poke": "CLIENT.session.headers['X-Tenant'] = self.path",
+        },
+    ),
+    "hooks": ("Partner.hooks", {"fields": "hooks = {}", "poke": "self.hooks['a'] = BaseHook()"}),
     "what is called as a session is": ("SESSIONS", {"module": "SESSIONS = {}", "poke": "SESSIONS['a'] = 1"}),
 }
 
@@ -304,6 +369,54 @@ def test_what_a_poke_changes_in_the_pool_hands_it_back_and_all_others(company: C
         pool(path="q").poke({})
 
 
+PASSING: dict[str, tuple[str, dict[str, str]]] = {
+    "a header": (
+        "SESSION",
+        {
+            "module": "import requests\nSESSION = requests.Session()",
+            "poke": "SESSION.headers['X-Tenant'] = self.path; self.path.upper(); del SESSION.headers['X-Tenant']",
+        },
+    ),
+    "in a function that it calls": (
+        "DAY",
+        {
+            "module": """
+            DAY = 'a'
+            def asked(day):
+                global DAY
+                was, DAY = DAY, day
+                try:
+                    return ask()
+                finally:
+                    DAY = was
+            def ask(): return DAY == 'b'
+            """,
+            "poke": "asked(self.path)",
+        },
+    ),
+    "a name": (
+        "limit",
+        {
+            "module": "limit = 1\ndef ask(): return limit",
+            "poke": "was = limit; globals()['limit'] = 2; ask(); globals()['limit'] = was",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("how", PASSING)
+def test_what_a_poke_changes_and_puts_back_keeps_it_on_its_worker(
+    company: Company, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """In the pool the pokes of others run meanwhile, on other threads."""
+    name, texts = PASSING[how]
+    cls = company(**texts)
+    before = SharedState(cls)
+    (reason,) = reasons_of(in_dag(cls), monkeypatch)
+    assert f".{name}, which all sensors of a process share" in reason
+    assert before.changed() is None
+
+
 @pytest.mark.parametrize("how", CHANGES)
 def test_a_class_that_says_what_it_depends_on_is_left_alone(
     company: Company, monkeypatch: pytest.MonkeyPatch, how: str
@@ -321,16 +434,18 @@ KEEPS: dict[str, dict[str, str]] = {
     "nothing": {},
     "reads": {"module": "SEEN = {'a': [1]}\nDAY = 'x'", "fields": "n = [1]", "poke": "SEEN['a'], DAY, self.n"},
     "an equal one": {"module": "SEEN = []", "poke": "global SEEN; SEEN = []"},
-    "a client": {
-        "module": "class PartnerClient: asked = 0\nasks = None",
-        "poke": "global asks; asks = PartnerClient()",
+    "a client that is only used": {
+        "module": "class PartnerClient: asked = 0\nasks = PartnerClient()",
+        "poke": "asks.asked",
     },
-    "in a client": {"module": "class PartnerClient: asked = 0\nasks = PartnerClient()", "poke": "asks.asked += 1"},
-    "what is called a session": {
-        "module": "class One: asked = 0\n_session = One()",
-        "poke": "_session.asked += 1",
+    "a session that is only used": {
+        "module": "import requests\nSESSION = requests.Session()",
+        "poke": "SESSION.prepare_request(requests.Request('GET', 'http://p/', headers={'X-Tenant': self.path}))",
     },
-    "hooks": {"fields": "hooks = {}", "poke": "self.hooks['a'] = BaseHook()"},
+    "a client of its own": {
+        "module": "import requests",
+        "poke": "session = requests.Session()\n        session.headers['X-Tenant'] = self.path",
+    },
     "a logger": {"module": "log = None", "poke": "global log; log = logging.getLogger('x')"},
     "classes by name": {"module": "KINDS = {}", "poke": "KINDS['a'] = type('A', (), {})"},
     "a cache of what an argument says": {
@@ -358,6 +473,10 @@ KEEPS: dict[str, dict[str, str]] = {
         "poke": "self.listed()",
     },
     "a lock": {"module": "LOCK = threading.Lock()", "poke": "LOCK.acquire(); LOCK.release()"},
+    "of its thread for a while": {
+        "module": "OWN = threading.local()\nVAR = contextvars.ContextVar('VAR')\nOWN.n = 0",
+        "poke": "OWN.n = 1; token = VAR.set(1); len('a'); VAR.reset(token); OWN.n = 0",
+    },
     "an installed one's": {"module": "import random", "poke": "random.seed(7); random.random()"},
 }
 
@@ -383,20 +502,16 @@ def test_a_sensor_of_a_provider_is_not_looked_at() -> None:
 # in the pool, later
 
 
-class AnswersStub(list[Any]):
-    """What the next pokes do; by its name it is no state of theirs."""
-
-
 def later(company: Company, *answers: str) -> Any:
     """Return a class whose pokes do what is said, in the pool."""
     cls = company(
-        "SEEN = []\nfrom tests.airflow.test_shared_state import AnswersStub",
-        fields="answers = AnswersStub()",
+        "SEEN = []\nfrom unittest.mock import Mock",
+        fields="answers = Mock()",  # of the standard library: it is not looked into
         built="self.partner_conn_id = path",
-        poke="answer = self.answers.pop(0)\n        'changes' in answer and SEEN.append(1)",
+        poke="answer = self.answers()\n        'changes' in answer and SEEN.append(1)",
         answer="'lands' in answer",
     )
-    cls.answers.extend(answers)
+    cls.answers.side_effect = answers
     return adapt(cls)
 
 

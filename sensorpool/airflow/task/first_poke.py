@@ -17,7 +17,13 @@ from sensorpool.airflow.proof import known_sensors
 from sensorpool.airflow.proof.state import sensor_state
 from sensorpool.airflow.proof.state.sensor_state import Snapshot
 from sensorpool.airflow.proof.state.shared_state import SharedState
-from sensorpool.airflow.proof.watch import environment_reads, supervisor_requests, task_reads, worker_only
+from sensorpool.airflow.proof.watch import (
+    environment_reads,
+    passing_changes,
+    supervisor_requests,
+    task_reads,
+    worker_only,
+)
 from sensorpool.airflow.task import deferral
 from sensorpool.instrumentation.redaction import one_line
 
@@ -174,6 +180,9 @@ class FirstPoke:
         stack.enter_context(supervisor_requests.noting(self._note("needs_worker"), self._looked_up))
         if not known_sensors.declares_fields(cls):
             stack.enter_context(task_reads.noting(self._sensor, self._note("reads_task")))
+        if not known_sensors.is_stateless(cls):
+            notes = self._note("needs_worker"), self._note("stateful")
+            stack.enter_context(passing_changes.noting(cls, *notes))
 
     def _looked_up(self, name: str, is_there: bool) -> None:
         (self.missing.discard if is_there else self.missing.add)(name)

@@ -1,15 +1,13 @@
 """Values of any kind, captured: as tuples of plain values, of bounded size, that a later look is compared with.
 
-No ``__eq__``, ``__repr__`` or property of a value is called, for one may ask a backend. Objects that are made once and
-hold no answers are captured as None: hooks, clients, loggers, and code.
+No ``__eq__``, ``__repr__`` or property of a value is called, for one may ask a backend. Code is captured as None, and
+so are objects that are made once to ask a backend (`made_once`), unless sensors share them.
 """
 
 import datetime as dt
 import itertools
-import logging
 import random
 import re
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -24,9 +22,7 @@ from types import GeneratorType, MemberDescriptorType, MethodType
 from typing import Any
 from uuid import UUID
 
-from airflow.sdk import BaseHook
-
-from sensorpool.airflow.proof.state import opaque_state
+from sensorpool.airflow.proof.state import made_once, opaque_state
 from sensorpool.airflow.proof.state.references import Cached, is_code, is_operator
 
 _DEEPEST = 6
@@ -37,7 +33,6 @@ _LONGEST = 4_096  # characters of a text, at its beginning and at its end
 _WHOLE = 100_000  # each of these, for a value that a sensor has for itself
 _SMALL = 2**64
 _MOST_KEPT = 10_000  # parts of a container that is copied
-_ONCE = re.compile(r"(?i:client|hook|session|conn|connection|engine|channel|stub|logger)s?$|(^|_)(?i:log)$|[a-z]Log$")
 _TEXTS: dict[Any, Callable[[Any], Any]] = {
     str: str.__str__,
     int: lambda value: f"{int.__int__(value):x}",
@@ -58,12 +53,8 @@ _TEXTS: dict[Any, Callable[[Any], Any]] = {
 }
 _CONTAINERS = (dict, list, tuple, deque, set, frozenset, bytes, bytearray)
 _OPEN = ("collections.", "types.", "queue.", "weakref.", "threading.Event", "threading.Semaphore")
+_OF_ITS_THREAD = frozenset({ContextVar, threading.local, type(threading.Lock())})
 _MOVING = frozenset({"builtins", "itertools"})
-# modules of the standard library whose objects are clients, without a word for that in their class
-_CLIENT_MODULES = frozenset(
-    {"asyncio", "concurrent", "ftplib", "http", "imaplib", "multiprocessing", "poplib", "smtplib", "socket"}
-    | {"sqlite3", "ssl", "subprocess", "unittest", "urllib", "xmlrpc"}
-)
 _never = itertools.count()
 
 
@@ -74,6 +65,7 @@ class Capturer:
     :param portable: capture only what is the same in all processes that have imported the same.
     :param caches: capture how often the caches of functions have missed.
     :param restorable: keep the parts of containers and objects, so that they can be restored.
+    :param brief: leave out what a thread has for itself, and whether a lock is held: no other poke goes on by these.
     :param whole: capture all of a value that a sensor has for itself: its functions, and the parts of any object.
     """
 
@@ -84,12 +76,15 @@ class Capturer:
         portable: bool = False,
         caches: bool = False,
         restorable: bool = False,
+        brief: bool = False,
         whole: bool = False,
     ) -> None:
         self._is_ours = is_ours
         self._is_portable = portable
         self._caches = caches
+        self._brief = brief
         self._whole = whole
+        self._shared = not (portable or whole)
         self._left = _MOST * (_WHOLE if whole else 1)
         self._most_of_one, self._widest, self._longest = (_WHOLE,) * 3 if whole else (_MOST_OF_ONE, _WIDEST, _LONGEST)
         self._kept: list[tuple[Any, Any]] | None = [] if restorable else None
@@ -111,14 +106,19 @@ class Capturer:
         if (kind is str and len(value) < _LONGEST) or (kind is int and -1 < value < _SMALL):  # -1 and -2 have one hash
             self._left -= 1
             return kind.__name__, value
+        if kind is made_once.Same:
+            return value
         try:
             if is_code(value):
                 return ("code", id(value)) if self._whole else None
-            if is_made_once(name, kind):
+            is_client = made_once.is_made_once(name, kind)
+            if is_client and (not self._shared or made_once.is_logger(name, kind)):
                 return None
             self._left -= 1
             if depth == 0 or self._left < 0:
                 return _path(kind)
+            if is_client:
+                return self._of_client(value, kind, depth - 1)
             return _path(kind), self._parts(value, kind, depth - 1)
         except Exception:  # an odd class, or a value that another thread changes
             return self._opaque("odd", value)
@@ -196,6 +196,8 @@ class Capturer:
     def _of_object(self, value: Any, kind: Any, depth: int) -> Any:
         if kind is Cached:
             return value.cache_info().misses if self._caches else None
+        if self._brief and kind in _OF_ITS_THREAD:
+            return None
         if kind is ContextVar:
             return self._capture("", value.get(None), depth)
         if kind is threading.local:
@@ -216,6 +218,11 @@ class Capturer:
             return self._opaque("", value)
         return self._pairs(islice(parts.items(), self._widest), depth, of_object=True), held
 
+    def _of_client(self, value: Any, kind: Any, depth: int) -> Any:
+        if self._is_ours(kind.__module__):
+            return made_once.Same(value), self._parts(value, kind, depth)
+        return made_once.Same(value), self._pairs(made_once.of_library(self._attributes(value, kind)).items(), depth)
+
     def _of_iterator(self, value: Any, kind: Any, depth: int) -> Any:
         if "__length_hint__" in vars(kind):
             return value.__length_hint__()
@@ -228,7 +235,7 @@ class Capturer:
 
     def _held(self, value: Any, kind: Any, depth: int, *, is_open: bool) -> Any:
         """Capture the state of an object in C; None if there is none, or if it cannot be read."""
-        if not self._whole and (issubclass(kind, random.Random) or not (is_open or _is_of_python(kind))):
+        if not self._whole and (issubclass(kind, random.Random) or not (is_open or made_once.is_of_python(kind))):
             return None
         try:
             return self._capture("", opaque_state.read(value), depth)
@@ -262,27 +269,6 @@ class Capturer:
 
     def _opaque(self, what: str, value: Any) -> Any:
         return what if self._is_portable else (what, id(value))
-
-
-def is_made_once(name: str, kind: Any) -> bool:
-    """Whether a value of this name and class is made once, to ask a backend: a hook, a client, a logger."""
-    if kind.__module__ == "builtins":
-        return False
-    if issubclass(kind, (BaseHook, logging.Logger, logging.LoggerAdapter)) or _is_client(kind):
-        return True
-    return _ONCE.search(name) is not None and (
-        kind.__module__.partition(".")[0] in _CLIENT_MODULES or not _is_of_python(kind)
-    )
-
-
-@cache
-def _is_of_python(kind: Any) -> bool:
-    return kind.__module__.partition(".")[0] in sys.stdlib_module_names
-
-
-@cache
-def _is_client(kind: Any) -> bool:
-    return any(_ONCE.search(base.__name__) for base in kind.__mro__)
 
 
 @cache

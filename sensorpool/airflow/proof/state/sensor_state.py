@@ -16,7 +16,7 @@ from sensorpool.airflow.compat import operators
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.proof import known_sensors
 from sensorpool.airflow.proof.codec import encode
-from sensorpool.airflow.proof.state import captured_values
+from sensorpool.airflow.proof.state import made_once
 from sensorpool.airflow.proof.state.captured_values import Capturer
 from sensorpool.airflow.proof.state.references import is_operator
 
@@ -95,7 +95,7 @@ class Baseline:
 
 def is_made_once(name: str, value: Any) -> bool:
     """Whether a value is None, an operator, or an object that a sensor makes once to ask its backend."""
-    return value is None or is_operator(type(value)) or captured_values.is_made_once(name, type(value))
+    return value is None or is_operator(type(value)) or made_once.is_made_once(name, type(value))
 
 
 def _is_computed(cls: type, name: str, value: Any, attributes: Mapping[str, Any]) -> bool:

@@ -28,14 +28,15 @@ class SharedState:
     """The shared state of a class at one moment.
 
     :param caches: whether a call that a cached function has not had before counts as a change.
+    :param brief: for looks during a poke (`Capturer`).
     :param restorable: keep what is needed to restore the state.
     """
 
-    def __init__(self, cls: type, *, caches: bool = False, restorable: bool = False) -> None:
+    def __init__(self, cls: type, *, caches: bool = False, brief: bool = False, restorable: bool = False) -> None:
         self._cls = cls
-        self._caches = caches
+        self._flags = {"caches": caches, "brief": brief}
         referenced = None if known_sensors.is_stateless(cls) else references.references_of(cls)
-        capturer = _capturer_for(cls, caches=caches, restorable=restorable)
+        capturer = _capturer_for(cls, **self._flags, restorable=restorable)
         self._restore = capturer.restore
         self._bindings = list(_bindings(referenced)) if restorable and referenced else []
         self._seen = referenced, _capture(referenced, capturer)  # one value: other threads read it as well
@@ -43,7 +44,7 @@ class SharedState:
     def changed(self) -> str | None:
         """Return what has changed, and how a company mends that; None if nothing has."""
         referenced, before = self._seen
-        after = _capture(referenced, _capturer_for(self._cls, caches=self._caches))
+        after = _capture(referenced, _capturer_for(self._cls, **self._flags))
         if before == after:
             return None
         name = min(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
@@ -53,7 +54,7 @@ class SharedState:
         """Add what the class references since more modules have been imported."""
         referenced, before = self._seen
         if referenced is not None and (more := references.references_of(self._cls)) is not referenced:
-            self._seen = more, _capture(more, _capturer_for(self._cls, caches=self._caches)) | before
+            self._seen = more, _capture(more, _capturer_for(self._cls, **self._flags)) | before
 
     def restore(self) -> None:
         """Restore the state of that moment."""

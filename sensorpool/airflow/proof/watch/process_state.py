@@ -113,6 +113,8 @@ _ITEMS = {
     "socket.socket": _of(socket, "socket"),
     "socket.getaddrinfo": _of(socket, "getaddrinfo"),
     "socket.create_connection": _of(socket, "create_connection"),
+    "sys.stdout": _of(sys, "stdout"),
+    "sys.stderr": _of(sys, "stderr"),
     "sys.argv": _Item(lambda: tuple(sys.argv), lambda was: setattr(sys, "argv", [*was])),
     "its limits of files, file sizes, CPU or processes": _Item(_limits, _put_limits),
     "the context of decimals": _Item(lambda: (decimal.getcontext().prec, decimal.getcontext().rounding), _put_decimals),
@@ -128,6 +130,9 @@ _ITEMS = {
 }
 
 
+_UMASK = {"the umask": _Item(_umask_among_threads, os.umask)}  # in place of the one that changes it to read it
+# of its thread; and what changes no answer for a while
+_NOT_OF_OTHERS = frozenset({"the context of decimals", "the garbage collector", "the faulthandler"})
 _COMPARED = (bool, int, float, str, tuple)
 
 
@@ -162,10 +167,15 @@ class ProcessState:
         return names
 
 
+def of_other_threads() -> dict[str, _Item]:
+    """Return the parts of the state by which a change for a while reaches the pokes of other threads."""
+    return {name: item for name, item in (_ITEMS | _UMASK).items() if name not in _NOT_OF_OTHERS}
+
+
 @cache
 def pool_state() -> ProcessState:
     """Return the state of this process of the pool at the first call."""
-    return ProcessState(_ITEMS | {"the umask": _Item(_umask_among_threads, os.umask)})
+    return ProcessState(_ITEMS | _UMASK)
 
 
 def _differ(before: Any, now: Any) -> bool:

@@ -1,0 +1,102 @@
+"""Objects that are made once, to ask a backend: hooks, clients, sessions, connections, engines and loggers.
+
+A sensor's own are no state of it. Those of a class or a module are state that all sensors of a process share: which
+object it is, its plain attributes, and the mappings that a library keeps in it, such as headers and cookies.
+"""
+
+import logging
+import re
+import sys
+from collections.abc import Mapping
+from enum import Enum
+from functools import cache
+from http.cookiejar import CookieJar
+from typing import Any
+
+from airflow.sdk import BaseHook
+
+_LOGGER = r"(?i:logger)s?$|(^|_)(?i:log)$|[a-z]Log$"
+_IS_LOGGER = re.compile(_LOGGER)
+_IS_CLIENT = re.compile(rf"(?i:client|hook|session|conn|connection|engine|channel|stub|poolmanager)s?$|{_LOGGER}")
+# modules of the standard library whose objects are clients, without a word for that in their class
+_CLIENT_MODULES = frozenset(
+    {"asyncio", "concurrent", "ftplib", "http", "imaplib", "multiprocessing", "poplib", "smtplib", "socket"}
+    | {"sqlite3", "ssl", "subprocess", "unittest", "urllib", "xmlrpc"}
+)
+_CONTAINERS = frozenset({dict, list, tuple, set, frozenset})
+_DATA = frozenset({type(None), bool, int, float, str, bytes, *_CONTAINERS})
+
+
+class Same:
+    """An object, equal to itself alone. It is kept, so that no later object has its id."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Same and other._value is self._value
+
+    def __hash__(self) -> int:
+        return id(self._value)
+
+
+def is_made_once(name: str, kind: Any) -> bool:
+    """Whether a value of this name and class is made once."""
+    if kind.__module__ == "builtins":
+        return False
+    if issubclass(kind, (BaseHook, logging.Logger, logging.LoggerAdapter)) or _is_named(_IS_CLIENT, kind):
+        return True
+    return _IS_CLIENT.search(name) is not None and (
+        kind.__module__.partition(".")[0] in _CLIENT_MODULES or not is_of_python(kind)
+    )
+
+
+def is_logger(name: str, kind: Any) -> bool:
+    """Whether what is made once only writes a log."""
+    if issubclass(kind, (logging.Logger, logging.LoggerAdapter)) or _is_named(_IS_LOGGER, kind):
+        return True
+    return _IS_LOGGER.search(name) is not None
+
+
+def of_library(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the state of a library's client that decides what it asks: plain values, and which objects it has.
+
+    What its objects hold is theirs (the connections of a pool), save for mappings. Enums say how far it has come.
+    """
+    return {name: _inside(value) for name, value in attributes.items() if not issubclass(type(value), Enum)}
+
+
+def _inside(value: Any) -> Any:
+    kind = type(value)
+    if kind in _DATA:
+        return value
+    if issubclass(kind, dict):
+        return {name: part if type(part) in _DATA else Same(part) for name, part in dict.items(value)}
+    if issubclass(kind, (Mapping, CookieJar)):
+        held = object.__getattribute__(value, "__dict__").items()
+        parts = ((name, _of_mapping(part)) for name, part in held)
+        return [Same(value), {name: part for name, part in parts if part is not None}]
+    return Same(value)
+
+
+def _of_mapping(part: Any) -> Any:
+    """Return a part of a mapping, without what it has an object for: the connections to each host."""
+    kind = type(part)
+    if issubclass(kind, CookieJar):
+        return _inside(part)
+    if issubclass(kind, dict):
+        return {name: inner for name, inner in dict.items(part) if type(inner) in _DATA}
+    return part if kind in _CONTAINERS else None  # the time of the last request, locks
+
+
+@cache
+def is_of_python(kind: Any) -> bool:
+    """Whether a class is one of the standard library."""
+    return kind.__module__.partition(".")[0] in sys.stdlib_module_names
+
+
+@cache
+def _is_named(names: re.Pattern[str], kind: Any) -> bool:
+    return any(names.search(base.__name__) for base in kind.__mro__)
