@@ -15,7 +15,6 @@ from sensorpool.config.version import __version__
 from sensorpool.errors import SensorpoolError, SettingsError, Unreachable
 from sensorpool.instrumentation.redaction import hide_password, one_line, printable
 from sensorpool.model.finding import Finding, Level
-from sensorpool.poke.classes import Classes
 from sensorpool.publish import overlay, wire
 from sensorpool.publish.broker import Connection
 from sensorpool.store import callbacks, migrate
@@ -74,7 +73,7 @@ def examine(settings: Settings, without: Collection[str] = frozenset()) -> Itera
         settings = settings.model_copy(update={"database_url": _NOWHERE, "database_schema": ""})
         pool, without = Pool(settings), {*without, "database_url"}
     yield from _look_at_servers(pool, without)
-    yield from _look_at_classes(settings)
+    yield from _look_at_classes(pool)
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     level: Level = "ok" if files >= _FEW_FILES else "warning"
     yield Finding("open files", level, f"ulimit -n is {files} here; {_FEW_FILES} and more for a triggerer or worker")
@@ -159,9 +158,10 @@ def _look_at_broker(pool: Pool, away: Unreachable | None) -> Finding:
     bounded = dict.fromkeys(("socket_timeout", "socket_connect_timeout"), _PATIENCE)
     try:
         problems.probe_broker(pool)
-        options = bounded if settings.broker.startswith(("redis", "unix")) else {}
-        with Connection(url, connect_timeout=_PATIENCE, transport_options=options) as connection:
-            connection.ensure_connection(max_retries=1, timeout=_PATIENCE)
+        if not wire.is_amqp(settings.broker):
+            options = bounded if settings.broker.startswith(("redis", "unix")) else {}
+            with Connection(url, connect_timeout=_PATIENCE, transport_options=options) as connection:
+                connection.ensure_connection(max_retries=1, timeout=_PATIENCE)
     except Unreachable as error:
         return Finding("broker", "wrong", str(error))
     except Exception as error:
@@ -205,11 +205,10 @@ def _look_at_workers(pool: Pool) -> Iterator[Finding]:
             return
 
 
-def _look_at_classes(settings: Settings) -> Iterator[Finding]:
-    classes = Classes(settings.sensors_enabled)
-    for op_classpath in settings.sensors_enabled:
+def _look_at_classes(pool: Pool) -> Iterator[Finding]:
+    for op_classpath in pool.settings.sensors_enabled:
         try:
-            sensor_class = classes.find(op_classpath)
+            sensor_class = pool.classes.find(op_classpath)
         except SensorpoolError as error:
             yield Finding("sensor", "warning", str(error))
             continue

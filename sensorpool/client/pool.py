@@ -49,7 +49,7 @@ class Pool:
             tick_ms=self.settings.tick_ms,
             window=self.settings.infra_failure_window,
         )
-        self._classes = Classes(self.settings.sensors_enabled)
+        self.classes = Classes(self.settings.sensors_enabled)
         self._leases: Leases | None = None
         self._roster: Roster | None = None
 
@@ -125,7 +125,7 @@ class Pool:
         """
         try:
             registration = one if isinstance(one, Registration) else validate.from_mapping(one)
-            return validate.check(registration, self.settings, self._classes, try_out=try_out)
+            return validate.check(registration, self.settings, self.classes, try_out=try_out)
         except Refused as error:
             if place == 0:
                 raise
