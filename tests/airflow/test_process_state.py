@@ -226,6 +226,18 @@ def test_a_profiler_at_work_stays(monkeypatch: pytest.MonkeyPatch, kept: list[st
     assert kept == []
 
 
+def test_a_profiler_that_a_poke_starts_goes_on(monkeypatch: pytest.MonkeyPatch, kept: list[str]) -> None:
+    def profiler(*_: Any) -> None:
+        """Count nothing."""
+
+    monkeypatch.setitem(globals(), "_act", lambda _: sys.setprofile(profiler))
+    try:
+        first_poke()
+        assert sys.getprofile() is profiler
+    finally:
+        sys.setprofile(None)
+
+
 @pytest.mark.parametrize("how", SWITCHES)
 @pytest.mark.parametrize("when", ["at first", "as it lands", "as it fails"])
 def test_in_the_pool_it_is_put_back_and_the_sensor_goes_back(

@@ -33,11 +33,13 @@ def noting(cls: type, note_process: Note, note_shared: Note) -> Iterator[None]:
     if sys.getprofile() is not None:  # a profiler is at work
         yield
         return
-    sys.setprofile(_Watch(cls, note_process, note_shared).hear)
+    hear = _Watch(cls, note_process, note_shared).hear
+    sys.setprofile(hear)
     try:
         yield
     finally:
-        sys.setprofile(None)
+        if sys.getprofile() is hear:  # not a profiler that the poke has started
+            sys.setprofile(None)
 
 
 class _Watch:
