@@ -8,6 +8,7 @@ deadline found nothing.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import assert_never
 
 from sensorpool.model.due import step_at, whole_ticks
@@ -15,6 +16,8 @@ from sensorpool.model.execution_context import ExecutionContext
 from sensorpool.model.states import INCONCLUSIVE, Ending, Outcome, State
 from sensorpool.model.values import Fact, Member, Milliseconds, Verdict
 from sensorpool.settle.overruns import is_last
+
+_CONTEXTS = 128  # execution contexts kept as they were read: those of a flush are mostly equal
 
 
 @dataclass(slots=True)
@@ -92,7 +95,12 @@ def _hand_back(fact: Fact, member: Member) -> Verdict:
 
 
 def _execution_context(member: Member) -> ExecutionContext:
-    return ExecutionContext.from_text(member.execution_context, (member.timeout_at - member.start_date) / 1000)
+    return _read(member.execution_context, member.timeout_at - member.start_date)
+
+
+@lru_cache(maxsize=_CONTEXTS)
+def _read(text: str, waits_for: Milliseconds) -> ExecutionContext:
+    return ExecutionContext.from_text(text, waits_for / 1000)
 
 
 def _needs_more_time(fact: Fact, member: Member, late: bool) -> bool:

@@ -109,6 +109,14 @@ def test_each_member_is_judged_by_its_own_patience() -> None:
     assert [verdict.state for verdict in decision.verdicts] == [State.FAILED, State.SKIPPED]
 
 
+def test_members_with_one_text_that_says_nothing_have_their_own_deadlines() -> None:
+    plain = member()._replace(execution_context="{}")
+    members = [plain, plain._replace(timeout_at=START + 60_000)]
+    decision = decide({1: fact(Outcome.NOT_LANDED, began_at=START + TIMEOUT)}, members, tick_ms=TICK, timeouts=True)
+    limits = [str(verdict.reason).partition("more than its ")[2].partition(";")[0] for verdict in decision.verdicts]
+    assert limits == ["timeout of 600 s", "timeout of 60 s"]
+
+
 def test_backoff_grows_when_a_step_has_ended() -> None:
     waits = {"poke_interval": 10.0, "exponential_backoff": True}
     steps = [(10_000, 20_000, 30_000), (29_999, 20_000, 30_000), (30_000, 40_000, 70_000), (70_000, 80_000, 150_000)]
