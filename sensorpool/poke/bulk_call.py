@@ -26,7 +26,7 @@ class Asked(Protocol):
     op_classpath: str
 
     def context(self, found: SensorClass) -> Any:
-        """Return what the class is asked with."""
+        """Return what the class is asked with: a fresh object for each call, which may change it."""
 
 
 class BulkCall:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import marshal
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -53,7 +54,8 @@ class PokeUnit:
         self._tools = tools
         self._poke: Any = None  # the sensor's `poke`, once the sensor is constructed
         self._home = 0  # the event loop on which it was constructed: clients belong to their loop
-        self._context: Any = poke_context  # JSON text until it is read
+        # JSON text until it is read; then, for `poke_many`, what each call's context is made of
+        self._context: Any = poke_context
         self._put_off: tuple[float, float, str] | None = None  # until when, for how long, and why
 
     def __del__(self, dispose: Callable[[object], None] = dispose) -> None:
@@ -115,13 +117,20 @@ class PokeUnit:
         return [self._tools.answers.of_value(group, began, value)]
 
     def context(self, sensor_class: SensorClass) -> Any:
-        """Return the context for `poke_many`.
+        """Return the context for one call of `poke_many`, which may change it: the next call gets another object.
 
         :raises Exception: when the context cannot be read.
         """
-        if isinstance(self._context, str):
-            self._context = self._made(sensor_class)
-        return self._context
+        kept = self._context
+        if type(kept) is dict:
+            return kept.copy()
+        if type(kept) is bytes:
+            return marshal.loads(kept)  # noqa: S302  # bytes that were made here
+        context = self._made(sensor_class)
+        # a copy of a dict is the cheapest, but it shares the lists and objects in it
+        is_flat = not any(isinstance(value, dict | list) for value in context.values())
+        self._context = context.copy() if is_flat else marshal.dumps(context)
+        return context
 
     def failed(self, began: float, error: BaseException) -> Report:
         """Report the exception of its poke."""

@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Iterator
+from datetime import date
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ LANDED, NOT_LANDED, ERROR, INFRA = (
 def no_calls() -> None:
     """Forget the calls of other tests."""
     many.Many.calls.clear()
+    many.ManyChanges.changed.clear()
 
 
 @pytest.fixture
@@ -46,6 +48,10 @@ def _ask(says: list[Any], cls: type = many.Many) -> list[Report]:
     reports = BulkCall([one(number, cls, tools, say=say) for number, say in enumerate(says, 1)], tools).poke()
     assert [report.group.id for report in reports] == list(range(1, len(says) + 1)), "in order"
     return reports
+
+
+def _of(say: bool) -> Outcome:
+    return LANDED if say else NOT_LANDED
 
 
 def test_each_context_has_its_answer_in_order_from_one_call() -> None:
@@ -106,6 +112,36 @@ def test_a_wrong_number_of_answers_is_an_error_that_names_the_class(size: int) -
 
 def test_no_answers_at_all_are_an_error_of_each() -> None:
     assert {report.outcome for report in _ask([True] * 4, many.ManyNothing)} == {ERROR}
+
+
+@pytest.mark.parametrize("nested", [{}, {"days": {"first": 1, "parts": [0]}}], ids=["flat", "nested"])
+@pytest.mark.parametrize("alone", [False, True], ids=["together", "alone"])
+def test_a_call_that_changes_its_contexts_changes_no_later_call(alone: bool, nested: dict[str, Any]) -> None:
+    tools = PokeTools(Classes([classpath(many.ManyChanges)]), Answers([]), {})
+    says = [False] if alone else [False, True, False]
+    units = [
+        one(number, many.ManyChanges, tools, say=say, day="2026-11-23", **nested) for number, say in enumerate(says)
+    ]
+    for _ in range(3):
+        reports = units[0].poke() if alone else BulkCall(units, tools).poke()
+        assert [(report.outcome, report.reason) for report in reports] == [(_of(say), None) for say in says]
+    assert len(many.ManyChanges.changed) == 3 * len(says)
+    for left in many.ManyChanges.changed:
+        assert left["day"] == date(2026, 11, 23)
+        assert "days" not in left or left["days"] == {"parts": [0, 1]}
+
+
+@pytest.mark.parametrize("nested", [{}, {"days": {"first": 1, "parts": [0]}}], ids=["flat", "nested"])
+def test_a_halved_call_gets_unchanged_contexts(nested: dict[str, Any]) -> None:
+    tools = PokeTools(Classes([classpath(many.ManyChanges)]), Answers([]), {})
+    says = [False, "throw", True]
+    units = [
+        one(number, many.ManyChanges, tools, say=say, day="2026-11-23", **nested) for number, say in enumerate(says)
+    ]
+    reports = BulkCall(units, tools).poke()
+    assert [report.outcome for report in reports] == [NOT_LANDED, ERROR, LANDED]
+    assert reports[1].reason == "ValueError: one of them is bad"
+    assert len(many.Many.calls) > 1
 
 
 @pytest.mark.parametrize("kind", ["dict", "set", "str", "bytes"])

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from datetime import date
 from typing import Any, ClassVar
 
 from sensorpool.errors import InfraFailure
@@ -75,3 +76,19 @@ class ManyNothing(Many):
     @classmethod
     def poke_many(cls, contexts: Sequence[dict[str, Any]]) -> Any:
         return None
+
+
+class ManyChanges(Many):
+    """Changes its contexts in place, at the top and inside, and then answers as `Many` does."""
+
+    changed: ClassVar[list[Any]] = []  # the contexts, as the calls left them
+
+    @classmethod
+    def poke_many(cls, contexts: Sequence[dict[str, Any]]) -> Any:
+        for context in contexts:
+            context["day"] = date.fromisoformat(context["day"])
+            context["more"] = len(cls.changed)
+            if "days" in context:
+                context["days"]["parts"].append(context["days"].pop("first"))
+        cls.changed += contexts
+        return super().poke_many(contexts)
