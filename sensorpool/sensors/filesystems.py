@@ -96,6 +96,7 @@ class RemoteTree:
 
     def __init__(self, filesystem: Any) -> None:
         self._filesystem = filesystem
+        self.refused: list[PermissionError] = []
 
     def look(self, path: str) -> Entry | None:
         """Return the entry at the path, or None."""

@@ -15,7 +15,6 @@ from sensorpool.sensors.tree import Entry, LocalTree, Tree, files_in, has_magic,
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://", re.ASCII)
 _LOCAL = ("file", "local")
-_LOCAL_TREE = LocalTree()
 
 
 class PathSensor:
@@ -23,7 +22,8 @@ class PathSensor:
 
     As with Airflow's FileSensor, the path may be a pattern, and a folder counts when a file lies in it or in
     a folder below it. What is missing is not there yet; a pipe, a device and a link to nothing are no files.
-    What may not be looked at is an error.
+    What may not be looked at is an error, unless another file holds. So is a path that is itself a link to itself;
+    beside other files such a link is no file.
 
     :param path: an absolute path of this machine, or a URL that fsspec knows (``s3://bucket/key``,
         ``sftp://host/file``). ``*``, ``?`` and ``[...]`` match within a name (but no leading dot), ``**`` any
@@ -70,12 +70,12 @@ class PathSensor:
     def _poke_local(self) -> bool:
         try:
             if self._pattern:
-                return self._holds(_LOCAL_TREE, self._root)
+                return self._holds(LocalTree(), self._root)
             # the common case, one system call
             status = os.stat(self._root)
             if stat.S_ISREG(status.st_mode):
                 return status.st_size >= self.min_size and self._is_old_enough(status.st_mtime)
-            return stat.S_ISDIR(status.st_mode) and self._holds(_LOCAL_TREE, self._root)
+            return stat.S_ISDIR(status.st_mode) and self._holds(LocalTree(), self._root)
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
@@ -92,10 +92,13 @@ class PathSensor:
         return ask(self._root, options, self._holds)
 
     def _holds(self, tree: Tree, root: str) -> bool:
-        return any(
+        holds = any(
             self._is_big_enough(entry) and (not self.min_age or self._is_old_enough(tree.modified(entry)))
             for entry in self._files(tree, root)
         )
+        if not holds and tree.refused:
+            raise tree.refused[0]
+        return holds
 
     def _files(self, tree: Tree, root: str) -> Iterator[Entry]:
         if self._pattern:

@@ -1,5 +1,6 @@
 """Files and folders, local or remote: the files that match a pattern, and the files in a folder."""
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
@@ -9,6 +10,7 @@ from typing import Protocol
 
 ANY_DEPTH = "**"
 _MAGIC = frozenset("*?[")
+_NO_TARGET = (errno.ELOOP, errno.ENAMETOOLONG)  # a link to itself, or to a name that no file can have
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,12 @@ class Entry:
 
 
 class Tree(Protocol):
-    """A filesystem as sensors ask it. A missing file is no error: it is not there yet."""
+    """A filesystem as sensors ask it, for one poke. A missing file is no error: it is not there yet.
+
+    What may not be looked at is kept in ``refused``, so that it does not hide what is beside it.
+    """
+
+    refused: list[PermissionError]
 
     def look(self, path: str) -> Entry | None:
         """Return the entry at the path, or None."""
@@ -43,13 +50,18 @@ class Tree(Protocol):
 
 
 class LocalTree:
-    """The filesystem of this machine. Links are followed."""
+    """The filesystem of this machine. Links are followed; one that leads nowhere is not there."""
+
+    def __init__(self) -> None:
+        self.refused: list[PermissionError] = []
 
     def look(self, path: str) -> Entry | None:
         """Return the entry at the path, or None."""
         try:
             return _entry(path, os.stat(path), is_link=os.path.islink(path))
-        except (FileNotFoundError, NotADirectoryError):
+        except OSError as error:
+            if not _leads_nowhere(path, error):
+                raise
             return None
 
     def scan(self, folder: str, wanted: Callable[[str], bool]) -> Iterator[Entry]:
@@ -64,8 +76,11 @@ class LocalTree:
                     continue
                 try:
                     yield _entry(item.path, item.stat(), is_link=item.is_symlink())
-                except FileNotFoundError:
-                    continue  # a link to nothing, or gone since the listing
+                except PermissionError as error:  # a link into a closed folder
+                    self.refused.append(error)
+                except OSError as error:
+                    if not _leads_nowhere(item.path, error):
+                        raise
 
     def modified(self, entry: Entry) -> float:
         """Return when the file was last modified."""
@@ -86,17 +101,16 @@ def matching(tree: Tree, folder: str, pattern: Sequence[str]) -> Iterator[Entry]
     if part == ANY_DEPTH:
         if rest:
             yield from matching(tree, folder, rest)
-        for entry in tree.scan(folder, _is_not_hidden):
+        for entry in _scanned(tree, folder, _is_not_hidden):
             if not rest:
                 yield entry
             if entry.is_folder and not entry.is_link:
                 yield from matching(tree, entry.path, pattern)
         return
     if has_magic(part):
-        found = tree.scan(folder, lambda name: fnmatchcase(name, part) and (name[0] != "." or part[0] == "."))
+        found = _scanned(tree, folder, lambda name: fnmatchcase(name, part) and (name[0] != "." or part[0] == "."))
     else:
-        entry_there = tree.look(f"{folder.rstrip('/')}/{part}")
-        found = iter([entry_there] if entry_there else [])
+        found = _looked_at(tree, f"{folder.rstrip('/')}/{part}")
     for entry in found:
         if not rest:
             yield entry
@@ -108,11 +122,34 @@ def files_in(tree: Tree, folder: str) -> Iterator[Entry]:
     """Return the files in the folder and in the folders below it, not through links (as ``os.walk`` does)."""
     folders = [folder]
     while folders:
-        for entry in tree.scan(folders.pop(), _any_name):
+        for entry in _scanned(tree, folders.pop(), _any_name):
             if entry.is_file:
                 yield entry
             elif entry.is_folder and not entry.is_link:
                 folders.append(entry.path)
+
+
+def _scanned(tree: Tree, folder: str, wanted: Callable[[str], bool]) -> Iterator[Entry]:
+    try:
+        yield from tree.scan(folder, wanted)
+    except PermissionError as error:
+        tree.refused.append(error)
+
+
+def _looked_at(tree: Tree, path: str) -> Iterator[Entry]:
+    try:
+        entry = tree.look(path)
+    except PermissionError as error:
+        tree.refused.append(error)
+        return
+    if entry is not None:
+        yield entry
+
+
+def _leads_nowhere(path: str, error: OSError) -> bool:
+    """Whether the error of a look at the path says that nothing is there, or a link without a target."""
+    is_missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+    return is_missing or (error.errno in _NO_TARGET and os.path.islink(path))
 
 
 def _entry(path: str, status: os.stat_result, *, is_link: bool) -> Entry:

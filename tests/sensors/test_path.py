@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import socket
 import sys
 import time
@@ -137,6 +138,80 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     assert PathSensor(f"{tmp_path}/l*").poke({}) is True
 
 
+@pytest.mark.parametrize("kind", [errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG])
+def test_a_link_without_a_target_hides_no_file_beside_it(tmp_path: Path, kind: int) -> None:
+    plain = aged(tmp_path / "plain", 0)
+    folder = tmp_path / "in"
+    (folder / "deep").mkdir(parents=True)
+    targets = {errno.ENOENT: tmp_path / "none", errno.ENOTDIR: plain / "x", errno.ENAMETOOLONG: tmp_path / ("x" * 300)}
+    links = [folder / where / f"{number}.csv" for where in (".", "deep") for number in range(8)]
+    for link in links:
+        link.symlink_to(targets.get(kind, link.name))
+        with pytest.raises(OSError, match=os.strerror(kind)):
+            link.stat()
+    paths = ("in", "in/*", "in/*.csv", "in/**", "in/deep", "*/deep", "*/deep/*.csv", "*/0.csv", "*/deep/[0-9].csv")
+    for path in paths:
+        assert PathSensor(f"{tmp_path}/{path}").poke({}) is False
+    aged(folder / "real.csv", 0)
+    aged(folder / "deep" / "9.csv", 0)
+    aged(tmp_path / "other" / "0.csv", 0)
+    for path in paths:
+        assert PathSensor(f"{tmp_path}/{path}").poke({}) is True
+
+
+def test_a_file_that_goes_during_the_look_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(8):
+        aged(tmp_path / f"{number}.csv", 0)
+    listed = os.scandir(tmp_path)
+    with listed:
+        items = list(listed)
+    for item in items[:-1]:
+        os.unlink(item.path)
+
+    class Listing(list[os.DirEntry[str]]):
+        def __enter__(self) -> "Listing":
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(os, "scandir", lambda _: Listing(items))
+    assert PathSensor(f"{tmp_path}/*").poke({}) is True
+
+
+def test_names_that_are_no_utf8(tmp_path: Path) -> None:
+    folder = os.fsencode(tmp_path / "in")
+    os.mkdir(folder)
+    os.symlink(b"none", folder + b"/\xff0.csv")
+    for path in ("in", "in/*.csv"):
+        assert PathSensor(f"{tmp_path}/{path}").poke({}) is False
+    with open(folder + b"/\xff1.csv", "wb"):
+        pass
+    for path in ("in", "in/*.csv", "**/?1.csv"):
+        assert PathSensor(f"{tmp_path}/{path}").poke({}) is True
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
+def test_what_may_not_be_looked_at_hides_no_file_beside_it(as_nobody: None) -> None:
+    base = Path(f"/tmp/sensorpool-{os.getpid()}-{time.monotonic_ns()}")
+    closed = [base / f"{number}" for number in range(8)]
+    for folder in closed:
+        folder.mkdir(parents=True)
+        (base / f"link{folder.name}.csv").symlink_to(folder / "file")
+        folder.chmod(0)
+    paths = ("", "/*", "/**", "/*/0.csv", "/*/*.csv", "/**/*.csv")
+    try:
+        for path in paths:
+            with pytest.raises(PermissionError, match="Permission denied"):
+                PathSensor(f"{base}{path}").poke({})
+        aged(base / "open" / "0.csv", 0)
+        for path in paths:
+            assert PathSensor(f"{base}{path}").poke({}) is True
+    finally:
+        for folder in closed:
+            folder.chmod(0o700)
+        shutil.rmtree(base)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
 def test_what_may_not_be_looked_at_is_an_error(tmp_path: Path, as_nobody: None) -> None:
     closed = Path(f"/tmp/sensorpool-{os.getpid()}-{time.monotonic_ns()}")
@@ -263,6 +338,30 @@ def test_a_filesystem_is_kept_until_it_breaks(tiresome: type[TiresomeFileSystem]
     with pytest.raises(InfraFailure, match="tiresome://host/a: ConnectionResetError: gone"):
         sensors[0].poke({})
     assert not filesystems._filesystems
+
+
+def test_a_closed_folder_on_a_server_hides_no_file_beside_it(memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory.pipe("/root/a/file", b"")
+    memory.pipe("/root/z/file", b"")
+    ls, info = type(memory).ls, type(memory).info
+
+    def closed(ask: Any) -> Any:
+        def refuse(self: Any, path: str, *more: Any, **options: Any) -> Any:
+            if path.strip("/").startswith(("root/a/", "root/z/")) or path.strip("/") in ("root/a", "root/z"):
+                raise PermissionError(errno.EACCES, "Permission denied", path)
+            return ask(self, path, *more, **options)
+
+        return refuse
+
+    monkeypatch.setattr(type(memory), "ls", closed(ls))
+    monkeypatch.setattr(type(memory), "info", closed(info))
+    paths = ("memory://root", "memory://root/*", "memory://root/*/file", "memory://root/**/f*")
+    for path in paths:
+        with pytest.raises(PermissionError, match="Permission denied"):
+            PathSensor(path).poke({})
+    memory.pipe("/root/m/file", b"")
+    for path in paths:
+        assert PathSensor(path).poke({}) is True
 
 
 def test_a_filesystem_that_does_not_tell_is_an_error(tiresome: type[TiresomeFileSystem]) -> None:
