@@ -83,7 +83,7 @@ def examine(settings: Settings, without: Collection[str] = frozenset()) -> Itera
         yield Finding("settings", "warning", said)
     for doubt in infra_classes.doubts(infra_classes.named_by_users(settings)):
         yield Finding("settings", "wrong" if doubt.is_typo else "warning", doubt.said)
-    yield from _look_at_overlay()
+    yield from _look_at_overlay(None if {"redis_url", "broker_url"} & set(without) else settings)
     checks = extensions.load(CHECKS) if "database_url" not in without else {}
     for name, check in checks.items():
         try:
@@ -93,10 +93,15 @@ def examine(settings: Settings, without: Collection[str] = frozenset()) -> Itera
     pool.close()
 
 
-def _look_at_overlay() -> Iterator[Finding]:
-    """Report which Celery settings a worker has that is started in this folder."""
+def _look_at_overlay(settings: Settings | None) -> Iterator[Finding]:
+    """Report which Celery settings a worker has that is started in this folder.
+
+    :param settings: None if its broker is not known.
+    """
     try:
         found = overlay.read()
+        if settings is not None:
+            found.over(wire.celery_settings(settings))
         found.refuse()
     except SettingsError as error:
         yield Finding("celery", "wrong", str(error))

@@ -95,6 +95,8 @@ _REDIS_OPTIONS: dict[str, Callable[[str], Any]] = {
     "socket_keepalive": _switch,
     "socket_timeout": _seconds,
 }
+URL_OPTIONS = frozenset(_REDIS_OPTIONS.keys() - {"db", "protocol"})
+"""Options of a Redis URL that Celery's client does not read from the URL itself."""
 _TLS_OPTIONS: dict[str, Callable[[str], Any]] = {
     "ssl_ca_certs": str,
     "ssl_ca_path": str,
@@ -148,8 +150,7 @@ def redis_options(url: str) -> dict[str, Any]:
     """Return the options of a Redis URL that Celery's client does not read from the URL itself."""
     url = url.partition(";")[0]
     read = _taken(url) or {}
-    apart = _REDIS_OPTIONS.keys() - {"db", "protocol"}
-    return {name: read[name](text) for name, text in _options(url) if name in apart & read.keys()}
+    return {name: read[name](text) for name, text in _options(url) if name in URL_OPTIONS & read.keys()}
 
 
 def without_options(url: str) -> str:

@@ -25,10 +25,14 @@ from celery.utils.imports import import_from_cwd
 from sensorpool.config.variables import nearest
 from sensorpool.errors import SettingsError
 from sensorpool.instrumentation.redaction import one_line
+from sensorpool.model.urls import URL_OPTIONS
+from sensorpool.publish.wire import broker_url
 
 MARK = "SENSORPOOL_CELERY_CONFIG"
 NAMED_BY = "SENSORPOOL_CONFIG_MODULE"
 _FILE = "celeryconfig"
+_MAPPINGS = ("beat_schedule", "broker_transport_options", "task_publish_retry_policy")
+_URLS = frozenset({"broker_url", "broker_read_url", "broker_write_url"})
 _LOOKS_MARKED = re.compile(rf"^{MARK}\s*(:[^=\n]*)?=\s*True\b", re.MULTILINE)
 
 
@@ -59,6 +63,33 @@ class Overlay:
             if name not in SETTING_KEYS and not callable(value)
         ]
 
+    def over(self, package: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the package's settings with these laid over them: of two mappings, the keys of both.
+
+        The package's own keys of a mapping keep pools apart and bound waits, and senders and listeners, which read no
+        overlay, go by them too. So a value that differs is refused, and so is a broker of the overlay's own. An entry
+        of ``beat_schedule`` that has a name of the package's is left out.
+
+        :raises SettingsError: with the setting's name, and what to do.
+        """
+        laid = dict(package)
+        for name, value in self.values.items():
+            own = package.get(name)
+            if name in _URLS:
+                if not isinstance(value, str) or broker_url(value) != package["broker_url"]:
+                    raise SettingsError(
+                        f"{self.where}: {name} is not the broker of the pool's other processes: leave it out, and set "
+                        "SENSORPOOL_BROKER_URL for all"
+                    )
+            elif name in _MAPPINGS and isinstance(own, Mapping):
+                laid[name] = {**value, **own}
+                for key in own.keys() & value.keys() if name != "beat_schedule" else ():
+                    if value[key] != own[key]:
+                        raise SettingsError(f"{self.where}: {name} has another {key} than the package: {_mend(key)}")
+            else:
+                laid[name] = value
+        return laid
+
     def refuse(self) -> None:
         """Refuse modules that cannot be imported and an unknown result backend: Celery would print tracebacks.
 
@@ -84,9 +115,19 @@ def read() -> Overlay:
     :raises SettingsError: when there is an overlay that cannot be read.
     """
     found = _read()
-    if not isinstance(found.values.get("beat_schedule", {}), Mapping):
-        raise SettingsError(f"{found.where}: beat_schedule must be a mapping of entries by name")
+    for name in _MAPPINGS:
+        if not isinstance(found.values.get(name, {}), Mapping):
+            raise SettingsError(f"{found.where}: {name} must be a mapping")
     return found
+
+
+def _mend(key: str) -> str:
+    """Return what to do about a key of the package's to which an overlay gives another value."""
+    if key == "global_keyprefix":
+        return "leave it out; SENSORPOOL_NAMESPACE sets it for all processes"
+    if key in URL_OPTIONS:
+        return f"leave it out; the option {key} of the broker's URL sets it for all processes"
+    return "leave it out"
 
 
 def _read() -> Overlay:

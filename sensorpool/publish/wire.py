@@ -18,6 +18,7 @@ POOL = "sensorpool_pool"
 AGAIN = "sensorpool_again"
 """The header of a job that a worker has sent on: a second worker does not send it on again."""
 RETRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0.2}  # a connection that lay idle may be gone
+_SEPARATOR = "\x06\x16"  # kombu's own: stated, because an overlay must not change it for workers alone
 CONFIRM = 10.0  # seconds for RabbitMQ to confirm that it has a message
 
 
@@ -95,7 +96,7 @@ def transport_options(url: str, namespace: str = "", *, prefixed: bool = True) -
     if not url.startswith("unix"):
         options["socket_keepalive"] = True
     options |= redis_options(url)
-    return options | ({"global_keyprefix": key_prefix(namespace)} if prefixed else {})
+    return options | ({"global_keyprefix": key_prefix(namespace), "sep": _SEPARATOR} if prefixed else {})
 
 
 def sender_options(url: str, namespace: str = "", *, prefixed: bool = True) -> dict[str, Any]:

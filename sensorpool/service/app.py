@@ -26,15 +26,11 @@ from sensorpool.service.tasks import add_tasks
 def make_app(settings: Settings) -> Celery:
     """Build the application for these settings.
 
-    :raises SettingsError: when the overlay cannot be read.
+    :raises SettingsError: when the overlay cannot be read, or sets what must be the same in all processes.
     """
     laid_over = overlay.read()
     made = Celery("sensorpool", set_as_current=False, amqp="sensorpool.publish.broker:Amqp")
-    made.conf.update(worker_settings(settings))
-    made.conf.beat_schedule = schedule(settings)
-    for name, value in laid_over.values.items():
-        # an overlay's schedule is added to the ticks
-        made.conf[name] = {**value, **schedule(settings)} if name == "beat_schedule" else value
+    made.conf.update(laid_over.over(worker_settings(settings) | {"beat_schedule": schedule(settings)}))
     made.sensorpool_overlay = laid_over
     runtime = Runtime(settings)
     add_tasks(made, runtime)

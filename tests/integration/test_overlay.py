@@ -12,6 +12,8 @@ import sensorpool
 from harness.service import Service
 from harness.until import until
 from sensorpool.admin import health
+from sensorpool.config.defaults import key_prefix
+from sensorpool.publish import wire
 
 SCRIPT = "import sys\nfrom celery.__main__ import main\nsys.exit(main())\n"
 
@@ -76,3 +78,15 @@ def test_a_worker_that_takes_jobs_from_another_queue_is_named(service: Service) 
     assert "from mine: leave -Q and task_default_queue out" in said[0]
     assert service.cli("doctor").stdout.count("no worker takes jobs from the queue sensorpool") == 1
     assert "sensorpool: theirs is laid over the package's Celery settings" in service.logs()
+
+
+def test_registrants_and_workers_use_one_list_whatever_options_an_overlay_adds(service: Service) -> None:
+    """A list of nudges that no worker reads would grow without end."""
+    (service.folder / "theirs.py").write_text("broker_transport_options = {'visibility_timeout': 3600}\n")
+    service.start(SENSORPOOL_CONFIG_MODULE="theirs")
+    assert "sensorpool: theirs is laid over the package's Celery settings" in service.logs()
+    client, key = service.pool.leases.store.client, f"{key_prefix('')}{wire.queue_of(service.settings)}"
+    for name in "abc":
+        service.pool.publisher.nudge(service.pool.ranges[0])
+        until(f"nudge {name} to be read", lambda: not client.llen(key))
+    assert not client.keys("_kombu*")

@@ -4,11 +4,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from celery import Celery
 
 from sensorpool.admin import doctor
 from sensorpool.config.settings import Settings
 from sensorpool.errors import SettingsError
-from sensorpool.publish import overlay
+from sensorpool.publish import overlay, wire
 from sensorpool.service.app import make_app
 
 MARKED = "SENSORPOOL_CELERY_CONFIG = True\n"
@@ -78,6 +79,7 @@ def test_another_application_s_is_not_run(folder: Path, text: str) -> None:
         ("import no_such_module\n", "ModuleNotFoundError"),
         ("raise SystemExit(3)\n", "SystemExit: 3"),
         ("beat_schedule = ['x']\n", "beat_schedule must be a mapping"),
+        ("broker_transport_options = None\n", "broker_transport_options must be a mapping"),
     ],
 )
 @pytest.mark.parametrize("named", [True, False])
@@ -88,6 +90,7 @@ def test_one_of_ours_that_fails_is_one_line(
     (folder / f"{name}.py").write_text(MARKED + text)
     if named:
         monkeypatch.setenv("SENSORPOOL_CONFIG_MODULE", name)
+        monkeypatch.delitem(sys.modules, name, raising=False)  # another test's
     with pytest.raises(SettingsError) as refused:
         make_app(Settings.load(redis_url="redis://127.0.0.1:1/0"))
     assert says in str(refused.value)
@@ -95,3 +98,59 @@ def test_one_of_ours_that_fails_is_one_line(
     assert len(str(refused.value).splitlines()) == 1
     wrong = [each for each in doctor.examine(Settings.load(database_url="sqlite://")) if each.subject == "celery"]
     assert [each.level for each in wrong] == ["wrong"]
+
+
+def laid_over(folder: Path, text: str, **settings: object) -> Celery:
+    (folder / "celeryconfig.py").write_text(MARKED + text)
+    return make_app(Settings.load(**{"redis_url": "redis://127.0.0.1:1/0"} | settings))
+
+
+def test_options_of_the_broker_come_beside_the_package_s(folder: Path) -> None:
+    """Without the key prefix, a worker would read another list than that to which registrants send."""
+    app = laid_over(folder, 'broker_transport_options = {"visibility_timeout": 3600, "sep": "\\x06\\x16"}\n')
+    package = wire.transport_options("redis://127.0.0.1:1/0")
+    assert package.keys() >= {"global_keyprefix", "sep", "socket_timeout", "socket_connect_timeout"}
+    assert app.conf.broker_transport_options == package | {"visibility_timeout": 3600}
+    with app.connection_for_read() as connection:
+        assert connection.transport_options == package | {"visibility_timeout": 3600}
+
+
+def test_a_broker_without_options_of_the_package_takes_any(folder: Path) -> None:
+    app = laid_over(folder, 'broker_transport_options = {"socket_timeout": 1}\n', broker_url="amqp://127.0.0.1:1//")
+    assert app.conf.broker_transport_options == {"socket_timeout": 1}
+
+
+def test_a_policy_of_attempts_to_send_keeps_its_bound(folder: Path) -> None:
+    """kombu's own is without end, so beat would wait for one message as long as its broker is away."""
+    policy = laid_over(folder, 'task_publish_retry_policy = {"interval_max": 1}\n').conf.task_publish_retry_policy
+    assert policy == wire.RETRY | {"interval_max": 1}
+
+
+def test_the_broker_of_all_processes_may_be_named_again(folder: Path) -> None:
+    url = "redis://127.0.0.1:1/0?socket_timeout=7"
+    conf = laid_over(folder, f"broker_url = {url!r}\nbroker_read_url = {url!r}\n", redis_url=url).conf
+    assert (conf.broker_url, conf.broker_transport_options["socket_timeout"]) == ("redis://127.0.0.1:1/0", 7)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            'broker_transport_options = {"global_keyprefix": "x"}',
+            "another global_keyprefix .*SENSORPOOL_NAMESPACE sets",
+        ),
+        ('broker_transport_options = {"socket_timeout": 60}', "the option socket_timeout of the broker's URL sets it"),
+        ('broker_transport_options = {"sep": ":"}', "has another sep than the package: leave it out"),
+        ('task_publish_retry_policy = {"max_retries": None}', "has another max_retries than the package"),
+        ('broker_url = "redis://:hush@127.0.0.1:2/0"', "broker_url is not the broker of .*SENSORPOOL_BROKER_URL"),
+        ('broker_read_url = ["redis://127.0.0.1:1/0"]', "broker_read_url is not the broker of"),
+    ],
+)
+def test_what_all_processes_go_by_is_not_laid_over(folder: Path, text: str, says: str) -> None:
+    with pytest.raises(SettingsError, match=says) as refused:
+        laid_over(folder, f"{text}\n")
+    assert "hush" not in str(refused.value)
+    assert len(str(refused.value).splitlines()) == 1
+    settings = Settings.load(database_url="sqlite://", redis_url="redis://127.0.0.1:1/0")
+    [wrong] = [each for each in doctor.examine(settings) if each.subject == "celery"]
+    assert (wrong.level, wrong.said) == ("wrong", str(refused.value))
