@@ -39,7 +39,8 @@ class HttpSensor:
     :param contains: text that the body must have in it.
     :param json_pointer: where in a JSON body to look (RFC 6901: ``/jobs/0/state``, empty for the whole);
         nothing there is not yet.
-    :param json_value: what must be there; by default anything but null, false, 0 and what is empty.
+    :param json_value: what must be there, equal as JSON at every depth (1 is 1.0, and is not true); by default
+        anything but null, false, 0 and what is empty.
     :param headers: sent along; secrets among them are refused, they belong to the connection.
     :param conn_id: names the connection: a base URL, with a user and a password if need be, or a JSON object
         ``{"base_url": …, "headers": {…}}``.
@@ -141,8 +142,7 @@ class HttpSensor:
         value = _at(document, self.json_pointer)
         if value is _MISSING or self.json_value is None:
             return value is not _MISSING and bool(value)
-        # True equals 1 in Python, but not in JSON
-        return bool(value == self.json_value) and isinstance(value, bool) == isinstance(self.json_value, bool)
+        return _is_same(value, self.json_value)
 
 
 def _no_if(whole: bool, url: str) -> bool:
@@ -205,3 +205,12 @@ def _at(document: object, pointer: str) -> object:
         else:
             return _MISSING
     return document
+
+
+def _is_same(found: object, wanted: object) -> bool:
+    """Whether two values are equal as JSON: to Python, True equals 1, at any depth."""
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        return found.keys() == wanted.keys() and all(_is_same(found[name], wanted[name]) for name in found)
+    if isinstance(found, list) and isinstance(wanted, list):
+        return len(found) == len(wanted) and all(map(_is_same, found, wanted))
+    return bool(found == wanted) and isinstance(found, bool) == isinstance(wanted, bool)

@@ -96,6 +96,18 @@ def test_reads_a_text_in_its_charset(server: Server, charset: str) -> None:
         ({"ready": 1}, "/ready", True, False),
         ({"ready": None}, "/ready", None, False),
         ({"n": 3.0}, "/n", 3, True),
+        ({"s": {"done": True}}, "/s", {"done": 1}, False),
+        ({"s": {"done": 1}}, "/s", {"done": True}, False),
+        ({"s": {"done": True}}, "/s", {"done": True}, True),
+        ({"s": [{"done": [0]}]}, "/s", [{"done": [False]}], False),
+        ({"s": [{"done": [0, 1]}]}, "/s", [{"done": [0.0, 1.0]}], True),
+        ({"s": [True]}, "", {"s": [1]}, False),
+        ({"s": [1, 2]}, "/s", [1], False),
+        ({"s": [2, 1]}, "/s", [1, 2], False),
+        ({"s": {"a": 1, "b": 2}}, "/s", {"b": 2, "a": 1}, True),
+        ({"s": {"a": 1}}, "/s", {"a": 1, "b": None}, False),
+        ({"s": []}, "/s", {}, False),
+        ({"s": []}, "/s", [], True),
     ],
 )
 def test_waits_for_a_value(server: Server, document: Any, pointer: str, value: Any, holds: bool) -> None:
