@@ -17,8 +17,9 @@ class SqlSensor:
     """Holds when the first cell of the first row is a true value.
 
     The rule is the one that Airflow's SqlSensor documents: no row, NULL, 0, ``'0'`` and the empty string are
-    not yet, anything else holds. (Its code asks ``bool(cell)``, so there ``'0'`` holds.) False, 0.0 and an
-    empty array are not yet either.
+    not yet, anything else holds. (Its code asks ``bool(cell)``, so there ``'0'`` holds.) False, 0.0, an
+    empty array and bytes that are all zero are not yet either: a ``BIT`` of MySQL and MariaDB comes as bytes.
+    (A bit string of PostgreSQL comes as text: compare one of several bits, as in ``flags <> B'00'``.)
 
     Nothing is ever committed: PostgreSQL runs the statement in a READ ONLY transaction, SQLite in a
     query-only connection to a file that must exist, others roll back. That is a guard against mistakes;
@@ -75,6 +76,8 @@ class SqlSensor:
 
 
 def _holds(cell: object) -> bool:
+    if isinstance(cell, bytes | bytearray | memoryview):
+        return bool(bytes(cell).strip(b"\0"))
     return bool(cell) and cell != "0"
 
 

@@ -1,4 +1,4 @@
-"""SqlSensor, against SQLite files and a PostgreSQL server."""
+"""SqlSensor, against SQLite files, a PostgreSQL server and a MariaDB server."""
 
 import gc
 import os
@@ -16,6 +16,7 @@ from sqlalchemy import Engine, create_engine, make_url, text
 from sensorpool.errors import InfraFailure, SettingsError
 from sensorpool.sensors import SqlSensor, engines
 from sensorpool.sensors.connections import PokeFailed
+from sensorpool.sensors.sql import _holds
 
 SetConnection = Callable[[str, str], None]
 
@@ -61,14 +62,41 @@ def sensor(sql: str, **parameters: Any) -> SqlSensor:
 @pytest.mark.parametrize(
     ("cell", "holds"),
     [
-        *((cell, False) for cell in ("NULL", "0", "0.0", "''", "'0'", "x''")),
-        *((cell, True) for cell in ("1", "-1", "0.5", "'a'", "' '", "'00'", "'false'", "x'00'")),
+        *((cell, False) for cell in ("NULL", "0", "0.0", "''", "'0'", "x''", "x'00'", "x'000000'")),
+        *((cell, True) for cell in ("1", "-1", "0.5", "'a'", "' '", "'00'", "'false'", "x'01'", "x'0001'", "x'0100'")),
     ],
 )
 @pytest.mark.usefixtures("file")
 def test_the_first_cell_decides(cell: str, holds: bool) -> None:
     assert sensor(f"SELECT {cell}, 1").poke({}) is holds
     assert sensor(f"SELECT {cell} UNION ALL SELECT 1").poke({}) is holds
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_bytes_of_zeros_are_not_yet_whatever_their_type(kind: Any) -> None:
+    assert [_holds(kind(cell)) for cell in (b"", b"\0", b"\0\0")] == [False] * 3
+    assert [_holds(kind(cell)) for cell in (b"\1", b"\0\1", b"\1\0", b"\0\1\0")] == [True] * 4
+
+
+def test_a_bit_of_mariadb_that_is_0_is_not_yet(mariadb_url: str, set_connection: SetConnection) -> None:
+    set_connection("warehouse", mariadb_url)
+    engine = create_engine(mariadb_url)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE flags (ready BIT(1), parts BIT(16), fine BOOLEAN, code BINARY(2))"))
+        connection.execute(text("INSERT INTO flags VALUES (b'0', b'0', FALSE, x'0000')"))
+    try:
+        columns = ("ready", "parts", "fine", "code")
+        with engine.connect() as connection:
+            assert connection.execute(text("SELECT ready FROM flags")).scalar_one() == b"\0"
+        assert [sensor(f"SELECT {column} FROM flags").poke({}) for column in columns] == [False] * 4
+        with engine.begin() as connection:
+            connection.execute(text("UPDATE flags SET ready = b'1', parts = 256, fine = TRUE, code = x'0001'"))
+        assert [sensor(f"SELECT {column} FROM flags").poke({}) for column in columns] == [True] * 4
+        assert sensor("SELECT NULL & b'1'").poke({}) is False
+    finally:
+        with engine.begin() as connection:
+            connection.execute(text("DROP TABLE flags"))
+        engine.dispose()
 
 
 def test_a_row_that_comes(file: Path) -> None:
@@ -173,11 +201,14 @@ def test_many_threads_share_a_few_connections() -> None:
     assert len(engines._engines) == 1
 
 
+_ZEROS = "decode('0000', 'hex')"
+
+
 @pytest.mark.usefixtures("postgres")
 def test_postgresql_decides_by_the_first_cell() -> None:
-    for cell in ("NULL", "0", "0.0::numeric", "''", "'0'", "false", "ARRAY[]::int[]", "'{}'::jsonb"):
+    for cell in ("NULL", "0", "0.0::numeric", "''", "'0'", "false", "ARRAY[]::int[]", "'{}'::jsonb", "B'0'", _ZEROS):
         assert sensor(f"SELECT {cell}, 1").poke({}) is False
-    for cell in ("1", "true", "now()", "'f'", "'100%'"):
+    for cell in ("1", "true", "now()", "'f'", "'100%'", "B'1'", "decode('0001', 'hex')"):
         assert sensor(f"SELECT {cell}").poke({}) is True
     assert sensor("SELECT 1 WHERE false").poke({}) is False
     assert sensor("SELECT :day = '100%'", day="100%").poke({}) is True
