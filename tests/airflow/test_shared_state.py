@@ -15,13 +15,14 @@ import pytest
 
 pytest.importorskip("airflow.providers.standard")
 
+import airflow.providers
 from airflow.providers.standard.sensors.filesystem import FileSensor
 
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.pool.adapters.sensor import adapt
 from sensorpool.airflow.proof import known_sensors
 from sensorpool.airflow.proof.arguments import rebuild
-from sensorpool.airflow.proof.state import sensor_state, shared_state
+from sensorpool.airflow.proof.state import references, sensor_state, shared_state
 from sensorpool.airflow.proof.state.code_names import names_in
 from sensorpool.airflow.proof.state.shared_state import SharedState
 from sensorpool.airflow.task import deferral, patch
@@ -31,6 +32,7 @@ from sensorpool.model.identity import identify
 from tests.airflow.running import context_of, in_dag
 
 Company = Callable[..., Any]
+_PROVIDERS = "airflow/providers"
 
 _HEAD = """
 import collections, contextvars, dataclasses, datetime, enum, functools, itertools, logging, os, random, threading
@@ -54,12 +56,14 @@ class Partner(BaseSensorOperator):
 
 @pytest.fixture
 def company(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Company]:
-    """Write and import the modules of a company; return its sensor's class."""
+    """Write and import the modules of a company, of the package that a test gives; return its sensor's class."""
     monkeypatch.setattr(patch, "is_enabled", lambda: False)
     monkeypatch.syspath_prepend(tmp_path)
-    package = f"acme_{abs(hash(request.node.name))}"
-    (tmp_path / package).mkdir()
-    (tmp_path / package / "__init__.py").touch()
+    package = getattr(request, "param", f"acme_{abs(hash(request.node.name))}")
+    folder = tmp_path.joinpath(*package.split("."))
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    monkeypatch.setattr(airflow.providers, "__path__", [*airflow.providers.__path__, str(tmp_path / _PROVIDERS)])
 
     def write(
         module: str = "",
@@ -75,12 +79,12 @@ def company(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fix
         sensor = _SENSOR.format(fields=fields, built=built, argument=argument, poke=poke, answer=answer)
         texts = {**others, "sensors": f"{_HEAD}\n{textwrap.dedent(module)}\n{sensor}\n{textwrap.dedent(after)}"}
         for name, text in texts.items():
-            (tmp_path / package / f"{name}.py").write_text(text.replace("ACME", package))
+            (folder / f"{name}.py").write_text(text.replace("ACME", package))
         importlib.invalidate_caches()
         return importlib.import_module(f"{package}.sensors").Partner
 
     yield write
-    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+    for name in [name for name in sys.modules if f"{name}.".startswith(f"{package}.")]:
         del sys.modules[name]
 
 
@@ -497,6 +501,29 @@ def test_what_holds_no_answers_keeps_nothing(company: Company, monkeypatch: pyte
 def test_a_sensor_of_a_provider_is_not_looked_at() -> None:
     assert SharedState(FileSensor).changed() is None
     assert shared_state.digests(FileSensor, ()) == {}
+
+
+@pytest.mark.parametrize("company", ["airflow.providers.acme"], indirect=True)
+def test_a_company_has_a_provider_of_its_own(company: Company, monkeypatch: pytest.MonkeyPatch) -> None:
+    cls = company("from ACME import state", "state.SEEN.append(1)", state="SEEN = []")
+    assert "airflow.providers.acme.state:SEEN=" in registered(cls)["doc"]
+    (reason,) = reasons_of(in_dag(cls), monkeypatch)
+    assert reason.startswith("its poke changes airflow.providers.acme.state.SEEN")
+
+
+@pytest.mark.parametrize(
+    ("module", "company"),
+    [
+        ("acme.sensors.report", "acme"),
+        ("airflow.providers.acme.sensors.report", "airflow.providers.acme"),
+        ("airflow.sensors.base", "airflow"),
+    ],
+)
+def test_the_company_of_a_class(module: str, company: str) -> None:
+    cls = type("Report", (), {"__module__": module})
+    assert references.company_of(cls) == company
+    assert references.is_of_company(company, f"{company}.hooks") == (company != "airflow")
+    assert not references.is_of_company(company, "airflow.providers.standard.hooks.filesystem")
 
 
 # in the pool, later

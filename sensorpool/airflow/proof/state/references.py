@@ -35,7 +35,7 @@ _LEFT_OUT = ("__", "_abc_", "poke_context_fields")
 class References(NamedTuple):
     """What the code of a class references.
 
-    :param company: the first part of the path of its class.
+    :param company: `company_of` its class.
     :param names: global names, each with the dict of its module.
     """
 
@@ -66,7 +66,7 @@ def references_of(cls: type) -> References:
 
 @lru_cache(256)
 def _of(cls: type, _: int) -> References:
-    company = str(cls.__module__).partition(".")[0]
+    company = company_of(cls)
     queue: deque[Any] = deque([cls])
     classes: list[type] = []
     functions: list[types.FunctionType] = []
@@ -133,10 +133,20 @@ def _code_in(values: Iterable[Any], depth: int = 4) -> Iterator[Any]:
             yield kind
 
 
+def company_of(cls: type) -> str:
+    """Return the company of a class: the path of its package, or of its provider of Airflow."""
+    return _package_of(str(vars(cls).get("__module__")))
+
+
 def is_of_company(company: str, module: Any) -> bool:
     """Whether a module is the company's: of the package of its class, or of one that is not installed."""
-    package = str(module).partition(".")[0]
+    package = _package_of(str(module))
     return package == company != "airflow" or _is_local(package)
+
+
+def _package_of(module: str) -> str:
+    # the providers of a company have their modules in Airflow's package: airflow.providers.acme
+    return ".".join(module.split(".")[: 3 if module.startswith("airflow.providers.") else 1])
 
 
 @cache

@@ -121,7 +121,7 @@ def is_digest_name(name: str) -> bool:
 
 
 def _capturer_for(cls: type, **flags: bool) -> Capturer:
-    company = str(cls.__module__).partition(".")[0]
+    company = references.company_of(cls)
     return Capturer(lambda module: references.is_of_company(company, module), **flags)
 
 

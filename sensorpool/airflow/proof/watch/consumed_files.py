@@ -63,6 +63,6 @@ def _is_companys(frame: Any) -> bool:
             first = module
         sensor = frame.f_locals.get("sensor") if module.startswith("sensorpool.airflow.pool.") else None
         if isinstance(sensor, BaseSensorOperator):
-            return first is not None and references.is_of_company(type(sensor).__module__.partition(".")[0], first)
+            return first is not None and references.is_of_company(references.company_of(type(sensor)), first)
         frame = frame.f_back
     return False
