@@ -9,11 +9,14 @@ import io
 import locale
 import logging
 import os
+import random
 import resource
+import signal
 import socket
 import ssl
 import sys
 import threading
+import time
 import urllib.request
 import warnings
 from collections.abc import Callable, Iterator
@@ -236,6 +239,59 @@ def test_a_profiler_that_a_poke_starts_goes_on(monkeypatch: pytest.MonkeyPatch, 
         assert sys.getprofile() is profiler
     finally:
         sys.setprofile(None)
+
+
+def test_one_that_profiles_itself_stays_on_its_worker(monkeypatch: pytest.MonkeyPatch, kept: list[str]) -> None:
+    def act(_: Any) -> bool:
+        sys.setprofile(lambda *_: None)
+        sys.setprofile(None)
+        return False
+
+    monkeypatch.setitem(globals(), "_act", act)
+    first_poke()
+    assert kept == ["its poke uses a profiler, beside which it cannot be watched"]
+
+
+def test_a_time_limit_of_its_own_ends_a_poke(monkeypatch: pytest.MonkeyPatch, kept: list[str]) -> None:
+    """The handler of its alarm raises wherever the poke is, also while it is watched."""
+
+    class Over(Exception):
+        pass
+
+    def end(*_: Any) -> None:
+        raise Over
+
+    def act(_: Any) -> bool:
+        deadline = time.monotonic() + 30
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(0.01, 0.03))
+        while time.monotonic() < deadline:
+            len("x")
+        return False
+
+    monkeypatch.setitem(globals(), "_act", act)
+    was = signal.signal(signal.SIGALRM, end)
+    try:
+        for _ in range(20):
+            with pytest.raises(Over):
+                first_poke()
+            assert sys.getprofile() is None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, was)
+
+
+def test_a_fork_of_a_poke_ends(monkeypatch: pytest.MonkeyPatch, kept: list[str]) -> None:
+    def act(_: Any) -> bool:
+        child = os.fork()
+        if not child:
+            len("x")
+            os._exit(len("abc"))
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 3
+
+    monkeypatch.setitem(globals(), "_act", act)
+    first_poke()
+    assert len(kept) == 1
+    assert kept[0].startswith("its poke forks")
 
 
 @pytest.mark.parametrize("how", SWITCHES)

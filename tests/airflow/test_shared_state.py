@@ -346,6 +346,20 @@ CHANGES: dict[str, tuple[str, dict[str, str]]] = {
             "poke": "CLIENT.session.headers['X-Tenant'] = self.path",
         },
     ),
+    "a header of a company's session": (
+        "SESSION",
+        {
+            "module": "import requests\nclass AcmeSession(requests.Session): n = 1\nSESSION = AcmeSession()",
+            "poke": "SESSION.headers['X-Tenant'] = self.path",
+        },
+    ),
+    "a mapping of a library": (
+        "HEADERS",
+        {
+            "module": "from requests.structures import CaseInsensitiveDict\nHEADERS = CaseInsensitiveDict()",
+            "poke": "HEADERS['X-Tenant'] = self.path",
+        },
+    ),
     "hooks": ("Partner.hooks", {"fields": "hooks = {}", "poke": "self.hooks['a'] = BaseHook()"}),
     "what is called as a session is": ("SESSIONS", {"module": "SESSIONS = {}", "poke": "SESSIONS['a'] = 1"}),
 }
@@ -373,6 +387,25 @@ def test_what_a_poke_changes_in_the_pool_hands_it_back_and_all_others(company: C
         pool(path="q").poke({})
 
 
+LATE = """
+class PartnerClient:
+    def __init__(self, tenant): self.tenant = tenant
+_partner = None
+def partner(tenant):
+    global _partner
+    _partner = _partner or PartnerClient(tenant)
+    return _partner
+"""
+
+
+def test_what_a_poke_changes_of_a_module_that_it_imports_keeps_it_on_its_worker(
+    company: Company, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cls = company(poke="from .late import partner; partner(self.path)", late=LATE)
+    (reason,) = reasons_of(in_dag(cls), monkeypatch)
+    assert ".late._partner, which all sensors of a process share" in reason
+
+
 PASSING: dict[str, tuple[str, dict[str, str]]] = {
     "a header": (
         "SESSION",
@@ -396,6 +429,28 @@ PASSING: dict[str, tuple[str, dict[str, str]]] = {
             def ask(): return DAY == 'b'
             """,
             "poke": "asked(self.path)",
+        },
+    ),
+    "on another thread": (
+        "SESSION",
+        {
+            "module": """
+            import asyncio, requests
+            SESSION = requests.Session()
+            def ask(path):
+                SESSION.headers['X-Tenant'] = path
+                path.upper()
+                del SESSION.headers['X-Tenant']
+            """,
+            "poke": "asyncio.run(asyncio.wait_for(asyncio.to_thread(ask, self.path), 20))",
+        },
+    ),
+    "after half a million calls": (
+        "SESSION",
+        {
+            "module": "import requests\nSESSION = requests.Session()",
+            "poke": "all(map(len, ['a'] * 500_000)); [len(x) for x in ['a'] * 500_000]\n        "
+            "SESSION.headers['X-Tenant'] = self.path; self.path.upper(); del SESSION.headers['X-Tenant']",
         },
     ),
     "a name": (
@@ -445,6 +500,13 @@ KEEPS: dict[str, dict[str, str]] = {
     "a session that is only used": {
         "module": "import requests\nSESSION = requests.Session()",
         "poke": "SESSION.prepare_request(requests.Request('GET', 'http://p/', headers={'X-Tenant': self.path}))",
+    },
+    "a client that keeps what it works out": {
+        "module": """
+            import boto3
+            s3 = boto3.client("s3", region_name="eu-west-1", aws_access_key_id="a", aws_secret_access_key="b")
+            """,
+        "poke": "s3.get_paginator('list_objects_v2'); s3.get_waiter('object_exists'); s3.exceptions.NoSuchKey",
     },
     "a client of its own": {
         "module": "import requests",

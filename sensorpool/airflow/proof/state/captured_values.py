@@ -215,13 +215,12 @@ class Capturer:
         parts = self._attributes(value, kind) if is_open and not is_operator(kind) else {}
         held = self._held(value, kind, depth, is_open=is_open)
         if not parts and held is None:
-            return self._opaque("", value)
+            return self._capture("", made_once.inside(value), depth) if self._shared else self._opaque("", value)
         return self._pairs(islice(parts.items(), self._widest), depth, of_object=True), held
 
     def _of_client(self, value: Any, kind: Any, depth: int) -> Any:
-        if self._is_ours(kind.__module__):
-            return made_once.Same(value), self._parts(value, kind, depth)
-        return made_once.Same(value), self._pairs(made_once.of_library(self._attributes(value, kind)).items(), depth)
+        parts = made_once.parts_of(kind, self._attributes(value, kind), self._is_ours)
+        return made_once.Same(value), self._pairs(parts.items(), depth)
 
     def _of_iterator(self, value: Any, kind: Any, depth: int) -> Any:
         if "__length_hint__" in vars(kind):

@@ -7,7 +7,7 @@ object it is, its plain attributes, and the mappings that a library keeps in it,
 import logging
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cache
 from http.cookiejar import CookieJar
@@ -25,6 +25,8 @@ _CLIENT_MODULES = frozenset(
 )
 _CONTAINERS = frozenset({dict, list, tuple, set, frozenset})
 _DATA = frozenset({type(None), bool, int, float, str, bytes, *_CONTAINERS})
+# what a library's client works out at its first call, for all calls alike
+_MEMOS = {"botocore": ("_cache", "_exceptions"), "google": ("_http_internal",)}
 
 
 class Same:
@@ -48,9 +50,7 @@ def is_made_once(name: str, kind: Any) -> bool:
         return False
     if issubclass(kind, (BaseHook, logging.Logger, logging.LoggerAdapter)) or _is_named(_IS_CLIENT, kind):
         return True
-    return _IS_CLIENT.search(name) is not None and (
-        kind.__module__.partition(".")[0] in _CLIENT_MODULES or not is_of_python(kind)
-    )
+    return _IS_CLIENT.search(name) is not None and (_package_of(kind) in _CLIENT_MODULES or not is_of_python(kind))
 
 
 def is_logger(name: str, kind: Any) -> bool:
@@ -60,15 +60,26 @@ def is_logger(name: str, kind: Any) -> bool:
     return _IS_LOGGER.search(name) is not None
 
 
-def of_library(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the state of a library's client that decides what it asks: plain values, and which objects it has.
+def parts_of(kind: Any, attributes: Mapping[str, Any], is_ours: Callable[[str], bool]) -> dict[str, Any]:
+    """Return the state of a client that decides what it asks: plain values, and which objects it has.
 
-    What its objects hold is theirs (the connections of a pool), save for mappings. Enums say how far it has come.
+    What a library's objects hold is theirs (the connections of a pool), save for mappings. Enums of a library's client
+    say how far it has come.
+
+    :param is_ours: whether a class of a module is a company's: of its client all attributes count.
     """
-    return {name: _inside(value) for name, value in attributes.items() if not issubclass(type(value), Enum)}
+    if is_ours(kind.__module__):
+        return dict(attributes)
+    memos = _MEMOS.get(_package_of(kind), ())
+    return {
+        name: inside(part)
+        for name, part in attributes.items()
+        if name not in memos and not issubclass(type(part), Enum)
+    }
 
 
-def _inside(value: Any) -> Any:
+def inside(value: Any) -> Any:
+    """Return what is captured of a library's object: itself, and the containers that a mapping holds."""
     kind = type(value)
     if kind in _DATA:
         return value
@@ -85,7 +96,7 @@ def _of_mapping(part: Any) -> Any:
     """Return a part of a mapping, without what it has an object for: the connections to each host."""
     kind = type(part)
     if issubclass(kind, CookieJar):
-        return _inside(part)
+        return inside(part)
     if issubclass(kind, dict):
         return {name: inner for name, inner in dict.items(part) if type(inner) in _DATA}
     return part if kind in _CONTAINERS else None  # the time of the last request, locks
@@ -94,7 +105,11 @@ def _of_mapping(part: Any) -> Any:
 @cache
 def is_of_python(kind: Any) -> bool:
     """Whether a class is one of the standard library."""
-    return kind.__module__.partition(".")[0] in sys.stdlib_module_names
+    return _package_of(kind) in sys.stdlib_module_names
+
+
+def _package_of(kind: Any) -> str:
+    return str(kind.__module__).partition(".")[0]
 
 
 @cache

@@ -4,20 +4,25 @@ Natively nothing else runs meanwhile. In the pool the pokes of other sensors do,
 first poke is looked at wherever the company's code calls something.
 """
 
+import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from queue import Empty, SimpleQueue
 from types import CodeType, FrameType
 from typing import Any
 
 from sensorpool.airflow.proof.state import references
 from sensorpool.airflow.proof.state.shared_state import SharedState
 from sensorpool.airflow.proof.watch.process_state import ProcessState, of_other_threads
+from sensorpool.airflow.proof.watch.worker_only import is_importing
 
 _LOOKS = 2  # at each place of the code
 _LONGEST = 0.5  # seconds of all looks
-_EVENTS = 300_000  # calls and returns that are followed: a poke that computes for long is not slowed down for long
+_EVENTS = 3_000_000  # calls and returns that are followed: a poke that computes for long is not slowed down for long
+_PATIENCE = 5.0  # seconds for one look
 _MOCK = "unittest.mock"
 _PATCHES = frozenset({"__enter__", "start"})
 
@@ -25,74 +30,138 @@ Note = Callable[[str], object]
 
 
 @contextmanager
-def noting(cls: type, note_process: Note, note_shared: Note) -> Iterator[None]:
-    """Note what a poke of a class changes for a while, in the thread of the caller.
+def noting(cls: type, note_process: Note, note_shared: Note, extend: Callable[[], object]) -> Iterator[None]:
+    """Note what a poke of a class changes for a while, in the thread of the caller and in those that it starts.
 
     :param note_shared: called for state that the sensors of the class share.
+    :param extend: called after imports, before what was imported is called.
     """
     if sys.getprofile() is not None:  # a profiler is at work
         yield
         return
-    hear = _Watch(cls, note_process, note_shared).hear
+    watch = _Watch(cls, note_process, note_shared, extend)
+    hear, of_threads = watch.hear, threading.getprofile()
+    threading.setprofile(hear)
     sys.setprofile(hear)
     try:
         yield
     finally:
-        if sys.getprofile() is hear:  # not a profiler that the poke has started
+        is_there = sys.getprofile() is hear
+        if is_there:
             sys.setprofile(None)
+        threading.setprofile(of_threads)
+        if not is_there and not watch.is_over:
+            note_process("uses a profiler, beside which it cannot be watched")
+        watch.end()
+
+
+class _Looker:
+    """A thread that looks. No signal handler runs on it, so an exception there is that of odd code."""
+
+    def __init__(self, look: Callable[[], bool]) -> None:
+        self._look = look
+        self._pid = os.getpid()
+        self._asked: SimpleQueue[SimpleQueue[bool] | None] = SimpleQueue()
+        threading.Thread(target=self._run, daemon=True, name="looks").start()
+
+    def ask(self) -> bool:
+        """Return whether a look finds something; True if it is not to be had."""
+        if os.getpid() != self._pid:  # a fork has no such thread
+            return True
+        answer: SimpleQueue[bool] = SimpleQueue()
+        self._asked.put(answer)
+        try:
+            return answer.get(timeout=_PATIENCE)
+        except Empty:
+            return True
+
+    def end(self) -> None:
+        """End the thread."""
+        self._asked.put(None)
+
+    def _run(self) -> None:
+        while (answer := self._asked.get()) is not None:
+            try:
+                found = self._look()
+            except Exception:  # odd code is no error of its poke
+                found = True
+            answer.put(found)
 
 
 class _Watch:
-    def __init__(self, cls: type, note_process: Note, note_shared: Note) -> None:
+    def __init__(
+        self,
+        cls: type,
+        note_process: Note,
+        note_shared: Note,
+        extend: Callable[[], object],
+    ) -> None:
+        self.is_over = False
         self._company = str(cls.__module__).partition(".")[0]
         self._note_process = note_process
         self._note_shared = note_shared
+        self._extend = extend
         self._shared = SharedState(cls, brief=True)
         self._process = ProcessState(of_other_threads())
         self._streams = sys.stdout, sys.stderr, sys.argv
-        self._is_companys: dict[CodeType, bool] = {}
-        self._looks: dict[tuple[CodeType, int], int] = {}
+        self._companys: dict[int, tuple[CodeType, bool]] = {}  # by id: a code object's hash takes its bytecode's length
+        self._looks: dict[tuple[int, int], int] = {}
+        self._modules = len(sys.modules)
         self._events = 0
         self._took = 0.0
+        self._looker = _Looker(self._look)
+
+    def end(self) -> None:
+        """End the watch, also in threads that go on."""
+        self.is_over = True
+        self._looker.end()
 
     def hear(self, frame: FrameType, event: str, _: Any) -> None:
-        """Hear of a call or a return; look whether something has changed."""
+        """Hear of a call or a return; look whether something has changed.
+
+        Nothing is caught here: an exception may be that of a signal handler, which ends the poke.
+        """
         self._events += 1
-        try:
-            if self._finds(frame, event) or self._events > _EVENTS or self._took > _LONGEST:
-                sys.setprofile(None)
-        except Exception:  # odd code is no error of its poke
+        if self.is_over or self._finds(frame, event) or self._events > _EVENTS or self._took > _LONGEST:
+            self.is_over = True
             sys.setprofile(None)
 
     def _finds(self, frame: FrameType, event: str) -> bool:
         out, err, argv = self._streams
         if sys.stdout is not out or sys.stderr is not err or sys.argv is not argv:
             self._streams = sys.stdout, sys.stderr, sys.argv
-            return self._finds_in_process()
-        if event == "call" and frame.f_code.co_name in _PATCHES and frame.f_globals.get("__name__") == _MOCK:
-            self._note_process("replaces code by unittest.mock, which others use meanwhile in the pool")
-            return True
-        caller = {"call": frame.f_back, "c_call": frame}.get(event)
-        if caller is None or not self._is_due(caller):
+            return self._looker.ask()
+        if event == "call":
+            if frame.f_code.co_name in _PATCHES and frame.f_globals.get("__name__") == _MOCK:
+                self._note_process("replaces code by unittest.mock, which others use meanwhile in the pool")
+                return True
+            caller = frame.f_back
+        elif event == "c_call":
+            caller = frame
+        else:
             return False
-        began = time.perf_counter()
-        try:
-            return self._finds_in_process() or self._finds_in_shared()
-        finally:
-            self._took += time.perf_counter() - began
+        return caller is not None and self._is_due(caller) and self._looker.ask()
 
     def _is_due(self, caller: FrameType) -> bool:
         """Whether to look before a call from this place."""
         code = caller.f_code
-        is_companys = self._is_companys.get(code)
-        if is_companys is None:
-            is_companys = references.is_of_company(self._company, caller.f_globals.get("__name__"))
-            self._is_companys[code] = is_companys
-        if not is_companys:
+        known = self._companys.get(id(code))
+        if known is None:
+            known = code, references.is_of_company(self._company, caller.f_globals.get("__name__"))
+            self._companys[id(code)] = known
+        if not known[1]:
             return False
-        place = code, caller.f_lasti
+        place = id(code), caller.f_lasti
         self._looks[place] = looks = self._looks.get(place, 0) + 1
-        return looks <= _LOOKS
+        if looks > _LOOKS and len(sys.modules) == self._modules:
+            return False
+        return not is_importing(caller)  # a module that is being imported has not all of its names yet
+
+    def _look(self) -> bool:
+        began = time.perf_counter()
+        found = self._finds_in_process() or self._finds_in_shared()
+        self._took += time.perf_counter() - began
+        return found
 
     def _finds_in_process(self) -> bool:
         names = self._process.changed()
@@ -104,4 +173,9 @@ class _Watch:
         name = self._shared.changed()
         if name is not None:
             self._note_shared(f"changes {name}")
-        return name is not None
+            return True
+        if len(sys.modules) != self._modules:
+            self._modules = len(sys.modules)
+            self._shared.extend()
+            self._extend()
+        return False

@@ -168,11 +168,11 @@ def _refuse_change(event: str, arguments: tuple[Any, ...]) -> None:
     if event not in _CHANGES or (asker := denials.asker_here()) is None:
         return
     why = _change_by(event, arguments)
-    if why is not None and not _imports(sys._getframe(1)):
+    if why is not None and not is_importing(sys._getframe(1)):
         raise denials.deny(f"its {asker} {why} of its process, which only a worker has for one task alone")
 
 
-def _imports(frame: Any) -> bool:
+def is_importing(frame: Any) -> bool:
     """Whether a module is being imported: an import may change its process, and must not end half done."""
     while frame is not None:
         if _module_of(frame) == "importlib._bootstrap":
