@@ -97,7 +97,7 @@ class _Watch:
         extend: Callable[[], object],
     ) -> None:
         self.is_over = False
-        self._company = str(cls.__module__).partition(".")[0]
+        self._company = references.company_of(cls)
         self._note_process = note_process
         self._note_shared = note_shared
         self._extend = extend
