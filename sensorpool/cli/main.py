@@ -2,6 +2,8 @@
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -48,27 +50,40 @@ class _OneLine(click.Group):
         found: click.Command = getattr(home, "list_command" if cmd_name == "list" else cmd_name)
         return found
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
         bear_any_text()
-        try:
+        with _one_line_errors():  # --help and --version print here
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _one_line_errors():
             return super().invoke(ctx)
-        except SensorpoolError as error:
-            # an error of settings has a line for each wrong one; any other error is one line, whatever its text quotes
-            lines = str(error).splitlines() if isinstance(error, SettingsError) else [str(error)]
-            for line in lines:
-                say(f"sensorpool: {line}", err=True)
-            is_usage = isinstance(error, Refused | SettingsError) and not isinstance(error, KeyConflict)
-            ctx.exit(USAGE if is_usage else NO)
-        except BrokenPipeError:  # the reader of the pipe has ended
-            sys.stderr.close()
-            ctx.exit(NO)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """Print the error of what is done here in one line, and end with its exit code."""
+    try:
+        yield
+    except SensorpoolError as error:
+        # an error of settings has a line for each wrong one; any other error is one line, whatever its text quotes
+        lines = str(error).splitlines() if isinstance(error, SettingsError) else [str(error)]
+        for line in lines:
+            say(f"sensorpool: {line}", err=True)
+        is_usage = isinstance(error, Refused | SettingsError) and not isinstance(error, KeyConflict)
+        raise click.exceptions.Exit(USAGE if is_usage else NO) from None
+    except BrokenPipeError:  # the reader of the pipe has ended
+        sys.stderr.close()
+        raise click.exceptions.Exit(NO) from None
+    except (click.ClickException, click.exceptions.Exit, click.Abort):
+        raise
+    except Exception as error:
+        if os.environ.get(_TELLS_ALL) == "DEBUG":
             raise
-        except Exception as error:
-            if os.environ.get(_TELLS_ALL) == "DEBUG":
-                raise
-            say(f"sensorpool: {one_line(error)} ({_TELLS_ALL}=DEBUG shows where)", err=True)
-            ctx.exit(NO)
+        say(f"sensorpool: {one_line(error)} ({_TELLS_ALL}=DEBUG shows where)", err=True)
+        raise click.exceptions.Exit(NO) from None
 
 
 @click.group(
