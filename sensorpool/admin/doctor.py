@@ -203,9 +203,13 @@ def _look_at_workers(pool: Pool) -> Iterator[Finding]:
     count = "1 worker" if len(workers) == 1 else f"{len(workers)} workers"
     more = f" and {len(workers) - _FEW_WORKERS} more" if len(workers) > _FEW_WORKERS else ""
     yield Finding("pool", "ok", f"{pool.pool_id.get()}: {count}: {names}{more}")
-    for worker in workers:
-        if worker.tick != pool.settings.tick:
-            said = f"TICK is {pool.settings.tick:g} here and {worker.tick:g} at {worker}: pokes come at the longer one"
+    own, ticks = pool.settings.tick, [(worker.tick, str(worker)) for worker in workers]
+    with suppress(SensorpoolError):
+        if (noted := pool.roster.beat_tick()) is not None:
+            ticks.append((noted, "beat"))
+    for tick, where in ticks:
+        if tick != own:
+            said = f"TICK is {own:g} here and {tick:g} at {where}: pokes come at the longer one"
             yield Finding("settings", "warning", said)
             return
 

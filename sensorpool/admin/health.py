@@ -2,7 +2,14 @@
 
 from contextlib import suppress
 
-from sensorpool.admin.problems import died_again_and_again, disagreements, probe_broker, unsettled_problems, untold
+from sensorpool.admin.problems import (
+    died_again_and_again,
+    disagreements,
+    longest_tick,
+    probe_broker,
+    unsettled_problems,
+    untold,
+)
 from sensorpool.client.pool import Pool
 from sensorpool.config.version import __version__
 from sensorpool.errors import SensorpoolError, Unreachable
@@ -27,7 +34,7 @@ def health(pool: Pool) -> list[str]:
         with suppress(Unreachable):  # `ticks` reports it
             told = complaints.found(pool.leases)
             complaining = complaints.read(told, pool.database.read(pool.database.now)) if told else []
-    return ticks(pool, away) + [str(each) for each in complaining] + untold(pool) + _past_deadline(pool)
+    return ticks(pool, away) + [str(each) for each in complaining] + untold(pool) + _past_deadline(pool, away)
 
 
 def no_redis(pool: Pool) -> Unreachable | None:
@@ -47,9 +54,10 @@ def not_here(pool: Pool) -> list[Complaint]:
     return complaints.read(complaints.found(pool.leases), pool.database.read(pool.database.now))
 
 
-def _past_deadline(pool: Pool) -> list[str]:
+def _past_deadline(pool: Pool, away: Unreachable | None) -> list[str]:
     try:
-        return lateness.past_deadline(pool.database, pool.settings)
+        tick = pool.settings.tick if away is not None else longest_tick(pool, pool.workers())
+        return lateness.past_deadline(pool.database, tick, pool.settings.poke_timeout)
     except SensorpoolError:
         return []  # `ticks` reports it
 
@@ -72,7 +80,9 @@ def ticks(pool: Pool, away: Unreachable | None = None) -> list[str]:
     if away is not None:
         return [*problems, str(away)]
     try:
-        problems += disagreements(pool, pool.workers())
+        workers = pool.workers()
+        tick = longest_tick(pool, workers)
+        problems += disagreements(pool, workers)
         looked = dict(zip(pool.ranges, pool.leases.look(pool.ranges), strict=True))
         problems += unsettled_problems(pool)
         problems += died_again_and_again(pool.child_deaths.lately())
@@ -84,15 +94,18 @@ def ticks(pool: Pool, away: Unreachable | None = None) -> list[str]:
         causes = pool.trouble.of_jobs(pool.ranges)
         for chore, cause in pool.trouble.of_chores().items():
             problems.append(f"rescue fails at {chore}, for {ROUNDS} rounds and more: {cause}")
-    return problems + _missed_ticks(pool, looked, causes, now)
+    return problems + _missed_ticks(pool, looked, causes, tick, now)
 
 
-def _missed_ticks(pool: Pool, looked: Looked, causes: dict[ShardRange, str], now: Milliseconds) -> list[str]:
+def _missed_ticks(
+    pool: Pool, looked: Looked, causes: dict[ShardRange, str], tick: float, now: Milliseconds
+) -> list[str]:
     """Return a line for the ranges in which no job has ended for some ticks, with the reason.
 
     :param causes: why jobs of ranges failed lately.
+    :param tick: seconds between two ticks of the pool.
     """
-    limit = MISSED * pool.settings.tick
+    limit = MISSED * tick
     failing: dict[str, list[ShardRange]] = {}  # why jobs fail, and of which ranges
     stopped: list[str] = []
     for shard_range, (holder, state, _) in looked.items():
@@ -100,7 +113,7 @@ def _missed_ticks(pool: Pool, looked: Looked, causes: dict[ShardRange, str], now
             continue
         if shard_range in causes:
             failing.setdefault(causes[shard_range], []).append(shard_range)
-        elif (said := _why_late(pool, shard_range, holder, state, now)) is not None:
+        elif (said := _why_late(pool, shard_range, holder, state, limit, now)) is not None:
             stopped.append(said)
     if len(stopped) == len(pool.ranges) > 1 and not any(holder for holder, _, _ in looked.values()):
         stopped = [_all_stopped(pool, max(state.last for _, state, _ in looked.values()), now)]
@@ -111,14 +124,17 @@ def _missed_ticks(pool: Pool, looked: Looked, causes: dict[ShardRange, str], now
 
 
 def _why_late(
-    pool: Pool, shard_range: ShardRange, holder: str | None, state: RangeState, now: Milliseconds
+    pool: Pool, shard_range: ShardRange, holder: str | None, state: RangeState, limit: float, now: Milliseconds
 ) -> str | None:
-    """Return why a range is late; None if a job takes long but all intervals are longer, which does no harm."""
+    """Return why a range is late; None if a job takes long but all intervals are longer, which does no harm.
+
+    :param limit: seconds between two jobs that are too many.
+    """
     age = (now - state.last) / 1000
     since = f"its last tick was {age:.0f} s ago" if state.last else "no job has finished since Redis started"
     if holder is None:
         return f"range {shard_range} has no holder: {since}"
-    if state.last and age < pool.settings.job_time_limit + MISSED * pool.settings.tick:
+    if state.last and age < pool.settings.job_time_limit + limit:
         interval = lateness.missed_interval(pool.database, shard_range, age)
         if interval is None:
             return None

@@ -11,7 +11,7 @@ from sensorpool.leases.redis_store import RedisStore
 from sensorpool.model.terms import LiveWorker, untaken
 from sensorpool.model.times import spell_time
 from sensorpool.model.unsettled import LOCKED
-from sensorpool.model.values import Unsettled
+from sensorpool.model.values import LONGEST_SPAN, Unsettled
 from sensorpool.publish import alarm
 from sensorpool.publish.wire import is_amqp, queue_of
 from sensorpool.store import blocking, callbacks, inspecting, loading
@@ -36,6 +36,15 @@ def disagreements(pool: Pool, workers: list[LiveWorker]) -> list[str]:
             "another SHARD_CODE_UPPER_LIMIT"
         )
     return problems
+
+
+def longest_tick(pool: Pool, workers: Sequence[LiveWorker]) -> float:
+    """Return the longest tick (seconds) that is known: of this process, live workers and beat. Pokes come at that one.
+
+    :raises Unreachable: when Redis does not answer.
+    """
+    known = [pool.roster.beat_tick() or 0.0, *(worker.tick for worker in workers if worker.tick <= LONGEST_SPAN)]
+    return max(pool.settings.tick, *known)
 
 
 def untold(pool: Pool) -> list[str]:

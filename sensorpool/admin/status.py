@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sensorpool.admin.problems import disagreements, unsettled_groups
+from sensorpool.admin.problems import disagreements, longest_tick, unsettled_groups
 from sensorpool.client.pool import Pool
 from sensorpool.leases import complaints
 from sensorpool.leases.range_state import MISSED, RangeState
@@ -19,6 +19,7 @@ def status(pool: Pool) -> dict[str, Any]:
     :raises Unreachable: when the database or Redis does not answer.
     """
     database, workers = pool.database, pool.workers()
+    tick_ms = round(1_000 * longest_tick(pool, workers))
     states = database.read(inspecting.count_by_state)
     groups, _ = database.read(inspecting.count_waiting)
     by_range = database.read(inspecting.count_groups, pool.ranges)
@@ -29,9 +30,9 @@ def status(pool: Pool) -> dict[str, Any]:
         {
             "shard_min": shard_range.shard_min,
             "shard_max": shard_range.shard_max,
-            "holder": holder or _recent_holder(state, now, pool),
+            "holder": holder or _recent_holder(state, now, tick_ms),
             "last_tick_at": spell_time(state.last or None),
-            "lag_s": _lag(state, now, pool),
+            "lag_s": _lag(state, now, tick_ms),
             "groups": count,
             "pokes": state.pokes,
             "left": len(state.left),
@@ -85,16 +86,16 @@ def status(pool: Pool) -> dict[str, Any]:
     }
 
 
-def _lag(state: RangeState, now: Milliseconds, pool: Pool) -> float | None:
+def _lag(state: RangeState, now: Milliseconds, tick_ms: Milliseconds) -> float | None:
     """Return by how many seconds a range is late: its last job's lag, or more if its next tick is overdue."""
     if not state.last:
         return None
-    overdue = now - state.last - pool.settings.tick_ms
+    overdue = now - state.last - tick_ms
     return round(max(state.lag_ms, overdue, 0) / 1000, 3)
 
 
-def _recent_holder(state: RangeState, now: Milliseconds, pool: Pool) -> str | None:
+def _recent_holder(state: RangeState, now: Milliseconds, tick_ms: Milliseconds) -> str | None:
     """Return the last holder of the lease, if it had the lease lately: between two jobs the lease is free."""
-    if not state.last or now - state.last > MISSED * pool.settings.tick_ms:
+    if not state.last or now - state.last > MISSED * tick_ms:
         return None
     return state.holder or None

@@ -4,6 +4,8 @@ A worker enters itself when it starts, again every ``heartbeat``, and strikes it
 sets the terms: a worker with other terms does not start beside it. So all workers on one Redis (and one ``namespace``)
 serve one pool and cut it into the same ranges, and clients can look up which ranges. After a loss of Redis the roster
 is complete again within a heartbeat. A worker of a version before the roster is not in it.
+
+Beat serves no tables and has no entry; it notes its tick beside the roster, for `health` to go by.
 """
 
 import json
@@ -12,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from sensorpool.leases.answers import milliseconds, pairs
 from sensorpool.leases.lease import Leases
 from sensorpool.model.terms import LiveWorker, Terms, read_worker
-from sensorpool.model.values import ShardRange
+from sensorpool.model.values import LONGEST_SPAN, ShardRange
 
 FOREIGN_KEPT = 60_000  # milliseconds for which a job with a range of other terms is remembered
 
@@ -28,6 +30,7 @@ class Roster:
         self._dirty_flags = leases.dirty_flags
         self._key = leases.store.pool_key("workers")
         self._foreign = leases.store.pool_key("foreign")
+        self._beat_tick = leases.store.pool_key("beat_tick")
         self._fresh = leases.ttl_ms
         self._enroll = leases.store.script("enroll")
 
@@ -86,6 +89,25 @@ class Roster:
         """Return the last range of `note_foreign` in the last `FOREIGN_KEPT` milliseconds, or None."""
         found = self._store.call(self._store.client.get, self._foreign)
         return None if found is None else str(found)[:40]
+
+    def note_beat(self, tick: float, kept: float) -> None:
+        """Note the tick of a beat that lives; of two beats, the last note counts.
+
+        :param tick: seconds.
+        :param kept: seconds until the note is forgotten.
+        """
+        self._store.call(self._store.client.set, self._beat_tick, str(tick), px=round(kept * 1000))
+
+    def beat_tick(self) -> float | None:
+        """Return the tick (seconds) of beat; None: no beat has noted it lately, as a beat of the version before."""
+        pipeline = self._store.pipeline()
+        pipeline.get(self._beat_tick)
+        [found] = self._store.call(pipeline.execute, raise_on_error=False)
+        try:
+            tick = float(found)
+        except (TypeError, ValueError):  # no note, or a key that is not ours
+            return None
+        return tick if 0 < tick <= LONGEST_SPAN else None
 
     def _alive(self, found: object, time: object) -> list[LiveWorker]:
         if not (isinstance(found, dict) and isinstance(time, tuple)):

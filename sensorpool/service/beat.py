@@ -24,6 +24,7 @@ from sensorpool.publish import wire
 UNTAKEN = 3  # ticks that may wait in the queue
 _OURS = frozenset({wire.POKE_SHARD, wire.RESCUE})
 ASK_EVERY = 10.0  # seconds between two reads of the roster
+_NOTED = 3  # as many ticks, and reads of the roster, the note of beat's tick is kept
 _PAUSES = 0.5, 5.0  # seconds without an attempt after a failed one: the first time, and at most
 
 log = logger(__name__)
@@ -134,7 +135,10 @@ class Ticks(Scheduler):
         return holds_back
 
     def _whose(self) -> str | None:
-        """Return the pool id from the roster, or None while it is not known: beat needs no database."""
+        """Return the pool id from the roster, or None while it is not known: beat needs no database.
+
+        It notes its tick there now and then.
+        """
         runtime = getattr(self.app, "sensorpool_runtime", None)
         now = time.monotonic()
         if runtime is None or now - self._asked < ASK_EVERY:
@@ -144,6 +148,8 @@ class Ticks(Scheduler):
             if self._roster is None:
                 self._roster = Roster(leases_of(runtime.settings))
             served = {worker.terms.pool_id for worker in self._roster.workers()}
+            tick = runtime.settings.tick
+            self._roster.note_beat(tick, kept=_NOTED * (tick + ASK_EVERY))
         except SensorpoolError:
             served = set()  # Redis is away: its last answer may be out of date
         self._pool_id = served.pop() if len(served) == 1 else None

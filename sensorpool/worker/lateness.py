@@ -89,12 +89,14 @@ def missed_interval(database: Database, shard_range: ShardRange, age: float) -> 
     return shortest / 1000 if shortest is not None and age * 1000 > MISSED * shortest else None
 
 
-def past_deadline(database: Database, settings: Settings) -> list[str]:
+def past_deadline(database: Database, tick: float, poke_timeout: float) -> list[str]:
     """Return a line if groups are long past their deadline, whatever the reason.
 
+    :param tick: seconds between two ticks of the pool.
+    :param poke_timeout: seconds.
     :raises Unreachable: when the database does not answer.
     """
-    more = settings.tick_ms + round(2_000 * settings.poke_timeout)
+    more = round(1_000 * tick + 2_000 * poke_timeout)
     now = database.read(database.now)
     count, first = database.read(inspecting.past_deadline, now, MISSED, more)
     if first is None:
