@@ -31,7 +31,7 @@ def standalone() -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    with Standalone(settings) as pool:
+    with Standalone(settings, stop) as pool:
         with suppress(OSError):
             alive.begin(f"standalone@{gethostname()}")
             alive.keep()

@@ -19,3 +19,8 @@ def ending(returncode: int) -> str:
 def is_from_outside(returncode: int) -> bool:
     """Whether a process was killed from outside, which says nothing of its own doing."""
     return returncode in _OUTSIDE
+
+
+def is_command_killed(returncode: int) -> bool:
+    """Whether a command was killed from outside; a shell returns 128 and the signal's number for its own command."""
+    return is_from_outside(returncode) or is_from_outside(128 - returncode)

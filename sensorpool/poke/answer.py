@@ -4,21 +4,24 @@ import functools
 import inspect
 import json
 import socket
+import subprocess
 import time
 import types
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
 from sensorpool.errors import CannotPoke, ClassRefused, ClassUnavailable, FailSensor, HandBack, SkipSensor
 from sensorpool.instrumentation.redaction import LONGEST_TEXT, hide
+from sensorpool.model.exit_status import is_command_killed
 from sensorpool.model.identity import has_half_characters
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import DueGroup, Report
 from sensorpool.poke.exhaustion import is_exhaustion, is_out_of_memory, is_own_doing
 
 MAX_REASON = 2_000
+_LONGEST_CHAIN = 100  # exceptions
 _UNREADABLE = "(its text cannot be read)"
 CANNOT = " cannot poke it: "  # stands between the worker's name and the cause
 MAX_XCOM_BYTES = 256 * 1024
@@ -95,6 +98,8 @@ class Answers:
             return Outcome.INFRA_FAILURE if self._alone else Outcome.CRASHED
         if self.is_infra_failure(error):
             return Outcome.INFRA_FAILURE
+        if is_of_killed_command(error):  # no answer; what stops a service signals its commands too
+            return Outcome.INFRA_FAILURE
         if isinstance(error, ImportError):  # the poke imports a module that this process does not have
             return Outcome.CANNOT_POKE
         return _error_of(error)
@@ -105,6 +110,26 @@ class Answers:
             if getattr(error, "is_infra_failure", False) is True:
                 return True
         return any(f"{cls.__module__}.{cls.__qualname__}" in self._infra_failures for cls in type(error).__mro__)
+
+
+def is_of_killed_command(error: BaseException) -> bool:
+    """Whether an exception, or one that it comes from, says that a command was killed from outside."""
+    return any(
+        isinstance(each, subprocess.CalledProcessError)
+        and isinstance(each.returncode, int)
+        and is_command_killed(each.returncode)
+        for each in _chain(error)
+    )
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and those that it comes from, as a traceback shows them."""
+    found: BaseException | None = error
+    for _ in range(_LONGEST_CHAIN):
+        if found is None:
+            return
+        yield found
+        found = found.__cause__ or (None if found.__suppress_context__ else found.__context__)
 
 
 def _error_of(error: BaseException) -> Outcome:

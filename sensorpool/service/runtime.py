@@ -3,6 +3,8 @@
 import os
 import threading
 
+from billiard import common
+
 from sensorpool.config.settings import Settings
 from sensorpool.model.values import shard_ranges
 from sensorpool.service.alone import Alone
@@ -20,6 +22,7 @@ class Runtime:
         self.settings = settings
         self.metrics = Metrics()
         self.is_prefork_child = False
+        self.stopping = threading.Event()  # set once the one process of worker and beat is told to end
         self.is_one_process = False  # whether worker and beat are threads of one process: the broker may be in memory
         self.child_limits = Limits()
         self.place = Place()
@@ -37,9 +40,17 @@ class Runtime:
         """This process's worker."""
         with self._lock:
             if self._worker is None or self._worker[0] != os.getpid():
-                worker = Worker(self.settings, metrics=self.metrics, watchdog=self.is_prefork_child)
+                is_child = self.is_prefork_child
+                worker = Worker(
+                    self.settings, metrics=self.metrics, watchdog=is_child, is_ending=lambda: self.is_told_to_end
+                )
                 self._worker = (os.getpid(), worker)
             return self._worker[1]
+
+    @property
+    def is_told_to_end(self) -> bool:
+        """Whether this process was told to end; a prefork child is, when all processes of its service are signalled."""
+        return self.stopping.is_set() or (self.is_prefork_child and bool(common._should_have_exited[0]))
 
     def is_worn(self, limit: str | None = None) -> bool:
         """Whether this process should be replaced between two jobs.

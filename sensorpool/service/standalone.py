@@ -49,12 +49,13 @@ class Standalone:
     On threads there is no time limit of whole jobs, and a poke that holds the interpreter lock holds up everything.
     Where that matters, run ``celery -A sensorpool worker`` and ``beat``.
 
+    :param stopping: is set when this process is told to end; the end of the context sets it too.
     :raises SettingsError: when its leases are in memory and another process pokes the same database, or may poke it.
     :raises SchemaMismatch: when the database's schema does not fit (an SQLite file is upgraded automatically).
     :raises Unreachable: when the database, Redis or the broker does not answer.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, stopping: threading.Event | None = None) -> None:
         self.settings = settings
         database = Database.of(settings)
         self._alone = Alone(settings, database)
@@ -67,6 +68,7 @@ class Standalone:
         database.dispose()
         self.app: Celery = make_app(settings)
         self.app.sensorpool_runtime.is_one_process = True
+        self._stopping = self.app.sensorpool_runtime.stopping = stopping or threading.Event()
         name = f"standalone@{gethostname()}/{os.getpid()}"
         self._presence = Presence(settings, self.worker.roster, name, terms, __version__)
         self._presence.enter()
@@ -103,6 +105,7 @@ class Standalone:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._stopping.set()
         self._beat.stop()
         if self._controller is not None:
             worker_state.should_stop = 0

@@ -10,12 +10,14 @@ from sensorpool.instrumentation.failpoint import failpoint
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model import unsettled
-from sensorpool.model.states import Ending
+from sensorpool.model.states import Ending, Outcome
 from sensorpool.model.values import Fact, Flushed, Milliseconds, Settlement
 from sensorpool.settle import flush
 from sensorpool.store.database import Database
 
 Result = TypeVar("Result")
+
+_SURE = frozenset({Outcome.LANDED, Outcome.SKIP})  # outcomes that the end of a service does not bring about
 
 log = logger(__name__)
 
@@ -24,12 +26,19 @@ def _nothing(_: object) -> None:
     """Observe nothing, in a process without metrics."""
 
 
+def _goes_on() -> bool:
+    """Stand in for a process that nothing tells to end."""
+    return False
+
+
 class Settler:
     """Settles, cancels, hands back and fails; observes and delivers after each commit. Safe to share between threads.
 
     :param deliver: has a committed flush published, without waiting for a broker.
     :param observe: is called with each committed flush.
     :param observe_unsettled: is called with the number of groups whose result could not be written.
+    :param is_ending: whether the process was told to end. What ends a service often ends the commands and connections
+        of its pokes too: then only `_SURE` outcomes are settled, and the other groups are due again, here or elsewhere.
     :param tick_ms: the pool's tick in milliseconds.
     :param window: seconds after which a group whose result cannot be written fails.
     """
@@ -41,6 +50,7 @@ class Settler:
         observe: Callable[[Flushed], object] = _nothing,
         observe_unsettled: Callable[[int], object] = _nothing,
         *,
+        is_ending: Callable[[], bool] = _goes_on,
         tick_ms: Milliseconds,
         window: float,
     ) -> None:
@@ -48,6 +58,7 @@ class Settler:
         self.deliver = deliver
         self._observe = observe
         self._observe_unsettled = observe_unsettled
+        self._is_ending = is_ending
         self._tick_ms = tick_ms
         self._window = window
 
@@ -60,6 +71,8 @@ class Settler:
         :param known: returns since when groups have been unsettled; called only if some are unsettled now.
         :raises Unreachable: when the database does not answer; the groups that were not settled are due again.
         """
+        if self._is_ending():
+            facts = [fact for fact in facts if fact.outcome in _SURE]
         ended, causes = self._flush(facts, timeouts)
         if not causes:
             return Settlement(ended, {})

@@ -3,6 +3,7 @@
 import os
 import random
 import time
+from collections.abc import Callable
 
 from sensorpool.config.settings import Settings
 from sensorpool.instrumentation.logs import logger
@@ -42,6 +43,7 @@ class Worker:
     """Database, leases, lanes and publisher of one process. Safe to share between the threads that run jobs.
 
     :param watchdog: whether this process may be ended when a poke stops it (a prefork child may).
+    :param is_ending: whether this process was told to end, see `Settler`.
     :raises SettingsError: when a URL is malformed or a driver is missing.
     """
 
@@ -54,6 +56,7 @@ class Worker:
         database: Database | None = None,
         metrics: Metrics | None = None,
         watchdog: bool = False,
+        is_ending: Callable[[], bool] = lambda: False,
     ) -> None:
         self.settings = settings
         self.database = database or Database.of(settings)
@@ -85,6 +88,7 @@ class Worker:
             self.outbox.deliver,
             self._observe,
             self.metrics.unsettled,
+            is_ending=is_ending,
             tick_ms=settings.tick_ms,
             window=settings.infra_failure_window,
         )

@@ -8,6 +8,7 @@ import traceback
 from asyncio import CancelledError
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
+from subprocess import CalledProcessError
 from typing import Any
 from unittest.mock import MagicMock, Mock
 
@@ -235,6 +236,44 @@ def test_the_list_of_infrastructure_failures_is_the_settings() -> None:
 class _Mute(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")
+
+
+def _of_command(returncode: int, how: str) -> BaseException:
+    error = CalledProcessError(returncode, ["sh"])
+    try:
+        try:
+            raise error
+        except CalledProcessError:
+            match how:
+                case "itself":
+                    raise
+                case "cause":
+                    raise RuntimeError("the check failed") from error
+                case "context":
+                    raise RuntimeError("the check failed")  # noqa: B904
+                case "hidden":
+                    raise RuntimeError("the check failed") from None
+                case _:
+                    raise SkipSensor("no such table") from error
+    except Exception as raised:
+        return raised
+
+
+@pytest.mark.parametrize("how", ["itself", "cause", "context"])
+@pytest.mark.parametrize("returncode", [-15, -2, -1, -9, 143, 130, 129, 137])
+def test_a_command_that_was_killed_from_outside_gave_no_answer(returncode: int, how: str) -> None:
+    """What stops a service signals the commands of its pokes, too."""
+    assert ANSWERS.outcome_of(_of_command(returncode, how)) is Outcome.INFRA_FAILURE
+
+
+@pytest.mark.parametrize("returncode", [1, 2, 127, 128, 255, -6, -11, 139])
+def test_a_command_that_failed_by_itself_is_an_error(returncode: int) -> None:
+    assert ANSWERS.outcome_of(_of_command(returncode, "itself")) is Outcome.POKE_ERROR
+
+
+def test_a_poke_that_judges_the_end_of_its_command_is_believed() -> None:
+    assert ANSWERS.outcome_of(_of_command(-15, "hidden")) is Outcome.POKE_ERROR
+    assert ANSWERS.outcome_of(_of_command(-15, "skip")) is Outcome.SKIP
 
 
 def test_a_reason_is_said_of_every_exception() -> None:

@@ -143,3 +143,16 @@ def test_an_instance_that_cannot_be_failed_stops_no_other(settling: Settling) ->
     rows = [(each.id, each.group_id) for each in (settling.instance, other)]
     assert settling.settler.fail_groupless(rows) == 1
     assert [each.id for flushed in settling.delivered for each in flushed.settled] == [other.id]
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_a_process_that_was_told_to_end_settles_only_what_its_end_cannot_bring_about(
+    settling: Settling, outcome: Outcome
+) -> None:
+    is_ending = True
+    pool = settling.pool
+    settler = Settler(pool.database, lambda _: None, is_ending=lambda: is_ending, tick_ms=5_000, window=60)
+    facts = [Fact(settling.instance.group_id, 1, 10**13, outcome, "why")]
+    assert settler.settle(facts).ended == (outcome in {Outcome.LANDED, Outcome.SKIP})
+    is_ending = False
+    assert settler.settle(facts).ended == (outcome not in {Outcome.LANDED, Outcome.SKIP})
