@@ -35,7 +35,7 @@ Company = Callable[..., Any]
 _PROVIDERS = "airflow/providers"
 
 _HEAD = """
-import collections, contextvars, dataclasses, datetime, enum, functools, itertools, logging, os, random, threading
+import collections, contextvars, dataclasses, datetime, enum, functools, itertools, logging, os, random, sys, threading
 from airflow.sdk import BaseHook
 from airflow.sdk.bases.sensor import BaseSensorOperator
 """
@@ -362,6 +362,184 @@ CHANGES: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "hooks": ("Partner.hooks", {"fields": "hooks = {}", "poke": "self.hooks['a'] = BaseHook()"}),
     "what is called as a session is": ("SESSIONS", {"module": "SESSIONS = {}", "poke": "SESSIONS['a'] = 1"}),
+    "by a registry": (
+        "checks.SEEN",
+        {
+            "module": "import ACME.checks\nfrom ACME.registry import CHECKS",
+            "registry": "CHECKS = {}\ndef check(function): CHECKS[function.__name__] = function; return function",
+            "checks": "from ACME.registry import check\nSEEN = []\n@check\ndef report(x): SEEN.append(x)",
+            "poke": "CHECKS['report'](1)",
+        },
+    ),
+    "by a registry that is an object": (
+        "checks.SEEN",
+        {
+            "module": "import ACME.checks\nfrom ACME.registry import REGISTRY",
+            "registry": (
+                "class Registry:\n    def __init__(self): self.checks = {}\n    def add(self, function):"
+                " self.checks.setdefault('a', []).append(function); return function\nREGISTRY = Registry()"
+            ),
+            "checks": "from ACME.registry import REGISTRY\nSEEN = []\n@REGISTRY.add\ndef report(x): SEEN.append(x)",
+            "poke": "REGISTRY.checks['a'][0](1)",
+        },
+    ),
+    "of a class in a dict": (
+        "Api.seen",
+        {
+            "module": "def api():\n    class Api:\n        seen = []\n    return Api\nKINDS = {'x': [api()]}",
+            "poke": "KINDS['x'][0].seen.append(1)",
+        },
+    ),
+    "of a class that is a key": (
+        "Api.seen",
+        {
+            "module": "def api():\n    class Api:\n        seen = []\n    return Api\nKINDS = {api(): 1}",
+            "poke": "list(KINDS)[0].seen.append(1)",
+        },
+    ),
+    "by a tuple of the class": (
+        "SEEN",
+        {
+            "module": "SEEN = []\ndef steps():\n    def step(): SEEN.append(1)\n    return (step, len)",
+            "fields": "steps = steps()",
+            "poke": "self.steps[0]()",
+        },
+    ),
+    "of a class that is found by its base": (
+        "kinds.Rest.seen",
+        {
+            "module": "import ACME.kinds\nfrom ACME.base import Api",
+            "base": "class Api: pass",
+            "kinds": "from ACME.base import Api\nclass Rest(Api): seen = []",
+            "poke": "Api.__subclasses__()[0].seen.append(1)",
+        },
+    ),
+    "by a function in a cell": (
+        "SEEN",
+        {
+            "module": """
+            SEEN = []
+            def twice(function):
+                def call(*args): function(*args); function(*args)
+                return call
+            def steps():
+                def step(): SEEN.append(1)
+                return step
+            note = twice(steps())
+            """,
+            "poke": "note()",
+        },
+    ),
+    "by a function of another kind": (
+        "SEEN",
+        {
+            "module": """
+            SEEN = []
+            @functools.singledispatch
+            def note(x): pass
+            @note.register
+            def _(x: int): SEEN.append(x)
+            del _
+            """,
+            "poke": "note(1)",
+        },
+    ),
+    "by an object that an object has": (
+        "SEEN",
+        {
+            "module": """
+            SEEN = []
+            def apis():
+                class Api:
+                    def note(self): SEEN.append(1)
+                class Apis:
+                    def __init__(self): self.api = Api()
+                return Apis()
+            APIS = apis()
+            """,
+            "poke": "APIS.api.note()",
+        },
+    ),
+    "of a metaclass": (
+        "Singleton.made",
+        {
+            "module": """
+            class Singleton(type):
+                made = {}
+                def __call__(cls, *args):
+                    if cls not in cls.made:
+                        cls.made[cls] = super().__call__(*args)
+                    return cls.made[cls]
+            class Api(metaclass=Singleton):
+                def __init__(self, path): self.path = path
+            """,
+            "poke": "Api(self.path)",
+        },
+    ),
+    "a method's decorator that is an object": (
+        "Partner.connect",
+        {
+            "module": """
+            class once:
+                def __init__(self, function): functools.update_wrapper(self, function)
+                def __get__(self, owner, kind=None): return functools.partial(self, owner)
+                def __call__(self, owner):
+                    self.result = getattr(self, 'result', None) or self.__wrapped__(owner)
+                    return self.result
+            """,
+            "fields": "@once\n    def connect(self): return self.path",
+            "poke": "self.connect()",
+        },
+    ),
+    "a property that keeps its value": (
+        "Partner.token",
+        {
+            "module": """
+            class lazy:
+                def __init__(self, function): self.function, self.result = function, None
+                def __get__(self, owner, kind=None):
+                    self.result = self.result or self.function(owner)
+                    return self.result
+            """,
+            "fields": "token = lazy(lambda self: self.path)",
+            "poke": "self.token",
+        },
+    ),
+    "by the method behind a decorator that is an object": (
+        "SEEN",
+        {
+            "module": """
+            SEEN = []
+            class retried:
+                def __init__(self, function): self.function = function
+                def __get__(self, owner, kind=None): return lambda: self.function(owner)
+            """,
+            "fields": "note = retried(lambda self: SEEN.append(1))",
+            "poke": "self.note()",
+        },
+    ),
+    "a keyword of a partial": (
+        "note",
+        {
+            "module": "def one(path, cache): cache.setdefault('a', path)\nnote = functools.partial(one, cache={})",
+            "poke": "note(self.path)",
+        },
+    ),
+    "an argument of a partial method": (
+        "Partner.note",
+        {
+            "module": "def one(self, cache): cache.setdefault('a', self.path)",
+            "fields": "note = functools.partialmethod(one, {})",
+            "poke": "self.note()",
+        },
+    ),
+    "in a member of an Enum": (
+        "Region.EU",
+        {
+            "module": "class Region(enum.Enum):\n    EU = 'eu'",
+            "poke": "Region.EU.session = getattr(Region.EU, 'session', self.path)",
+        },
+    ),
 }
 
 
@@ -542,6 +720,35 @@ KEEPS: dict[str, dict[str, str]] = {
     "of its thread for a while": {
         "module": "OWN = threading.local()\nVAR = contextvars.ContextVar('VAR')\nOWN.n = 0",
         "poke": "OWN.n = 1; token = VAR.set(1); len('a'); VAR.reset(token); OWN.n = 0",
+    },
+    "what a registry holds": {
+        "module": "def one(x=1): pass\nclass Api: N = 1\nCHECKS = {'a': one, 'b': [Api, len, functools.partial(one)]}",
+        "poke": "CHECKS['a'](1), CHECKS['b'][2](), functools.partial(one, 2)()",
+    },
+    "what another sensor has": {
+        "module": "class Base(BaseSensorOperator): pass\nclass Other(Base): seen = []",
+        "poke": "Base.__subclasses__(); sys.modules[__name__].Other.seen.append(1)",
+    },
+    "members of an Enum": {
+        "module": """
+        class Size(enum.Enum):
+            A = [1]
+            def __init__(self, parts): self.parts = parts
+        class May(enum.Flag):
+            READ = enum.auto()
+            WRITE = enum.auto()
+        """,
+        "poke": "Size.A, Size([1]), Size.A.parts, May.READ | May.WRITE",
+    },
+    "a decorator that is an object": {
+        "module": """
+        class logged:
+            def __init__(self, function): functools.update_wrapper(self, function)
+            def __get__(self, owner, kind=None): return functools.partial(self, owner)
+            def __call__(self, owner): return self.__wrapped__(owner)
+        """,
+        "fields": "@logged\n    def look(self): return self.path",
+        "poke": "self.look()",
     },
     "an installed one's": {"module": "import random", "poke": "random.seed(7); random.random()"},
 }

@@ -5,6 +5,7 @@ so are objects that are made once to ask a backend (`made_once`), unless sensors
 """
 
 import datetime as dt
+import functools
 import itertools
 import random
 import re
@@ -54,6 +55,7 @@ _TEXTS: dict[Any, Callable[[Any], Any]] = {
 _CONTAINERS = (dict, list, tuple, deque, set, frozenset, bytes, bytearray)
 _OPEN = ("collections.", "types.", "queue.", "weakref.", "threading.Event", "threading.Semaphore")
 _OF_ITS_THREAD = frozenset({ContextVar, threading.local, type(threading.Lock())})
+_OF_MEMBERS = frozenset({"_name_", "_value_", "_sort_order_", "__objclass__"})
 _MOVING = frozenset({"builtins", "itertools"})
 _never = itertools.count()
 
@@ -109,7 +111,7 @@ class Capturer:
         if kind is made_once.Same:
             return value
         try:
-            if is_code(value):
+            if is_code(value, self._is_ours):
                 return ("code", id(value)) if self._whole else None
             is_client = made_once.is_made_once(name, kind)
             if is_client and (not self._shared or made_once.is_logger(name, kind)):
@@ -140,7 +142,7 @@ class Capturer:
 
     def _parts(self, value: Any, kind: Any, depth: int) -> Any:
         if issubclass(kind, Enum):
-            return vars(value).get("_name_")
+            return self._of_member(value, kind, depth)
         base: Any = next((base for base in _CONTAINERS if issubclass(kind, base)), None)
         if base is None:
             text = _TEXTS.get(kind) or next((_TEXTS[plain] for plain in _TEXTS if issubclass(kind, plain)), None)
@@ -204,6 +206,9 @@ class Capturer:
             return self._pairs(vars(value).items(), depth)
         if kind is MethodType:
             return self._capture("", value.__self__, depth), id(value.__func__) if self._whole else 0
+        if kind is functools.partial or kind is functools.partialmethod:
+            parts = {"func": value.func, "args": value.args, "keywords": value.keywords}
+            return self._pairs((parts | vars(value)).items(), depth)
         if kind is GeneratorType:
             frame = value.gi_frame
             return frame and (frame.f_lasti, self._pairs(list(frame.f_locals.items()), depth))
@@ -221,6 +226,13 @@ class Capturer:
     def _of_client(self, value: Any, kind: Any, depth: int) -> Any:
         parts = made_once.parts_of(kind, self._attributes(value, kind), self._is_ours)
         return made_once.Same(value), self._pairs(parts.items(), depth)
+
+    def _of_member(self, value: Any, kind: Any, depth: int) -> Any:
+        """Capture a member of an Enum: its name, and what a company's code has put into it."""
+        parts = self._attributes(value, kind) if self._is_ours(kind.__module__) else {}
+        kept = [each for each in parts.items() if each[0] not in _OF_MEMBERS]
+        name = vars(value).get("_name_")
+        return (name, self._pairs(kept, depth, of_object=True)) if kept else name
 
     def _of_iterator(self, value: Any, kind: Any, depth: int) -> Any:
         if "__length_hint__" in vars(kind):

@@ -5,31 +5,32 @@ What code finds in another way (``globals()``, ``getattr`` of a module) is not s
 """
 
 import builtins
-import functools
 import sys
 import types
 from collections import deque
-from collections.abc import Iterable, Iterator
-from functools import cache, cached_property, lru_cache
+from collections.abc import Callable, Iterator
+from functools import cache, lru_cache, partial, partialmethod
 from typing import Any, NamedTuple
 
 from airflow.sdk.bases.operator import BaseOperator
 
 from sensorpool.airflow.compat import operators
 from sensorpool.airflow.proof.state.code_names import modules_of, names_in
+from sensorpool.airflow.proof.state.held_code import code_in
 from sensorpool.airflow.proof.state.pure_functions import is_pure
 
 Cached: Any = type(lru_cache(len))
 _MOST = 400  # classes and functions
 _MOST_NAMES = 1_000
+_DERIVED = "__subclasses__"
 _NO_COMPANYS = frozenset({"airflow", "sensorpool", "_pytest", "pytest", "structlog"}) | sys.stdlib_module_names
 _INSTALLED = ("/site-packages/", "/dist-packages/")
-_CODE = (type, types.ModuleType, types.BuiltinFunctionType, types.GenericAlias, types.UnionType, functools.partial)
+_CODE = (type, types.ModuleType, types.BuiltinFunctionType, types.GenericAlias, types.UnionType)
 # compared by id: a metaclass may forbid to hash its classes
 _PLAIN = frozenset(map(id, (type(None), bool, int, float, str, bytes, dict, list, tuple, set, types.MethodType)))
-_WRAPPERS = (staticmethod, classmethod, Cached, types.MethodType, functools.partial, cached_property, property)
 QUALNAME: Any = vars(type)["__qualname__"].__get__  # a metaclass may override it
-_LEFT_OUT = ("__", "_abc_", "poke_context_fields")
+# a flag's combinations are made when they are first named
+_LEFT_OUT = ("__", "_abc_", "_value2member_map_", "poke_context_fields")
 
 
 class References(NamedTuple):
@@ -55,7 +56,7 @@ class References(NamedTuple):
                     yield str(function.__globals__.get("__name__")), f"{function.__qualname__}.{name}", value
         for name, module in self.names:
             value = module.get(name)
-            if not is_code(value):
+            if not is_code(value, partial(is_of_company, self.company)):
                 yield str(module.get("__name__")), name, value
 
 
@@ -67,30 +68,40 @@ def references_of(cls: type) -> References:
 @lru_cache(256)
 def _of(cls: type, _: int) -> References:
     company = company_of(cls)
+    is_ours = partial(is_of_company, company)
     queue: deque[Any] = deque([cls])
     classes: list[type] = []
     functions: list[types.FunctionType] = []
     names: dict[tuple[int, str], tuple[str, dict[str, Any]]] = {}
     seen: set[int] = set()
+    with_derived = False
     while queue and len(classes) + len(functions) < _MOST and len(names) < _MOST_NAMES:
         found = queue.popleft()
         if id(found) in seen:
             continue
         seen.add(id(found))
         if type(found) is types.FunctionType:
-            queue.extend(_code_in([vars(found).get("__wrapped__")]))
-            if is_of_company(company, found.__globals__.get("__name__")):
+            queue.extend(code_in([vars(found).get("__wrapped__"), *_held_by(found).values()], is_ours))
+            if is_ours(found.__globals__.get("__name__")):
                 functions.append(found)
                 for name, module in _named(found, company):
-                    queue.extend(_code_in([module.get(name)]))
-                    if not is_code(module.get(name)):
+                    queue.extend(code_in([module.get(name)], is_ours))
+                    if not is_code(module.get(name), is_ours):
                         names.setdefault((id(module), name), (name, module))
-                queue.extend(_code_in(function_data(found).values()))
-        elif is_of_company(company, vars(found).get("__module__")):
+                if not with_derived and _DERIVED in names_in(found.__code__).attributes:
+                    with_derived = True
+                    queue.extend(derived for each in classes for derived in _derived_from(each))
+        elif is_ours(vars(found).get("__module__")):
             classes.append(found)
-            queue.extend(found.__mro__)
-            queue.extend(_code_in(list(vars(found).values())))
+            queue.extend((type(found), *found.__mro__))
+            queue.extend(code_in(list(vars(found).values()), is_ours))
+            queue.extend(_derived_from(found) if with_derived else ())
     return References(company, tuple(classes), tuple(functions), tuple(names.values()))
+
+
+def _derived_from(cls: Any) -> list[type]:
+    """Return the classes that code finds by ``__subclasses__``; other sensors have a state of their own."""
+    return [] if is_operator(cls) else [derived for derived in type.__subclasses__(cls) if not is_operator(derived)]
 
 
 def _named(function: types.FunctionType, company: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -120,19 +131,6 @@ def _add_module(modules: deque[dict[str, Any]], value: Any) -> None:
         modules.append(types.ModuleType.__getattribute__(value, "__dict__"))
 
 
-def _code_in(values: Iterable[Any], depth: int = 4) -> Iterator[Any]:
-    """Yield the functions and classes among values, those that they wrap, and the classes of objects."""
-    for value in values:
-        kind = type(value)
-        if kind is types.FunctionType or (issubclass(kind, type) and value is not type):
-            yield value
-        elif depth and any(kind is wrapper for wrapper in _WRAPPERS):
-            names = ("__func__", "__wrapped__", "__self__", "func", "fget", "fset", "fdel")
-            yield from _code_in([getattr(value, name, None) for name in names], depth - 1)
-        elif kind is not type and vars(kind).get("__module__", "builtins") != "builtins":
-            yield kind
-
-
 def company_of(cls: type) -> str:
     """Return the company of a class: the path of its package, or of its provider of Airflow."""
     return _package_of(str(vars(cls).get("__module__")))
@@ -158,8 +156,11 @@ def _is_local(package: str) -> bool:
     return bool(known) and not any(installed in path for path in known for installed in _INSTALLED)
 
 
-def is_code(value: Any) -> bool:
-    """Whether a value is code and no data: a class, a function, a property."""
+def is_code(value: Any, is_ours: Callable[[str], bool]) -> bool:
+    """Whether a value is code and no data: a class, a function, a property.
+
+    :param is_ours: whether objects of a module are data, even if they stand for methods.
+    """
     kind = type(value)
     if kind is types.FunctionType:
         return True
@@ -167,9 +168,14 @@ def is_code(value: Any) -> bool:
         return False
     if kind is Cached:
         return is_pure(value.__wrapped__)  # its results follow from arguments and constants
+    if kind is partialmethod:
+        return False
     if issubclass(kind, _CODE) or _is_typing(kind):
         return True
-    return any("__get__" in vars(base) for base in kind.__mro__) and not _keeps_values(kind)
+    if not any("__get__" in vars(base) for base in kind.__mro__) or _keeps_values(kind):
+        return False
+    module = str(vars(kind).get("__module__"))
+    return module.partition(".")[0] in _NO_COMPANYS or not is_ours(module)
 
 
 def _keeps_values(kind: Any) -> bool:
@@ -197,7 +203,8 @@ def class_data(cls: type) -> dict[str, Any]:
         inner = _bare(value)
         if inner is value or type(inner) is Cached:
             found[name] = inner
-    return {name: value for name, value in found.items() if not is_code(value)}
+    is_ours = partial(is_of_company, company_of(cls))
+    return {name: value for name, value in found.items() if not is_code(value, is_ours)}
 
 
 def _bare(value: Any) -> Any:
@@ -207,6 +214,13 @@ def _bare(value: Any) -> Any:
 
 def function_data(function: types.FunctionType) -> dict[str, Any]:
     """Return the data of a function beside its code: defaults of arguments, closure cells, attributes."""
+    if not (found := _held_by(function)):
+        return found
+    is_ours = partial(is_of_company, _package_of(str(function.__globals__.get("__name__"))))
+    return {name: value for name, value in found.items() if not is_code(value, is_ours)}
+
+
+def _held_by(function: types.FunctionType) -> dict[str, Any]:
     defaults = function.__defaults__ or ()
     if not (defaults or function.__kwdefaults__ or function.__closure__ or vars(function)):
         return {}
@@ -219,12 +233,11 @@ def function_data(function: types.FunctionType) -> dict[str, Any]:
             found[name] = cell.cell_contents
         except ValueError:  # the cell is still empty
             found[name] = None
-    found |= {name: value for name, value in vars(function).items() if not name.startswith("__")}
-    return {name: value for name, value in found.items() if not is_code(value)}
+    return found | {name: value for name, value in vars(function).items() if not name.startswith("__")}
 
 
 def value_at(module: str, path: str) -> Any:
-    """Return the value at a path of a module; None if there is none.
+    """Return the value at a path of a module, code as well; None if there is none.
 
     :raises Exception: when a part of the path does not exist.
     """
@@ -237,6 +250,4 @@ def value_at(module: str, path: str) -> Any:
         found = None if last in parts else vars(found).get("__wrapped__")
         if found is None:
             return parts.get(last)
-    value = vars(found).get(last)
-    inner = _bare(value)
-    return None if is_code(inner) else inner
+    return _bare(vars(found).get(last))
