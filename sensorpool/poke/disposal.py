@@ -7,6 +7,7 @@ nor the poke of another group.
 import itertools
 import time
 from collections.abc import Callable
+from contextvars import Context
 from queue import SimpleQueue
 from typing import Any
 
@@ -22,6 +23,14 @@ _given_up: SimpleQueue[Any] = SimpleQueue()  # its `put` is reentrant, as `__del
 
 # Have an object destroyed on another thread. Waits for nothing; may be called at any time, on any thread.
 dispose: Callable[[object], None] = _given_up.put
+
+
+def _destroy_next() -> None:
+    """Destroy the next object.
+
+    :raises queue.Empty: when none waits.
+    """
+    _given_up.get_nowait()  # this is the last reference: the object is destroyed here
 
 
 class Disposal:
@@ -61,7 +70,7 @@ class Disposal:
         while not _given_up.empty():
             self._busy[number] = time.monotonic()
             try:
-                _given_up.get_nowait()  # this is the last reference: the object is destroyed here
+                Context().run(_destroy_next)
             except Exception:  # another thread was quicker
                 break
             end_copy()

@@ -3,6 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Iterable
+from contextvars import Context
 
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import DueGroup, Report
@@ -43,17 +44,17 @@ class QuickBatch:
         try:
             while True:
                 self._poking = unit = take()
-                group, poke = unit.group, unit._poke
+                group, poke, own = unit.group, unit._poke, Context()  # what a poke sets there, no other poke sees
                 if poke is None:
-                    self._reports += unit.poke()
+                    self._reports += own.run(unit.poke)
                     end_copy()
                     self.began = began = _monotonic()
                     continue
                 try:
-                    value = poke({})
+                    value = own.run(poke, {})
                 except BaseException as error:
                     end_copy()
-                    report(self._tools.answers.of_exception(group, began, error))
+                    report(own.run(self._tools.answers.of_exception, group, began, error))
                     self.began = began = _monotonic()
                     continue
                 if FORKED:
@@ -62,7 +63,7 @@ class QuickBatch:
                 if value is False:
                     report(Report(group, began, _NOT_LANDED, None, None, now - began))
                 else:
-                    report(unit.read(group, began, value))
+                    report(own.run(unit.read, group, began, value))
                     self.began = now = _monotonic()
                 began = now
         except IndexError:

@@ -8,6 +8,7 @@ work.
 import threading
 import time
 from collections.abc import Iterable
+from contextvars import Context
 from functools import partial
 from typing import Protocol
 
@@ -136,7 +137,7 @@ class ThreadLane(Lane[Work]):
             work.began = monotonic()
             runner.work = work
             try:
-                reports = work.poke()
+                reports = Context().run(work.poke)
             except BaseException:  # the last resort: neither the thread nor its slot is lost
                 log.exception("the result of a poke cannot be read; the poke counts as one that overran")
                 self._waiting.put(work.rest())
