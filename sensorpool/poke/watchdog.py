@@ -11,6 +11,7 @@ place and does not wait for a server of ours, the watchdog ends the process.
 Either way the process prints where its threads stand, exits, and is replaced; its job's note makes its groups suspects.
 """
 
+import _thread
 import faulthandler
 import os
 import sys
@@ -18,7 +19,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from sensorpool.instrumentation.background import BackgroundThread
 
@@ -26,6 +27,7 @@ _EVERY = 0.25  # seconds
 _SHORTEST = 6.0  # seconds without a step that are always allowed: the end of a child may take five
 _AT_ONCE = 1.0  # seconds without a step after which the place of the thread is looked at
 _EXIT_CODE = 1
+_TELLING = 2.0  # seconds for the last words of a process
 # packages that wait for our servers, with time limits of their own
 _DRIVERS = frozenset(
     {"sqlalchemy", "psycopg", "psycopg_binary", "psycopg_c", "pymysql", "redis", "kombu", "amqp", "vine"}
@@ -119,12 +121,30 @@ def _package(module: str) -> str:
 
 
 def _end(seconds: float) -> NoReturn:
-    """End this process, and print where its threads stand. Not through the log: its lock may be what they wait for."""
+    """End this process, and print where its threads stand. Not through the log: its lock may be what they wait for.
+
+    Nor does the end wait for the print: what reads our output may have stopped, and be what they wait for.
+    """
+    told = _thread.allocate_lock()
+    told.acquire()
     try:
-        os.write(2, b"sensorpool: a thread has come no further for %.1f s; its process is ended\n" % seconds)
-        faulthandler.dump_traceback(file=2)
+        _thread.start_new_thread(_tell, (seconds, told))  # a `Thread` takes locks, which a poke may hold
+        told.acquire(timeout=_TELLING)
     finally:
         os._exit(_EXIT_CODE)
+
+
+def _tell(seconds: float, told: Any) -> None:
+    try:
+        os.write(2, b"sensorpool: a thread has come no further for %.1f s; its process is ended\n" % seconds)
+        if not hasattr(os, "memfd_create"):  # no Linux
+            faulthandler.dump_traceback(file=2)
+            return
+        file = os.memfd_create("stacks")  # faulthandler holds the interpreter lock while it writes; `os.write` does not
+        faulthandler.dump_traceback(file=file)
+        os.write(2, os.pread(file, os.fstat(file).st_size, 0))
+    finally:
+        told.release()
 
 
 class Limits(NamedTuple):

@@ -1,7 +1,12 @@
 """`health --self` of a real worker and beat: green in an outage of Redis, red if a process is frozen or dead."""
 
+import fcntl
 import os
+import select
 import signal
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,3 +70,53 @@ def test_of_two_workers_of_one_name_each_probe_finds_its_own(service: Service) -
     assert status == 1
     assert f"(process {frozen.pid}) has shown no sign of life" in said
     assert probe(files[1]) == (0, "healthy\n")
+
+
+@pytest.fixture
+def unread() -> Iterator[tuple[int, threading.Event]]:
+    """A small pipe for a log, and an event: once it is set, the log is not read any more."""
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    stopped, over = threading.Event(), threading.Event()
+
+    def read() -> None:
+        while not stopped.wait(0.01):
+            if select.select([reading], [], [], 0)[0]:
+                os.read(reading, 65_536)
+        over.wait()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    yield writing, stopped
+    stopped.set()
+    over.set()
+    reader.join()
+    os.close(reading)
+    os.close(writing)
+
+
+def test_red_for_a_worker_whose_log_is_not_read(service: Service, unread: tuple[int, threading.Event]) -> None:
+    """A stopped reader of the log stops each child that logs; such a child ends, and its parent logs that."""
+    log, stopped = unread
+    process = subprocess.Popen(
+        [sys.executable, "-m", "celery", "-A", "sensorpool", "worker", "--concurrency=2", "--loglevel=INFO"],
+        env=os.environ | service.environment,
+        cwd=service.folder,
+        stdout=log,
+        stderr=log,
+    )
+    service.processes.append(process)
+    service.beat()
+    until("the first ticks", service.is_ready)
+    own = f"(process {process.pid})"
+    assert service.cli("health", "--self", "--within", str(WITHIN)).returncode == 0
+    stopped.set()
+    until("the log to be full", lambda: not select.select([], [log], [], 0)[1])
+    red = until(
+        "the worker to be red",
+        lambda: (said := service.cli("health", "--self", "--within", str(WITHIN)).stdout) != "healthy\n" and said,
+        90,
+    )
+    assert own in red
+    assert "beat@" not in red
+    assert process.poll() is None

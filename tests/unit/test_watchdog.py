@@ -1,5 +1,6 @@
 """The watchdog: which thread stands still, and which only waits. (`test_crashes` freezes whole processes.)"""
 
+import os
 import socket
 import subprocess
 import sys
@@ -177,6 +178,32 @@ def test_the_process_says_where_its_threads_stand_as_it_ends() -> None:
     assert done.returncode == 1
     assert "a thread has come no further for 7.0 s; its process is ended" in done.stderr
     assert "most recent call first" in done.stderr
+
+
+def test_the_process_ends_though_its_last_words_are_not_read() -> None:
+    """The full pipe of a log may be what its threads wait for."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writing, b"x" * 4096)
+    os.set_blocking(writing, True)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", "from sensorpool.poke import watchdog; watchdog._end(7.0)"],
+            stderr=writing,
+            timeout=30,
+        )
+        assert done.returncode == 1
+        os.set_blocking(reading, False)
+        said = b""
+        with suppress(BlockingIOError):
+            while True:
+                said += os.read(reading, 65_536)
+        assert set(said) == {ord("x")}, "the pipe had room"
+    finally:
+        os.close(reading)
+        os.close(writing)
 
 
 @pytest.mark.parametrize(("poke_timeout", "standing"), [(1.0, 6.5), (10.0, 20.5)])
