@@ -7,6 +7,7 @@ import importlib
 import json
 import sys
 import textwrap
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -1009,6 +1010,52 @@ def test_a_module_that_a_poke_imports(company: Company, monkeypatch: pytest.Monk
     monkeypatch.setattr(was, "CUTOFF", 2)
     with pytest.raises(HandBack, match=r"late\.CUTOFF is another one"):
         adapt(cls)(**context)
+
+
+def test_a_module_that_another_thread_imports_is_not_compared_yet(
+    company: Company, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The importing thread has set names in part, and goes on at its pace."""
+    from sensorpool.airflow.proof.arguments import external_inputs
+
+    cls = company(
+        "import ACME.gate",
+        "from .late import look; look()",
+        gate="import threading\nIMPORTS, GO = threading.Event(), threading.Event()",
+        late="""
+URL = None
+from ACME.gate import IMPORTS, GO
+IMPORTS.set()
+assert GO.wait(30)
+URL, DAYS, SEEN = "http://partner", [1], []
+def look(): return URL, DAYS, SEEN
+""",
+    )
+    package = cls.__module__.partition(".")[0]
+    gate, sensor = sys.modules[f"{package}.gate"], in_dag(cls)
+    gate.GO.set()
+    assert reasons_of(sensor, monkeypatch) == []
+    context = external_inputs.with_current_shared_state(sensor, registered(cls))
+    assert "late:URL=" in context["doc"]
+    assert "late:DAYS=" in context["doc"]
+    del sys.modules[f"{package}.late"]  # the pool has yet to import it
+    references._of.cache_clear()
+    gate.GO.clear()
+    gate.IMPORTS.clear()
+    pool = adapt(cls)
+    one, answers = pool(**context), list[Any]()
+    poking = threading.Thread(target=lambda: answers.append(one.poke({})))
+    poking.start()
+    assert gate.IMPORTS.wait(30)
+    assert f"{package}.late" in sys.modules
+    other = pool(**context)  # it is built, and compared, in the middle
+    other.check_shared_state()
+    gate.GO.set()
+    poking.join()
+    assert [*answers, other.poke({}), pool(**context).poke({})] == [False, False, False]
+    sys.modules[f"{package}.late"].SEEN.append(1)
+    with pytest.raises(HandBack, match=r"pokes in the pool have changed \w+\.late\.SEEN"):
+        other.check_shared_state()
 
 
 def test_versions(company: Company) -> None:

@@ -60,9 +60,19 @@ class References(NamedTuple):
                 yield str(module.get("__name__")), name, value
 
 
+class _Unfinished(Exception):
+    """Has the references of a class, without those to modules that a thread imports right now; no cache keeps them."""
+
+    def __init__(self, found: References) -> None:
+        self.found = found
+
+
 def references_of(cls: type) -> References:
     """Return the references of a class; they are collected again when more modules have been imported."""
-    return _of(cls, len(sys.modules))
+    try:
+        return _of(cls, len(sys.modules))
+    except _Unfinished as unfinished:
+        return unfinished.found
 
 
 @lru_cache(256)
@@ -74,17 +84,22 @@ def _of(cls: type, _: int) -> References:
     functions: list[types.FunctionType] = []
     names: dict[tuple[int, str], tuple[str, dict[str, Any]]] = {}
     seen: set[int] = set()
-    with_derived = False
+    with_derived, is_unfinished = False, False
     while queue and len(classes) + len(functions) < _MOST and len(names) < _MOST_NAMES:
         found = queue.popleft()
         if id(found) in seen:
             continue
         seen.add(id(found))
-        if type(found) is types.FunctionType:
+        if is_half_imported(_module_of(found)):
+            is_unfinished = True
+        elif type(found) is types.FunctionType:
             queue.extend(code_in([vars(found).get("__wrapped__"), *_held_by(found).values()], is_ours))
             if is_ours(found.__globals__.get("__name__")):
                 functions.append(found)
                 for name, module in _named(found, company):
+                    if is_half_imported(module):
+                        is_unfinished = True
+                        continue
                     queue.extend(code_in([module.get(name)], is_ours))
                     if not is_code(module.get(name), is_ours):
                         names.setdefault((id(module), name), (name, module))
@@ -96,7 +111,22 @@ def _of(cls: type, _: int) -> References:
             queue.extend((type(found), *found.__mro__))
             queue.extend(code_in(list(vars(found).values()), is_ours))
             queue.extend(_derived_from(found) if with_derived else ())
-    return References(company, tuple(classes), tuple(functions), tuple(names.values()))
+    references = References(company, tuple(classes), tuple(functions), tuple(names.values()))
+    if is_unfinished:
+        raise _Unfinished(references)
+    return references
+
+
+def _module_of(found: Any) -> dict[str, Any]:
+    if type(found) is types.FunctionType:
+        return found.__globals__
+    module = sys.modules.get(str(vars(found).get("__module__")))
+    return {} if module is None else vars(module)
+
+
+def is_half_imported(module: dict[str, Any]) -> bool:
+    """Whether a thread imports a module, given as its dict, right now: it has yet to get its names and values."""
+    return getattr(module.get("__spec__"), "_initializing", False) is True
 
 
 def _derived_from(cls: Any) -> list[type]:
@@ -118,6 +148,9 @@ def _named(function: types.FunctionType, company: str) -> Iterator[tuple[str, di
         if id(module) in seen or not is_of_company(company, module.get("__name__")):
             continue
         seen.add(id(module))
+        if is_half_imported(module):
+            yield "", module  # it has yet to get its names
+            continue
         for _, __, taken in names.imported:
             yield from ((name, module) for name in taken if name in module)
         for name in names.attributes:

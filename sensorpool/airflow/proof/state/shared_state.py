@@ -6,6 +6,7 @@ with a sensor, and the pool compares them. A stateless class (`known_sensors`) i
 """
 
 import hashlib
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import CellType
@@ -139,8 +140,10 @@ def _digest(captured: Any) -> str:
 
 
 def _value_at(module: str, path: str) -> Any:
-    """Return the value at a path; `_MISSING` if there is none, for a module that has yet to be imported."""
+    """Return the value at a path; `_MISSING` if there is none, for a module that has yet to be imported to its end."""
     try:
+        if references.is_half_imported(vars(sys.modules[module])):
+            return _MISSING
         return references.value_at(module, path)
     except Exception:
         return _MISSING
