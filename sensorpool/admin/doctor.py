@@ -15,6 +15,7 @@ from sensorpool.config.version import __version__
 from sensorpool.errors import SensorpoolError, SettingsError, Unreachable
 from sensorpool.instrumentation.redaction import hide_password, one_line, printable
 from sensorpool.model.finding import Finding, Level
+from sensorpool.poke.patches import refuse_patches
 from sensorpool.publish import overlay, wire
 from sensorpool.publish.broker import Connection
 from sensorpool.store import callbacks, migrate
@@ -215,6 +216,7 @@ def _look_at_workers(pool: Pool) -> Iterator[Finding]:
 
 
 def _look_at_classes(pool: Pool) -> Iterator[Finding]:
+    refuse_patches()  # as in a worker
     for op_classpath in pool.settings.sensors_enabled:
         try:
             sensor_class = pool.classes.find(op_classpath)

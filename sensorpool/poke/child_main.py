@@ -20,7 +20,7 @@ from typing import Any, TextIO
 from sensorpool.instrumentation import logs
 from sensorpool.instrumentation.redaction import ask_named
 from sensorpool.model.values import DueGroup, Report
-from sensorpool.poke import copies, memory_limit
+from sensorpool.poke import copies, memory_limit, patches
 from sensorpool.poke.answer import Answers
 from sensorpool.poke.classes import RETRY_AFTER, Classes, Way
 from sensorpool.poke.disposal import Disposal
@@ -87,6 +87,7 @@ def _poke_all(settings: dict[str, Any], commands: TextIO, out: TextIO) -> None:
     missing: set[int] = set()
     stacks = _STACKS  # threads that hang keep their stacks, and new threads need more
     memory_limit.limit(settings["poke_memory"], threads=stacks)
+    patches.refuse_patches()
     tell({"ready": True})
     disposal, progress = Disposal(ReusableThreads()), _Progress()
     threading.Thread(target=_say_that_it_lives, args=(tell, progress), daemon=True).start()

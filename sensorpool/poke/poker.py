@@ -8,7 +8,7 @@ from sensorpool.config.settings import Settings
 from sensorpool.errors import ClassUnavailable
 from sensorpool.instrumentation.logs import logger
 from sensorpool.model.values import Report
-from sensorpool.poke import bulk_call, copies, quick_batch
+from sensorpool.poke import bulk_call, copies, patches, quick_batch
 from sensorpool.poke.answer import Answers
 from sensorpool.poke.bulk_call import BulkCall
 from sensorpool.poke.cache import Cache
@@ -32,6 +32,7 @@ class Poker:
 
     def __init__(self, settings: Settings) -> None:
         copies.own_right()
+        patches.refuse_patches()
         self.classes = Classes(settings.sensors_enabled, retry_after=RETRY_AFTER)
         self.tools = PokeTools(self.classes, Answers(settings.infra_failures), {})
         self.cache = Cache(settings.groups_cached, self.tools)

@@ -21,6 +21,7 @@ from sensorpool.leases.lease import leases_of
 from sensorpool.leases.roster import Roster
 from sensorpool.poke import memory_limit
 from sensorpool.poke.bounded_output import Bounded
+from sensorpool.poke.patches import refuse_patched
 from sensorpool.publish import wire
 from sensorpool.service import child_limits
 from sensorpool.service.alone import Alone
@@ -72,6 +73,7 @@ def _on_worker_start(sender: Any = None, instance: Any = None, conf: Any = None,
     try:
         refuse_pool(options.get("pool") or options.get("pool_cls") or conf.worker_pool)
         refuse_memory(settings)
+        refuse_patched()
         database = Database.of(settings)
         migrate.check(database, __version__)
         runtime.alone = Alone(settings, database)

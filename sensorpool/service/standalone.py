@@ -17,6 +17,7 @@ from sensorpool.config.settings import Settings
 from sensorpool.config.version import __version__
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.logs import logger
+from sensorpool.poke.patches import refuse_patched
 from sensorpool.service.alone import Alone
 from sensorpool.service.app import make_app
 from sensorpool.service.beat import Ticks
@@ -50,12 +51,14 @@ class Standalone:
     Where that matters, run ``celery -A sensorpool worker`` and ``beat``.
 
     :param stopping: is set when this process is told to end; the end of the context sets it too.
-    :raises SettingsError: when its leases are in memory and another process pokes the same database, or may poke it.
+    :raises SettingsError: when its leases are in memory and another process pokes the same database, or may poke it;
+        when gevent or eventlet has patched this process.
     :raises SchemaMismatch: when the database's schema does not fit (an SQLite file is upgraded automatically).
     :raises Unreachable: when the database, Redis or the broker does not answer.
     """
 
     def __init__(self, settings: Settings, stopping: threading.Event | None = None) -> None:
+        refuse_patched()
         self.settings = settings
         database = Database.of(settings)
         self._alone = Alone(settings, database)
