@@ -22,6 +22,7 @@ from types import FrameType
 from typing import Any, NamedTuple, NoReturn
 
 from sensorpool.instrumentation.background import BackgroundThread
+from sensorpool.poke.pulse import Pulse
 
 _EVERY = 0.25  # seconds
 _SHORTEST = 6.0  # seconds without a step that are always allowed: the end of a child may take five
@@ -162,11 +163,15 @@ def limits(poke_timeout: float) -> Limits:
 class Watchdog:
     """Ends this process when it stands still.
 
+    :param pulse: beats while something is guarded or watched, even if the watchdog is not enabled.
     :param end: ends the process; called with the seconds without a step.
     """
 
-    def __init__(self, limits: Limits, *, enabled: bool, end: Callable[[float], object] = _end) -> None:
+    def __init__(
+        self, limits: Limits, *, enabled: bool, pulse: Pulse | None = None, end: Callable[[float], object] = _end
+    ) -> None:
         self.job = Watched()  # the thread that runs jobs, of which there is one in a prefork child
+        self.pulse = pulse or Pulse(limits.frozen)
         self._limits = limits
         self._enabled = enabled
         self._end = end
@@ -183,6 +188,7 @@ class Watchdog:
 
     def guard(self) -> None:
         """Guard the process: pokes are about to begin."""
+        self.pulse.begin()
         if not self._enabled:
             return
         with self._lock:
@@ -193,6 +199,7 @@ class Watchdog:
 
     def rest(self) -> None:
         """End the guard that the last `guard` began: its pokes have ended."""
+        self.pulse.end()
         if not self._enabled:
             return
         with self._lock:
@@ -210,6 +217,7 @@ class Watchdog:
             self._thread.stop()
             self._on_guard.set()
         self._thread.join(2 * _EVERY)
+        self.pulse.close()
 
     def begin_job(self) -> None:
         """Watch the calling thread: it begins a job."""
@@ -227,16 +235,17 @@ class Watchdog:
     def watching(self) -> Iterator[Watched]:
         """Watch the calling thread within this context; it calls `step` of the value."""
         watched = Watched()
-        if not self._enabled:
-            yield watched
-            return
-        watched.begin()
-        self._watch(watched)
+        self.pulse.begin()
+        if self._enabled:
+            watched.begin()
+            self._watch(watched)
         try:
             yield watched
         finally:
-            watched.end()
-            self._leave(watched)
+            self.pulse.end()
+            if watched.thread is not None:
+                watched.end()
+                self._leave(watched)
 
     def _watch(self, watched: Watched) -> None:
         with self._lock:

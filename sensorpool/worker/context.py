@@ -19,6 +19,7 @@ from sensorpool.model.values import Flushed, Milliseconds, ShardRange
 from sensorpool.poke.child import START_LIMIT
 from sensorpool.poke.exhaustion import Shortage
 from sensorpool.poke.poker import Poker
+from sensorpool.poke.pulse import Pulse
 from sensorpool.poke.watchdog import Watchdog, limits
 from sensorpool.publish.outbox import Outbox
 from sensorpool.publish.publisher import Publisher
@@ -27,6 +28,7 @@ from sensorpool.settle.settler import Settler
 from sensorpool.store.database import Database
 from sensorpool.store.pool_id import PoolId
 from sensorpool.worker.clock_watch import ClockWatch
+from sensorpool.worker.frozen_pokes import FrozenPokes
 from sensorpool.worker.held_claims import HeldClaims
 from sensorpool.worker.lingering import Lingering
 from sensorpool.worker.load import LastLoads
@@ -73,7 +75,7 @@ class Worker:
         self.last_loads = LastLoads()
         self._shortage = Shortage(2 * settings.poke_concurrency + 3 * settings.hanging_concurrency)
         self.clock = ClockWatch()
-        self.watchdog = Watchdog(limits(settings.poke_timeout), enabled=watchdog)
+        self.watchdog = Watchdog(limits(settings.poke_timeout), enabled=watchdog, pulse=Pulse(settings.poke_timeout))
         self._began = time.monotonic()
         self._over_at: float | None = None  # the age at which one of Celery's limits was reached
         self._youth = settings.child_max_age * random.uniform(
@@ -98,9 +100,18 @@ class Worker:
         """Make what pokes outside of jobs."""
         settings, leases, lingering = self.settings, self.leases, Lingering()
         self.infra = InfraWindow(settings.infra_failure_window)
+        self.frozen_pokes = frozen_pokes = FrozenPokes(self.watchdog.pulse.stood_still, settings.poke_timeout)
         claims = HeldClaims(leases.claims, 3 * settings.heartbeat)
         self.outside = OutsideResults(
-            settings, self.database, leases, self.metrics, self.clock, self.settler.settle, lingering, self.infra
+            settings,
+            self.database,
+            leases,
+            self.metrics,
+            self.clock,
+            self.settler.settle,
+            lingering,
+            self.infra,
+            frozen_pokes,
         )
         self.slow_pokes = SlowPokes(leases, claims, self.outside, self.watchdog, settings.heartbeat)
         self.suspects = Suspects(

@@ -18,6 +18,7 @@ from sensorpool.store import admission
 from sensorpool.store.database import Database
 from sensorpool.worker import overruns
 from sensorpool.worker.clock_watch import ClockWatch
+from sensorpool.worker.frozen_pokes import FrozenPokes
 from sensorpool.worker.lingering import Lingering
 from sensorpool.worker.metrics import Metrics
 
@@ -45,6 +46,7 @@ class OutsideResults:
         settle: Callable[[Sequence[Fact], bool, Known], Settlement],
         lingering: Lingering,
         infra: InfraWindow,
+        frozen_pokes: FrozenPokes,
     ) -> None:
         self.process = ""  # the name of this process in the records of its jobs
         self.not_here: dict[int, str] = {}  # groups that this process turned out not to be able to poke, and why
@@ -56,6 +58,7 @@ class OutsideResults:
         self._settle_facts = settle
         self._lingering = lingering
         self._infra = infra
+        self._frozen_pokes = frozen_pokes
         self._unsettled: set[int] = set()  # groups that this process noted as unsettled
         self._stranded: set[int] = set()  # groups that were left to other processes
         self._lock = threading.Lock()
@@ -103,14 +106,18 @@ class OutsideResults:
     ) -> list[Fact]:
         """Return the facts that can change anything."""
         in_a_row: dict[int, int] = {}
+        overran = {report.group.id for report in self._overran(reports)}
         for shard_range, own in by_range.items():
-            in_a_row |= overruns.count(self._leases, self._settings, shard_range, own)
+            hung = [report for report in own if report.group.id in overran]
+            in_a_row |= overruns.count(self._leases, self._settings, shard_range, hung)
         facts = []
         for report in reports:
             group = report.group
             if report.outcome is Outcome.CANNOT_POKE:  # this process's next job leaves it to the others
                 if len(self.not_here) < _NOT_HERE:
                     self.not_here[group.id] = report.reason or ""
+                continue
+            if report.outcome is Outcome.POKE_TIMEOUT and group.id not in overran:
                 continue
             if (
                 report.outcome is Outcome.CRASHED and not blame
@@ -122,6 +129,13 @@ class OutsideResults:
             if is_last(fact) or matters(fact.outcome, fact.began_at, group.next_deadline, trusted):
                 facts.append(fact)
         return facts
+
+    def _overran(self, reports: Sequence[Report]) -> list[Report]:
+        """Return the pokes that overran their limit by themselves."""
+        overran = [report for report in reports if report.outcome is Outcome.POKE_TIMEOUT]
+        if self._frozen_pokes:
+            self._frozen_pokes.answered(reports)
+        return self._frozen_pokes.count(overran) if overran else overran
 
     def _fact_of(self, report: Report, began_at: Milliseconds) -> Fact:
         group = report.group

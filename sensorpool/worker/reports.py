@@ -22,6 +22,11 @@ def take(run: JobRun, reports: Sequence[Report]) -> None:
     failpoint("poke.after")
     run.worker.metrics.poked(reports)
     overran, exhausted, cannot = run.outcomes.take(reports)
+    frozen_pokes = run.worker.frozen_pokes
+    if frozen_pokes:
+        frozen_pokes.answered(reports)
+    if overran:
+        overran = frozen_pokes.count(overran)
     for report in cannot:
         run.worker.poker.cache.put_off(report.group.id, report.reason or "")
     if overran:
