@@ -302,6 +302,18 @@ MUTANTS = (
         ("G1",),
     ),
     Mutant(
+        "a freeze is time of its poke",
+        (
+            Edit(
+                "worker/frozen_pokes.py",
+                "doubtful = [report for report in overran if self._is_doubtful(report)]",
+                "doubtful: list[Report] = []",
+            ),
+        ),
+        ("test_a_poke_in_which_the_process_stood_still_does_not_count",),
+        tests="tests/unit/test_frozen_pokes.py::test_a_poke_in_which_the_process_stood_still_does_not_count",
+    ),
+    Mutant(
         "any process extends a lease",
         (Edit("leases/lua/extend.lua", 'redis.pcall("GET", KEYS[1]) == ARGV[1]', 'redis.pcall("GET", KEYS[1])'),),
         ("test_another_token_can_neither_renew_nor_end_a_lease",),
