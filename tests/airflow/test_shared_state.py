@@ -889,6 +889,64 @@ def test_what_a_constructor_makes_once_is_no_change(company: Company) -> None:
     assert [pool(**context).poke({}) for _ in range(2)] == [False, False]
 
 
+_API = """
+import requests
+class Partner:
+    def __init__(self, tenant):
+        self.session = requests.Session()
+        self.session.headers["X-Tenant"] = tenant
+_partner = None
+def partner(tenant):
+    global _partner
+    _partner = _partner or Partner(tenant)
+    return _partner
+"""
+CLIENTS_MADE: dict[str, tuple[str, dict[str, str], str]] = {  # what is there after the import alone
+    "a global": (
+        "_partner",
+        {
+            "module": _API.replace("class Partner", "class PartnerClient").replace("or Partner(", "or PartnerClient("),
+            "built": "partner(path)",
+        },
+        "module._partner = None",
+    ),
+    "in an object of another module": (
+        "api._partner",
+        {"module": "from ACME import api", "api": _API, "built": "api.partner(path)"},
+        "module.api._partner = None",
+    ),
+    "of a class": (
+        "PartnerClient.made",
+        {
+            "module": "class PartnerClient:\n    made = None\n    def __init__(self, tenant): self.tenant = tenant",
+            "built": "PartnerClient.made = PartnerClient.made or PartnerClient(path)",
+        },
+        "module.PartnerClient.made = None",
+    ),
+    "a header": (
+        "SESSION",
+        {
+            "module": "import requests\nSESSION = requests.Session()",
+            "built": "SESSION.headers.setdefault('X-Tenant', path)",
+        },
+        "del module.SESSION.headers['X-Tenant']",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", CLIENTS_MADE)
+def test_a_client_that_the_constructor_makes_is_the_first_sensors(company: Company, how: str) -> None:
+    name, texts, undo = CLIENTS_MADE[how]
+    cls = company(**texts)
+    sensors = [in_dag(cls, path=path) for path in "ab"]  # the DAG file makes the client before the proof
+    contexts = [json.loads(json.dumps(rebuild.poke_context_of(sensor))) for sensor in sensors]
+    exec(undo, {"module": module_of(cls)})  # in the pool no DAG file has built one
+    pool = adapt(cls)
+    for context in contexts * 2:
+        with pytest.raises(HandBack, match=rf"its constructor makes or changes \w+\.(sensors\.)?{name}"):
+            pool(**context)
+
+
 # what is found when a module is imported
 
 IMPORTED: dict[str, tuple[dict[str, str], str, Any]] = {  # the modules, and what another import would say of what

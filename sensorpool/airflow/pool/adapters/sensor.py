@@ -48,6 +48,7 @@ class RebuiltSensor(KeptOperator):
     __slots__ = ("_baseline", "_is_new")
     sensor_class: ClassVar[type[BaseSensorOperator]]
     is_stateless: ClassVar[bool]  # `known_sensors.is_stateless`
+    imported_state: ClassVar[SharedState | None]  # before a sensor of the class was built here; None if stateless
     shared_state: ClassVar[SharedState | None]  # after the first sensor of the class was built here
     is_untracked: ClassVar[bool]  # stateless, and nothing after the last poke reads what it has set
 
@@ -73,13 +74,17 @@ class RebuiltSensor(KeptOperator):
     def check_shared_state(self) -> None:
         """Check the state that all sensors of the class share in this process.
 
-        :raises HandBack: when it has changed since the first sensor of the class was built here.
+        :raises HandBack: when it has changed since the first sensor of the class was built here, or when a constructor
+            makes or changes a client that all of them share.
         """
         if self.is_stateless:
             return
         cls = type(self)
         if cls.shared_state is None:
-            cls.shared_state = SharedState(self.sensor_class)
+            state = SharedState(self.sensor_class)  # comes first: another thread may be building one
+            if cls.imported_state is not None and (name := cls.imported_state.made_client()) is not None:
+                raise HandBack(f"its constructor makes or changes {name}, which all sensors of a process share")
+            cls.shared_state = state
         elif (name := cls.shared_state.changed()) is not None:
             raise HandBack(f"pokes in the pool have changed {name}")
         else:
@@ -163,7 +168,13 @@ def adapt(cls: type[BaseSensorOperator]) -> type[RebuiltSensor]:
         and not own_execute.continues_after_wait(cls)
         and not operators.class_overrides(cls, "post_execute")
     )
-    attributes = {"sensor_class": cls, "is_stateless": is_stateless, "is_untracked": is_untracked, "shared_state": None}
+    attributes = {
+        "sensor_class": cls,
+        "is_stateless": is_stateless,
+        "is_untracked": is_untracked,
+        "imported_state": None if is_stateless else SharedState(cls, clients=True),
+        "shared_state": None,
+    }
     return type(f"Rebuilt{cls.__name__}", (RebuiltSensor,), {"__slots__": (), **attributes})
 
 

@@ -87,6 +87,7 @@ class Capturer:
         self._brief = brief
         self._whole = whole
         self._shared = not (portable or whole)
+        self.clients: list[Any] = []  # what was captured of objects that are made once
         self._left = _MOST * (_WHOLE if whole else 1)
         self._most_of_one, self._widest, self._longest = (_WHOLE,) * 3 if whole else (_MOST_OF_ONE, _WIDEST, _LONGEST)
         self._kept: list[tuple[Any, Any]] | None = [] if restorable else None
@@ -120,7 +121,8 @@ class Capturer:
             if depth == 0 or self._left < 0:
                 return _path(kind)
             if is_client:
-                return self._of_client(value, kind, depth - 1)
+                self.clients.append(self._of_client(value, kind, depth - 1))
+                return self.clients[-1]
             return _path(kind), self._parts(value, kind, depth - 1)
         except Exception:  # an odd class, or a value that another thread changes
             return self._opaque("odd", value)

@@ -31,9 +31,18 @@ class SharedState:
     :param caches: whether a call that a cached function has not had before counts as a change.
     :param brief: for looks during a poke (`Capturer`).
     :param restorable: keep what is needed to restore the state.
+    :param clients: for `made_client`.
     """
 
-    def __init__(self, cls: type, *, caches: bool = False, brief: bool = False, restorable: bool = False) -> None:
+    def __init__(
+        self,
+        cls: type,
+        *,
+        caches: bool = False,
+        brief: bool = False,
+        restorable: bool = False,
+        clients: bool = False,
+    ) -> None:
         self._cls = cls
         self._flags = {"caches": caches, "brief": brief}
         referenced = None if known_sensors.is_stateless(cls) else references.references_of(cls)
@@ -41,6 +50,7 @@ class SharedState:
         self._restore = capturer.restore
         self._bindings = list(_bindings(referenced)) if restorable and referenced else []
         self._seen = referenced, _capture(referenced, capturer)  # one value: other threads read it as well
+        self._clients = _clients(referenced, _capturer_for(cls)) if clients else {}
 
     def changed(self) -> str | None:
         """Return what has changed, and how a company mends that; None if nothing has."""
@@ -50,6 +60,17 @@ class SharedState:
             return None
         name = min(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
         return f"{_shown(name)}, which all sensors of a process share ({_ADVICE})"
+
+    def made_client(self) -> str | None:
+        """Return the name of what has or had a client that was made or changed since; None if there is none.
+
+        Digests compare all else, with that of the worker.
+        """
+        referenced, _ = self._seen
+        before, after = self._clients, _clients(referenced, _capturer_for(self._cls))
+        return min(
+            (_shown(name) for name in before.keys() | after.keys() if before.get(name) != after.get(name)), default=None
+        )
 
     def extend(self) -> None:
         """Add what the class references since more modules have been imported."""
@@ -132,6 +153,16 @@ def _capture(referenced: References | None, capturer: Capturer) -> dict[str, Any
         captured = capturer.capture(path.rpartition(".")[2], value)
         if captured is not None:
             found[_name(module, path)] = captured
+    return found
+
+
+def _clients(referenced: References | None, capturer: Capturer) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for module, path, value in referenced.data() if referenced is not None else ():
+        capturer.clients = []
+        capturer.capture(path.rpartition(".")[2], value)
+        if capturer.clients:
+            found[_name(module, path)] = capturer.clients
     return found
 
 
