@@ -24,6 +24,8 @@ from sensorpool.poke.slots import Slots
 from sensorpool.poke.tools import overran
 from sensorpool.poke.unit import PokeUnit
 
+_MOST_MOVES = 3  # of a poke in a row, where code that no running poke has on the loop blocks it
+
 log = logger(__name__)
 
 
@@ -35,11 +37,19 @@ class LoopLane(Lane[PokeUnit]):
         self._loop: PokeLoop | None = None
         self._left: deque[tuple[float, RunningPoke]] = deque()  # when a poke ended before its threads, and the poke
         self._has_warned = False
+        self._moves: dict[PokeUnit, int] = {}  # how often in a row a poke moved from a loop that no poke blocked
 
     def put(self, units: Iterable[PokeUnit]) -> None:
         """Queue pokes."""
         self._waiting.put(units)
         self._wake()
+
+    def withdraw(self) -> list[PokeUnit]:
+        """Take back the pokes that have not begun."""
+        units = super().withdraw()
+        for unit in units:
+            self._moves.pop(unit, None)
+        return units
 
     def _wake(self) -> None:
         """Have the loop, or a new one, begin the waiting pokes."""
@@ -93,12 +103,14 @@ class LoopLane(Lane[PokeUnit]):
         if loop.answered_at >= loop.asked_at:
             loop.asked_at = now
             loop.tell(loop.answer)
+            for unit, going in list(
+                loop.running.items()
+            ):  # of a loop that turns: on a blocked one they are not to blame
+                if now - going.began > self._poke_timeout + GRACE:
+                    self._report(loop, unit, [overran(unit.group, going.began, self._poke_timeout)])
         elif now - loop.asked_at > self._poke_timeout + GRACE:
             self._give_up(loop, now)  # no poke blocks the loop, but a task that a poke left behind
             return
-        for unit, going in list(loop.running.items()):
-            if now - going.began > self._poke_timeout + GRACE:
-                self._report(loop, unit, [overran(unit.group, going.began, self._poke_timeout)])
         if self._waiting.takeable:  # a slot came free, in this lane or in one that shares the slots
             self._wake()
 
@@ -112,12 +124,15 @@ class LoopLane(Lane[PokeUnit]):
                 loop.join(GRACE)
 
     def _give_up(self, loop: PokeLoop, now: float, stepping: tuple[PokeUnit, float] | None = None) -> None:
-        """Leave a blocked loop. Its blocker overran; if none is known, all pokes beyond their limit did. The rest move.
+        """Leave a blocked loop. Its blocker overran, and the rest move.
+
+        Where a task that a poke left behind blocks it, all move, for none is to blame; one that has moved so
+        `_MOST_MOVES` times in a row counts as overran.
 
         :param stepping: the poke that blocks the loop, and since when; it may be reported already, and block the loop
             while it is being cancelled.
         """
-        blocker = None if stepping is None else stepping[0]
+        blocker = _blocker(loop) if stepping is None else stepping[0]
         with loop.lock:
             if stepping is not None and loop.stepping is not stepping:
                 return  # the loop has just gone on
@@ -126,7 +141,7 @@ class LoopLane(Lane[PokeUnit]):
             over = [
                 (unit, going.began)
                 for unit, going in loop.running.items()
-                if unit is blocker or (blocker is None and now - going.began > limit)
+                if unit is blocker or (blocker is None and not self._may_move(unit) and now - going.began > limit)
             ]
             left = {unit for unit, _ in over}
             running = list(loop.running)
@@ -134,6 +149,8 @@ class LoopLane(Lane[PokeUnit]):
             for going in loop.running.values():
                 self._leave(going)
             loop.running.clear()
+        for unit in left:
+            self._moves.pop(unit, None)
         for unit in running:
             self._slots.release(unit.op_classpath)
         self.abandoned += 1
@@ -144,6 +161,11 @@ class LoopLane(Lane[PokeUnit]):
         self._waiting.put(moving)
         if self._waiting:
             self._wake()
+
+    def _may_move(self, unit: PokeUnit) -> bool:
+        """Whether a poke begins again because its loop is blocked and it is not to blame."""
+        self._moves[unit] = moves = self._moves.get(unit, 0) + 1
+        return moves <= _MOST_MOVES
 
     def _start(self, loop: PokeLoop) -> None:
         """Begin as many pokes as may run at once. Runs on the loop."""
@@ -184,6 +206,7 @@ class LoopLane(Lane[PokeUnit]):
             if (going := loop.running.pop(unit, None)) is None:
                 return
             self._leave(going)
+            self._moves.pop(unit, None)
             self._done.append(reports)
         self._slots.release(unit.op_classpath)
 
@@ -192,3 +215,17 @@ class LoopLane(Lane[PokeUnit]):
         going.is_over = True
         if going.threads is not None and going.busy:
             self._left.append((time.monotonic(), going))
+
+
+def _blocker(loop: PokeLoop) -> PokeUnit | None:
+    """Return the running poke whose task has the loop; None if the task was left behind, which the log names."""
+    try:
+        task = asyncio.current_task(loop.loop)
+    except RuntimeError:  # its tasks change just now
+        return None
+    going = getattr(task, "going", None)
+    unit = next((unit for unit, each in list(loop.running.items()) if each is going), None)
+    if unit is None and task is not None:
+        name = getattr(task.get_coro(), "__qualname__", "unknown")
+        log.warning("a task that a poke left behind blocks the event loop; the pokes on it begin again", task=name)
+    return unit
