@@ -361,6 +361,13 @@ CHANGES: dict[str, tuple[str, dict[str, str]]] = {
             "poke": "HEADERS['X-Tenant'] = self.path",
         },
     ),
+    "what is called a log": (
+        "CHANGE_LOG",
+        {
+            "module": "class ChangeLog:\n    def __init__(self): self.last = None\nCHANGE_LOG = ChangeLog()",
+            "poke": "CHANGE_LOG.last = self.path",
+        },
+    ),
     "hooks": ("Partner.hooks", {"fields": "hooks = {}", "poke": "self.hooks['a'] = BaseHook()"}),
     "what is called as a session is": ("SESSIONS", {"module": "SESSIONS = {}", "poke": "SESSIONS['a'] = 1"}),
     "by a registry": (
@@ -692,6 +699,10 @@ KEEPS: dict[str, dict[str, str]] = {
         "poke": "session = requests.Session()\n        session.headers['X-Tenant'] = self.path",
     },
     "a logger": {"module": "log = None", "poke": "global log; log = logging.getLogger('x')"},
+    "a logger of the company": {
+        "module": "class AcmeLogger(logging.Logger): n = 0\nlog = AcmeLogger('x')",
+        "poke": "log.n += 1",
+    },
     "classes by name": {"module": "KINDS = {}", "poke": "KINDS['a'] = type('A', (), {})"},
     "a cache of what an argument says": {
         "module": "@functools.cache\ndef first(path): return path.split('/')[0]",

@@ -115,7 +115,7 @@ class Capturer:
             if is_code(value, self._is_ours):
                 return ("code", id(value)) if self._whole else None
             is_client = made_once.is_made_once(name, kind)
-            if is_client and (not self._shared or made_once.is_logger(name, kind)):
+            if is_client and (not self._shared or made_once.is_logger(name, kind, self._is_ours)):
                 return None
             self._left -= 1
             if depth == 0 or self._left < 0:

@@ -53,11 +53,11 @@ def is_made_once(name: str, kind: Any) -> bool:
     return _IS_CLIENT.search(name) is not None and (_package_of(kind) in _CLIENT_MODULES or not is_of_python(kind))
 
 
-def is_logger(name: str, kind: Any) -> bool:
-    """Whether what is made once only writes a log."""
-    if issubclass(kind, (logging.Logger, logging.LoggerAdapter)) or _is_named(_IS_LOGGER, kind):
+def is_logger(name: str, kind: Any, is_ours: Callable[[str], bool]) -> bool:
+    """Whether what is made once only writes a log; a company's class does by its bases, not by its name."""
+    if issubclass(kind, (logging.Logger, logging.LoggerAdapter)):
         return True
-    return _IS_LOGGER.search(name) is not None
+    return not is_ours(kind.__module__) and (_is_named(_IS_LOGGER, kind) or _IS_LOGGER.search(name) is not None)
 
 
 def parts_of(kind: Any, attributes: Mapping[str, Any], is_ours: Callable[[str], bool]) -> dict[str, Any]:
