@@ -3,7 +3,6 @@
 A package of the same shape stands in for gevent and for eventlet; where gevent is installed, it is tried too.
 """
 
-import importlib.util
 import subprocess
 import sys
 import textwrap
@@ -128,7 +127,6 @@ def test_a_process_that_is_patched_does_not_start(folder: Path, call: str) -> No
     assert "has patched the locks and threads of this process" in done.stdout
 
 
-@pytest.mark.skipif(importlib.util.find_spec("gevent") is None, reason="gevent is not installed")
 @pytest.mark.parametrize("before", ["", "import gevent.monkey"], ids=["new", "imported already"])
 @pytest.mark.parametrize("call", CALLS[:3])
 def test_so_with_the_real_one(tmp_path: Path, call: str, before: str) -> None:
