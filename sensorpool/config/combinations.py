@@ -24,12 +24,21 @@ _BROKERS = (*_REDIS, "amqp", "amqps", "pyamqp")
 def impossible(settings: Options) -> list[str]:
     """Return the messages of the broken rules; for each URL only the first."""
     messages: dict[str, str] = {}
-    for rules in (_spans(settings), _schemes(settings), _spellings(settings), _servers(settings)):
+    for rules in (_names(settings), _spans(settings), _schemes(settings), _spellings(settings), _servers(settings)):
         for broken, message in rules:
             name = message.split()[0]
             if broken:
                 messages.setdefault(name if name.endswith("_URL") else message, message)
     return list(messages.values())
+
+
+def _names(settings: Options) -> Iterator[Rule]:
+    """Rules for names."""
+    yield (
+        settings.namespace == "results",
+        "NAMESPACE must not be results: the jobs of that pool and the results of one without a namespace would have one "
+        "name in RabbitMQ",
+    )
 
 
 def _spans(settings: Options) -> Iterator[Rule]:

@@ -26,6 +26,7 @@ def _mistakes(monkeypatch: pytest.MonkeyPatch, **variables: str) -> list[str]:
 IMPOSSIBLE: list[tuple[str, dict[str, str]]] = [
     ("HEARTBEAT", {"HEARTBEAT": "15", "LEASE_TTL": "30"}),
     ("HEARTBEAT", {"HEARTBEAT": "60"}),
+    ("NAMESPACE", {"NAMESPACE": "results"}),
     ("SHARDS", {"SHARDS": "11", "SHARD_CODE_UPPER_LIMIT": "10"}),
     ("POKE_TIMEOUT", {"POKE_TIMEOUT": "151"}),
     ("TICK", {"TICK": "60.5"}),
