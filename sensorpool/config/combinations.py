@@ -36,8 +36,8 @@ def _names(settings: Options) -> Iterator[Rule]:
     """Rules for names."""
     yield (
         settings.namespace == "results",
-        "NAMESPACE must not be results: the jobs of that pool and the results of one without a namespace would have one "
-        "name in RabbitMQ",
+        "NAMESPACE must not be results: in RabbitMQ the jobs of that pool would have the name of the results of a pool "
+        "without one",
     )
 
 
