@@ -103,9 +103,7 @@ class LoopLane(Lane[PokeUnit]):
         if loop.answered_at >= loop.asked_at:
             loop.asked_at = now
             loop.tell(loop.answer)
-            for unit, going in list(
-                loop.running.items()
-            ):  # of a loop that turns: on a blocked one they are not to blame
+            for unit, going in list(loop.running.items()):  # on a blocked loop they are not to blame
                 if now - going.began > self._poke_timeout + GRACE:
                     self._report(loop, unit, [overran(unit.group, going.began, self._poke_timeout)])
         elif now - loop.asked_at > self._poke_timeout + GRACE:

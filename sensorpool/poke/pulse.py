@@ -13,9 +13,7 @@ from contextlib import suppress
 from sensorpool.instrumentation.background import BackgroundThread
 
 _EVERY = 0.1  # seconds
-_LONG = (
-    0.25  # seconds between two beats from which on the process stood still; the next beat may be late on a busy machine
-)
+_LONG = 0.25  # seconds between two beats of a process that stood still; on a busy machine a beat is late
 _SHARE = 0.05  # of a poke's time limit: a shorter gap does not count
 _KEPT = 64  # gaps
 

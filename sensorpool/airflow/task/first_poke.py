@@ -180,10 +180,9 @@ class FirstPoke:
         stack.enter_context(supervisor_requests.noting(self._note("needs_worker"), self._looked_up))
         if not known_sensors.declares_fields(cls):
             stack.enter_context(task_reads.noting(self._sensor, self._note("reads_task")))
-        if not known_sensors.is_stateless(cls):
+        if self._shared is not None and not known_sensors.is_stateless(cls):
             notes = self._note("needs_worker"), self._note("stateful")
-            extend = self._ignore if self._shared is None else self._shared.extend
-            stack.enter_context(passing_changes.noting(cls, *notes, extend))
+            stack.enter_context(passing_changes.noting(cls, *notes, self._shared.extend))
 
     def _looked_up(self, name: str, is_there: bool) -> None:
         (self.missing.discard if is_there else self.missing.add)(name)
@@ -191,7 +190,7 @@ class FirstPoke:
     def _note(self, kind: str) -> Callable[[str], object]:
         return lambda what: self._reasons.append(NotPoolable(f"its poke {what}", kind))
 
-    def _ignore(self, _: str = "") -> None:
+    def _ignore(self, _: str) -> None:
         """Note nothing."""
 
 

@@ -19,11 +19,11 @@ from fractions import Fraction
 from functools import cache
 from itertools import islice
 from pathlib import PurePath
-from types import GeneratorType, MemberDescriptorType, MethodType
+from types import GeneratorType, MethodType
 from typing import Any
 from uuid import UUID
 
-from sensorpool.airflow.proof.state import made_once, opaque_state
+from sensorpool.airflow.proof.state import held_code, made_once, opaque_state
 from sensorpool.airflow.proof.state.references import Cached, is_code, is_operator
 
 _DEEPEST = 6
@@ -286,12 +286,7 @@ class Capturer:
 
 @cache
 def _slots(kind: Any) -> list[tuple[str, Any]]:
-    return [
-        (name, member)
-        for base in kind.__mro__
-        for name, member in vars(base).items()
-        if type(member) is MemberDescriptorType
-    ]
+    return list(held_code.slots_of(kind))
 
 
 @cache

@@ -69,14 +69,20 @@ class _Search:
         return parts
 
 
-def _attributes(value: Any, kind: Any) -> Iterator[Any]:
+def slots_of(kind: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the slots of a class and its bases, with their names."""
     for base in kind.__mro__:
-        for member in vars(base).values():
+        for name, member in vars(base).items():
             if type(member) is types.MemberDescriptorType:
-                try:
-                    yield member.__get__(value)
-                except AttributeError:  # the slot is empty
-                    continue
+                yield name, member
+
+
+def _attributes(value: Any, kind: Any) -> Iterator[Any]:
+    for _, member in slots_of(kind):
+        try:
+            yield member.__get__(value)
+        except AttributeError:  # the slot is empty
+            continue
     try:
         attributes = object.__getattribute__(value, "__dict__")
     except Exception:  # it has none, or its class is odd

@@ -54,9 +54,10 @@ class References(NamedTuple):
             for name, value in function_data(function).items():
                 if value is not None:  # a default of None holds no state
                     yield str(function.__globals__.get("__name__")), f"{function.__qualname__}.{name}", value
+        is_ours = partial(is_of_company, self.company)
         for name, module in self.names:
             value = module.get(name)
-            if not is_code(value, partial(is_of_company, self.company)):
+            if not is_code(value, is_ours):
                 yield str(module.get("__name__")), name, value
 
 
