@@ -2,7 +2,6 @@
 
 import signal
 import sys
-import threading
 from contextlib import suppress
 from socket import gethostname
 
@@ -25,10 +24,11 @@ def standalone() -> None:
     Its database is an SQLite file and its leases are in memory, unless the settings name others.
     """
     from sensorpool.service.standalone import Standalone
+    from sensorpool.service.stopping import Stopping
 
     settings = Settings.load()
     logs.configure(settings.log_format, settings.log_level, settings.poke_log_level)
-    stop = threading.Event()
+    stop = Stopping()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with Standalone(settings, stop) as pool:

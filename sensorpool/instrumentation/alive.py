@@ -23,7 +23,15 @@ from sensorpool.instrumentation.redaction import hide_password
 
 _EVERY = 1.0  # seconds between two signs
 _ROUND = 30.0  # seconds that the main loop may take to come round
-_BROKER = ("redis", "amqp", "kombu.transport", "kombu.connection", "kombu.utils.functional")
+_BROKER = (
+    "redis",
+    "amqp",
+    "kombu.transport",
+    "kombu.connection",
+    "kombu.utils.functional",
+    "sensorpool.publish.broker",
+)
+_AT_WORK = ("logging", "celery", "billiard", "sensorpool")  # called from a broker's module, these do not wait for it
 _FORGOTTEN = 86_400.0  # seconds after which a starting process deletes the sign of a killed one
 _SUFFIX = ".alive"
 _TELLING = ("DATABASE_URL", "DATABASE_SCHEMA", "REDIS_URL", "BROKER_URL", "NAMESPACE")  # settings that tell pools apart
@@ -122,8 +130,11 @@ class Sign:
     def _waits_for_broker(self) -> bool:
         frame = sys._current_frames().get(self._main or 0)
         while frame is not None:
-            if str(frame.f_globals.get("__name__")).startswith(_BROKER):
+            name = str(frame.f_globals.get("__name__"))
+            if name.startswith(_BROKER):
                 return True
+            if name.startswith(_AT_WORK):
+                return False
             frame = frame.f_back
         return False
 

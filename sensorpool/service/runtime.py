@@ -10,6 +10,7 @@ from sensorpool.model.values import shard_ranges
 from sensorpool.service.alone import Alone
 from sensorpool.service.child_limits import Limits
 from sensorpool.service.presence import Presence
+from sensorpool.service.stopping import Stopping
 from sensorpool.worker.chores.round import Place
 from sensorpool.worker.context import Worker
 from sensorpool.worker.metrics import Metrics
@@ -22,7 +23,7 @@ class Runtime:
         self.settings = settings
         self.metrics = Metrics()
         self.is_prefork_child = False
-        self.stopping = threading.Event()  # set once the one process of worker and beat is told to end
+        self.stopping = Stopping()  # set once the one process of worker and beat is told to end
         self.is_one_process = False  # whether worker and beat are threads of one process: the broker may be in memory
         self.child_limits = Limits()
         self.place = Place()

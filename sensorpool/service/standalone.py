@@ -23,6 +23,7 @@ from sensorpool.service.app import make_app
 from sensorpool.service.beat import Ticks
 from sensorpool.service.presence import Presence, terms_of
 from sensorpool.service.refusals import refuse_typos
+from sensorpool.service.stopping import Stopping
 from sensorpool.store import migrate
 from sensorpool.store.database import Database
 from sensorpool.worker.context import Worker
@@ -57,7 +58,7 @@ class Standalone:
     :raises Unreachable: when the database, Redis or the broker does not answer.
     """
 
-    def __init__(self, settings: Settings, stopping: threading.Event | None = None) -> None:
+    def __init__(self, settings: Settings, stopping: Stopping | None = None) -> None:
         refuse_patched()
         self.settings = settings
         database = Database.of(settings)
@@ -71,7 +72,7 @@ class Standalone:
         database.dispose()
         self.app: Celery = make_app(settings)
         self.app.sensorpool_runtime.is_one_process = True
-        self._stopping = self.app.sensorpool_runtime.stopping = stopping or threading.Event()
+        self._stopping = self.app.sensorpool_runtime.stopping = stopping or Stopping()
         name = f"standalone@{gethostname()}/{os.getpid()}"
         self._presence = Presence(settings, self.worker.roster, name, terms, __version__)
         self._presence.enter()

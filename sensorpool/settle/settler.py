@@ -71,7 +71,7 @@ class Settler:
         :param known: returns since when groups have been unsettled; called only if some are unsettled now.
         :raises Unreachable: when the database does not answer; the groups that were not settled are due again.
         """
-        if self._is_ending():
+        if any(fact.outcome not in _SURE for fact in facts) and self._is_ending():
             facts = [fact for fact in facts if fact.outcome in _SURE]
         ended, causes = self._flush(facts, timeouts)
         if not causes:

@@ -5,7 +5,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -115,9 +116,22 @@ def test_who_waits_for_the_broker_gets_on(folder: Path) -> None:
     assert sign is not None
     sign._round -= 2 * alive._ROUND
     assert not sign.gets_on()
-    broker = {"__name__": "redis.connection", "sign": sign}
-    exec("def read(): return sign.gets_on()", broker)
-    assert broker["read"]()  # type: ignore[operator]
+    with ThreadPoolExecutor(1) as other:
+
+        def called_by(*modules: str) -> bool:
+            """Return what another thread finds, while this one waits below functions of these modules."""
+            call: Callable[[], bool] = lambda: other.submit(sign.gets_on).result()
+            for module in reversed(modules):
+                names = {"__name__": module, "call": call}
+                exec("def caller(): return call()", names)
+                call = names["caller"]  # type: ignore[assignment]
+            return call()
+
+        assert called_by("celery.worker", "kombu.transport.redis", "redis.connection")
+        assert called_by("celery.worker", "kombu.transport.redis", "redis.connection", "azure.identity")
+        assert not called_by("celery.worker", "acme")
+        assert not called_by("celery.worker", "kombu.transport.redis", "celery.worker.strategy"), "it took a message"
+        assert not called_by("celery.worker", "kombu.transport.redis", "logging"), "and logs it"
     sign.come_round(until=1e9)
     assert sign.gets_on()
 
