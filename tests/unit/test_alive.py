@@ -7,7 +7,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -110,6 +112,11 @@ def test_signs_come_while_the_main_loop_comes_round(folder: Path, monkeypatch: p
     until("a sign again", lambda: alive.problems(0.5) == [], 5)
 
 
+def call_in(other: ThreadPoolExecutor, function: Callable[[], bool]) -> bool:
+    """Call a function on another thread."""
+    return other.submit(function).result()
+
+
 def test_who_waits_for_the_broker_gets_on(folder: Path) -> None:
     alive.begin("celery@a")
     sign = alive._ours
@@ -120,12 +127,11 @@ def test_who_waits_for_the_broker_gets_on(folder: Path) -> None:
 
         def called_by(*modules: str) -> bool:
             """Return what another thread finds, while this one waits below functions of these modules."""
-            call: Callable[[], bool] = lambda: other.submit(sign.gets_on).result()
+            names: dict[str, Any] = {"caller": partial(call_in, other, sign.gets_on)}
             for module in reversed(modules):
-                names = {"__name__": module, "call": call}
+                names = {"__name__": module, "call": names["caller"]}
                 exec("def caller(): return call()", names)
-                call = names["caller"]  # type: ignore[assignment]
-            return call()
+            return bool(names["caller"]())
 
         assert called_by("celery.worker", "kombu.transport.redis", "redis.connection")
         assert called_by("celery.worker", "kombu.transport.redis", "redis.connection", "azure.identity")
