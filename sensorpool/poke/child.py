@@ -1,13 +1,16 @@
 """A child process that pokes suspects (`child_main`), as its parent sees it: the groups in hand, and how it ends."""
 
 import json
+import os
 import queue
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +25,7 @@ from sensorpool.poke.answer import CANNOT
 
 START_LIMIT = 60.0  # seconds that a child may take to start, and to import a class
 _MOMENT = 0.1  # seconds
+_PIECE = 65_536  # bytes that are read at once: as many as a pipe holds
 _GRACE = 1.5  # seconds that a child may be silent beyond a poke's limit: a cancelled coroutine has one second to end
 _Message = tuple[float, dict[str, Any] | None]  # when the message was read, and the message; None: the end
 
@@ -68,7 +72,6 @@ class Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            text=True,
         )
         first = {
             "sys_path": sys.path,
@@ -83,7 +86,7 @@ class Child:
         }
         self._lines.put(json.dumps(first))
         writer = threading.Thread(target=_write, args=(self._process.stdin, self._lines), daemon=True)
-        self._reader = threading.Thread(target=_read, args=(self._process.stdout, self._messages), daemon=True)
+        self._reader = threading.Thread(target=_read, args=(self._process, self._messages), daemon=True)
         try:
             writer.start()
             self._reader.start()
@@ -115,8 +118,6 @@ class Child:
         now = time.monotonic()
         if messages:
             self._heard = now
-        else:  # a process that the child forked may keep the pipe open after the child's end
-            self.ended = self._process.poll() is not None
         silence = self._poke_timeout + _GRACE if self.ready else START_LIMIT
         if now - self._heard > silence:
             self.frozen_for = silence
@@ -201,13 +202,33 @@ class Child:
 def _write(stdin: Any, lines: "queue.SimpleQueue[str | None]") -> None:
     with suppress(OSError), stdin:  # the child died before it had read everything; `end` finds out how
         while (line := lines.get()) is not None:
-            stdin.write(line + "\n")
+            stdin.write(f"{line}\n".encode())
             stdin.flush()
 
 
-def _read(stdout: Any, messages: "queue.SimpleQueue[_Message]") -> None:
-    with stdout:
-        for line in stdout:
-            with suppress(ValueError):  # the child died within the line
+def _read(process: "subprocess.Popen[bytes]", messages: "queue.SimpleQueue[_Message]") -> None:
+    """Put each message of the child, and the end after the last one: what it said before its end is heard first."""
+    with process.stdout as stdout:  # type: ignore[union-attr]
+        for line in _lines(stdout.fileno(), process):
+            with suppress(ValueError):  # not ours
                 messages.put((time.monotonic(), json.loads(line)))
     messages.put((time.monotonic(), None))
+
+
+def _lines(pipe: int, process: "subprocess.Popen[bytes]") -> Iterator[bytes]:
+    """Yield the whole lines until the pipe ends, or the process has ended and the pipe is empty.
+
+    A process that the child forked may keep the pipe open after the child's end.
+    """
+    polled, rest = select.poll(), b""
+    polled.register(pipe, select.POLLIN)
+    while True:
+        has_ended = process.poll() is not None  # before the look: what it wrote is in the pipe by now
+        if not polled.poll(_MOMENT * 1000):
+            if has_ended:
+                return
+        elif piece := os.read(pipe, _PIECE):
+            *lines, rest = (rest + piece).split(b"\n")
+            yield from lines
+        else:
+            return

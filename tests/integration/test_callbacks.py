@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -50,9 +50,12 @@ def broker() -> Iterator[ScriptedAmqp]:
         yield made
 
 
-@pytest.fixture(autouse=True)
-def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "CONFIRM", 0.3)
+@contextmanager
+def impatient() -> Iterator[None]:
+    """Wait only a moment for a confirmation: for one that never comes. On a busy machine a real one comes later."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wire, "CONFIRM", 0.3)
+        yield
 
 
 @contextmanager
@@ -152,8 +155,9 @@ def test_what_is_not_taken_is_kept_and_shown_and_sent_again(make: Make, broker: 
     """A full queue, a half-open connection, a missing queue: each callback has its cause."""
     pool, worker = make(broker.url)
     one = register(pool, "x", queue)
-    land(worker, one)
-    row = until("the cause", lambda: (waiting(pool, one) or {}).get("cause") and waiting(pool, one))
+    with impatient() if queue == "half-open" else nullcontext():
+        land(worker, one)
+        row = until("the cause", lambda: (waiting(pool, one) or {}).get("cause") and waiting(pool, one))
     assert broker.struck
     assert not broker.taken
     cause = {"full": "MessageNacked", "half-open": "does not answer", "missing": "NO_ROUTE"}[queue]
@@ -223,10 +227,10 @@ def test_an_instance_whose_callback_waits_is_not_pruned(make: Make, broker: Scri
     assert instances.show(pool, kept.id)["state"] == "success"
     broker.does["missing"] = "take"
     make_due(pool)
-    rescue(worker, Place())
-    until("the message", lambda: "missing" in [queue for queue, _ in broker.taken])
-    until("the row to go", lambda: waiting(pool, kept) is None)
-    assert rescue(worker, Place()).pruned == 1
+    # in several rounds: one that finds the callbacks of the last one still being sent leaves them to the next
+    assert until("its end", lambda: rescue(worker, Place()).pruned) == 1
+    assert "missing" in [queue for queue, _ in broker.taken]
+    assert waiting(pool, kept) is None
 
 
 def test_an_instance_whose_result_is_not_published_is_not_pruned(
@@ -257,8 +261,7 @@ def test_callbacks_that_the_version_before_left_with_its_results_are_sent(make: 
         )
         connection.execute(outbox.insert().values(created_at=1, instance_ids=json.dumps([one.id])))
     assert rescue(worker, Place()).published == 1
-    rescue(worker, Place())
-    until("the message", lambda: broker.taken)
+    until("the message", lambda: rescue(worker, Place()) and broker.taken)
     assert broker.taken[0][1][0][0]["id"] == one.id
     until("the row to go", lambda: waiting(pool, one) is None)
 
@@ -339,8 +342,9 @@ def test_results_that_rabbitmq_has_not_confirmed_are_sent_again(
     pool = make_pool(sensors_enabled=SCRIPTED, redis_url=redis_url, broker_url=broker.url)
     worker = make_worker(pool.settings)
     one = pool.register(SCRIPTED, {"folder": "/nowhere", "name": "x"})
-    land(worker, one)
-    until("the fault to strike", lambda: any(struck.startswith(fault) for struck in broker.struck))
+    with impatient() if fault == "ignore" else nullcontext():
+        land(worker, one)
+        until("the fault to strike", lambda: any(struck.startswith(fault) for struck in broker.struck))
     assert pool.database.read(inspecting.oldest_unpublished) is not None
     broker.does["sensorpool.results"] = "take"
     make_due(pool)

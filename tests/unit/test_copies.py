@@ -98,7 +98,8 @@ def test_the_copy_of_a_child_of_the_lane_apart_ends_too(tmp_path: Path) -> None:
     lane.offer(1, forking.Returns, folder=str(tmp_path))
     for number in range(2, 6):
         lane.offer(number, forking.Comes, folder=str(tmp_path))
-    assert {report.outcome for report in lane.reports(5).values()} == {Outcome.NOT_LANDED}
+    found = {(report.outcome, report.reason) for report in lane.reports(5).values()}
+    assert found == {(Outcome.NOT_LANDED, None)}
     copy = _copy(tmp_path)
     until("the copy has ended", lambda: not _runs(copy), CHILDREN)
     assert copy not in _processes(tmp_path, "poked")

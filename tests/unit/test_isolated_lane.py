@@ -9,14 +9,16 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import psutil
 import pytest
 
 from harness.until import until
 from sensorpool.config.settings import Settings
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import Report
+from sensorpool.poke import child as child_module
 from sensorpool.poke import isolated_children, isolated_lane
 from sensorpool.poke.child import Child, Suspect
 from sensorpool.poke.isolated_lane import TOGETHER, IsolatedLane
@@ -458,6 +460,34 @@ def test_a_group_is_here_once_until_it_is_through(tmp_path: Path) -> None:
     assert lane.reports(2)[2].outcome is LANDED
     assert lane.offer(1, answering.Lands) == 1
     until("it is through again", lambda: not lane.lane.has(1), CHILDREN)
+
+
+def test_what_a_child_said_before_its_end_is_heard_though_it_is_read_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine: the poke is answered, the child ends, and only then does the parent's thread read."""
+    may_read, read = threading.Event(), child_module._read
+
+    def read_late(*arguments: Any) -> None:
+        may_read.wait()
+        read(*arguments)
+
+    monkeypatch.setattr(child_module, "_read", read_late)
+    before = set(psutil.Process().children())
+    child = Child(Settings.load(sensors_enabled=classpath(ending.EndsLater)), 1)
+    [process] = set(psutil.Process().children()) - before
+    try:
+        child.give(Suspect(due_group(1), classpath(ending.EndsLater), '{"how": "exit"}', alone=False))
+        until("the child's end", lambda: process.status() == psutil.STATUS_ZOMBIE, CHILDREN)
+        reports = [*child.hear(), *child.hear()]
+        assert reports == []
+        assert not child.is_over
+        may_read.set()
+        while not child.is_over:
+            reports += child.hear()
+    finally:
+        may_read.set()
+        child.end()
+    assert [report.outcome for _, report in reports] == [Outcome.NOT_LANDED]
+    assert (child.ready, child.poked, child.in_hand, child.returncode) == (True, {1}, {}, 7)
 
 
 def _ended(
