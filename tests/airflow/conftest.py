@@ -4,6 +4,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from harness.servers import Elsewhere, Server, fresh_database
 
 if TYPE_CHECKING:
+    from tests.airflow.company_hook import Company
     from tests.airflow.metadata import Metadata
 
 # Airflow's own providers use what Airflow has deprecated
@@ -52,6 +54,18 @@ def set_airflow_connection(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, st
         monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", uri)
 
     return put
+
+
+@pytest.fixture
+def company_hook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> "Iterator[Company]":
+    """Write the modules of a company's provider, of the package that a test gives; its Connection is ``acme``."""
+    from tests.airflow.company_hook import installed
+
+    package = getattr(request, "param", f"acme_{abs(hash(request.node.name))}")
+    with installed(tmp_path / "site-packages", package, monkeypatch) as write:
+        yield write
 
 
 @pytest.fixture(scope="session")

@@ -360,9 +360,7 @@ def test_what_its_worker_found_in_the_environment_is_not_looked_for_elsewhere(
     first = first_poke()
     assert kept == []
     assert first.of_environment == {f"{what.split()[0]} {name.split('_', 2)[2]}"}
-    told = rebuild.with_missing_lookups(
-        Asks, rebuild.poke_context_of(in_dag(Asks)), first.missing, first.of_environment
-    )
+    told = rebuild.with_first_poke(Asks, rebuild.poke_context_of(in_dag(Asks)), first.missing, first.of_environment)
     assert VALUE not in str(told)
     assert name not in str(told)
     pooled = adapt(Asks)(**told)

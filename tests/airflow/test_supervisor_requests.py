@@ -125,7 +125,7 @@ def in_pool(monkeypatch: pytest.MonkeyPatch, ask: Callable[[], Any], missing: An
     :param missing: what was looked up at the first poke, and not found.
     """
     monkeypatch.setattr(Flag, "answers", {"x": lambda *_: ask()})
-    poke_context = rebuild.with_missing_lookups(Flag, {"flag": "x", "doc": ""}, missing)
+    poke_context = rebuild.with_first_poke(Flag, {"flag": "x", "doc": ""}, missing)
     return adapt(Flag)(**json.loads(json.dumps(poke_context)))
 
 
@@ -371,10 +371,10 @@ class NoDoc(Flag):
 
 
 def test_a_class_that_can_be_told_nothing_stays_on_its_worker_if_it_has_to() -> None:
-    assert rebuild.with_missing_lookups(NoDoc, {"flag": "x"}, set()) == {"flag": "x"}
-    assert rebuild.with_missing_lookups(NoDoc, {"flag": "x"}, None) == {"flag": "x"}
+    assert rebuild.with_first_poke(NoDoc, {"flag": "x"}, set()) == {"flag": "x"}
+    assert rebuild.with_first_poke(NoDoc, {"flag": "x"}, None) == {"flag": "x"}
     with pytest.raises(NotPoolable, match="takes no `doc`"):
-        rebuild.with_missing_lookups(NoDoc, {"flag": "x"}, {"Variable night"})
+        rebuild.with_first_poke(NoDoc, {"flag": "x"}, {"Variable night"})
 
 
 # the secrets backend of workers
@@ -426,7 +426,7 @@ def test_what_was_missing_on_the_worker_is_carried_to_the_pool(worker: Server, m
     path = "tests.airflow.running.Flag"
     sensor = in_dag(Flag, flag="x")
     condition = condition_of(sensor, context_of(sensor), Settings.load(sensors_enabled=path), AirflowSettings())
-    told = rebuild.with_missing_lookups(Flag, condition.poke_context, first.missing)
+    told = rebuild.with_first_poke(Flag, condition.poke_context, first.missing)
     assert told != condition.poke_context
     assert rebuild.build_in_pool(Flag, told).flag == "x"
     assert "(missing)=" in told["doc"]

@@ -18,12 +18,14 @@ from sensorpool.airflow.proof.state import sensor_state
 from sensorpool.airflow.proof.state.sensor_state import Snapshot
 from sensorpool.airflow.proof.state.shared_state import SharedState
 from sensorpool.airflow.proof.watch import (
+    company_hooks,
     environment_reads,
     passing_changes,
     supervisor_requests,
     task_reads,
     worker_only,
 )
+from sensorpool.airflow.proof.watch.company_hooks import CompanyHooks
 from sensorpool.airflow.task import deferral
 from sensorpool.instrumentation.redaction import one_line
 
@@ -68,9 +70,11 @@ class FirstPoke:
         self._reasons: list[NotPoolable] = []
         self._before: Snapshot = {}
         self._shared: SharedState | None = None
+        self._of_reviewed: list[NotPoolable] = []  # reasons against the code of a company in a reviewed sensor
         self._attributes: dict[str, Any] = {}
         self.missing: set[str] = set()  # Connections and Variables that no poke has found
         self.of_environment: set[str] = set()  # those that a poke found in the environment
+        self.hooks = CompanyHooks(caches=True)
 
     def poke(self, context: Any) -> Any:
         """Poke once; if the task has ended with that (``ended``), return what ``execute`` returned.
@@ -142,7 +146,9 @@ class FirstPoke:
             return
         if self._reasons:
             raise self._reasons[0]
-        if (why := environment_reads.reason_against(self._sensor)) is not None:
+        if self.hooks and self._of_reviewed:
+            raise self._of_reviewed[0]
+        if (why := environment_reads.reason_against(self._sensor, self.hooks)) is not None:
             raise NotPoolable(why, "needs_worker")  # the poke may have imported a library that reads more
         if (name := worker_only.bound_to_a_thread(self._new_values())) is not None:
             raise NotPoolable(f"its poke leaves in its attribute {name} what belongs to one thread", "needs_worker")
@@ -152,6 +158,8 @@ class FirstPoke:
                 raise NotPoolable(f"its poke changes its attribute {name}: it is stateful", "stateful")
             if self._shared is not None and (name := self._shared.changed()) is not None:
                 raise NotPoolable(f"its poke changes {name}", "stateful")
+        if (name := self.hooks.changed()) is not None:
+            raise NotPoolable(f"its poke changes {name}", "stateful")
         if self._took > self._limit:
             why = f"its poke took {self._took:.1f} s, and poke_timeout is {self._limit:g} s; the next is measured again"
             raise NotPoolable(why, "slow")
@@ -175,20 +183,25 @@ class FirstPoke:
 
     def _watch(self, stack: ExitStack) -> None:
         cls = type(self._sensor)
-        programs = self._ignore if known_sensors.is_stateless(cls) else self._note("needs_worker")
-        stack.enter_context(worker_only.noting(self._note("needs_worker"), programs, self.of_environment.add))
-        stack.enter_context(supervisor_requests.noting(self._note("needs_worker"), self._looked_up))
-        if not known_sensors.declares_fields(cls):
-            stack.enter_context(task_reads.noting(self._sensor, self._note("reads_task")))
-        if self._shared is not None and not known_sensors.is_stateless(cls):
-            notes = self._note("needs_worker"), self._note("stateful")
-            stack.enter_context(passing_changes.noting(cls, *notes, self._shared.extend))
+        declares, is_reviewed = known_sensors.declares_fields(cls), known_sensors.is_reviewed(cls)
+        note, note_shared = self._note("needs_worker"), self._note("stateful")
+        programs = self._ignore if declares else self._note("needs_worker", self._of_reviewed) if is_reviewed else note
+        stack.enter_context(worker_only.noting(note, programs, self.of_environment.add))
+        stack.enter_context(supervisor_requests.noting(note, self._looked_up))
+        if declares:
+            return
+        stack.enter_context(task_reads.noting(self._sensor, self._note("reads_task")))
+        follow = stack.enter_context(passing_changes.noting(note, note_shared))
+        if self._shared is not None and not is_reviewed:
+            follow(cls, self._shared.extend)
+        stack.enter_context(company_hooks.noting(self.hooks, note, follow))
 
     def _looked_up(self, name: str, is_there: bool) -> None:
         (self.missing.discard if is_there else self.missing.add)(name)
 
-    def _note(self, kind: str) -> Callable[[str], object]:
-        return lambda what: self._reasons.append(NotPoolable(f"its poke {what}", kind))
+    def _note(self, kind: str, reasons: list[NotPoolable] | None = None) -> Callable[[str], object]:
+        noted = self._reasons if reasons is None else reasons
+        return lambda what: noted.append(NotPoolable(f"its poke {what}", kind))
 
     def _ignore(self, _: str) -> None:
         """Note nothing."""

@@ -77,7 +77,7 @@ def _wait_in_pool(
     )
     try:
         is_over, missing = _check_status(type(operator), {**arguments, **job})
-        arguments = rebuild.with_missing_lookups(type(operator), arguments, missing)
+        arguments = rebuild.with_first_poke(type(operator), arguments, missing)
         registration = replace(registration, poke_context={**arguments, **job})
         instance = None if is_over else deferral.register(registration)
     except Exception as error:

@@ -11,7 +11,7 @@ from airflow.sdk.bases.sensor import BaseSensorOperator
 
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.proof.arguments import external_inputs
-from sensorpool.airflow.proof.arguments.rebuild import with_missing_lookups
+from sensorpool.airflow.proof.arguments.rebuild import with_first_poke
 from sensorpool.airflow.task import deferral, native_continuation, poolable, reschedule_condition
 from sensorpool.airflow.task.conclude import conclude, read_result
 from sensorpool.airflow.task.first_poke import FirstPoke
@@ -79,7 +79,7 @@ def wait_in_pool(sensor: BaseSensorOperator, context: Any, native: Execute) -> A
         if not condition.adapted:
             missing = first.missing if ours.first_poke == "worker" else None
             again = external_inputs.with_current_shared_state(sensor, poke_context)
-            poke_context = with_missing_lookups(type(sensor), again, missing, first.of_environment)
+            poke_context = with_first_poke(type(sensor), again, missing, first.of_environment, first.hooks)
         registration = Registration(
             sensor=condition.op_classpath,
             poke_context=poke_context,

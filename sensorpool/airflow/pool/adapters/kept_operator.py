@@ -41,13 +41,14 @@ class KeptOperator(Renewable):
 
     __slots__ = (
         *("_arguments", "_changed_name", "_connections", "_expires", "_operator"),
-        *("known_missing", "of_environment"),
+        *("known_missing", "of_environment", "registered_hooks"),
     )
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         self._arguments = arguments
         self.known_missing = external_inputs.missing_lookups_of(arguments)
         self.of_environment = external_inputs.lookups_in_environment(arguments)
+        self.registered_hooks = external_inputs.hooks_of(arguments)
         self._connections: dict[str, int | None] = {}  # the state of each Connection that the operator names
         self._changed_name: str | None = None  # an attribute that pokes have changed of an operator that is given up
         self._expires = 0.0  # when the operator is too old, by the monotonic clock

@@ -25,6 +25,7 @@ from sensorpool.airflow.proof.state.shared_state import SharedState
 from sensorpool.airflow.proof.watch import (
     consumed_files,
     environment_reads,
+    hooks_in_pool,
     process_state,
     supervisor_requests,
     task_reads,
@@ -48,6 +49,7 @@ class RebuiltSensor(KeptOperator):
     __slots__ = ("_baseline", "_is_new")
     sensor_class: ClassVar[type[BaseSensorOperator]]
     is_stateless: ClassVar[bool]  # `known_sensors.is_stateless`
+    declares_fields: ClassVar[bool]  # `known_sensors.declares_fields`
     imported_state: ClassVar[SharedState | None]  # before a sensor of the class was built here; None if stateless
     shared_state: ClassVar[SharedState | None]  # after the first sensor of the class was built here
     is_untracked: ClassVar[bool]  # stateless, and nothing after the last poke reads what it has set
@@ -113,7 +115,8 @@ class RebuiltSensor(KeptOperator):
         return PokeReturnValue(True, landing_of(value, self._operator, changed).as_xcom())
 
     def _poke(self, sensor: BaseSensorOperator) -> Any:
-        with task_reads.raising_denials(sensor, self.known_missing, self.of_environment) as denied:
+        hooks = None if self.declares_fields else self.registered_hooks
+        with task_reads.raising_denials(sensor, self.known_missing, self.of_environment, hooks) as denied:
             return sensor.poke(NoContext(denied))
 
     def _changed_by_poke(self, landed: bool) -> Collection[str]:
@@ -162,6 +165,7 @@ def adapt(cls: type[BaseSensorOperator]) -> type[RebuiltSensor]:
     consumed_files.deny_consumption()
     process_state.pool_state()
     supervisor_requests.stand_in()
+    hooks_in_pool.watch()
     is_stateless = known_sensors.is_stateless(cls)
     is_untracked = known_sensors.is_reviewed(cls) or (
         is_stateless
@@ -171,6 +175,7 @@ def adapt(cls: type[BaseSensorOperator]) -> type[RebuiltSensor]:
     attributes = {
         "sensor_class": cls,
         "is_stateless": is_stateless,
+        "declares_fields": known_sensors.declares_fields(cls),
         "is_untracked": is_untracked,
         "imported_state": None if is_stateless else SharedState(cls, clients=True),
         "shared_state": None,

@@ -3,15 +3,16 @@
 Sensors with equal arguments may have other inputs. So the poke_context has a digest of each attribute that is no
 argument, under the name of an argument that every operator takes and no poke reads; so the inputs are part of the
 identity. Digests of the class's shared state (`shared_state`), of a module's constant for example, stand there too, the
-order of mappings (`mapping_order`), and the missing lookups of the first poke (`missing_lookups`). The pool, whose
-process may have inputs that the worker lacks, compares (`differing_attribute`); so the argument is there even if empty.
+order of mappings (`mapping_order`), and of the first poke its missing lookups (`missing_lookups`) and the state of
+companies' hooks (`company_hooks`). The pool, whose process may have inputs that the worker lacks, compares
+(`differing_attribute`, `hooks_in_pool`); so the argument is there even if empty.
 
-A stateless class (`known_sensors`) has no digests.
+A stateless class (`known_sensors`) has no digests of its own.
 """
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from airflow.sdk.bases.operator import BaseOperator
@@ -20,7 +21,7 @@ from sensorpool.airflow.proof import known_sensors
 from sensorpool.airflow.proof.arguments import mapping_order
 from sensorpool.airflow.proof.codec import encode
 from sensorpool.airflow.proof.state import constants, shared_state, value_digest
-from sensorpool.airflow.proof.watch import missing_lookups
+from sensorpool.airflow.proof.watch import company_hooks, missing_lookups
 
 NAME = "doc"
 _PRIVATE = re.compile(r"^(_\w+?__|_+)")
@@ -63,18 +64,23 @@ def differing_attribute(operator: BaseOperator, poke_context: Mapping[str, Any])
     return min(differing).partition("=")[0] if differing else None
 
 
-def with_missing_lookups(
-    poke_context: Mapping[str, Any], names: Collection[str] | None, of_environment: Collection[str] = ()
+def with_first_poke(
+    poke_context: Mapping[str, Any],
+    names: Collection[str] | None,
+    of_environment: Collection[str] = (),
+    hooks: Iterable[type] = (),
 ) -> dict[str, Any]:
-    """Return a poke_context that says which Connections and Variables its first poke did not find.
+    """Return a poke_context that says what its first poke found.
 
-    :param names: None if there was no first poke.
+    :param names: the Connections and Variables that it did not find; None if there was no first poke.
     :param of_environment: those that it found in the environment.
+    :param hooks: the classes of companies' hooks that it got.
     """
     parts = (
         str(poke_context.get(NAME, "")),
         missing_lookups.as_word(names),
         missing_lookups.environment_as_word(of_environment),
+        *_words(company_hooks.digests(hooks)),
     )
     words = " ".join(filter(None, parts))
     return {**poke_context, NAME: words} if words else dict(poke_context)
@@ -88,6 +94,11 @@ def missing_lookups_of(poke_context: Mapping[str, Any]) -> frozenset[str] | None
 def lookups_in_environment(poke_context: Mapping[str, Any]) -> frozenset[str]:
     """Return digests of the Connections and Variables that the first poke found in the environment of its worker."""
     return missing_lookups.read_environment(str(poke_context.get(NAME, "")))
+
+
+def hooks_of(poke_context: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return digests of the state of the companies' hooks that the first poke got."""
+    return company_hooks.read_digests(str(poke_context.get(NAME, "")))
 
 
 def differing_shared_state(cls: type, poke_context: Mapping[str, Any]) -> str | None:
@@ -115,11 +126,11 @@ def _words(digests: Mapping[str, str]) -> list[str]:
 
 def _is_of_others(word: str) -> bool:
     """Whether a word says something else than the operator's own state."""
-    return _is_shared(word) or missing_lookups.is_word(word)
+    return _is_shared(word) or company_hooks.is_word(word) or missing_lookups.is_word(word)
 
 
 def _is_shared(word: str) -> bool:
-    return shared_state.is_digest_name(word.partition("=")[0])
+    return shared_state.is_digest_name(word.partition("=")[0]) and not company_hooks.is_word(word)
 
 
 def _shared(cls: type) -> dict[str, str]:

@@ -6,7 +6,7 @@ they make the same sensor: all attributes of the sensor built again must be the 
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from inspect import Parameter, signature
 from typing import Any
 
@@ -92,16 +92,21 @@ def _with_external_inputs(again: BaseOperator, arguments: dict[str, Any]) -> dic
     return arguments | more
 
 
-def with_missing_lookups(
-    cls: Any, poke_context: dict[str, Any], names: Collection[str] | None, of_environment: Collection[str] = ()
+def with_first_poke(
+    cls: Any,
+    poke_context: dict[str, Any],
+    names: Collection[str] | None,
+    of_environment: Collection[str] = (),
+    hooks: Iterable[type] = (),
 ) -> dict[str, Any]:
-    """Return a poke_context that says which Connections and Variables the first poke did not find.
+    """Return a poke_context that says what the first poke found.
 
-    :param names: None if there was no first poke.
+    :param names: the Connections and Variables that it did not find; None if there was no first poke.
     :param of_environment: those that it found in the environment.
+    :param hooks: the classes of companies' hooks that it got.
     :raises NotPoolable: when the class takes no argument that could hold them.
     """
-    extended = external_inputs.with_missing_lookups(poke_context, names, of_environment)
+    extended = external_inputs.with_first_poke(poke_context, names, of_environment, hooks)
     if extended != poke_context and external_inputs.NAME not in poke_context:
         try:
             rebuild(cls, extended)

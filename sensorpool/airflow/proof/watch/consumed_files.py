@@ -53,7 +53,7 @@ def _is_temporary(path: str) -> bool:
 
 
 def _is_companys(frame: Any) -> bool:
-    """Whether the innermost frame outside the standard library runs code of the company of the poked sensor."""
+    """Whether the innermost frame outside the standard library runs code of the company of the sensor or its hook."""
     first: str | None = None
     while frame is not None:
         module = str(frame.f_globals.get("__name__"))
@@ -63,6 +63,7 @@ def _is_companys(frame: Any) -> bool:
             first = module
         sensor = frame.f_locals.get("sensor") if module.startswith("sensorpool.airflow.pool.") else None
         if isinstance(sensor, BaseSensorOperator):
-            return first is not None and references.is_of_company(references.company_of(type(sensor)), first)
+            companies = map(references.company_of, (type(sensor), *denials.hooks_here()))
+            return first is not None and any(references.is_of_company(company, first) for company in companies)
         frame = frame.f_back
     return False

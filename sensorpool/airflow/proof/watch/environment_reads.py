@@ -7,7 +7,7 @@ the change, so a sensor that depends on it runs natively. The log gets the name,
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -96,18 +96,21 @@ def _noting(
     return watched_environment.watching(is_watched, is_listed, process_start.gone() & changed, ask)
 
 
-def reason_against(sensor: BaseOperator) -> str | None:
+def reason_against(sensor: BaseOperator, hooks: Iterable[type] = ()) -> str | None:
     """Return why changes of the environment keep a sensor on its worker that no watched poke shows; None if none do.
 
     Libraries in C are not watched, and a later poke may read names that the first one does not.
+
+    :param hooks: the classes of companies' hooks by which it asks.
     """
     changed, in_c = changed_by_task(), process_start.changed_in_c()
-    if _TIME_ZONE in changed | in_c and not known_sensors.is_reviewed(type(sensor)):
+    companys = [cls for cls in (type(sensor), *hooks) if not known_sensors.is_reviewed(cls)]
+    if _TIME_ZONE in changed | in_c and companys:
         return f"its task has changed {_TIME_ZONE} in the environment, and with it the local time of its process"
     for name in sorted(changed | in_c):
         if any(names.fullmatch(name) and not sys.modules.keys().isdisjoint(by) for names, by in _READ_IN_C):
             return f"its task has changed {name} in the environment, which libraries in C read unseen"
-    texts = frozenset(_texts_of(sensor)) if changed else frozenset[str]()
+    texts = frozenset(_texts_of(sensor, companys)) if changed else frozenset[str]()
     upper = frozenset(text.upper() for text in texts)
     for name in sorted(changed):
         lookup = _lookup_of(name)
@@ -128,15 +131,14 @@ def _changed() -> frozenset[str]:
     return frozenset(name for name in process_start.changed() if not name.startswith(_OF_AIRFLOW))
 
 
-def _texts_of(sensor: BaseOperator) -> Iterator[str]:
-    """Yield the texts among a sensor's attributes, and in the code of a company's class."""
+def _texts_of(sensor: BaseOperator, companys: Iterable[type]) -> Iterator[str]:
+    """Yield the texts among a sensor's attributes, and in the code of companies' classes."""
     yield from (value for value in operators.own_attributes(sensor).values() if type(value) is str)
-    if known_sensors.is_reviewed(type(sensor)):
-        return
-    referenced = references.references_of(type(sensor))
-    yield from (value for _, _, value in referenced.data() if type(value) is str)
-    for function in referenced.functions:
-        yield from _texts_in(function.__code__)
+    for cls in companys:
+        referenced = references.references_of(cls)
+        yield from (value for _, _, value in referenced.data() if type(value) is str)
+        for function in referenced.functions:
+            yield from _texts_in(function.__code__)
 
 
 def _texts_in(constant: Any, depth: int = _DEEPEST) -> Iterator[str]:

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from queue import Empty, SimpleQueue
 from types import CodeType, FrameType
 from typing import Any
@@ -27,19 +27,37 @@ _MOCK = "unittest.mock"
 _PATCHES = frozenset({"__enter__", "start"})
 
 Note = Callable[[str], object]
+Extend = Callable[[], object]
 
 
 @contextmanager
-def noting(cls: type, note_process: Note, note_shared: Note, extend: Callable[[], object]) -> Iterator[None]:
-    """Note what a poke of a class changes for a while, in the thread of the caller and in those that it starts.
+def noting(note_process: Note, note_shared: Note) -> Iterator[Callable[[type, Extend], None]]:
+    """Note what a poke changes for a while, in the thread of the caller and in those that it starts.
 
-    :param note_shared: called for state that the sensors of the class share.
-    :param extend: called after imports, before what was imported is called.
+    :param note_shared: called for state of a class that is followed.
+    :yields: a function that follows a class, wherever the code of the class's company calls something. The first class
+        begins the watch, if this thread gives it. The function takes also what to call after imports, before what was
+        imported is called.
     """
-    if sys.getprofile() is not None:  # a profiler is at work
-        yield
-        return
-    watch = _Watch(cls, note_process, note_shared, extend)
+    with ExitStack() as stack:
+        watches: dict[type, _Watch] = {}
+        own_thread = threading.get_ident()
+
+        def follow(cls: type, extend: Extend) -> None:
+            if cls in watches:
+                return
+            if not watches and (sys.getprofile() is not None or threading.get_ident() != own_thread):
+                return  # a profiler is at work
+            watch = watches[cls] = next(iter(watches.values()), None) or _Watch(note_process, note_shared)
+            watch.follow(cls, extend)
+            if len(watches) == 1:
+                stack.enter_context(_profiled(watch, note_process))
+
+        yield follow
+
+
+@contextmanager
+def _profiled(watch: "_Watch", note_process: Note) -> Iterator[None]:
     hear, of_threads = watch.hear, threading.getprofile()
     threading.setprofile(hear)
     sys.setprofile(hear)
@@ -89,19 +107,11 @@ class _Looker:
 
 
 class _Watch:
-    def __init__(
-        self,
-        cls: type,
-        note_process: Note,
-        note_shared: Note,
-        extend: Callable[[], object],
-    ) -> None:
+    def __init__(self, note_process: Note, note_shared: Note) -> None:
         self.is_over = False
-        self._company = references.company_of(cls)
         self._note_process = note_process
         self._note_shared = note_shared
-        self._extend = extend
-        self._shared = SharedState(cls, brief=True)
+        self._followed: list[tuple[str, SharedState, Extend]] = []  # company, state, what to call after imports
         self._process = ProcessState(of_other_threads())
         self._streams = sys.stdout, sys.stderr, sys.argv
         self._companys: dict[int, tuple[CodeType, bool]] = {}  # by id: a code object's hash takes its bytecode's length
@@ -110,6 +120,11 @@ class _Watch:
         self._events = 0
         self._took = 0.0
         self._looker = _Looker(self._look)
+
+    def follow(self, cls: type, extend: Extend) -> None:
+        """Follow the state of a class, wherever the code of its company calls something."""
+        self._followed.append((references.company_of(cls), SharedState(cls, brief=True), extend))
+        self._companys = {}
 
     def end(self) -> None:
         """End the watch, also in threads that go on."""
@@ -147,7 +162,8 @@ class _Watch:
         code = caller.f_code
         known = self._companys.get(id(code))
         if known is None:
-            known = code, references.is_of_company(self._company, caller.f_globals.get("__name__"))
+            module = caller.f_globals.get("__name__")
+            known = code, any(references.is_of_company(company, module) for company, _, _ in self._followed)
             self._companys[id(code)] = known
         if not known[1]:
             return False
@@ -170,12 +186,14 @@ class _Watch:
         return bool(names)
 
     def _finds_in_shared(self) -> bool:
-        name = self._shared.changed()
-        if name is not None:
-            self._note_shared(f"changes {name}")
-            return True
+        followed = list(self._followed)
+        for _, shared, _ in followed:
+            if (name := shared.changed()) is not None:
+                self._note_shared(f"changes {name}")
+                return True
         if len(sys.modules) != self._modules:
             self._modules = len(sys.modules)
-            self._shared.extend()
-            self._extend()
+            for _, shared, extend in followed:
+                shared.extend()
+                extend()
         return False
