@@ -93,8 +93,11 @@ def _on_worker_start(sender: Any = None, instance: Any = None, conf: Any = None,
         runtime.doubts.append(("there is no such setting", {"variable": f"{name}{nearest(name, known_variables())}"}))
     runtime.doubts += [(said, {}) for said in _say_overlay(instance.app)]
     if settings.metrics_port is not None:
-        metrics.prepare()
-        runtime.metrics.start()
+        try:
+            metrics.prepare()
+            runtime.metrics.start()
+        except OSError as error:
+            runtime.doubts.append(("no metrics are counted: no place for their files", {"error": str(error)}))
     runtime.close()
     _show_life(sender)
 

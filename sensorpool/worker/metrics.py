@@ -28,11 +28,12 @@ class Metrics:
 
     def start(self) -> None:
         """Make the metrics. In a worker, `prepare` was called before."""
-        from prometheus_client import Counter, Gauge, Histogram, values
+        from prometheus_client import Counter, Gauge, Histogram
 
         if _MULTIPROCESS in os.environ:
-            # it chooses where to count when it is imported, and Flower's Celery command may have imported it before
-            values.ValueClass = values.MultiProcessValue()  # type: ignore[no-untyped-call]
+            from sensorpool.worker import metric_files
+
+            metric_files.use()
         self._pokes = Counter("sensorpool_pokes", "Pokes made.")
         self._saved = Counter("sensorpool_pokes_saved", "Pokes saved because instances share a group.")
         self._outcomes = Counter("sensorpool_outcomes", "Pokes by what they saw.", ["outcome"])
@@ -101,10 +102,16 @@ class Metrics:
 
 
 def prepare() -> None:
-    """Have children count in files. Call this in the worker's main process before it forks, and before `start`."""
+    """Have children count in files. Call this in the worker's main process before it forks, and before `start`.
+
+    :raises OSError: when there can be no folder for them; the worker can run without counting.
+    """
     if _MULTIPROCESS not in os.environ:
         folder = os.environ[_MULTIPROCESS] = tempfile.mkdtemp(prefix="sensorpool-metrics-")
         atexit.register(_remove, folder, os.getpid())
+    elif not os.path.isdir(given := os.environ[_MULTIPROCESS]):
+        del os.environ[_MULTIPROCESS]  # Prometheus's client would raise an error at each metric
+        raise NotADirectoryError(f"{_MULTIPROCESS} is no directory: {given}")
 
 
 def _remove(folder: str, owner: int) -> None:
