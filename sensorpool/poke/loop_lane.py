@@ -15,6 +15,7 @@ from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.values import Report
 from sensorpool.poke.disposal import dispose
+from sensorpool.poke.holding import look
 from sensorpool.poke.lane import Lane
 from sensorpool.poke.poke_loop import GRACE, PokeLoop, SteppedCoroutine
 from sensorpool.poke.queues import drained
@@ -24,7 +25,7 @@ from sensorpool.poke.slots import Slots
 from sensorpool.poke.tools import overran
 from sensorpool.poke.unit import PokeUnit
 
-_MOST_MOVES = 3  # of a poke in a row, where code that no running poke has on the loop blocks it
+_MOST_MOVES = 3  # of a poke in a row, from loops that code of no running poke holds
 
 log = logger(__name__)
 
@@ -37,7 +38,7 @@ class LoopLane(Lane[PokeUnit]):
         self._loop: PokeLoop | None = None
         self._left: deque[tuple[float, RunningPoke]] = deque()  # when a poke ended before its threads, and the poke
         self._has_warned = False
-        self._moves: dict[PokeUnit, int] = {}  # how often in a row a poke moved from a loop that no poke blocked
+        self._moves: dict[PokeUnit, int] = {}  # how often in a row a poke moved and none was to blame
 
     def put(self, units: Iterable[PokeUnit]) -> None:
         """Queue pokes."""
@@ -92,22 +93,25 @@ class LoopLane(Lane[PokeUnit]):
             if self._waiting:
                 self._wake()
             return
-        now = time.monotonic()
         if loop.is_dead:
-            self._give_up(loop, now)
+            self._give_up(loop)
             return
-        stepping = loop.stepping
+        holder, now, stepping = look(loop), time.monotonic(), loop.stepping
         if stepping is not None and now - stepping[1] > self._poke_timeout:
-            self._give_up(loop, now, stepping)
+            self._give_up(loop, stepping[0], holder and holder.name, stepping)
+            return
+        if loop.left_behind and any(going.left > self._poke_timeout for going in list(loop.running.values())):
+            self._give_up(loop, None, loop.left_behind)
             return
         if loop.answered_at >= loop.asked_at:
             loop.asked_at = now
             loop.tell(loop.answer)
+            held = loop.rounds.lasts()
             for unit, going in list(loop.running.items()):  # on a blocked loop they are not to blame
-                if now - going.began > self._poke_timeout + GRACE:
-                    self._report(loop, unit, [overran(unit.group, going.began, self._poke_timeout)])
+                if now - held - going.ends > GRACE:
+                    self._report(loop, unit, [_overran(unit, going)])
         elif now - loop.asked_at > self._poke_timeout + GRACE:
-            self._give_up(loop, now)  # no poke blocks the loop, but a task that a poke left behind
+            self._give_up(loop, holder and _unit_of(holder.going, loop), holder and holder.name)
             return
         if self._waiting.takeable:  # a slot came free, in this lane or in one that shares the slots
             self._wake()
@@ -121,49 +125,61 @@ class LoopLane(Lane[PokeUnit]):
             if is_idle:
                 loop.join(GRACE)
 
-    def _give_up(self, loop: PokeLoop, now: float, stepping: tuple[PokeUnit, float] | None = None) -> None:
-        """Leave a blocked loop. Its blocker overran, and the rest move.
+    def _give_up(
+        self,
+        loop: PokeLoop,
+        blocker: PokeUnit | None = None,
+        code: str | None = None,
+        stepping: tuple[PokeUnit, float] | None = None,
+    ) -> None:
+        """Leave a loop that is held. The poke that holds it overran, and the rest move.
 
-        Where a task that a poke left behind blocks it, all move, for none is to blame; one that has moved so
-        `_MOST_MOVES` times in a row counts as overran.
+        Where code that a poke left behind holds it, all move, for none is to blame; one that has moved so `_MOST_MOVES`
+        times in a row counts as overran.
 
-        :param stepping: the poke that blocks the loop, and since when; it may be reported already, and block the loop
-            while it is being cancelled.
+        :param blocker: the poke that holds the loop; it may be reported already, and hold the loop while it is being
+            cancelled.
+        :param code: the name of the code that holds the loop, if it is known.
+        :param stepping: the blocker's present step.
         """
-        blocker = _blocker(loop) if stepping is None else stepping[0]
         with loop.lock:
             if stepping is not None and loop.stepping is not stepping:
                 return  # the loop has just gone on
             loop.given_up = True
-            limit = self._poke_timeout
-            over = [
-                (unit, going.began)
-                for unit, going in loop.running.items()
-                if unit is blocker or (blocker is None and not self._may_move(unit) and now - going.began > limit)
-            ]
-            left = {unit for unit, _ in over}
-            running = list(loop.running)
-            moving = [unit for unit in running if unit not in left]
-            for going in loop.running.values():
-                self._leave(going)
+            running = dict(loop.running)
             loop.running.clear()
-        for unit in left:
-            self._moves.pop(unit, None)
+            for going in running.values():
+                self._leave(going)
+        if blocker in running:
+            over = {blocker: _overran(blocker, running[blocker])}
+        else:
+            if code is not None:
+                log.warning("code that a poke left behind holds the event loop; its pokes begin again", code=code)
+            over = self._moved_too_often(running, code)
         for unit in running:
             self._slots.release(unit.op_classpath)
+        for unit in over:
+            self._moves.pop(unit, None)
         self.abandoned += 1
         loop.end()
         dispose(loop)  # with the tasks that are left on it
-        self._done.extend([overran(unit.group, at, limit)] for unit, at in over)
+        self._done.extend([report] for report in over.values())
         self._loop = None
-        self._waiting.put(moving)
+        self._waiting.put([unit for unit in running if unit not in over])
         if self._waiting:
             self._wake()
 
-    def _may_move(self, unit: PokeUnit) -> bool:
-        """Whether a poke begins again because its loop is blocked and it is not to blame."""
-        self._moves[unit] = moves = self._moves.get(unit, 0) + 1
-        return moves <= _MOST_MOVES
+    def _moved_too_often(self, running: dict[PokeUnit, RunningPoke], code: str | None) -> dict[PokeUnit, Report]:
+        """Count that pokes move and none is to blame; return the reports of those that have moved often enough."""
+        now, over = time.monotonic(), {}
+        by = "" if code is None else f": {code}, which a poke left behind, held its own"
+        for unit, going in running.items():
+            moves = self._moves.get(unit, 0)
+            self._moves[unit] = moves + 1
+            if moves >= _MOST_MOVES and now - going.began > going.limit:
+                why = f", after it moved {moves} times to another event loop{by}"
+                over[unit] = overran(unit.group, going.began, going.limit, going.more, why)
+        return over
 
     def _start(self, loop: PokeLoop) -> None:
         """Begin as many pokes as may run at once. Runs on the loop."""
@@ -172,29 +188,28 @@ class LoopLane(Lane[PokeUnit]):
                 unit = None if loop.given_up else self._waiting.take()
                 if unit is None:
                     return
-                going = loop.running[unit] = RunningPoke(time.monotonic())
+                going = loop.running[unit] = RunningPoke(time.monotonic(), self._poke_timeout)
             own = contextvars.Context()
             own.run(CURRENT_POKE.set, going)
-            coroutine = SteppedCoroutine(self._poke(loop, unit), unit, loop)
+            coroutine = SteppedCoroutine(self._poke(loop, unit, going), unit, going, loop)
             task: PokeTask[None] = PokeTask(coroutine, loop=loop.loop, context=own)
             task.going = going
 
-    async def _poke(self, loop: PokeLoop, unit: PokeUnit) -> None:
-        if loop.given_up:
-            return  # the loop goes on again, but its pokes have moved
-        going = loop.running.get(unit)
-        began = time.monotonic() if going is None else going.began
+    async def _poke(self, loop: PokeLoop, unit: PokeUnit, going: RunningPoke) -> None:
+        if loop.running.get(unit) is not going:
+            return  # it is reported, or has moved: a loop that was given up goes on again
         try:
-            async with asyncio.timeout(self._poke_timeout) as limit:
+            async with asyncio.timeout_at(going.ends) as timeout:
+                going.timeout = timeout
                 reports = await unit.poke_async(loop.name)
         except TimeoutError:
             pass
         except asyncio.CancelledError as error:  # the poke itself raised it, unless its time was over
             if loop.is_ending:
                 return  # `_give_up` has reported it
-            reports = [unit.failed(began, error)]
-        if limit.expired():  # whatever the poke did when it was cancelled
-            reports = [overran(unit.group, began, self._poke_timeout)]
+            reports = [unit.failed(going.began, error)]
+        if timeout.expired():  # whatever the poke did when it was cancelled
+            reports = [_overran(unit, going)]
         self._report(loop, unit, reports)
         self._start(loop)
 
@@ -210,20 +225,15 @@ class LoopLane(Lane[PokeUnit]):
 
     def _leave(self, going: RunningPoke) -> None:
         """Note that a poke is over, and keep it if its threads are still busy."""
-        going.is_over = True
+        going.is_over, going.timeout = True, None  # the timeout has the poke's task
         if going.threads is not None and going.busy:
             self._left.append((time.monotonic(), going))
 
 
-def _blocker(loop: PokeLoop) -> PokeUnit | None:
-    """Return the running poke whose task has the loop; None if the task was left behind, which the log names."""
-    try:
-        task = asyncio.current_task(loop.loop)
-    except RuntimeError:  # its tasks change just now
-        return None
-    going = getattr(task, "going", None)
-    unit = next((unit for unit, each in list(loop.running.items()) if each is going), None)
-    if unit is None and task is not None:
-        name = getattr(task.get_coro(), "__qualname__", "unknown")
-        log.warning("a task that a poke left behind blocks the event loop; the pokes on it begin again", task=name)
-    return unit
+def _overran(unit: PokeUnit, going: RunningPoke) -> Report:
+    why = f", while other code held its event loop for {going.more:.3g} s" if going.more else ""
+    return overran(unit.group, going.began, going.limit, going.more, why)
+
+
+def _unit_of(going: RunningPoke | None, loop: PokeLoop) -> PokeUnit | None:
+    return next((unit for unit, each in list(loop.running.items()) if each is going), None)

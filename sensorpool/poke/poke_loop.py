@@ -12,6 +12,7 @@ from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.poke.copies import FORKED, end_copy
 from sensorpool.poke.reusable_threads import ReusableThreads
+from sensorpool.poke.rounds import LONG, Rounds
 from sensorpool.poke.sharing import RunningPoke, share
 from sensorpool.poke.unit import PokeUnit
 
@@ -38,9 +39,15 @@ class PokeLoop:
 
     def __init__(self, reusable: ReusableThreads) -> None:
         self.name = next(_names)
-        self.loop = asyncio.new_event_loop()
-        share(self.loop, reusable)
         self.running: dict[PokeUnit, RunningPoke] = {}
+        self.rounds = Rounds(self.running)
+        try:
+            self.loop = asyncio.SelectorEventLoop(self.rounds)
+        except BaseException:
+            self.rounds.close()
+            raise
+        share(self.loop, reusable)
+        self.left_behind: str | None = None  # the name of the code that held the loop last, of what pokes left behind
         self.stepping: tuple[PokeUnit, float] | None = None  # the poke that has the loop just now, and since when
         self.asked_at = self.answered_at = time.monotonic()  # of the last check whether the loop still turns
         self.given_up = False  # its pokes have moved to another loop
@@ -58,6 +65,11 @@ class PokeLoop:
     def is_dead(self) -> bool:
         """Whether the loop will never turn again."""
         return not self._thread.is_alive()
+
+    @property
+    def thread_id(self) -> int:
+        """The number of its thread; 0 before it runs."""
+        return self._thread.ident or 0
 
     def tell(self, what: Callable[..., None], *given: Any) -> None:
         """Have a function called on the loop; a dead loop calls nothing, and `LoopLane.supervise` finds it."""
@@ -106,9 +118,10 @@ class PokeLoop:
 class SteppedCoroutine(Coroutine[Any, Any, None]):
     """A coroutine that notes when it has the loop, so that a poke that blocks it is told from pokes that wait."""
 
-    def __init__(self, inner: Coroutine[Any, Any, None], unit: PokeUnit, loop: PokeLoop) -> None:
+    def __init__(self, inner: Coroutine[Any, Any, None], unit: PokeUnit, going: RunningPoke, loop: PokeLoop) -> None:
+        self.unit = unit
         self._inner = inner
-        self._unit = unit
+        self._going = going
         self._loop = loop
 
     def send(self, value: Any) -> Any:
@@ -120,13 +133,17 @@ class SteppedCoroutine(Coroutine[Any, Any, None]):
     def _step(self, go_on: Callable[..., Any], *given: Any) -> Any:
         if FORKED:  # a task that a poke left on the loop has forked
             end_copy()
-        self._loop.stepping = (self._unit, time.monotonic())
+        began = time.monotonic()
+        self._loop.stepping = (self.unit, began)
         try:
             return go_on(*given)
         finally:
             if FORKED:
                 end_copy()
             self._loop.stepping = None
+            took = time.monotonic() - began
+            if took > LONG:
+                self._going.stepped += took
 
     def close(self) -> None:
         self._inner.close()

@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
@@ -17,6 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 from sensorpool.poke.copies import end_copy
 from sensorpool.poke.reusable_threads import ReusableThreads
 
+_MOST = 3  # times its limit: what a poke may take in all where other code holds its event loop
 _THREADS = min(32, (os.cpu_count() or 1) + 4)  # of one poke at once: as many as asyncio gives to a whole process
 
 P = ParamSpec("P")
@@ -26,12 +28,31 @@ T = TypeVar("T")
 class RunningPoke:
     """One poke that goes on, as its tasks and threads know it."""
 
-    __slots__ = ("began", "is_over", "threads")
+    __slots__ = ("began", "is_over", "left", "limit", "more", "stepped", "threads", "timeout")
 
-    def __init__(self, began: float) -> None:
+    def __init__(self, began: float, limit: float) -> None:
         self.began = began  # by the monotonic clock
+        self.limit = limit  # seconds
+        self.more = 0.0  # seconds by which its limit has moved, for other code held the loop
+        self.left = 0.0  # seconds for which code that is left behind held the loop
+        self.stepped = 0.0  # seconds of its own long step in the loop's present round
+        self.timeout: asyncio.Timeout | None = None  # once it has its first turn
         self.is_over = False
         self.threads: _Threads | None = None  # made at its first blocking call
+
+    @property
+    def ends(self) -> float:
+        """When its time is over, by the monotonic clock."""
+        return self.began + self.limit + self.more
+
+    def prolong(self, seconds: float) -> None:
+        """Move its limit. Runs on the loop."""
+        self.more = min(self.more + seconds, (_MOST - 1) * self.limit)
+        if (timeout := self.timeout) is not None:
+            token = CURRENT_POKE.set(self)  # or it might not cancel its tasks when its time is over
+            with suppress(RuntimeError):  # it is being cancelled, or has just ended
+                timeout.reschedule(self.ends)
+            CURRENT_POKE.reset(token)
 
     @property
     def busy(self) -> int:
@@ -92,7 +113,7 @@ class _Executor(ThreadPoolExecutor):  # asyncio takes no other type
     def __init__(self, reusable: ReusableThreads) -> None:
         super().__init__(1)  # the base starts no thread
         self._reusable = reusable
-        self._no_poke = RunningPoke(0.0)  # has the calls that no poke made
+        self._no_poke = RunningPoke(0.0, 0.0)  # has the calls that no poke made
         self._making = threading.Lock()
 
     def submit(self, task: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> Future[T]:

@@ -22,10 +22,15 @@ class PokeTools(NamedTuple):
     pace: dict[str, float]  # how long the latest poke of a class took, in seconds
 
 
-def overran(group: DueGroup, began: float, limit: float) -> Report:
-    """Return the report of a poke that overran its limit (seconds); its answer is not known."""
-    reason = f"the poke took longer than its limit of {limit:g} s"
-    return Report(group, began, Outcome.POKE_TIMEOUT, reason, None, limit)
+def overran(group: DueGroup, began: float, limit: float, more: float = 0.0, why: str = "") -> Report:
+    """Return the report of a poke that overran its limit; its answer is not known.
+
+    :param limit: seconds.
+    :param more: seconds that it had beyond its limit.
+    :param why: goes on with the reason.
+    """
+    reason = f"the poke took longer than its limit of {limit:g} s{why}"
+    return Report(group, began, Outcome.POKE_TIMEOUT, reason, None, limit + more)
 
 
 def awaited(value: Awaitable[Any]) -> Any:

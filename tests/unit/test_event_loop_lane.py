@@ -5,6 +5,7 @@ import errno
 import itertools
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -256,14 +257,14 @@ def test_threads_that_hang_are_counted_until_they_come_back(lanes: list[LoopLane
 def test_pokes_wait_for_a_loop_while_none_can_be_made(
     lanes: list[LoopLane], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lane, tries, made = _lane(lanes, 4, PATIENT), itertools.count(), asyncio.new_event_loop
+    lane, tries, made = _lane(lanes, 4, PATIENT), itertools.count(), asyncio.SelectorEventLoop
 
-    def fails_at_first() -> asyncio.AbstractEventLoop:
+    def fails_at_first(selector: Any) -> asyncio.AbstractEventLoop:
         if next(tries) < 3:
             raise OSError(errno.EMFILE, "too many open files")
-        return made()
+        return made(selector)
 
-    monkeypatch.setattr(asyncio, "new_event_loop", fails_at_first)
+    monkeypatch.setattr(asyncio, "SelectorEventLoop", fails_at_first)
     lane.put([one(1, answering.AsyncLands)])
     assert (lane.queued, lane.idle) == (1, False)
     assert outcomes(drive(lane, lambda seen: seen, "it lands")) == {1: LANDED}

@@ -314,6 +314,18 @@ MUTANTS = (
         tests="tests/unit/test_frozen_pokes.py::test_a_poke_in_which_the_process_stood_still_does_not_count",
     ),
     Mutant(
+        "the time for which other code holds the event loop is time of a poke",
+        (
+            Edit(
+                "poke/rounds.py",
+                "going.prolong(max(0.0, lasted - (going.stepped or held_by.get(going, 0.0))))",
+                "going.prolong(0.0)",
+            ),
+        ),
+        ("test_a_hold_past_the_end_of_a_poke_makes_it_no_overrun",),
+        tests="tests/unit/test_held_loops.py::test_a_hold_past_the_end_of_a_poke_makes_it_no_overrun",
+    ),
+    Mutant(
         "any process extends a lease",
         (Edit("leases/lua/extend.lua", 'redis.pcall("GET", KEYS[1]) == ARGV[1]', 'redis.pcall("GET", KEYS[1])'),),
         ("test_another_token_can_neither_renew_nor_end_a_lease",),
