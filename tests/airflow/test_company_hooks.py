@@ -286,6 +286,57 @@ def test_a_hook_that_another_class_makes(company_hook: Company, monkeypatch: pyt
     assert ".inner.Inner.token" in reason
 
 
+# what a sensor keeps
+
+KEEPERS: dict[str, str] = {
+    "from its constructor": """
+class Partner(BaseSensorOperator):
+    def __init__(self, *, role="guest", **kwargs):
+        super().__init__(**kwargs)
+        self.hook = BaseHook.get_hook("acme", {"role": role})
+""",
+    "from its first poke": """
+class Partner(BaseSensorOperator):
+    def __init__(self, *, role="guest", **kwargs):
+        super().__init__(**kwargs)
+        self.role = role
+
+    @cached_property
+    def hook(self):
+        return BaseHook.get_hook("acme", {"role": self.role})
+""",
+}
+_KEEPER = """
+from functools import cached_property
+from airflow.sdk import BaseHook
+from airflow.sdk.bases.sensor import BaseSensorOperator
+{keeper}
+    def poke(self, context):
+        return bool(self.hook.get_records("SELECT 1")[0][0])
+"""
+
+
+@pytest.mark.parametrize("how", KEEPERS)
+def test_a_hook_that_a_sensor_keeps(
+    company_hook: Company, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """It is got once; its state counts at each poke."""
+    module = company_hook(**ROLE)
+    name = f"keeper_of_{abs(hash(str(tmp_path)))}"
+    (tmp_path / "site-packages" / f"{name}.py").write_text(_KEEPER.format(keeper=KEEPERS[how]))
+    partner = importlib.import_module(name).Partner
+    (reason,) = reasons_of(in_dag(partner, role="guest"), monkeypatch)
+    assert ".hooks.AcmeHook.role_of_process" in reason
+    module().AcmeHook.role_of_process = None
+    pool = adapt(partner)
+    quiet, guest = pool(role=None), pool(role="guest")
+    assert [quiet.poke({}), quiet.poke({})] == [False, False]
+    module().AcmeHook.role_of_process = "admin"  # by another's poke
+    for pooled in (quiet, guest):
+        with pytest.raises(HandBack, match=r"AcmeHook\.role_of_process"):
+            pooled.poke({})
+
+
 # what its import finds
 
 

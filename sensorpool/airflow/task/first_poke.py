@@ -194,7 +194,7 @@ class FirstPoke:
         follow = stack.enter_context(passing_changes.noting(note, note_shared))
         if self._shared is not None and not is_reviewed:
             follow(cls, self._shared.extend)
-        stack.enter_context(company_hooks.noting(self.hooks, note, follow))
+        stack.enter_context(company_hooks.noting(self._sensor, self.hooks, note, follow))
 
     def _looked_up(self, name: str, is_there: bool) -> None:
         (self.missing.discard if is_there else self.missing.add)(name)

@@ -19,6 +19,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundExceptio
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.errors import LookupUnavailable, OnlyOnWorker
 from sensorpool.airflow.proof.arguments import external_inputs
+from sensorpool.airflow.proof.watch.company_hooks import HooksOfSensor
 from sensorpool.airflow.proof.watch.denials import Denials
 from sensorpool.errors import FailSensor, HandBack, InfraFailure, SettingsError, SkipSensor
 from sensorpool.poke.unit import Renewable
@@ -41,14 +42,14 @@ class KeptOperator(Renewable):
 
     __slots__ = (
         *("_arguments", "_changed_name", "_connections", "_expires", "_operator"),
-        *("known_missing", "of_environment", "registered_hooks"),
+        *("hooks", "known_missing", "of_environment"),
     )
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         self._arguments = arguments
         self.known_missing = external_inputs.missing_lookups_of(arguments)
         self.of_environment = external_inputs.lookups_in_environment(arguments)
-        self.registered_hooks = external_inputs.hooks_of(arguments)
+        self.hooks = HooksOfSensor(external_inputs.hooks_of(arguments))
         self._connections: dict[str, int | None] = {}  # the state of each Connection that the operator names
         self._changed_name: str | None = None  # an attribute that pokes have changed of an operator that is given up
         self._expires = 0.0  # when the operator is too old, by the monotonic clock

@@ -115,7 +115,10 @@ class RebuiltSensor(KeptOperator):
         return PokeReturnValue(True, landing_of(value, self._operator, changed).as_xcom())
 
     def _poke(self, sensor: BaseSensorOperator) -> Any:
-        hooks = None if self.declares_fields else self.registered_hooks
+        hooks = None if self.declares_fields else self.hooks
+        why = hooks_in_pool.reason_before(sensor, hooks) if hooks and (self._is_new or hooks.states) else None
+        if why is not None:
+            raise OnlyOnWorker(why)
         with task_reads.raising_denials(sensor, self.known_missing, self.of_environment, hooks) as denied:
             return sensor.poke(NoContext(denied))
 

@@ -8,6 +8,9 @@ Airflow's project publishes, are not looked at.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
+from typing import Any
+
+from airflow.sdk import BaseHook
 
 from sensorpool.airflow.compat import hook_classes
 from sensorpool.airflow.proof.state import references, shared_state
@@ -17,6 +20,19 @@ from sensorpool.instrumentation.redaction import one_line
 Follow = Callable[[type, Callable[[], object]], object]
 
 _WORD = "(hook)"  # the beginning of the names of digests
+
+
+class HooksOfSensor:
+    """The companies' hooks that the pokes of one sensor of the pool got.
+
+    :param registered: digests of the state that the first poke found (`digests`).
+    """
+
+    __slots__ = ("registered", "states")
+
+    def __init__(self, registered: Mapping[str, str]) -> None:
+        self.registered = registered
+        self.states: dict[type, SharedState] = {}
 
 
 class CompanyHooks:
@@ -48,9 +64,10 @@ class CompanyHooks:
 
 
 @contextmanager
-def noting(hooks: CompanyHooks, note: Callable[[str], object], follow: Follow) -> Iterator[None]:
-    """Note the hooks that a poke gets.
+def noting(sensor: Any, hooks: CompanyHooks, note: Callable[[str], object], follow: Follow) -> Iterator[None]:
+    """Note the hooks that a poke gets, and those that its sensor has.
 
+    :param hooks: has those of the sensor's earlier pokes, and gets the new ones.
     :param note: called when a hook cannot be watched.
     :param follow: called with each class of a company before its hook is made, and with what to call after imports.
     """
@@ -62,8 +79,15 @@ def noting(hooks: CompanyHooks, note: Callable[[str], object], follow: Follow) -
         except Exception as error:  # an odd class; the error is none of its poke
             note(f"gets a hook that cannot be watched: {one_line(error)}")
 
+    for hook in {*hooks, *held_by(sensor)}:
+        hear(hook)
     with hook_classes.heard(hear):
         yield
+
+
+def held_by(sensor: Any) -> set[type]:
+    """Return the classes of the hooks that a sensor has in its attributes."""
+    return {type(value) for value in vars(sensor).values() if isinstance(value, BaseHook)}
 
 
 def digests(hooks: Iterable[type]) -> dict[str, str]:

@@ -1,15 +1,13 @@
 """What a poke or a constructor asks for in the pool and does not get: a sensor that catches that is handed back."""
 
 import threading
-from collections.abc import Mapping
 
 from sensorpool.airflow.errors import LookupUnavailable, OnlyOnWorker
-from sensorpool.airflow.proof.state.shared_state import SharedState
 from sensorpool.airflow.proof.watch import missing_lookups
+from sensorpool.airflow.proof.watch.company_hooks import HooksOfSensor
 from sensorpool.instrumentation.redaction import one_line
 
 POKE, CONSTRUCTOR = "poke", "constructor"
-_NO_HOOKS: Mapping[type, SharedState] = {}
 
 
 class Denials:
@@ -18,28 +16,27 @@ class Denials:
     :param known_missing: digests of the Connections and Variables that the first poke did not find
         (`missing_lookups`); None if there was no first poke.
     :param of_environment: digests of those that it found in the environment of its worker.
-    :param registered_hooks: digests of the first poke's hooks (`company_hooks`); None if hooks do not matter.
+    :param hooks: those that the sensor got; None if hooks do not matter.
     :param asker: the part of a sensor that asks, its poke or its constructor; None if it is neither.
     """
 
     __slots__ = (
         *("_before", "_known_missing", "_of_environment", "asker", "denied", "hooks", "possibly_missing"),
-        *("registered_hooks", "unavailable"),
+        "unavailable",
     )
 
     def __init__(
         self,
         known_missing: frozenset[str] | None = None,
         of_environment: frozenset[str] = frozenset(),
-        registered_hooks: Mapping[str, str] | None = None,
+        hooks: HooksOfSensor | None = None,
         *,
         asker: str | None = None,
     ) -> None:
         self._known_missing = known_missing
         self._of_environment = of_environment
-        self.registered_hooks = registered_hooks
+        self.hooks = hooks
         self.asker = asker
-        self.hooks: Mapping[type, SharedState] = _NO_HOOKS  # the classes of companies' hooks that it got
         self.denied: list[str] = []  # reasons
         self.possibly_missing: str | None = None  # a lookup that the worker may answer; there was no first poke
         self.unavailable: str | None = None  # the error of a lookup without an answer
@@ -114,14 +111,14 @@ def report_unavailable(error: Exception) -> BaseException:
     return LookupUnavailable(text)
 
 
-def pokes_with_hooks() -> list[Denials]:
-    """Return the denials of this thread's poke, or of all pokes, if the hooks that they get matter."""
-    return [denials for denials in _current() if denials.registered_hooks is not None]
+def hooks_of_pokes() -> list[HooksOfSensor]:
+    """Return the hooks of this thread's poke, or of all pokes, where they matter."""
+    return [denials.hooks for denials in _current() if denials.hooks is not None]
 
 
 def hooks_here() -> list[type]:
     """Return the classes of companies' hooks that this thread's poke, or any poke, got."""
-    return [hook for denials in _current() for hook in denials.hooks]
+    return [hook for hooks in hooks_of_pokes() for hook in list(hooks.states)]
 
 
 def is_poke_thread() -> bool:

@@ -7,7 +7,7 @@ sensor has none of these attributes, and a poke that reads one is handed back (`
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from types import FrameType
@@ -19,6 +19,7 @@ from sensorpool.airflow.compat import operators
 from sensorpool.airflow.errors import LookupUnavailable, OnlyOnWorker
 from sensorpool.airflow.proof import known_sensors
 from sensorpool.airflow.proof.watch import denials, hooks_in_pool
+from sensorpool.airflow.proof.watch.company_hooks import HooksOfSensor
 from sensorpool.airflow.proof.watch.denials import Denials
 from sensorpool.errors import InfraFailure
 from sensorpool.instrumentation.redaction import one_line
@@ -74,18 +75,18 @@ def raising_denials(
     operator: Any,
     known_missing: frozenset[str] | None = frozenset(),
     of_environment: frozenset[str] = frozenset(),
-    registered_hooks: Mapping[str, str] | None = None,
+    hooks: HooksOfSensor | None = None,
 ) -> Iterator[list[str]]:
     """Raise at the end of a poke what it was denied: a poke that has caught the denial and went on must not answer.
 
     :param known_missing: digests of the Connections and Variables that the poke may do without (`missing_lookups`).
     :param of_environment: digests of those that the worker found in its environment.
-    :param registered_hooks: digests of companies' hooks that the first poke got; None if hooks do not matter.
+    :param hooks: the companies' hooks that the sensor got; None if hooks do not matter.
     :yields: the reasons of the denials, those of the sealed operator and its copies in any thread included.
     :raises OnlyOnWorker: if something was denied.
     :raises InfraFailure: when a Connection or Variable cannot be looked up now.
     """
-    with Denials(known_missing, of_environment, registered_hooks, asker=denials.POKE) as denied_here:
+    with Denials(known_missing, of_environment, hooks, asker=denials.POKE) as denied_here:
         seal_of = vars(operator).get(_SEALED, _Seal())
         seal_of.denied = denied_here.denied
         try:
@@ -99,7 +100,7 @@ def raising_denials(
             raise
         finally:
             seal_of.denied = None
-            if denied_here.hooks and (reason := hooks_in_pool.reason_against(denied_here)) is not None:
+            if hooks is not None and hooks.states and (reason := hooks_in_pool.reason_after(hooks)) is not None:
                 denied_here.denied.append(reason)
             if denied_here.denied:
                 raise OnlyOnWorker(denied_here.denied[0])
