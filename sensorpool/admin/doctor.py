@@ -16,7 +16,7 @@ from sensorpool.errors import SensorpoolError, SettingsError, Unreachable
 from sensorpool.instrumentation.redaction import hide_password, one_line, printable
 from sensorpool.model.finding import Finding, Level
 from sensorpool.poke.patches import refuse_patches
-from sensorpool.publish import overlay, wire
+from sensorpool.publish import application, overlay, wire
 from sensorpool.publish.broker import Connection
 from sensorpool.store import callbacks, migrate
 
@@ -82,6 +82,8 @@ def examine(settings: Settings, without: Collection[str] = frozenset()) -> Itera
         yield Finding("settings", "warning", f"there is no such setting: {name}{nearest(name, known_variables())}")
     for said in advice.unwise(settings):
         yield Finding("settings", "warning", said)
+    for said in application.ignored_variables(settings):
+        yield Finding("celery", "warning", said)
     for doubt in infra_classes.doubts(infra_classes.named_by_users(settings)):
         yield Finding("settings", "wrong" if doubt.is_typo else "warning", doubt.said)
     yield from _look_at_overlay(None if {"redis_url", "broker_url"} & set(without) else settings)

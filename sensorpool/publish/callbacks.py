@@ -7,7 +7,6 @@ may have other properties than we would give it. Where RabbitMQ does not have th
 import threading
 from typing import Any
 
-from celery import Celery
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
@@ -19,6 +18,7 @@ from sensorpool.instrumentation.redaction import hide_password, one_line
 from sensorpool.model.values import Settled
 from sensorpool.publish import broker, wire
 from sensorpool.publish import signature as signatures
+from sensorpool.publish.application import Application
 from sensorpool.publish.messages import result_of
 
 
@@ -38,7 +38,7 @@ class Callbacks:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._url = settings.on_settled_broker_url or settings.broker
-        self._sender: tuple[Celery, Any, Any] | None = None
+        self._sender: tuple[Application, Any, Any] | None = None
         self._lock = threading.Lock()
         forks.note(self)
 
@@ -104,10 +104,10 @@ class Callbacks:
             self._forget()  # a channel that raised may still hold the answer to the refused message
             raise Refused(f"the broker does not take it: {one_line(error)}") from error
 
-    def _made(self) -> tuple[Celery, Any]:
-        """Return a Celery application that only sends, without our key prefix, and its producer."""
+    def _made(self) -> tuple[Application, Any]:
+        """Return an application that only sends, without our key prefix, and its producer."""
         if self._sender is None:
-            sender = Celery("sensorpool-callbacks", set_as_current=False, amqp="sensorpool.publish.broker:Amqp")
+            sender = Application("sensorpool-callbacks")
             sender.conf.update(wire.celery_settings(self._settings))
             sender.conf.update(
                 broker_url=wire.broker_url(self._url),

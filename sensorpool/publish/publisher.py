@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from celery import Celery
 from kombu import Producer
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
@@ -22,6 +21,7 @@ from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import error_text, hide_password
 from sensorpool.model.values import Settled, ShardRange
 from sensorpool.publish import abandoned_listeners, broker, wire
+from sensorpool.publish.application import Application
 from sensorpool.publish.exchange import MIXED, results_exchange, routing_key
 from sensorpool.publish.messages import results_of
 
@@ -42,7 +42,7 @@ class Publisher:
         self._results_exchange = results_exchange(settings)
         self._lock = threading.RLock()
         self._made: tuple[broker.Connection, Producer] | None = None
-        self._sender: Celery | None = None
+        self._sender: Application | None = None
         forks.note(self)
 
     def begin_anew(self) -> None:
@@ -79,7 +79,7 @@ class Publisher:
         message |= wire.publish_options(self._settings.broker)
         with self._sending("send a job") as producer:
             if self._sender is None:
-                self._sender = Celery("sensorpool-sender", set_as_current=False, amqp="sensorpool.publish.broker:Amqp")
+                self._sender = Application("sensorpool-sender")
                 self._sender.conf.update(wire.celery_settings(self._settings))
             self._sender.send_task(wire.POKE_SHARD, producer=producer, **message)
 

@@ -17,6 +17,7 @@ from sensorpool.config.settings import Settings
 from sensorpool.errors import SettingsError
 from sensorpool.model.values import shard_ranges
 from sensorpool.publish import overlay, wire
+from sensorpool.publish.application import Application
 from sensorpool.service import signals  # noqa: F401  # connects them
 from sensorpool.service.refusals import give_up
 from sensorpool.service.runtime import Runtime
@@ -29,7 +30,7 @@ def make_app(settings: Settings) -> Celery:
     :raises SettingsError: when the overlay cannot be read, or sets what must be the same in all processes.
     """
     laid_over = overlay.read()
-    made = Celery("sensorpool", set_as_current=False, amqp="sensorpool.publish.broker:Amqp")
+    made = Application("sensorpool")
     made.conf.update(laid_over.over(worker_settings(settings) | {"beat_schedule": schedule(settings)}))
     made.sensorpool_overlay = laid_over
     runtime = Runtime(settings)

@@ -23,6 +23,7 @@ from sensorpool.poke import memory_limit
 from sensorpool.poke.bounded_output import Bounded
 from sensorpool.poke.patches import refuse_patched
 from sensorpool.publish import wire
+from sensorpool.publish.application import ignored_variables
 from sensorpool.service import child_limits
 from sensorpool.service.alone import Alone
 from sensorpool.service.presence import Presence, terms_of
@@ -91,7 +92,7 @@ def _on_worker_start(sender: Any = None, instance: Any = None, conf: Any = None,
         runtime.doubts.append((event, {"policy": str(policy)}))
     for name in unknown_variables():
         runtime.doubts.append(("there is no such setting", {"variable": f"{name}{nearest(name, known_variables())}"}))
-    runtime.doubts += [(said, {}) for said in _say_overlay(instance.app)]
+    runtime.doubts += [(said, {}) for said in _say_overlay(instance.app) + ignored_variables(settings)]
     if settings.metrics_port is not None:
         try:
             metrics.prepare()
@@ -124,7 +125,7 @@ def _on_beat_start(sender: Any = None, **_: Any) -> None:
             handlers = logging.getLogger().handlers
             files = [each.baseFilename for each in handlers if isinstance(each, logging.FileHandler)]
             give_up(error, files, runtime.settings.log_format)
-        for said in _say_overlay(sender.app):
+        for said in _say_overlay(sender.app) + ignored_variables(runtime.settings):
             log.warning(said)
         _show_life(f"beat@{socket.gethostname()}")
         alive.keep()

@@ -18,6 +18,7 @@ from sensorpool.config.version import __version__
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.logs import logger
 from sensorpool.poke.patches import refuse_patched
+from sensorpool.publish.application import ignored_variables
 from sensorpool.service.alone import Alone
 from sensorpool.service.app import make_app
 from sensorpool.service.beat import Ticks
@@ -66,7 +67,7 @@ class Standalone:
         if settings.database_url.startswith("sqlite"):
             migrate.upgrade(settings.database_url)
         migrate.check(database, __version__)
-        for said in refuse_typos(settings):
+        for said in refuse_typos(settings) + ignored_variables(settings):
             log.warning(said)
         terms = terms_of(settings, database)
         database.dispose()

@@ -90,3 +90,12 @@ def test_registrants_and_workers_use_one_list_whatever_options_an_overlay_adds(s
         service.pool.publisher.nudge(service.pool.ranges[0])
         until(f"nudge {name} to be read", lambda: not client.llen(key))
     assert not client.keys("_kombu*")
+
+
+def test_variables_of_another_celery_application_move_no_process(service: Service) -> None:
+    theirs = "redis://127.0.0.1:1/0"  # nothing listens there
+    service.start(CELERY_BROKER_URL=theirs)
+    service.beat(CELERY_BROKER_URL=theirs)
+    said = "without effect here, as meant for another Celery application: CELERY_BROKER_URL; "
+    until("a line of worker and beat", lambda: service.logs().count(said) == 2)
+    assert "127.0.0.1:1/" not in service.logs()
