@@ -1,18 +1,20 @@
 """Write docs/sensors.md: every sensor class of the installed providers, and whether it can be pooled.
 
+The same goes into the table that the pattern `airflow.providers.*` stands for (`sensorpool/airflow/catalog.py`).
 Each class is constructed with placeholders for its arguments, and checked as on a worker: there is no list of classes.
 Whether its poke reads the template context is looked up in its source (`context_in_poke`). ``--check`` fails if the
-page is stale. Needs Airflow and the providers: the environment of `make e2e`.
+page or the table is stale. Needs Airflow and the providers: the environment of `make e2e`.
 """
 
 import datetime as dt
 import importlib
 import inspect
+import json
 import logging
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +25,7 @@ sys.path.insert(0, str(ROOT))  # run as a script, too
 from tools import context_in_poke  # noqa: E402
 
 PAGE = ROOT / "docs" / "sensors.md"
+TABLE = ROOT / "sensorpool" / "airflow" / "proved_sensors.json"
 HEAD = """# Which sensors can be pooled
 
 Every sensor class of the installed providers, as they are in the versions named. This page is generated and held fresh
@@ -33,8 +36,10 @@ by a test: `python tools/sensors_reference.py`.
   arguments the poke reads the template context, which only a worker has.
 - **native**: it runs on its worker as ever, for the reason given. Nothing has to be configured for that.
 
-A class must also be listed in `[sensorpool] sensors_enabled`; those with a ✓ are by default, and so are
-{operators}, which wait for what they have started. With `deferrable=True` a
+A class must also be enabled in `[sensorpool] sensors_enabled`. By default all that are poolable here are, by the
+pattern `airflow.providers.*`, and so are {operators}, which wait for what
+they have started. A pattern enables no class that is native here, and none that this page does not have: those need
+their exact names, and so do classes derived from them ([patterns](airflow.md#patterns)). With `deferrable=True` a
 sensor never asks the pool: it defers by itself.
 
 This is what holds for a class; each task is proved once more on its worker, with its rendered arguments. One whose
@@ -51,53 +56,85 @@ class Entry(NamedTuple):
     """The page's row for one class."""
 
     name: str
-    by_default: bool
     pooled: str
     reason: str
 
 
 def main() -> int:
-    """Write the page, or check it."""
-    found = page()
-    if "--check" not in sys.argv:
-        PAGE.write_text(found)
-    elif PAGE.read_text() != found:
-        print("docs/sensors.md is stale: run `python tools/sensors_reference.py`", file=sys.stderr)
-        return 1
+    """Write the page and the table, or check them."""
+    found = look()
+    for path, text in ((PAGE, page(found)), (TABLE, table(found))):
+        if "--check" not in sys.argv:
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            print(f"{path.relative_to(ROOT)} is stale: run `python tools/sensors_reference.py`", file=sys.stderr)
+            return 1
     return 0
 
 
-def page() -> str:
-    """Return the page."""
-    from sensorpool.airflow.configuration import AIRFLOW_SENSORS
+class Look(NamedTuple):
+    """What was found of one provider: its version, its sensors, the bases of these, and what cannot be imported."""
 
-    operators = [f"`{path.rpartition('.')[2]}`" for path in AIRFLOW_SENSORS if ".operators." in path]
-    parts, missing = [HEAD.format(operators=" and ".join(operators))], {}
+    provider: str
+    version: str
+    entries: dict[str, Entry]
+    bases: list[str]
+    missing: dict[str, str]
+
+
+def look() -> list[Look]:
+    """Look at the installed providers that have sensors."""
+    found = []
     with _quietly():
         for provider, version in _providers():
-            missing |= _import_sensors(provider)
-            rows = sorted(judge(cls) for cls in _classes(provider))
-            if rows:
-                parts.append(f"\n## {provider.removeprefix('airflow.providers.')} ({version})\n\n")
-                parts.append("| class | ✓ | in the pool | why |\n| --- | --- | --- | --- |\n")
-            parts += [
-                f"| `{row.name}` | {'✓' if row.by_default else ''} | {row.pooled} | {row.reason} |\n" for row in rows
-            ]
-    if len(parts) == 1:
+            missing = _import_sensors(provider)
+            entries = {_path(cls): judge(cls) for cls in _classes(provider)}
+            bases = sorted(_path(cls) for cls in _every_class(provider) if _is_base(cls))
+            if entries or missing:
+                found.append(Look(provider, version, entries, bases, missing))
+    if not found:
         raise SystemExit("no provider of Airflow is installed here: run it in the environment of `make e2e`")
+    return found
+
+
+def page(found: list[Look]) -> str:
+    """Return the page."""
+    from sensorpool.airflow.configuration import WAITING_OPERATORS
+
+    operators = [f"`{path.rpartition('.')[2]}`" for path in WAITING_OPERATORS]
+    parts, missing = [HEAD.format(operators=" and ".join(operators))], {}
+    for one in found:
+        missing |= one.missing
+        if one.entries:
+            parts.append(f"\n## {one.provider.removeprefix('airflow.providers.')} ({one.version})\n\n")
+            parts.append("| class | in the pool | why |\n| --- | --- | --- |\n")
+        parts += [f"| `{row.name}` | {row.pooled} | {row.reason} |\n" for row in sorted(one.entries.values())]
     if missing:
         parts.append("\n## Not looked at\n\nThese modules cannot be imported here:\n\n")
         parts += [f"- `{module}`: {why}\n" for module, why in sorted(missing.items())]
     return "".join(parts)
 
 
+def table(found: list[Look]) -> str:
+    """Return the table: what patterns stand for, as JSON."""
+    made = {}
+    for one in found:
+
+        def names(paths: Iterable[str], provider: str = one.provider) -> list[str]:
+            return sorted(path.removeprefix(f"{provider}.") for path in paths)
+
+        native = {path for path, entry in one.entries.items() if entry.pooled == "native"}
+        kinds = {"poolable": names(one.entries.keys() - native), "bases": names(one.bases), "native": names(native)}
+        made[one.provider] = {"version": one.version} | kinds
+    return json.dumps(made, indent=1) + "\n"
+
+
 def judge(cls: type) -> Entry:
     """Return the row that says whether a class can be pooled."""
-    from sensorpool.airflow.configuration import AIRFLOW_SENSORS
     from sensorpool.airflow.errors import NotPoolable
 
     def say(pooled: str, reason: str = "") -> Entry:
-        return Entry(cls.__qualname__, _path(cls) in AIRFLOW_SENSORS, pooled, reason)
+        return Entry(cls.__qualname__, pooled, reason)
 
     if not context_in_poke.reaches_base(cls, "execute"):
         return say("native", "its `execute` never calls that of BaseSensorOperator")
@@ -199,10 +236,14 @@ def _import_sensors(provider: str) -> dict[str, str]:
 
 
 def _classes(provider: str) -> list[type]:
+    return [cls for cls in _every_class(provider) if not _is_base(cls)]
+
+
+def _every_class(provider: str) -> list[type]:
     from airflow.sdk.bases.sensor import BaseSensorOperator
 
     every = dict.fromkeys(_subclasses(BaseSensorOperator))
-    return [cls for cls in every if cls.__module__.startswith(f"{provider}.") and not _is_base(cls)]
+    return [cls for cls in every if cls.__module__.startswith(f"{provider}.")]
 
 
 def _subclasses(cls: type) -> Iterator[type]:

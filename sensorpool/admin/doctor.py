@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from sensorpool.admin import advice, health, problems
+from sensorpool.admin import advice, allowed_classes, health, problems
 from sensorpool.client.pool import Pool
 from sensorpool.config import extensions, infra_classes
 from sensorpool.config.defaults import PREFIX
@@ -15,7 +15,6 @@ from sensorpool.config.version import __version__
 from sensorpool.errors import SensorpoolError, SettingsError, Unreachable
 from sensorpool.instrumentation.redaction import hide_password, one_line, printable
 from sensorpool.model.finding import Finding, Level
-from sensorpool.poke.patches import refuse_patches
 from sensorpool.publish import application, overlay, wire
 from sensorpool.publish.broker import Connection
 from sensorpool.store import callbacks, migrate
@@ -74,7 +73,7 @@ def examine(settings: Settings, without: Collection[str] = frozenset()) -> Itera
         settings = settings.model_copy(update={"database_url": _NOWHERE, "database_schema": ""})
         pool, without = Pool(settings), {*without, "database_url"}
     yield from _look_at_servers(pool, without)
-    yield from _look_at_classes(pool)
+    yield from allowed_classes.look(pool)
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     level: Level = "ok" if files >= _FEW_FILES else "warning"
     yield Finding("open files", level, f"ulimit -n is {files} here; {_FEW_FILES} and more for a triggerer or worker")
@@ -215,14 +214,3 @@ def _look_at_workers(pool: Pool) -> Iterator[Finding]:
             said = f"TICK is {own:g} here and {tick:g} at {where}: pokes come at the longer one"
             yield Finding("settings", "warning", said)
             return
-
-
-def _look_at_classes(pool: Pool) -> Iterator[Finding]:
-    refuse_patches()  # as in a worker
-    for op_classpath in pool.settings.sensors_enabled:
-        try:
-            sensor_class = pool.classes.find(op_classpath)
-        except SensorpoolError as error:
-            yield Finding("sensor", "warning", str(error))
-            continue
-        yield Finding("sensor", "ok", f"{op_classpath}: {sensor_class.way.value}")

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from sensorpool.airflow.catalog import catalog
 from sensorpool.airflow.compat import secrets_masker
 from sensorpool.config.defaults import BUILT_IN_SENSORS, PREFIX
 from sensorpool.config.fields import Names, Seconds
@@ -29,25 +30,13 @@ SECTION = "sensorpool"
 _ENVIRONMENT = f"AIRFLOW__{SECTION.upper()}__"
 SCHEMA = "sensorpool"  # of the pool's tables, in the PostgreSQL database that the section names
 
-# A test compares each of them with the installed provider (docs/sensors.md).
-AIRFLOW_SENSORS = (
-    "airflow.providers.amazon.aws.sensors.s3.S3KeySensor",
-    "airflow.providers.apache.hive.sensors.hive_partition.HivePartitionSensor",
-    "airflow.providers.apache.hive.sensors.metastore_partition.MetastorePartitionSensor",
-    "airflow.providers.apache.hive.sensors.named_hive_partition.NamedHivePartitionSensor",
+# Enabled by default beside our own sensors: the sensors that docs/sensors.md proves poolable, and operators that wait
+# for what they have started. Each process of Airflow reads it as the option's default, so it is short.
+WAITING_OPERATORS = (
     "airflow.providers.apache.spark.operators.spark_submit.SparkSubmitOperator",
-    "airflow.providers.common.sql.sensors.sql.SqlSensor",
-    "airflow.providers.ftp.sensors.ftp.FTPSensor",
-    "airflow.providers.http.sensors.http.HttpSensor",
-    "airflow.providers.redis.sensors.redis_key.RedisKeySensor",
-    "airflow.providers.sftp.sensors.sftp.SFTPSensor",
     "airflow.providers.standard.operators.trigger_dagrun.TriggerDagRunOperator",
-    "airflow.providers.standard.sensors.date_time.DateTimeSensor",
-    "airflow.providers.standard.sensors.external_task.ExternalTaskSensor",
-    "airflow.providers.standard.sensors.filesystem.FileSensor",
-    "airflow.providers.standard.sensors.time.TimeSensor",
-    "airflow.providers.standard.sensors.time_delta.TimeDeltaSensor",
 )
+AIRFLOW_SENSORS = ("airflow.providers.*", *WAITING_OPERATORS)
 
 
 class AirflowSettings(BaseSettings):
@@ -168,6 +157,7 @@ def settings() -> dict[str, Any]:
 
 
 settings.names = tuple(AirflowSettings.model_fields)  # type: ignore[attr-defined]  # for SENSORPOOL_NAME
+settings.catalog = catalog  # type: ignore[attr-defined]  # for the patterns of ``sensors_enabled``
 
 
 def _environment() -> dict[str, str]:

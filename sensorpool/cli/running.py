@@ -32,7 +32,7 @@ def doctor(as_json: bool) -> None:
         if not as_json:
             say(f"{_MARKS[finding.level]}  {finding.subject}: {finding.said}")
     if as_json:
-        print_json([asdict(finding) for finding in findings])
+        print_json([{name: value for name, value in asdict(each).items() if value != ()} for each in findings])
     sys.exit(1 if any(finding.level == "wrong" for finding in findings) else 0)
 
 

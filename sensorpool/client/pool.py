@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from sensorpool.client import register, validate, wait
+from sensorpool.config import allowlist
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused, SensorpoolError, SettingsError
 from sensorpool.instrumentation.logs import logger
@@ -49,7 +50,7 @@ class Pool:
             tick_ms=self.settings.tick_ms,
             window=self.settings.infra_failure_window,
         )
-        self.classes = Classes(self.settings.sensors_enabled)
+        self.classes = Classes(allowlist.of(self.settings.sensors_enabled))
         self._leases: Leases | None = None
         self._roster: Roster | None = None
 

@@ -1,5 +1,6 @@
 """The types of settings: lists, class paths, spans of time and counts, each with its limits."""
 
+from collections.abc import Callable
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
@@ -7,6 +8,7 @@ from pydantic_settings import NoDecode
 
 from sensorpool.errors import Refused
 from sensorpool.model.identity import canonical_classpath
+from sensorpool.model.patterns import canonical_entry
 from sensorpool.model.values import LONGEST_SPAN
 
 
@@ -18,9 +20,13 @@ def _split(value: object) -> object:
 
 
 def _classpaths(value: object) -> object:
-    paths = _split(value)
+    return _spelled(value, canonical_classpath)
+
+
+def _spelled(value: object, canonical: Callable[[object], str]) -> object:
+    entries = _split(value)
     try:
-        return tuple(canonical_classpath(path) for path in paths) if isinstance(paths, tuple | list) else paths
+        return tuple(canonical(entry) for entry in entries) if isinstance(entries, tuple | list) else entries
     except Refused as error:
         raise ValueError(str(error)) from None
 
@@ -28,7 +34,7 @@ def _classpaths(value: object) -> object:
 def _enabled(value: object) -> object:
     if isinstance(value, str) and not _split(value):
         raise ValueError("names no class: leave it out for the built-in sensors, or list what may be poked")
-    return _classpaths(value)
+    return _spelled(value, canonical_entry)
 
 
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]

@@ -37,7 +37,8 @@ class Options(BaseSettings):
     # what may be poked
     sensors_enabled: Enabled = Field(
         BUILT_IN_SENSORS,
-        description="The exact class paths that may be poked, comma-separated (AIP-17's `sensors_enabled`).",
+        description="The class paths that may be poked, comma-separated (AIP-17's `sensors_enabled`), and patterns "
+        "like `mycompany.sensors.*`, which stand for the sensors found below a package.",
     )
     infra_failures: ClassPaths = Field(
         INFRA_FAILURES,

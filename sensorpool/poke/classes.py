@@ -2,13 +2,14 @@
 
 import inspect
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from importlib.metadata import EntryPoint
 from typing import Any, NamedTuple
 
 from sensorpool.config import extensions
+from sensorpool.config.allowlist import Allowlist
 from sensorpool.errors import ClassRefused, ClassUnavailable, Refused
 from sensorpool.instrumentation import logs
 from sensorpool.instrumentation.logs import logger
@@ -67,12 +68,25 @@ class _Refusal(NamedTuple):
 class Classes:
     """The sensor classes of an allowlist, each imported at its first use. Safe to share between threads.
 
-    :param sensors_enabled: canonical class paths; no other class is ever imported.
+    :param sensors_enabled: canonical class paths, or an `Allowlist`; no other class is ever imported. Where many
+        classes are asked for, an allowlist is resolved first.
     :param retry_after: seconds until an unavailable class is tried again; doubles with each failure.
+    :param why_not: says of a class path that is not listed why no pattern stands for it, if one covers it.
     """
 
-    def __init__(self, sensors_enabled: Collection[str], *, retry_after: float = 0.0) -> None:
-        self._enabled = frozenset(sensors_enabled)
+    def __init__(
+        self,
+        sensors_enabled: Collection[str] | Allowlist,
+        *,
+        retry_after: float = 0.0,
+        why_not: Callable[[str], str] = lambda _: "",
+    ) -> None:
+        self._enabled: Container[str] = frozenset()
+        self._why_not: Callable[[str], str] = why_not
+        if isinstance(sensors_enabled, Allowlist):
+            self._enabled, self._why_not = sensors_enabled, sensors_enabled.why_not
+        else:
+            self._enabled = frozenset(sensors_enabled)
         self._found: dict[str, SensorClass] = {}
         self._refusals: dict[str, _Refusal] = {}
         self._notes: dict[str, _Refusal] = {}
@@ -86,7 +100,9 @@ class Classes:
         """
         classpath = canonical_classpath(op_classpath)
         if classpath not in self._enabled:
-            raise ClassUnavailable(f"{classpath} is not enabled: add it to SENSORPOOL_SENSORS_ENABLED")
+            why = self._why_not(classpath)
+            said = f"{classpath} is not enabled: add it to SENSORPOOL_SENSORS_ENABLED"
+            raise ClassUnavailable(f"{said} ({why})" if why else said)
         return classpath
 
     def is_listed(self, op_classpath: str) -> bool:

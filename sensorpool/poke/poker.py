@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 
+from sensorpool.config import allowlist
 from sensorpool.config.settings import Settings
 from sensorpool.errors import ClassUnavailable
 from sensorpool.instrumentation.logs import logger
@@ -33,7 +34,8 @@ class Poker:
     def __init__(self, settings: Settings) -> None:
         copies.own_right()
         patches.refuse_patches()
-        self.classes = Classes(settings.sensors_enabled, retry_after=RETRY_AFTER)
+        listed = allowlist.of(settings.sensors_enabled)
+        self.classes = Classes(listed.resolved(), retry_after=RETRY_AFTER, why_not=listed.why_not)
         self.tools = PokeTools(self.classes, Answers(settings.infra_failures), {})
         self.cache = Cache(settings.groups_cached, self.tools)
         self.concurrency = settings.poke_concurrency

@@ -27,7 +27,7 @@ from sensorpool.publish.application import ignored_variables
 from sensorpool.service import child_limits
 from sensorpool.service.alone import Alone
 from sensorpool.service.presence import Presence, terms_of
-from sensorpool.service.refusals import give_up, refuse_memory, refuse_pool, refuse_typos
+from sensorpool.service.refusals import doubts_of, give_up, refuse_memory, refuse_pool, refuse_typos
 from sensorpool.service.runtime import Runtime
 from sensorpool.service.tasks import free_lease_of_dead, note_death
 from sensorpool.store import migrate
@@ -82,7 +82,7 @@ def _on_worker_start(sender: Any = None, instance: Any = None, conf: Any = None,
         database.dispose()
         roster = Roster(leases_of(settings))
         runtime.presence = Presence(settings, roster, f"{sender}/{os.getpid()}", terms, __version__)
-        runtime.doubts = [(said, {}) for said in refuse_typos(settings)]
+        runtime.doubts = [(said, {}) for said in [*refuse_typos(settings), *doubts_of(settings)]]
         runtime.presence.enter()
     except SensorpoolError as error:
         give_up(error, _log_file(options.get("logfile"), sender), settings.log_format)

@@ -23,7 +23,7 @@ from sensorpool.service.alone import Alone
 from sensorpool.service.app import make_app
 from sensorpool.service.beat import Ticks
 from sensorpool.service.presence import Presence, terms_of
-from sensorpool.service.refusals import refuse_typos
+from sensorpool.service.refusals import doubts_of, refuse_typos
 from sensorpool.service.stopping import Stopping
 from sensorpool.store import migrate
 from sensorpool.store.database import Database
@@ -67,7 +67,7 @@ class Standalone:
         if settings.database_url.startswith("sqlite"):
             migrate.upgrade(settings.database_url)
         migrate.check(database, __version__)
-        for said in refuse_typos(settings) + ignored_variables(settings):
+        for said in [*refuse_typos(settings), *ignored_variables(settings), *doubts_of(settings)]:
             log.warning(said)
         terms = terms_of(settings, database)
         database.dispose()

@@ -15,6 +15,7 @@ from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.proof import known_sensors, own_execute
 from sensorpool.airflow.proof.arguments import rebuild
 from sensorpool.airflow.proof.watch import environment_reads, task_reads
+from sensorpool.config import allowlist
 from sensorpool.config.settings import Settings
 from sensorpool.poke.classes import adapter_of
 
@@ -86,8 +87,10 @@ def admit(task: BaseOperator, context: Mapping[str, Any], settings: Settings, ou
         raise NotPoolable(f"it is of the team {team}, whose Connections and Variables the pool cannot ask for", "team")
     cls = type(task)
     op_classpath = _path_of(cls)
-    if op_classpath not in settings.sensors_enabled:
-        raise NotPoolable(f"{op_classpath} is not in [sensorpool] sensors_enabled", "not_enabled")
+    listed = allowlist.of(settings.sensors_enabled)
+    if op_classpath not in listed:
+        why = f": {why}" if (why := listed.why_not(op_classpath)) else ""
+        raise NotPoolable(f"{op_classpath} is not in [sensorpool] sensors_enabled{why}", "not_enabled")
     if getattr(sys.modules.get(cls.__module__), cls.__qualname__, None) is not cls:
         raise NotPoolable(f"{op_classpath} cannot be imported by that name elsewhere", "not_importable")
     return op_classpath

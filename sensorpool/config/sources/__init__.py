@@ -1,0 +1,1 @@
+"""Reads the sources of packages without importing them: their modules, and which classes in these are sensors."""
