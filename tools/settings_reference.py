@@ -15,7 +15,7 @@ refused at start, with a line each. `sensorpool config` shows what is in effect.
 
 In Airflow, `airflow.cfg` or `AIRFLOW__SENSORPOOL__NAME` give the same settings in the section `[sensorpool]`;
 `SENSORPOOL_NAME` wins. There `database_schema` is `sensorpool` by default on PostgreSQL, and `sensors_enabled` has the
-usual sensors of the providers ([airflow](airflow.md)).
+sensors of the providers that are proved poolable ([airflow](airflow.md#patterns)).
 
 This page is generated: `python tools/settings_reference.py`.
 

@@ -25,15 +25,19 @@ class Allowlist:
     def __init__(self, entries: tuple[str, ...]) -> None:
         self.patterns = tuple(dict.fromkeys(entry for entry in entries if is_pattern(entry)))
         self.exact = frozenset(entry for entry in entries if not is_pattern(entry))
+        self._allowed = set(self.exact)  # and what patterns were found to stand for
         self._found: dict[str, Found] = {}
         self._lock = threading.RLock()
         self._packages: Packages | None = None
 
     def __contains__(self, op_classpath: object) -> bool:
         """Whether a canonical class path may be poked."""
-        if op_classpath in self.exact:
+        if op_classpath in self._allowed:
             return True
-        return isinstance(op_classpath, str) and any(self._stands_for(each, op_classpath) for each in self.patterns)
+        if not isinstance(op_classpath, str) or not any(self._stands_for(each, op_classpath) for each in self.patterns):
+            return False
+        self._allowed.add(op_classpath)
+        return True
 
     def resolved(self) -> frozenset[str]:
         """Return all class paths that may be poked. The sources below the patterns are read once."""
@@ -110,6 +114,8 @@ class Allowlist:
         if (catalog := catalog_of(pattern)) is not None:
             return f"{catalog.page} does not list it as poolable, so it needs its exact name"
         with self._lock:
+            if (found := self._found.get(pattern)) is not None:
+                return found.left_out.get(op_classpath, "it is not among the sensors that were found below it")
             verdict = self._read().verdict(package_of(pattern), op_classpath)
         return verdict.why or "its source defines no poke, and no base of it is a sensor"
 

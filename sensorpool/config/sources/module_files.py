@@ -15,6 +15,7 @@ from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, Pat
 from importlib.util import decode_source
 from typing import Any
 
+_KEPT = 50_000  # modules
 _LARGEST = 4 * 1024 * 1024  # bytes of one source
 _EXTENDS = (b"extend_path", b"declare_namespace")  # an older package that has folders in several places
 
@@ -97,9 +98,12 @@ class ModuleFiles:
 
     def locate(self, name: str) -> ModuleFile | None:
         """Return a module, or None if there is none by that name."""
-        if name not in self._found:
-            self._found[name] = self._locate(name)
-        return self._found[name]
+        if name in self._found:
+            return self._found[name]
+        found = self._locate(name)
+        if len(self._found) < _KEPT:  # callers may ask for any number of names
+            self._found[name] = found
+        return found
 
     def children(self, module: ModuleFile) -> Iterator[ModuleFile]:
         """Yield the modules right below a package.
