@@ -248,6 +248,19 @@ def test_namespace_packages_in_several_places(tmp_path: Path, monkeypatch: pytes
     assert "acme" not in sys.modules
 
 
+def test_the_folder_in_which_a_process_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with ``python -m``: an empty entry of ``sys.path``, also where that folder is gone."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    (folder / "acme.py").write_text(POKES)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    assert classes() == {"acme.Pokes"}
+    (folder / "acme.py").unlink()
+    folder.rmdir()
+    assert not found().is_here
+
+
 def test_older_namespace_packages_in_several_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for place in ("one", "two"):
         folder = tmp_path / place / "acme"

@@ -155,7 +155,10 @@ def _by_path(name: str, paths: Sequence[str]) -> _Found | None:
     """Look for a module in folders and zip files, as `PathFinder` does where the parent has been imported."""
     portions: list[str] = []
     for path in paths:
-        finder: Any = pkgutil.get_importer(path or os.curdir) if isinstance(path, str) else None
+        try:
+            finder: Any = pkgutil.get_importer(path or os.getcwd()) if isinstance(path, str) else None
+        except OSError:
+            continue  # the working directory is gone
         try:
             spec = None if finder is None else finder.find_spec(name)
         except (SyntaxError, ValueError):  # the finder of zip files compiles what it finds

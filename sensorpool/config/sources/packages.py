@@ -11,6 +11,7 @@ from sensorpool.errors import ClassRefused
 from sensorpool.model.identity import canonical_classpath
 
 MOST_MODULES = 10_000  # below one pattern
+_DEEPEST = 50  # packages, each in the one before it
 
 
 @dataclass
@@ -52,7 +53,7 @@ class Packages:
         """Return what a class path below a package is, as `below` sees it; only what that takes is read."""
         module_name, _, name = op_classpath.rpartition(".")
         below = op_classpath.removeprefix(f"{package}.")
-        if not all(map(_is_public, below.split("."))):
+        if not all(map(_is_public, below.split("."))) or op_classpath.count(".") > _DEEPEST:
             return Verdict(Kind.EXACT, "a name that begins with an underscore is not public")
         module = self.files.locate(module_name)
         if module is None:
@@ -72,7 +73,7 @@ class Packages:
             found.unread[module.name] = str(error)
             return
         for child in children:
-            if _is_public(child.name.rpartition(".")[2]):
+            if _is_public(child.name.rpartition(".")[2]) and child.name.count(".") < _DEEPEST:
                 yield from self._walk(child, found)
 
     def _look_into(self, module: ModuleFile, found: Found) -> None:

@@ -8,6 +8,7 @@ check.
 from dataclasses import dataclass
 
 LEASE_TESTS = "tests/unit/test_lease.py::"
+PATTERN_TESTS = "tests/unit/test_found_classes.py::"
 
 
 @dataclass(frozen=True)
@@ -336,5 +337,30 @@ MUTANTS = (
         (Edit("leases/lua/finish.lua", 'redis.pcall("GET", KEYS[1]) ~= ARGV[1]', 'not redis.pcall("GET", KEYS[1])'),),
         ("test_another_token_can_neither_renew_nor_end_a_lease",),
         tests=LEASE_TESTS + "test_another_token_can_neither_renew_nor_end_a_lease",
+    ),
+    # patterns
+    Mutant(
+        "a pattern enables what runs commands",
+        (
+            Edit(
+                "config/sources/class_kinds.py",
+                "for kind in (Kind.EXACT, Kind.SENSOR):",
+                "for kind in (Kind.SENSOR, Kind.EXACT):",
+            ),
+        ),
+        ("test_what_is_in_doubt_or_derived_from_what_runs_commands_needs_its_exact_name",),
+        tests=PATTERN_TESTS + "test_what_is_in_doubt_or_derived_from_what_runs_commands_needs_its_exact_name",
+    ),
+    Mutant(
+        "a pattern enables all that it covers",
+        (
+            Edit(
+                "config/allowlist.py",
+                "return self._read().verdict(package_of(pattern), op_classpath).kind is Kind.SENSOR",
+                "return True",
+            ),
+        ),
+        ("test_one_at_a_time_or_all_at_once_is_the_same",),
+        tests=PATTERN_TESTS + "test_one_at_a_time_or_all_at_once_is_the_same",
     ),
 )
