@@ -30,6 +30,7 @@ from sensorpool.poke.slots import Slots
 from sensorpool.poke.thread_lane import ThreadLane
 from sensorpool.poke.tools import PokeTools
 from sensorpool.poke.unit import PokeUnit
+from sensorpool.sensors.time_limit import set_time_limit
 
 _STACKS = 96  # threads whose stacks fit into memory besides what pokes take; grows with the threads that are started
 
@@ -81,6 +82,7 @@ def _poke_all(settings: dict[str, Any], commands: TextIO, out: TextIO) -> None:
     classes = Classes(settings["sensors_enabled"], retry_after=RETRY_AFTER)
     tools = PokeTools(classes, Answers(settings["infra_failures"], alone=settings["alone"]), {})
     concurrency, poke_timeout = settings["concurrency"], settings["poke_timeout"]
+    set_time_limit(poke_timeout)
     # the parent limits how many pokes of which class go on, so there is always a slot
     threads, loops = ThreadLane(Slots(2 * concurrency), poke_timeout), LoopLane(Slots(2 * concurrency), poke_timeout)
     imported: set[str] = set()

@@ -22,6 +22,7 @@ from sensorpool.poke.slots import Slots
 from sensorpool.poke.thread_lane import ThreadLane
 from sensorpool.poke.tools import QUICK, WAITS_FOR_ANSWERS, PokeTools
 from sensorpool.poke.unit import PokeUnit
+from sensorpool.sensors.time_limit import set_time_limit
 
 log = logger(__name__)
 
@@ -40,6 +41,7 @@ class Poker:
         self.cache = Cache(settings.groups_cached, self.tools)
         self.concurrency = settings.poke_concurrency
         self.poke_timeout = settings.poke_timeout
+        set_time_limit(settings.poke_timeout)
         self._lanes: list[ThreadLane] = []  # the ended lanes with pokes that have not returned
         self._reusable = ReusableThreads()
         self._disposal = Disposal(self._reusable)

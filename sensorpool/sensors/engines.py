@@ -1,30 +1,34 @@
-"""One small engine for each database of SQL sensors, and the meaning of its errors."""
+"""One small engine for each database of SQL sensors."""
 
 from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, CursorResult, Engine, NullPool, Row, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import (
-    ArgumentError,
-    DBAPIError,
-    InterfaceError,
-    NoSuchModuleError,
-    OperationalError,
-    SQLAlchemyError,
-)
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
 
 from sensorpool.errors import SettingsError
-from sensorpool.sensors.connections import InfraFailure, one_line
+from sensorpool.sensors.connections import InfraFailure
 from sensorpool.sensors.shared import Shared
+from sensorpool.sensors.sql_errors import said_by
+from sensorpool.sensors.statement_limits import limit_connections, limit_transaction
 
 MAX_ENGINES = 32
-POOL_SIZE = 4
+KEPT_CONNECTIONS = 4  # idle ones of an engine
 CONNECT_SECONDS = 5
 
 _engines: Shared[str, Engine] = Shared(MAX_ENGINES, discard=Engine.dispose)
 
+# a file that is published anew by a rename is another file: no connection is kept to the old one
+_FILE: dict[str, Any] = {"poolclass": NullPool}
+_SERVER: dict[str, Any] = {
+    "pool_size": KEPT_CONNECTIONS,
+    "max_overflow": -1,
+    "pool_pre_ping": True,
+    "pool_use_lifo": True,  # idle connections stay idle, so that the server may close them
+}
+# their drivers close a cursor after they have read all its rows
+_READ_TO_THE_END = ("mysql", "mariadb")
 _CONNECT_ARGUMENTS: dict[str, dict[str, Any]] = {
     # prepare_threshold: prepared statements do not survive PgBouncer in transaction mode
     "psycopg": {"connect_timeout": CONNECT_SECONDS, "prepare_threshold": None},
@@ -32,51 +36,47 @@ _CONNECT_ARGUMENTS: dict[str, dict[str, Any]] = {
     "pymysql": {"connect_timeout": CONNECT_SECONDS},
     "mysqldb": {"connect_timeout": CONNECT_SECONDS},
 }
-# SQLSTATE: connection lost, conflict of transactions, out of resources, shut down or cancelled, I/O error
-_PASSING_CLASSES = ("08", "40", "53", "57", "58")
-_PASSING_STATES = frozenset({"55P03"})  # a lock was not available
-# MySQL: too many connections, shutting down, lock timeout, deadlock, and the client's "server has gone away"
-_PASSING_NUMBERS = frozenset({1040, 1053, 1205, 1213, 2002, 2003, 2006, 2013})
-_PASSING_SQLITE = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_PROTOCOL")
 
 
 def connect(name: str, url: str) -> Connection:
     """Return a connection to the database of the variable ``name``; its close rolls back.
 
+    There are as many connections at once as pokes: a poke waits for no other poke, above all not for one that hangs.
+
+    :raises DBAPIError: when the database ends the connection at once.
     :raises InfraFailure: when the database cannot be reached.
     :raises SettingsError: when the URL is malformed, or its driver is not installed; the text leaves out the URL.
     """
     engine = _engines.get(url, lambda: _make_engine(name, url))
     try:
-        return engine.connect()
-    except (OperationalError, InterfaceError, PoolTimeout, OSError) as error:
+        connection = engine.connect()
+    except (OperationalError, InterfaceError, OSError) as error:
         raise InfraFailure(f"{name}: the database cannot be reached: {said_by(error, url)}") from error
-
-
-def is_passing(error: DBAPIError) -> bool:
-    """Whether the database was away or busy, rather than refusing the statement."""
-    if error.connection_invalidated:
-        return True
-    orig = error.orig
-    state = getattr(orig, "sqlstate", None) or getattr(orig, "pgcode", None)
-    if isinstance(state, str):
-        return state[:2] in _PASSING_CLASSES or state in _PASSING_STATES
-    if isinstance(found := getattr(orig, "sqlite_errorname", None), str):
-        return found.startswith(_PASSING_SQLITE)
-    numbers: tuple[Any, ...] = getattr(orig, "args", ())
-    return bool(numbers) and isinstance(numbers[0], int) and numbers[0] in _PASSING_NUMBERS
-
-
-def said_by(error: BaseException, url: str) -> str:
-    """Return the database's error in one line, without the statement, its parameters and the password."""
-    said = getattr(error, "orig", None) or error
-    if isinstance(said, SQLAlchemyError):
-        said = said.args[0] if said.args else type(said).__name__
     try:
-        password = make_url(url).password or ""
-    except (ArgumentError, ValueError):
-        password = ""
-    return one_line(str(said), [password, url])
+        limit_transaction(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def first_row(connection: Connection, result: CursorResult[Any]) -> Row[Any] | None:
+    """Return the first row of a result; the others stay on the server."""
+    if connection.dialect.name not in _READ_TO_THE_END:
+        return result.first()
+    row = result.fetchone()
+    if row is None:
+        return None
+    try:
+        more = result.fetchone() is not None
+    except DBAPIError:  # a later row has an error, which is not asked for
+        more = True
+    if more:
+        unread: Any = getattr(result.cursor, "_result", None)
+        if hasattr(unread, "unbuffered_active"):
+            unread.unbuffered_active = False  # PyMySQL would read on when the cursor is collected
+        connection.invalidate()
+    return row
 
 
 def _make_engine(name: str, url: str) -> Engine:
@@ -89,11 +89,7 @@ def _make_engine(name: str, url: str) -> Engine:
             parsed = _existing_file(name, parsed)
         engine = create_engine(
             parsed,
-            pool_size=POOL_SIZE,
-            max_overflow=POOL_SIZE,
-            pool_timeout=CONNECT_SECONDS,
-            pool_pre_ping=True,
-            pool_use_lifo=True,  # idle connections stay idle, so that the server may close them
+            **(_FILE if dialect.name == "sqlite" else _SERVER),
             connect_args={
                 argument: value
                 for argument, value in _CONNECT_ARGUMENTS.get(dialect.driver, {}).items()
@@ -109,6 +105,7 @@ def _make_engine(name: str, url: str) -> Engine:
         raise SettingsError(f"{name} is not a SQLAlchemy URL like postgresql://user@host/database") from None
     if dialect.name == "sqlite":
         event.listen(engine, "connect", _only_query)
+    limit_connections(engine)
     return engine
 
 

@@ -8,7 +8,8 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from sensorpool.sensors import arguments
 from sensorpool.sensors.connections import InfraFailure, PokeFailed, connection, variable
-from sensorpool.sensors.engines import connect, is_passing, said_by
+from sensorpool.sensors.engines import connect, first_row
+from sensorpool.sensors.sql_errors import is_passing, said_by
 
 Scalar = bool | int | float | str | None
 
@@ -24,8 +25,12 @@ class SqlSensor:
     Nothing is ever committed: PostgreSQL runs the statement in a READ ONLY transaction, SQLite in a
     query-only connection to a file that must exist, others roll back. That is a guard against mistakes;
     against malice, give the connection's user the right to read and no other. Rows after the first are not
-    fetched. A limit to the statement's time belongs into the connection's URL (PostgreSQL:
-    ``?options=-c%20statement_timeout=5000``).
+    fetched.
+
+    A statement ends on PostgreSQL, MariaDB, MySQL and SQLite a second after the time limit of its poke, also while it
+    waits for a lock, unless the connection has a limit of its own (PostgreSQL:
+    ``?options=-c%20statement_timeout=5000``; MariaDB: ``?init_command=SET%20max_statement_time=5``). On another
+    database such a limit belongs into its URL or to its user.
 
     :param sql: one statement that returns rows, with ``:name`` for each parameter (``\\:`` for a bare colon).
     :param conn_id: names the connection, a SQLAlchemy URL.
@@ -66,7 +71,7 @@ class SqlSensor:
                 result = database.execute(text(self.sql), self.parameters or {}, execution_options=options)
                 if not result.returns_rows:
                     raise PokeFailed("the statement returns no rows: a sensor waits for what a SELECT finds")
-                row = result.first()
+                row = first_row(database, result)
         except DBAPIError as error:
             reason = f"{name}: {said_by(error, url)}"
             raise InfraFailure(reason) if is_passing(error) else PokeFailed(reason) from error

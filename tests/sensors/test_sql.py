@@ -14,9 +14,11 @@ import pytest
 from sqlalchemy import Engine, create_engine, make_url, text
 
 from sensorpool.errors import InfraFailure, SettingsError
-from sensorpool.sensors import SqlSensor, engines
+from sensorpool.sensors import SqlSensor, engines, time_limit
 from sensorpool.sensors.connections import PokeFailed
 from sensorpool.sensors.sql import _holds
+
+from .warehouse import close_engines
 
 SetConnection = Callable[[str, str], None]
 
@@ -24,9 +26,7 @@ SetConnection = Callable[[str, str], None]
 @pytest.fixture(autouse=True)
 def _no_engines_left() -> Iterator[None]:
     yield
-    for engine in engines._engines._things.values():
-        engine.dispose()
-    engines._engines._things.clear()
+    close_engines()
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_parameters_of_all_kinds() -> None:
     ],
 )
 def test_a_mistake_is_an_error_and_poisons_nothing(file: Path, sql: str, said: str) -> None:
-    for _ in range(2 * engines.POOL_SIZE + 2):
+    for _ in range(2 * engines.KEPT_CONNECTIONS + 2):
         with pytest.raises(PokeFailed, match=f"SENSORPOOL_CONN_WAREHOUSE: .*({said})|returns no rows") as caught:
             sensor(sql).poke({})
     assert not getattr(caught.value, "is_infra_failure", False)
@@ -144,6 +144,29 @@ def test_a_locked_database_is_an_infra_failure(file: Path, set_connection: SetCo
             sensor("SELECT count(*) FROM landed").poke({})
         writer.execute("ROLLBACK")
     assert sensor("SELECT 1 + count(*) FROM landed").poke({})
+
+
+def test_a_file_that_is_published_anew_is_seen(file: Path) -> None:
+    waiting = sensor("SELECT count(*) FROM landed")
+    assert waiting.poke({}) is False
+    new = file.with_name("new.db")
+    with closing(sqlite3.connect(new)) as connection, connection:
+        connection.execute("CREATE TABLE landed (day TEXT)")
+        connection.execute("INSERT INTO landed VALUES ('today')")
+    assert waiting.poke({}) is False
+    before = file.stat().st_ino
+    new.replace(file)
+    assert file.stat().st_ino != before
+    assert waiting.poke({}) is True
+
+
+@pytest.mark.usefixtures("file")
+def test_a_statement_on_a_file_ends_with_its_poke(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_limit, "_seconds", 0.05)
+    numbers = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+    with pytest.raises(InfraFailure, match="interrupted"):
+        sensor(f"{numbers} SELECT max(i) FROM n").poke({})
+    assert sensor(f"{numbers} SELECT i FROM n").poke({}) is True
 
 
 def test_a_missing_file_is_an_infra_failure_and_is_not_made(tmp_path: Path, set_connection: SetConnection) -> None:
@@ -238,7 +261,7 @@ def test_a_row_that_comes_to_postgresql(postgres: Engine) -> None:
 )
 @pytest.mark.usefixtures("postgres")
 def test_a_mistake_on_postgresql_is_an_error_and_poisons_nothing(sql: str) -> None:
-    for _ in range(2 * engines.POOL_SIZE + 2):
+    for _ in range(2 * engines.KEPT_CONNECTIONS + 2):
         with pytest.raises(PokeFailed, match="SENSORPOOL_CONN_WAREHOUSE: ") as caught:
             sensor(sql).poke({})
     assert "\n" not in str(caught.value)

@@ -1,0 +1,54 @@
+"""The meaning of a database's errors."""
+
+from typing import Any
+
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+
+from sensorpool.sensors.connections import one_line
+
+# SQLSTATE: connection lost, conflict of transactions, out of resources, shut down or cancelled, I/O error
+_PASSING_CLASSES = ("08", "40", "53", "57", "58")
+_PASSING_STATES = frozenset({"55P03"})  # a lock was not available
+# of MySQL and MariaDB
+_PASSING_NUMBERS = frozenset(
+    {
+        *(1021, 1037, 1038, 1041, 1114, 1206),  # out of disk, memory, and room for tables and locks
+        *(1040, 1203, 1226),  # too many connections, of all users and of one
+        *(1047, 1053),  # a node of Galera that is not ready; a shutdown
+        *(1205, 1213, 1020, 3572),  # a lock, a deadlock, a row that has changed, a lock without a wait
+        *(1317, 1969, 3024),  # ended by KILL QUERY, MariaDB's max_statement_time, MySQL's max_execution_time
+        *(1927, 4031),  # ended by KILL, and by the server's limit for idle connections
+        *(2002, 2003, 2006, 2013),  # the client's: not reached, has gone away, lost
+    }
+)
+_PASSING_SQLITE = (
+    *("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_PROTOCOL"),
+    *("SQLITE_INTERRUPT", "SQLITE_NOMEM", "SQLITE_FULL"),
+)
+
+
+def is_passing(error: DBAPIError) -> bool:
+    """Whether the database was away or busy, or ended the statement, rather than refusing it."""
+    if error.connection_invalidated:
+        return True
+    orig = error.orig
+    state = getattr(orig, "sqlstate", None) or getattr(orig, "pgcode", None)
+    if isinstance(state, str) and (state[:2] in _PASSING_CLASSES or state in _PASSING_STATES):
+        return True
+    if isinstance(found := getattr(orig, "sqlite_errorname", None), str):
+        return found.startswith(_PASSING_SQLITE)
+    numbers: tuple[Any, ...] = getattr(orig, "args", ())
+    return bool(numbers) and isinstance(numbers[0], int) and numbers[0] in _PASSING_NUMBERS
+
+
+def said_by(error: BaseException, url: str) -> str:
+    """Return the database's error in one line, without the statement, its parameters and the password."""
+    said = getattr(error, "orig", None) or error
+    if isinstance(said, SQLAlchemyError):
+        said = said.args[0] if said.args else type(said).__name__
+    try:
+        password = make_url(url).password or ""
+    except (ArgumentError, ValueError):
+        password = ""
+    return one_line(str(said), [password, url])

@@ -1,0 +1,74 @@
+"""The end of a statement on its server, a little after the time limit of its poke.
+
+No thread that waits for a server can be stopped. Without a limit, each poke of a locked table would leave a session
+behind, until the server takes no more. A limit that the connection's user or URL sets stays as it is.
+"""
+
+import time
+from typing import Any
+
+from sqlalchemy import Connection, Engine, event
+from sqlalchemy.exc import DBAPIError
+
+from sensorpool.sensors.sql_errors import is_passing
+from sensorpool.sensors.time_limit import time_limit
+
+GRACE = 1.0  # seconds after a poke's time limit; by then the poke is reported as one that overran
+
+# for one transaction only: PgBouncer in transaction mode lends the session to other clients afterwards
+_POSTGRESQL = (
+    "SELECT set_config('statement_timeout', '{milliseconds}', true) WHERE current_setting('statement_timeout') = '0'"
+)
+# each server reads its own of the two comments, and an older one neither; MySQL limits SELECT only
+_MYSQL = (
+    "SET @sensorpool_limit = {milliseconds}"
+    " /*M!100101 , SESSION max_statement_time = IF(@@max_statement_time = 0, {seconds}, @@max_statement_time) */"
+    " /*!50708 , SESSION max_execution_time = IF(@@max_execution_time = 0, {milliseconds}, @@max_execution_time) */"
+)
+_SQLITE_STEPS = 10_000  # SQLite's virtual machine makes them in well under a millisecond
+
+
+def limit_connections(engine: Engine) -> None:
+    """Limit the statements on each new connection of an engine, where the server limits by connection."""
+    if engine.dialect.name in ("mysql", "mariadb"):
+        event.listen(engine, "connect", _limit_mysql)
+    elif engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", _limit_sqlite)
+
+
+def limit_transaction(connection: Connection) -> None:
+    """Limit the statements of the transaction that begins, where the server limits by transaction.
+
+    :raises DBAPIError: when the database is away or busy.
+    """
+    seconds = _limit()
+    if seconds is None or connection.dialect.name != "postgresql":
+        return
+    try:
+        connection.exec_driver_sql(_POSTGRESQL.format(milliseconds=round(seconds * 1000)))
+    except DBAPIError as error:
+        if is_passing(error):
+            raise
+        connection.rollback()  # a server that speaks PostgreSQL's protocol, and lacks the setting
+
+
+def _limit_mysql(connection: Any, _record: Any) -> None:
+    if (seconds := _limit()) is None:
+        return
+    cursor = connection.cursor()
+    try:
+        cursor.execute(_MYSQL.format(seconds=seconds, milliseconds=round(seconds * 1000)))
+    finally:
+        cursor.close()
+
+
+def _limit_sqlite(connection: Any, _record: Any) -> None:
+    if (seconds := _limit()) is None:
+        return
+    until = time.monotonic() + seconds  # such a connection is for one poke
+    connection.set_progress_handler(lambda: time.monotonic() > until, _SQLITE_STEPS)
+
+
+def _limit() -> float | None:
+    seconds = time_limit()
+    return None if seconds is None else seconds + GRACE

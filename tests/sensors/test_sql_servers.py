@@ -1,0 +1,253 @@
+"""SqlSensor, beside pokes that hang in a database server: what they leave there, and what they take from others."""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pymysql
+import pytest
+from sqlalchemy import make_url, text
+from sqlalchemy.exc import DBAPIError
+
+from harness.until import until
+from sensorpool.config.settings import Settings
+from sensorpool.errors import InfraFailure
+from sensorpool.model.states import Outcome
+from sensorpool.model.values import Report
+from sensorpool.poke.child import Suspect
+from sensorpool.poke.isolated_lane import IsolatedLane
+from sensorpool.poke.poker import Poker
+from sensorpool.poke.unit import PokeUnit
+from sensorpool.sensors import SqlSensor, engines, time_limit
+from sensorpool.sensors.sql_errors import is_passing
+from tests.support.builders import due_group
+
+from .warehouse import Warehouse, close_engines
+
+SetConnection = Callable[[str, str], None]
+PATH = "sensorpool.sensors.SqlSensor"
+LOCKED = "SELECT count(*) FROM loads WHERE day = :day"
+MANY = 12  # more than the eight connections that were once the most of a process
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(time_limit, "_seconds", None)
+    yield
+    close_engines()
+
+
+@pytest.fixture
+def postgres(postgres_url: str, set_connection: SetConnection) -> Iterator[Warehouse]:
+    yield from _warehouse(postgres_url, set_connection)
+
+
+@pytest.fixture
+def mariadb(mariadb_url: str, set_connection: SetConnection) -> Iterator[Warehouse]:
+    yield from _warehouse(mariadb_url, set_connection)
+
+
+def _warehouse(url: str, set_connection: SetConnection) -> Iterator[Warehouse]:
+    set_connection("warehouse", url)
+    warehouse = Warehouse(url)
+    yield warehouse
+    warehouse.close()
+
+
+def sensor(sql: str, **parameters: Any) -> SqlSensor:
+    return SqlSensor(sql, conn_id="warehouse", parameters=parameters or None)
+
+
+def test_pokes_that_hang_take_no_connection_from_others(postgres: Warehouse) -> None:
+    _others_are_poked_beside_pokes_that_hang(postgres)
+
+
+def test_pokes_that_hang_on_mariadb_take_no_connection_from_others(mariadb: Warehouse) -> None:
+    _others_are_poked_beside_pokes_that_hang(mariadb)
+
+
+def _others_are_poked_beside_pokes_that_hang(warehouse: Warehouse) -> None:
+    with warehouse.locked():
+        hanging = [threading.Thread(target=sensor(LOCKED, day=day).poke) for day in range(MANY)]
+        for thread in hanging:
+            thread.start()
+        try:
+            assert sensor("SELECT count(*) + 1 FROM free").poke({}) is True
+            until("all wait for the lock", lambda: warehouse.waiting() == MANY)
+            assert sensor("SELECT count(*) + 2 FROM free").poke({}) is True
+        finally:
+            assert any(thread.is_alive() for thread in hanging)
+    for thread in hanging:
+        thread.join(30)
+    (engine,) = engines._engines._things.values()
+    assert engine.pool.checkedin() <= engines.KEPT_CONNECTIONS
+
+
+def test_a_statement_that_waits_for_a_lock_ends_on_postgresql(
+    postgres: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _each_wait_for_the_lock_ends(postgres, "statement timeout", monkeypatch)
+
+
+def test_a_statement_that_waits_for_a_lock_ends_on_mariadb(mariadb: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    _each_wait_for_the_lock_ends(mariadb, "max_statement_time", monkeypatch)
+
+
+def _each_wait_for_the_lock_ends(warehouse: Warehouse, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_limit, "_seconds", 0.1)
+    with warehouse.locked():
+        for _ in range(3):
+            with pytest.raises(InfraFailure, match=said):
+                sensor(LOCKED, day=1).poke({})
+            assert warehouse.waiting() == 0
+        assert sensor("SELECT count(*) + 1 FROM free").poke({}) is True
+    assert sensor(LOCKED, day=1).poke({}) is False
+
+
+def test_pokes_that_were_given_up_leave_no_sessions_on_postgresql(postgres: Warehouse) -> None:
+    _sessions_end_after_each_round(postgres)
+
+
+def test_pokes_that_were_given_up_leave_no_sessions_on_mariadb(mariadb: Warehouse) -> None:
+    _sessions_end_after_each_round(mariadb)
+
+
+def _sessions_end_after_each_round(warehouse: Warehouse, rounds: int = 3) -> None:
+    settings = Settings.load(sensors_enabled=[PATH], poke_timeout=0.3)
+    poker = Poker(settings)
+    with warehouse.locked():
+        for _ in range(rounds):
+            assert set(_poked(poker)) == {Outcome.POKE_TIMEOUT}
+            until("the given-up pokes have returned", lambda: not poker.abandoned)
+            until("no session is left", lambda: not warehouse.waiting())
+    poker.close()
+
+
+def _poked(poker: Poker) -> list[Outcome]:
+    contexts = (f'{{"sql": "{LOCKED}", "conn_id": "warehouse", "parameters": {{"day": {day}}}}}' for day in range(MANY))
+    units = [PokeUnit(due_group(day), PATH, context, poker.tools) for day, context in enumerate(contexts)]
+    poking, seen = poker.begin(), list[Report]()
+    poking.put(units, [unit.group.id for unit in units])
+
+    def all_seen() -> bool:
+        seen.extend(poking.step())
+        return len(seen) == MANY
+
+    until("all are reported", all_seen)
+    poking.end()
+    return [report.outcome for report in seen]
+
+
+def test_a_child_of_the_isolated_lane_ends_its_statements_too(postgres: Warehouse) -> None:
+    settings = Settings.load(sensors_enabled=[PATH], poke_timeout=0.5, heartbeat=0.1, lease_ttl=1)
+    seen: list[Report] = []
+    lane = IsolatedLane(settings, seen.extend, lambda _: None)
+    context = f'{{"sql": "{LOCKED} AND pg_sleep(0) IS NOT NULL", "conn_id": "warehouse", "parameters": {{"day": 1}}}}'
+    limited = '{"sql": "SELECT current_setting(\'statement_timeout\') = \'1500ms\'", "conn_id": "warehouse"}'
+    try:
+        with postgres.locked():
+            lane.offer([Suspect(due_group(1), PATH, context, False), Suspect(due_group(2), PATH, limited, False)])
+            until("both are reported", lambda: len(seen) == 2)
+            until("no session is left", lambda: not postgres.waiting())
+    finally:
+        lane.close()
+    assert {report.group.id: report.outcome for report in seen} == {1: Outcome.POKE_TIMEOUT, 2: Outcome.LANDED}
+
+
+def test_a_limit_of_the_users_own_stays(
+    postgres: Warehouse, set_connection: SetConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_limit, "_seconds", 10.0)
+    is_now = "SELECT current_setting('statement_timeout') = :limit"
+    assert sensor(is_now, limit="11s").poke({}) is True
+    (engine,) = engines._engines._things.values()
+    with engine.connect() as connection:  # the session that PgBouncer would lend to another client
+        assert connection.execute(text("SHOW statement_timeout")).scalar_one() == "0"
+    for limit in ("5s", "1min"):
+        url = make_url(postgres.url).update_query_dict({"options": f"-c statement_timeout={limit}"})
+        set_connection("warehouse", url.render_as_string(hide_password=False))
+        assert sensor(is_now, limit=limit).poke({}) is True
+
+
+def test_a_limit_of_the_users_own_stays_on_mariadb(
+    mariadb: Warehouse, set_connection: SetConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_limit, "_seconds", 10.5)
+    is_now = "SELECT @@max_statement_time = :limit"
+    assert sensor(is_now, limit=11.5).poke({}) is True
+    for limit in (5, 60):
+        url = make_url(mariadb.url).update_query_dict({"init_command": f"SET max_statement_time={limit}"})
+        set_connection("warehouse", url.render_as_string(hide_password=False))
+        assert sensor(is_now, limit=limit).poke({}) is True
+
+
+@pytest.mark.parametrize("what", ["QUERY", "CONNECTION"])
+def test_a_statement_that_is_killed_on_mariadb_is_an_infra_failure(mariadb: Warehouse, what: str) -> None:
+    ended: list[BaseException] = []
+
+    def poke() -> None:
+        try:
+            sensor(LOCKED, day=1).poke({})
+        except Exception as error:
+            ended.append(error)
+
+    with mariadb.locked():
+        thread = threading.Thread(target=poke)
+        thread.start()
+        until("it waits for the lock", mariadb.waiting)
+        session = mariadb.ask("SELECT id FROM information_schema.processlist WHERE state LIKE 'Waiting for table%'")
+        mariadb.run(f"KILL {what} {session}")
+        thread.join(30)
+    assert [type(error) for error in ended] == [InfraFailure]
+    assert sensor("SELECT 1").poke({}) is True
+
+
+@pytest.mark.parametrize("number", [1317, 1969, 3024, 1205, 1040, 1047])
+def test_what_mysql_ends_or_cannot_take_is_passing(number: int) -> None:
+    error = DBAPIError.instance("SELECT 1", {}, pymysql.OperationalError(number, "said"), pymysql.Error)
+    assert is_passing(error)
+
+
+def test_a_statement_that_mariadb_refuses_is_not_passing() -> None:
+    error = DBAPIError.instance("SELEC 1", {}, pymysql.ProgrammingError(1064, "syntax"), pymysql.Error)
+    assert not is_passing(error)
+
+
+def test_rows_after_the_first_stay_on_mariadb(mariadb: Warehouse) -> None:
+    rows = 5_000_000
+    sent = _bytes_sent(mariadb)
+    assert sensor(f"SELECT seq FROM seq_1_to_{rows} -- all").poke({}) is True
+    until("no session reads them", lambda: not _sessions_with(mariadb, "-- all"))
+    assert _bytes_sent(mariadb) - sent < 5 * rows  # a row takes at least that; what fits into the sockets is sent
+
+
+def test_a_connection_to_mariadb_is_kept_unless_rows_are_left(mariadb: Warehouse) -> None:
+    assert sensor("SELECT 1").poke({}) is True
+    (engine,) = engines._engines._things.values()
+
+    def session() -> int:
+        with engine.connect() as connection:
+            return int(connection.execute(text("SELECT CONNECTION_ID()")).scalar_one())
+
+    kept = session()
+    for sql in ("SELECT 1", "SELECT 0", "SELECT 1 FROM free", "SELECT count(*) FROM free"):
+        sensor(sql).poke({})
+        assert session() == kept
+    assert sensor("SELECT 1 UNION ALL SELECT 2").poke({}) is True
+    assert session() != kept
+
+
+def test_a_later_row_with_an_error_does_not_matter_on_mariadb(mariadb: Warehouse) -> None:
+    mariadb.run("INSERT INTO free VALUES (1), (2)")
+    sql = "SELECT IF(day = 1, 1, (SELECT seq FROM seq_1_to_2 WHERE seq >= f.day - 1)) FROM free AS f ORDER BY day"
+    assert sensor(sql).poke({}) is True
+
+
+def _bytes_sent(warehouse: Warehouse) -> int:
+    return warehouse.ask("SELECT variable_value FROM information_schema.global_status WHERE variable_name='BYTES_SENT'")
+
+
+def _sessions_with(warehouse: Warehouse, remark: str) -> int:
+    return warehouse.ask(
+        f"SELECT count(*) FROM information_schema.processlist WHERE info LIKE '%{remark}' AND id <> CONNECTION_ID()"
+    )
