@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import AskError, ClusterCrossSlotError, ClusterError, RedisError, ResponseError
 
 from sensorpool.config.defaults import MEMORY, key_prefix
 from sensorpool.errors import Unreachable
@@ -67,11 +67,29 @@ class RedisStore:
         """Make the error that says that Redis does not answer, and why."""
         return Unreachable(f"Redis {self._url} does not answer: {safe_line(error, _LONGEST)}")
 
+    def in_cluster_mode(self) -> str | None:
+        """Return a line that says so if this Redis is in cluster mode, else None.
+
+        There a command has keys of one slot only. Celery's way to a Redis, and ours, have commands with more.
+        """
+        try:
+            self.call(self.client.exists, self.pool_key("probe"), f"{key_prefix(self._namespace)}{{slot}}:probe")
+        except Unreachable as error:
+            if isinstance(error.__cause__, AskError | ClusterCrossSlotError | ClusterError):
+                return (
+                    f"Redis {self._url} is in cluster mode, where leases and Celery cannot work: name a single Redis, "
+                    "or a primary with replicas"
+                )
+            raise
+        return None
+
     def probe(self) -> None:
         """Check that Redis answers and takes writes. A replica, or a Redis that is full, takes none.
 
-        :raises Unreachable: when it does not.
+        :raises Unreachable: when it does not, or is in cluster mode.
         """
+        if (said := self.in_cluster_mode()) is not None:
+            raise Unreachable(said)
         try:
             self.client.set(self.pool_key("probe"), "1", px=PROBE_KEPT)
         except ResponseError as error:
@@ -89,5 +107,5 @@ class RedisStore:
 
 
 def range_key(shard_range: ShardRange, name: str, namespace: str = "") -> str:
-    """Return the Redis key with this name of a range; the braces keep a range's keys in one slot of a cluster."""
+    """Return the Redis key with this name of a range."""
     return f"{key_prefix(namespace)}{{{shard_range}}}:{name}"

@@ -12,8 +12,10 @@ from celery.concurrency.prefork import TaskPool
 from sensorpool.config import allowlist, infra_classes
 from sensorpool.config.defaults import MEMORY
 from sensorpool.config.settings import Settings
-from sensorpool.errors import SettingsError
+from sensorpool.errors import SettingsError, Unreachable
 from sensorpool.instrumentation import logs
+from sensorpool.leases.connection import connect
+from sensorpool.leases.redis_store import RedisStore
 
 
 def give_up(error: Exception, log_files: Sequence[str] = (), log_format: str = "text") -> NoReturn:
@@ -67,6 +69,24 @@ def refuse_memory(settings: Settings) -> None:
             "the broker is memory://, which serves one process only: "
             "set SENSORPOOL_REDIS_URL (and SENSORPOOL_BROKER_URL for RabbitMQ), or run `sensorpool standalone`"
         )
+
+
+def refuse_cluster(settings: Settings) -> None:
+    """Refuse a Redis in cluster mode, for the leases or as the broker.
+
+    :raises SettingsError: when it is in cluster mode.
+    :raises Unreachable: when the Redis of the leases does not answer. A worker waits for its broker.
+    """
+    for url in dict.fromkeys([settings.redis_url, *settings.broker.split(";")]):
+        if url.startswith(("redis", "unix")):
+            try:
+                said = RedisStore(connect(url), url=url, namespace=settings.namespace).in_cluster_mode()
+            except Unreachable:
+                if url == settings.redis_url:
+                    raise
+                continue
+            if said is not None:
+                raise SettingsError(said)
 
 
 def refuse_pool(pool: Any) -> None:

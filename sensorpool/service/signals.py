@@ -27,7 +27,7 @@ from sensorpool.publish.application import ignored_variables
 from sensorpool.service import child_limits
 from sensorpool.service.alone import Alone
 from sensorpool.service.presence import Presence, terms_of
-from sensorpool.service.refusals import doubts_of, give_up, refuse_memory, refuse_pool, refuse_typos
+from sensorpool.service.refusals import doubts_of, give_up, refuse_cluster, refuse_memory, refuse_pool, refuse_typos
 from sensorpool.service.runtime import Runtime
 from sensorpool.service.tasks import free_lease_of_dead, note_death
 from sensorpool.store import migrate
@@ -78,6 +78,7 @@ def _on_worker_start(sender: Any = None, instance: Any = None, conf: Any = None,
         database = Database.of(settings)
         migrate.check(database, __version__)
         runtime.alone = Alone(settings, database)
+        refuse_cluster(settings)
         terms = terms_of(settings, database)
         database.dispose()
         roster = Roster(leases_of(settings))

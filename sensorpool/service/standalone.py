@@ -23,7 +23,7 @@ from sensorpool.service.alone import Alone
 from sensorpool.service.app import make_app
 from sensorpool.service.beat import Ticks
 from sensorpool.service.presence import Presence, terms_of
-from sensorpool.service.refusals import doubts_of, refuse_typos
+from sensorpool.service.refusals import doubts_of, refuse_cluster, refuse_typos
 from sensorpool.service.stopping import Stopping
 from sensorpool.store import migrate
 from sensorpool.store.database import Database
@@ -69,6 +69,7 @@ class Standalone:
         migrate.check(database, __version__)
         for said in [*refuse_typos(settings), *ignored_variables(settings), *doubts_of(settings)]:
             log.warning(said)
+        refuse_cluster(settings)
         terms = terms_of(settings, database)
         database.dispose()
         self.app: Celery = make_app(settings)

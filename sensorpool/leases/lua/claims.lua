@@ -1,7 +1,7 @@
 -- claims(suspects; prefix) -> "suspect since suspect since ..."
 --
 -- Return since when each claimed suspect of a range has been claimed. The key of a claim is `prefix` and the group's
--- id; it lies in the range's cluster slot. (The answer is one text, because the client takes twenty times as long to
+-- id; it is one of the range's keys. (The answer is one text, because the client takes twenty times as long to
 -- read ten thousand answers. HKEYS and MGET are not in our ACL.)
 local found = redis.pcall("HGETALL", KEYS[1])
 local claimed = {}
