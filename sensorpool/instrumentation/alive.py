@@ -12,7 +12,6 @@ import hashlib
 import os
 import re
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -35,6 +34,8 @@ _AT_WORK = ("logging", "celery", "billiard", "sensorpool")  # called from a brok
 _FORGOTTEN = 86_400.0  # seconds after which a starting process deletes the sign of a killed one
 _SUFFIX = ".alive"
 _TELLING = ("DATABASE_URL", "DATABASE_SCHEMA", "REDIS_URL", "BROKER_URL", "NAMESPACE")  # settings that tell pools apart
+_TEMPORARY = ("TMPDIR", "TEMP", "TMP")  # as Python's `tempfile`
+_ELSE = ("/tmp", "/var/tmp")  # noqa: S108
 _PLACES = ("AIRFLOW_CONFIG", "AIRFLOW_HOME", "XDG_STATE_HOME", "HOME")  # decide the database without DATABASE_URL
 
 # names of the version before have no process, and names of the version before that have no deployment either
@@ -102,9 +103,11 @@ class Sign:
 
         :raises OSError: when the file cannot be written.
         """
-        part = self.path.with_suffix(".part")
-        part.write_text(f"{time.monotonic()} {self._started}")
-        part.replace(self.path)
+        try:
+            self._write()
+        except FileNotFoundError:  # the folder was removed, as by what cleans /tmp
+            _make(self.path.parent)
+            self._write()
 
     def keep(self) -> None:
         """Have a thread write the sign from now on, while the process gets on."""
@@ -127,6 +130,11 @@ class Sign:
                 with contextlib.suppress(OSError):  # a full disk; the probe reports it
                     self.write()
 
+    def _write(self) -> None:
+        part = self.path.with_suffix(".part")
+        part.write_text(f"{time.monotonic()} {self._started}")
+        part.replace(self.path)
+
     def _waits_for_broker(self) -> bool:
         frame = sys._current_frames().get(self._main or 0)
         while frame is not None:
@@ -140,8 +148,23 @@ class Sign:
 
 
 def folder() -> Path:
-    """Return the folder of this user's signs: below ``TMPDIR``, or ``/tmp``."""
-    return Path(tempfile.gettempdir()) / f"sensorpool-{os.getuid()}"
+    """Return the folder of this user's signs: below ``TMPDIR``, or ``/tmp``.
+
+    Python's `tempfile` tries to write first. On a full disk it would choose another folder than before.
+    """
+    given = [os.environ.get(name) for name in _TEMPORARY]
+    usable = (each for each in (*given, *_ELSE) if each and os.path.isdir(each) and os.access(each, os.W_OK | os.X_OK))
+    return Path(os.path.abspath(next(usable, "/tmp"))) / f"sensorpool-{os.getuid()}"  # noqa: S108  # no file of others
+
+
+def _make(place: Path) -> None:
+    """Make the folder of the signs, if it is not there.
+
+    :raises OSError: when it cannot be made, or belongs to another user.
+    """
+    place.mkdir(mode=0o700, exist_ok=True)
+    if place.stat().st_uid != os.getuid() or place.is_symlink():
+        raise PermissionError(f"{place} belongs to another user")
 
 
 def begin(name: str) -> None:
@@ -150,10 +173,7 @@ def begin(name: str) -> None:
     :raises OSError: when it cannot be written; the process can run without.
     """
     global _ours
-    place = folder()
-    place.mkdir(mode=0o700, exist_ok=True)
-    if place.stat().st_uid != os.getuid() or place.is_symlink():
-        raise PermissionError(f"{place} belongs to another user")
+    _make(folder())
     sign = Sign(name)
     for found in _all():
         is_old = not 0 <= found.age <= _FORGOTTEN

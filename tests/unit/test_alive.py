@@ -1,6 +1,8 @@
 """Signs of life: which process has shown one lately. No server is asked, and no slow import is made."""
 
+import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,11 +18,12 @@ import pytest
 
 from harness.until import until
 from sensorpool.instrumentation import alive
+from tests.support.small_disk import FILL, on_a_small_disk
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     yield alive.folder()
     alive.end()
 
@@ -36,6 +39,48 @@ def test_who_begins_is_alive_until_it_ends(folder: Path) -> None:
     assert folder.stat().st_mode & 0o777 == 0o700
     alive.end()
     assert alive.problems(1) == [f"no worker or beat of this deployment shows signs of life in {folder}"]
+
+
+def test_the_signs_on_a_full_disk_are_found(tmp_path: Path) -> None:
+    script = f"""
+import subprocess, sys
+from sensorpool.instrumentation import alive
+alive.begin("celery@a")
+{FILL}
+look = "from sensorpool.instrumentation import alive; print(alive.problems(60), alive.folder().parent)"
+subprocess.run([sys.executable, "-c", look])
+"""
+    strike, said = on_a_small_disk(script, tmp_path).stdout.splitlines()
+    assert strike == os.strerror(errno.ENOSPC)
+    assert said == f"[] {tmp_path}"
+
+
+@pytest.mark.parametrize("given", ["", "gone", "."])
+def test_the_folder_without_a_usable_one_in_the_environment(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    for name in ("TEMP", "TMP"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TMPDIR", given)
+    assert alive.folder().parent == (Path.cwd() if given == "." else Path("/tmp"))
+
+
+def test_a_folder_that_was_removed_is_made_again(folder: Path) -> None:
+    alive.begin("celery@a")
+    shutil.rmtree(folder)
+    assert alive.problems(1) == [f"no worker or beat of this deployment shows signs of life in {folder}"]
+    alive.keep()
+    until("a sign", lambda: alive.problems(60) == [])
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_no_sign_is_written_into_a_folder_that_took_its_place(folder: Path, tmp_path: Path) -> None:
+    alive.begin("celery@a")
+    sign = alive._ours
+    assert sign is not None
+    shutil.rmtree(folder)
+    folder.symlink_to(tmp_path / "another")
+    with pytest.raises(OSError, match=r"exists|another user"):
+        sign.write()
+    assert not (tmp_path / "another").exists()
 
 
 def test_the_sign_of_one_that_is_gone_for_good_goes(folder: Path) -> None:

@@ -2,8 +2,6 @@
 
 import errno
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,8 +9,9 @@ from prometheus_client.mmap_dict import MmapedDict
 
 from sensorpool.worker import metrics
 from sensorpool.worker.metric_files import AllocatedDict
+from tests.support.small_disk import FILL, on_a_small_disk
 
-WORKS_ON = """
+WORKS_ON = f"""
 import os, sys
 from sensorpool.model.values import JobResult
 from sensorpool.worker import metrics
@@ -20,17 +19,12 @@ metrics.prepare()
 counts = metrics.Metrics()
 counts.start()
 counts.job(JobResult(saved=1))
-with open(os.path.join(os.environ["TMPDIR"], "filler"), "wb", buffering=0) as file:
-    try:
-        while True:
-            file.write(bytes(4096))
-    except OSError as error:
-        print(error.strerror, flush=True)
+{FILL}
 counts.refused()  # on blocks that this process has
 child = os.fork()
 if child == 0:
     for each in range(200):
-        counts.not_here({f"a.Class{each}"}, False)
+        counts.not_here({{f"a.Class{{each}}"}}, False)
     counts.job(JobResult(saved=1))
     print("the child works on", flush=True)
     os._exit(0)
@@ -38,23 +32,10 @@ print("status", os.waitpid(child, 0)[1], flush=True)
 """
 
 
-def on_a_small_disk(script: str, folder: Path) -> list[str]:
-    """Run a script whose TMPDIR is a disk of 1 MB; return its lines. Where users may mount, it needs no root."""
-    mount = 'mount -t tmpfs -o size=1m tmpfs "$TMPDIR"'
-    alone = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
-    environment = os.environ | {"TMPDIR": str(folder)}
-    try:
-        subprocess.run([*alone, mount], env=environment, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("no disk can be mounted here without root")
-    run = f'{mount} && exec "{sys.executable}" -c "$0"'
-    done = subprocess.run([*alone, run, script], env=environment, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done
-    return done.stdout.splitlines() + [line for line in done.stderr.splitlines() if "metrics are not counted" in line]
-
-
 def test_a_child_lives_on_a_full_disk(tmp_path: Path) -> None:
-    strike, works, status, *said = on_a_small_disk(WORKS_ON, tmp_path)
+    done = on_a_small_disk(WORKS_ON, tmp_path)
+    strike, works, status = done.stdout.splitlines()
+    said = [line for line in done.stderr.splitlines() if "metrics are not counted" in line]
     assert strike == os.strerror(errno.ENOSPC)
     assert (works, status) == ("the child works on", "status 0")
     assert len(said) == 3, said  # once for each kind of metric, whatever is counted
