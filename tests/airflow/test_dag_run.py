@@ -23,8 +23,12 @@ from sensorpool.errors import HandBack
 from tests.airflow.metadata import Metadata
 
 STATES = [str(state) for state in DagRunState]
-NOW = dt.datetime.now(dt.UTC).isoformat()
 FIRST = timezone.datetime(2026, 11, 1)
+
+
+def now() -> str:
+    """Return the time of the call: a run that was asked for minutes ago, and is not there, counts as deleted."""
+    return dt.datetime.now(dt.UTC).isoformat()
 
 
 class Ended(BaseException):
@@ -100,7 +104,7 @@ def test_answers_are_those_of_the_task_runner(
             "run_id": rng.choice(list(runs)),
             "allowed_states": some_states() or ["success"],
             "failed_states": some_states(),
-            "asked_at": NOW,
+            "asked_at": now(),
         }
         for _ in range(200)
     ]
@@ -113,7 +117,7 @@ def test_answers_are_those_of_the_task_runner(
 def test_a_run_that_is_not_there_yet_has_not_landed_and_one_that_is_gone_goes_back(airflow_metadata: Metadata) -> None:
     """Its waiting is registered before it is started."""
     context = {"dag_id": "triggered", "run_id": "nowhere", "allowed_states": ["success"], "failed_states": ["failed"]}
-    assert DagRuns.poke_many([{**context, "asked_at": NOW}]) == [False]
+    assert DagRuns.poke_many([{**context, "asked_at": now()}]) == [False]
     assert DagRuns.poke_many([]) == []
     long_ago = (dt.datetime.now(dt.UTC) - dag_run.TO_START - dt.timedelta(seconds=1)).isoformat()
     (gone,) = DagRuns.poke_many([{**context, "asked_at": long_ago}])
@@ -127,7 +131,7 @@ def test_a_bad_context_fails_alone(runs: dict[str, str]) -> None:
         "run_id": run_id,
         "allowed_states": ["success"],
         "failed_states": ["failed"],
-        "asked_at": NOW,
+        "asked_at": now(),
     }
     first, *bad, last = DagRuns.poke_many(
         [
@@ -146,7 +150,7 @@ def test_a_bad_context_fails_alone(runs: dict[str, str]) -> None:
 
 @pytest.mark.parametrize(("number", "statements"), [(0, 0), (1, 1), (200, 1), (501, 2)])
 def test_the_number_of_statements(airflow_metadata: Metadata, number: int, statements: int) -> None:
-    context = {"dag_id": "triggered", "allowed_states": ["success"], "failed_states": [], "asked_at": NOW}
+    context = {"dag_id": "triggered", "allowed_states": ["success"], "failed_states": [], "asked_at": now()}
     with airflow_metadata.statements() as seen:
         assert DagRuns.poke_many([{**context, "run_id": f"no{one}"} for one in range(number)]) == [False] * number
     assert len(seen) == statements

@@ -23,6 +23,8 @@ from sensorpool.worker.suspects import Suspects
 
 TICK = 0.2
 
+overruns = pytest.mark.parametrize("pool", [1.0], indirect=True)
+
 
 class Told:
     """Does as the test tells its name, in this process."""
@@ -78,7 +80,8 @@ def gate() -> Iterator[threading.Event]:
 
 
 @pytest.fixture
-def pool(make_pool: Callable[..., Pool]) -> Pool:
+def pool(make_pool: Callable[..., Pool], request: pytest.FixtureRequest) -> Pool:
+    """A pool whose pokes have time, except with `overruns`."""
     return make_pool(
         sensors_enabled=[
             *(f"{__name__}.{cls.__name__}" for cls in (Told, ToldToo, HangsHere, HangsEverywhere)),
@@ -87,7 +90,7 @@ def pool(make_pool: Callable[..., Pool]) -> Pool:
         shards=1,
         tick=TICK,
         poke_interval=TICK,
-        poke_timeout=1.0,
+        poke_timeout=getattr(request, "param", 20.0),
         poke_concurrency=8,
     )
 
@@ -114,7 +117,7 @@ def test_a_job_does_not_wait_for_slow_pokes_which_settle_by_themselves(
     slow = register(pool, "slow", lambda: gate.wait(30))
     began = time.monotonic()
     assert job(worker, pool)["slow"] == 1
-    assert time.monotonic() - began < 0.9, "a poke may take a second"
+    assert time.monotonic() - began < 10, "a poke may take 20 seconds"
     assert job(worker, pool)["busy"] == 1
     gate.set()
     until("it to settle", lambda: pool.wait([slow], 0)[slow] is State.SUCCESS)
@@ -122,6 +125,7 @@ def test_a_job_does_not_wait_for_slow_pokes_which_settle_by_themselves(
     assert Told.most["slow"] == 1
 
 
+@overruns
 def test_no_slot_is_lost_where_a_job_ends_with_an_error(
     pool: Pool, worker: Worker, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,6 +154,7 @@ def test_another_class_finds_slots_though_one_hangs(pool: Pool, worker: Worker, 
     assert (done["landed"], done["slow"], done["left"]) == (1, 7, 23)
 
 
+@overruns
 def test_what_waits_for_a_class_that_hangs_is_poked_apart(pool: Pool, worker: Worker, gate: threading.Event) -> None:
     """Healthy groups of the class land in this way, long before the slots are free."""
     made = [pool.register(f"{__name__}.HangsHere", {"name": str(number)}).id for number in range(30)]
