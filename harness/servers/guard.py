@@ -15,7 +15,7 @@ import psutil
 
 
 def freeze(roots: Iterable[psutil.Process]) -> list[psutil.Process]:
-    """Stop processes and all their descendants, parents first, and return them in that order."""
+    """Stop processes and all their descendants, parents first, and return them in that order once all have stopped."""
     frozen: list[psutil.Process] = []
     running = list(roots)
     # A process may start another one until it is stopped itself, so look again until there is no new one.
@@ -25,7 +25,18 @@ def freeze(roots: Iterable[psutil.Process]) -> list[psutil.Process]:
                 process.suspend()
         frozen += running
         running = [process for process in descendants(frozen) if process not in frozen]
+    deadline = time.monotonic() + 10
+    # a process stops when it is next to run, and not when the signal is sent
+    while any(map(_runs, frozen)) and time.monotonic() < deadline:
+        time.sleep(0.001)
     return frozen
+
+
+def _runs(process: psutil.Process) -> bool:
+    """Whether a process has neither stopped nor ended."""
+    with suppress(psutil.NoSuchProcess):
+        return process.status() not in {psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
+    return False
 
 
 def thaw(processes: Iterable[psutil.Process]) -> None:

@@ -26,6 +26,7 @@ from sensorpool.poke.answer import CANNOT
 
 START_LIMIT = 60.0  # seconds that a child may take to start, and to import a class
 _MOMENT = 0.1  # seconds
+_LOOK = 0.2  # seconds that a look for messages counts for at most: this process, too, may have stood still meanwhile
 _PIECE = 65_536  # bytes that are read at once: as many as a pipe holds
 _GRACE = 1.5  # seconds that a child may be silent beyond a poke's limit: a cancelled coroutine has one second to end
 _Message = tuple[float, dict[str, Any] | None]  # when the message was read, and the message; None: the end
@@ -64,7 +65,8 @@ class Child:
         self.starved = False  # the kernel killed a process because memory ran out
         self._poke_timeout = settings.poke_timeout
         self.frozen_for = 0.0  # seconds
-        self._heard = self._import_began = time.monotonic()
+        self._looked = self._import_began = time.monotonic()
+        self._silent = self._importing_for = 0.0  # seconds
         self._kills = memory_limit.kills()
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._messages: queue.SimpleQueue[_Message] = queue.SimpleQueue()
@@ -105,11 +107,14 @@ class Child:
     def give(self, suspect: Suspect) -> None:
         """Have the child poke a suspect."""
         self.in_hand[suspect.group.id] = suspect
-        self._heard = time.monotonic()
+        self._silent = 0.0
         self._lines.put(json.dumps([suspect.group.id, suspect.op_classpath, suspect.poke_context]))
 
     def hear(self) -> list[tuple[Suspect, Report]]:
-        """Wait a moment for messages; return the reports. A child that is silent for too long counts as frozen."""
+        """Wait a moment for messages; return the reports. A child that is silent for too long counts as frozen.
+
+        The time of looks counts, not clock time: where the machine stood still or was busy, no poke froze a child.
+        """
         messages: list[_Message] = []
         with suppress(queue.Empty):
             messages.append(self._messages.get(timeout=_MOMENT))
@@ -117,12 +122,13 @@ class Child:
                 messages.append(self._messages.get_nowait())
         reported = [report for at, message in messages if (report := self._take(at, message)) is not None]
         now = time.monotonic()
-        if messages:
-            self._heard = now
+        passed, self._looked = min(now - self._looked, _LOOK), now
+        self._silent = 0.0 if messages else self._silent + passed
+        self._importing_for = 0.0 if self.importing is None else self._importing_for + passed
         silence = self._poke_timeout + _GRACE if self.ready else START_LIMIT
-        if now - self._heard > silence:
+        if self._silent > silence:
             self.frozen_for = silence
-        elif self.importing is not None and now - self._import_began > START_LIMIT:
+        elif self._importing_for > START_LIMIT:
             self.frozen_for = START_LIMIT
         self.froze = not self.ended and self.frozen_for > 0
         return reported
@@ -187,7 +193,7 @@ class Child:
             case {"ready": _}:
                 self.ready = True
             case {"import": op_classpath}:
-                self.importing, self._import_began = op_classpath, at
+                self.importing, self._import_began, self._importing_for = op_classpath, at, 0.0
             case {"imported": _}:
                 self.importing = None
             case {"begin": group_id} if group_id in self.in_hand:

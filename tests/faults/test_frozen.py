@@ -104,13 +104,14 @@ def test_worker_frozen_in_the_poke_after_a_deadline(make_service: Callable[..., 
         ended = {each for each in names if any(poke.at >= deadline for poke in found.get(f"{each} ended", ()))}
         return {each for each in names if any(poke.at >= deadline for poke in found.get(each, ()))} - ended
 
-    until("a poke after the deadline", begun, every=0.01)
     frozen = family(service.processes[0].pid)
+    until("a poke after the deadline", begun, every=0.01)
     for process in frozen:
         process.suspend()
+    # a process has stopped when it is next to run, and not when the signal is sent
+    until("the freeze", lambda: all(each.status() == psutil.STATUS_STOPPED for each in frozen), every=0.01)
     struck, at = begun(), time.monotonic()
     assert struck
-    assert any(each.status() == psutil.STATUS_STOPPED for each in frozen)
     for each in names:
         land(folder, each)
     until("the end of the freeze", lambda: time.monotonic() > at + 0.9)

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import psutil
@@ -488,6 +489,24 @@ def test_what_a_child_said_before_its_end_is_heard_though_it_is_read_late(monkey
         child.end()
     assert [report.outcome for _, report in reports] == [Outcome.NOT_LANDED]
     assert (child.ready, child.poked, child.in_hand, child.returncode) == (True, {1}, {}, 7)
+
+
+def test_a_child_is_not_frozen_by_a_machine_that_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two looks the clock goes on by an hour: neither its start nor its import nor its poke took that long."""
+    ahead = [0.0]
+    monkeypatch.setattr(child_module, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[0]))
+    child = Child(Settings.load(sensors_enabled=classpath(answering.Sleeps)), 1)
+    try:
+        child.give(Suspect(due_group(1), classpath(answering.Sleeps), "{}", alone=False))
+        reports: list[Any] = []
+        while not reports and not child.is_over:
+            ahead[0] += 3_600
+            reports += child.hear()
+    finally:
+        child.end()
+    assert ahead[0] > 3 * 3_600
+    assert not child.froze
+    assert [report.outcome for _, report in reports] == [LANDED]
 
 
 def _ended(
