@@ -164,10 +164,10 @@ def test_a_secret_is_hidden_wherever_it_turns_up(monkeypatch: pytest.MonkeyPatch
 
 def test_hiding_costs_little() -> None:
     """Threat `secrets`: a reason is hidden at every failing poke."""
-    began = time.perf_counter()
+    began = time.process_time()
     for _ in range(1_000):
         redaction.hide("ConnectionError: cannot ask http://host/path?a=b for the 7th time")
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
 
 
 HIDES = """
