@@ -43,7 +43,8 @@ def test_the_python_path_s_is_read_where_the_working_directory_has_none_of_ours(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "celeryconfig.py").write_text(f"SENSORPOOL_CELERY_CONFIG: bool = True\nworker_concurrency = {1 + 4}\n")
-    monkeypatch.syspath_prepend(str(elsewhere))
+    # not `syspath_prepend`: its undoing comes after that of `folder`, and would put the shortened path back for good
+    monkeypatch.setattr(sys, "path", [str(elsewhere), *sys.path])
     assert overlay.read().values["worker_concurrency"] == 5
 
 
