@@ -26,6 +26,7 @@ from sensorpool.config.variables import nearest
 from sensorpool.errors import SettingsError
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.urls import URL_OPTIONS
+from sensorpool.publish import overlay_values
 from sensorpool.publish.wire import broker_url
 
 MARK = "SENSORPOOL_CELERY_CONFIG"
@@ -70,10 +71,10 @@ class Overlay:
         overlay, go by them too. So a value that differs is refused, and so is a broker of the overlay's own. An entry
         of ``beat_schedule`` that has a name of the package's is left out.
 
-        :raises SettingsError: with the setting's name, and what to do.
+        :raises SettingsError: with the setting's name, and what to do; see also `overlay_values.checked`.
         """
         laid = dict(package)
-        for name, value in self.values.items():
+        for name, value in overlay_values.checked(self.where, self.values).items():
             own = package.get(name)
             if name in _URLS:
                 if not isinstance(value, str) or broker_url(value) != package["broker_url"]:

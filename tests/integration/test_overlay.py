@@ -50,6 +50,7 @@ def run(environment: dict[str, str], folder: Path, *arguments: str) -> list[str]
         ("x = nowhere", "NameError"),
         ("imports = ('no_such_module',)", "imports cannot be imported: ModuleNotFoundError"),
         ("result_backend = 'nonsense://'", "result_backend cannot be used: "),
+        ("timezone = 'Mars/Phobos'", "timezone cannot be 'Mars/Phobos': "),
     ],
 )
 def test_the_overlay_of_the_working_directory_counts(

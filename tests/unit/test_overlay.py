@@ -106,6 +106,80 @@ def laid_over(folder: Path, text: str, **settings: object) -> Celery:
     return make_app(Settings.load(**{"redis_url": "redis://127.0.0.1:1/0"} | settings))
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("task_serializer = 'pickle'", "task_serializer is 'pickle', and workers take jobs in JSON only"),
+        ("task_serializer = 'yaml'", "task_serializer is 'yaml'"),
+        ("accept_content = ['pickle']", r"accept_content is \['pickle'\], and the pool's messages are JSON only"),
+        ("accept_content = ['json', 'pickle']", "accept_content is"),
+        ("accept_content = None", "accept_content is None"),
+        ("accept_content = 5", "accept_content cannot be 5: TypeError"),
+        ("task_always_eager = True", "task_always_eager would have beat run the jobs itself"),
+        ("task_default_rate_limit = '1/h'", "task_default_rate_limit would hold up the ticks"),
+        (
+            "task_annotations = {'*': {'rate_limit': '1/h'}}",
+            "task_annotations sets rate_limit of sensorpool.poke_shard: ",
+        ),
+        (
+            "task_annotations = [{'sensorpool.rescue': {'time_limit': 1}}]",
+            "task_annotations sets time_limit of sensorpool.rescue: ",
+        ),
+        ("task_annotations = 'no_such_module.Annotation'", "task_annotations cannot be .*: ModuleNotFoundError"),
+        ("timezone = 'Mars/Phobos'", "timezone cannot be 'Mars/Phobos': ZoneInfoNotFoundError"),
+        ("timezone = 5", "timezone is no time zone: 5"),
+        ("worker_concurrency = 'two'", "worker_concurrency cannot be 'two': ValueError"),
+        ("worker_prefetch_multiplier = 'x'", "worker_prefetch_multiplier cannot be 'x': ValueError"),
+        ("worker_prefetch_multiplier = []", r"worker_prefetch_multiplier cannot be \[\]: TypeError"),
+        ("task_acks_late = 'perhaps'", "task_acks_late cannot be 'perhaps': TypeError"),
+        ("beat_schedule = {'x': 'y'}", "beat_schedule: the entry x is no mapping with a task"),
+        ("beat_schedule = {'x': {'schedule': 1.0}}", "the entry x is no mapping with a task"),
+        ("beat_schedule = {'x': {'task': 'a.b'}}", "the entry x has no schedule of seconds, nor a crontab: None"),
+        ("beat_schedule = {'x': {'task': 'a.b', 'schedule': 'oops'}}", "no schedule of seconds, nor a crontab: 'oops'"),
+        ("beat_schedule = {'x': {'task': 'a.b', 'schedule': 0}}", "no schedule of seconds, nor a crontab: 0"),
+        ("beat_schedule = {'x': {'task': 'a.b', 'schedule': float('nan')}}", "nor a crontab: nan"),
+        ("beat_schedule = {'x': {'task': 'a.b', 'schedule': 1e300}}", r"nor a crontab: 1e\+300"),
+        ("beat_schedule = {'x': {'task': 'a.b', 'schedule': 1, 'options': 3}}", "options that are no mapping: 3"),
+        ("beat_schedule = {'x': {'task': 'a.b', 'schedule': 1, 'every': 3}}", "the entry x cannot be used: TypeError"),
+    ],
+)
+def test_what_would_stop_the_ticks_is_refused(folder: Path, text: str, says: str) -> None:
+    with pytest.raises(SettingsError, match=says) as refused:
+        laid_over(folder, f"{text}\n")
+    assert str(refused.value).startswith(f"{folder / 'celeryconfig.py'}: ")
+    assert len(str(refused.value).splitlines()) == 1
+    settings = Settings.load(database_url="sqlite://", redis_url="redis://127.0.0.1:1/0")
+    [wrong] = [each for each in doctor.examine(settings) if each.subject == "celery"]
+    assert (wrong.level, wrong.said) == ("wrong", str(refused.value))
+
+
+def test_values_that_do_no_harm_are_laid_over(folder: Path) -> None:
+    text = """
+from datetime import timedelta
+from celery.schedules import crontab
+task_serializer = "json"
+accept_content = ("application/json",)
+task_always_eager = "false"  # as from the environment
+task_acks_late = True
+timezone = "Europe/Paris"
+worker_concurrency = "3"
+worker_max_tasks_per_child = None
+broker_connection_timeout = 2.5
+result_expires = timedelta(hours=1)
+broker_use_ssl = {"ca_certs": "/ca.pem"}
+task_annotations = {"*": {"max_retries": 1}, "a.b": {"rate_limit": "1/h"}}
+beat_schedule = {
+    "seconds": {"task": "a.b", "schedule": 30},
+    "span": {"task": "a.b", "schedule": timedelta(hours=1), "options": {"queue": "theirs"}},
+    "nightly": {"task": "a.b", "schedule": crontab(hour=3), "args": (1,)},
+}
+"""
+    conf = laid_over(folder, text).conf
+    assert (conf.worker_concurrency, conf.task_always_eager, conf.task_acks_late) == (3, False, True)
+    assert {"seconds", "span", "nightly"} < conf.beat_schedule.keys()
+    assert conf.task_annotations["a.b"] == {"rate_limit": "1/h"}
+
+
 def test_options_of_the_broker_come_beside_the_package_s(folder: Path) -> None:
     """Without the key prefix, a worker would read another list than that to which registrants send."""
     app = laid_over(folder, 'broker_transport_options = {"visibility_timeout": 3600, "sep": "\\x06\\x16"}\n')
