@@ -57,13 +57,24 @@ class PoolTrigger(BaseTrigger):
         yield event
 
     async def on_kill(self) -> None:
-        """Cancel the instance: its task was marked or cleared."""
+        """Cancel the instance if its task was marked or cleared, and not if another triggerer has the trigger now.
+
+        Where Airflow does not say which it is, nothing is cancelled: rescue looks at the task (`pool.reconcile`).
+        """
+        if not self.instance_id:
+            return
+        later = f"sensorpool: rescue cancels instance {self.instance_id} if its task does not wait any more"
         try:
-            if self.instance_id:
-                notifier = await Notifier.ready(self._warn)
+            notifier = await Notifier.ready(self._warn)
+            if await notifier.task_states.waits(self.task_instance):
+                self._say(f"sensorpool: this triggerer leaves instance {self.instance_id}: its task waits on elsewhere")
+            else:
                 await asyncio.to_thread(notifier.cancel, self.instance_id, "its task was marked or cleared in Airflow")
         except Exception as error:
-            self._warn(f"sensorpool: rescue cancels instance {self.instance_id} later: {one_line(error)}")
+            self._warn(f"{later}: {one_line(error)}")
+        except asyncio.CancelledError:
+            self._warn(f"{later}: there is no time left to ask")
+            raise
 
     async def _event(self) -> TriggerEvent:
         notifier = await Notifier.ready(self._warn)

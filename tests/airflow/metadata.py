@@ -1,5 +1,6 @@
 """Airflow's own database, a real one, and what a task hears from it: by the execution API, in this process."""
 
+import asyncio
 import datetime as dt
 import gc
 import os
@@ -107,6 +108,10 @@ class _Comms:
             }
             raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail=detail)) from error
         return response
+
+    async def asend(self, msg: Any) -> Any:
+        """Answer a trigger."""
+        return await asyncio.to_thread(self.send, msg)
 
 
 class Metadata:

@@ -151,9 +151,16 @@ def test_an_unknown_instance_goes_back(pool: Pool, make_notifier: Callable[..., 
     assert (event.payload["state"], event.payload["ending"]) == (State.CANCELLED, Ending.HANDED_BACK)
 
 
-def test_a_marked_task_is_cancelled(pool: Pool, make_notifier: Callable[..., Notifier]) -> None:
-    make_notifier()
+def test_a_marked_task_is_cancelled(
+    pool: Pool, make_notifier: Callable[..., Notifier], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notifier = make_notifier()
     one = register(pool)
+
+    async def waits(_: Any) -> bool:
+        return False
+
+    monkeypatch.setattr(notifier.task_states, "waits", waits)
 
     async def mark() -> None:
         trigger = PoolTrigger(one)

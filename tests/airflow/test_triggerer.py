@@ -5,39 +5,27 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import pytest
 
 pytest.importorskip("airflow")
 
-from airflow.jobs.triggerer_job_runner import ToTriggerSupervisor, TriggerRunner
-from airflow.models.taskinstance import TaskInstance
-from airflow.models.trigger import Trigger
-from airflow.sdk import DAG
-from airflow.sdk.execution_time.comms import _RequestFrame
-from airflow.sdk.serde import deserialize
 from airflow.triggers.base import TaskSuccessEvent
-from airflow.utils.session import create_session
-from pydantic import TypeAdapter
-from sqlalchemy import select, text, update
 
-from harness.servers import Elsewhere, Server, fresh_database
+from harness.servers import Elsewhere, Server
 from harness.until import PATIENCE
-from sensorpool import Pool, Settings
-from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.result import InstanceResult, Landing
-from sensorpool.airflow.task import conclude, deferral
+from sensorpool.airflow.task import conclude
 from sensorpool.airflow.trigger import PoolTrigger
-from sensorpool.airflow.triggerer import api_server, notifier
+from sensorpool.airflow.triggerer import notifier
 from sensorpool.airflow.triggerer.notifier import Notifier
 from sensorpool.errors import SettingsError, Unreachable
 from sensorpool.model.states import Ending, State
-from sensorpool.model.values import Key, Registration
+from sensorpool.model.values import Registration
+from tests.airflow.deployment import SENSOR, Deployment, notifier_of_triggerer
 from tests.airflow.metadata import Metadata
 from tests.airflow.running import Flag, Ti, in_dag
 from tests.airflow.told import Told
 
-SENSOR = "sensorpool.sensors.TimeSensor"
 SURROGATE, NUL = "\ud800", "\x00"
 DEEP = "[" * 700 + "]" * 700
 VALUES = {
@@ -55,72 +43,13 @@ VALUES = {
 }
 
 
-class Deployment:
-    """A task in Airflow's database that waits for an instance, and the triggerer that serves it."""
-
-    def __init__(self, pool: Pool, metadata: Metadata) -> None:
-        self.pool = pool
-        with DAG("triggerer", schedule=None) as dag:
-            Flag(task_id="wait", flag="x")
-        serialized = metadata.add_dag(dag)
-        self.run_id = metadata.add_run(serialized, None)
-        self._task = (TaskInstance.dag_id == "triggerer", TaskInstance.run_id == self.run_id)
-        self.key = Key("triggerer", "wait", self.run_id, -1, 1)
-        waits = Registration(sensor=SENSOR, poke_context={"target_time": "2100-01-01T00:00:00Z"}, key=self.key)
-        self.instance_id = pool.register_many([waits], try_out=False)[0].id
-
-    def defer(self, **kwargs: Any) -> int:
-        """Have the task wait in a trigger; return the trigger's id."""
-        with create_session() as session:
-            trigger = Trigger("sensorpool.airflow.trigger.PoolTrigger", kwargs)
-            session.add(trigger)
-            session.flush()
-            change = {"state": "deferred", "trigger_id": trigger.id, "next_kwargs": {"started": 1.0}}
-            session.execute(update(TaskInstance).where(*self._task).values(change))
-            return int(trigger.id)
-
-    def end(self, **columns: Any) -> None:
-        """Write how the instance ended, as a pool of any version may have."""
-        ended = {"state": "success", "ending": "landed", "settled_at": 1} | columns
-        with self.pool.database.engine.begin() as connection:
-            given = ", ".join(f"{name} = :{name}" for name in ended)
-            statement = text(f"UPDATE sensor_instance SET {given} WHERE id = {self.instance_id}")
-            connection.execute(statement, ended)
-
-    def serve(self, trigger_id: int, trigger: Any) -> dict[str, Any]:
-        """Run a trigger as the triggerer does, to Airflow's database; return what the task is resumed with."""
-        runner = TriggerRunner()
-        runner.triggers[trigger_id] = {"task": None, "is_watcher": False, "name": "wait", "events": 0}  # type: ignore[typeddict-item]
-        asyncio.run(asyncio.wait_for(runner.run_trigger(trigger_id, trigger), PATIENCE))
-        told = runner.process_trigger_events([trigger_id])
-        frame = _RequestFrame(id=1, body=told.model_dump()).as_bytes()
-        received = msgspec.msgpack.Decoder(_RequestFrame).decode(frame[4:])
-        message: Any = TypeAdapter(ToTriggerSupervisor).validate_python(received.body)
-        (entry,) = message.events
-        Trigger.submit_event(trigger_id=entry.trigger_id, event=entry.event)
-        with create_session() as session:
-            task = session.scalars(select(TaskInstance).where(*self._task)).one()
-            assert (task.state, task.next_method) == ("scheduled", None)
-            resumed = deserialize(task.next_kwargs)
-        assert isinstance(resumed, dict)
-        return resumed["event"]
-
-
 @pytest.fixture(scope="module")
 def triggerer(
     postgres_server: Server | Elsewhere, postgres_template: str, redis_server: Server | Elsewhere
 ) -> Iterator[Notifier]:
-    """The notifier of a triggerer, one for all: what one test leaves must not hold up the next."""
-    with fresh_database(postgres_server, template=postgres_template) as url, pytest.MonkeyPatch.context() as patch:
-        pool = Pool(Settings.load(database_url=url, redis_url=redis_server.start().url))
-        patch.setattr(api_server, "FIRST_ANSWER", 0.0)
-        patch.setattr(notifier, "SWEEP_EVERY", 1.0)
-        patch.setattr(deferral, "pool", lambda: pool)
-        made = Notifier(pool, AirflowSettings(resume_hold=0.0))
-        patch.setattr(Notifier, "of_this_process", classmethod(lambda _: made))
+    """One for all: what one test leaves must not hold up the next."""
+    with notifier_of_triggerer(postgres_server, postgres_template, redis_server) as made:
         yield made
-        made.close()
-        pool.close()
 
 
 @pytest.fixture
@@ -267,12 +196,20 @@ def test_no_text_ends_the_triggerer(
 
 
 def test_nothing_is_raised_where_a_task_is_marked(triggerer: Notifier, monkeypatch: pytest.MonkeyPatch) -> None:
-    def cancel(*_: Any) -> None:
+    called: list[Any] = []
+
+    def cancel(*arguments: Any) -> None:
+        called.append(arguments)
         raise RuntimeError(SURROGATE)
 
+    async def waits(_: Any) -> bool:
+        return False
+
     monkeypatch.setattr(triggerer, "cancel", cancel)
+    monkeypatch.setattr(triggerer.task_states, "waits", waits)
     asyncio.run(PoolTrigger(1).on_kill())
     asyncio.run(PoolTrigger("x").on_kill())
+    assert len(called) == 1
 
 
 def test_a_row_of_nonsense_holds_up_no_other(deployment: Deployment) -> None:

@@ -74,6 +74,31 @@ def start_dag_run(request: Any) -> bool:
     return not (isinstance(answer, ErrorResponse) and answer.error == ErrorType.DAGRUN_ALREADY_EXISTS)
 
 
+async def state_of(ti: Any) -> str | None:
+    """Return the state of a task instance, as a trigger asks its supervisor; None also if there is no such instance.
+
+    :raises Exception: when the supervisor does not say.
+    """
+    from airflow.sdk.execution_time import task_runner
+    from airflow.sdk.execution_time.comms import GetTaskStates, TaskStatesResult
+
+    comms: Any = task_runner.SUPERVISOR_COMMS
+    is_mapped = ti.map_index is not None and ti.map_index >= 0
+    answer = await comms.asend(
+        GetTaskStates(
+            dag_id=ti.dag_id,
+            task_ids=[ti.task_id],
+            run_ids=[ti.run_id],
+            map_index=ti.map_index if is_mapped else None,
+        )
+    )
+    if not isinstance(answer, TaskStatesResult):
+        raise LookupError(f"Airflow's supervisor answers {answer!r}")
+    states = answer.task_states.get(ti.run_id, {})
+    state: str | None = states.get(f"{ti.task_id}_{ti.map_index}" if is_mapped else ti.task_id)
+    return state
+
+
 def comms_state(state: str) -> Any:
     """Return a DAG run's state as the supervisor sends it, whose text differs (``DagRunState.FAILED``)."""
     from airflow.sdk.execution_time.comms import DagRunStateResult

@@ -1,10 +1,10 @@
 """Cancel instances whose task does not wait for them any more, according to Airflow's own database.
 
-A mark or clear reaches the triggerer, which cancels at once (`trigger.PoolTrigger.on_kill`). While no triggerer runs
-it reaches no process, and a worker that dies between registering and deferring reports nothing. So rescue asks Airflow:
-the try that an instance was registered for must still be a task instance under way. A try without a task instance was
-deleted, alone or with its run or its DAG, if Airflow's audit log says that it ran. A try that Airflow does not know
-belongs to another deployment.
+A mark or clear reaches the triggerer, which cancels at once (`trigger.PoolTrigger.on_kill`) if Airflow tells it the
+state of the task. While no triggerer runs it reaches no process, and a worker that dies between registering and
+deferring reports nothing. So rescue asks Airflow: the try that an instance was registered for must still be a task
+instance under way. A try without a task instance was deleted, alone or with its run or its DAG, if Airflow's audit log
+says that it ran. A try that Airflow does not know belongs to another deployment.
 """
 
 import importlib.util

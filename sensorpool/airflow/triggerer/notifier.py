@@ -22,6 +22,7 @@ from sensorpool.airflow.triggerer.api_server import ApiServer
 from sensorpool.airflow.triggerer.liveness import Liveness
 from sensorpool.airflow.triggerer.pace import Pace
 from sensorpool.airflow.triggerer.task_log import TaskLog
+from sensorpool.airflow.triggerer.task_states import TaskStates
 from sensorpool.client.pool import Pool
 from sensorpool.config.settings import Settings
 from sensorpool.errors import SensorpoolError, Unknown
@@ -73,6 +74,7 @@ class Notifier:
     def __init__(self, pool: Pool, settings: AirflowSettings) -> None:
         self.settings = settings
         self.api_server = ApiServer()
+        self.task_states = TaskStates()
         self.pace = Pace(time.monotonic())
         self._pool = pool
         self._subscriptions: dict[int, list[Subscription]] = {}
