@@ -304,3 +304,20 @@ def test_an_operator_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Submits, "cluster", "b")
     with pytest.raises(HandBack, match="is another one"):
         job.job_of(Submits)(**arguments, __external_id__="7").poke({})
+
+
+class SubmitsTo(Submits):
+    """Names a Connection beside."""
+
+    def __init__(self, *, cluster_conn_id: str = "cluster", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.cluster_conn_id = cluster_conn_id
+
+
+def test_a_connection_that_stays_the_same_keeps_no_operator(aged: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = job.job_of(SubmitsTo)(**rebuild.arguments_of(in_dag(SubmitsTo, name="n"), None), __external_id__="7")
+    assert kept.poke({}) is False
+    assert kept._connections, "it names a Connection"
+    monkeypatch.setattr(Submits, "cluster", "b")
+    with pytest.raises(HandBack, match="is another one"):
+        kept.poke({})

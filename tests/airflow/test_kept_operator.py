@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("airflow")
 
-from airflow.sdk import BaseHook
+from airflow.sdk import BaseHook, Variable
 from airflow.sdk.bases.sensor import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
@@ -37,6 +37,7 @@ class Hook(str):
 class Hooked(BaseSensorOperator):
     """Keeps a hook, as the providers' sensors do; it answers whether what it knows is what its backend wants."""
 
+    poke_context_fields = ("hooked_conn_id",)
     asks: ClassVar[Any] = Mock(wanted="old", act=None, built=0)  # of the standard library: it is not looked into
 
     def __init__(self, *, hooked_conn_id: str = "hooked", **kwargs: Any) -> None:
@@ -124,6 +125,21 @@ def test_one_whose_connection_stays_the_same_stays_as_it_is(clock: Clock) -> Non
     clock.now += AGE
     assert held(other) == "old"
     assert Hooked.asks.built == 3, "whether it is unchanged cannot be told"
+
+
+class Undeclared(Hooked):
+    """Does not say that its constructor takes nothing from elsewhere."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+
+
+def test_one_whose_constructor_may_take_more_than_its_connection_is_built_again_at_its_age(clock: Clock) -> None:
+    sensor = pooled(Undeclared)
+    for built in (2, 3):
+        clock.now += AGE
+        assert held(sensor) == "old"
+        assert Hooked.asks.built == built
 
 
 def test_thousands_that_name_one_connection_cost_one_look(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,6 +307,41 @@ def test_no_poke_of_another_day_lands_a_group(clock: Clock, monkeypatch: pytest.
     outcomes = [keep(2 if how == "another waiter" else 1).poke()[0].outcome for _ in range(3)]
     assert set(outcomes) == {Outcome.HAND_BACK}
     assert set(Dated.poked) <= {dt.date(2026, 11, 2)}
+
+
+class Prefixed(BaseSensorOperator):
+    """Takes a Variable, and names a Connection, which says nothing of that."""
+
+    asks: ClassVar[Any] = Mock(there=())
+
+    def __init__(self, *, hooked_conn_id: str = "hooked", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.hooked_conn_id = hooked_conn_id
+        self.prefix = Variable.get("prefix")
+
+    def poke(self, context: Any) -> bool:
+        """Whether something is there."""
+        return self.prefix in Prefixed.asks.there
+
+
+@pytest.mark.parametrize("version", [1, 2], ids=["its age", "another waiter"])
+def test_a_connection_that_stays_the_same_lands_nothing_of_an_old_variable(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    monkeypatch.setenv("AIRFLOW_VAR_PREFIX", "old")
+    path = f"{Prefixed.__module__}.{Prefixed.__qualname__}"
+    context = json.dumps(rebuild.poke_context_of(in_dag(Prefixed)))
+    cache = Poker(Settings.load(sensors_enabled=path)).cache
+
+    def poke(version: int) -> Outcome:
+        return cache.keep(DueGroup(1, version, 7, 1, 0, 60_000, 0, 0, None), path, context).poke()[0].outcome
+
+    assert poke(1) is Outcome.NOT_LANDED
+    monkeypatch.setenv("AIRFLOW_VAR_PREFIX", "new")
+    monkeypatch.setattr(Prefixed.asks, "there", ("old",))
+    if version == 1:
+        clock.now += AGE
+    assert poke(version) is Outcome.HAND_BACK
 
 
 def test_the_hook_that_an_s3_sensor_keeps(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,10 +42,16 @@ class Waits(BaseSensorOperator):
         return self.path in self.lands
 
 
+class Declares(Waits):
+    """Declares that it takes nothing from elsewhere."""
+
+    poke_context_fields = ("path", "also")
+
+
 @pytest.fixture(autouse=True)
 def pool(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pool that takes each registration; the classes are patched."""
-    settings = Settings.load(sensors_enabled=f"{__name__}.Waits")
+    settings = Settings.load(sensors_enabled=f"{__name__}.Waits,{__name__}.Declares")
     monkeypatch.setattr(deferral, "pool", lambda: SimpleNamespace(settings=settings))
     monkeypatch.setattr(deferral, "register", lambda _: SimpleNamespace(id=1, opened=True))
     monkeypatch.setattr(deferral, "airflow_settings", lambda: AirflowSettings(enabled=True))
@@ -69,8 +75,8 @@ def resumes(sensor: Any, left: TaskDeferred, state: State = State.SUCCESS, endin
     return as_runner(sensor, "resume_execution", patch.RESUME, {"event": event, **kept}, context_of(sensor))
 
 
-def waiting(mode: str = "reschedule", **arguments: Any) -> Any:
-    return in_dag(Waits, mode=mode, **arguments).prepare_for_execution()
+def waiting(mode: str = "reschedule", cls: type = Waits, **arguments: Any) -> Any:
+    return in_dag(cls, mode=mode, **arguments).prepare_for_execution()
 
 
 def test_what_still_waits_for_the_same_ends_as_the_pool_saw() -> None:
@@ -164,10 +170,23 @@ def test_how_it_is_written_does_not_matter() -> None:
 )
 def test_a_success_without_a_worker_only_where_templates_say_the_same(path: str, also: Any, direct: bool) -> None:
     for mode in ("reschedule", "poke"):
-        sensor = waiting(mode, path=path, also=also)
+        sensor = waiting(mode, Declares, path=path, also=also)
         sensor.path = path if path in ("plain", "a") else "rendered"
         sensor.also = _rendered(also)
         assert leaves(sensor).trigger.direct is (direct or mode == "poke")
+
+
+def test_nor_where_its_constructor_takes_something_from_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Variable, say: the one that is built where the task resumes has the last word."""
+    monkeypatch.setattr(Waits, "elsewhere", staticmethod(lambda: "old prefix"))
+    assert leaves(waiting("poke")).trigger.direct is True
+    left = leaves(waiting())
+    assert left.trigger.direct is False
+    assert resumes(waiting(), left) is None
+    monkeypatch.setattr(Waits, "elsewhere", staticmethod(lambda: "new prefix"))
+    with pytest.raises(AirflowRescheduleException):
+        resumes(waiting(), left)
+    assert Waits.poked == ["old"]
 
 
 def _rendered(value: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 from jinja2 import Environment, TemplateError, meta
 
 from sensorpool.airflow.compat import operators
+from sensorpool.airflow.proof.arguments import external_inputs
 from sensorpool.airflow.proof.state import value_digest
 from sensorpool.airflow.result import InstanceResult
 from sensorpool.airflow.task import poolable
@@ -37,7 +38,7 @@ _NO_POKE = (Ending.HANDED_BACK, Ending.CANCELLED)
 _jinja = Environment(autoescape=True)
 
 
-def resume_arguments(condition: Condition) -> dict[str, str]:
+def resume_arguments(condition: Condition) -> dict[str, Any]:
     """Return arguments for the resume method."""
     return {NAME: _digest(condition)}
 
@@ -58,8 +59,10 @@ def result_if_unchanged(sensor: Any, context: Any, result: InstanceResult, diges
     return InstanceResult.handed_back(f"{why} (the pool saw: {result.ending})")
 
 
-def may_change(sensor: Any) -> bool:
-    """Whether the templates of a sensor may give another condition later, judged by their text."""
+def may_change(sensor: Any, condition: Condition) -> bool:
+    """Whether a sensor may have another condition later: by its constructor, or by the text of its templates."""
+    if not condition.adapted and external_inputs.has_digests(condition.poke_context):
+        return True
     given = operators.constructor_arguments(sensor)
     names = [name for name in sensor.template_fields if name in given]
     return not all(_is_fixed(given[name], getattr(sensor, name, None)) for name in names)

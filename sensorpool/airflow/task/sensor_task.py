@@ -96,7 +96,7 @@ def wait_in_pool(sensor: BaseSensorOperator, context: Any, native: Execute) -> A
             logical_date=context.get("logical_date"),
         )
         direct = poolable.ends_directly(sensor, context) and not (
-            sensor.reschedule and reschedule_condition.may_change(sensor)
+            sensor.reschedule and reschedule_condition.may_change(sensor, condition)
         )
         waits.append((deferral.register(registration), direct, timeout))
 

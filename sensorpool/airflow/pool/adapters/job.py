@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from sensorpool.airflow.compat import server_process
 from sensorpool.airflow.errors import OnlyOnWorker
 from sensorpool.airflow.pool.adapters.kept_operator import KeptOperator
+from sensorpool.airflow.proof import known_sensors
 from sensorpool.airflow.proof.arguments.rebuild import build_in_pool
 from sensorpool.airflow.proof.watch import supervisor_requests, task_reads
 from sensorpool.errors import HandBack, InfraFailure
@@ -59,4 +60,7 @@ def adapt(cls: type) -> type[Job]:
 
 def job_of(cls: type) -> type[Job]:
     """Return the class of the jobs of an operator's class."""
-    return type(f"JobOf{cls.__name__}", (Job,), {"__slots__": (), "operator_class": cls})
+    path = f"{cls.__module__}.{cls.__qualname__}"
+    is_stateless = path in known_sensors.JOB_ARGUMENTS or known_sensors.is_stateless(cls)
+    attributes = {"__slots__": (), "operator_class": cls, "is_stateless": is_stateless}
+    return type(f"JobOf{cls.__name__}", (Job,), attributes)

@@ -1,7 +1,9 @@
 """An operator that the pool has built from its arguments, and keeps: its hook holds the Connection of that time.
 
 A group may live for weeks. So an operator is built again after a poke that raised or did not return. It is built again
-at a bounded age too, and when another waiter joins its group, unless it names Connections and none of them has changed.
+at a bounded age too, and when another waiter joins its group: its constructor may take something from elsewhere (a
+Variable, today's date), and what is built then is held against what was registered. Only an operator of a class that is
+known to take nothing but its arguments stays as it is while it names Connections and none of them has changed.
 A Connection is read once for all operators that name it: a new client may cost a tenth of a second of CPU (boto3), and
 there are many operators. An operator that its pokes have changed cannot be built again as it was: it is handed back.
 """
@@ -11,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import cache
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException, AirflowSkipException
@@ -44,6 +46,7 @@ class KeptOperator(Renewable):
         *("_arguments", "_changed_name", "_connections", "_expires", "_operator"),
         *("hooks", "known_missing", "of_environment"),
     )
+    is_stateless: ClassVar[bool] = False  # whether its class is known to take nothing but its arguments
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         self._arguments = arguments
@@ -122,7 +125,9 @@ class KeptOperator(Renewable):
         return operator
 
     def _is_unchanged(self, operator: Any, now: float) -> bool:
-        """Whether the operator names Connections, and all of them are as they were when it was built."""
+        """Whether a stateless operator names Connections, and all of them are as they were when it was built."""
+        if not self.is_stateless:
+            return False
         limit = _limit()
         since = 0.0 if self._expires == _NOW else limit / 2
         if not self._connections or _connection_ids(operator) != self._connections.keys():

@@ -48,7 +48,6 @@ class RebuiltSensor(KeptOperator):
 
     __slots__ = ("_baseline", "_is_new")
     sensor_class: ClassVar[type[BaseSensorOperator]]
-    is_stateless: ClassVar[bool]  # `known_sensors.is_stateless`
     declares_fields: ClassVar[bool]  # `known_sensors.declares_fields`
     imported_state: ClassVar[SharedState | None]  # before a sensor of the class was built here; None if stateless
     shared_state: ClassVar[SharedState | None]  # after the first sensor of the class was built here

@@ -86,6 +86,12 @@ def with_first_poke(
     return {**poke_context, NAME: words} if words else dict(poke_context)
 
 
+def has_digests(poke_context: Mapping[str, Any]) -> bool:
+    """Whether a poke_context has a digest of an external input."""
+    words = str(poke_context.get(NAME, "")).split()
+    return any(not missing_lookups.is_word(word) and not mapping_order.is_word(word) for word in words)
+
+
 def missing_lookups_of(poke_context: Mapping[str, Any]) -> frozenset[str] | None:
     """Return digests of the Connections and Variables that a poke may do without; None if there was no first poke."""
     return missing_lookups.read(str(poke_context.get(NAME, "")))

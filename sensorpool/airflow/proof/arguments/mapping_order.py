@@ -22,6 +22,11 @@ def as_word(arguments: Mapping[str, Any]) -> str:
     return f"{_WORD}{';'.join(found)}" if found else ""
 
 
+def is_word(word: str) -> bool:
+    """Whether a word is one of `as_word`."""
+    return word.startswith(_WORD)
+
+
 def restore(arguments: Mapping[str, Any], words: str) -> dict[str, Any]:
     """Return arguments with their mappings in the order that a word says.
 
