@@ -1,23 +1,32 @@
-"""A sensor in reschedule mode that resumes: the pool's result counts only if its condition is still the same."""
+"""A sensor in reschedule mode that resumes: the pool's result counts if its condition and limits are still the same."""
 
 import datetime as dt
 import json
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, ClassVar
+from unittest.mock import Mock
 
 import pytest
 
 pytest.importorskip("airflow")
 
 from airflow.sdk.bases.sensor import BaseSensorOperator
-from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSensorTimeout, TaskDeferred
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowRescheduleException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    TaskDeferred,
+)
 from airflow.sdk.serde import deserialize, serialize
 
 from sensorpool import Settings
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.result import InstanceResult
-from sensorpool.airflow.task import deferral, patch, reschedule_condition
+from sensorpool.airflow.task import deferral, patch, reschedule_condition, reschedule_limits
+from sensorpool.airflow.task.poke_errors import PokeFailed
 from sensorpool.model.states import Ending, State
 from tests.airflow.running import PokesLog, as_runner, context_of, in_dag
 
@@ -29,6 +38,7 @@ class Waits(BaseSensorOperator):
     elsewhere: ClassVar[Callable[[], Any]] = staticmethod(lambda: None)
     poked: ClassVar[PokesLog] = PokesLog()
     lands: ClassVar[tuple[str, ...]] = ()
+    told: ClassVar[Any] = Mock(lands=(), error=None)  # of the standard library: it is no part of the condition
 
     def __init__(self, *, path: str = "old", also: Any = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -39,7 +49,9 @@ class Waits(BaseSensorOperator):
     def poke(self, context: Any) -> bool:
         """Land on what is there."""
         self.poked.append(self.path)
-        return self.path in self.lands
+        if self.told.error is not None:
+            raise self.told.error
+        return self.path in (*self.lands, *self.told.lands)
 
 
 class Declares(Waits):
@@ -69,8 +81,14 @@ def leaves(sensor: Any) -> TaskDeferred:
     return deferred.value
 
 
-def resumes(sensor: Any, left: TaskDeferred, state: State = State.SUCCESS, ending: Ending = Ending.LANDED) -> Any:
-    kept: dict[str, Any] = deserialize(json.loads(json.dumps(serialize(left.kwargs))))
+def resumes(
+    sensor: Any,
+    left: TaskDeferred,
+    state: State = State.SUCCESS,
+    ending: Ending = Ending.LANDED,
+    **arguments: Any,
+) -> Any:
+    kept: dict[str, Any] = deserialize(json.loads(json.dumps(serialize(left.kwargs)))) | arguments
     event = InstanceResult(state, ending, "because").as_payload()
     return as_runner(sensor, "resume_execution", patch.RESUME, {"event": event, **kept}, context_of(sensor))
 
@@ -80,8 +98,8 @@ def waiting(mode: str = "reschedule", cls: type = Waits, **arguments: Any) -> An
 
 
 def test_what_still_waits_for_the_same_ends_as_the_pool_saw() -> None:
-    left = leaves(waiting())
-    assert resumes(waiting(), left) is None
+    left = leaves(waiting(timeout=5))
+    assert resumes(waiting(timeout=5), left) is None
     with pytest.raises(AirflowSensorTimeout):
         resumes(waiting(timeout=5), left, State.FAILED, Ending.TIMEOUT)
     assert Waits.poked == []
@@ -198,3 +216,91 @@ def _rendered(value: Any) -> Any:
         case dict():
             return {name: _rendered(item) for name, item in value.items()}
     return value
+
+
+HOURS = 3600.0
+TIMED_OUT = (State.FAILED, Ending.TIMEOUT)
+SKIPPED_OUT = (State.SKIPPED, Ending.TIMEOUT)
+ERROR = (State.FAILED, Ending.POKE_ERROR)
+
+
+@pytest.mark.parametrize(
+    ("registered", "now", "end", "raised"),
+    [
+        ({}, {"timeout": 12 * HOURS}, TIMED_OUT, AirflowRescheduleException),
+        ({"soft_fail": True}, {"timeout": 12 * HOURS, "soft_fail": True}, SKIPPED_OUT, AirflowRescheduleException),
+        ({}, {"timeout": 3 * HOURS}, TIMED_OUT, AirflowSensorTimeout),
+        ({}, {"soft_fail": True}, TIMED_OUT, AirflowSkipException),
+        ({"soft_fail": True}, {}, SKIPPED_OUT, AirflowSensorTimeout),
+        ({}, {"silent_fail": True, "timeout": 12 * HOURS}, ERROR, AirflowRescheduleException),
+        ({}, {"never_fail": True}, ERROR, AirflowSkipException),
+        ({"never_fail": True}, {}, (State.SKIPPED, Ending.POKE_ERROR), ValueError),
+        ({}, {"never_fail": True}, (State.FAILED, Ending.FAIL), AirflowSkipException),
+        ({"soft_fail": True}, {}, (State.SKIPPED, Ending.FAIL), AirflowFailException),
+    ],
+    ids=str,
+)
+def test_limits_that_were_corrected_meanwhile_hold(
+    monkeypatch: pytest.MonkeyPatch,
+    registered: dict[str, Any],
+    now: dict[str, Any],
+    end: tuple[State, Ending],
+    raised: type[BaseException],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As natively at the next poke."""
+    limits = {"timeout": 6 * HOURS}
+    left = leaves(waiting(**limits | registered))
+    errors = {Ending.POKE_ERROR: ValueError("no"), Ending.FAIL: AirflowFailException("no")}
+    monkeypatch.setattr(Waits.told, "error", errors.get(end[1]))
+    with pytest.raises(raised):
+        resumes(waiting(**limits | now), left, *end, started=time.time() - 6 * HOURS - 1)
+    assert Waits.poked == ["old"]
+    assert "when it registered (the pool saw" in capsys.readouterr().out
+
+
+def test_a_poke_after_a_longer_timeout_may_land(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = leaves(waiting(timeout=60))
+    monkeypatch.setattr(Waits.told, "lands", ("old",))
+    assert resumes(waiting(timeout=90), left, *TIMED_OUT) is None
+    assert "its timeout is 90.0 now, and was 60.0 when it registered" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("now", "end", "raised"),
+    [
+        ({"timeout": 12 * HOURS, "soft_fail": True}, ERROR, PokeFailed),
+        ({"never_fail": True}, TIMED_OUT, AirflowSensorTimeout),
+        ({"poke_interval": 5, "exponential_backoff": True}, TIMED_OUT, AirflowSensorTimeout),
+        ({"timeout": 1, "soft_fail": True}, (State.SKIPPED, Ending.SKIP), AirflowSkipException),
+        ({"timeout": 1}, (State.SUCCESS, Ending.LANDED), None),
+    ],
+    ids=str,
+)
+def test_an_end_that_other_limits_have_decided_counts(
+    now: dict[str, Any], end: tuple[State, Ending], raised: type[BaseException] | None
+) -> None:
+    limits = {"timeout": 6 * HOURS}
+    left = leaves(waiting(**limits))
+    sensor = waiting(**limits | now)
+    if raised is None:
+        resumes(sensor, left, *end)
+    else:
+        with pytest.raises(raised):
+            resumes(sensor, left, *end)
+    assert Waits.poked == []
+
+
+@pytest.mark.parametrize("limits", [None, "x", [], {}, {"timeout_of_a_later_version": 1}], ids=str)
+def test_of_the_version_before_and_in_poke_mode_a_timeout_is_that_of_registration(limits: Any) -> None:
+    left = leaves(waiting(timeout=60))
+    assert len(json.dumps(left.kwargs)) < 250
+    with pytest.raises(AirflowSensorTimeout):
+        resumes(waiting(timeout=90), left, *TIMED_OUT, limits=limits)
+    left = leaves(waiting("poke", timeout=60))
+    assert reschedule_limits.NAME not in left.kwargs
+    with pytest.raises(AirflowSensorTimeout):
+        resumes(waiting("poke", timeout=90), left, *TIMED_OUT)
+    assert Waits.poked == []

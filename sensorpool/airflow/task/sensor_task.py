@@ -12,7 +12,7 @@ from airflow.sdk.bases.sensor import BaseSensorOperator
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.proof.arguments import external_inputs
 from sensorpool.airflow.proof.arguments.rebuild import with_first_poke
-from sensorpool.airflow.task import deferral, native_continuation, poolable, reschedule_condition
+from sensorpool.airflow.task import deferral, native_continuation, poolable, reschedule_condition, reschedule_limits
 from sensorpool.airflow.task.conclude import conclude, read_result
 from sensorpool.airflow.task.first_poke import FirstPoke
 from sensorpool.airflow.task.patch import RESUMED, Execute
@@ -42,15 +42,18 @@ def resume(
     started: float = 0.0,
     as_started: Any = None,
     condition: Any = None,
+    limits: Any = None,
     **_: Any,
 ) -> Any:
     """Enter the sensor's own ``execute`` again, so that the class's own code there runs.
 
     :param as_started: the saved attributes; None in reschedule mode, and from an earlier version.
     :param condition: the digest of the condition; None in poke mode, and from an earlier version.
+    :param limits: what was registered of its limits (`reschedule_limits`); None likewise.
     :param _: arguments of another version.
     """
     result = reschedule_condition.result_if_unchanged(sensor, context, read_result(sensor, context, event), condition)
+    result = reschedule_limits.result_if_unchanged(sensor, result, limits)
     lost = None if as_started is None or sensor.reschedule else restore(sensor, as_started)
     vars(sensor)[RESUMED] = (result, started or time.time(), lost)
     try:
@@ -67,7 +70,11 @@ def wait_in_pool(sensor: BaseSensorOperator, context: Any, native: Execute) -> A
     try:
         ours = deferral.airflow_settings()
         condition = poolable.condition_of(sensor, context, deferral.pool().settings, ours)
-        resume_arguments = reschedule_condition.resume_arguments(condition) if sensor.reschedule else save(sensor)
+        resume_arguments: dict[str, Any] = (
+            reschedule_condition.resume_arguments(condition) | reschedule_limits.resume_arguments(sensor)
+            if sensor.reschedule
+            else save(sensor)
+        )
     except Exception as error:
         deferral.report_native(sensor, error)
         return native(sensor, context)
