@@ -1,15 +1,20 @@
 """Remote files, through fsspec: any file that has a URL and an fsspec implementation."""
 
+import errno
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
+from ftplib import FTP
 from typing import Any, TypeVar
 
 import fsspec
 from fsspec.registry import registry
 
 from sensorpool.errors import CannotPoke
+from sensorpool.sensors import ftp_server
 from sensorpool.sensors.connections import PokeFailed, one_line, shown_url
 from sensorpool.sensors.failures import as_infra_failure
 from sensorpool.sensors.shared import Shared
@@ -24,6 +29,10 @@ _filesystems: Shared[Key, Any] = Shared(MAX_FILESYSTEMS)
 _NOT_THERE = (FileNotFoundError, NotADirectoryError)
 # the field of the last change in the implementations of sftp, s3, azure, gcs, ftp
 _MODIFIED_FIELDS = ("mtime", "LastModified", "last_modified", "updated", "modify")
+# how listings name a link: of sftp and smb, and of FTP's MLSD
+_LINKS = ("link", "os.unix=slink", "os.unix=symlink")
+# the first letter of a mode as `ls -l` shows it: a pipe, a socket, devices, a door
+_NO_FILES = frozenset("pscbD")
 
 
 def known_protocols() -> frozenset[str]:
@@ -101,7 +110,7 @@ class RemoteTree:
     def look(self, path: str) -> Entry | None:
         """Return the entry at the path, or None."""
         try:
-            return _entry(self._filesystem.info(path))
+            return self._followed(self._filesystem.info(path))
         except _NOT_THERE:
             return None
 
@@ -116,7 +125,13 @@ class RemoteTree:
             path = str(info["name"]).rstrip("/")
             # object stores list a folder's own marker in it, and some list a file as its own content
             if path.startswith(inside) and wanted(path[len(inside) :]):
-                yield _entry(info)
+                try:
+                    entry = self._followed(info)
+                except PermissionError as error:  # a link into a closed folder
+                    self.refused.append(error)
+                    continue
+                if entry is not None:
+                    yield entry
 
     def modified(self, entry: Entry) -> float:
         """Return when the file was last modified.
@@ -126,24 +141,57 @@ class RemoteTree:
         if entry.modified is not None:
             return entry.modified
         try:
-            told = _seconds(self._filesystem.modified(entry.path))
+            if isinstance(ftp := self._ftp, FTP):
+                told = _seconds(ftp_server.modified(ftp, entry.path))
+            else:
+                told = _seconds(self._filesystem.modified(entry.path))
         except (NotImplementedError, KeyError):
             told = None
+        except FileNotFoundError:
+            return time.time()  # it went away just now
         if told is None:
             raise PokeFailed("this filesystem does not tell when a file was modified: leave out min_age")
         return told
+
+    def _followed(self, info: Mapping[str, Any]) -> Entry | None:
+        """Return an entry of a listing; of a link what it leads to, or None."""
+        if not _is_link(info):
+            return _entry(info)
+        path = str(info["name"]).rstrip("/")
+        found: Mapping[str, Any] | None
+        try:
+            ftp = self._ftp
+            found = ftp_server.target(ftp, path) if isinstance(ftp, FTP) else self._filesystem.info(path)
+        except _NOT_THERE:
+            return None
+        except OSError as error:
+            # a link to itself; servers of SFTP say no more than that it failed
+            if error.errno not in (None, errno.ELOOP) or as_infra_failure(error, ""):
+                raise
+            return None
+        return None if found is None else replace(_entry(found), is_link=True)
+
+    @property
+    def _ftp(self) -> object:
+        """The connection of an FTP filesystem."""
+        return getattr(self._filesystem, "ftp", None)
 
 
 def _protocol(url: str) -> str:
     return url.partition("://")[0]
 
 
+def _is_link(info: Mapping[str, Any]) -> bool:
+    return str(info.get("type")).lower().startswith(_LINKS) or str(info.get("unix.mode")).startswith("l")
+
+
 def _entry(info: Mapping[str, Any]) -> Entry:
     size = info.get("size")
+    is_no_file = str(info.get("unix.mode"))[:1] in _NO_FILES
     times = (_seconds(info.get(name)) for name in _MODIFIED_FIELDS)
     return Entry(
         path=str(info["name"]).rstrip("/"),
-        is_file=info.get("type") == "file",
+        is_file=info.get("type") == "file" and not is_no_file,
         is_folder=info.get("type") == "directory",
         is_link=bool(info.get("islink")),
         size=int(size) if size is not None else None,

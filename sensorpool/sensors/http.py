@@ -29,9 +29,9 @@ class HttpSensor:
     503 and 504 are failures of the infrastructure, as no answer is. A status below 400 that is not the wanted
     one is not yet.
 
-    Up to 5 redirects are followed; what a connection adds is not sent on to another server. Cookies are not
-    kept. Proxies and certificates are those of the worker's environment (``HTTPS_PROXY``, ``NO_PROXY``,
-    ``SSL_CERT_FILE``), as in Airflow. At most 1 MiB of a body is read.
+    Up to 5 redirects are followed, unless one has the wanted status; what a connection adds is not sent on to
+    another server. Cookies are not kept. Proxies and certificates are those of the worker's environment
+    (``HTTPS_PROXY``, ``NO_PROXY``, ``SSL_CERT_FILE``), as in Airflow. At most 1 MiB of a body is read.
 
     :param url: ``http://`` or ``https://``, without a password; or, with ``conn_id``, the path from ``/`` on.
     :param method: ``GET`` or ``HEAD``: a poke is repeated, so it must change nothing.
@@ -116,6 +116,7 @@ class HttpSensor:
             headers=self.headers or {},
             credentials=credentials,
             timeout=self.timeout,
+            wanted=self.status,
             body_if=self._is_wanted if self._asks_for_body else None,
         )
         if self._is_wanted(answer.status):

@@ -83,10 +83,12 @@ def ask(
     headers: Mapping[str, str],
     credentials: Mapping[str, str],
     timeout: float,
+    wanted: int | None = None,
     body_if: Callable[[int], bool] | None = None,
 ) -> Answer:
     """Ask a server and follow its redirects.
 
+    :param wanted: a status that is the answer even where it is a redirect.
     :param credentials: headers that are sent to the server of this URL and to no other.
     :param timeout: seconds. It limits each step, and is checked between steps, so the whole takes at most twice as
         long.
@@ -105,7 +107,7 @@ def ask(
         for _ in range(MAX_REDIRECTS + 1):
             response = client.send(request, stream=True)
             try:
-                if response.next_request is None:
+                if response.next_request is None or response.status_code == wanted:
                     return _read(response, body_if, deadline)
                 _read(response, None, deadline)
             finally:

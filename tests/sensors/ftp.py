@@ -3,8 +3,10 @@
 import os
 import socket
 import socketserver
+import stat
 import threading
 import time
+from collections.abc import Callable, Container
 from pathlib import Path
 
 PASSWORD = "hunter2"
@@ -15,10 +17,27 @@ def changed(status: os.stat_result) -> str:
     return time.strftime("%Y%m%d%H%M%S", time.gmtime(status.st_mtime))
 
 
-class FtpServer:
-    """Serves the listings of a real folder to ``me``."""
+def facts(item: Path) -> str:
+    """Return a line of MLSD as ProFTPD writes it."""
+    status = item.lstat()
+    kind = "OS.unix=symlink" if item.is_symlink() else "dir" if item.is_dir() else "file"
+    return f"type={kind};size={status.st_size};modify={changed(status)}; {item.name}"
 
-    def __init__(self, root: Path) -> None:
+
+def long_line(item: Path) -> str:
+    """Return a line of LIST as vsftpd writes it."""
+    status = item.lstat()
+    target = f" -> {item.readlink()}" if item.is_symlink() else ""
+    return f"{stat.filemode(status.st_mode)} 1 0 0 {status.st_size:>8} Nov 23 02:43 {item.name}{target}"
+
+
+class FtpServer:
+    """Serves the listings of a real folder to ``me``.
+
+    :param unknown: commands that the server does not know. One without MLSD, like vsftpd, lists as ``ls -l`` does.
+    """
+
+    def __init__(self, root: Path, unknown: Container[str] = ()) -> None:
         outer = self
         self.logins = 0
         self.greeting = "220 ready"
@@ -31,7 +50,11 @@ class FtpServer:
                 self.say(outer.greeting)
                 for line in self.rfile:
                     command, _, argument = line.decode().strip().partition(" ")
-                    if command == "USER":
+                    if command in unknown:
+                        self.say("500 Unknown command.")
+                        if command == "MLSD":
+                            self.waiting.close()
+                    elif command == "USER":
                         self.say("331 password?")
                     elif command == "PASS":
                         outer.logins += argument == PASSWORD
@@ -41,6 +64,13 @@ class FtpServer:
                     elif command == "MDTM":
                         item = root / argument.strip("/")
                         self.say(f"213 {changed(item.stat())}" if item.exists() else "550 no such file")
+                    elif command == "SIZE":
+                        item = root / argument.strip("/")
+                        self.say(f"213 {item.stat().st_size}" if item.is_file() else "550 no such file")
+                    elif command == "PWD":
+                        self.say('257 "/" is where you are')
+                    elif command == "CWD":
+                        self.say("250 fine" if (root / argument.strip("/")).is_dir() else "550 no such folder")
                     elif command == "QUIT":
                         self.say("221 bye")
                         return
@@ -49,23 +79,20 @@ class FtpServer:
                         port = self.waiting.getsockname()[1]
                         self.say(f"227 (127,0,0,1,{port // 256},{port % 256})")
                     elif command in ("MLSD", "LIST"):
-                        self.list(root / argument.strip("/"))
+                        self.list(root / argument.strip("/"), facts if command == "MLSD" else long_line)
                     else:
                         self.say("502 no")
 
-            def list(self, folder: Path) -> None:
+            def list(self, folder: Path, line: Callable[[Path], str]) -> None:
                 with self.waiting:
                     if not folder.is_dir():
                         self.say("550 no such folder")
                         return
                     self.say("150 here it comes")
                     connection, _ = self.waiting.accept()
-                    with connection, os.scandir(folder) as listing:
-                        for item in listing:
-                            status = item.stat()
-                            kind = "dir" if item.is_dir() else "file"
-                            facts = f"type={kind};size={status.st_size};modify={changed(status)}; {item.name}\r\n"
-                            connection.sendall(facts.encode())
+                    with connection:
+                        for item in folder.iterdir():
+                            connection.sendall(f"{line(item)}\r\n".encode())
                     self.say("226 done")
 
         class Listener(socketserver.ThreadingTCPServer):

@@ -188,6 +188,22 @@ def test_no_answer_is_an_infra_failure(server: Server) -> None:
         HttpSensor("http://no-such-host.invalid/").poke({})
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_that_is_waited_for_is_not_followed(server: Server, status: int) -> None:
+    server.at["/ready"] = answer(404)
+    sensor = HttpSensor(f"{server.url}/ready", status=status)
+    assert sensor.poke({}) is False
+    server.at["/ready"] = answer(status, b"it is there", Location="/there")
+    server.at["/there"] = answer(200)
+    assert sensor.poke({}) is True
+    assert HttpSensor(f"{server.url}/ready", status=status, contains="is there").poke({}) is True
+    assert {path for _, path, _ in server.asked} == {"/ready"}
+    server.at["/first"] = answer(301 if status != 301 else 302, Location="/ready")
+    assert HttpSensor(f"{server.url}/first", status=status).poke({}) is True
+    assert HttpSensor(f"{server.url}/ready").poke({}) is True
+    assert server.asked[-1][1] == "/there"
+
+
 def test_follows_a_few_redirects(server: Server) -> None:
     for step in range(6):
         server.at[f"/{step}"] = answer(302, b"moved", Location=f"/{step + 1}")
