@@ -7,6 +7,8 @@ from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.client.pool import Pool
 from sensorpool.instrumentation.logs import logger
 
+LONGEST = 60.0  # seconds that count between two looks: for the rest of a longer pause this process stood still
+
 log = logger(__name__)
 
 
@@ -17,8 +19,8 @@ class Liveness:
         self._pool = pool
         self._settings = settings
         self._last = 0
-        self._ticked_at = time.monotonic()
-        self._looked_at = self._ticked_at
+        self._silence = 0.0  # seconds without a tick
+        self._looked_at = time.monotonic()
         self._said = False
 
     def due_back(self, now: float, waiting: Collection[int]) -> list[int]:
@@ -26,21 +28,22 @@ class Liveness:
 
         :param now: by the monotonic clock, in seconds.
         """
-        elapsed, self._looked_at = now - self._looked_at, now
+        elapsed, self._looked_at = min(now - self._looked_at, LONGEST), now
         try:
             self._pool.workers()
             last = max(state.last for _, state, _ in self._pool.leases.look(self._pool.ranges))
         except Exception:  # any value may stand in Redis, and this thread serves all triggers
             last = self._last
         if last != self._last:
-            self._last, self._ticked_at, self._said = last, now, False
-        silence = now - self._ticked_at
-        if silence < self._settings.pool_dead_after:
+            self._last, self._silence, self._said = last, 0.0, False
+        else:
+            self._silence += elapsed
+        if self._silence < self._settings.pool_dead_after:
             return []
         if not self._said:
             self._said = True
             what = "tasks go back to workers" if self._settings.on_pool_dead == "native" else "tasks wait for it"
-            log.error(f"the pool is dead: {what}", seconds=round(silence), waiting=len(waiting))
+            log.error(f"the pool is dead: {what}", seconds=round(self._silence), waiting=len(waiting))
         if self._settings.on_pool_dead == "wait":
             return []
         return sorted(waiting)[: max(1, round(elapsed * self._settings.hand_back_rate))]

@@ -1,0 +1,54 @@
+"""A pool is dead when its ticks stop, and not when the triggerer itself stood still."""
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("airflow")
+
+from sensorpool.airflow.configuration import AirflowSettings
+from sensorpool.airflow.triggerer import liveness
+from sensorpool.airflow.triggerer.liveness import Liveness
+
+SWEEP = 15.0
+DEAD_AFTER = 300.0
+
+
+class Redis:
+    """What the leases say of the last tick; it may be away."""
+
+    last = 1
+    is_away = False
+
+    def look(self, _: Any) -> Any:
+        """Look at the only range."""
+        if self.is_away:
+            raise ConnectionError("it is away")
+        return [(0, SimpleNamespace(last=self.last), 0)]
+
+
+@pytest.mark.parametrize("is_away", [True, False], ids=["Redis is away", "the pool stood still too"])
+def test_a_triggerer_that_stood_still_hands_nothing_back(is_away: bool) -> None:
+    redis = Redis()
+    pool: Any = SimpleNamespace(leases=redis, ranges=(), workers=lambda: None)
+    looks = Liveness(pool, AirflowSettings(on_pool_dead="native", pool_dead_after=DEAD_AFTER))
+    now = time.monotonic()
+    assert looks.due_back(now, [1, 2, 3]) == []
+    now += 10 * DEAD_AFTER
+    redis.is_away = is_away
+    assert looks.due_back(now, [1, 2, 3]) == [], "the pause was its own"
+    redis.is_away, redis.last = False, 2
+    assert looks.due_back(now + SWEEP, [1, 2, 3]) == []
+
+
+def test_a_pool_without_ticks_is_dead_after_its_time() -> None:
+    pool: Any = SimpleNamespace(leases=Redis(), ranges=(), workers=lambda: None)
+    looks = Liveness(pool, AirflowSettings(on_pool_dead="native", pool_dead_after=DEAD_AFTER))
+    began = now = time.monotonic()
+    looks.due_back(now, [1])
+    while not looks.due_back(now, [1]):
+        now += SWEEP
+    assert DEAD_AFTER <= now - began <= DEAD_AFTER + 2 * SWEEP
+    assert liveness.LONGEST < DEAD_AFTER
