@@ -20,8 +20,11 @@ from sensorpool.instrumentation.redaction import one_line
 from sensorpool.leases.lease import leases_of
 from sensorpool.leases.roster import Roster
 from sensorpool.publish import wire
+from sensorpool.service.uptake import Uptake
 
 UNTAKEN = 3  # ticks that may wait in the queue
+_NONE = "no worker takes jobs; no more jobs are sent until one does"
+_SLOW = "the workers take jobs more slowly than ticks come; no more jobs are sent until fewer wait"
 _OURS = frozenset({wire.POKE_SHARD, wire.RESCUE})
 ASK_EVERY = 10.0  # seconds between two reads of the roster
 _NOTED = 3  # as many ticks, and reads of the roster, the note of beat's tick is kept
@@ -34,7 +37,7 @@ class Ticks(Scheduler):
     """Sends due entries. An entry whose schedule is no span of seconds goes by the wall clock, as in Celery."""
 
     _due: dict[str, float]
-    _holds_back = False
+    _held_back_by = ""  # the line that was logged
     _roster: Roster | None = None
     _pool_id: str | None = None
     _asked = -ASK_EVERY
@@ -46,6 +49,9 @@ class Ticks(Scheduler):
         """Take up the schedule: all entries are due now."""
         super().setup_schedule()
         self._due = {}
+        runtime = getattr(self.app, "sensorpool_runtime", None)
+        spans = [entry.schedule.seconds for entry in self._ticks()]
+        self._uptake = Uptake(None if runtime is None else runtime.settings, UNTAKEN * max(spans, default=0.0))
 
     def tick(self, *_: Any, **__: Any) -> float:
         """Send the due entries; return the seconds until the next look."""
@@ -95,13 +101,15 @@ class Ticks(Scheduler):
             else:
                 self._say("a due entry cannot be sent", cause, entry=entry.name)
         else:
+            if entry.task in _OURS:
+                self._uptake.sent()
             if self._pause:
                 log.info("the broker takes messages again")
                 self._pause, self._said = 0.0, frozenset()
 
     def _be_quiet(self, cause: BaseException) -> None:
         """Send nothing for a while: longer each time, up to a tick."""
-        spans = [each.schedule.seconds for each in self.schedule.values() if each.task == wire.POKE_SHARD]
+        spans = [each.schedule.seconds for each in self._ticks()]
         first, most = _PAUSES
         self._pause = min(max(first, 2 * self._pause), most, *spans)
         self._quiet_until = time.monotonic() + self._pause
@@ -125,14 +133,23 @@ class Ticks(Scheduler):
 
         Rescue's jobs count too: otherwise hours of them would stand before the ticks when the workers are back.
         """
-        ticks = [entry for entry in self.schedule.values() if entry.task == wire.POKE_SHARD]
         if not any(entry.task in _OURS for entry in ready):
             return False
-        holds_back = self._waiting() > UNTAKEN * len(ticks)
-        if holds_back and not self._holds_back:
-            log.warning("no worker takes jobs; no more jobs are sent until one does", queue=self._queue)
-        self._holds_back = holds_back
-        return holds_back
+        waiting, ticks = self._waiting(), len(self._ticks())
+        self._uptake.look(waiting)
+        if waiting <= UNTAKEN * ticks:
+            if waiting <= ticks:
+                self._held_back_by = ""  # a pool that is just too slow would be said to be so again and again
+            return False
+        event = _SLOW if self._uptake.is_seen() else _NONE
+        if event != self._held_back_by:
+            log.warning(event, queue=self._queue)
+            self._held_back_by = event
+        return True
+
+    def _ticks(self) -> list[ScheduleEntry]:
+        """Return the entries of the ranges."""
+        return [entry for entry in self.schedule.values() if entry.task == wire.POKE_SHARD]
 
     def _whose(self) -> str | None:
         """Return the pool id from the roster, or None while it is not known: beat needs no database.

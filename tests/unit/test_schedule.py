@@ -9,9 +9,11 @@ from celery.schedules import crontab
 from kombu.exceptions import OperationalError
 
 from sensorpool import Settings
+from sensorpool.errors import Unreachable
+from sensorpool.model.values import ShardRange
 from sensorpool.publish import overlay
 from sensorpool.publish.overlay import Overlay
-from sensorpool.service import beat
+from sensorpool.service import beat, uptake
 from sensorpool.service.app import make_app, schedule
 from sensorpool.service.beat import Ticks
 
@@ -98,6 +100,92 @@ def test_while_nobody_takes_jobs_up_no_more_are_sent(ticks: Sent) -> None:
     assert ticks.after(10) == [], "hours of rescue would stand before the ticks when the workers are back"
     ticks.waiting = 0
     assert ticks.after(15) == [*RANGES, "rescue"]
+
+
+class Filled(Sent):
+    """A beat whose messages wait in a queue."""
+
+    apply_entry = Ticks.apply_entry
+
+    def apply_async(self, entry: ScheduleEntry, **_: Any) -> None:
+        self.sent.append(entry.name)
+        self.waiting += 1
+
+
+class Held:
+    """Leases of which one may be held."""
+
+    holder: str | None = None
+    asked = 0
+
+    def look(self, ranges: list[ShardRange]) -> list[tuple[str | None, None, int]]:
+        self.asked += 1
+        return [(None, None, 0)] * (len(ranges) - 1) + [(self.holder, None, 0)]
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Held:
+    leases = Held()
+    monkeypatch.setattr(uptake, "leases_of", lambda _: leases)
+    return leases
+
+
+@pytest.fixture
+def filled(held: Held, monkeypatch: pytest.MonkeyPatch) -> Filled:
+    ticks = Filled(shards=2, tick=5.0, rescue_interval=3_600.0)
+    monkeypatch.setattr(beat.time, "monotonic", lambda: ticks.here)
+    return ticks
+
+
+@pytest.fixture
+def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    said: list[str] = []
+    monkeypatch.setattr(beat.log, "warning", lambda event, **more: said.append(event.partition(";")[0]))
+    return said
+
+
+def test_a_slow_pool_is_not_called_one_without_workers(filled: Filled, warned: list[str]) -> None:
+    for _ in range(60):
+        filled.after(5)
+        filled.waiting -= 1  # of two
+    assert filled.waiting > 2 * len(RANGES), "the queue is full all the time"
+    assert warned == ["the workers take jobs more slowly than ticks come"], "once, not at each turn of the queue"
+    for _ in range(4):
+        filled.after(5)
+    assert warned[1:] == ["no worker takes jobs"], "they have stopped"
+    filled.waiting = 0
+    filled.after(5)
+    for _ in range(10):
+        filled.after(5)
+    assert warned[2:] == ["no worker takes jobs"], "it is news again"
+
+
+def test_a_worker_with_a_long_job_counts(filled: Filled, warned: list[str], held: Held) -> None:
+    held.holder = "worker@a/job"
+    for _ in range(20):
+        filled.after(5)
+    assert held.asked
+    assert warned == ["the workers take jobs more slowly than ticks come"]
+    held.holder = None
+    filled.after(5)
+    assert warned[1:] == ["no worker takes jobs"]
+
+
+def test_a_redis_that_is_away_is_asked_now_and_then(
+    filled: Filled, warned: list[str], held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+
+    def away(_: object) -> None:
+        asked.append(filled.here)
+        raise Unreachable("away")
+
+    monkeypatch.setattr(held, "look", away)
+    filled.waiting = 100
+    for _ in range(60):
+        filled.after(5)
+    assert warned == ["no worker takes jobs"]
+    assert len(asked) == 30
 
 
 class Refused(Sent):
