@@ -1,6 +1,7 @@
 """A Redis and a database in this process; Hypothesis without a time limit for examples (a machine may be busy)."""
 
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,14 @@ from sensorpool.store.migrate import upgrade
 
 settings.register_profile("unit", deadline=None, database=None)
 settings.load_profile("unit")
+
+
+@pytest.fixture(autouse=True)
+def same_path() -> Iterator[None]:
+    """A test leaves the Python path as it was: otherwise those after it in its process find no package of ours."""
+    before = list(sys.path)
+    yield
+    assert sys.path == before
 
 
 @pytest.fixture

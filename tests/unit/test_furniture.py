@@ -4,6 +4,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support.parsing import parsed
+
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("tests", "harness", "benchmarks")
 
@@ -34,7 +36,7 @@ def test_nothing_waits_for_a_private_attribute() -> None:
         f"{path.relative_to(ROOT)}:{condition.lineno}: {name}"
         for folder in FOLDERS
         for path in sorted((ROOT / folder).rglob("*.py"))
-        for condition in waited_for(ast.parse(path.read_text()))
+        for condition in waited_for(parsed(path.read_text()))
         for name in private_attributes(condition)
     ]
     assert found == []

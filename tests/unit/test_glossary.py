@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support.pages import ROOT
+from tests.support.parsing import parsed
 
 GLOSSARY = ROOT / "docs" / "concepts.md"
 PLAIN = Path(__file__).with_name("plain_words.txt")
@@ -17,7 +18,7 @@ _COMMANDS = {"command", "group"}  # methods that make a command of a function
 
 def public_names(source: str) -> Iterator[str]:
     """Yield the public names of a module: classes, functions, attributes, constants, metrics and commands."""
-    tree = ast.parse(source)
+    tree = parsed(source)
     yield from _names_in(tree.body)
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and _METRIC.match(node.value):
