@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # run as a script, too
-from tools import context_in_poke  # noqa: E402
+from tools import a_callable, context_in_poke  # noqa: E402
 
 PAGE = ROOT / "docs" / "sensors.md"
 TABLE = ROOT / "sensorpool" / "airflow" / "proved_sensors.json"
@@ -32,8 +32,11 @@ Every sensor class of the installed providers, as they are in the versions named
 by a test: `python tools/sensors_reference.py`.
 
 - **poolable**: built again from its constructor's arguments it is the same sensor, and its poke needs no more.
-- **poolable if** the arguments named are not given: callables and hooks cannot be sent to the pool, and with some
-  arguments the poke reads the template context, which only a worker has.
+- **poolable if** the arguments named are not given: hooks cannot be sent to the pool, and with some arguments the poke
+  reads the template context, which only a worker has. A callable that is **given by name** (or not at all) is a
+  function that the pool can import, that `callables_enabled` lists, and that takes nothing of the template context
+  ([callables](airflow.md#callables)).
+- **by exact name, if**: the same, for a class that does nothing but call a callable. No pattern enables it.
 - **native**: it runs on its worker as ever, for the reason given. Nothing has to be configured for that.
 
 A class must also be enabled in `[sensorpool] sensors_enabled`. By default all that are poolable here are, by the
@@ -123,7 +126,7 @@ def table(found: list[Look]) -> str:
         def names(paths: Iterable[str], provider: str = one.provider) -> list[str]:
             return sorted(path.removeprefix(f"{provider}.") for path in paths)
 
-        native = {path for path, entry in one.entries.items() if entry.pooled == "native"}
+        native = {path for path, entry in one.entries.items() if not entry.pooled.startswith("poolable")}
         kinds = {"poolable": names(one.entries.keys() - native), "bases": names(one.bases), "native": names(native)}
         made[one.provider] = {"version": one.version} | kinds
     return json.dumps(made, indent=1) + "\n"
@@ -132,12 +135,15 @@ def table(found: list[Look]) -> str:
 def judge(cls: type) -> Entry:
     """Return the row that says whether a class can be pooled."""
     from sensorpool.airflow.errors import NotPoolable
+    from sensorpool.airflow.proof import known_sensors
 
     def say(pooled: str, reason: str = "") -> Entry:
         return Entry(cls.__qualname__, pooled, reason)
 
     if not context_in_poke.reaches_base(cls, "execute"):
         return say("native", "its `execute` never calls that of BaseSensorOperator")
+    by_name = _callables_by_name(cls)
+    condition = "by exact name, if" if by_name else "poolable if"
     required = {
         name: _placeholder(name, parameter)
         for name, parameter in _parameters(cls).items()
@@ -149,27 +155,53 @@ def judge(cls: type) -> Entry:
     try:
         adapted = _condition_of(sensor).adapted
     except NotPoolable as error:
-        called = [name for name, value in required.items() if value is _a_callable]
-        return say("native", f"its argument {called[0]} is a callable" if called else str(error))
-    conditions = {
-        name for name, parameter in _parameters(cls).items() if name not in required and _is_object(parameter)
-    }
-    for name in sorted(conditions):
+        return say("native", str(error))
+    conditions = set()
+    objects = {name for name, parameter in _parameters(cls).items() if _is_object(parameter)}
+    for name in sorted(objects - required.keys()):
+        (by_name if _is_by_name(cls, required, name) else conditions).add(name)
         try:
-            _condition_of(_construct(cls, required | {name: _a_callable}))
+            _condition_of(_construct(cls, required | {name: _a_lambda}))
         except NotPoolable:
             continue
-        raise AssertionError(f"{_path(cls)} is pooled with a callable for {name}")
+        raise AssertionError(f"{_path(cls)} is pooled with a lambda for {name}")
     if not adapted:  # an adapter pokes in the place of the class, and does not need the context
         off = {name for name, parameter in _parameters(cls).items() if not parameter.default}
         for use in context_in_poke.uses(cls, off):
+            if not by_name.isdisjoint(known_sensors.called_with_context(cls)):
+                continue  # its task is asked what the callable takes
             if use.only_with is None:
                 return say("native", f"its poke {use.what}")
             conditions.add(use.only_with)
-    if not conditions:
-        return say("poolable")
-    *names, last = (f"`{name}`" for name in sorted(conditions))
-    return say("poolable if", f"{', '.join(names)} and {last} are not given" if names else f"{last} is not given")
+    told = []
+    if by_name:
+        *names, last = (f"`{name}`" for name in sorted(by_name))
+        told.append(f"{', '.join(names)} and {last} are given by name" if names else f"{last} is given by name")
+    if conditions:
+        *names, last = (f"`{name}`" for name in sorted(conditions))
+        told.append(f"{', '.join(names)} and {last} are not given" if names else f"{last} is not given")
+    return say(condition, "; ".join(told)) if told else say("poolable")
+
+
+def _is_by_name(cls: type, required: dict[str, Any], name: str) -> bool:
+    """Whether an argument may be a function that the pool imports by name."""
+    from sensorpool.airflow.errors import NotPoolable
+
+    if "Callable" not in str(_parameters(cls)[name].annotation):
+        return False
+    try:
+        return bool(_condition_of(_construct(cls, required | {name: a_callable.answer})))
+    except NotPoolable:
+        return False
+
+
+def _callables_by_name(cls: type) -> set[str]:
+    """Return the arguments that a class requires, and that are callables."""
+    return {
+        name
+        for name, parameter in _parameters(cls).items()
+        if parameter.default is inspect.Parameter.empty and _is_object(parameter)
+    }
 
 
 def _condition_of(sensor: Any) -> Any:
@@ -179,7 +211,8 @@ def _condition_of(sensor: Any) -> Any:
     from sensorpool.config.settings import Settings
 
     settings = Settings.load(sensors_enabled=_path(type(sensor)))
-    return poolable.condition_of(sensor, _CONTEXT, settings, AirflowSettings(include=("*",), exclude=()))
+    ours = AirflowSettings(include=("*",), exclude=(), callables_enabled=(f"{a_callable.__name__}.answer",))
+    return poolable.condition_of(sensor, _CONTEXT, settings, ours)
 
 
 _MOMENT = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -275,8 +308,7 @@ def _is_object(parameter: inspect.Parameter) -> bool:
     return re.search(r"Callable|Retry", str(parameter.annotation)) is not None or parameter.name == "hook"
 
 
-def _a_callable(*_: Any, **__: Any) -> bool:
-    return True
+_a_lambda = lambda *_: True  # noqa: E731  # it has no name
 
 
 def _construct(cls: Any, arguments: dict[str, Any]) -> Any:
@@ -305,15 +337,15 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "LambdaFunctionStateSensor": {"function_name": "f"},
     "RdsDbSensor": {"db_identifier": "x"},
     "BigtableTableReplicationCompletedSensor": {"instance_id": "i", "table_id": "t"},
-    "DecoratedSensorOperator": {"python_callable": _a_callable, "op_args": [], "op_kwargs": {}},
-    "_DecoratedSFTPSensor": {"python_callable": _a_callable, "multiple_outputs": False},
+    "DecoratedSensorOperator": {"python_callable": a_callable.answer, "op_args": [], "op_kwargs": {}},
+    "_DecoratedSFTPSensor": {"python_callable": a_callable.answer, "multiple_outputs": False},
 }
 
 
 def _placeholder(name: str, parameter: inspect.Parameter) -> Any:
     annotation = str(parameter.annotation)
     if _is_object(parameter):
-        return _a_callable
+        return a_callable.answer
     if name == "external_ids" or annotation.startswith(("list", "Sequence", "set", "Iterable")):
         return ["x"]
     if annotation.startswith(("int", "float")):

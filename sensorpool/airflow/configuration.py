@@ -16,6 +16,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from sensorpool.airflow.callables_enabled import Callables
 from sensorpool.airflow.catalog import catalog
 from sensorpool.airflow.compat import secrets_masker
 from sensorpool.config.defaults import BUILT_IN_SENSORS, PREFIX
@@ -54,6 +55,11 @@ class AirflowSettings(BaseSettings):
     )
     include: Names = Field(("*",), description="Patterns over `dag_id` and `dag_id.task_id`: who is pooled.")
     exclude: Names = Field((), description="Patterns over `dag_id` and `dag_id.task_id`: who is not.")
+    callables_enabled: Callables = Field(
+        (),
+        description="Functions that sensors may take as arguments in the pool: exact names like "
+        "`mycompany.checks.ready`, or `mycompany.checks.*` for all of a package; none unless listed here.",
+    )
     on_pool_dead: Literal["wait", "native"] = Field(
         "wait",
         description="When no tick has finished for `pool_dead_after`: wait for the pool, or run the sensors natively.",

@@ -43,11 +43,14 @@ def test_those_of_hive_are_in_the_first_group(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "pooled", "why"),
     [
-        ("HttpSensor", "poolable if", "`response_check` is not given"),
+        ("HttpSensor", "poolable if", "`response_check` is given by name"),
+        ("MetastorePartitionSensor", "poolable if", "`failure`, `selector` and `success` are given by name"),
+        ("NamedHivePartitionSensor", "poolable if", "`hook` is not given"),
+        ("SFTPSensor", "poolable if", "`python_callable` is not given"),
         ("DayOfWeekSensor", "poolable if", "`use_task_logical_date` is not given"),
         ("SqsSensor", "native", "its poke reads `ti` from the template context"),
         ("GCSObjectUpdateSensor", "native", "its poke hands the template context to `self.ts_func`"),
-        ("PythonSensor", "native", "its argument python_callable is a callable"),
+        ("PythonSensor", "by exact name, if", "`python_callable` is given by name"),
         ("WaitSensor", "native", "its `execute` never calls that of BaseSensorOperator"),
         ("CeleryQueueSensor", "native", "its poke asks the task runner for XComs"),
     ],
@@ -157,8 +160,8 @@ def test_one_that_does_not_is_not(poke: str, guards: set[str]) -> None:
     assert {use.only_with for use in context_in_poke.uses(of_a_provider(LooksNot, poke), {"flag"})} == guards
 
 
-def test_what_is_pooled_with_a_callable_is_no_row_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_pooled_with_a_lambda_is_no_row_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sensors_reference, "_is_object", lambda parameter: parameter.name == "fs_conn_id")
-    monkeypatch.setattr(sensors_reference, "_a_callable", "fs_other")  # which JSON can say
-    with pytest.raises(AssertionError, match="FileSensor is pooled with a callable for fs_conn_id"):
+    monkeypatch.setattr(sensors_reference, "_a_lambda", "fs_other")  # which JSON can say
+    with pytest.raises(AssertionError, match="FileSensor is pooled with a lambda for fs_conn_id"):
         sensors_reference.judge(FileSensor)

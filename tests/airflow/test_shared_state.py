@@ -8,6 +8,7 @@ import json
 import sys
 import textwrap
 import threading
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from sensorpool.airflow.proof import known_sensors
 from sensorpool.airflow.proof.arguments import rebuild
 from sensorpool.airflow.proof.state import references, sensor_state, shared_state
 from sensorpool.airflow.proof.state.code_names import names_in
+from sensorpool.airflow.proof.state.judged_class import judged_class
 from sensorpool.airflow.proof.state.shared_state import SharedState
 from sensorpool.airflow.task import deferral, patch
 from sensorpool.airflow.task.first_poke import FirstPoke
@@ -802,9 +804,23 @@ def test_a_company_has_a_provider_of_its_own(company: Company, monkeypatch: pyte
 )
 def test_the_company_of_a_class(module: str, company: str) -> None:
     cls = type("Report", (), {"__module__": module})
-    assert references.company_of(cls) == company
-    assert references.is_of_company(company, f"{company}.hooks") == (company != "airflow")
-    assert not references.is_of_company(company, "airflow.providers.standard.hooks.filesystem")
+    found = references.company_of(cls)
+    assert found == {company}
+    assert references.is_of_company(found, f"{company}.hooks") == (company != "airflow")
+    assert not references.is_of_company(found, "airflow.providers.standard.hooks.filesystem")
+
+
+def test_the_companies_of_a_class_with_functions() -> None:
+    """Those of the functions, and of the class itself unless it is a reviewed one."""
+    function = types.FunctionType((lambda: None).__code__, {"__name__": "acme.checks"})
+    other = types.FunctionType((lambda: None).__code__, {"__name__": "airflow.providers.other.checks"})
+    own = type("Report", (), {"__module__": "partner.sensors", "__init__": None})
+    reviewed = judged_class(FileSensor, (function, other))
+    assert references.company_of(reviewed) - {"(callables)"} == {"acme", "airflow.providers.other"}
+    assert references.company_of(judged_class(own, (function,))) - {"(callables)"} == {"acme", "partner"}
+    assert judged_class(own, ()) is own
+    assert known_sensors.is_stateless(FileSensor)
+    assert not known_sensors.is_stateless(reviewed)
 
 
 # in the pool, later

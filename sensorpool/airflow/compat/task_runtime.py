@@ -26,6 +26,19 @@ def team_of(context: Mapping[str, Any]) -> str | None:
     return getattr(context.get("dag_run"), "team_name", None)
 
 
+def bundle_folder(context: Mapping[str, Any]) -> str | None:
+    """Return the folder of the bundle that has the task's DAG file; None if it is not known."""
+    path = getattr(getattr(context.get("ti"), "bundle_instance", None), "path", None)
+    return None if path is None else str(path)
+
+
+def template_names() -> frozenset[str]:
+    """Return the names that a template context may have of Airflow itself."""
+    from airflow.sdk.definitions.context import KNOWN_CONTEXT_KEYS
+
+    return frozenset(KNOWN_CONTEXT_KEYS) - {"templates_dict"}  # sensors add that one
+
+
 def has_listeners() -> bool:
     """Whether listeners are registered: they must see the end of the task, and only a worker calls them."""
     from airflow.sdk.listener import get_listener_manager

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from sensorpool.airflow.configuration import AirflowSettings, unknown_options
 from sensorpool.client.pool import Pool
 from sensorpool.config import extensions
-from sensorpool.errors import SensorpoolError, SettingsError
+from sensorpool.errors import CannotPoke, SensorpoolError, SettingsError
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.finding import Finding
 from sensorpool.model.states import State
@@ -28,7 +28,25 @@ def check(pool: Pool) -> Iterator[Finding]:
     yield Finding("airflow", "ok" if ours.enabled else "warning", f"[sensorpool] enabled is {state}")
     if "sensorpool" not in extensions.named("airflow.policy"):
         yield Finding("airflow", "wrong", "the policy is not installed: install sensorpool where Airflow is")
+    yield from check_callables(ours)
     yield from _check_airflow(pool)
+
+
+def check_callables(ours: AirflowSettings) -> Iterator[Finding]:
+    """Report which functions that `callables_enabled` names the pool can import here; packages are not looked into."""
+    if not ours.callables_enabled:
+        return
+    from sensorpool.airflow.proof.arguments import callables
+
+    for name in ours.callables_enabled:
+        if name.endswith("*"):
+            continue
+        try:
+            callables.find([name])
+        except CannotPoke as error:
+            yield Finding("callable", "warning", f"{one_line(error)}; its sensors are left to other workers")
+        else:
+            yield Finding("callable", "ok", f"{name} can be imported")
 
 
 def _check_airflow(pool: Pool) -> Iterator[Finding]:

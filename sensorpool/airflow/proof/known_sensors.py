@@ -38,6 +38,20 @@ WORKS_AFTERWARDS = frozenset(
 # sends its parameters in the given order, which a server may read
 IN_ORDER = frozenset({f"{_PROVIDERS}http.sensors.http.HttpSensor"})
 
+# arguments that are called with names of the template context, and the arguments that give such names themselves; None
+# for an argument that gets the whole template context, or nothing
+_WITH_CONTEXT: dict[str, dict[str, tuple[str, ...] | None]] = {
+    f"{_PROVIDERS}amazon.aws.sensors.s3.S3KeySensor": {"check_fn": None},
+    f"{_PROVIDERS}http.sensors.http.HttpSensor": {"response_check": ()},
+    f"{_PROVIDERS}standard.sensors.python.PythonSensor": {"python_callable": ("op_kwargs",)},
+}
+# attributes that each poke sets anew from the arguments
+_SET_ANEW = {f"{_PROVIDERS}standard.sensors.python.PythonSensor": ("op_kwargs",)}
+# arguments that each poke merges into the template context: the names in the first, and the second by its own name
+_MERGED = {f"{_PROVIDERS}standard.sensors.python.PythonSensor": ("op_kwargs", "templates_dict")}
+# arguments that are called once the condition holds: each task has to call its own
+_CALLED_AT_LANDING = {f"{_PROVIDERS}sftp.sensors.sftp.SFTPSensor": "python_callable"}
+
 # the arguments that the status of a job depends on: the pool keeps no other arguments of these operators
 JOB_ARGUMENTS = {
     f"{_PROVIDERS}apache.spark.operators.spark_submit.SparkSubmitOperator": frozenset(
@@ -55,6 +69,27 @@ def reason_against(cls: type) -> str | None:
         if (why := NOT_POOLABLE.get(name.removeprefix(_PROVIDERS))) is not None and name.startswith(_PROVIDERS):
             return why
     return None
+
+
+def called_with_context(cls: type) -> dict[str, tuple[str, ...] | None]:
+    """Return the arguments of a class that its poke calls with the template context (`_WITH_CONTEXT`)."""
+    return next((_WITH_CONTEXT[name] for name in _names(cls) if name in _WITH_CONTEXT), {})
+
+
+def set_anew(cls: type) -> tuple[str, ...]:
+    """Return the attributes that each poke of a class sets anew from its arguments; none if it has another poke."""
+    base = next(base for base in cls.__mro__ if "poke" in vars(base) or base is object)
+    return _SET_ANEW.get(f"{base.__module__}.{base.__qualname__}", ())
+
+
+def merged_into_context(cls: type) -> tuple[str, str] | None:
+    """Return the arguments of a class that its poke merges into the template context (`_MERGED`)."""
+    return next((_MERGED[name] for name in _names(cls) if name in _MERGED), None)
+
+
+def called_at_landing(cls: type) -> str | None:
+    """Return the argument that a class calls once its condition holds."""
+    return next((_CALLED_AT_LANDING[name] for name in _names(cls) if name in _CALLED_AT_LANDING), None)
 
 
 def works_afterwards(cls: type) -> bool:

@@ -15,9 +15,11 @@ from sensorpool.airflow.compat import operators
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.proof import known_sensors
 from sensorpool.airflow.proof.state import sensor_state
+from sensorpool.airflow.proof.state.judged_class import judged_class_of
 from sensorpool.airflow.proof.state.sensor_state import Snapshot
 from sensorpool.airflow.proof.state.shared_state import SharedState
 from sensorpool.airflow.proof.watch import (
+    callable_context,
     company_hooks,
     environment_reads,
     passing_changes,
@@ -61,6 +63,7 @@ class FirstPoke:
         self.waited = 0.0  # seconds; in reschedule mode since the first poke of the try
         self.began = time.time()  # start of the wait, in seconds since 1970
         self._sensor = sensor
+        self._class = judged_class_of(sensor)
         self._native = native
         self._limit = limit
         self._register = register
@@ -81,11 +84,11 @@ class FirstPoke:
 
         :raises BaseException: whatever ``execute`` raises.
         """
-        if not known_sensors.is_stateless(type(self._sensor)):
+        if not known_sensors.is_stateless(self._class):
             self._before = sensor_state.snapshot(self._sensor)
         self._attributes = dict(vars(self._sensor))
         if self._limit is not None:
-            self._shared = SharedState(type(self._sensor), caches=True)
+            self._shared = SharedState(self._class, caches=True)
         own_poke = self._sensor.poke
 
         def poke(context: Any) -> Any:
@@ -112,6 +115,7 @@ class FirstPoke:
             self._unpatch()
 
     def _next_interval(self, started_at: Any, run_duration: Callable[[], float], poke_count: int) -> Any:
+        callable_context.put_back(self._sensor, self._attributes)
         try:
             self._check()
             self.waited = run_duration()
@@ -152,7 +156,7 @@ class FirstPoke:
             raise NotPoolable(why, "needs_worker")  # the poke may have imported a library that reads more
         if (name := worker_only.bound_to_a_thread(self._new_values())) is not None:
             raise NotPoolable(f"its poke leaves in its attribute {name} what belongs to one thread", "needs_worker")
-        if not known_sensors.is_stateless(type(self._sensor)):
+        if not known_sensors.is_stateless(self._class):
             name = sensor_state.changed_attribute(self._before, self._sensor)
             if name is not None:
                 raise NotPoolable(f"its poke changes its attribute {name}: it is stateful", "stateful")
@@ -179,10 +183,10 @@ class FirstPoke:
                 self._watch(stack)
             except Exception as error:  # an odd class; the error is none of its poke
                 self._note("needs_worker")(f"cannot be watched: {one_line(error)}")
-            yield watched
+            yield watched if self._class is type(self._sensor) else callable_context.CallableContext(watched, context)
 
     def _watch(self, stack: ExitStack) -> None:
-        cls = type(self._sensor)
+        cls = self._class
         declares, is_reviewed = known_sensors.declares_fields(cls), known_sensors.is_reviewed(cls)
         note, note_shared = self._note("needs_worker"), self._note("stateful")
         programs = self._ignore if declares else self._note("needs_worker", self._of_reviewed) if is_reviewed else note

@@ -13,7 +13,7 @@ from sensorpool.airflow.compat import operators, task_runtime
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.proof import known_sensors, own_execute
-from sensorpool.airflow.proof.arguments import rebuild
+from sensorpool.airflow.proof.arguments import callables, rebuild
 from sensorpool.airflow.proof.watch import environment_reads, task_reads
 from sensorpool.config import allowlist
 from sensorpool.config.settings import Settings
@@ -55,7 +55,11 @@ def condition_of(
         raise NotPoolable(f"it runs as the user {sensor.run_as_user}, and the pool's pokes as another", "run_as_user")
     if not sensor.reschedule and operators.overrides(sensor, "on_kill"):
         raise NotPoolable("its on_kill has to run on its worker, when the task is marked or cleared", "on_kill")
+    if (why := callables.called_at_landing(sensor)) is not None:
+        raise NotPoolable(why, "callable")
     condition = unchecked_condition_of(sensor, context)
+    if not condition.adapted:
+        callables.check(sensor, context, condition.poke_context, ours)
     if not condition.adapted and (why := environment_reads.reason_against(sensor)) is not None:
         raise NotPoolable(why, "needs_worker")
     return condition

@@ -32,6 +32,7 @@ from sensorpool.airflow.proof.arguments.portable_values import NotPortable
 from sensorpool.airflow.proof.codec import encode
 from sensorpool.airflow.proof.state import constants, sensor_state, value_digest
 from sensorpool.airflow.proof.state.equality import is_equal
+from sensorpool.airflow.proof.state.judged_class import judged_class_of
 
 NAME = "as_started"  # the argument of the resume methods
 _CONSTANTS = "constants"
@@ -60,7 +61,7 @@ def save(operator: BaseOperator, rebuilt: BaseOperator | None = None) -> dict[st
     others = attributes.keys() - values.keys()
     shared = {
         path: text
-        for path, constant in constants.referenced_constants(type(operator)).items()
+        for path, constant in constants.referenced_constants(judged_class_of(operator)).items()
         if (text := _encoded(constant.name, constant.value))
     }
     saved: dict[str, dict[str, Any]] = {"values": {}, "digests": {}, _CONSTANTS: {}}
@@ -97,7 +98,7 @@ def restore(operator: BaseOperator, saved: Any) -> AirflowException | None:
             if (name not in here or not is_equal(here[name], value)) and is_plain_attribute(type(operator), name):
                 set_attribute(operator, name, value)
                 differing.append(name)
-    there = constants.referenced_constants(type(operator)) if shared else {}
+    there = constants.referenced_constants(judged_class_of(operator)) if shared else {}
     for path in shared.keys() & there.keys():  # only constants that its class references
         with suppress(Exception):
             value = portable_values.load(shared[path])

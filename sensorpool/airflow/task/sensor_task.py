@@ -12,6 +12,7 @@ from airflow.sdk.bases.sensor import BaseSensorOperator
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.proof.arguments import external_inputs
 from sensorpool.airflow.proof.arguments.rebuild import with_first_poke
+from sensorpool.airflow.proof.watch import callable_context
 from sensorpool.airflow.task import deferral, native_continuation, poolable, reschedule_condition, reschedule_limits
 from sensorpool.airflow.task.conclude import conclude, read_result
 from sensorpool.airflow.task.first_poke import FirstPoke
@@ -55,6 +56,7 @@ def resume(
     result = reschedule_condition.result_if_unchanged(sensor, context, read_result(sensor, context, event), condition)
     result = reschedule_limits.result_if_unchanged(sensor, result, limits)
     lost = None if as_started is None or sensor.reschedule else restore(sensor, as_started)
+    callable_context.merge_arguments(sensor, context)
     vars(sensor)[RESUMED] = (result, started or time.time(), lost)
     try:
         return sensor.execute(context)

@@ -1,7 +1,9 @@
 """Sensors that can be built again from their arguments."""
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, ClassVar, NoReturn
+from functools import lru_cache
+from types import FunctionType
+from typing import Any, ClassVar, NoReturn, Self, cast
 
 from airflow.sdk.bases.sensor import BaseSensorOperator
 from airflow.sdk.bases.sensor import PokeReturnValue as Returned
@@ -19,10 +21,13 @@ from sensorpool.airflow.errors import OnlyOnWorker
 from sensorpool.airflow.pool.adapters.kept_operator import KeptOperator
 from sensorpool.airflow.pool.adapters.landing import landing_of
 from sensorpool.airflow.proof import known_sensors, own_execute
+from sensorpool.airflow.proof.arguments import callables
 from sensorpool.airflow.proof.arguments.rebuild import build_in_pool
+from sensorpool.airflow.proof.state.judged_class import judged_class
 from sensorpool.airflow.proof.state.sensor_state import Baseline
 from sensorpool.airflow.proof.state.shared_state import SharedState
 from sensorpool.airflow.proof.watch import (
+    callable_context,
     consumed_files,
     environment_reads,
     hooks_in_pool,
@@ -44,14 +49,25 @@ _FOR_A_WORKER = (
 
 
 class RebuiltSensor(KeptOperator):
-    """Stands in for a sensor class in the pool."""
+    """Stands in for a sensor class in the pool; a class derived from it does for sensors that take certain functions.
+
+    :raises CannotPoke: when this process has not a function that the poke_context names (`callables`).
+    """
 
     __slots__ = ("_baseline", "_is_new")
     sensor_class: ClassVar[type[BaseSensorOperator]]
+    judged_class: ClassVar[type]  # `judged_class`
+    functions: ClassVar[callables.Found]
     declares_fields: ClassVar[bool]  # `known_sensors.declares_fields`
     imported_state: ClassVar[SharedState | None]  # before a sensor of the class was built here; None if stateless
     shared_state: ClassVar[SharedState | None]  # after the first sensor of the class was built here
     is_untracked: ClassVar[bool]  # stateless, and nothing after the last poke reads what it has set
+
+    def __new__(cls, /, **poke_context: Any) -> Self:
+        """Return an object of the class for the functions among its arguments."""
+        functions = callables.find(callables.names_in(poke_context))
+        plain: Any = cls
+        return cast(Self, object.__new__(_with_functions(plain, tuple(functions.items())) if functions else plain))
 
     def __init__(self, **poke_context: Any) -> None:
         super().__init__(poke_context)
@@ -60,7 +76,7 @@ class RebuiltSensor(KeptOperator):
         """Build the sensor."""
         if names := process_state.pool_state().restore():
             server_process.logger.warning("Pokes have changed %s of this process; it is restored.", ", ".join(names))
-        sensor = build_in_pool(self.sensor_class, self._arguments)
+        sensor = build_in_pool(self.sensor_class, self._arguments, self.functions)
         self.check_shared_state()
         self._baseline = None if self.is_untracked else Baseline(sensor)
         self._is_new = True
@@ -82,7 +98,7 @@ class RebuiltSensor(KeptOperator):
             return
         cls = type(self)
         if cls.shared_state is None:
-            state = SharedState(self.sensor_class)  # comes first: another thread may be building one
+            state = SharedState(self.judged_class)  # comes first: another thread may be building one
             if cls.imported_state is not None and (name := cls.imported_state.made_client()) is not None:
                 raise HandBack(f"its constructor makes or changes {name}, which all sensors of a process share")
             cls.shared_state = state
@@ -119,7 +135,13 @@ class RebuiltSensor(KeptOperator):
         if why is not None:
             raise OnlyOnWorker(why)
         with task_reads.raising_denials(sensor, self.known_missing, self.of_environment, hooks) as denied:
-            return sensor.poke(NoContext(denied))
+            if not self.functions:
+                return sensor.poke(NoContext(denied))
+            before = dict(vars(sensor))
+            try:
+                return sensor.poke(callable_context.CallableContext(NoContext(denied)))
+            finally:
+                callable_context.put_back(sensor, before)
 
     def _changed_by_poke(self, landed: bool) -> Collection[str]:
         """Return the names of the attributes that a poke has set; a poke that does not land must set none.
@@ -168,21 +190,36 @@ def adapt(cls: type[BaseSensorOperator]) -> type[RebuiltSensor]:
     process_state.pool_state()
     supervisor_requests.stand_in()
     hooks_in_pool.watch()
-    is_stateless = known_sensors.is_stateless(cls)
-    is_untracked = known_sensors.is_reviewed(cls) or (
+    made: type[RebuiltSensor] = _derived(RebuiltSensor, cls, {})
+    return made
+
+
+def _derived(base: type[RebuiltSensor], cls: type[BaseSensorOperator], functions: callables.Found) -> Any:
+    plain: Any = cls
+    judged = judged_class(plain, tuple(functions.values()))
+    is_stateless = known_sensors.is_stateless(judged)
+    is_untracked = known_sensors.is_reviewed(judged) or (
         is_stateless
         and not own_execute.continues_after_wait(cls)
         and not operators.class_overrides(cls, "post_execute")
     )
     attributes = {
         "sensor_class": cls,
+        "judged_class": judged,
+        "functions": functions,
         "is_stateless": is_stateless,
         "declares_fields": known_sensors.declares_fields(cls),
         "is_untracked": is_untracked,
-        "imported_state": None if is_stateless else SharedState(cls, clients=True),
+        "imported_state": None if is_stateless else SharedState(judged, clients=True),
         "shared_state": None,
     }
-    return type(f"Rebuilt{cls.__name__}", (RebuiltSensor,), {"__slots__": (), **attributes})
+    return type(f"Rebuilt{cls.__name__}", (base,), {"__slots__": (), **attributes})
+
+
+@lru_cache(1_000)
+def _with_functions(cls: Any, functions: tuple[tuple[str, FunctionType], ...]) -> Any:
+    """Return the class for the sensors of a class that take these functions, given with their names."""
+    return _derived(cls, cls.sensor_class, dict(functions))
 
 
 class NoContext(dict[str, Any]):

@@ -21,6 +21,7 @@ from sensorpool.airflow.proof import known_sensors
 from sensorpool.airflow.proof.arguments import mapping_order
 from sensorpool.airflow.proof.codec import encode
 from sensorpool.airflow.proof.state import constants, shared_state, value_digest
+from sensorpool.airflow.proof.state.judged_class import judged_class_of
 from sensorpool.airflow.proof.watch import company_hooks, missing_lookups
 
 NAME = "doc"
@@ -32,13 +33,13 @@ def extra_arguments(operator: BaseOperator, arguments: Mapping[str, Any]) -> dic
 
     :param operator: just built from the arguments.
     """
-    words = [*_own_words(operator, arguments), *_words(_shared(type(operator)))]
-    return {} if not words and known_sensors.is_stateless(type(operator)) else {NAME: " ".join(words)}
+    words = [*_own_words(operator, arguments), *_words(_shared(operator))]
+    return {} if not words and known_sensors.is_stateless(judged_class_of(operator)) else {NAME: " ".join(words)}
 
 
 def with_current_shared_state(operator: BaseOperator, poke_context: Mapping[str, Any]) -> dict[str, Any]:
     """Return a poke_context with the shared state of its class as it is now: the poke may have imported more."""
-    before, digests = poke_context.get(NAME), _shared(type(operator))
+    before, digests = poke_context.get(NAME), _shared(operator)
     if before is None or not digests:
         return dict(poke_context)
     words = [word for word in str(before).split() if not _is_shared(word)]
@@ -107,16 +108,18 @@ def hooks_of(poke_context: Mapping[str, Any]) -> Mapping[str, str]:
     return company_hooks.read_digests(str(poke_context.get(NAME, "")))
 
 
-def differing_shared_state(cls: type, poke_context: Mapping[str, Any]) -> str | None:
-    """Return the name of a part of the class's shared state that differs from the registered one; None if none does."""
+def differing_shared_state(operator: BaseOperator, poke_context: Mapping[str, Any]) -> str | None:
+    """Return the name of a part of the shared state that differs from the registered one; None if none does."""
     pairs = (word.partition("=") for word in str(poke_context.get(NAME, "")).split() if _is_shared(word))
-    return shared_state.differing(cls, {name: digest for name, _, digest in pairs})
+    return shared_state.differing(judged_class_of(operator), {name: digest for name, _, digest in pairs})
 
 
 def _own_words(operator: BaseOperator, arguments: Mapping[str, Any]) -> list[str]:
-    in_order = mapping_order.as_word(arguments) if known_sensors.needs_order(type(operator)) else ""
+    judged = judged_class_of(operator)
+    needs_order = known_sensors.needs_order(type(operator)) or known_sensors.needs_order(judged)
+    in_order = mapping_order.as_word(arguments) if needs_order else ""
     found = [in_order] if in_order else []
-    if known_sensors.is_stateless(type(operator)):
+    if known_sensors.is_stateless(judged):
         return found
     digests = {
         name: value_digest.digest(value_digest.canonical_json(value))
@@ -139,8 +142,9 @@ def _is_shared(word: str) -> bool:
     return shared_state.is_digest_name(word.partition("=")[0]) and not company_hooks.is_word(word)
 
 
-def _shared(cls: type) -> dict[str, str]:
-    return shared_state.digests(cls, {name for name, _ in constants.class_constants(cls)})
+def _shared(operator: BaseOperator) -> dict[str, str]:
+    without = {name for name, _ in constants.class_constants(type(operator))}
+    return shared_state.digests(judged_class_of(operator), without)
 
 
 def _is_argument(name: str, value: Any, arguments: Mapping[str, Any]) -> bool:

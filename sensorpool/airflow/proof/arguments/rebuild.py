@@ -6,8 +6,9 @@ they make the same sensor: all attributes of the sensor built again must be the 
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from inspect import Parameter, signature
+from types import FunctionType
 from typing import Any
 
 from airflow.sdk.bases.operator import BaseOperator
@@ -16,9 +17,10 @@ from airflow.sdk.bases.sensor import BaseSensorOperator
 from sensorpool.airflow.compat import operators
 from sensorpool.airflow.errors import LookupUnavailable, NotPoolable, OnlyOnWorker
 from sensorpool.airflow.proof import known_sensors
-from sensorpool.airflow.proof.arguments import external_inputs, mapping_order
-from sensorpool.airflow.proof.codec import decode, encode
+from sensorpool.airflow.proof.arguments import callables, external_inputs, mapping_order
+from sensorpool.airflow.proof.codec import NameOf, decode, encode
 from sensorpool.airflow.proof.state import equality, opaque_state, shared_state
+from sensorpool.airflow.proof.state.judged_class import judged_class_of
 from sensorpool.airflow.proof.state.opaque_state import Unreadable
 from sensorpool.airflow.proof.watch import denials, environment_reads, task_reads
 from sensorpool.airflow.proof.watch.denials import Denials
@@ -28,6 +30,7 @@ from sensorpool.instrumentation.redaction import one_line
 from sensorpool.poke.answer import Answers
 
 _TASK_ID = "sensorpool"
+_NONE: callables.Found = {}
 _BY_ITSELF = re.compile(r"multiple values for keyword argument '(\w+)'")
 
 
@@ -38,12 +41,12 @@ def poke_context_of(sensor: BaseSensorOperator) -> dict[str, Any]:
 
     :raises NotPoolable: when no JSON can hold an argument, or the sensor built from them differs.
     """
-    with shared_state.kept_unchanged(type(sensor)):
+    with shared_state.kept_unchanged(judged_class_of(sensor)):
         return _poke_context_of(sensor)
 
 
 def _poke_context_of(sensor: BaseSensorOperator) -> dict[str, Any]:
-    arguments, again = environment_reads.build_checked(lambda: _rebuilt(sensor, _arguments(sensor)))
+    arguments, again = environment_reads.build_checked(lambda: _rebuilt(sensor, _arguments(sensor), callables.name_of))
     if known_sensors.declares_fields(type(sensor)):
         of_sensor, of_again = _arguments(sensor), _arguments(again)
     else:
@@ -68,7 +71,7 @@ def arguments_of(operator: BaseOperator, names: Collection[str] | None) -> dict[
         arguments = {name: arguments[name] for name in arguments if name in names}
         encoded: dict[str, Any] = environment_reads.build_checked(lambda: _rebuilt(operator, arguments))[0]
         return encoded
-    with shared_state.kept_unchanged(type(operator)):
+    with shared_state.kept_unchanged(judged_class_of(operator)):
         arguments, again = environment_reads.build_checked(lambda: _rebuilt(operator, arguments))
         return _with_external_inputs(again, arguments)
 
@@ -118,23 +121,28 @@ def with_first_poke(
     return extended
 
 
-def _rebuilt(operator: BaseOperator, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+def _rebuilt(
+    operator: BaseOperator, arguments: Mapping[str, Any], name_of: NameOf | None = None
+) -> tuple[dict[str, Any], Any]:
     """Return arguments as JSON, and the operator built from that."""
     own = signature(type(operator).__init__).parameters
     encoded: dict[str, Any] = {}
+    left_out: NotPoolable | None = None
     for name, value in arguments.items():
         try:
-            encoded[name] = encode(value, f"its argument {name}")
-        except NotPoolable:
+            encoded[name] = encode(value, f"its argument {name}", name_of=name_of)
+        except NotPoolable as error:
             if name in own:
                 raise
-            # the class itself passes this to its base, and does so again
+            left_out = error  # the class itself may pass this to its base, and do so again
     while True:
         try:
             return encoded, rebuild(type(operator), _as_registered(encoded))
         except Exception as error:
             by_itself = _BY_ITSELF.search(str(error))
             if by_itself is None or encoded.pop(by_itself[1], None) is None:
+                if left_out is not None:
+                    raise left_out from None
                 raise NotPoolable(f"it cannot be built again from its arguments: {one_line(error)}") from None
 
 
@@ -144,19 +152,20 @@ def _as_registered(encoded: Mapping[str, Any]) -> dict[str, Any]:
     return mapping_order.restore(arguments, mapping_order.as_word(encoded))
 
 
-def rebuild(cls: Any, poke_context: Mapping[str, Any]) -> Any:
+def rebuild(cls: Any, poke_context: Mapping[str, Any], find: Callable[[Any], FunctionType] = callables.imported) -> Any:
     """Build a sensor from its poke_context.
 
+    :param find: returns the function of a name in it.
     :raises Exception: whatever its constructor raises.
     """
-    return cls(
-        task_id=_TASK_ID, **{name: decode(value) for name, value in external_inputs.reordered(poke_context).items()}
-    )
+    arguments = external_inputs.reordered(poke_context)
+    return cls(task_id=_TASK_ID, **{name: decode(value, find) for name, value in arguments.items()})
 
 
-def build_in_pool(cls: Any, poke_context: Mapping[str, Any]) -> Any:
+def build_in_pool(cls: Any, poke_context: Mapping[str, Any], functions: callables.Found = _NONE) -> Any:
     """Build in the pool, without a task (`task_reads`), a sensor that was proved on its worker.
 
+    :param functions: those that its poke_context names.
     :raises HandBack: when this process cannot build it, or builds another one: its worker has another environment.
     :raises Exception: an error that says that a backend did not answer.
     """
@@ -164,10 +173,10 @@ def build_in_pool(cls: Any, poke_context: Mapping[str, Any]) -> Any:
         # a lookup that only the worker finds shows in the attributes
         in_environment = external_inputs.lookups_in_environment(poke_context)
         with Denials(of_environment=in_environment, asker=denials.CONSTRUCTOR) as denied_here:
-            operator = rebuild(cls, poke_context)
+            operator = rebuild(cls, poke_context, functions.__getitem__)
             name = external_inputs.differing_attribute(
                 operator, poke_context
-            ) or external_inputs.differing_shared_state(cls, poke_context)
+            ) or external_inputs.differing_shared_state(operator, poke_context)
         if denied_here.unavailable is not None:
             raise InfraFailure(denied_here.unavailable)
         if denied_here.denied:

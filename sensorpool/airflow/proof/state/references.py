@@ -23,6 +23,7 @@ Cached: Any = type(lru_cache(len))
 _MOST = 400  # classes and functions
 _MOST_NAMES = 1_000
 _DERIVED = "__subclasses__"
+COMPANIES = "__companies__"  # an attribute of a class that has code of other packages than its own (`judged_class`)
 _NO_COMPANYS = frozenset({"airflow", "sensorpool", "_pytest", "pytest", "structlog"}) | sys.stdlib_module_names
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 _CODE = (type, types.ModuleType, types.BuiltinFunctionType, types.GenericAlias, types.UnionType)
@@ -40,7 +41,7 @@ class References(NamedTuple):
     :param names: global names, each with the dict of its module.
     """
 
-    company: str
+    company: frozenset[str]
     classes: tuple[type, ...]
     functions: tuple[types.FunctionType, ...]
     names: tuple[tuple[str, dict[str, Any]], ...]
@@ -135,7 +136,7 @@ def _derived_from(cls: Any) -> list[type]:
     return [] if is_operator(cls) else [derived for derived in type.__subclasses__(cls) if not is_operator(derived)]
 
 
-def _named(function: types.FunctionType, company: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _named(function: types.FunctionType, company: frozenset[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the names that a function uses of its module, of modules that it holds, and of modules that it imports."""
     own, names = function.__globals__, names_in(function.__code__)
     modules = deque(modules_of(names, str(own.get("__package__") or "")))
@@ -165,18 +166,19 @@ def _add_module(modules: deque[dict[str, Any]], value: Any) -> None:
         modules.append(types.ModuleType.__getattribute__(value, "__dict__"))
 
 
-def company_of(cls: type) -> str:
+def company_of(cls: type) -> frozenset[str]:
     """Return the company of a class: the path of its package, or of its provider of Airflow."""
-    return _package_of(str(vars(cls).get("__module__")))
+    return vars(cls).get(COMPANIES) or frozenset({package_of(str(vars(cls).get("__module__")))})
 
 
-def is_of_company(company: str, module: Any) -> bool:
+def is_of_company(company: frozenset[str], module: Any) -> bool:
     """Whether a module is the company's: of the package of its class, or of one that is not installed."""
-    package = _package_of(str(module))
-    return package == company != "airflow" or _is_local(package)
+    package = package_of(str(module))
+    return (package in company and package != "airflow") or _is_local(package)
 
 
-def _package_of(module: str) -> str:
+def package_of(module: str) -> str:
+    """Return the path of a module's package, or of its provider of Airflow."""
     # the providers of a company have their modules in Airflow's package: airflow.providers.acme
     return ".".join(module.split(".")[: 3 if module.startswith("airflow.providers.") else 1])
 
@@ -187,7 +189,12 @@ def _is_local(package: str) -> bool:
         return False
     paths = [vars(module).get("__file__"), *list(vars(module).get("__path__") or ())[:4]]
     known = [path for path in paths if isinstance(path, str)]
-    return bool(known) and not any(installed in path for path in known for installed in _INSTALLED)
+    return bool(known) and not any(map(is_installed, known))
+
+
+def is_installed(path: str) -> bool:
+    """Whether a file is that of an installed package."""
+    return any(installed in path for installed in _INSTALLED)
 
 
 def is_code(value: Any, is_ours: Callable[[str], bool]) -> bool:
@@ -250,7 +257,7 @@ def function_data(function: types.FunctionType) -> dict[str, Any]:
     """Return the data of a function beside its code: defaults of arguments, closure cells, attributes."""
     if not (found := _held_by(function)):
         return found
-    is_ours = partial(is_of_company, _package_of(str(function.__globals__.get("__name__"))))
+    is_ours = partial(is_of_company, frozenset({package_of(str(function.__globals__.get("__name__")))}))
     return {name: value for name, value in found.items() if not is_code(value, is_ours)}
 
 

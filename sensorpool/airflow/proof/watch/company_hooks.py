@@ -115,7 +115,7 @@ def changed_of(states: Iterable[SharedState]) -> str | None:
 
 
 def _classes_of(hook: type) -> Iterable[type]:
-    found: dict[str, type] = {}
+    found: dict[frozenset[str], type] = {}
     for cls in hook_classes.companies_classes(hook):
         found.setdefault(references.company_of(cls), cls)
     return found.values()

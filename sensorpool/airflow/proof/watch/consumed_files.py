@@ -12,6 +12,7 @@ from typing import Any
 from airflow.sdk.bases.sensor import BaseSensorOperator
 
 from sensorpool.airflow.proof.state import references
+from sensorpool.airflow.proof.state.judged_class import judged_class_of
 from sensorpool.airflow.proof.watch import denials
 
 _TAKES = {
@@ -63,7 +64,7 @@ def _is_companys(frame: Any) -> bool:
             first = module
         sensor = frame.f_locals.get("sensor") if module.startswith("sensorpool.airflow.pool.") else None
         if isinstance(sensor, BaseSensorOperator):
-            companies = map(references.company_of, (type(sensor), *denials.hooks_here()))
+            companies = map(references.company_of, (judged_class_of(sensor), *denials.hooks_here()))
             return first is not None and any(references.is_of_company(company, first) for company in companies)
         frame = frame.f_back
     return False

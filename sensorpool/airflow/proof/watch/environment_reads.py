@@ -17,6 +17,7 @@ from sensorpool.airflow.compat import operators, task_runtime
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.proof import known_sensors
 from sensorpool.airflow.proof.state import references
+from sensorpool.airflow.proof.state.judged_class import judged_class_of
 from sensorpool.airflow.proof.watch import denials, process_start, watched_environment
 
 OF_TASK = "AIRFLOW_CTX_"  # the beginning of the names that say which task runs
@@ -104,7 +105,7 @@ def reason_against(sensor: BaseOperator, hooks: Iterable[type] = ()) -> str | No
     :param hooks: the classes of companies' hooks by which it asks.
     """
     changed, in_c = changed_by_task(), process_start.changed_in_c()
-    companys = [cls for cls in (type(sensor), *hooks) if not known_sensors.is_reviewed(cls)]
+    companys = [cls for cls in (judged_class_of(sensor), *hooks) if not known_sensors.is_reviewed(cls)]
     if _TIME_ZONE in changed | in_c and companys:
         return f"its task has changed {_TIME_ZONE} in the environment, and with it the local time of its process"
     for name in sorted(changed | in_c):

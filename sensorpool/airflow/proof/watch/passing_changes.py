@@ -111,7 +111,9 @@ class _Watch:
         self.is_over = False
         self._note_process = note_process
         self._note_shared = note_shared
-        self._followed: list[tuple[str, SharedState, Extend]] = []  # company, state, what to call after imports
+        self._followed: list[
+            tuple[frozenset[str], SharedState, Extend]
+        ] = []  # company, state, what to call after imports
         self._process = ProcessState(of_other_threads())
         self._streams = sys.stdout, sys.stderr, sys.argv
         self._companys: dict[int, tuple[CodeType, bool]] = {}  # by id: a code object's hash takes its bytecode's length
