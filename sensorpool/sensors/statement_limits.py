@@ -5,6 +5,7 @@ behind, until the server takes no more. A limit that the connection's user or UR
 """
 
 import time
+from contextlib import closing, suppress
 from typing import Any
 
 from sqlalchemy import Connection, Engine, event
@@ -56,10 +57,9 @@ def _limit_mysql(connection: Any, _record: Any) -> None:
     if (seconds := _limit()) is None:
         return
     cursor = connection.cursor()
-    try:
+    # a server or a proxy that speaks MySQL's protocol may lack the settings; a lost connection is noticed by the poke
+    with closing(cursor), suppress(Exception):
         cursor.execute(_MYSQL.format(seconds=seconds, milliseconds=round(seconds * 1000)))
-    finally:
-        cursor.close()
 
 
 def _limit_sqlite(connection: Any, _record: Any) -> None:

@@ -18,7 +18,7 @@ from sensorpool.poke.child import Suspect
 from sensorpool.poke.isolated_lane import IsolatedLane
 from sensorpool.poke.poker import Poker
 from sensorpool.poke.unit import PokeUnit
-from sensorpool.sensors import SqlSensor, engines, time_limit
+from sensorpool.sensors import SqlSensor, engines, statement_limits, time_limit
 from sensorpool.sensors.sql_errors import is_passing
 from tests.support.builders import due_group
 
@@ -179,6 +179,24 @@ def test_a_limit_of_the_users_own_stays_on_mariadb(
         url = make_url(mariadb.url).update_query_dict({"init_command": f"SET max_statement_time={limit}"})
         set_connection("warehouse", url.render_as_string(hide_password=False))
         assert sensor(is_now, limit=limit).poke({}) is True
+
+
+@pytest.mark.usefixtures("postgres")
+def test_a_server_that_lacks_the_setting_is_asked_without_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statement_limits, "_POSTGRESQL", "SELECT no_such_function()")
+    _poked_in_vain_for_a_limit(monkeypatch)
+
+
+@pytest.mark.usefixtures("mariadb")
+def test_a_server_that_lacks_mysqls_setting_is_asked_without_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statement_limits, "_MYSQL", "SET no_such_variable = {milliseconds}")
+    _poked_in_vain_for_a_limit(monkeypatch)
+
+
+def _poked_in_vain_for_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_limit, "_seconds", 10.0)
+    for _ in range(2):
+        assert sensor("SELECT count(*) + 1 FROM free").poke({}) is True
 
 
 @pytest.mark.parametrize("what", ["QUERY", "CONNECTION"])
