@@ -53,6 +53,15 @@ class AirflowSettings(BaseSettings):
         "worker",
         description="`worker`: the task pokes once before it registers; what holds already ends there and then.",
     )
+    start: Literal["worker", "scheduler"] = Field(
+        "worker",
+        description="`scheduler`: a sensor that can begins to wait without a worker; `worker`: each begins on one.",
+    )
+    listeners: Literal["respect", "ignore"] = Field(
+        "respect",
+        description="With `start = scheduler`, if listeners of task instances are installed: `respect` starts each sensor "
+        "on a worker, for they see no start or success without one; `ignore` does not.",
+    )
     include: Names = Field(("*",), description="Patterns over `dag_id` and `dag_id.task_id`: who is pooled.")
     exclude: Names = Field((), description="Patterns over `dag_id` and `dag_id.task_id`: who is not.")
     callables_enabled: Callables = Field(

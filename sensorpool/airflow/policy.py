@@ -4,7 +4,12 @@ A module that Airflow loads here imports no airflow at its top, does no I/O and 
 fatal to every Airflow process.
 """
 
+import importlib.util
 import logging
+import sys
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
 import pluggy
@@ -14,19 +19,56 @@ from sensorpool.airflow.proof.watch import process_start
 hookimpl = pluggy.HookimplMarker("airflow.policy")
 
 _failed = False
+_TRIGGERER = "airflow.jobs.triggerer_job_runner"
+
+
+class _OnImport(MetaPathFinder):
+    """Has the triggerer patched once its module is imported, which happens in the triggerer alone."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:  # noqa: ARG002
+        """Find the module as the other finders do."""
+        if name != _TRIGGERER or self not in sys.meta_path:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                _patch_triggerer(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def _patch_triggerer(module: ModuleType) -> None:
+    try:
+        from sensorpool.airflow.start import one_task
+
+        one_task.install(module)
+    except Exception:
+        logging.getLogger(__name__).warning("sensorpool: the triggerer could not be patched", exc_info=True)
+
+
 process_start.watch()
+sys.meta_path.insert(0, _OnImport())
 
 
 @hookimpl
-def task_policy(task: Any) -> None:  # noqa: ARG001  # the hook's signature
-    """Patch the sensor classes, once a process; tasks stay as they are."""
+def task_policy(task: Any) -> None:
+    """Patch the sensor classes, once a process; mark a sensor that may start without a worker."""
     global _failed
     if _failed:
         return
     try:
-        from sensorpool.airflow.task.patch import install
+        from sensorpool.airflow.task import patch
 
-        install()
+        patch.install()
+        if patch.starts_without_worker():
+            from sensorpool.airflow.start.mark import mark
+
+            mark(task)
     except Exception:
         _failed = True
         logging.getLogger(__name__).warning("sensorpool is not in effect: it could not be installed", exc_info=True)

@@ -14,6 +14,8 @@ from sensorpool.poke.answer import sanitised
 from sensorpool.store import results
 
 _VALUE_OF = "value_of"
+# parts of the event of a sensor that began to wait without a worker: why it starts on one, and when it began to wait
+START_ON_WORKER, STARTED = "start_on_worker", "started"
 _TYPE, _LANDING = "__type__", "landing"  # no encoded value for XCom has that type
 _PARTS = ("value", "attributes", "lost")
 

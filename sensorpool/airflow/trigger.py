@@ -20,6 +20,11 @@ from sensorpool.model.states import State
 _LONGEST_LINE = 2_000  # characters
 
 
+def one_log_line(line: str) -> str:
+    """Return a line of a bounded length that every JSON column and pipe takes."""
+    return printable(line)[:_LONGEST_LINE]
+
+
 class PoolTrigger(BaseTrigger):
     """Waits for one instance of the pool. Its arguments come from Airflow's database: odd ones raise nothing.
 
@@ -104,7 +109,7 @@ class PoolTrigger(BaseTrigger):
             notifier.unsubscribe(subscription)
 
     def _say(self, line: str) -> None:
-        self.log.info("%s", printable(line)[:_LONGEST_LINE])
+        self.log.info("%s", one_log_line(line))
 
     def _warn(self, line: str) -> None:
-        self.log.warning("%s", printable(line)[:_LONGEST_LINE])
+        self.log.warning("%s", one_log_line(line))

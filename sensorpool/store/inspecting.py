@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, func, or_, select
 
 from sensorpool.model.states import State
-from sensorpool.model.values import Milliseconds, ShardRange
+from sensorpool.model.values import Key, Milliseconds, ShardRange
 from sensorpool.store.dialects import among, count_rows
 from sensorpool.store.schema import outbox
 from sensorpool.store.schema import poke_group as g
@@ -32,6 +32,13 @@ def waiters(connection: Connection, instance_ids: Collection[int]) -> list[Any]:
         .where(among(s.c.id))
     )
     return list(connection.execute(query, {"ids": list(instance_ids)}))
+
+
+def of_key(connection: Connection, key: Key) -> Any | None:
+    """Return id, state, external id and start of the instance of a key and try; None if there is none."""
+    query = select(s.c.id, s.c.state, s.c.external_id, s.c.start_date)
+    found = connection.execute(query.where(*(s.c[name] == value for name, value in key._asdict().items())))
+    return found.one_or_none()
 
 
 def external_waiters(

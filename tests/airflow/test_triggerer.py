@@ -54,7 +54,7 @@ def triggerer(
 
 @pytest.fixture
 def deployment(triggerer: Notifier, airflow_metadata: Metadata) -> Deployment:
-    return Deployment(triggerer._pool, airflow_metadata)
+    return Deployment(triggerer.pool, airflow_metadata)
 
 
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)

@@ -46,6 +46,14 @@ def has_listeners() -> bool:
     return bool(get_listener_manager().has_listeners)
 
 
+def has_task_listeners() -> bool:
+    """Whether listeners are registered that must see the start or the end of a task: only a worker calls them."""
+    from airflow.sdk.listener import get_listener_manager
+
+    hooks = get_listener_manager().hook
+    return any(hook.get_hookimpls() for name, hook in vars(hooks).items() if name.startswith("on_task_instance_"))
+
+
 def execution_api_url(path: str) -> str:
     """Return the URL of a part of the API that workers ask when they run a task."""
     from airflow.executors.base_executor import get_execution_api_server_url

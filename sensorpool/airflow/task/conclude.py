@@ -29,7 +29,7 @@ from sensorpool.store import results
 ATTEMPTS, PAUSE = 12, 5.0  # at reading a value; seconds between them
 
 
-def _set_aside(sensor: Any, *names: str) -> None:
+def set_aside(sensor: Any, *names: str) -> None:
     """Hide flags from BaseSensorOperator.resume_execution; the task has them again after its return."""
     kept = vars(sensor).setdefault(SET_ASIDE, {})
     for name in names:
@@ -95,12 +95,12 @@ def conclude(
     if result.state is State.SUCCESS:
         value, needed = landing.apply_landing(sensor, context, result.xcom_value)
         if not needed:
-            _set_aside(sensor, "soft_fail", "never_fail")
+            set_aside(sensor, "soft_fail", "never_fail")
             sensor.log.info("Success criteria met. Exiting.")
             return value
     if needed or result.ending is Ending.HANDED_BACK:
         if lost is not None:
-            _set_aside(sensor, "soft_fail")  # soft_fail is for timeouts: a lost attribute must not skip the task
+            set_aside(sensor, "soft_fail")  # soft_fail is for timeouts: a lost attribute must not skip the task
             raise lost
         run = partial(landing.poke_again, needed) if needed else continue_natively
         if not needed:
@@ -109,9 +109,9 @@ def conclude(
             return run(sensor, context, native, started)
         finally:
             # native code has applied them; resume_execution would also apply them to an AirflowRescheduleException
-            _set_aside(sensor, "soft_fail", "never_fail")
+            set_aside(sensor, "soft_fail", "never_fail")
     # the pool has applied them; resume_execution would apply them to errors that natively pass by them
-    _set_aside(sensor, "soft_fail", "never_fail")
+    set_aside(sensor, "soft_fail", "never_fail")
     reason = result.reason or str(result.ending)
     if result.state is State.SKIPPED:
         raise poke_errors.skip_of(reason) if result.ending is Ending.SKIP else AirflowSkipException(reason)

@@ -19,6 +19,8 @@ RESUMED = "_sensorpool_resumed"  # an attribute of a task that has resumed: its 
 # an attribute of a task: flags that Airflow's resume method must not see, and callbacks must
 SET_ASIDE = "_sensorpool_set_aside"
 _RESUMING = "resume_execution"
+# by DAG and task: why a sensor of this worker's process begins here, where others begin without a worker
+begins_on_worker: dict[tuple[str, str], str] = {}
 
 Execute = Callable[[Any, Any], Any]
 
@@ -97,6 +99,18 @@ def _is_configured() -> bool:
         return "database_url" in section() or bool(os.environ.get(f"{PREFIX}DATABASE_URL"))
     except Exception:  # `is_enabled` logs it
         return False
+
+
+@cache
+def starts_without_worker() -> bool:
+    """Whether sensors may start from a trigger, without a worker; not when a setting is wrong."""
+    from sensorpool.airflow.configuration import AirflowSettings
+
+    try:
+        ours = AirflowSettings.load()
+    except Exception:  # `is_enabled` logs it
+        return False
+    return ours.enabled and ours.start == "scheduler"
 
 
 @cache

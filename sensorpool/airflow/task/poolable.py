@@ -39,6 +39,20 @@ def condition_of(
 
     :raises NotPoolable: with the reason why it runs natively.
     """
+    check(sensor, context, settings, ours)
+    condition = unchecked_condition_of(sensor, context)
+    if not condition.adapted:
+        callables.check(sensor, context, condition.poke_context, ours)
+    if not condition.adapted and (why := environment_reads.reason_against(sensor)) is not None:
+        raise NotPoolable(why, "needs_worker")
+    return condition
+
+
+def check(sensor: BaseSensorOperator, context: Mapping[str, Any], settings: Settings, ours: AirflowSettings) -> None:
+    """Check all that decides whether a sensor is poolable, but its condition.
+
+    :raises NotPoolable: with the reason why it runs natively.
+    """
     admit(sensor, context, settings, ours)
     why = known_sensors.reason_against(type(sensor))
     if why is not None:
@@ -57,12 +71,6 @@ def condition_of(
         raise NotPoolable("its on_kill has to run on its worker, when the task is marked or cleared", "on_kill")
     if (why := callables.called_at_landing(sensor)) is not None:
         raise NotPoolable(why, "callable")
-    condition = unchecked_condition_of(sensor, context)
-    if not condition.adapted:
-        callables.check(sensor, context, condition.poke_context, ours)
-    if not condition.adapted and (why := environment_reads.reason_against(sensor)) is not None:
-        raise NotPoolable(why, "needs_worker")
-    return condition
 
 
 def unchecked_condition_of(sensor: BaseSensorOperator, context: Mapping[str, Any]) -> Condition:
@@ -71,11 +79,19 @@ def unchecked_condition_of(sensor: BaseSensorOperator, context: Mapping[str, Any
     :raises NotPoolable: when no JSON can hold it, or the sensor built from that differs.
     """
     op_classpath = _path_of(type(sensor))
-    adapter = adapter_of(type(sensor))
-    describe = None if adapter is None else getattr(import_module(adapter.module), "poke_context_of", None)
-    if describe is not None:
+    if (describe := _description_by_adapter(type(sensor))) is not None:
         return Condition(op_classpath, describe(sensor, context), adapted=True)
     return Condition(op_classpath, rebuild.poke_context_of(sensor), adapted=False)
+
+
+def is_described_by_adapter(cls: type) -> bool:
+    """Whether an adapter makes the condition of a class's sensors."""
+    return _description_by_adapter(cls) is not None
+
+
+def _description_by_adapter(cls: type) -> Any:
+    adapter = adapter_of(cls)
+    return None if adapter is None else getattr(import_module(adapter.module), "poke_context_of", None)
 
 
 def admit(task: BaseOperator, context: Mapping[str, Any], settings: Settings, ours: AirflowSettings) -> str:
@@ -104,22 +120,27 @@ def _path_of(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
-def ends_directly(sensor: BaseOperator, context: Mapping[str, Any]) -> bool:
+def ends_directly(sensor: BaseOperator, context: Mapping[str, Any], *, listeners: bool = True) -> bool:
     """Whether a success of this task may be written without a worker: only if that skips nothing.
 
     Without a worker Airflow calls no callback, listener or post_execute, makes no asset event, pushes no links and maps
     no dependants.
+
+    :param listeners: whether to ask for the listeners of this process.
     """
     return not (
-        reads_poke_results(sensor, context)
+        reads_poke_results(sensor, context, listeners=listeners)
         or sensor.outlets
         or getattr(sensor, "multiple_outputs", False)
         or next(iter(sensor.iter_mapped_dependants()), None) is not None
     )
 
 
-def reads_poke_results(sensor: BaseOperator, context: Mapping[str, Any]) -> bool:
-    """Whether code of this task runs after its last poke, and may read the attributes that the poke has set."""
+def reads_poke_results(sensor: BaseOperator, context: Mapping[str, Any], *, listeners: bool = True) -> bool:
+    """Whether code of this task runs after its last poke, and may read the attributes that the poke has set.
+
+    :param listeners: whether the listeners of this process count.
+    """
     return bool(
         sensor.on_success_callback
         or sensor._post_execute_hook is not None
@@ -128,5 +149,5 @@ def reads_poke_results(sensor: BaseOperator, context: Mapping[str, Any]) -> bool
         or getattr(sensor, "overwrite_rtif_after_execution", False)
         or context.get("map_index_template") is not None
         or own_execute.continues_after_wait(type(sensor))
-        or task_runtime.has_listeners()
+        or (listeners and task_runtime.has_listeners())
     )

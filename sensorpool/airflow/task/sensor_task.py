@@ -14,9 +14,10 @@ from sensorpool.airflow.proof.arguments import external_inputs
 from sensorpool.airflow.proof.arguments.rebuild import with_first_poke
 from sensorpool.airflow.proof.watch import callable_context
 from sensorpool.airflow.task import deferral, native_continuation, poolable, reschedule_condition, reschedule_limits
+from sensorpool.airflow.task.begun_without_worker import reason_to_start, start, start_of
 from sensorpool.airflow.task.conclude import conclude, read_result
 from sensorpool.airflow.task.first_poke import FirstPoke
-from sensorpool.airflow.task.patch import RESUMED, Execute
+from sensorpool.airflow.task.patch import RESUMED, Execute, begins_on_worker
 from sensorpool.airflow.task.saved_attributes import restore, save
 from sensorpool.model.values import Instance, Registration
 
@@ -48,11 +49,18 @@ def resume(
 ) -> Any:
     """Enter the sensor's own ``execute`` again, so that the class's own code there runs.
 
+    A sensor that was to start without a worker, and could not, enters it for the first time.
+
     :param as_started: the saved attributes; None in reschedule mode, and from an earlier version.
     :param condition: the digest of the condition; None in poke mode, and from an earlier version.
     :param limits: what was registered of its limits (`reschedule_limits`); None likewise.
     :param _: arguments of another version.
     """
+    if (why := reason_to_start(event)) is not None:
+        sensor.log.info("sensorpool: starts on this worker: %s", why)
+        return start(sensor, context)
+    began, saved = start_of(event)
+    started, as_started = started or began, as_started or saved
     result = reschedule_condition.result_if_unchanged(sensor, context, read_result(sensor, context, event), condition)
     result = reschedule_limits.result_if_unchanged(sensor, result, limits)
     lost = None if as_started is None or sensor.reschedule else restore(sensor, as_started)
@@ -80,6 +88,8 @@ def wait_in_pool(sensor: BaseSensorOperator, context: Any, native: Execute) -> A
     except Exception as error:
         deferral.report_native(sensor, error)
         return native(sensor, context)
+    if why := begins_on_worker.get((sensor.dag_id, sensor.task_id)):
+        sensor.log.info("sensorpool: it begins on a worker: %s", why)
     waits: list[tuple[Instance, bool, float]] = []  # the instance, whether it ends directly, and its timeout
 
     def register() -> None:

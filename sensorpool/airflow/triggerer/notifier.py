@@ -76,7 +76,7 @@ class Notifier:
         self.api_server = ApiServer()
         self.task_states = TaskStates()
         self.pace = Pace(time.monotonic())
-        self._pool = pool
+        self.pool = pool
         self._subscriptions: dict[int, list[Subscription]] = {}
         self._asked: set[int] = set()  # named by a message, or new
         self._lock = threading.Lock()
@@ -152,14 +152,14 @@ class Notifier:
     def cancel(self, instance_id: int, reason: str) -> None:
         """Cancel an instance. If that fails, rescue cancels it later."""
         try:
-            self._pool.cancel(instance_id, reason)
+            self.pool.cancel(instance_id, reason)
         except Unknown:
             pass
         except SensorpoolError as error:
             log.warning("an instance is cancelled later", instance_id=instance_id, error=one_line(error))
 
     def _listen(self) -> None:
-        thread, pool = self._listening, self._pool
+        thread, pool = self._listening, self.pool
         while not thread.is_stopping:
             try:
                 with listen(pool.settings, until=lambda: thread.is_stopping, pool_id=pool.pool_id.get) as bodies:
@@ -206,7 +206,7 @@ class Notifier:
 
     def _ask(self, instance_ids: Iterable[int]) -> None:
         """Read the state of instances from the database, and tell their triggers."""
-        ids, database = sorted(instance_ids), self._pool.database
+        ids, database = sorted(instance_ids), self.pool.database
         for start in range(0, len(ids), AT_ONCE):
             some = ids[start : start + AT_ONCE]
             rows = {row.id: row for row in database.read(inspecting.waiters, some)}
@@ -228,7 +228,7 @@ class Notifier:
             return
         why = "the pool is dead: no tick has finished for a while"
         try:
-            self._pool.settler.hand_back(dict.fromkeys(instance_ids, why))
+            self.pool.settler.hand_back(dict.fromkeys(instance_ids, why))
             self._ask(instance_ids)
         except Exception as error:
             log.warning("tasks go back to workers; their instances are cancelled later", error=one_line(error))

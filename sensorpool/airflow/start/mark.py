@@ -1,0 +1,165 @@
+"""The mark at parse by which Airflow's scheduler defers a sensor at once to a triggerer, where `start.trigger` runs.
+
+It is the same at each parse and in every process: it depends on the DAG file and the settings alone. A sensor without a
+mark starts on a worker, as does one with a mark whose trigger meets any doubt.
+"""
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Any
+
+from airflow.sdk import get_parsing_context
+from airflow.sdk.bases.sensor import BaseSensorOperator
+from airflow.sdk.definitions.xcom_arg import XComArg
+from airflow.triggers.base import StartTriggerArgs
+
+from sensorpool.airflow.compat import operators, secrets_masker, start_from_trigger, task_runtime
+from sensorpool.airflow.configuration import AirflowSettings
+from sensorpool.airflow.errors import NotPoolable
+from sensorpool.airflow.proof import known_sensors
+from sensorpool.airflow.proof.arguments import rebuild
+from sensorpool.airflow.proof.codec import decode
+from sensorpool.airflow.start import templates
+from sensorpool.airflow.start.blueprint import LONGEST, Blueprint
+from sensorpool.airflow.start.one_task import START
+from sensorpool.airflow.task import deferral, poolable
+from sensorpool.airflow.task.patch import RESUME, begins_on_worker
+from sensorpool.config.settings import Settings
+from sensorpool.instrumentation.redaction import one_line
+
+_OWN_WORK = {  # what only a worker does before a task begins
+    "pre_execute": "its pre_execute runs on a worker",
+    "render_template_fields": "it renders its templates itself",
+    "prepare_template": "it prepares its templates itself",
+    "get_template_env": "it renders its templates itself",
+}
+_AT_PARSE = frozenset({"airflow.providers.standard.sensors.time.TimeSensor"})  # computes its moment from the clock
+
+
+def mark(task: Any) -> None:
+    """Mark a sensor that may start from its trigger; other tasks stay as they are.
+
+    A worker parses for one task, which has begun there: then the reason why, if there is one, is kept for its log.
+
+    :raises SettingsError: when a setting is wrong.
+    """
+    ours = deferral.airflow_settings()
+    if ours.start != "scheduler" or not ours.enabled or not isinstance(task, BaseSensorOperator):
+        return
+    of_worker = get_parsing_context().task_id
+    if of_worker is not None and of_worker != task.task_id:
+        return
+    try:
+        blueprint = blueprint_of(task, deferral.pool().settings, ours)
+        timeout = dt.timedelta(seconds=blueprint.timeout + ours.deferral_grace)
+    except (NotPoolable, OverflowError) as error:
+        if of_worker is not None:
+            begins_on_worker[task.dag_id, task.task_id] = one_line(error)
+        return
+    if of_worker is not None:
+        return
+    task.start_trigger_args = StartTriggerArgs(
+        trigger_cls=START,
+        next_method=RESUME,
+        trigger_kwargs={"blueprint": blueprint.as_text()},
+        next_kwargs={},
+        timeout=timeout,
+    )
+    task.start_from_trigger = True
+
+
+def blueprint_of(sensor: BaseSensorOperator, settings: Settings, ours: AirflowSettings) -> Blueprint:
+    """Return the blueprint of a sensor that may start from its trigger.
+
+    :raises NotPoolable: with the reason why it starts on a worker.
+    """
+    if not start_from_trigger.is_offered():
+        raise NotPoolable("this Airflow cannot render for a trigger", "start")
+    if getattr(sensor, "start_from_trigger", False) or getattr(sensor, "deferrable", False):
+        raise NotPoolable("it defers by itself", "start")
+    poolable.check(sensor, {}, settings, ours)
+    if (why := _reason_for_worker(sensor, ours)) is not None:
+        raise NotPoolable(why, "start")
+    if _is_adapted(sensor):
+        arguments = rebuild.arguments_of(sensor, None)
+    else:
+        arguments = poolable.unchecked_condition_of(sensor, {}).poke_context
+    fields = [name for name in arguments if name in sensor.template_fields]
+    for name, encoded in arguments.items():
+        value = decode(encoded)
+        if name in fields:
+            why = templates.reason_against(value, sensor.template_ext or ())
+        else:
+            why = "is a time, which may be another one at each parse" if _holds_time(value) else None
+        if why is not None:
+            raise NotPoolable(f"its argument {name} {why}", "start")
+    if secrets_masker.holds_secret(arguments):
+        raise NotPoolable("one of its arguments holds a secret, and a serialized DAG keeps arguments", "secret")
+    blueprint = Blueprint(
+        op_classpath=f"{type(sensor).__module__}.{type(sensor).__qualname__}",
+        arguments=arguments,
+        templated=fields,
+        direct=poolable.ends_directly(sensor, {}, listeners=False),
+        poke_interval=float(sensor.poke_interval or 1.0),
+        timeout=float(sensor.timeout),
+        soft_fail=bool(sensor.soft_fail),
+        silent_fail=bool(sensor.silent_fail),
+        never_fail=bool(sensor.never_fail),
+        exponential_backoff=bool(sensor.exponential_backoff),
+        max_wait=sensor.max_wait.total_seconds() if sensor.max_wait else None,
+    )
+    if len(blueprint.as_text()) > LONGEST:
+        raise NotPoolable(f"its arguments take more than {LONGEST} characters", "start")
+    return blueprint
+
+
+def _reason_for_worker(sensor: Any, ours: AirflowSettings) -> str | None:
+    """Return why a poolable sensor needs a worker at its start; None if it does not."""
+    cls, dag = type(sensor), sensor.dag
+    if not known_sensors.is_reviewed(cls):
+        return "its class is not of a reviewed provider: its first poke on a worker is its proof"
+    if f"{cls.__module__}.{cls.__qualname__}" in _AT_PARSE:
+        return "its constructor computes the moment that it waits for"
+    if sensor.reschedule:
+        return "its mode is reschedule"
+    if ours.listeners == "respect" and task_runtime.has_task_listeners():
+        return "listeners of task instances are installed, and see no start without a worker"
+    if sensor.execution_timeout is not None:
+        return "its execution_timeout counts on a worker"
+    if sensor.get_closest_mapped_task_group() is not None:
+        return "its task group is mapped"
+    if next(XComArg.iter_xcom_references(sensor), None) is not None:
+        return "it takes the XCom of another task"
+    for method, why in _OWN_WORK.items():
+        if operators.overrides(sensor, method):
+            return why
+    if sensor.on_execute_callback or sensor._pre_execute_hook is not None:
+        return "its on_execute_callback or pre_execute runs on a worker"
+    if sensor.max_active_tis_per_dag is not None or sensor.max_active_tis_per_dagrun is not None:
+        return "its max_active_tis_per_dag or max_active_tis_per_dagrun counts tasks on workers"
+    return _reason_in_dag(sensor, dag)
+
+
+def _reason_in_dag(sensor: Any, dag: Any) -> str | None:
+    """Return why the templates of a DAG need a worker; None if they do not."""
+    if start_from_trigger.has_own_templates(dag) or sensor._should_render_native(dag):
+        return "its DAG has macros, filters or settings of its own for its templates"
+    own: Mapping[str, Any] = sensor.params
+    if any(name not in dag.params for name in own):
+        return "it has params of its own"
+    return None
+
+
+def _is_adapted(sensor: Any) -> bool:
+    return poolable.is_described_by_adapter(type(sensor))
+
+
+def _holds_time(value: Any) -> bool:
+    match value:
+        case dt.datetime() | dt.date() | dt.time():
+            return True
+        case Mapping():
+            return any(map(_holds_time, value.values()))
+        case list() | tuple() | set() | frozenset():
+            return any(map(_holds_time, value))
+    return False

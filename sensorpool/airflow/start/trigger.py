@@ -1,0 +1,98 @@
+"""The trigger of a sensor that starts without a worker: it renders, registers, and waits as `PoolTrigger` does.
+
+At any doubt it sends the task to a worker, where the task starts as it would without the mark (`task.sensor_task`).
+Airflow's triggerer ends, with all tasks that wait there, at an error from a trigger's constructor, and fails the task
+at an error from its `run`: so neither raises.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
+
+from sensorpool.airflow.compat import task_runtime
+from sensorpool.airflow.result import START_ON_WORKER, STARTED
+from sensorpool.airflow.start.blueprint import Blueprint
+from sensorpool.airflow.start.registrar import Registrar, Waiting
+from sensorpool.airflow.task.deferral import airflow_settings, key_of
+from sensorpool.airflow.trigger import PoolTrigger, one_log_line
+from sensorpool.airflow.triggerer.notifier import Notifier
+from sensorpool.instrumentation.redaction import one_line
+
+LIMIT = 60.0  # seconds from its start until it waits in the pool; after that its task goes to a worker
+
+
+class StartTrigger(BaseTrigger):
+    """Starts a sensor in the pool, and waits for its end.
+
+    :param blueprint: the text of a `Blueprint`; with an odd one the task starts on a worker.
+    """
+
+    supports_triggerer_queue = False
+
+    def __init__(self, blueprint: Any = None, **_: Any) -> None:
+        super().__init__()
+        self.blueprint = blueprint if isinstance(blueprint, str) else ""
+        self._context: Any = None  # the template context, if the triggerer has made one
+        self._pool_trigger: PoolTrigger | None = None
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return class path and arguments."""
+        return f"{type(self).__module__}.{type(self).__qualname__}", {"blueprint": self.blueprint}
+
+    def render_template_fields(self, context: Any, jinja_env: Any = None) -> None:  # noqa: ARG002  # Airflow's signature
+        """Keep the context: Airflow's own rendering here takes unknown names for empty texts."""
+        self._context = context
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Wait for the end of the sensor; the task's log gets a line for each change."""
+        try:
+            event = await self._event()
+        except Exception as error:
+            event = self._to_worker(one_line(error))
+        yield event
+
+    async def on_kill(self) -> None:
+        """Cancel the instance: its task was marked or cleared."""
+        if self._pool_trigger is not None:
+            await self._pool_trigger.on_kill()
+
+    async def _event(self) -> TriggerEvent:
+        began = time.time()
+        try:
+            async with asyncio.timeout(LIMIT):
+                waiting = await self._begin()
+        except TimeoutError:
+            return self._to_worker(f"it could not be registered in {LIMIT:g} s")
+        except Exception as error:
+            return self._to_worker(one_line(error))
+        self._pool_trigger = PoolTrigger(waiting.instance_id, waiting.direct)
+        self._pool_trigger.task_instance = self.task_instance
+        async for event in self._pool_trigger.run():
+            if not isinstance(event, TaskSuccessEvent) and isinstance(event.payload, dict):
+                event.payload = {**event.payload, STARTED: waiting.started or began, **waiting.resume_arguments}
+            return event
+        return self._to_worker("its trigger ended without an event")
+
+    async def _begin(self) -> Waiting:
+        notifier = await Notifier.ready(self._warn)
+        blueprint = Blueprint.read(self.blueprint)
+        ti: Any = self.task_instance
+        ignores_listeners = airflow_settings().listeners == "ignore"
+        direct = blueprint.direct and (ignores_listeners or not await asyncio.to_thread(task_runtime.has_listeners))
+        waiting = await Registrar.of(notifier).begin(blueprint, key_of(ti), str(ti.id), self._context)
+        self.log.info(
+            "sensorpool: waits in the pool as instance %s%s; it has taken no worker slot.",
+            waiting.instance_id,
+            ", where others wait for the same" if waiting.joined_others else "",
+        )
+        return waiting._replace(direct=direct)
+
+    def _to_worker(self, why: str) -> TriggerEvent:
+        self._warn(f"sensorpool: starts on a worker: {why}")
+        return TriggerEvent({START_ON_WORKER: one_log_line(why)})
+
+    def _warn(self, line: str) -> None:
+        self.log.warning("%s", one_log_line(line))

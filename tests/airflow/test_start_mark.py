@@ -1,0 +1,228 @@
+"""The mark of a sensor that starts without a worker: who gets one, and that it is the same at each parse."""
+
+import datetime as dt
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("airflow")
+
+from airflow.providers.http.sensors.http import HttpSensor
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.providers.standard.sensors.date_time import DateTimeSensor
+from airflow.providers.standard.sensors.external_task import ExternalTaskSensor
+from airflow.providers.standard.sensors.filesystem import FileSensor
+from airflow.providers.standard.sensors.time import TimeSensor
+from airflow.providers.standard.sensors.time_delta import TimeDeltaSensor
+from airflow.sdk import DAG, Param, TaskGroup
+from airflow.serialization.serialized_objects import DagSerialization
+
+from sensorpool import Pool, Settings
+from sensorpool.airflow.compat import start_from_trigger, task_runtime
+from sensorpool.airflow.configuration import AIRFLOW_SENSORS, AirflowSettings
+from sensorpool.airflow.errors import NotPoolable
+from sensorpool.airflow.start import mark, one_task
+from sensorpool.airflow.start.blueprint import Blueprint
+from sensorpool.airflow.task import deferral
+from tests.airflow.running import Flag
+
+FLAG = f"{Flag.__module__}.Flag"
+OURS = {"enabled": True, "start": "scheduler"}
+
+
+@pytest.fixture(autouse=True)
+def ours(monkeypatch: pytest.MonkeyPatch) -> Iterator[AirflowSettings]:
+    pool = Pool(Settings.load(sensors_enabled=[*AIRFLOW_SENSORS, FLAG]))
+    settings = AirflowSettings(**OURS)  # type: ignore[arg-type]
+    monkeypatch.setattr(deferral, "pool", lambda: pool)
+    monkeypatch.setattr(deferral, "airflow_settings", lambda: settings)
+    yield settings
+    pool.close()
+
+
+def file_sensor(**arguments: Any) -> FileSensor:
+    return FileSensor(task_id="wait", **{"filepath": "/data/{{ ds }}", **arguments})
+
+
+POOLED: dict[str, Callable[[], Any]] = {
+    "file": file_sensor,
+    "plain": lambda: file_sensor(filepath="/data"),
+    "headers": lambda: HttpSensor(task_id="wait", endpoint="/{{ ds }}", headers={"a": "{{ run_id }}"}),
+    "moment": lambda: DateTimeSensor(task_id="wait", target_time="{{ data_interval_end }}"),
+    "delta": lambda: TimeDeltaSensor(task_id="wait", delta=dt.timedelta(hours=1)),
+    "external": lambda: ExternalTaskSensor(task_id="wait", external_dag_id="a", external_task_id="{{ params.x }}"),
+    "callback of a success": lambda: file_sensor(on_success_callback=print),
+}
+ON_WORKER: dict[str, tuple[Callable[[], Any], str]] = {
+    "a company's class": (lambda: Flag(task_id="wait", flag="x"), "reviewed provider"),
+    "reschedule": (lambda: file_sensor(mode="reschedule"), "mode is reschedule"),
+    "execution_timeout": (lambda: file_sensor(execution_timeout=dt.timedelta(hours=1)), "execution_timeout"),
+    "deferrable": (lambda: file_sensor(deferrable=True), "defers by itself"),
+    "start_from_trigger": (lambda: setattr(file_sensor(), "start_from_trigger", True), "defers by itself"),
+    "an XCom": (lambda: file_sensor(filepath=EmptyOperator(task_id="before").output), "XCom"),
+    "an XCom deep down": (
+        lambda: HttpSensor(
+            task_id="wait", endpoint="x", request_params={"a": [EmptyOperator(task_id="before").output]}
+        ),
+        "XCom",
+    ),
+    "a template": (lambda: file_sensor(filepath="{{ ti.xcom_pull('a') }}"), "asks ti for xcom_pull"),
+    "pre_execute": (lambda: file_sensor(pre_execute=print), "pre_execute"),
+    "on_execute_callback": (lambda: file_sensor(on_execute_callback=print), "on_execute_callback"),
+    "max_active_tis": (lambda: file_sensor(max_active_tis_per_dag=1), "max_active_tis"),
+    "run_as_user": (lambda: file_sensor(run_as_user="x"), "runs as the user"),
+    "own params": (lambda: file_sensor(params={"own": 1}), "params of its own"),
+    "a moment of the parse": (lambda: TimeSensor(task_id="wait", target_time=dt.time(3)), "computes the moment"),
+    "a time": (
+        lambda: HttpSensor(task_id="wait", endpoint="x", extra_options={"a": [dt.date(2026, 1, 1)]}),
+        "may be another one at each parse",
+    ),
+    "a secret": (lambda: HttpSensor(task_id="wait", endpoint="x", headers={"password": "p"}), "secret"),
+    "a callable": (lambda: HttpSensor(task_id="wait", endpoint="x", response_check=print), "callable"),
+}
+
+
+def in_dag(make: Callable[[], Any], **arguments: Any) -> Any:
+    with DAG("starts", schedule=None, params={"x": Param("a", type="string")}, **arguments) as dag:
+        make()
+    return dag.get_task("wait")
+
+
+@pytest.mark.parametrize("make", POOLED.values(), ids=POOLED)
+def test_is_marked(make: Callable[[], Any]) -> None:
+    sensor = in_dag(make)
+    mark.mark(sensor)
+    assert sensor.start_from_trigger
+    args = sensor.start_trigger_args
+    assert args.trigger_cls == one_task.START
+    blueprint = Blueprint.read(args.trigger_kwargs["blueprint"])
+    assert blueprint.direct is not bool(sensor.on_success_callback or sensor.operator_extra_links)
+    assert args.timeout == dt.timedelta(seconds=sensor.timeout + 3600)
+    assert set(blueprint.templated) <= set(sensor.template_fields) & set(blueprint.arguments)
+    found = DagSerialization.from_dict(DagSerialization.to_dict(sensor.dag)).get_task("wait")
+    assert found.start_from_trigger
+
+
+@pytest.mark.parametrize(("make", "why"), ON_WORKER.values(), ids=ON_WORKER)
+def test_starts_on_a_worker(make: Callable[[], Any], why: str) -> None:
+    sensor = in_dag(make)
+    was = sensor.start_from_trigger, sensor.start_trigger_args
+    with pytest.raises(NotPoolable, match=why):
+        mark.blueprint_of(sensor, deferral.pool().settings, deferral.airflow_settings())
+    mark.mark(sensor)
+    assert (sensor.start_from_trigger, sensor.start_trigger_args) == was
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"user_defined_macros": {"a": 1}},
+        {"user_defined_filters": {"a": str}},
+        {"jinja_environment_kwargs": {"trim_blocks": True}},
+        {"render_template_as_native_obj": True},
+        {"template_undefined": __import__("jinja2").Undefined},
+    ],
+    ids=lambda arguments: next(iter(arguments)),
+)
+def test_a_dag_with_templates_of_its_own_starts_on_workers(arguments: dict[str, Any]) -> None:
+    sensor = in_dag(file_sensor, **arguments)
+    mark.mark(sensor)
+    assert not sensor.start_from_trigger
+
+
+def test_a_mapped_sensor_starts_on_workers() -> None:
+    with DAG("starts", schedule=None) as dag:
+        FileSensor.partial(task_id="wait").expand(filepath=["a", "b"])
+    mark.mark(dag.get_task("wait"))
+    assert not dag.get_task("wait").start_from_trigger
+
+
+def test_a_sensor_in_a_mapped_group_starts_on_a_worker() -> None:
+    from airflow.sdk import task_group
+
+    with DAG("starts", schedule=None) as dag:
+
+        @task_group
+        def group(_: str) -> None:
+            file_sensor()
+
+        group.expand(_=["a", "b"])
+    sensor = dag.get_task("group.wait")
+    mark.mark(sensor)
+    assert not sensor.start_from_trigger
+
+
+@pytest.mark.parametrize("changed", [{"enabled": False}, {"start": "worker"}, {"exclude": ("starts",)}], ids=str)
+def test_the_settings_decide(changed: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = AirflowSettings(**(OURS | changed))  # type: ignore[arg-type]
+    monkeypatch.setattr(deferral, "airflow_settings", lambda: settings)
+    sensor = in_dag(file_sensor)
+    mark.mark(sensor)
+    assert not sensor.start_from_trigger
+
+
+@pytest.mark.parametrize("listeners", ["respect", "ignore"])
+def test_listeners_of_tasks_are_respected(listeners: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = AirflowSettings(enabled=True, start="scheduler", listeners=listeners)
+    monkeypatch.setattr(deferral, "airflow_settings", lambda: settings)
+    monkeypatch.setattr(task_runtime, "has_task_listeners", lambda: True)
+    sensor = in_dag(file_sensor)
+    mark.mark(sensor)
+    assert sensor.start_from_trigger is (listeners == "ignore")
+
+
+def test_an_older_airflow_starts_sensors_on_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start_from_trigger, "is_offered", lambda: False)
+    sensor = in_dag(file_sensor)
+    mark.mark(sensor)
+    assert not sensor.start_from_trigger
+
+
+def test_a_large_argument_starts_on_a_worker() -> None:
+    sensor = in_dag(lambda: HttpSensor(task_id="wait", endpoint="x", headers={"a": "b" * 40_000}))
+    mark.mark(sensor)
+    assert not sensor.start_from_trigger
+
+
+PARSE = """
+import json
+from airflow.sdk import DAG
+from airflow.providers.http.sensors.http import HttpSensor
+from airflow.providers.standard.sensors.external_task import ExternalTaskSensor
+from airflow.serialization.serialized_objects import DagSerialization
+from sensorpool.airflow.policy import task_policy
+
+with DAG("d", schedule=None) as dag:
+    HttpSensor(task_id="a", endpoint="{{ ds }}", headers={name: "1" for name in ("c", "a", "b")})
+    ExternalTaskSensor(task_id="b", external_dag_id="a", external_task_ids=["x", "y"], allowed_states=["success"])
+for task in dag.tasks:
+    task_policy(task)
+    assert task.start_from_trigger, task
+print(json.dumps(DagSerialization.to_dict(dag), sort_keys=True))
+"""
+
+
+def test_each_process_parses_the_same_mark(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {**OURS, "database_url": f"sqlite:///{tmp_path}/p", "redis_url": "redis://127.0.0.1:1"}.items():
+        monkeypatch.setenv(f"AIRFLOW__SENSORPOOL__{name.upper()}", str(value))
+    texts = set()
+    for seed in ("1", "2"):
+        monkeypatch.setenv("PYTHONHASHSEED", seed)
+        done = subprocess.run([sys.executable, "-c", PARSE], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        texts.add(done.stdout.splitlines()[-1])
+    (text,) = texts
+    assert json.loads(text)["dag"]["tasks"][0]["__var"]["start_trigger_args"]["trigger_cls"] == one_task.START
+
+
+def test_groups_name_their_task(ours: AirflowSettings) -> None:
+    assert ours.start == "scheduler"
+    with DAG("starts", schedule=None) as dag, TaskGroup("group"):
+        file_sensor()
+    sensor = dag.get_task("group.wait")
+    mark.mark(sensor)
+    assert sensor.start_from_trigger

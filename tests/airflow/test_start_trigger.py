@@ -1,0 +1,404 @@
+"""A sensor that starts without a worker, from the scheduler's deferral to its end: Airflow's own code and database."""
+
+import asyncio
+import datetime as dt
+import json
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+pytest.importorskip("airflow")
+
+from airflow.jobs import triggerer_job_runner
+from airflow.jobs.triggerer_job_runner import ToTriggerSupervisor, TriggerRunner, TriggerRunnerSupervisor
+from airflow.models.dagbag import DBDagBag
+from airflow.models.dagrun import DagRun
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.trigger import Trigger
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.providers.standard.sensors.filesystem import FileSensor
+from airflow.sdk import DAG, Param
+from airflow.sdk.execution_time.comms import _RequestFrame
+from airflow.sdk.serde import deserialize
+from airflow.utils.session import create_session
+from pydantic import TypeAdapter
+from sqlalchemy import select, text
+
+from harness.servers import Elsewhere, Server, fresh_database
+from harness.until import PATIENCE, until
+from sensorpool import Pool, Settings
+from sensorpool.airflow.compat import task_runtime
+from sensorpool.airflow.configuration import AIRFLOW_SENSORS, AirflowSettings
+from sensorpool.airflow.result import START_ON_WORKER
+from sensorpool.airflow.start import mark, one_task, registrar, registration, trigger
+from sensorpool.airflow.task import deferral, patch
+from sensorpool.airflow.triggerer import api_server, notifier
+from sensorpool.airflow.triggerer.notifier import Notifier
+from sensorpool.model.states import State
+from tests.airflow.metadata import Metadata
+
+FILE_SENSOR = f"{FileSensor.__module__}.FileSensor"
+DATES = (dt.datetime(2026, 3, 1, tzinfo=dt.UTC) + dt.timedelta(days=day) for day in count())
+
+
+class Log:
+    """A log file of a trigger that is never written."""
+
+    def __init__(self, **_: Any) -> None:
+        """Take what Airflow gives."""
+
+
+class Supervisor:
+    """As much of the triggerer's supervisor as makes a workload."""
+
+    id, job = "1", None
+    logger_cache: dict[int, Any] = {}
+
+
+class Starts:
+    """A DAG with marked sensors in Airflow's database, and a triggerer that serves them."""
+
+    def __init__(self, pool: Pool, metadata: Metadata) -> None:
+        self.pool = pool
+        self.metadata = metadata
+
+    def dag(
+        self, *, others: int = 0, marked: bool = True, filepath: str = "/data/{{ run_id }}", **arguments: Any
+    ) -> Any:
+        """Write a DAG as the DAG processor does."""
+        with DAG("starts", schedule=None, params={"x": Param("a", type="string")}) as dag:
+            sensor = FileSensor(task_id="wait", filepath=filepath, **arguments)
+            sensor >> [EmptyOperator(task_id=f"other{number}") for number in range(others)]
+        dag.relative_fileloc = "starts.py"
+        if marked:
+            mark.mark(sensor)
+            assert sensor.start_from_trigger
+        return self.metadata.add_dag(dag)
+
+    def run(self, dag: Any, *, is_dated: bool = True) -> str:
+        """Start a run, and have the scheduler take up its sensor."""
+        run_id = self.metadata.add_run(dag, next(DATES) if is_dated else None)
+        self.schedule(dag, run_id)
+        return run_id
+
+    def schedule(self, dag: Any, run_id: str) -> None:
+        """Have the scheduler take up the sensor of a run."""
+        with create_session() as session:
+            run = session.scalars(select(DagRun).where(DagRun.run_id == run_id, DagRun.dag_id == "starts")).one()
+            task = run.get_task_instance("wait", session=session)
+            assert task is not None
+            task.task = dag.get_task("wait")
+            run.schedule_tis([task], session=session)
+        assert self.task(run_id).state == "deferred"
+
+    def task(self, run_id: str) -> Any:
+        """Return the task instance of the sensor."""
+        with create_session() as session:
+            one = (TaskInstance.dag_id == "starts", TaskInstance.run_id == run_id, TaskInstance.task_id == "wait")
+            return session.scalars(select(TaskInstance).where(*one)).one()
+
+    def workload(self, run_id: str) -> Any:
+        """Return what the triggerer's supervisor sends to its runner."""
+        trigger_id = self.task(run_id).trigger_id
+        with create_session() as session:
+            row = Trigger.bulk_fetch({trigger_id}, session=session)[trigger_id]
+            made = TriggerRunnerSupervisor._create_workload(
+                Supervisor(),
+                row,
+                DBDagBag(),
+                lambda ti: f"{ti.run_id}.log",
+                session=session,  # type: ignore[arg-type]
+            )
+        return type(made).model_validate_json(made.model_dump_json())
+
+    def serve(self, workload: Any, while_it_waits: Callable[[], object] = lambda: None) -> dict[str, Any] | None:
+        """Run a trigger as the triggerer does; return what its task resumes with, None if it has ended."""
+
+        async def serve() -> Any:
+            runner = TriggerRunner()
+            runner.to_create.append(workload)
+            await runner.create_triggers()
+            assert not runner.failed_triggers
+            await asyncio.to_thread(while_it_waits)
+            async with asyncio.timeout(PATIENCE):
+                await runner.triggers[workload.id]["task"]
+            return runner.process_trigger_events([workload.id])
+
+        frame = _RequestFrame(id=1, body=asyncio.run(serve()).model_dump()).as_bytes()
+        received = msgspec.msgpack.Decoder(_RequestFrame).decode(frame[4:])
+        message: Any = TypeAdapter(ToTriggerSupervisor).validate_python(received.body)
+        (entry,) = message.events
+        Trigger.submit_event(trigger_id=entry.trigger_id, event=entry.event)
+        task = self.task(workload.ti.run_id)
+        if task.state == "success":
+            return None
+        assert task.state == "scheduled"
+        found: Any = deserialize(task.next_kwargs)
+        event: dict[str, Any] = found["event"]
+        return event
+
+    def instances(self, run_id: str) -> list[Any]:
+        """Return the instances of a run in the pool."""
+        with self.pool.database.engine.begin() as connection:
+            return list(connection.execute(text("SELECT * FROM sensor_instance WHERE run_id = :run"), {"run": run_id}))
+
+    def land(self, run_id: str, **columns: Any) -> None:
+        """Have the pool end the instance of a run, once it is there."""
+        until("the instance", lambda: self.instances(run_id))
+        ended = {"state": "success", "ending": "landed", "settled_at": 1} | columns
+        given = ", ".join(f"{name} = :{name}" for name in ended)
+        with self.pool.database.engine.begin() as connection:
+            connection.execute(text(f"UPDATE sensor_instance SET {given} WHERE run_id = :run"), ended | {"run": run_id})
+
+
+@pytest.fixture(scope="module")
+def served(
+    postgres_server: Server | Elsewhere, postgres_template: str, redis_server: Server | Elsewhere
+) -> Iterator[Notifier]:
+    with fresh_database(postgres_server, template=postgres_template) as url, pytest.MonkeyPatch.context() as context:
+        enabled = {"sensors_enabled": AIRFLOW_SENSORS}
+        pool = Pool(Settings.load(database_url=url, redis_url=redis_server.start().url, **enabled))
+        settings = AirflowSettings(enabled=True, start="scheduler", resume_hold=0.0)
+        context.setattr(api_server, "FIRST_ANSWER", 0.0)
+        context.setattr(notifier, "SWEEP_EVERY", 1.0)
+        context.setattr(deferral, "pool", lambda: pool)
+        context.setattr(deferral, "airflow_settings", lambda: settings)
+        context.setattr(registration, "airflow_settings", lambda: settings)
+        context.setattr(trigger, "airflow_settings", lambda: settings)
+        context.setattr(registrar.Registrar, "_of_processes", {})
+        context.setattr(triggerer_job_runner, "TriggerLoggingFactory", Log)
+        context.setattr(task_runtime, "has_listeners", lambda: False)
+        context.setattr(TriggerRunnerSupervisor, "_create_workload", TriggerRunnerSupervisor._create_workload)
+        one_task.install(triggerer_job_runner)
+        made = Notifier(pool, settings)
+        context.setattr(Notifier, "of_this_process", classmethod(lambda _: made))
+        yield made
+        made.close()
+        pool.close()
+
+
+@pytest.fixture
+def starts(served: Notifier, airflow_metadata: Metadata) -> Starts:
+    return Starts(served.pool, airflow_metadata)
+
+
+def test_a_success_needs_no_worker(starts: Starts) -> None:
+    run_id = starts.run(starts.dag())
+    assert starts.serve(starts.workload(run_id), lambda: starts.land(run_id)) is None
+    (instance,) = starts.instances(run_id)
+    task = starts.task(run_id)
+    assert (instance.dag_id, instance.task_id, instance.try_number) == ("starts", "wait", 1)
+    assert instance.external_id == str(task.id)
+    assert task.try_number == 1
+
+
+def test_the_condition_is_that_of_a_worker(starts: Starts) -> None:
+    """Sensors by both ways wait for the same condition in one group."""
+    dag = starts.dag(filepath="/same/{{ params.x }}")
+    runs = [starts.run(dag) for _ in range(2)]
+    for run_id in runs:
+        starts.serve(starts.workload(run_id), lambda run_id=run_id: starts.land(run_id))
+    condition = {"filepath": "/same/a"}
+    by_worker = starts.pool.register(FILE_SENSOR, condition)
+    (first,), (second,) = map(starts.instances, runs)
+    assert first.hashcode == second.hashcode == by_worker.hashcode
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [{"state": "failed", "ending": "timeout", "reason": "late"}, {"xcom_value": "[1]"}],
+    ids=["timeout", "a value"],
+)
+def test_another_end_resumes_once(starts: Starts, columns: dict[str, Any]) -> None:
+    run_id = starts.run(starts.dag())
+    event = starts.serve(starts.workload(run_id), lambda: starts.land(run_id, **columns))
+    assert event is not None
+    assert event["started"] == pytest.approx(starts.instances(run_id)[0].start_date / 1000, abs=PATIENCE)
+    assert json.loads(event["as_started"])["values"]["filepath"] == f"/data/{run_id}"
+    assert starts.task(run_id).next_method == patch.RESUME
+
+
+def test_a_new_triggerer_joins_what_the_last_one_registered(starts: Starts) -> None:
+    run_id = starts.run(starts.dag())
+    workload = starts.workload(run_id)
+
+    async def is_killed() -> None:
+        runner = TriggerRunner()
+        runner.to_create.append(workload)
+        await runner.create_triggers()
+        await asyncio.to_thread(until, "the instance", lambda: starts.instances(run_id))
+        runner.triggers[workload.id]["task"].cancel()
+
+    asyncio.run(is_killed())
+    without_context = workload.model_copy(update={"dag_data": None, "dag_run_data": None})
+    for again in (workload, without_context):
+        assert len(starts.instances(run_id)) == 1
+        starts.land(run_id)
+        assert starts.task(run_id).state == "deferred" or again is without_context
+        if again is workload:
+            assert starts.serve(again) is None
+
+
+def test_cancels_when_its_task_is_cleared(starts: Starts) -> None:
+    run_id = starts.run(starts.dag())
+    workload = starts.workload(run_id)
+
+    async def is_cleared() -> None:
+        runner = TriggerRunner()
+        runner.to_create.append(workload)
+        await runner.create_triggers()
+        await asyncio.to_thread(until, "the instance", lambda: starts.instances(run_id))
+        runner.to_cancel.append(workload.id)
+        async with asyncio.timeout(PATIENCE):
+            await runner.cancel_triggers()
+            while not runner.triggers[workload.id]["task"].done():
+                await asyncio.sleep(0.01)
+
+    asyncio.run(is_cleared())
+    assert [row.state for row in starts.instances(run_id)] == [State.CANCELLED]
+
+
+def goes_to_a_worker(starts: Starts, run_id: str, why: str, workload: Any = None) -> None:
+    event = starts.serve(workload or starts.workload(run_id))
+    assert event is not None
+    assert event.keys() == {START_ON_WORKER}
+    assert why in event[START_ON_WORKER]
+    assert not starts.instances(run_id)
+
+
+def test_no_context(starts: Starts) -> None:
+    run_id = starts.run(starts.dag())
+    workload = starts.workload(run_id).model_copy(update={"dag_data": None, "dag_run_data": None})
+    goes_to_a_worker(starts, run_id, "no template context", workload)
+
+
+def test_an_edited_file_does_not_matter_to_what_was_deferred(starts: Starts) -> None:
+    run_id = starts.run(starts.dag(filepath="/before/{{ run_id }}"))
+    starts.dag(marked=False, filepath="/after/{{ run_id }}")
+    assert starts.serve(starts.workload(run_id), lambda: starts.land(run_id)) is None
+    (instance,) = starts.instances(run_id)
+    group = starts.pool.register(FILE_SENSOR, {"filepath": f"/before/{run_id}"})
+    assert group.hashcode == instance.hashcode
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"filepath": "/data/{{ params.none }}"}, "cannot be rendered here: UndefinedError"),
+        ({"filepath": "/data/{{ run_id / 0 }}"}, "cannot be rendered here: TypeError"),
+        ({"filepath": "/data/{{ '\\0' }}"}, "NUL"),
+    ],
+)
+def test_a_template_that_fails(starts: Starts, arguments: dict[str, Any], why: str) -> None:
+    goes_to_a_worker(starts, starts.run(starts.dag(**arguments)), why)
+
+
+def test_a_run_without_a_logical_date(starts: Starts) -> None:
+    run_id = starts.run(starts.dag(filepath="/data/{{ ds }}"), is_dated=False)
+    goes_to_a_worker(starts, run_id, "cannot be rendered here: UndefinedError")
+
+
+def test_a_class_that_is_not_enabled_any_more(starts: Starts, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = starts.run(starts.dag())
+    monkeypatch.setattr(starts.pool, "settings", starts.pool.settings.model_copy(update={"sensors_enabled": ()}))
+    goes_to_a_worker(starts, run_id, "is not in [sensorpool] sensors_enabled")
+
+
+def test_a_pool_that_does_not_answer(starts: Starts, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = starts.run(starts.dag())
+
+    def away(*_: Any, **__: Any) -> Any:
+        raise registrar.Unreachable("it is away")
+
+    monkeypatch.setattr(starts.pool, "register_checked", away)
+    goes_to_a_worker(starts, run_id, "it is away")
+
+
+def test_a_start_that_takes_too_long(starts: Starts, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = starts.run(starts.dag())
+    monkeypatch.setattr(trigger, "LIMIT", 0.05)
+
+    async def never(_: Any) -> Any:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Notifier, "ready", never)
+    goes_to_a_worker(starts, run_id, "could not be registered")
+
+
+def test_the_run_that_was_made_again_under_its_name(starts: Starts) -> None:
+    run_id = starts.run(starts.dag())
+    starts.serve(starts.workload(run_id), lambda: starts.land(run_id))
+    with starts.pool.database.engine.begin() as connection:
+        connection.execute(text("UPDATE sensor_instance SET external_id = 'old' WHERE run_id = :run"), {"run": run_id})
+    starts.metadata.set_states("starts", run_id, {("wait", -1): None})
+    with create_session() as session:
+        session.execute(text("UPDATE task_instance SET try_number = 0 WHERE run_id = :run"), {"run": run_id})
+    starts.schedule(starts.dag(), run_id)
+    event = starts.serve(starts.workload(run_id))
+    assert event is not None
+    assert "the pool knows a task of the same name and run" in event[START_ON_WORKER]
+
+
+@pytest.mark.parametrize("blueprint", [None, "", "[]", "{}", "{", "null", 3, '{"op_classpath": "os.system"}'], ids=str)
+def test_an_odd_mark_ends_no_triggerer(starts: Starts, blueprint: Any) -> None:
+    run_id = starts.run(starts.dag())
+    with create_session() as session:
+        row = session.get(Trigger, starts.task(run_id).trigger_id)
+        assert row is not None
+        row.encrypted_kwargs = Trigger.encrypt_kwargs({"blueprint": blueprint, "other": 1})
+    goes_to_a_worker(starts, run_id, "cannot be read")
+
+
+def test_one_of_many_that_is_refused_holds_up_no_other(starts: Starts, tmp_path: Path) -> None:
+    dag = starts.dag(filepath="/data/{{ dag_run.conf.get('x', run_id) }}")
+    runs = [starts.run(dag) for _ in range(5)]
+    workloads = [starts.workload(run_id) for run_id in runs]
+    odd = workloads[2]
+    odd.dag_run_data["conf"] = {"x": str(tmp_path / "\0")}
+
+    async def serve() -> None:
+        runner = TriggerRunner()
+        runner.to_create.extend(workloads)
+        await runner.create_triggers()
+        for run_id in (*runs[:2], *runs[3:]):
+            await asyncio.to_thread(starts.land, run_id)
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.gather(*(runner.triggers[each.id]["task"] for each in workloads))
+
+    asyncio.run(serve())
+    assert [len(starts.instances(run_id)) for run_id in runs] == [1, 1, 0, 1, 1]
+
+
+def test_a_context_that_cannot_be_made_ends_no_triggerer(starts: Starts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A serialized DAG of another version: Airflow's runner ends, with all of its triggers, at that error."""
+    run_id = starts.run(starts.dag())
+    cut = one_task.with_one_task
+    monkeypatch.setattr(one_task, "with_one_task", lambda *arguments: {**cut(*arguments), "__version": 99})  # type: ignore[dict-item]
+    workload = starts.workload(run_id)
+    assert workload.dag_data is None
+    goes_to_a_worker(starts, run_id, "no template context", workload)
+
+
+@pytest.mark.parametrize("data", [{}, {"dag": {}}, {"dag": {"tasks": [{}]}}, {"dag": {"tasks": []}}], ids=str)
+def test_an_odd_serialized_dag_ends_no_triggerer(
+    starts: Starts, monkeypatch: pytest.MonkeyPatch, data: dict[str, Any]
+) -> None:
+    run_id = starts.run(starts.dag())
+    cut = one_task.with_one_task
+    monkeypatch.setattr(one_task, "with_one_task", lambda _, task_id: cut(data, task_id))
+    goes_to_a_worker(starts, run_id, "no template context")
+
+
+def test_a_workload_does_not_grow_with_its_dag(starts: Starts) -> None:
+    sizes = []
+    for others in (1, 200):
+        run_id = starts.run(starts.dag(others=others))
+        workload = starts.workload(run_id)
+        sizes.append(len(workload.model_dump_json()))
+        assert starts.serve(workload, lambda run_id=run_id: starts.land(run_id)) is None
+    assert sizes[1] < sizes[0] + 200
+    assert sizes[0] < 6_000
