@@ -59,8 +59,8 @@ class AirflowSettings(BaseSettings):
     )
     listeners: Literal["respect", "ignore"] = Field(
         "respect",
-        description="With `start = scheduler`, if listeners of task instances are installed: `respect` starts each sensor "
-        "on a worker, for they see no start or success without one; `ignore` does not.",
+        description="With `start = scheduler` and listeners of task instances, which see nothing without a worker: "
+        "`respect` has each sensor begin on a worker; `ignore` does not.",
     )
     include: Names = Field(("*",), description="Patterns over `dag_id` and `dag_id.task_id`: who is pooled.")
     exclude: Names = Field((), description="Patterns over `dag_id` and `dag_id.task_id`: who is not.")

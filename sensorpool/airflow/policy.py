@@ -57,7 +57,7 @@ sys.meta_path.insert(0, _OnImport())
 
 @hookimpl
 def task_policy(task: Any) -> None:
-    """Patch the sensor classes, once a process; mark a sensor that may start without a worker."""
+    """Patch the sensor classes, once a process; give a blueprint to a sensor that can begin without a worker."""
     global _failed
     if _failed:
         return
@@ -66,9 +66,9 @@ def task_policy(task: Any) -> None:
 
         patch.install()
         if patch.starts_without_worker():
-            from sensorpool.airflow.start.mark import mark
+            from sensorpool.airflow.start.parse import give_blueprint
 
-            mark(task)
+            give_blueprint(task)
     except Exception:
         _failed = True
         logging.getLogger(__name__).warning("sensorpool is not in effect: it could not be installed", exc_info=True)

@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowSensorTimeout, Airfl
 from sensorpool import Pool, Settings
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.result import START_ON_WORKER, STARTED, InstanceResult
-from sensorpool.airflow.start import mark
+from sensorpool.airflow.start import parse
 from sensorpool.airflow.task import deferral, patch
 from sensorpool.airflow.task.saved_attributes import save
 from sensorpool.model.states import Ending, State
@@ -111,7 +111,7 @@ def test_its_log_says_why_it_begins_on_a_worker(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv(PARSED_FOR, "wait")
     assert get_parsing_context().task_id == "wait"
     sensor = in_dag(Flag, flag="later")
-    mark.mark(sensor)
+    parse.give_blueprint(sensor)
     assert not sensor.start_from_trigger
     with pytest.raises(TaskDeferred):
         as_runner(sensor, "execute", context_of(sensor))

@@ -34,7 +34,7 @@ from sensorpool import Pool, Settings
 from sensorpool.airflow.compat import task_runtime
 from sensorpool.airflow.configuration import AIRFLOW_SENSORS, AirflowSettings
 from sensorpool.airflow.result import START_ON_WORKER
-from sensorpool.airflow.start import mark, one_task, registrar, registration, trigger
+from sensorpool.airflow.start import one_task, parse, registrar, registration, trigger
 from sensorpool.airflow.task import deferral, patch
 from sensorpool.airflow.triggerer import api_server, notifier
 from sensorpool.airflow.triggerer.notifier import Notifier
@@ -56,26 +56,28 @@ class Supervisor:
     """As much of the triggerer's supervisor as makes a workload."""
 
     id, job = "1", None
-    logger_cache: dict[int, Any] = {}
+
+    def __init__(self) -> None:
+        self.logger_cache: dict[int, Any] = {}
 
 
 class Starts:
-    """A DAG with marked sensors in Airflow's database, and a triggerer that serves them."""
+    """A DAG with sensors that have a blueprint in Airflow's database, and a triggerer that serves them."""
 
     def __init__(self, pool: Pool, metadata: Metadata) -> None:
         self.pool = pool
         self.metadata = metadata
 
     def dag(
-        self, *, others: int = 0, marked: bool = True, filepath: str = "/data/{{ run_id }}", **arguments: Any
+        self, *, others: int = 0, with_blueprint: bool = True, filepath: str = "/data/{{ run_id }}", **arguments: Any
     ) -> Any:
         """Write a DAG as the DAG processor does."""
         with DAG("starts", schedule=None, params={"x": Param("a", type="string")}) as dag:
             sensor = FileSensor(task_id="wait", filepath=filepath, **arguments)
             sensor >> [EmptyOperator(task_id=f"other{number}") for number in range(others)]
         dag.relative_fileloc = "starts.py"
-        if marked:
-            mark.mark(sensor)
+        if with_blueprint:
+            parse.give_blueprint(sensor)
             assert sensor.start_from_trigger
         return self.metadata.add_dag(dag)
 
@@ -278,7 +280,7 @@ def test_no_context(starts: Starts) -> None:
 
 def test_an_edited_file_does_not_matter_to_what_was_deferred(starts: Starts) -> None:
     run_id = starts.run(starts.dag(filepath="/before/{{ run_id }}"))
-    starts.dag(marked=False, filepath="/after/{{ run_id }}")
+    starts.dag(with_blueprint=False, filepath="/after/{{ run_id }}")
     assert starts.serve(starts.workload(run_id), lambda: starts.land(run_id)) is None
     (instance,) = starts.instances(run_id)
     group = starts.pool.register(FILE_SENSOR, {"filepath": f"/before/{run_id}"})
@@ -344,7 +346,7 @@ def test_the_run_that_was_made_again_under_its_name(starts: Starts) -> None:
 
 
 @pytest.mark.parametrize("blueprint", [None, "", "[]", "{}", "{", "null", 3, '{"op_classpath": "os.system"}'], ids=str)
-def test_an_odd_mark_ends_no_triggerer(starts: Starts, blueprint: Any) -> None:
+def test_an_odd_blueprint_ends_no_triggerer(starts: Starts, blueprint: Any) -> None:
     run_id = starts.run(starts.dag())
     with create_session() as session:
         row = session.get(Trigger, starts.task(run_id).trigger_id)

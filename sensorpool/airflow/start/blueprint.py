@@ -1,4 +1,4 @@
-"""The blueprint of a sensor: what the mark at parse tells the trigger, as JSON in one string.
+"""The blueprint of a sensor: what the parse of its DAG file tells its trigger, as JSON in one string.
 
 One string, because Airflow decodes the arguments of a trigger before its class can refuse them, and an error there ends
 the whole triggerer.
@@ -46,4 +46,4 @@ class Blueprint:
         try:
             return cls(**json.loads(text))
         except (TypeError, ValueError) as error:
-            raise ValueError(f"the mark of its DAG file cannot be read: {error}") from None
+            raise ValueError(f"its blueprint cannot be read: {error}") from None

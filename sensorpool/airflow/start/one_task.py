@@ -36,7 +36,7 @@ def _of_one_task(native: Callable[..., Any], runner: Any) -> Callable[..., Any]:
     def create_workload(self: Any, trigger: Any, dag_bag: Any, *arguments: Any, **named: Any) -> Any:
         if trigger.task_instance is None or trigger.classpath not in _OURS:
             return native(self, trigger, dag_bag, *arguments, **named)
-        workload = native(self, trigger, OneTaskBag(dag_bag, trigger), *arguments, **named)
+        workload = native(self, trigger, OneTaskDags(dag_bag, trigger), *arguments, **named)
         if getattr(workload, "dag_data", None) is not None and not _gives_context(runner, workload):
             workload.dag_data = workload.dag_run_data = None
         return workload
@@ -54,7 +54,7 @@ def _gives_context(runner: Any, workload: Any) -> bool:
     return True
 
 
-class OneTaskBag:
+class OneTaskDags:
     """Stands in for a `DBDagBag`: its DAGs have the one task of a trigger. Other attributes are those of the bag."""
 
     def __init__(self, dag_bag: Any, trigger: Any) -> None:
@@ -74,7 +74,7 @@ class OneTaskBag:
         return self._cut(self._dag_bag.get_serialized_dag_model, *arguments, **named)
 
     def _cut(self, find: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        """Return a serialized DAG of one task; None where the trigger needs none, or its task is not marked there."""
+        """Return a serialized DAG of one task; None where the trigger needs none, or its task has no blueprint there."""
         if not self._needs_context:
             return None
         try:
@@ -90,7 +90,7 @@ class OneTaskBag:
 
 
 def with_one_task(data: Mapping[str, Any], task_id: str) -> dict[str, Any] | None:
-    """Return a serialized DAG with one task of its tasks; None if that task is not marked.
+    """Return a serialized DAG with one task of its tasks; None if that task does not start from a trigger.
 
     :raises KeyError, TypeError: when it has another format.
     """

@@ -90,7 +90,7 @@ def render(value: Any, context: Mapping[str, Any]) -> Any:
 
 def _is_template(text: str) -> bool:
     """Whether rendering may change a text: jinja also takes one newline from its end."""
-    return any(mark in text for mark in ("{{", "{%", "{#")) or text.endswith(("\n", "\r")) or "\r" in text
+    return any(sign in text for sign in ("{{", "{%", "{#")) or text.endswith(("\n", "\r")) or "\r" in text
 
 
 def _reason_against_text(text: str) -> str | None:
@@ -104,7 +104,7 @@ def _reason_against_text(text: str) -> str | None:
     if not all(isinstance(node, _ADMITTED) and not isinstance(node, _NOT_ADMITTED) for node in every):
         return "has a template that takes in others, or defines a macro"
     for kind, known in ((nodes.Filter, environment().filters), (nodes.Test, environment().tests)):
-        if unknown := {node.name for node in tree.find_all(kind)} - known.keys():  # type: ignore[attr-defined]
+        if unknown := {node.name for node in tree.find_all(kind)} - known.keys():
             return f"has a template with {min(unknown)}, which a triggerer does not know"
     read = meta.find_undeclared_variables(tree) - environment().globals.keys()
     if unknown := read - _VALUES - _PARTS.keys():
@@ -130,5 +130,5 @@ def _reason_against_parts(every: Iterable[nodes.Node]) -> str | None:
 
 def _part_of(node: nodes.Getattr | nodes.Getitem) -> str:
     if isinstance(node, nodes.Getattr):
-        return node.attr
+        return str(node.attr)
     return str(node.arg.value) if isinstance(node.arg, nodes.Const) else ""

@@ -1,6 +1,6 @@
 """The trigger of a sensor that starts without a worker: it renders, registers, and waits as `PoolTrigger` does.
 
-At any doubt it sends the task to a worker, where the task starts as it would without the mark (`task.sensor_task`).
+At any doubt it sends the task to a worker, where the task starts as it would without a blueprint (`task.sensor_task`).
 Airflow's triggerer ends, with all tasks that wait there, at an error from a trigger's constructor, and fails the task
 at an error from its `run`: so neither raises.
 """

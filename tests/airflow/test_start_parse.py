@@ -1,4 +1,4 @@
-"""The mark of a sensor that starts without a worker: who gets one, and that it is the same at each parse."""
+"""The blueprint of a sensor that begins without a worker: which gets one, and that it is the same at each parse."""
 
 import datetime as dt
 import json
@@ -25,7 +25,7 @@ from sensorpool import Pool, Settings
 from sensorpool.airflow.compat import start_from_trigger, task_runtime
 from sensorpool.airflow.configuration import AIRFLOW_SENSORS, AirflowSettings
 from sensorpool.airflow.errors import NotPoolable
-from sensorpool.airflow.start import mark, one_task
+from sensorpool.airflow.start import one_task, parse
 from sensorpool.airflow.start.blueprint import Blueprint
 from sensorpool.airflow.task import deferral
 from tests.airflow.running import Flag
@@ -93,9 +93,9 @@ def in_dag(make: Callable[[], Any], **arguments: Any) -> Any:
 
 
 @pytest.mark.parametrize("make", POOLED.values(), ids=POOLED)
-def test_is_marked(make: Callable[[], Any]) -> None:
+def test_gets_a_blueprint(make: Callable[[], Any]) -> None:
     sensor = in_dag(make)
-    mark.mark(sensor)
+    parse.give_blueprint(sensor)
     assert sensor.start_from_trigger
     args = sensor.start_trigger_args
     assert args.trigger_cls == one_task.START
@@ -112,8 +112,8 @@ def test_starts_on_a_worker(make: Callable[[], Any], why: str) -> None:
     sensor = in_dag(make)
     was = sensor.start_from_trigger, sensor.start_trigger_args
     with pytest.raises(NotPoolable, match=why):
-        mark.blueprint_of(sensor, deferral.pool().settings, deferral.airflow_settings())
-    mark.mark(sensor)
+        parse.blueprint_of(sensor, deferral.pool().settings, deferral.airflow_settings())
+    parse.give_blueprint(sensor)
     assert (sensor.start_from_trigger, sensor.start_trigger_args) == was
 
 
@@ -130,14 +130,14 @@ def test_starts_on_a_worker(make: Callable[[], Any], why: str) -> None:
 )
 def test_a_dag_with_templates_of_its_own_starts_on_workers(arguments: dict[str, Any]) -> None:
     sensor = in_dag(file_sensor, **arguments)
-    mark.mark(sensor)
+    parse.give_blueprint(sensor)
     assert not sensor.start_from_trigger
 
 
 def test_a_mapped_sensor_starts_on_workers() -> None:
     with DAG("starts", schedule=None) as dag:
         FileSensor.partial(task_id="wait").expand(filepath=["a", "b"])
-    mark.mark(dag.get_task("wait"))
+    parse.give_blueprint(dag.get_task("wait"))
     assert not dag.get_task("wait").start_from_trigger
 
 
@@ -152,7 +152,7 @@ def test_a_sensor_in_a_mapped_group_starts_on_a_worker() -> None:
 
         group.expand(_=["a", "b"])
     sensor = dag.get_task("group.wait")
-    mark.mark(sensor)
+    parse.give_blueprint(sensor)
     assert not sensor.start_from_trigger
 
 
@@ -161,7 +161,7 @@ def test_the_settings_decide(changed: dict[str, Any], monkeypatch: pytest.Monkey
     settings = AirflowSettings(**(OURS | changed))  # type: ignore[arg-type]
     monkeypatch.setattr(deferral, "airflow_settings", lambda: settings)
     sensor = in_dag(file_sensor)
-    mark.mark(sensor)
+    parse.give_blueprint(sensor)
     assert not sensor.start_from_trigger
 
 
@@ -171,20 +171,20 @@ def test_listeners_of_tasks_are_respected(listeners: Any, monkeypatch: pytest.Mo
     monkeypatch.setattr(deferral, "airflow_settings", lambda: settings)
     monkeypatch.setattr(task_runtime, "has_task_listeners", lambda: True)
     sensor = in_dag(file_sensor)
-    mark.mark(sensor)
+    parse.give_blueprint(sensor)
     assert sensor.start_from_trigger is (listeners == "ignore")
 
 
 def test_an_older_airflow_starts_sensors_on_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start_from_trigger, "is_offered", lambda: False)
     sensor = in_dag(file_sensor)
-    mark.mark(sensor)
+    parse.give_blueprint(sensor)
     assert not sensor.start_from_trigger
 
 
 def test_a_large_argument_starts_on_a_worker() -> None:
     sensor = in_dag(lambda: HttpSensor(task_id="wait", endpoint="x", headers={"a": "b" * 40_000}))
-    mark.mark(sensor)
+    parse.give_blueprint(sensor)
     assert not sensor.start_from_trigger
 
 
@@ -206,7 +206,7 @@ print(json.dumps(DagSerialization.to_dict(dag), sort_keys=True))
 """
 
 
-def test_each_process_parses_the_same_mark(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_process_parses_the_same_blueprint(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {**OURS, "database_url": f"sqlite:///{tmp_path}/p", "redis_url": "redis://127.0.0.1:1"}.items():
         monkeypatch.setenv(f"AIRFLOW__SENSORPOOL__{name.upper()}", str(value))
     texts = set()
@@ -224,5 +224,5 @@ def test_groups_name_their_task(ours: AirflowSettings) -> None:
     with DAG("starts", schedule=None) as dag, TaskGroup("group"):
         file_sensor()
     sensor = dag.get_task("group.wait")
-    mark.mark(sensor)
+    parse.give_blueprint(sensor)
     assert sensor.start_from_trigger

@@ -1,7 +1,7 @@
-"""The mark at parse by which Airflow's scheduler defers a sensor at once to a triggerer, where `start.trigger` runs.
+"""At parse a sensor gets a blueprint, with which Airflow's scheduler defers it at once to a triggerer.
 
-It is the same at each parse and in every process: it depends on the DAG file and the settings alone. A sensor without a
-mark starts on a worker, as does one with a mark whose trigger meets any doubt.
+It is the same at each parse and in every process: it depends on the DAG file and the settings alone. A sensor without
+one begins on a worker, as does one whose trigger meets any doubt.
 """
 
 import datetime as dt
@@ -36,8 +36,8 @@ _OWN_WORK = {  # what only a worker does before a task begins
 _AT_PARSE = frozenset({"airflow.providers.standard.sensors.time.TimeSensor"})  # computes its moment from the clock
 
 
-def mark(task: Any) -> None:
-    """Mark a sensor that may start from its trigger; other tasks stay as they are.
+def give_blueprint(task: Any) -> None:
+    """Give a blueprint to a sensor that can begin without a worker; other tasks stay as they are.
 
     A worker parses for one task, which has begun there: then the reason why, if there is one, is kept for its log.
 
