@@ -30,7 +30,7 @@ def pool(postgres_database: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(deferral, "pool", lambda: made)
     monkeypatch.setattr(deferral, "airflow_settings", lambda: AirflowSettings(enabled=True, start="scheduler"))
     monkeypatch.setattr(patch, "is_enabled", lambda: True)
-    monkeypatch.setattr(patch, "begins_on_worker", {})
+    patch.begins_on_worker.clear()
     patch.install()
     yield made
     made.close()

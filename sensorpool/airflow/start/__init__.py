@@ -1,1 +1,1 @@
-"""A sensor that starts without a worker: given a blueprint at parse, deferred by the scheduler, registered by the triggerer."""
+"""A sensor that begins without a worker: its blueprint at parse, and its start in the triggerer."""

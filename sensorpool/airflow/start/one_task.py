@@ -74,7 +74,7 @@ class OneTaskDags:
         return self._cut(self._dag_bag.get_serialized_dag_model, *arguments, **named)
 
     def _cut(self, find: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        """Return a serialized DAG of one task; None where the trigger needs none, or its task has no blueprint there."""
+        """Return a serialized DAG of one task; None where the trigger, or its task, needs none."""
         if not self._needs_context:
             return None
         try:

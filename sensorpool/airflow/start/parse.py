@@ -25,7 +25,7 @@ from sensorpool.airflow.start.one_task import START
 from sensorpool.airflow.task import deferral, poolable
 from sensorpool.airflow.task.patch import RESUME, begins_on_worker
 from sensorpool.config.settings import Settings
-from sensorpool.instrumentation.redaction import one_line
+from sensorpool.instrumentation.redaction import error_text
 
 _OWN_WORK = {  # what only a worker does before a task begins
     "pre_execute": "its pre_execute runs on a worker",
@@ -54,7 +54,7 @@ def give_blueprint(task: Any) -> None:
         timeout = dt.timedelta(seconds=blueprint.timeout + ours.deferral_grace)
     except (NotPoolable, OverflowError) as error:
         if of_worker is not None:
-            begins_on_worker[task.dag_id, task.task_id] = one_line(error)
+            begins_on_worker[task.dag_id, task.task_id] = error_text(error)
         return
     if of_worker is not None:
         return

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, ClassVar, NamedTuple
 
+from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.start.blueprint import Blueprint
 from sensorpool.airflow.start.registration import Prepared, prepare
 from sensorpool.airflow.triggerer.notifier import Notifier
@@ -38,10 +39,6 @@ class Waiting(NamedTuple):
     joined_others: bool
     resume_arguments: Mapping[str, Any]
     direct: bool = False
-
-
-class CannotStart(Exception):
-    """A sensor cannot start without a worker; the text says why."""
 
 
 class Registrar:
@@ -70,7 +67,7 @@ class Registrar:
 
         :param external_id: the id of the try of its task instance.
         :param context: the template context; None where Airflow has made none.
-        :raises CannotStart: when it has to start on a worker.
+        :raises NotPoolable: when it has to start on a worker.
         :raises SensorpoolError: when it cannot be registered.
         :raises Exception: whatever its templates and its constructor raise.
         """
@@ -83,17 +80,17 @@ class Registrar:
         self._prepared.put((prepared, future))
         instance = await asyncio.wrap_future(future)
         if instance.state is not State.SENSING:
-            raise CannotStart(f"this try was in the pool already (instance {instance.id}: {instance.state})")
+            raise NotPoolable(f"this try was in the pool already (instance {instance.id}: {instance.state})")
         return Waiting(instance.id, None, not instance.opened, prepared.resume_arguments)
 
     def _prepare(self, blueprint: Blueprint, key: Key, external_id: str, context: Any) -> Prepared | Waiting:
         known = self._pool.database.read(inspecting.of_key, key)
         if known is not None:
             if known.external_id != external_id:
-                raise CannotStart(f"the pool knows a task of the same name and run as instance {known.id}")
+                raise NotPoolable(f"the pool knows a task of the same name and run as instance {known.id}")
             return Waiting(known.id, known.start_date / 1000, False, {})
         if context is None:
-            raise CannotStart("its triggerer has no template context: its DAG has changed since it was deferred")
+            raise NotPoolable("its triggerer has no template context: its DAG has changed since it was deferred")
         return prepare(self._pool, blueprint, key, external_id, context)
 
     def _register(self) -> None:

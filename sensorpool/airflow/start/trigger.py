@@ -19,7 +19,7 @@ from sensorpool.airflow.start.registrar import Registrar, Waiting
 from sensorpool.airflow.task.deferral import airflow_settings, key_of
 from sensorpool.airflow.trigger import PoolTrigger, one_log_line
 from sensorpool.airflow.triggerer.notifier import Notifier
-from sensorpool.instrumentation.redaction import one_line
+from sensorpool.instrumentation.redaction import error_text
 
 LIMIT = 60.0  # seconds from its start until it waits in the pool; after that its task goes to a worker
 
@@ -51,7 +51,7 @@ class StartTrigger(BaseTrigger):
         try:
             event = await self._event()
         except Exception as error:
-            event = self._to_worker(one_line(error))
+            event = self._to_worker(error_text(error))
         yield event
 
     async def on_kill(self) -> None:
@@ -67,7 +67,7 @@ class StartTrigger(BaseTrigger):
         except TimeoutError:
             return self._to_worker(f"it could not be registered in {LIMIT:g} s")
         except Exception as error:
-            return self._to_worker(one_line(error))
+            return self._to_worker(error_text(error))
         self._pool_trigger = PoolTrigger(waiting.instance_id, waiting.direct)
         self._pool_trigger.task_instance = self.task_instance
         async for event in self._pool_trigger.run():
