@@ -17,6 +17,7 @@ from sensorpool.airflow.task.deferral import airflow_settings
 from sensorpool.airflow.task.poolable import unchecked_condition_of
 from sensorpool.client.pool import Pool
 from sensorpool.client.validate import CheckedRegistration
+from sensorpool.config import allowlist
 from sensorpool.model.values import Key, Registration
 
 # attributes of every sensor that an adapter may ask for
@@ -44,7 +45,7 @@ def prepare(pool: Pool, blueprint: Blueprint, key: Key, external_id: str, contex
     """
     if not airflow_settings().admits(key.dag_id, key.task_id):
         raise NotPoolable("the patterns of [sensorpool] include and exclude leave it out", "excluded")
-    if blueprint.op_classpath not in pool.settings.sensors_enabled:
+    if blueprint.op_classpath not in allowlist.of(pool.settings.sensors_enabled):
         raise NotPoolable(f"{blueprint.op_classpath} is not in [sensorpool] sensors_enabled", "not_enabled")
     module, _, name = blueprint.op_classpath.rpartition(".")
     cls = getattr(import_module(module), name)
