@@ -245,7 +245,17 @@ def test_a_new_triggerer_joins_what_the_last_one_registered(starts: Starts) -> N
             assert starts.serve(again) is None
 
 
-def test_cancels_when_its_task_is_cleared(starts: Starts) -> None:
+@pytest.mark.parametrize(
+    ("waits", "state"), [(False, State.CANCELLED), (True, State.SENSING)], ids=["cleared", "moved"]
+)
+def test_cancels_when_its_task_is_cleared(
+    starts: Starts, served: Notifier, monkeypatch: pytest.MonkeyPatch, waits: bool, state: State
+) -> None:
+    async def answer(ti: Any) -> bool:
+        assert ti.run_id == run_id
+        return waits
+
+    monkeypatch.setattr(served.task_states, "waits", answer)
     run_id = starts.run(starts.dag())
     workload = starts.workload(run_id)
 
@@ -261,7 +271,7 @@ def test_cancels_when_its_task_is_cleared(starts: Starts) -> None:
                 await asyncio.sleep(0.01)
 
     asyncio.run(is_cleared())
-    assert [row.state for row in starts.instances(run_id)] == [State.CANCELLED]
+    assert [row.state for row in starts.instances(run_id)] == [state]
 
 
 def goes_to_a_worker(starts: Starts, run_id: str, why: str, workload: Any = None) -> None:

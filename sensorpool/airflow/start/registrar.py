@@ -83,6 +83,14 @@ class Registrar:
             raise NotPoolable(f"this try was in the pool already (instance {instance.id}: {instance.state})")
         return Waiting(instance.id, None, not instance.opened, prepared.resume_arguments)
 
+    async def instance_of(self, key: Key, external_id: str) -> int | None:
+        """Return the id of the instance of a try; None if there is none.
+
+        :raises Unreachable: when the database does not answer.
+        """
+        known = await asyncio.to_thread(self._pool.database.read, inspecting.of_key, key)
+        return known.id if known is not None and known.external_id == external_id else None
+
     def _prepare(self, blueprint: Blueprint, key: Key, external_id: str, context: Any) -> Prepared | Waiting:
         known = self._pool.database.read(inspecting.of_key, key)
         if known is not None:

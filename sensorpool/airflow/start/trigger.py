@@ -55,9 +55,29 @@ class StartTrigger(BaseTrigger):
         yield event
 
     async def on_kill(self) -> None:
-        """Cancel the instance: its task was marked or cleared."""
-        if self._pool_trigger is not None:
-            await self._pool_trigger.on_kill()
+        """Cancel the instance if its task was marked or cleared, as `PoolTrigger` does.
+
+        One whose registration is still under way is cancelled by rescue.
+        """
+        try:
+            waiting = self._pool_trigger or await self._registered()
+        except Exception as error:
+            self._warn(f"sensorpool: rescue cancels what its task waits for: {one_line(error)}")
+            return
+        if waiting is not None:
+            await waiting.on_kill()
+
+    async def _registered(self) -> PoolTrigger | None:
+        """Return a trigger for the instance that the registrar has just made; None if there is none."""
+        notifier = await Notifier.ready(self._warn)
+        ti: Any = self.task_instance
+        instance_id = await Registrar.of(notifier).instance_of(key_of(ti), str(ti.id))
+        return None if instance_id is None else self._waits_for(instance_id)
+
+    def _waits_for(self, instance_id: int, direct: bool = False) -> PoolTrigger:
+        waits = PoolTrigger(instance_id, direct)
+        waits.task_instance = self.task_instance
+        return waits
 
     async def _event(self) -> TriggerEvent:
         began = time.time()
@@ -68,8 +88,7 @@ class StartTrigger(BaseTrigger):
             return self._to_worker(f"it could not be registered in {LIMIT:g} s")
         except Exception as error:
             return self._to_worker(error_text(error))
-        self._pool_trigger = PoolTrigger(waiting.instance_id, waiting.direct)
-        self._pool_trigger.task_instance = self.task_instance
+        self._pool_trigger = self._waits_for(waiting.instance_id, waiting.direct)
         async for event in self._pool_trigger.run():
             if not isinstance(event, TaskSuccessEvent) and isinstance(event.payload, dict):
                 event.payload = {**event.payload, STARTED: waiting.started or began, **waiting.resume_arguments}
