@@ -62,7 +62,7 @@ class StartTrigger(BaseTrigger):
         try:
             waiting = self._pool_trigger or await self._registered()
         except Exception as error:
-            self._warn(f"sensorpool: rescue cancels what its task waits for: {one_line(error)}")
+            self._warn(f"sensorpool: rescue cancels what its task waits for: {error_text(error)}")
             return
         if waiting is not None:
             await waiting.on_kill()
