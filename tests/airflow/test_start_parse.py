@@ -82,6 +82,10 @@ ON_WORKER: dict[str, tuple[Callable[[], Any], str]] = {
         "may be another one at each parse",
     ),
     "a secret": (lambda: HttpSensor(task_id="wait", endpoint="x", headers={"password": "p"}), "secret"),
+    "a function of its name": (
+        lambda: HttpSensor(task_id="wait", endpoint="x", response_check=json.dumps),
+        "callable|function",
+    ),
     "a callable": (lambda: HttpSensor(task_id="wait", endpoint="x", response_check=print), "callable"),
 }
 

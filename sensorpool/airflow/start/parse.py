@@ -52,7 +52,7 @@ def give_blueprint(task: Any) -> None:
     try:
         blueprint = blueprint_of(task, deferral.pool().settings, ours)
         timeout = dt.timedelta(seconds=blueprint.timeout + ours.deferral_grace)
-    except (NotPoolable, OverflowError) as error:
+    except Exception as error:  # an odd class or argument: the sensor begins on a worker, which says why
         if of_worker is not None:
             begins_on_worker[task.dag_id, task.task_id] = error_text(error)
         return
@@ -86,7 +86,10 @@ def blueprint_of(sensor: BaseSensorOperator, settings: Settings, ours: AirflowSe
         arguments = poolable.unchecked_condition_of(sensor, {}).poke_context
     fields = [name for name in arguments if name in sensor.template_fields]
     for name, encoded in arguments.items():
-        value = decode(encoded)
+        try:
+            value = decode(encoded)
+        except ValueError:
+            raise NotPoolable(f"its argument {name} is a function, whose proof is its first poke", "start") from None
         if name in fields:
             why = templates.reason_against(value, sensor.template_ext or ())
         else:
