@@ -179,6 +179,13 @@ def test_listeners_of_tasks_are_respected(listeners: Any, monkeypatch: pytest.Mo
     assert sensor.start_from_trigger is (listeners == "ignore")
 
 
+def test_with_teams_sensors_begin_on_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__MULTI_TEAM", "True")
+    sensor = in_dag(file_sensor)
+    parse.give_blueprint(sensor)
+    assert not sensor.start_from_trigger
+
+
 def test_an_older_airflow_starts_sensors_on_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start_from_trigger, "is_offered", lambda: False)
     sensor = in_dag(file_sensor)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -403,6 +404,27 @@ def test_an_odd_serialized_dag_ends_no_triggerer(
     cut = one_task.with_one_task
     monkeypatch.setattr(one_task, "with_one_task", lambda _, task_id: cut(data, task_id))
     goes_to_a_worker(starts, run_id, "no template context")
+
+
+def test_a_triggerer_with_another_interface_is_left_as_it_is() -> None:
+    class Supervisor:
+        def _create_workload(self, row: Any) -> Any:
+            """Take other arguments."""
+
+    was = Supervisor._create_workload
+    one_task.install(SimpleNamespace(TriggerRunnerSupervisor=Supervisor, TriggerRunner=TriggerRunner))
+    assert Supervisor._create_workload is was
+    one_task.install(SimpleNamespace())
+
+
+def test_a_template_that_ends_its_thread_ends_no_triggerer(starts: Starts, monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave(*_: Any) -> Any:
+        raise SystemExit("leave")
+
+    for _ in range(6):  # more than there are threads
+        with monkeypatch.context() as context:
+            context.setattr(registration.templates, "render", leave)
+            goes_to_a_worker(starts, starts.run(starts.dag()), "leave")
 
 
 def test_a_workload_does_not_grow_with_its_dag(starts: Starts) -> None:

@@ -14,6 +14,13 @@ def is_offered() -> bool:
     return tuple(int(part) for part in __version__.split(".")[:2]) >= _SINCE
 
 
+def has_teams() -> bool:
+    """Whether the tasks of this Airflow may be of teams."""
+    from airflow.configuration import conf
+
+    return bool(conf.getboolean("core", "multi_team", fallback=False))
+
+
 def has_own_templates(dag: Any) -> bool:
     """Whether a DAG changes how its templates are rendered."""
     return bool(

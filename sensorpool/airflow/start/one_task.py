@@ -8,10 +8,10 @@ from that; only where it looks the DAG up it asks a stand-in for its `DBDagBag`.
 import functools
 import logging
 from collections.abc import Callable, Mapping
+from inspect import signature
 from types import SimpleNamespace
 from typing import Any
 
-MODULE = "airflow.jobs.triggerer_job_runner"
 START = "sensorpool.airflow.start.trigger.StartTrigger"
 _OURS = frozenset({START, "sensorpool.airflow.trigger.PoolTrigger"})
 _PATCHED = "_sensorpool_create_workload"
@@ -25,18 +25,26 @@ def install(module: Any) -> None:
     try:
         supervisor = module.TriggerRunnerSupervisor
         if not hasattr(supervisor, _PATCHED):
-            setattr(supervisor, _PATCHED, supervisor._create_workload)
-            supervisor._create_workload = _of_one_task(supervisor._create_workload, module.TriggerRunner)
+            native = supervisor._create_workload
+            supervisor._create_workload = _of_one_task(native, module.TriggerRunner)
+            setattr(supervisor, _PATCHED, native)
     except Exception as error:
         log.warning("sensorpool: triggers get their whole DAG: %s: %s", type(error).__name__, error)
 
 
 def _of_one_task(native: Callable[..., Any], runner: Any) -> Callable[..., Any]:
+    taken = signature(native)
+    if not {"trigger", "dag_bag"} <= taken.parameters.keys():
+        raise TypeError("its _create_workload takes no trigger or no dag_bag")
+
     @functools.wraps(native)
-    def create_workload(self: Any, trigger: Any, dag_bag: Any, *arguments: Any, **named: Any) -> Any:
+    def create_workload(*arguments: Any, **named: Any) -> Any:
+        given = taken.bind(*arguments, **named)
+        trigger = given.arguments["trigger"]
         if trigger.task_instance is None or trigger.classpath not in _OURS:
-            return native(self, trigger, dag_bag, *arguments, **named)
-        workload = native(self, trigger, OneTaskDags(dag_bag, trigger), *arguments, **named)
+            return native(*arguments, **named)
+        given.arguments["dag_bag"] = OneTaskDags(given.arguments["dag_bag"], trigger)
+        workload = native(*given.args, **given.kwargs)
         if getattr(workload, "dag_data", None) is not None and not _gives_context(runner, workload):
             workload.dag_data = workload.dag_run_data = None
         return workload

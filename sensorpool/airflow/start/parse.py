@@ -121,6 +121,8 @@ def _reason_for_worker(sensor: Any, ours: AirflowSettings) -> str | None:
     cls, dag = type(sensor), sensor.dag
     if not known_sensors.is_reviewed(cls):
         return "its class is not of a reviewed provider: its first poke on a worker is its proof"
+    if start_from_trigger.has_teams():
+        return "this Airflow has teams, and a trigger does not know the team of its task"
     if f"{cls.__module__}.{cls.__qualname__}" in _AT_PARSE:
         return "its constructor computes the moment that it waits for"
     if sensor.reschedule:

@@ -9,8 +9,9 @@ import asyncio
 import os
 import queue
 import threading
-from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 from sensorpool.airflow.errors import NotPoolable
@@ -19,6 +20,7 @@ from sensorpool.airflow.start.registration import Prepared, prepare
 from sensorpool.airflow.triggerer.notifier import Notifier
 from sensorpool.client.pool import Pool
 from sensorpool.errors import Unreachable
+from sensorpool.instrumentation.redaction import error_text
 from sensorpool.model.states import State
 from sensorpool.model.values import Instance, Key
 from sensorpool.store import inspecting
@@ -42,15 +44,21 @@ class Waiting(NamedTuple):
 
 
 class Registrar:
-    """The registrar of a process. Its threads are daemons: they hold up no end of a process."""
+    """The registrar of a process. Its threads are daemons: one that waits for an answer holds up no end of a process.
+
+    That is why no executor has them: Python waits for an executor's threads when a process ends.
+    """
 
     _of_processes: ClassVar[dict[int, "Registrar"]] = {}
     _making = threading.Lock()
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._rendering = ThreadPoolExecutor(_RENDERERS, "sensorpool-start-render")
+        self._asked: queue.SimpleQueue[tuple[Callable[[], Prepared | Waiting], Future[Prepared | Waiting]]]
+        self._asked = queue.SimpleQueue()
         self._prepared: queue.SimpleQueue[tuple[Prepared, Future[Instance]]] = queue.SimpleQueue()
+        for number in range(_RENDERERS):
+            threading.Thread(target=self._render, name=f"sensorpool-start-render-{number}", daemon=True).start()
         threading.Thread(target=self._register, name="sensorpool-start-register", daemon=True).start()
 
     @classmethod
@@ -71,9 +79,9 @@ class Registrar:
         :raises SensorpoolError: when it cannot be registered.
         :raises Exception: whatever its templates and its constructor raise.
         """
-        loop = asyncio.get_running_loop()
-        # one after the other on one thread: that also bounds the connections to the database
-        prepared = await loop.run_in_executor(self._rendering, self._prepare, blueprint, key, external_id, context)
+        answer: Future[Prepared | Waiting] = Future()
+        self._asked.put((partial(self._prepare, blueprint, key, external_id, context), answer))
+        prepared = await asyncio.wrap_future(answer)
         if isinstance(prepared, Waiting):
             return prepared
         future: Future[Instance] = Future()
@@ -100,6 +108,16 @@ class Registrar:
         if context is None:
             raise NotPoolable("its triggerer has no template context: its DAG has changed since it was deferred")
         return prepare(self._pool, blueprint, key, external_id, context)
+
+    def _render(self) -> None:
+        while True:
+            prepare_one, answer = self._asked.get()
+            if not answer.set_running_or_notify_cancel():
+                continue  # its trigger has left
+            try:
+                answer.set_result(prepare_one())
+            except BaseException as error:  # a template or a class may raise anything
+                answer.set_exception(error if isinstance(error, Exception) else NotPoolable(error_text(error)))
 
     def _register(self) -> None:
         while True:
