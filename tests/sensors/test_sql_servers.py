@@ -33,6 +33,7 @@ MANY = 12  # more than the eight connections that were once the most of a proces
 @pytest.fixture(autouse=True)
 def _as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(time_limit, "_seconds", None)
+    close_engines()  # those of other files
     yield
     close_engines()
 
@@ -139,11 +140,11 @@ def _poked(poker: Poker) -> list[Outcome]:
 
 
 def test_a_child_of_the_isolated_lane_ends_its_statements_too(postgres: Warehouse) -> None:
-    settings = Settings.load(sensors_enabled=[PATH], poke_timeout=0.5, heartbeat=0.1, lease_ttl=1)
+    settings = Settings.load(sensors_enabled=[PATH], poke_timeout=3.0, heartbeat=0.1, lease_ttl=1)
     seen: list[Report] = []
     lane = IsolatedLane(settings, seen.extend, lambda _: None)
     context = f'{{"sql": "{LOCKED} AND pg_sleep(0) IS NOT NULL", "conn_id": "warehouse", "parameters": {{"day": 1}}}}'
-    limited = '{"sql": "SELECT current_setting(\'statement_timeout\') = \'1500ms\'", "conn_id": "warehouse"}'
+    limited = '{"sql": "SELECT current_setting(\'statement_timeout\') = \'4s\'", "conn_id": "warehouse"}'
     try:
         with postgres.locked():
             lane.offer([Suspect(due_group(1), PATH, context, False), Suspect(due_group(2), PATH, limited, False)])
