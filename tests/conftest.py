@@ -4,6 +4,7 @@ A server that this machine does not have skips the tests that need it, and fails
 MariaDB or RabbitMQ are marked `mariadb` or `rabbitmq` by themselves: see `make test` and `make test-variants`.
 """
 
+import gc
 import itertools
 import os
 import random
@@ -52,6 +53,13 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"{SEED} must be a whole number, not {seed!r}")
     if config.getoption("--hypothesis-seed", None) is None:
         config.option.hypothesis_seed = seed
+
+
+@pytest.fixture(scope="module", autouse=True)
+def garbage_of_its_own() -> Iterator[None]:
+    """Collect the garbage of a file's tests at its end, and not in a later import: see `tests.support.parsing`."""
+    yield
+    gc.collect()
 
 
 def pytest_report_header() -> str:
