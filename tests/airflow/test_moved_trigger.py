@@ -47,7 +47,7 @@ def deployment(triggerer: Notifier, airflow_metadata: Metadata, monkeypatch: pyt
     monkeypatch.setattr(reconcile, "YOUNG", -60_000)
     monkeypatch.setattr(task_states, "TIME_LIMIT", PATIENCE)  # the first answer needs many imports
     monkeypatch.setattr(triggerer_job_runner, "_ON_CANCEL_TIMEOUT", PATIENCE)
-    return Deployment(triggerer._pool, airflow_metadata, "moved")
+    return Deployment(triggerer.pool, airflow_metadata, "moved")
 
 
 class Triggerer:

@@ -219,7 +219,7 @@ def test_a_constant_of_its_class(pool: None, monkeypatch: pytest.MonkeyPatch, cl
 def test_in_reschedule_mode_it_is_built_anew_as_natively(pool: None, monkeypatch: pytest.MonkeyPatch) -> None:
     found(DAY)
     kept = leaves(in_dag(Waits, mode="reschedule"))
-    assert kept.keys() == {"started", "condition"}
+    assert kept.keys() == {"started", "condition", "limits"}
     monkeypatch.setattr(Waits, "poked", PokesLog())
     in_poke_mode = leaves(in_dag(Waits))
     found("new")
