@@ -183,6 +183,16 @@ def frozen(cluster: Cluster, component: str) -> Iterator[None]:
         guard.thaw(processes)
 
 
+def has_beaten_since(cluster: Cluster, moment: float) -> bool:
+    """Whether scheduler and triggerer have each written a heartbeat since a moment (seconds since 1970).
+
+    One that a lost database ends may take seconds to end: until then it counts as healthy, by its last heartbeat.
+    """
+    statement = "SELECT count(DISTINCT job_type) FROM public.job WHERE extract(epoch FROM latest_heartbeat) > :moment"
+    kinds = "job_type IN ('SchedulerJob', 'TriggererJob') AND state = 'running'"
+    return int(cluster.rows(f"{statement} AND {kinds}", moment=moment)[0][0]) == 2
+
+
 def revive(cluster: Cluster) -> list[str]:
     """Start again what has ended by itself, as a service manager does; return what that was."""
     ended = [name for name, process in cluster.processes.items() if process.poll() is not None]
