@@ -225,15 +225,21 @@ def test_another_end_resumes_once(starts: Starts, columns: dict[str, Any]) -> No
     assert starts.task(run_id).next_method == patch.RESUME
 
 
+async def waiting_runner(starts: Starts, workload: Any) -> TriggerRunner:
+    """Return a triggerer's runner whose sensor has been registered."""
+    runner = TriggerRunner()
+    runner.to_create.append(workload)
+    await runner.create_triggers()
+    await asyncio.to_thread(until, "the instance", lambda: starts.instances(workload.ti.run_id))
+    return runner
+
+
 def test_a_new_triggerer_joins_what_the_last_one_registered(starts: Starts) -> None:
     run_id = starts.run(starts.dag())
     workload = starts.workload(run_id)
 
     async def is_killed() -> None:
-        runner = TriggerRunner()
-        runner.to_create.append(workload)
-        await runner.create_triggers()
-        await asyncio.to_thread(until, "the instance", lambda: starts.instances(run_id))
+        runner = await waiting_runner(starts, workload)
         runner.triggers[workload.id]["task"].cancel()
 
     asyncio.run(is_killed())
@@ -261,10 +267,7 @@ def test_cancels_when_its_task_is_cleared(
     workload = starts.workload(run_id)
 
     async def is_cleared() -> None:
-        runner = TriggerRunner()
-        runner.to_create.append(workload)
-        await runner.create_triggers()
-        await asyncio.to_thread(until, "the instance", lambda: starts.instances(run_id))
+        runner = await waiting_runner(starts, workload)
         runner.to_cancel.append(workload.id)
         async with asyncio.timeout(PATIENCE):
             await runner.cancel_triggers()

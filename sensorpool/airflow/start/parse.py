@@ -77,10 +77,10 @@ def blueprint_of(sensor: BaseSensorOperator, settings: Settings, ours: AirflowSe
         raise NotPoolable("this Airflow cannot render for a trigger", "start")
     if getattr(sensor, "start_from_trigger", False) or getattr(sensor, "deferrable", False):
         raise NotPoolable("it defers by itself", "start")
-    poolable.check(sensor, {}, settings, ours)
-    if (why := _reason_for_worker(sensor, ours)) is not None:
+    op_classpath = poolable.check(sensor, {}, settings, ours)
+    if (why := _reason_for_worker(sensor, op_classpath, ours)) is not None:
         raise NotPoolable(why, "start")
-    if _is_adapted(sensor):
+    if poolable.is_described_by_adapter(type(sensor)):
         arguments = rebuild.arguments_of(sensor, None)
     else:
         arguments = poolable.unchecked_condition_of(sensor, {}).poke_context
@@ -99,31 +99,26 @@ def blueprint_of(sensor: BaseSensorOperator, settings: Settings, ours: AirflowSe
     if secrets_masker.holds_secret(arguments):
         raise NotPoolable("one of its arguments holds a secret, and a serialized DAG keeps arguments", "secret")
     blueprint = Blueprint(
-        op_classpath=f"{type(sensor).__module__}.{type(sensor).__qualname__}",
+        op_classpath=op_classpath,
         arguments=arguments,
         templated=fields,
         direct=poolable.ends_directly(sensor, {}, listeners=False),
-        poke_interval=float(sensor.poke_interval or 1.0),
         timeout=float(sensor.timeout),
-        soft_fail=bool(sensor.soft_fail),
-        silent_fail=bool(sensor.silent_fail),
-        never_fail=bool(sensor.never_fail),
-        exponential_backoff=bool(sensor.exponential_backoff),
-        max_wait=sensor.max_wait.total_seconds() if sensor.max_wait else None,
+        **deferral.waits_of(sensor),
     )
     if len(blueprint.as_text()) > LONGEST:
         raise NotPoolable(f"its arguments take more than {LONGEST} characters", "start")
     return blueprint
 
 
-def _reason_for_worker(sensor: Any, ours: AirflowSettings) -> str | None:
+def _reason_for_worker(sensor: Any, op_classpath: str, ours: AirflowSettings) -> str | None:
     """Return why a poolable sensor needs a worker at its start; None if it does not."""
     cls, dag = type(sensor), sensor.dag
     if not known_sensors.is_reviewed(cls):
         return "its class is not of a reviewed provider: its first poke on a worker is its proof"
     if start_from_trigger.has_teams():
         return "this Airflow has teams, and a trigger does not know the team of its task"
-    if f"{cls.__module__}.{cls.__qualname__}" in _AT_PARSE:
+    if op_classpath in _AT_PARSE:
         return "its constructor computes the moment that it waits for"
     if sensor.reschedule:
         return "its mode is reschedule"
@@ -153,10 +148,6 @@ def _reason_in_dag(sensor: Any, dag: Any) -> str | None:
     if any(name not in dag.params for name in own):
         return "it has params of its own"
     return None
-
-
-def _is_adapted(sensor: Any) -> bool:
-    return poolable.is_described_by_adapter(type(sensor))
 
 
 def _holds_time(value: Any) -> bool:

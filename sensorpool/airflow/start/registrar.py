@@ -17,11 +17,11 @@ from typing import Any, ClassVar, NamedTuple
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.start.blueprint import Blueprint
 from sensorpool.airflow.start.registration import Prepared, prepare
+from sensorpool.airflow.task.deferral import sensing
 from sensorpool.airflow.triggerer.notifier import Notifier
 from sensorpool.client.pool import Pool
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.redaction import error_text
-from sensorpool.model.states import State
 from sensorpool.model.values import Instance, Key
 from sensorpool.store import inspecting
 
@@ -86,9 +86,7 @@ class Registrar:
             return prepared
         future: Future[Instance] = Future()
         self._prepared.put((prepared, future))
-        instance = await asyncio.wrap_future(future)
-        if instance.state is not State.SENSING:
-            raise NotPoolable(f"this try was in the pool already (instance {instance.id}: {instance.state})")
+        instance = sensing(await asyncio.wrap_future(future))
         return Waiting(instance.id, None, not instance.opened, prepared.resume_arguments)
 
     async def instance_of(self, key: Key, external_id: str) -> int | None:

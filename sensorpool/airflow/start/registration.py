@@ -5,19 +5,16 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from sensorpool.airflow.compat import secrets_masker
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.proof.arguments import rebuild
 from sensorpool.airflow.proof.codec import decode, encode
 from sensorpool.airflow.proof.watch import environment_reads
 from sensorpool.airflow.start import templates
 from sensorpool.airflow.start.blueprint import Blueprint
-from sensorpool.airflow.task import saved_attributes
-from sensorpool.airflow.task.deferral import airflow_settings
-from sensorpool.airflow.task.poolable import unchecked_condition_of
+from sensorpool.airflow.task import poolable, saved_attributes
+from sensorpool.airflow.task.deferral import airflow_settings, check_secrets
 from sensorpool.client.pool import Pool
 from sensorpool.client.validate import CheckedRegistration
-from sensorpool.config import allowlist
 from sensorpool.model.values import Key, Registration
 
 # attributes of every sensor that an adapter may ask for
@@ -43,20 +40,17 @@ def prepare(pool: Pool, blueprint: Blueprint, key: Key, external_id: str, contex
     :raises NotPoolable: when it has to start on a worker, with the reason.
     :raises Exception: whatever its templates and its constructor raise.
     """
-    if not airflow_settings().admits(key.dag_id, key.task_id):
-        raise NotPoolable("the patterns of [sensorpool] include and exclude leave it out", "excluded")
-    if blueprint.op_classpath not in allowlist.of(pool.settings.sensors_enabled):
-        raise NotPoolable(f"{blueprint.op_classpath} is not in [sensorpool] sensors_enabled", "not_enabled")
+    poolable.check_patterns(key.dag_id, key.task_id, airflow_settings())
+    poolable.check_listed(blueprint.op_classpath, pool.settings)
     module, _, name = blueprint.op_classpath.rpartition(".")
     cls = getattr(import_module(module), name)
     sensor = rebuild.rebuild(cls, _rendered(blueprint, context))
     for name in _OF_WAIT:
         setattr(sensor, name, getattr(blueprint, name))
-    condition = unchecked_condition_of(sensor, context)
+    condition = poolable.unchecked_condition_of(sensor, context)
     if not condition.adapted and (why := environment_reads.reason_against(sensor)) is not None:
         raise NotPoolable(why, "needs_worker")
-    if secrets_masker.holds_secret(condition.poke_context):
-        raise NotPoolable("one of its arguments holds a secret, and the pool keeps arguments", "secret")
+    check_secrets(condition.poke_context)
     registration = Registration(
         sensor=condition.op_classpath,
         poke_context=condition.poke_context,

@@ -46,12 +46,39 @@ def register(registration: Registration) -> Instance:
     :raises NotPoolable: when this try was in the pool already, or there is a secret among its arguments.
     :raises SensorpoolError: as `Pool.register`.
     """
-    if secrets_masker.holds_secret(registration.poke_context):
+    check_secrets(registration.poke_context)
+    return sensing(pool().register_many([registration], try_out=False)[0])
+
+
+def check_secrets(poke_context: Any) -> None:
+    """Check that there is no secret among the arguments of a sensor.
+
+    :raises NotPoolable: when there is one.
+    """
+    if secrets_masker.holds_secret(poke_context):
         raise NotPoolable("one of its arguments holds a secret, and the pool keeps arguments", "secret")
-    instance = pool().register_many([registration], try_out=False)[0]
+
+
+def sensing(instance: Instance) -> Instance:
+    """Return an instance that was just registered, if it waits.
+
+    :raises NotPoolable: when this try was in the pool already, and has ended there.
+    """
     if instance.state is not State.SENSING:
         raise NotPoolable(f"this try was in the pool already (instance {instance.id}: {instance.state})", "again")
     return instance
+
+
+def waits_of(sensor: Any) -> dict[str, Any]:
+    """Return how a sensor waits, but its limits in time: arguments of a `Registration`."""
+    return {
+        "poke_interval": sensor.poke_interval or 1.0,
+        "soft_fail": bool(sensor.soft_fail),
+        "silent_fail": bool(sensor.silent_fail),
+        "never_fail": bool(sensor.never_fail),
+        "exponential_backoff": bool(sensor.exponential_backoff),
+        "max_wait": sensor.max_wait.total_seconds() if sensor.max_wait else None,
+    }
 
 
 def defer(

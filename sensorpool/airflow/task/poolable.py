@@ -48,12 +48,12 @@ def condition_of(
     return condition
 
 
-def check(sensor: BaseSensorOperator, context: Mapping[str, Any], settings: Settings, ours: AirflowSettings) -> None:
-    """Check all that decides whether a sensor is poolable, but its condition.
+def check(sensor: BaseSensorOperator, context: Mapping[str, Any], settings: Settings, ours: AirflowSettings) -> str:
+    """Check all that decides whether a sensor is poolable, but its condition; return its class path.
 
     :raises NotPoolable: with the reason why it runs natively.
     """
-    admit(sensor, context, settings, ours)
+    op_classpath = admit(sensor, context, settings, ours)
     why = known_sensors.reason_against(type(sensor))
     if why is not None:
         raise NotPoolable(why, "stateful")
@@ -71,6 +71,7 @@ def check(sensor: BaseSensorOperator, context: Mapping[str, Any], settings: Sett
         raise NotPoolable("its on_kill has to run on its worker, when the task is marked or cleared", "on_kill")
     if (why := callables.called_at_landing(sensor)) is not None:
         raise NotPoolable(why, "callable")
+    return op_classpath
 
 
 def unchecked_condition_of(sensor: BaseSensorOperator, context: Mapping[str, Any]) -> Condition:
@@ -101,19 +102,35 @@ def admit(task: BaseOperator, context: Mapping[str, Any], settings: Settings, ou
     """
     if task_runtime.is_test_run():
         raise NotPoolable("this is a test run", "test_run")
-    if not ours.admits(task.dag_id, task.task_id):
-        raise NotPoolable("the patterns of [sensorpool] include and exclude leave it out", "excluded")
+    check_patterns(task.dag_id, task.task_id, ours)
     if (team := task_runtime.team_of(context)) is not None:
         raise NotPoolable(f"it is of the team {team}, whose Connections and Variables the pool cannot ask for", "team")
     cls = type(task)
     op_classpath = _path_of(cls)
+    check_listed(op_classpath, settings)
+    if getattr(sys.modules.get(cls.__module__), cls.__qualname__, None) is not cls:
+        raise NotPoolable(f"{op_classpath} cannot be imported by that name elsewhere", "not_importable")
+    return op_classpath
+
+
+def check_patterns(dag_id: str, task_id: str, ours: AirflowSettings) -> None:
+    """Check that the patterns let a task be pooled.
+
+    :raises NotPoolable: when they do not.
+    """
+    if not ours.admits(dag_id, task_id):
+        raise NotPoolable("the patterns of [sensorpool] include and exclude leave it out", "excluded")
+
+
+def check_listed(op_classpath: str, settings: Settings) -> None:
+    """Check that a class is enabled.
+
+    :raises NotPoolable: when it is not.
+    """
     listed = allowlist.of(settings.sensors_enabled)
     if op_classpath not in listed:
         why = f": {why}" if (why := listed.why_not(op_classpath)) else ""
         raise NotPoolable(f"{op_classpath} is not in [sensorpool] sensors_enabled{why}", "not_enabled")
-    if getattr(sys.modules.get(cls.__module__), cls.__qualname__, None) is not cls:
-        raise NotPoolable(f"{op_classpath} cannot be imported by that name elsewhere", "not_importable")
-    return op_classpath
 
 
 def _path_of(cls: type) -> str:

@@ -103,16 +103,11 @@ def wait_in_pool(sensor: BaseSensorOperator, context: Any, native: Execute) -> A
             sensor=condition.op_classpath,
             poke_context=poke_context,
             key=deferral.key_of(context["ti"]),
-            poke_interval=sensor.poke_interval or 1.0,
             timeout=timeout,
             execution_timeout=_execution_timeout(sensor, first.waited),
-            soft_fail=bool(sensor.soft_fail),
-            silent_fail=bool(sensor.silent_fail),
-            never_fail=bool(sensor.never_fail),
-            exponential_backoff=bool(sensor.exponential_backoff),
-            max_wait=sensor.max_wait.total_seconds() if sensor.max_wait else None,
             external_id=str(context["ti"].id),
             logical_date=context.get("logical_date"),
+            **deferral.waits_of(sensor),
         )
         direct = poolable.ends_directly(sensor, context) and not (
             sensor.reschedule and reschedule_condition.may_change(sensor, condition)
