@@ -12,6 +12,7 @@ import pytest
 from harness.servers import Elsewhere, Server, fresh_database
 
 if TYPE_CHECKING:
+    from sensorpool.airflow.triggerer.notifier import Notifier
     from tests.airflow.company_hook import Company
     from tests.airflow.metadata import Metadata
 
@@ -75,6 +76,17 @@ def airflow_database(postgres_server: Server | Elsewhere, tmp_path_factory: pyte
 
     with fresh_database(postgres_server) as url:
         yield migrate(url, tmp_path_factory.mktemp("airflow"))
+
+
+@pytest.fixture(scope="module")
+def triggerer(
+    postgres_server: Server | Elsewhere, postgres_template: str, redis_server: Server | Elsewhere
+) -> Iterator["Notifier"]:
+    """The notifier of a triggerer, one for a file's tests: what one test leaves must not hold up the next."""
+    from tests.airflow.deployment import notifier_of_triggerer
+
+    with notifier_of_triggerer(postgres_server, postgres_template, redis_server) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

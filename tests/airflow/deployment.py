@@ -112,15 +112,19 @@ class Deployment:
 
 @contextmanager
 def notifier_of_triggerer(
-    postgres_server: Server | Elsewhere, postgres_template: str, redis_server: Server | Elsewhere
+    postgres_server: Server | Elsewhere,
+    postgres_template: str,
+    redis_server: Server | Elsewhere,
+    ours: AirflowSettings | None = None,
+    **settings: Any,
 ) -> Iterator[Notifier]:
-    """Make the notifier of a triggerer process, on a pool of its own."""
+    """Make the notifier of a triggerer process, on a pool of its own with these settings."""
     with fresh_database(postgres_server, template=postgres_template) as url, pytest.MonkeyPatch.context() as patch:
-        pool = Pool(Settings.load(database_url=url, redis_url=redis_server.start().url))
+        pool = Pool(Settings.load(database_url=url, redis_url=redis_server.start().url, **settings))
         patch.setattr(api_server, "FIRST_ANSWER", 0.0)
         patch.setattr(notifier, "SWEEP_EVERY", 1.0)
         patch.setattr(deferral, "pool", lambda: pool)
-        made = Notifier(pool, AirflowSettings(resume_hold=0.0))
+        made = Notifier(pool, ours or AirflowSettings(resume_hold=0.0))
         patch.setattr(Notifier, "of_this_process", classmethod(lambda _: made))
         yield made
         made.close()

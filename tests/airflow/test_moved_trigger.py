@@ -2,7 +2,7 @@
 
 import asyncio
 import datetime as dt
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
@@ -21,25 +21,16 @@ from airflow.sdk.execution_time import task_runner
 from airflow.utils.session import create_session
 from sqlalchemy import delete
 
-from harness.servers import Elsewhere, Server
 from harness.until import PATIENCE
 from sensorpool.airflow.pool import reconcile
 from sensorpool.airflow.triggerer import task_states
 from sensorpool.airflow.triggerer.notifier import Notifier
 from sensorpool.model.states import State
-from tests.airflow.deployment import Deployment, notifier_of_triggerer
+from tests.airflow.deployment import Deployment
 from tests.airflow.metadata import Metadata
 from tests.airflow.told import Told
 
 THRESHOLD = 30  # seconds: [triggerer] triggerer_health_check_threshold
-
-
-@pytest.fixture(scope="module")
-def triggerer(
-    postgres_server: Server | Elsewhere, postgres_template: str, redis_server: Server | Elsewhere
-) -> Iterator[Notifier]:
-    with notifier_of_triggerer(postgres_server, postgres_template, redis_server) as made:
-        yield made
 
 
 @pytest.fixture

@@ -29,17 +29,17 @@ from airflow.utils.session import create_session
 from pydantic import TypeAdapter
 from sqlalchemy import select, text
 
-from harness.servers import Elsewhere, Server, fresh_database
+from harness.servers import Elsewhere, Server
 from harness.until import PATIENCE, until
-from sensorpool import Pool, Settings
+from sensorpool import Pool
 from sensorpool.airflow.compat import task_runtime
 from sensorpool.airflow.configuration import AIRFLOW_SENSORS, AirflowSettings
 from sensorpool.airflow.result import START_ON_WORKER
 from sensorpool.airflow.start import one_task, parse, registrar, registration, trigger
 from sensorpool.airflow.task import deferral, patch
-from sensorpool.airflow.triggerer import api_server, notifier
 from sensorpool.airflow.triggerer.notifier import Notifier
 from sensorpool.model.states import State
+from tests.airflow.deployment import notifier_of_triggerer
 from tests.airflow.metadata import Metadata
 
 FILE_SENSOR = f"{FileSensor.__module__}.FileSensor"
@@ -162,13 +162,12 @@ class Starts:
 def served(
     postgres_server: Server | Elsewhere, postgres_template: str, redis_server: Server | Elsewhere
 ) -> Iterator[Notifier]:
-    with fresh_database(postgres_server, template=postgres_template) as url, pytest.MonkeyPatch.context() as context:
-        enabled = {"sensors_enabled": AIRFLOW_SENSORS}
-        pool = Pool(Settings.load(database_url=url, redis_url=redis_server.start().url, **enabled))
-        settings = AirflowSettings(enabled=True, start="scheduler", resume_hold=0.0)
-        context.setattr(api_server, "FIRST_ANSWER", 0.0)
-        context.setattr(notifier, "SWEEP_EVERY", 1.0)
-        context.setattr(deferral, "pool", lambda: pool)
+    settings = AirflowSettings(enabled=True, start="scheduler", resume_hold=0.0)
+    servers = postgres_server, postgres_template, redis_server
+    with (
+        notifier_of_triggerer(*servers, settings, sensors_enabled=AIRFLOW_SENSORS) as made,
+        pytest.MonkeyPatch.context() as context,
+    ):
         context.setattr(deferral, "airflow_settings", lambda: settings)
         context.setattr(registration, "airflow_settings", lambda: settings)
         context.setattr(trigger, "airflow_settings", lambda: settings)
@@ -177,11 +176,7 @@ def served(
         context.setattr(task_runtime, "has_listeners", lambda: False)
         context.setattr(TriggerRunnerSupervisor, "_create_workload", TriggerRunnerSupervisor._create_workload)
         one_task.install(triggerer_job_runner)
-        made = Notifier(pool, settings)
-        context.setattr(Notifier, "of_this_process", classmethod(lambda _: made))
         yield made
-        made.close()
-        pool.close()
 
 
 @pytest.fixture
@@ -234,7 +229,8 @@ async def waiting_runner(starts: Starts, workload: Any) -> TriggerRunner:
     return runner
 
 
-def test_a_new_triggerer_joins_what_the_last_one_registered(starts: Starts) -> None:
+@pytest.mark.parametrize("context", [{}, {"dag_data": None, "dag_run_data": None}], ids=["context", "no context"])
+def test_a_new_triggerer_joins_what_the_last_one_registered(starts: Starts, context: dict[str, Any]) -> None:
     run_id = starts.run(starts.dag())
     workload = starts.workload(run_id)
 
@@ -243,13 +239,11 @@ def test_a_new_triggerer_joins_what_the_last_one_registered(starts: Starts) -> N
         runner.triggers[workload.id]["task"].cancel()
 
     asyncio.run(is_killed())
-    without_context = workload.model_copy(update={"dag_data": None, "dag_run_data": None})
-    for again in (workload, without_context):
-        assert len(starts.instances(run_id)) == 1
-        starts.land(run_id)
-        assert starts.task(run_id).state == "deferred" or again is without_context
-        if again is workload:
-            assert starts.serve(again) is None
+    assert starts.task(run_id).state == "deferred"
+    starts.land(run_id)
+    event = starts.serve(workload.model_copy(update=context))
+    assert len(starts.instances(run_id)) == 1
+    assert event is None
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ pytest.importorskip("airflow")
 
 from airflow.triggers.base import TaskSuccessEvent
 
-from harness.servers import Elsewhere, Server
 from harness.until import PATIENCE
 from sensorpool.airflow.result import InstanceResult, Landing
 from sensorpool.airflow.task import conclude
@@ -21,7 +19,7 @@ from sensorpool.airflow.triggerer.notifier import Notifier
 from sensorpool.errors import SettingsError, Unreachable
 from sensorpool.model.states import Ending, State
 from sensorpool.model.values import Registration
-from tests.airflow.deployment import SENSOR, Deployment, notifier_of_triggerer
+from tests.airflow.deployment import SENSOR, Deployment
 from tests.airflow.metadata import Metadata
 from tests.airflow.running import Flag, Ti, in_dag
 from tests.airflow.told import Told
@@ -41,15 +39,6 @@ VALUES = {
     "large": json.dumps("x" * 250_000),
     "plain": "[1]",
 }
-
-
-@pytest.fixture(scope="module")
-def triggerer(
-    postgres_server: Server | Elsewhere, postgres_template: str, redis_server: Server | Elsewhere
-) -> Iterator[Notifier]:
-    """One for all: what one test leaves must not hold up the next."""
-    with notifier_of_triggerer(postgres_server, postgres_template, redis_server) as made:
-        yield made
 
 
 @pytest.fixture
