@@ -7,7 +7,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet install --constraint constraints.txt
 VENV_E2E := .venv-e2e
-PIP_E2E := $(VENV_E2E)/bin/python -m pip --disable-pip-version-check --no-input --quiet install
+PIP_E2E = $(@D)/bin/python -m pip --disable-pip-version-check --no-input --quiet install
+# other versions of Airflow than that of $(VENV_E2E); VERSIONS='3.1.8' takes one
+ALL_VERSIONS := $(patsubst tests/e2e/versions/%.txt,%,$(wildcard tests/e2e/versions/*.txt))
+VERSIONS ?= $(ALL_VERSIONS)
+VENVS_OF_VERSIONS := $(ALL_VERSIONS:%=$(VENV_E2E)-%)
 CODE := $(wildcard sensorpool migrations harness tests benchmarks tools celeryconfig.py)
 
 # these need Airflow: make airflow, make e2e; and these are slower: make faults
@@ -40,6 +44,13 @@ airflow: $(VENV_E2E)/e2e.stamp ## run the tests of Airflow's side, on its code a
 
 e2e: $(VENV_E2E)/e2e.stamp ## run the tests on a whole Airflow of their own
 	@$(VENV_E2E)/bin/python -m pytest tests/e2e $(ARGS)
+
+.PHONY: airflow-versions e2e-versions
+airflow-versions: ## run the tests of Airflow's side on other versions of Airflow (VERSIONS=3.1.8 for one)
+	@$(PYTHON) tools/airflow_versions.py $(VERSIONS) -- tests/airflow -n 2 --dist loadfile $(ARGS)
+
+e2e-versions: ## run the lives of a sensor on other versions of a whole Airflow
+	@$(PYTHON) tools/airflow_versions.py $(VERSIONS) -- tests/e2e/test_lives.py $(ARGS)
 
 .PHONY: faults faults-full
 faults: $(VENV)/test.stamp ## try the guarantees: every fault once, mutants, the model
@@ -75,7 +86,7 @@ format: $(VENV)/test.stamp ## format the code and mend what lint can mend
 
 .PHONY: clean
 clean: ## remove the environment and all caches
-	rm -rf $(VENV) $(VENV_E2E) .venv-peers build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV_E2E) $(VENVS_OF_VERSIONS) .venv-peers build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find $(CODE) -name __pycache__ -type d -exec rm -rf {} +
 
 # A stamp is newer than what it was made from only if all of it was installed.
@@ -104,7 +115,16 @@ $(VENV_E2E)/e2e.stamp: $(VENV_E2E)/venv.stamp pyproject.toml constraints-e2e.txt
 	@$(PIP_E2E) --constraint constraints-e2e.txt --editable '.[e2e]'
 	@touch $@
 
-$(VENV)/venv.stamp $(VENV_E2E)/venv.stamp:
+$(VENVS_OF_VERSIONS:%=%/e2e.stamp): $(VENV_E2E)-%/e2e.stamp: $(VENV_E2E)-%/venv.stamp pyproject.toml \
+		constraints-e2e.txt tests/e2e/versions/%.txt
+	@echo "Installing sensorpool, Airflow $* and its providers into $(@D), which takes some minutes ..."
+# The version's own pins win over those of constraints-e2e.txt.
+	@awk -F'==' 'NR == FNR {own[tolower($$1)]; print; next} !(tolower($$1) in own)' \
+		tests/e2e/versions/$*.txt constraints-e2e.txt >$(@D)/constraints.txt
+	@$(PIP_E2E) --constraint $(@D)/constraints.txt --editable '.[e2e]' 'apache-airflow==$*'
+	@touch $@
+
+$(VENV)/venv.stamp $(VENV_E2E)/venv.stamp $(VENVS_OF_VERSIONS:%=%/venv.stamp):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo "sensorpool needs Python 3.11 or newer, and $(PYTHON) is not: name one with PYTHON=..." >&2; exit 1; }
 	@$(PYTHON) -m venv --clear $(@D) >/dev/null || { \

@@ -14,13 +14,11 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import click
 import psutil
-from sqlalchemy import create_engine, text
 
-from harness.airflow_cluster import AirflowCluster
+from benchmarks.airflow_apart import ClusterApart
 from harness.until import until
 
 HERE = Path(__file__).parent / "airflow"
@@ -29,8 +27,8 @@ HOURS = 3 * 3600.0
 WINDOW = 120.0  # seconds that are measured while all sensors only wait
 
 
-class Bench(AirflowCluster):
-    """Airflow, with the pool's tables in a database of their own, and its scheduler at its usual pace."""
+class Bench(ClusterApart):
+    """Airflow with its scheduler at its usual pace, and meters."""
 
     dags = HERE / "dags"
     site = HERE / "site"
@@ -40,31 +38,10 @@ class Bench(AirflowCluster):
         """The environment of the tests, without the settings that make tests quick."""
         return super().environment | {"AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1"}
 
-    def start(self) -> None:
-        """Start everything."""
-        self.postgres.start()
-        outside = create_engine(self.postgres.url, isolation_level="AUTOCOMMIT")
-        with outside.connect() as connection:
-            connection.execute(text("CREATE DATABASE pool"))
-        outside.dispose()
-        self.options["database_url"] = f"{self.postgres.url.rpartition('/')[0]}/pool"
-        self.pool_engine = create_engine(str(self.options["database_url"]), isolation_level="AUTOCOMMIT")
-        super().start()
-
-    def pool_rows(self, statement: str) -> list[Any]:
-        """Return the rows of a query in the pool's database."""
-        with self.pool_engine.connect() as connection:
-            return list(connection.execute(text(statement)))
-
     def pokes(self) -> int:
         """Return how often a sensor was poked."""
         counted = self.work / "pokes"
         return counted.stat().st_size // 2 if counted.exists() else 0
-
-    def transactions(self) -> int:
-        """Return how many transactions Airflow's database has seen."""
-        row = self.rows("SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = 'postgres'")
-        return int(row[0][0])
 
     def rows_written(self) -> int:
         """Return how many rows of Airflow's database have been written."""

@@ -258,12 +258,14 @@ class AirflowCluster:
     def states(self, dag_id: str, run_id: str) -> dict[tuple[str, int], tuple[str | None, int]]:
         """Return state and try of each task instance of a run, by task id and map index."""
         rows = self.rows(
-            "SELECT task_id, map_index, state, try_number FROM task_instance"
-            " WHERE dag_id = :dag_id AND run_id = :run_id",
-            dag_id=dag_id,
-            run_id=run_id,
+            "SELECT * FROM task_instance WHERE dag_id = :dag_id AND run_id = :run_id", dag_id=dag_id, run_id=run_id
         )
-        return {(row[0], row[1]): (row[2], row[3]) for row in rows}
+        found = [row._mapping for row in rows]
+        return {  # Airflow 3.4 keeps earlier tries beside the current one, and has the map index as `region_index`
+            (row["task_id"], row.get("map_index", row.get("region_index"))): (row["state"], row["try_number"])
+            for row in found
+            if row.get("working_set", True)
+        }
 
     def run_state(self, dag_id: str, run_id: str) -> str:
         """Return the state of a run."""
@@ -277,9 +279,9 @@ class AirflowCluster:
         condition = " AND ".join(f"{name} = :{name}" for name in where) or "true"
         return self.rows(f"SELECT * FROM sensorpool.sensor_instance WHERE {condition} ORDER BY id", **where)
 
-    def wait_for(self, what: str, holds: Callable[[], Any], patience: float = PATIENCE) -> Any:
+    def wait_for(self, what: str, holds: Callable[[], Any], patience: float = PATIENCE, every: float = 0.25) -> Any:
         """Wait until ``holds`` returns a true value, and return it."""
-        return until(what, holds, patience, 0.25)
+        return until(what, holds, patience, every)
 
     def sleep_until(self, moment: float) -> None:
         """Sleep until a moment by the monotonic clock."""

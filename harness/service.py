@@ -47,6 +47,7 @@ class Service:
         self.settings = Settings.load(**values)
         self.pool = Pool(self.settings)
         self.processes: list[subprocess.Popen[bytes]] = []
+        self.apart = False  # whether each process has a session of its own, as in a container
 
     def worker(self, *options: str, concurrency: int = 2, **environment: str) -> subprocess.Popen[bytes]:
         """Start a worker."""
@@ -104,6 +105,7 @@ class Service:
             cwd=self.folder,
             stdout=log,
             stderr=subprocess.STDOUT,
+            start_new_session=self.apart,
         )
         log.close()
         self.processes.append(process)
@@ -121,8 +123,8 @@ def kill_tree(process: subprocess.Popen[bytes], sign: int = signal.SIGKILL) -> N
         family = []
     for member in reversed(family):
         try:
-            member.resume()
             member.send_signal(sign)
+            member.resume()  # afterwards: one that stands still in its job must not go on with it
         except psutil.NoSuchProcess:
             continue
     process.wait(30)

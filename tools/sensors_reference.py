@@ -37,13 +37,23 @@ by a test: `python tools/sensors_reference.py`.
   function that the pool can import, that `callables_enabled` lists, and that takes nothing of the template context
   ([callables](airflow.md#callables)).
 - **by exact name, if**: the same, for a class that does nothing but call a callable. No pattern enables it.
+- **gate**, **gate if**: it waits in the pool as the others do; when it lands there, its task's own poke follows on a
+  worker and ends it as ever, for the reason given ([gates](airflow.md#gates)).
+- **by itself**: it always defers, and needs neither a slot nor the pool.
 - **native**: it runs on its worker as ever, for the reason given. Nothing has to be configured for that.
 
-A class must also be enabled in `[sensorpool] sensors_enabled`. By default all that are poolable here are, by the
-pattern `airflow.providers.*`, and so are {operators}, which wait for what
-they have started. A pattern enables no class that is native here, and none that this page does not have: those need
-their exact names, and so do classes derived from them ([patterns](airflow.md#patterns)). With `deferrable=True` a
-sensor never asks the pool: it defers by itself.
+A class must also be enabled in `[sensorpool] sensors_enabled`. By default all that are poolable here are, and those
+at a gate, by the pattern `airflow.providers.*`, and so are {operators},
+which wait for what they have started. A pattern enables no class that is native here, and none that this page does not
+have: those need their exact names, and so do classes derived from them ([patterns](airflow.md#patterns)).
+
+With `deferrable=True` a sensor defers by itself and never asks the pool, unless `[sensorpool] deferrable = pool` says
+otherwise. The last column has what that does for the class: **pool** where it ends as without `deferrable=True`, by the
+sources of its `execute` and of the method by which it resumes; **native** where it would leave another XCom
+([deferrable sensors](airflow.md#deferrable-sensors)).
+
+Of the {all} classes {out} leave their slot: {pooled} wait in the pool, {gates} of them at a gate, and {selves} always
+defer by themselves. Of the others {rest} do with `deferrable=True`.
 
 This is what holds for a class; each task is proved once more on its worker, with its rendered arguments. One whose
 arguments JSON cannot say, or says as another type (an enum's member, a `pendulum` time, a `Path`), runs natively too.
@@ -56,11 +66,15 @@ attributes are its condition: then only these are sent and compared, and its pok
 
 
 class Entry(NamedTuple):
-    """The page's row for one class."""
+    """The page's row for one class.
+
+    :param deferrable: where one with ``deferrable=True`` waits with `deferrable = pool`; empty: it takes none.
+    """
 
     name: str
     pooled: str
     reason: str
+    deferrable: str = ""
 
 
 def main() -> int:
@@ -105,17 +119,35 @@ def page(found: list[Look]) -> str:
     from sensorpool.airflow.configuration import WAITING_OPERATORS
 
     operators = [f"`{path.rpartition('.')[2]}`" for path in WAITING_OPERATORS]
-    parts, missing = [HEAD.format(operators=" and ".join(operators))], {}
+    parts, missing = [HEAD.format(operators=" and ".join(operators), **counts(found))], {}
     for one in found:
         missing |= one.missing
         if one.entries:
             parts.append(f"\n## {one.provider.removeprefix('airflow.providers.')} ({one.version})\n\n")
-            parts.append("| class | in the pool | why |\n| --- | --- | --- |\n")
-        parts += [f"| `{row.name}` | {row.pooled} | {row.reason} |\n" for row in sorted(one.entries.values())]
+            parts.append("| class | in the pool | why | `deferrable=True` |\n| --- | --- | --- | --- |\n")
+        parts += [
+            f"| `{row.name}` | {row.pooled} | {row.reason} | {row.deferrable} |\n"
+            for row in sorted(one.entries.values())
+        ]
     if missing:
         parts.append("\n## Not looked at\n\nThese modules cannot be imported here:\n\n")
         parts += [f"- `{module}`: {why}\n" for module, why in sorted(missing.items())]
     return "".join(parts)
+
+
+def counts(found: list[Look]) -> dict[str, int]:
+    """Return how many classes there are of each kind."""
+    rows = [row for one in found for row in one.entries.values()]
+    selves = [row for row in rows if row.pooled == "by itself"]
+    native = [row for row in rows if row.pooled == "native"]
+    return {
+        "all": len(rows),
+        "out": len(rows) - len(native),
+        "pooled": len(rows) - len(native) - len(selves),
+        "gates": sum(row.pooled.startswith("gate") for row in rows),
+        "selves": len(selves),
+        "rest": sum("deferrable=True" in row.reason for row in native),
+    }
 
 
 def table(found: list[Look]) -> str:
@@ -126,8 +158,12 @@ def table(found: list[Look]) -> str:
         def names(paths: Iterable[str], provider: str = one.provider) -> list[str]:
             return sorted(path.removeprefix(f"{provider}.") for path in paths)
 
-        native = {path for path, entry in one.entries.items() if not entry.pooled.startswith("poolable")}
-        kinds = {"poolable": names(one.entries.keys() - native), "bases": names(one.bases), "native": names(native)}
+        entries = one.entries.items()
+        pooled = {path for path, entry in entries if entry.pooled.startswith("poolable")}
+        # a decorated sensor runs a callable: no pattern enables it
+        gates = {path for path, entry in entries if entry.pooled.startswith("gate") and ".decorators." not in path}
+        native = one.entries.keys() - pooled - gates
+        kinds = {"poolable": names(pooled), "gates": names(gates), "bases": names(one.bases), "native": names(native)}
         made[one.provider] = {"version": one.version} | kinds
     return json.dumps(made, indent=1) + "\n"
 
@@ -135,13 +171,19 @@ def table(found: list[Look]) -> str:
 def judge(cls: type) -> Entry:
     """Return the row that says whether a class can be pooled."""
     from sensorpool.airflow.errors import NotPoolable
-    from sensorpool.airflow.proof import known_sensors
+    from sensorpool.airflow.proof import gates, known_sensors
 
     def say(pooled: str, reason: str = "") -> Entry:
         return Entry(cls.__qualname__, pooled, reason)
 
+    def say_native(why: str) -> Entry:
+        more = "; with `deferrable=True` it defers by itself" if "deferrable" in _parameters(cls) else ""
+        return say("native", why + more)
+
     if not context_in_poke.reaches_base(cls, "execute"):
-        return say("native", "its `execute` never calls that of BaseSensorOperator")
+        if "deferrable" not in _parameters(cls) and "self.defer(" in inspect.getsource(cls.execute):  # type: ignore[attr-defined]
+            return say("by itself")
+        return say_native("its `execute` never calls that of BaseSensorOperator")
     by_name = _callables_by_name(cls)
     condition = "by exact name, if" if by_name else "poolable if"
     required = {
@@ -151,14 +193,22 @@ def judge(cls: type) -> Entry:
     } | _SPECIAL.get(cls.__name__, {})
     sensor = _construct(cls, required)
     if getattr(sensor, "deferrable", False):
-        return say("native", "it always defers by itself")
+        return say("by itself")
+    gate, told = gates.gate_of(sensor), []
     try:
         adapted = _condition_of(sensor).adapted
     except NotPoolable as error:
-        return say("native", str(error))
-    conditions = set()
+        if error.kind != "on_kill":
+            return say_native(str(error))
+        sensor = _construct(cls, required | {"mode": "reschedule"})
+        adapted = _condition_of(sensor).adapted
+        told.append("its mode is `reschedule`")
+    conditions = set(known_sensors.COUNTS_SECONDS.get(_path(cls), ())[:1])
     objects = {name for name, parameter in _parameters(cls).items() if _is_object(parameter)}
     for name in sorted(objects - required.keys()):
+        if gate is None and gates.gate_of(_construct(cls, required | {name: _a_lambda})) is not None:
+            told.append(f"with `{name}` it waits at a gate")
+            continue
         (by_name if _is_by_name(cls, required, name) else conditions).add(name)
         try:
             _condition_of(_construct(cls, required | {name: _a_lambda}))
@@ -170,17 +220,30 @@ def judge(cls: type) -> Entry:
         for use in context_in_poke.uses(cls, off):
             if not by_name.isdisjoint(known_sensors.called_with_context(cls)):
                 continue  # its task is asked what the callable takes
+            if gate is not None and gate.pushes and _A_PUSH.fullmatch(use.what):
+                continue
             if use.only_with is None:
-                return say("native", f"its poke {use.what}")
+                return say_native(f"its poke {use.what}")
             conditions.add(use.only_with)
-    told = []
     if by_name:
         *names, last = (f"`{name}`" for name in sorted(by_name))
         told.append(f"{', '.join(names)} and {last} are given by name" if names else f"{last} is given by name")
     if conditions:
         *names, last = (f"`{name}`" for name in sorted(conditions))
         told.append(f"{', '.join(names)} and {last} are not given" if names else f"{last} is not given")
-    return say(condition, "; ".join(told)) if told else say("poolable")
+    if gate is not None:
+        entry = say("gate if" if told else "gate", "; ".join([*told, gate.why]))
+    elif told and all(" it waits at a gate" in each for each in told):
+        entry = say("poolable", "; ".join(told))
+    else:
+        entry = say(condition, "; ".join(told)) if told else say("poolable")
+    if "deferrable" in _parameters(cls):
+        why = "it does more at its end without" if gate is not None else known_sensors.reason_to_defer(cls)
+        entry = entry._replace(deferrable="pool" if why is None else f"native: {why}")
+    return entry
+
+
+_A_PUSH = re.compile(r"reads `ti` from the template context|hands the template context to `\w+\.persist`")
 
 
 def _is_by_name(cls: type, required: dict[str, Any], name: str) -> bool:

@@ -70,11 +70,11 @@ class RabbitMqServer(Server):
         with amqp.Connection(f"{LOOPBACK}:{self.port}", userid="sensorpool", password=self.password, connect_timeout=5):
             pass
 
-    def fresh_virtual_host(self) -> str:
-        """Make an empty virtual host, and return its URL."""
+    def fresh_virtual_host(self, *options: str) -> str:
+        """Make an empty virtual host, with options of ``rabbitmqctl add_vhost``, and return its URL."""
         name = f"test-{os.urandom(6).hex()}"
         tool = str(SCRIPTS / "rabbitmqctl")
-        self.run(tool, "--quiet", "add_vhost", name)
+        self.run(tool, "--quiet", "add_vhost", name, *options)
         self.run(tool, "--quiet", "set_permissions", "-p", name, "sensorpool", ".*", ".*", ".*")
         return f"{self.url.removesuffix('//')}/{name}"
 

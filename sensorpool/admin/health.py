@@ -34,7 +34,8 @@ def health(pool: Pool) -> list[str]:
         with suppress(Unreachable):  # `ticks` reports it
             told = complaints.found(pool.leases)
             complaining = complaints.read(told, pool.database.read(pool.database.now)) if told else []
-    return ticks(pool, away) + [str(each) for each in complaining] + untold(pool) + _past_deadline(pool, away)
+    problems, tick = _look_at_ticks(pool, away)
+    return problems + [str(each) for each in complaining] + untold(pool) + _past_deadline(pool, tick)
 
 
 def no_redis(pool: Pool) -> Unreachable | None:
@@ -54,9 +55,14 @@ def not_here(pool: Pool) -> list[Complaint]:
     return complaints.read(complaints.found(pool.leases), pool.database.read(pool.database.now))
 
 
-def _past_deadline(pool: Pool, away: Unreachable | None) -> list[str]:
+def _past_deadline(pool: Pool, tick: float | None) -> list[str]:
+    """Return a line for groups that nothing settles at their deadline.
+
+    :param tick: as `_look_at_ticks` returns it.
+    """
+    if tick is None:
+        return []
     try:
-        tick = pool.settings.tick if away is not None else longest_tick(pool, pool.workers())
         return lateness.past_deadline(pool.database, tick, pool.settings.poke_timeout)
     except SensorpoolError:
         return []  # `ticks` reports it
@@ -67,6 +73,15 @@ def ticks(pool: Pool, away: Unreachable | None = None) -> list[str]:
 
     :param away: the answer of `no_redis`, so that Redis is not asked again.
     """
+    problems, _ = _look_at_ticks(pool, away)
+    return problems
+
+
+def _look_at_ticks(pool: Pool, away: Unreachable | None) -> tuple[list[str], float | None]:
+    """Return the lines of `ticks`, and the pool's tick in seconds: this process's if Redis does not say.
+
+    The tick is None where a problem keeps it from being asked for.
+    """
     problems: list[str] = []
     try:
         migrate.check(pool.database, __version__)
@@ -76,9 +91,10 @@ def ticks(pool: Pool, away: Unreachable | None = None) -> list[str]:
                 f"the database {pool.database.where} is read-only: nothing can be settled; is it a standby?"
             )
     except SensorpoolError as error:
-        return [str(error)]
+        return [str(error)], None
     if away is not None:
-        return [*problems, str(away)]
+        return [*problems, str(away)], pool.settings.tick
+    tick: float | None = None
     try:
         workers = pool.workers()
         tick = longest_tick(pool, workers)
@@ -88,13 +104,13 @@ def ticks(pool: Pool, away: Unreachable | None = None) -> list[str]:
         problems += died_again_and_again(pool.child_deaths.lately())
         problems += lateness.problems(*lateness.who_waits(pool.leases, pool.database, pool.settings, looked))
     except SensorpoolError as error:
-        return [*problems, str(error)]
+        return [*problems, str(error)], tick
     causes: dict[ShardRange, str] = {}
     with suppress(Unreachable):
         causes = pool.trouble.of_jobs(pool.ranges)
         for chore, cause in pool.trouble.of_chores().items():
             problems.append(f"rescue fails at {chore}, for {ROUNDS} rounds and more: {cause}")
-    return problems + _missed_ticks(pool, looked, causes, tick, now)
+    return problems + _missed_ticks(pool, looked, causes, tick, now), tick
 
 
 def _missed_ticks(

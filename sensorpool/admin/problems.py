@@ -12,13 +12,14 @@ from sensorpool.model.terms import LiveWorker, untaken
 from sensorpool.model.times import spell_time
 from sensorpool.model.unsettled import LOCKED
 from sensorpool.model.values import LONGEST_SPAN, Unsettled
-from sensorpool.publish import alarm
+from sensorpool.publish import alarm, declarations
 from sensorpool.publish.wire import is_amqp, queue_of
 from sensorpool.store import blocking, callbacks, inspecting, loading
 from sensorpool.store.schema import poke_group, sensor_instance
 
 UNTOLD = 300.0  # seconds
 REPEATED = 3  # deaths of processes in `LATELY` after which `health` reports them
+KILLED = 10  # the same for kills from outside, of which a few are an operator's
 
 
 def disagreements(pool: Pool, workers: list[LiveWorker]) -> list[str]:
@@ -68,15 +69,23 @@ def untold(pool: Pool) -> list[str]:
 
 def died_again_and_again(deaths: Sequence[ChildDeath]) -> list[str]:
     """Return a line if processes die again and again, with the mend."""
-    own = [each for each in deaths if not each.outside]
-    if len(own) < REPEATED:
-        return []
-    last = own[-1]
-    return [
-        f"processes of the workers die again and again: {len(own)} in {LATELY / 60:g} minutes, the last one of "
-        f"{last.worker} ({last.cause}): a poke, or what it leaves behind, ends them; those poked there are poked "
-        "alone until it is found (`sensorpool quarantine`): mend its sensor, or the library that it uses"
-    ]
+    own, killed = [each for each in deaths if not each.outside], [each for each in deaths if each.outside]
+    problems: list[str] = []
+    if len(own) >= REPEATED:
+        last = own[-1]
+        problems.append(
+            f"processes of the workers die again and again: {len(own)} in {LATELY / 60:g} minutes, the last one of "
+            f"{last.worker} ({last.cause}): a poke, or what it leaves behind, ends them; those poked there are poked "
+            "alone until it is found (`sensorpool quarantine`): mend its sensor, or the library that it uses"
+        )
+    if len(killed) >= KILLED:
+        last = killed[-1]
+        problems.append(
+            f"processes of the workers are killed again and again: {len(killed)} in {LATELY / 60:g} minutes, the last "
+            f"one of {last.worker} ({last.cause}): by a poke that signals its own process, by the kernel for want of "
+            "memory, or by hand"
+        )
+    return problems
 
 
 def unsettled_groups(pool: Pool) -> dict[int, Unsettled]:
@@ -106,12 +115,13 @@ def unsettled_problems(pool: Pool) -> list[str]:
 
 
 def probe_broker(pool: Pool) -> None:
-    """Check that a broker that is not the Redis of the leases takes messages.
+    """Check that a broker that is not the Redis of the leases takes messages, and makes the queues of the pool.
 
     :raises Unreachable: when it does not.
     """
     settings = pool.settings
     if is_amqp(settings.broker):
         alarm.probe(settings.broker)
+        declarations.probe(settings)
     elif settings.broker != settings.redis_url and settings.broker.startswith(("redis", "unix")):
         RedisStore(connect(settings.broker), url=settings.broker, namespace=settings.namespace).probe()

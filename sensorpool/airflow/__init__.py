@@ -1,4 +1,4 @@
-"""sensorpool in Apache Airflow 3.3: sensors leave their worker slots, and no DAG file changes.
+"""sensorpool in Apache Airflow 3: sensors leave their worker slots, and no DAG file changes.
 
 The path of one sensor task::
 

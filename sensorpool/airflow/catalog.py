@@ -23,7 +23,7 @@ _TASKS = frozenset({"contrib", "decorators", "operators", "sensors", "transfers"
 class Proved(NamedTuple):
     """What is proved of the providers' classes.
 
-    :param poolable: the class paths of sensors that are poolable.
+    :param poolable: the class paths of sensors that are poolable, those that wait at a gate included.
     :param bases: those of bases of sensors, which are no sensors by themselves.
     :param native: those of sensors that run natively, each in the version that was looked at.
     """
@@ -43,7 +43,7 @@ def proved() -> Proved:
         return frozenset(f"{package}.{name}" for package, one in table.items() for name in one[kind])
 
     versions = {package: Version(distribution(package), one["version"]) for package, one in table.items()}
-    return Proved(versions, paths("poolable"), paths("bases"), paths("native"))
+    return Proved(versions, paths("poolable") | paths("gates"), paths("bases"), paths("native"))
 
 
 def distribution(package: str) -> str:

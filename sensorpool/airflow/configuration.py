@@ -20,7 +20,7 @@ from sensorpool.airflow.callables_enabled import Callables
 from sensorpool.airflow.catalog import catalog
 from sensorpool.airflow.compat import secrets_masker
 from sensorpool.config.defaults import BUILT_IN_SENSORS, PREFIX
-from sensorpool.config.fields import Names, Seconds
+from sensorpool.config.fields import Count, Names, Seconds
 from sensorpool.config.settings import Settings
 from sensorpool.config.variables import nearest
 from sensorpool.errors import SettingsError
@@ -62,12 +62,28 @@ class AirflowSettings(BaseSettings):
         description="With `start = scheduler` and listeners of task instances, which see nothing without a worker: "
         "`respect` has each sensor begin on a worker; `ignore` does not.",
     )
+    deferrable: Literal["native", "pool"] = Field(
+        "native",
+        description="Sensors with `deferrable=True`: `native`: each waits by a trigger of its own; `pool`: they wait "
+        "in the pool, as if they were not deferrable.",
+    )
     include: Names = Field(("*",), description="Patterns over `dag_id` and `dag_id.task_id`: who is pooled.")
     exclude: Names = Field((), description="Patterns over `dag_id` and `dag_id.task_id`: who is not.")
     callables_enabled: Callables = Field(
         (),
         description="Functions that sensors may take as arguments in the pool: exact names like "
         "`mycompany.checks.ready`, or `mycompany.checks.*` for all of a package; none unless listed here.",
+    )
+    dag_bundle_processes: Count = Field(
+        4,
+        le=100,
+        description="Processes that load DAG files in one process of the pool, one a bundle and version, if "
+        "`sensors_enabled` lists `sensorpool.airflow.pool.dag_files.DagFileSensor`.",
+    )
+    gates_enabled: Names = Field(
+        (),
+        description="Class paths of your own sensors whose last poke is made once more, on the worker: their `execute` "
+        "works with what it leaves, and their poke takes nothing away and may be made twice.",
     )
     on_pool_dead: Literal["wait", "native"] = Field(
         "wait",

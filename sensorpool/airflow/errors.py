@@ -12,6 +12,20 @@ class NotPoolable(Exception):
         self.kind = kind
 
 
+# why a sensor begins on a worker where others begin without one: the tag of a metric, so it is one of a few
+REASONS_TO_BEGIN = frozenset(
+    {
+        *("airflow", "arguments", "class", "context", "limit", "listeners", "mapped", "not_poolable", "own_work"),
+        *("pool", "rendering", "template", "unproved", "xcom"),
+    }
+)
+
+
+def reason_to_begin(kind: object) -> str:
+    """Return the reason of `REASONS_TO_BEGIN` for the kind of a `NotPoolable`."""
+    return kind if isinstance(kind, str) and kind in REASONS_TO_BEGIN else "not_poolable"
+
+
 class OnlyOnWorker(BaseException):
     """A poke in the pool asks for something that only its task or its worker has; the sensor is handed back.
 

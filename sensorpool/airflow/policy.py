@@ -7,6 +7,7 @@ fatal to every Airflow process.
 import importlib.util
 import logging
 import sys
+from collections.abc import Callable, Generator
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -44,9 +45,11 @@ class _OnImport(MetaPathFinder):
 
 def _patch_triggerer(module: ModuleType) -> None:
     try:
+        from sensorpool.airflow.compat import start_from_trigger
         from sensorpool.airflow.start import one_task
 
-        one_task.install(module)
+        if start_from_trigger.is_offered():
+            one_task.install(module)
     except Exception:
         logging.getLogger(__name__).warning("sensorpool: the triggerer could not be patched", exc_info=True)
 
@@ -55,20 +58,43 @@ process_start.watch()
 sys.meta_path.insert(0, _OnImport())
 
 
-@hookimpl
-def task_policy(task: Any) -> None:
-    """Patch the sensor classes, once a process; give a blueprint to a sensor that can begin without a worker."""
+@hookimpl(wrapper=True, tryfirst=True)
+def task_policy(task: Any) -> Generator[None, Any, Any]:
+    """Patch the sensor classes, once a process; give a blueprint to a sensor that can begin without a worker.
+
+    It is around the policies of the company, wherever they are installed, for a blueprint keeps what they change. What
+    they return or raise passes through.
+    """
+    _unless_failed(lambda: _patch(task))
+    result = yield
+    _unless_failed(lambda: _give_blueprint(task))
+    return result
+
+
+def _patch(task: Any) -> None:
+    from sensorpool.airflow.task import patch
+
+    patch.install()
+    if patch.takes_deferrable():
+        patch.install_for(task)
+
+
+def _give_blueprint(task: Any) -> None:
+    from sensorpool.airflow.task import patch
+
+    if patch.starts_without_worker():
+        from sensorpool.airflow.start.parse import give_blueprint
+
+        give_blueprint(task)
+
+
+def _unless_failed(step: Callable[[], None]) -> None:
+    """Take a step; after one that failed, which is logged, this process takes no more."""
     global _failed
     if _failed:
         return
     try:
-        from sensorpool.airflow.task import patch
-
-        patch.install()
-        if patch.starts_without_worker():
-            from sensorpool.airflow.start.parse import give_blueprint
-
-            give_blueprint(task)
+        step()
     except Exception:
         _failed = True
         logging.getLogger(__name__).warning("sensorpool is not in effect: it could not be installed", exc_info=True)

@@ -6,7 +6,7 @@ event names the instance, and the worker on which the task resumes reads the val
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from sensorpool.model.states import Ending, State
@@ -14,8 +14,12 @@ from sensorpool.poke.answer import sanitised
 from sensorpool.store import results
 
 _VALUE_OF = "value_of"
-# parts of the event of a sensor that began to wait without a worker: why it starts on one, and when it began to wait
-START_ON_WORKER, STARTED = "start_on_worker", "started"
+_AT_GATE = "at_gate"
+# parts of the event of a sensor that began to wait without a worker: why it starts on one, as a text and for a metric,
+# and when it began to wait
+START_ON_WORKER, START_ON_WORKER_KIND, STARTED = "start_on_worker", "start_on_worker_kind", "started"
+# why a task is handed back, where neither the pool nor its class is the cause
+NEXT_POKE, TRIGGER_FAILED = "its next poke is due", "its trigger has failed in Airflow's triggerer"
 _TYPE, _LANDING = "__type__", "landing"  # no encoded value for XCom has that type
 _PARTS = ("value", "attributes", "lost")
 
@@ -52,11 +56,15 @@ class InstanceResult:
         """Return the result of a task that has to run natively, with the reason."""
         return cls(State.CANCELLED, Ending.HANDED_BACK, why)
 
-    def as_payload(self) -> dict[str, Any]:
+    def as_payload(self, *, at_gate: bool = False) -> dict[str, Any]:
         """Return the payload of a trigger's event: short, and with values that every JSON column takes.
 
-        A worker of a version without ``value_of`` finds no state there, and runs the task natively.
+        A worker of a version without ``value_of`` or ``at_gate`` finds no state there, and runs the task natively.
+
+        :param at_gate: whether the task waits at a gate: its own poke makes the value.
         """
+        if at_gate:
+            return {_AT_GATE: replace(self, value_of=None).as_payload()}
         if self.value_of is not None:
             return {_VALUE_OF: self.value_of}
         reason = None if self.reason is None else sanitised(str(self.reason))
@@ -73,6 +81,7 @@ class InstanceResult:
         if str(event).rpartition(".")[2].lower() == State.SUCCESS:
             return cls(State.SUCCESS, Ending.LANDED)
         try:
+            event = event.get(_AT_GATE, event)
             if _VALUE_OF in event and fetch is not None:
                 return fetch(event[_VALUE_OF])
             return cls(State(event["state"]), Ending(event["ending"]), event.get("reason"), event.get("xcom_value"))

@@ -1,4 +1,4 @@
-"""The trigger in which a task waits: a subscription with the triggerer's one notifier.
+"""The triggers in which a task waits: `PoolTrigger` for an instance, `PauseTrigger` for its next poke on a worker.
 
 Airflow passes what a trigger raises, logs or fires between its processes and into its database. A value that cannot
 pass ends the triggerer with all tasks that wait there. So a trigger raises nothing, and logs printable lines only.
@@ -8,16 +8,19 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
-from sensorpool.airflow.result import InstanceResult
+from sensorpool.airflow.result import NEXT_POKE, InstanceResult
+from sensorpool.airflow.triggerer.instance_owner import ti_id_of
 from sensorpool.airflow.triggerer.notifier import Notifier
 from sensorpool.instrumentation.redaction import one_line, printable
 from sensorpool.model.states import State
 
 _LONGEST_LINE = 2_000  # characters
+_LONGEST_SLEEP = 60.0  # seconds: a clock that was set is noticed
 
 
 def one_log_line(line: str) -> str:
@@ -31,24 +34,32 @@ class PoolTrigger(BaseTrigger):
     :param instance_id: the id of the instance; with an odd one the task runs natively.
     :param direct: whether a success may be written without a worker (`poolable.ends_directly`).
     :param registered_at: seconds since 1970, by the worker's clock.
+    :param at_gate: whether the task's own poke follows a landing (`task.gate`).
     """
 
     supports_triggerer_queue = False  # the task's queue is one for workers; any triggerer will do
 
-    def __init__(self, instance_id: Any = None, direct: Any = False, registered_at: Any = 0.0, **_: Any) -> None:
+    def __init__(
+        self,
+        instance_id: Any = None,
+        direct: Any = False,
+        registered_at: Any = 0.0,
+        at_gate: Any = False,
+        **_: Any,
+    ) -> None:
         # the worker of another version may give more arguments
         super().__init__()
         self.instance_id: int = instance_id if type(instance_id) is int and 0 < instance_id < 2**63 else 0
         self.direct = direct is True
+        self.at_gate = at_gate is True
         self.registered_at = registered_at if isinstance(registered_at, float) and math.isfinite(registered_at) else 0.0
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return class path and arguments."""
-        return f"{type(self).__module__}.{type(self).__qualname__}", {
-            "instance_id": self.instance_id,
-            "direct": self.direct,
-            "registered_at": self.registered_at,
-        }
+        arguments = {"instance_id": self.instance_id, "direct": self.direct, "registered_at": self.registered_at}
+        if self.at_gate:
+            arguments["at_gate"] = True
+        return f"{type(self).__module__}.{type(self).__qualname__}", arguments
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait for the end of the instance; the task's log gets a line for each change."""
@@ -74,7 +85,8 @@ class PoolTrigger(BaseTrigger):
             if await notifier.task_states.waits(self.task_instance):
                 self._say(f"sensorpool: this triggerer leaves instance {self.instance_id}: its task waits on elsewhere")
             else:
-                await asyncio.to_thread(notifier.cancel, self.instance_id, "its task was marked or cleared in Airflow")
+                why = "its task was marked or cleared in Airflow"
+                await asyncio.to_thread(notifier.cancel, self.instance_id, why, ti_id_of(self.task_instance))
         except Exception as error:
             self._warn(f"{later}: {one_line(error)}")
         except asyncio.CancelledError:
@@ -95,12 +107,12 @@ class PoolTrigger(BaseTrigger):
         await asyncio.sleep(min(hold, max(0.0, self.registered_at + hold - time.time())))
         await notifier.api_server.available(self._warn)
         await asyncio.sleep(notifier.pace.delay(time.monotonic()))
-        return TriggerEvent(end.as_payload())
+        return TriggerEvent(end.as_payload(at_gate=self.at_gate))
 
     async def _end(self, notifier: Notifier) -> InstanceResult:
         if not self.instance_id:
             return InstanceResult.handed_back("its trigger names no instance of the pool")
-        subscription = notifier.subscribe(self.instance_id)
+        subscription = notifier.subscribe(self.instance_id, ti_id_of(self.task_instance))
         try:
             while (end := await subscription.next_end(self._say)) is None:
                 pass
@@ -113,3 +125,30 @@ class PoolTrigger(BaseTrigger):
 
     def _warn(self, line: str) -> None:
         self.log.warning("%s", one_log_line(line))
+
+
+class PauseTrigger(BaseTrigger):
+    """Waits until a sensor that pokes on workers has its next poke there, in the place of Airflow's own reschedule.
+
+    :param due: seconds since 1970, by the worker's clock; an odd one is now.
+    """
+
+    supports_triggerer_queue = False
+
+    def __init__(self, due: Any = 0.0, **_: Any) -> None:
+        super().__init__()
+        self.due = due if isinstance(due, float) and math.isfinite(due) else 0.0
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return class path and arguments."""
+        return f"{type(self).__module__}.{type(self).__qualname__}", {"due": self.due}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Wait; the event hands the task back, so that workers of any version poke."""
+        while (left := self.due - time.time()) > 0:
+            await asyncio.sleep(min(left, _LONGEST_SLEEP))
+        with suppress(Exception):  # it pokes on a worker, whether the pool can be reached or not
+            notifier = await asyncio.to_thread(Notifier.of_this_process)
+            await notifier.api_server.available(lambda line: self.log.warning("%s", one_log_line(line)))
+            await asyncio.sleep(notifier.pace.delay(time.monotonic()))
+        yield TriggerEvent(InstanceResult.handed_back(NEXT_POKE).as_payload())

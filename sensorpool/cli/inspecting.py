@@ -15,6 +15,7 @@ from sensorpool.config.variables import known_variables, nearest, unknown_variab
 from sensorpool.model.states import State
 
 _LONGEST_ID = 20  # digits
+_TIME_OF_DAY = slice(11, 19)  # of 2026-11-23T06:13:34.860Z
 
 
 @click.command()
@@ -54,21 +55,30 @@ def status(as_json: bool) -> None:
         click.echo(f"{said}: {waiting['cause']}" if waiting["cause"] else said)
     for each in found["not_here"]:
         click.echo(f"{each['worker']} cannot poke {each['op_classpath']}, other workers have to: {each['why']}")
+    _print_ranges(found["ranges"])
+
+
+def _print_ranges(ranges: list[dict[str, Any]]) -> None:
+    """Print the table of the shard ranges: on a terminal with the time of day only, to leave room for the holder."""
+    is_short = not is_wide()
     columns = ("shards", "groups", "holder", "last tick", "lag s", "pokes", "left", "apart")
     rows = (
         (
             f"{r['shard_min']}-{r['shard_max']}",
             r["groups"],
             r["holder"],
-            r["last_tick_at"],
+            (r["last_tick_at"] or "")[_TIME_OF_DAY] if is_short else r["last_tick_at"],
             r["lag_s"],
             r["pokes"],
             r["left"],
             r["suspects"],
         )
-        for r in found["ranges"]
+        for r in ranges
     )
-    print_table("shard ranges", columns, rows, cropped=("holder",))
+    if is_short:
+        print_short("shard ranges", columns, rows, crop=("holder",))
+    else:
+        print_table("shard ranges", columns, rows)
 
 
 def _waiting(for_what: str, groups: int, seconds: float) -> str:

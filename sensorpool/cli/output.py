@@ -50,12 +50,10 @@ def print_table(
     rows: Iterable[Sequence[Any]],
     *,
     wide: bool = False,
-    cropped: Collection[str] = (),
 ) -> None:
-    """Print a table: on a terminal as wide as the terminal, otherwise in full, one line a row.
+    """Print a table: on a terminal as wide as the terminal, with long cells folded; otherwise in full, one line a row.
 
     :param wide: print the table in full on a terminal, too.
-    :param cropped: columns that are cut short on a terminal; long cells of other columns are folded.
     """
     if is_wide(wide):
         click.echo(title)
@@ -67,9 +65,7 @@ def print_table(
 
     table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        is_cropped = column in cropped
-        # an id must stay in one piece, so that it can be copied
-        table.add_column(column, overflow="ellipsis" if is_cropped else "fold", no_wrap=is_cropped or column == "id")
+        table.add_column(column, overflow="fold", no_wrap=column == "id")  # an id is copied: it stays in one piece
     for row in rows:
         table.add_row(*(_cell(cell) for cell in row))
     Console(markup=False, emoji=False, highlight=False).print(table)

@@ -157,7 +157,7 @@ class Pool:
 
         :param instance_ids: ids, or instances as `register` returned them.
         :raises Refused: when an argument is neither, or the timeout is no number.
-        :raises Unknown: when there is no such instance.
+        :raises Unknown: when there is no such instance, or another has the id of an `Instance` since a restore.
         """
         return wait.wait(self.database, instance_ids, timeout)
 
@@ -166,7 +166,7 @@ class Pool:
 
         :param instance_id: its id, or the instance as `register` returned it.
         :raises Refused: when it is neither, or the reason is no text.
-        :raises Unknown: when there is no such instance.
+        :raises Unknown: when there is no such instance, or another has the id of an `Instance` since a restore.
         """
         return wait.cancel(self.settler, instance_id, reason)
 

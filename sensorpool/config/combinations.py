@@ -71,6 +71,10 @@ def _schemes(settings: Options) -> Iterator[Rule]:
         "DATABASE_SCHEMA is for PostgreSQL only: leave it out, or name a PostgreSQL in DATABASE_URL",
     )
     yield (
+        settings.database_schema == "information_schema" or settings.database_schema.startswith("pg_"),
+        f"DATABASE_SCHEMA must not be {settings.database_schema}, which is PostgreSQL's own: name another one",
+    )
+    yield (
         "://" not in settings.database_url,
         "DATABASE_URL must be a SQLAlchemy URL like postgresql+psycopg://user:password@host/name",
     )

@@ -110,7 +110,11 @@ class Options(BaseSettings):
 
     # afterwards
     rescue_interval: Moments = Field(15.0, description="Time between two rounds of rescue.")
-    retention: WholeSeconds = Field(604_800.0, description="Terminal instances older than this are pruned.")
+    retention: WholeSeconds = Field(
+        604_800.0,
+        description="Terminal instances older than this are pruned: a waiter that looks later finds no result. "
+        "`sensorpool doctor` warns of less than an hour.",
+    )
     on_settled_tasks: Names = Field(
         (), description="Celery task names that `on_settled` may call; none unless listed here."
     )

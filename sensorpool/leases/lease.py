@@ -141,7 +141,7 @@ class Leases:
         self.store.run(self._release, self._keys(shard_range, "lease", "note"), [token])
 
     def free(self, shard_range: ShardRange, token: str) -> bool:
-        """Give back the lease of a holder that is known to be dead; return whether that holder had it."""
+        """Give back the lease of a holder that is dead, or about to die; return whether that holder had it."""
         return bool(self.store.run(self._release, self._keys(shard_range, "lease"), [token]))
 
     def look(self, ranges: Sequence[ShardRange]) -> list[tuple[str | None, RangeState, int]]:
@@ -221,5 +221,12 @@ class Lease:
         """Give the lease back and leave no state: this job's groups are due again. While Redis is away, it expires."""
         try:
             self._leases.release(self.shard_range, self.token)
+        except Unreachable:
+            self._lost.set()
+
+    def give_up(self) -> None:
+        """Give the lease back as of a dead holder: what is in flight is suspect. While Redis is away, it expires."""
+        try:
+            self._leases.free(self.shard_range, self.token)
         except Unreachable:
             self._lost.set()

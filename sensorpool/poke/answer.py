@@ -41,6 +41,18 @@ _NO_ANSWERS: tuple[tuple[Any, str], ...] = (
 )
 
 
+class Reported(Exception):
+    """Raised by a poke that another process has made: what that process reported.
+
+    :param reason: as that process spelt it.
+    """
+
+    def __init__(self, outcome: Outcome, reason: str | None) -> None:
+        super().__init__(reason)
+        self.outcome = outcome
+        self.reason = reason
+
+
 class Answers:
     """Turns the results of pokes into reports.
 
@@ -73,6 +85,9 @@ class Answers:
 
     def of_exception(self, group: DueGroup, began: float, error: BaseException) -> Report:
         """Read an exception: Airflow's rules for skip and fail, AIP-17's for infrastructure failures."""
+        if type(error) is Reported:
+            told = None if error.reason is None else sanitised(error.reason)
+            return Report(group, began, error.outcome, told, None, time.monotonic() - began)
         try:
             outcome, reason = self.outcome_of(error), reason_of(error)
         except BaseException:  # its attributes or its class raise

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -50,11 +50,25 @@ class Child:
 
     :param together: pokes at once.
     :param alone: whether the child is given one group only.
+    :param module: the module that the child runs: `child_main`, or one that calls its `serve`.
+    :param environment: the child's environment variables; None for those of this process.
+    :param more: further settings for the child, as JSON.
+    :param on_question: called with each message that is none of `child_main`'s own, on the thread that hears.
     :raises OSError: when no process can be started.
     :raises RuntimeError: when no thread can be started.
     """
 
-    def __init__(self, settings: Settings, together: int, *, alone: bool = False) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        together: int,
+        *,
+        alone: bool = False,
+        module: str = "sensorpool.poke.child_main",
+        environment: Mapping[str, str] | None = None,
+        more: Mapping[str, Any] | None = None,
+        on_question: Callable[[dict[str, Any]], None] = lambda _: None,
+    ) -> None:
         self.in_hand: dict[int, Suspect] = {}  # groups that were given and are not reported
         self.began: dict[int, float] = {}  # the begun groups in hand, in order, each with its monotonic time
         self.importing: str | None = None
@@ -64,17 +78,20 @@ class Child:
         self.returncode = 0
         self.starved = False  # the kernel killed a process because memory ran out
         self._poke_timeout = settings.poke_timeout
+        self._on_question = on_question
         self.frozen_for = 0.0  # seconds
         self._looked = self._import_began = time.monotonic()
         self._silent = self._importing_for = 0.0  # seconds
         self._kills = memory_limit.kills()
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._messages: queue.SimpleQueue[_Message] = queue.SimpleQueue()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "sensorpool.poke.child_main"],
+        self._process = subprocess.Popen(  # noqa: S603  # a module of ours
+            [sys.executable, "-m", module],
+            env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            start_new_session=True,  # a poke that signals the group of its process reaches no other process of ours
         )
         first = {
             "sys_path": sys.path,
@@ -86,6 +103,7 @@ class Child:
             "poke_log_level": settings.poke_log_level,
             "concurrency": together,
             "alone": alone,
+            **(more or {}),
         }
         self._lines.put(json.dumps(first))
         writer = threading.Thread(target=_write, args=(self._process.stdin, self._lines), daemon=True)
@@ -100,6 +118,11 @@ class Child:
             raise
 
     @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
+    @property
     def is_over(self) -> bool:
         """Whether no more messages will come."""
         return self.ended or self.froze
@@ -109,6 +132,10 @@ class Child:
         self.in_hand[suspect.group.id] = suspect
         self._silent = 0.0
         self._lines.put(json.dumps([suspect.group.id, suspect.op_classpath, suspect.poke_context]))
+
+    def say(self, message: Mapping[str, Any]) -> None:
+        """Send the child a message that is no group."""
+        self._lines.put(json.dumps(message))
 
     def hear(self) -> list[tuple[Suspect, Report]]:
         """Wait a moment for messages; return the reports. A child that is silent for too long counts as frozen.
@@ -203,6 +230,8 @@ class Child:
                 suspect, began, outcome = self.in_hand.pop(group_id), self.began.pop(group_id, at), Outcome(said)
                 self.hung += outcome is Outcome.POKE_TIMEOUT
                 return suspect, Report(suspect.group, began, outcome, reason, value, at - began)
+            case {"question": _}:
+                self._on_question(message)
         return None
 
 

@@ -2,7 +2,8 @@
 
 It speaks JSON lines. In: one line of settings, then one line for each group. Out: ``{"ready": true}``, then
 ``{"alive": true}`` twice a second, ``{"import": path}`` and ``{"imported": path}`` for each class, ``{"begin": id}``
-and ``{"end": id, "outcome", "reason", "xcom_value"}`` for each group. The output of pokes is discarded.
+and ``{"end": id, "outcome", "reason", "xcom_value"}`` for each group. The output of pokes is discarded. A child for
+other classes than those of the allowlist (`serve`) may ask its parent: ``{"question": number, …}`` out, an object in.
 """
 
 import ctypes
@@ -13,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, TextIO
 
@@ -53,8 +54,26 @@ class _Telling(PokeUnit):
         return await super().poke_async(home)
 
 
+Tell = Callable[[Mapping[str, Any]], None]
+Messages = Callable[[dict[str, Any]], None]
+Prepare = Callable[[dict[str, Any], Tell], tuple[Classes, Messages]]
+"""Takes the settings, and a function that tells the parent; returns the classes, and what takes the parent's answers.
+
+Those come on a thread that reads.
+"""
+
+
 def main() -> None:
     """Poke the groups that come in on standard input until it ends."""
+    serve(_listed)
+
+
+def _listed(settings: dict[str, Any], _: Tell) -> tuple[Classes, Messages]:
+    return Classes(settings["sensors_enabled"], retry_after=RETRY_AFTER), lambda _: None
+
+
+def serve(prepare: Prepare) -> None:
+    """Poke the groups that come in on standard input until it ends, of the classes that ``prepare`` returns."""
     _die_with_parent()
     # processes that pokes start inherit 0, 1 and 2: they must neither read our input nor write to our output
     commands, out = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w", buffering=1)
@@ -65,21 +84,21 @@ def main() -> None:
     sys.path[:] = settings["sys_path"]
     ask_named(settings["secrets"])
     logs.silence(settings["poke_log_level"])
-    _poke_all(settings, commands, out)
+    _poke_all(settings, commands, out, prepare)
     os._exit(0)  # does not wait for threads that hang
 
 
-def _poke_all(settings: dict[str, Any], commands: TextIO, out: TextIO) -> None:
+def _poke_all(settings: dict[str, Any], commands: TextIO, out: TextIO, prepare: Prepare) -> None:
     lock = threading.Lock()
 
-    def tell(message: dict[str, Any]) -> None:
+    def tell(message: Mapping[str, Any]) -> None:
         with lock:
             out.write(json.dumps(message) + "\n")
             out.flush()
 
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(commands, lines), daemon=True).start()
-    classes = Classes(settings["sensors_enabled"], retry_after=RETRY_AFTER)
+    classes, answered = prepare(settings, tell)
+    threading.Thread(target=_read, args=(commands, lines, answered), daemon=True).start()
     tools = PokeTools(classes, Answers(settings["infra_failures"], alone=settings["alone"]), {})
     concurrency, poke_timeout = settings["concurrency"], settings["poke_timeout"]
     set_time_limit(poke_timeout)
@@ -146,9 +165,12 @@ def _say_that_it_lives(tell: Callable[[Any], None], progress: _Progress) -> None
         time.sleep(0.5)
 
 
-def _read(commands: TextIO, lines: "queue.SimpleQueue[str | None]") -> None:
+def _read(commands: TextIO, lines: "queue.SimpleQueue[str | None]", answered: Messages) -> None:
     for line in commands:
-        lines.put(line)
+        if line.startswith("{"):
+            answered(json.loads(line))
+        else:
+            lines.put(line)
     lines.put(None)
 
 

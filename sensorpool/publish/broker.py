@@ -170,6 +170,14 @@ class Connection(_Connection):
         errors: tuple[type[Exception], ...] = super().connection_errors
         return (*errors, ResponseError) if issubclass(self.get_transport_cls(), kombu_redis.Transport) else errors
 
+    @property
+    def qos_semantics_matches_spec(self) -> bool:
+        """Whether a prefetch count is set for each consumer, and not for a channel: quorum queues refuse the latter.
+
+        Where a virtual host makes quorum queues by default, the queue of jobs is one. A worker has one consumer.
+        """
+        return True
+
     def create_transport(self) -> Any:
         """Make the transport, with our channel on Redis; RabbitMQ's says when it blocks who sends."""
         transport = super().create_transport()

@@ -14,7 +14,7 @@ from sensorpool.config.defaults import MEMORY
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused, Unreachable
 from sensorpool.instrumentation import forks
-from sensorpool.instrumentation.redaction import hide_password, one_line
+from sensorpool.instrumentation.redaction import hide_password, one_line, printable
 from sensorpool.model.values import Settled
 from sensorpool.publish import broker, wire
 from sensorpool.publish import signature as signatures
@@ -87,7 +87,7 @@ class Callbacks:
         try:
             sender, producer = self._made()
             if (exchange := options.get("exchange")) and not _has_queue(producer, exchange, options):
-                raise Refused(f"no queue is bound to the exchange {exchange} for it")
+                raise Refused(f"no queue is bound to the exchange {printable(str(exchange)[:200])} for it")
             sender.send_task(task, args=arguments, kwargs=named, producer=producer, declare=[], **options)
         except Refused:
             raise
@@ -128,7 +128,7 @@ class Callbacks:
 
 def not_allowed(task: str) -> str:
     """Return the reason why a process does not send a task."""
-    return f"{task[:200]} is not allowed: add it to SENSORPOOL_ON_SETTLED_TASKS of the workers"
+    return f"{printable(task[:200])} is not allowed: add it to SENSORPOOL_ON_SETTLED_TASKS of the workers"
 
 
 def _has_queue(producer: Any, exchange: str, options: dict[str, Any]) -> bool:

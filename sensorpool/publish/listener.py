@@ -48,22 +48,27 @@ def listen(
         listener.close()
 
 
+def queue_of_listener(settings: Settings, dag_id: str = "#") -> Queue:
+    """Return a new queue for the results of a DAG, or of all; it is not declared yet."""
+    exchange = results_exchange(settings)
+    keys = [dag_id] if dag_id == "#" else [routing_key(dag_id), MIXED]
+    return Queue(
+        f"{wire.results_of(settings)}.{uuid4().hex}",
+        bindings=[binding(exchange, routing_key=key) for key in keys],
+        durable=False,
+        auto_delete=True,
+        expires=LISTENER_EXPIRES,
+        max_length=abandoned_listeners.MESSAGES,
+        max_length_bytes=abandoned_listeners.BYTES,
+    )
+
+
 class _Listener:
     """A queue on the results exchange, for one listener."""
 
     def __init__(self, settings: Settings, dag_id: str, pool_id: Callable[[], str | None]) -> None:
         self._settings, self._dag_id, self._pool_id = settings, dag_id, pool_id
-        self._exchange = results_exchange(settings)
-        keys = [dag_id] if dag_id == "#" else [routing_key(dag_id), MIXED]
-        self._queue = Queue(
-            f"{wire.results_of(settings)}.{uuid4().hex}",
-            bindings=[binding(self._exchange, routing_key=key) for key in keys],
-            durable=False,
-            auto_delete=True,
-            expires=LISTENER_EXPIRES,
-            max_length=abandoned_listeners.MESSAGES,
-            max_length_bytes=abandoned_listeners.BYTES,
-        )
+        self._queue = queue_of_listener(settings, dag_id)
         self._inbox: list[dict[str, Any]] = []
         self._connection: broker.Connection | None = None
         self._bound_at = 0.0

@@ -25,6 +25,7 @@ from celery.utils.imports import import_from_cwd
 from sensorpool.config.variables import nearest
 from sensorpool.errors import SettingsError
 from sensorpool.instrumentation.redaction import one_line
+from sensorpool.model.python_source import UNREADABLE
 from sensorpool.model.urls import URL_OPTIONS
 from sensorpool.publish import overlay_values
 from sensorpool.publish.wire import broker_url
@@ -169,7 +170,7 @@ def _is_marked(spec: ModuleSpec) -> bool:
         return False
     try:
         statements = ast.parse(text).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except UNREADABLE:
         return bool(_LOOKS_MARKED.search(text))
     return any(_is_mark(each) for each in statements)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused
-from sensorpool.instrumentation.redaction import one_line
+from sensorpool.instrumentation.redaction import one_line, printable
 from sensorpool.model.identity import has_half_characters
 from sensorpool.model.json_text import read_json
 from sensorpool.model.values import LONGEST_SPAN
@@ -42,10 +42,8 @@ def check(signature: Any, settings: Settings) -> str:
     """
     if not isinstance(signature, Mapping) or not isinstance(signature.get("task"), str):
         raise Refused("on_settled must be a Celery signature, like my_task.s()")
-    if signature.get("subtask_type"):
-        raise Refused(
-            f"on_settled must be one task, not a {str(signature['subtask_type'])[:20]}: have the task start it"
-        )
+    if kind := signature.get("subtask_type"):
+        raise Refused(f"on_settled must be one task, not a {printable(str(kind)[:20])}: have the task start it")
     kept = {str(name): value for name, value in signature.items() if value is not None}
     for name in kept.keys() - _KEYS:
         raise Refused(f"on_settled: a signature has no {name[:80]!r}")
@@ -57,9 +55,9 @@ def check(signature: Any, settings: Settings) -> str:
     kept["options"] = _routed(signature, _options(options))
     for task in tasks_of(kept):
         if task not in settings.on_settled_tasks:
-            raise Refused(f"on_settled: {task[:200]} is not allowed: add it to SENSORPOOL_ON_SETTLED_TASKS")
+            raise Refused(f"on_settled: {printable(task[:200])} is not allowed: add it to SENSORPOOL_ON_SETTLED_TASKS")
         if len(task) > _NAME:
-            raise Refused(f"on_settled: {task[:80]}… has a name of more than {_NAME} characters")
+            raise Refused(f"on_settled: {printable(task[:80])}… has a name of more than {_NAME} characters")
     return _spell(kept)
 
 

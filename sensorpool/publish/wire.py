@@ -12,7 +12,6 @@ POKE_SHARD = "sensorpool.poke_shard"
 RESCUE = "sensorpool.rescue"
 QUEUE = "sensorpool"
 RESULTS = "sensorpool.results"
-EXPIRES = 7_200.0  # seconds: long, because the clocks of two hosts may be apart; beat bounds the queue's length
 POOL = "sensorpool_pool"
 """The header with the pool id. A message of an older version has no such header."""
 AGAIN = "sensorpool_again"
@@ -119,10 +118,12 @@ def is_amqp(url: str) -> bool:
 
 
 def shard_message(shard_range: ShardRange, queue: str = QUEUE, pool_id: str | None = None) -> dict[str, Any]:
-    """Return the arguments of `send_task` for a job of a range. Flower shows its range; a late job does no harm."""
+    """Return the arguments of `send_task` for a job of a range. Flower shows its range.
+
+    It has no `expires`, which goes by the wall clocks of two hosts: a late job is one more look, and does no harm.
+    """
     return {
         "args": [shard_range.shard_min, shard_range.shard_max],
-        "expires": EXPIRES,
         "argsrepr": f"shardcodes {shard_range}",
         "queue": queue,
         "headers": headers(pool_id),

@@ -56,6 +56,8 @@ def worker_settings(settings: Settings) -> dict[str, Any]:
         "worker_max_tasks_per_child": 10_000,
         "worker_max_memory_per_child": settings.poke_memory * 1024 // 2,  # KB; before its pokes run out of it
         "worker_soft_shutdown_timeout": 10,
+        # on RabbitMQ a consumer keeps the prefetch count that it began with: a reduced one would stay
+        "worker_enable_prefetch_count_reduction": not wire.is_amqp(settings.broker),
         "worker_cancel_long_running_tasks_on_connection_loss": False,
         # Flower needs these events
         "worker_send_task_events": True,
@@ -83,7 +85,7 @@ def schedule(settings: Settings) -> dict[str, dict[str, Any]]:
     entries["rescue"] = {
         "task": wire.RESCUE,
         "schedule": every(settings.rescue_interval),
-        "options": {"expires": wire.EXPIRES, "queue": wire.queue_of(settings)},
+        "options": {"queue": wire.queue_of(settings)},
     }
     return entries
 

@@ -4,16 +4,19 @@ import os
 import threading
 
 from billiard import common
+from billiard.exceptions import SoftTimeLimitExceeded
 
 from sensorpool.config.settings import Settings
 from sensorpool.model.values import shard_ranges
 from sensorpool.service.alone import Alone
 from sensorpool.service.child_limits import Limits
 from sensorpool.service.presence import Presence
-from sensorpool.service.stopping import Stopping
+from sensorpool.service.stopping import Stopping, WorkerStopping
 from sensorpool.worker.chores.round import Place
 from sensorpool.worker.context import Worker
 from sensorpool.worker.metrics import Metrics
+
+_PATIENCE = 0.5  # seconds for a worker's main process to notice a signal that its child got too
 
 
 class Runtime:
@@ -24,6 +27,7 @@ class Runtime:
         self.metrics = Metrics()
         self.is_prefork_child = False
         self.stopping = Stopping()  # set once the one process of worker and beat is told to end
+        self.worker_stopping = WorkerStopping()  # made before the forks, which share it
         self.is_one_process = False  # whether worker and beat are threads of one process: the broker may be in memory
         self.child_limits = Limits()
         self.place = Place()
@@ -43,7 +47,11 @@ class Runtime:
             if self._worker is None or self._worker[0] != os.getpid():
                 is_child = self.is_prefork_child
                 worker = Worker(
-                    self.settings, metrics=self.metrics, watchdog=is_child, is_ending=lambda: self.is_told_to_end
+                    self.settings,
+                    metrics=self.metrics,
+                    watchdog=is_child,
+                    is_ending=lambda: self.is_told_to_end,
+                    is_struck=self.is_struck,
                 )
                 self._worker = (os.getpid(), worker)
             return self._worker[1]
@@ -52,6 +60,14 @@ class Runtime:
     def is_told_to_end(self) -> bool:
         """Whether this process was told to end; a prefork child is, when all processes of its service are signalled."""
         return self.stopping.is_set() or (self.is_prefork_child and bool(common._should_have_exited[0]))
+
+    def is_struck(self, error: BaseException) -> bool:
+        """Whether an error that ends a job of this prefork child is a signal, and its worker was not told to end.
+
+        Billiard raises `SystemExit` for most signals, and a soft time limit for SIGUSR1. A poke may have sent it.
+        """
+        is_signal = isinstance(error, SystemExit | SoftTimeLimitExceeded)
+        return self.is_prefork_child and is_signal and not self.worker_stopping.wait(_PATIENCE)
 
     def is_worn(self, limit: str | None = None) -> bool:
         """Whether this process should be replaced between two jobs.

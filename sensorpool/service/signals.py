@@ -1,5 +1,6 @@
 """Receivers of Celery's signals, from the start of a worker or of beat to the end of a child."""
 
+import contextlib
 import gc
 import logging
 import math
@@ -27,7 +28,15 @@ from sensorpool.publish.application import ignored_variables
 from sensorpool.service import child_limits
 from sensorpool.service.alone import Alone
 from sensorpool.service.presence import Presence, terms_of
-from sensorpool.service.refusals import doubts_of, give_up, refuse_cluster, refuse_memory, refuse_pool, refuse_typos
+from sensorpool.service.refusals import (
+    doubts_of,
+    give_up,
+    refuse_cluster,
+    refuse_memory,
+    refuse_no_temporary_folder,
+    refuse_pool,
+    refuse_typos,
+)
 from sensorpool.service.runtime import Runtime
 from sensorpool.service.tasks import free_lease_of_dead, note_death
 from sensorpool.store import migrate
@@ -74,6 +83,7 @@ def _on_worker_start(sender: Any = None, instance: Any = None, conf: Any = None,
     try:
         refuse_pool(options.get("pool") or options.get("pool_cls") or conf.worker_pool)
         refuse_memory(settings)
+        refuse_no_temporary_folder()
         refuse_patched()
         database = Database.of(settings)
         migrate.check(database, __version__)
@@ -203,6 +213,9 @@ def _tell_of_deaths(runtime: Runtime, children: Any) -> None:
 
 @signals.worker_shutting_down.connect
 def _on_worker_told_to_end(**_: Any) -> None:
+    runtime = _current_runtime()
+    if runtime is not None:
+        runtime.worker_stopping.set()
     alive.come_round(until=math.inf)  # the worker waits for its jobs; the operator who ended it watches it
 
 
@@ -221,6 +234,8 @@ def _on_child_start(**_: Any) -> None:
     runtime = _current_runtime()
     if runtime is not None:
         runtime.is_prefork_child = True
+        with contextlib.suppress(OSError, AttributeError):  # it leads a group already, or this is no POSIX
+            os.setsid()  # a poke that signals the group of its process must not end the worker
         # a job's objects live as long as the job: a garbage collection every 700 objects would cost a tenth of its time
         gc.set_threshold(20_000, 20, 20)
         memory_limit.limit(runtime.settings.poke_memory, threads=4 * runtime.settings.poke_concurrency)

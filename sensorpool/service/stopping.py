@@ -1,10 +1,37 @@
 """Whether a process of one service was told to end: what a signal handler says, for the threads that settle."""
 
+import mmap
 import queue
 import threading
 import time
 
 _PATIENCE = 1.0  # seconds for the main thread to come round
+_LOOK_EVERY = 0.02  # seconds
+
+
+class WorkerStopping:
+    """A flag in memory that a worker's main process shares with its children: the worker was told to end.
+
+    Where a service manager signals each process of a service, a child may get its signal before the main process does.
+    """
+
+    def __init__(self) -> None:
+        self._flag = mmap.mmap(-1, 1)
+
+    def set(self) -> None:
+        """Say that the worker is to end. Signal handlers may call this."""
+        self._flag[0] = 1
+
+    def is_set(self) -> bool:
+        """Whether the worker was told to end."""
+        return bool(self._flag[0])
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the flag; return whether the worker was told to end."""
+        deadline = time.monotonic() + seconds
+        while not self.is_set() and time.monotonic() < deadline:
+            time.sleep(_LOOK_EVERY)
+        return self.is_set()
 
 
 class Stopping:

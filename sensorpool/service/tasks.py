@@ -13,7 +13,7 @@ from sensorpool.errors import SensorpoolError, Unreachable
 from sensorpool.instrumentation import logs
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
-from sensorpool.model.exit_status import ending
+from sensorpool.model.exit_status import ending, is_from_outside
 from sensorpool.model.values import ShardRange
 from sensorpool.publish import wire
 from sensorpool.service import foreign
@@ -88,7 +88,12 @@ def token(hostname: str | None, task_id: str | None) -> str:
 
 
 def note_death(runtime: Runtime, hostname: str, pid: int, returncode: int, task_ids: Sequence[str]) -> None:
-    """Note the death of a child, and blame the groups that it poked, on a thread. Runs in the main process."""
+    """Note the death of a child, and blame the groups that it poked, on a thread. Runs in the main process.
+
+    Children that are killed while their worker ends are ended with it, and tell nothing.
+    """
+    if is_from_outside(returncode) and runtime.worker_stopping.is_set():
+        return
 
     def note() -> None:
         try:

@@ -51,6 +51,9 @@ SQLITE_DATA = ("SQLITE_TOOBIG", "SQLITE_MISMATCH", "SQLITE_CONSTRAINT_NOTNULL", 
 DENIED = frozenset({"42501", "1142", "1143", "1227"})
 
 NO_TABLE = frozenset({"42P01", "3F000", "1146"})
+NO_SCHEMA = frozenset({"3F000"})
+NO_COLUMN = frozenset({"42703", "1054"})
+TABLE_IS_THERE = frozenset({"42P07", "1050"})
 
 _MYSQL_DRIVERS = {"pymysql", "MySQLdb", "mysql"}  # their numbers tell more than a SQLSTATE
 
@@ -123,6 +126,22 @@ def is_data_error(error: BaseException) -> bool:
 def is_missing_table(error: BaseException) -> bool:
     """Whether our tables do not exist."""
     return code_of(error) in NO_TABLE or "no such table" in str(getattr(error, "orig", ""))
+
+
+def is_missing_schema(error: BaseException) -> bool:
+    """Whether there is no schema for a table that was to be made."""
+    return code_of(error) in NO_SCHEMA
+
+
+def is_missing_column(error: BaseException) -> bool:
+    """Whether a table of ours is older than this code: it lacks a column."""
+    return code_of(error) in NO_COLUMN or "no such column" in str(getattr(error, "orig", ""))
+
+
+def is_table_there(error: BaseException) -> bool:
+    """Whether a table that was to be made exists."""
+    said = str(getattr(error, "orig", ""))
+    return code_of(error) in TABLE_IS_THERE or (said.startswith("table ") and said.endswith(" already exists"))
 
 
 def cause_of(error: BaseException) -> BaseException:

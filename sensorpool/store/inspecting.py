@@ -13,21 +13,27 @@ from sensorpool.store.schema import poke_group as g
 from sensorpool.store.schema import sensor_instance as s
 
 
-def states(connection: Connection, instance_ids: Collection[int]) -> dict[int, State]:
-    """Return the state of each of these instances that exists."""
-    query = select(s.c.id, s.c.state).where(among(s.c.id))
-    return {row[0]: State(row[1]) for row in connection.execute(query, {"ids": list(instance_ids)})}
+def conditions(connection: Connection, instance_ids: Collection[int]) -> dict[int, tuple[State, int]]:
+    """Return the state of each of these instances that exists, and the hashcode of what it waits for."""
+    query = select(s.c.id, s.c.state, s.c.hashcode).where(among(s.c.id))
+    return {row[0]: (State(row[1]), row[2]) for row in connection.execute(query, {"ids": list(instance_ids)})}
+
+
+def keys(connection: Connection, instance_ids: Collection[int]) -> dict[int, Key]:
+    """Return the key and try of each of these instances that exists."""
+    query = select(s.c.id, *(s.c[name] for name in Key._fields)).where(among(s.c.id))
+    return {row[0]: Key(*row[1:]) for row in connection.execute(query, {"ids": list(instance_ids)})}
 
 
 def waiters(connection: Connection, instance_ids: Collection[int]) -> list[Any]:
-    """Return the state of these instances, and the ending of the settled ones; members is None without a group.
+    """Return whose these instances are, their state, and how the settled ones ended; members is None without a group.
 
     The rows say whether there is an XCom value, but not the value: there may be thousands of 256 KB each.
     """
     has_value = or_(s.c.xcom_value.is_not(None), s.c.shared_value_id.is_not(None)).label("has_value")
     waits = (s.c.group_id, s.c.shardcode, s.c.start_date, s.c.timeout_at, g.c.members)
     query = (
-        select(s.c.id, s.c.state, *waits, s.c.ending, s.c.reason, has_value)
+        select(s.c.id, s.c.external_id, s.c.state, *waits, s.c.ending, s.c.reason, has_value)
         .select_from(s.outerjoin(g, g.c.id == s.c.group_id))
         .where(among(s.c.id))
     )
@@ -35,8 +41,8 @@ def waiters(connection: Connection, instance_ids: Collection[int]) -> list[Any]:
 
 
 def of_key(connection: Connection, key: Key) -> Any | None:
-    """Return id, state, external id and start of the instance of a key and try; None if there is none."""
-    query = select(s.c.id, s.c.state, s.c.external_id, s.c.start_date)
+    """Return id, state, external id, start and condition of the instance of a key and try; None if there is none."""
+    query = select(s.c.id, s.c.state, s.c.external_id, s.c.start_date, s.c.op_classpath, s.c.poke_context)
     found = connection.execute(query.where(*(s.c[name] == value for name, value in key._asdict().items())))
     return found.one_or_none()
 
@@ -49,11 +55,11 @@ def external_waiters(
     :param after_group: the last group of the page before.
     :param size: groups in a page.
     :param before: only instances that started before this time.
-    :returns: rows of id, external_id, key and try; and the last group of the page, None at the end.
+    :returns: rows of id, external_id, start_date, key and try; and the last group of the page, None at the end.
     """
     groups = connection.execute(select(g.c.id).where(g.c.id > after_group).order_by(g.c.id).limit(size)).scalars().all()
     key = (s.c.dag_id, s.c.task_id, s.c.run_id, s.c.map_index, s.c.try_number)
-    query = select(s.c.id, s.c.external_id, *key).where(
+    query = select(s.c.id, s.c.external_id, s.c.start_date, *key).where(
         among(s.c.group_id), s.c.state == State.SENSING, s.c.external_id.is_not(None), s.c.start_date < before
     )
     rows = connection.execute(query, {"ids": list(groups)}).all() if groups else []

@@ -14,13 +14,14 @@ from sensorpool.errors import Refused, SchemaMismatch, SettingsError, Unreachabl
 from sensorpool.instrumentation.redaction import error_text, one_line
 from sensorpool.model.urls import is_in_memory
 from sensorpool.store import blocking
-from sensorpool.store.codes import is_conflict, is_unreachable
+from sensorpool.store.codes import cause_of, is_conflict, is_missing_schema, is_table_there, is_unreachable
 from sensorpool.store.database import Database
 from sensorpool.store.schema import metadata, schema_info
 
 VERSION_TABLE = "sensorpool_alembic_version"
 MEND = "run `sensorpool db upgrade`"
 PATIENCE = 60.0  # seconds of further attempts while other transactions hold locks on our tables
+_NAMED = ("head", "heads", "base")  # Alembic's own names of revisions
 _PAUSE = 3.0  # seconds between two attempts, in which all waiting statements go on
 
 
@@ -59,6 +60,9 @@ def upgrade(
         )
     if not revision.strip():
         raise Refused("a revision has a name: head is the newest")
+    if revision not in _NAMED and revision not in _known():
+        known = sorted(_known())
+        raise Refused(f"there is no revision {revision}: there are {known[0]} to {known[-1]}, and head, the newest")
     goal = head() if revision == "head" else revision
     if revision == "head" and (found := current(url, schema=schema)) is not None and found not in _known():
         return found
@@ -161,6 +165,7 @@ def _change(
                     _current(database)  # raises a clear one-line error if the database is still away
                     raise Unreachable(f"the schema was left alone: {one_line(error.orig or error)}") from error
                 if not is_conflict(error):
+                    _explain(error)
                     raise
                 if database.engine.dialect.name == "sqlite":
                     raise Unreachable(f"the database is busy, its schema was left alone: {error.orig}") from error
@@ -180,6 +185,23 @@ def _change(
             time.sleep(_PAUSE)
     finally:
         database.dispose()
+
+
+def _explain(error: DBAPIError) -> None:
+    """Raise a clearer error where the tables that are to be made have no place, or are there already.
+
+    :raises SettingsError: when they have no schema, or the schema has such tables of which no revision is known.
+    """
+    if is_missing_schema(error):
+        raise SettingsError(
+            "the schema was left alone: the search_path of this role names no schema that exists: "
+            "name one in SENSORPOOL_DATABASE_SCHEMA, or mend the search_path"
+        ) from error
+    if is_table_there(error):
+        raise SettingsError(
+            f"the schema was left alone: {error_text(cause_of(error))}, but {VERSION_TABLE} does not say of which "
+            "version: restore that table, or name an empty schema in SENSORPOOL_DATABASE_SCHEMA or another database"
+        ) from error
 
 
 def _attempt(database: Database, schema: str, names: list[str], act: Callable[[Any], None], begun: list[str]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import Connection, delete, exists, select, update
 
 from sensorpool.model.states import State
-from sensorpool.model.values import Milliseconds
+from sensorpool.model.values import Key, Milliseconds
 from sensorpool.store import settling
 from sensorpool.store.dialects import among
 from sensorpool.store.schema import callback as c
@@ -66,3 +66,10 @@ def prune(connection: Connection, instance_ids: Sequence[int]) -> int:
     """Delete terminal instances without a waiting callback; return how many were deleted."""
     waits = exists().where(c.c.instance_id == s.c.id)
     return connection.execute(delete(s).where(s.c.id.in_(instance_ids), s.c.state != State.SENSING, ~waits)).rowcount
+
+
+def forget(connection: Connection, key: Key) -> int:
+    """Delete the instance of a try that has ended; return 0 where there is none, and where it still waits."""
+    named = (s.c.dag_id == key.dag_id, s.c.task_id == key.task_id, s.c.run_id == key.run_id)
+    ended = (s.c.map_index == key.map_index, s.c.try_number == key.try_number, s.c.state != State.SENSING)
+    return connection.execute(delete(s).where(*named, *ended)).rowcount

@@ -167,6 +167,16 @@ shared_value = Table(
     sqlite_autoincrement=True,
 )
 
+# What a first poke on an Airflow worker has proved of a class: other sensors like it may begin without a worker.
+class_proof = Table(
+    "class_proof",
+    metadata,
+    Column("digest", Digest, primary_key=True),  # of the class, its code, and the arguments that it was proved with
+    Column("op_classpath", _name(500), nullable=False, index=True),
+    Column("poke_context", LongText, nullable=False),  # as it was registered
+    Column("proved_at", BigInteger, nullable=False),
+)
+
 # A single row: which version of the code may use this schema, and which pool it belongs to.
 schema_info = Table(
     "sensorpool_schema",

@@ -4,7 +4,7 @@ from sqlalchemy import Engine
 
 from sensorpool.errors import SchemaMismatch, SettingsError
 from sensorpool.instrumentation.redaction import hide_password
-from sensorpool.store.codes import is_conflict, is_denied, is_missing_table, is_read_only
+from sensorpool.store.codes import is_conflict, is_denied, is_missing_column, is_missing_table, is_read_only
 
 
 def where(engine: Engine) -> str:
@@ -23,13 +23,15 @@ def unreachable(engine: Engine, error: Exception) -> str:
 
 
 def explain(error: Exception) -> None:
-    """Raise a clearer error where our tables are missing, or the driver does not know an option of the URL.
+    """Raise a clearer error where our tables are missing or old, or the driver does not know an option of the URL.
 
-    :raises SchemaMismatch: when the tables are missing.
+    :raises SchemaMismatch: when a table or a column is missing.
     :raises SettingsError: when an option is unknown.
     """
-    if is_missing_table(error):
-        raise SchemaMismatch("the database has no sensorpool tables: run `sensorpool db upgrade`") from error
+    if is_missing_table(error) or is_missing_column(error):
+        raise SchemaMismatch(
+            "the database has no sensorpool tables, or those of an older version: run `sensorpool db upgrade`"
+        ) from error
     said = str(getattr(error, "orig", ""))
     if "invalid connection option" in said or "invalid URI query parameter" in said:
         raise SettingsError(f"SENSORPOOL_DATABASE_URL: {hide_password(said)}") from error

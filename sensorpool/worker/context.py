@@ -46,6 +46,7 @@ class Worker:
 
     :param watchdog: whether this process may be ended when a poke stops it (a prefork child may).
     :param is_ending: whether this process was told to end, see `Settler`.
+    :param is_struck: whether an error that ends a job is a signal that a poke may have sent.
     :raises SettingsError: when a URL is malformed or a driver is missing.
     """
 
@@ -59,8 +60,10 @@ class Worker:
         metrics: Metrics | None = None,
         watchdog: bool = False,
         is_ending: Callable[[], bool] = lambda: False,
+        is_struck: Callable[[BaseException], bool] = lambda _: False,
     ) -> None:
         self.settings = settings
+        self.is_struck = is_struck
         self.database = database or Database.of(settings)
         self.pool_id = PoolId(self.database)
         self.leases = leases_of(settings)

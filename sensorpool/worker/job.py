@@ -47,8 +47,11 @@ def run(worker: Worker, shard_range: ShardRange, token: str) -> JobResult:
         ends = time.monotonic() + worker.settings.job_span
         while again := _round(worker, shard_range, held, result, ends):
             held.in_flight, held.lost_turn, held.dirty, held.late = [], [], True, again.late
-    except BaseException:
-        held.lease.release()
+    except BaseException as error:
+        if worker.is_struck(error):
+            held.lease.give_up()
+        else:
+            held.lease.release()
         raise
     worker.metrics.job(result)
     return result

@@ -12,13 +12,13 @@ from typing import Any
 import airflow.providers
 import pytest
 from airflow.providers.common.sql.sensors.sql import SqlSensor
-from airflow.sdk.providers_manager_runtime import HookInfo, ProvidersManagerTaskRuntime
 
 from sensorpool.airflow.proof.arguments import rebuild
 from sensorpool.airflow.proof.watch import hooks_in_pool
 from sensorpool.airflow.task import deferral, patch
 from sensorpool.airflow.task.first_poke import FirstPoke
 from tests.airflow.running import context_of, in_dag
+from tests.airflow.versions import HookInfo, ProvidersOfTask
 
 Company = Callable[..., Any]
 
@@ -63,7 +63,7 @@ def installed(folder: Path, package: str, monkeypatch: pytest.MonkeyPatch) -> It
             (place / f"{name}.py").write_text(textwrap.dedent(text).replace("ACME", package))
         importlib.invalidate_caches()
         info = HookInfo(f"{package}.hooks.AcmeHook", "acme_conn_id", package, "Acme", "acme", False)
-        monkeypatch.setitem(ProvidersManagerTaskRuntime().hooks, "acme", info)
+        monkeypatch.setitem(ProvidersOfTask().hooks, "acme", info)
         return lambda name="hooks": importlib.import_module(f"{package}.{name}")
 
     hooks_in_pool.forget()

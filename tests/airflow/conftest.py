@@ -4,6 +4,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from tests.airflow.company_hook import Company
     from tests.airflow.metadata import Metadata
 
+HERE = Path(__file__).parent
+# in other versions Airflow and its providers are not of one age, and warn of each other
+MAIN = "3.3."
 # Airflow's own providers use what Airflow has deprecated
 _THEIRS = (r"ignore:The `airflow\.utils\.operator_helpers\.\w+` attribute is deprecated",)
 
@@ -23,12 +27,31 @@ _THEIRS = (r"ignore:The `airflow\.utils\.operator_helpers\.\w+` attribute is dep
 def pytest_configure(config: pytest.Config) -> None:
     for warning in _THEIRS:
         config.addinivalue_line("filterwarnings", warning)
+    if not metadata.version("apache-airflow-core").startswith(MAIN):
+        config.addinivalue_line("filterwarnings", "default")
     os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"  # one of them is a listener
     # Importing airflow writes a configuration and logs into its home; it need not be the developer's.
     if "AIRFLOW_HOME" not in os.environ:
         home = tempfile.TemporaryDirectory(prefix="sensorpool-airflow-")
         os.environ["AIRFLOW_HOME"] = home.name
         config.add_cleanup(home.cleanup)
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out the files of `tests.airflow.needs` that this version of Airflow has nothing for."""
+    if collection_path.suffix != ".py" or collection_path.parent != HERE:
+        return None
+    from tests.airflow.needs import left_out
+
+    return True if collection_path.name in left_out() else None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the files that were left out."""
+    from tests.airflow.needs import left_out, reason
+
+    for name, feature in left_out().items():
+        terminalreporter.write_line(f"LEFT OUT {name}: {reason(feature)}")
 
 
 @pytest.fixture(autouse=True)

@@ -7,13 +7,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from airflow.executors.workloads.task import TaskInstanceDTO
 from airflow.jobs.triggerer_job_runner import ToTriggerSupervisor, TriggerRunner
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.trigger import Trigger
 from airflow.sdk import DAG
 from airflow.sdk.execution_time.comms import _RequestFrame
-from airflow.sdk.serde import deserialize
 from airflow.utils.session import create_session
 from pydantic import TypeAdapter
 from sqlalchemy import select, text, update
@@ -28,6 +26,7 @@ from sensorpool.airflow.triggerer.notifier import Notifier
 from sensorpool.model.values import Key, Registration
 from tests.airflow.metadata import Metadata
 from tests.airflow.running import Flag
+from tests.airflow.versions import TaskInstanceDTO, next_kwargs_of
 
 SENSOR = "sensorpool.sensors.TimeSensor"
 
@@ -101,11 +100,12 @@ class Deployment:
         received = msgspec.msgpack.Decoder(_RequestFrame).decode(frame[4:])
         message: Any = TypeAdapter(ToTriggerSupervisor).validate_python(received.body)
         (entry,) = message.events
-        Trigger.submit_event(trigger_id=entry.trigger_id, event=entry.event)
+        served, event = entry[:2]  # 3.3 adds a number
+        Trigger.submit_event(trigger_id=served, event=event)
         with create_session() as session:
             task = self._found(session)
             assert (task.state, task.next_method) == ("scheduled", None)
-            resumed = deserialize(task.next_kwargs)
+            resumed = next_kwargs_of(task)
         assert isinstance(resumed, dict)
         return resumed["event"]
 

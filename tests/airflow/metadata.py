@@ -22,24 +22,19 @@ from airflow.models.serialized_dag import SerializedDagModel
 from airflow.models.taskinstance import TaskInstance
 from airflow.sdk.api.client import Client, ServerResponseError
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
-from airflow.sdk.execution_time import request_handlers, task_runner
-from airflow.sdk.execution_time.comms import ErrorResponse, GetDagRunState, GetDRCount, GetTaskStates, GetTICount
-from airflow.serialization.definitions.dag import SerializedDAG
+from airflow.sdk.execution_time import task_runner
+from airflow.sdk.execution_time.comms import ErrorResponse
 from airflow.serialization.serialized_objects import LazyDeserializedDAG
 from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState
 from airflow.utils.types import DagRunTriggeredByType, DagRunType
 from sqlalchemy import delete, event, make_url, select, update
 
+from harness.until import until
+from tests.airflow.versions import SerializedDAG, answer
+
 CONNECTION = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
 BUNDLE = "tests"
-
-_HANDLERS = {
-    GetTICount: request_handlers.handle_get_ti_count,
-    GetTaskStates: request_handlers.handle_get_task_states,
-    GetDRCount: request_handlers.handle_get_dr_count,
-    GetDagRunState: request_handlers.handle_get_dag_run_state,
-}
 
 
 def migrate(url: str, home: Path) -> str:
@@ -81,6 +76,9 @@ def _answered() -> Iterator[None]:
     # Airflow stops the loop with the transport's last reference, and does not close it.
     del client, transport
     gc.collect()
+    if loop.is_running():  # Airflow 3.1
+        loop.call_soon_threadsafe(loop.stop)
+        until("the end of its loop", lambda: not loop.is_running())
     loop.close()
 
 
@@ -99,7 +97,7 @@ class _Comms:
     def send(self, msg: Any) -> Any:
         """Answer as the supervisor does; for errors see its ``handle_requests``, and ``_from_frame`` of the comms."""
         try:
-            response, _ = _HANDLERS[type(msg)](self._client, msg)
+            return answer(self._client, msg)
         except ServerResponseError as error:
             detail = {
                 "status_code": error.response.status_code,
@@ -107,7 +105,6 @@ class _Comms:
                 "detail": error.response.json(),
             }
             raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail=detail)) from error
-        return response
 
     async def asend(self, msg: Any) -> Any:
         """Answer a trigger."""

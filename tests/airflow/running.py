@@ -1,15 +1,19 @@
 """A sensor's task without Airflow's task runner: its context, and its execute as the runner calls it."""
 
 import contextvars
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
+import pluggy
+from airflow import policies
 from airflow.sdk import DAG
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.bases.sensor import BaseSensorOperator
-from airflow.sdk.execution_time import task_runner
+
+from sensorpool.airflow import policy
+from tests.airflow.versions import execute_under_runner
 
 
 @dataclass
@@ -47,7 +51,16 @@ def as_runner(sensor: BaseSensorOperator, method: str, *arguments: Any, **named:
 
 def under_runner(task: Any, execute: Callable[[Any], Any]) -> Any:
     """Execute as the task runner does, under the execution_timeout of the task."""
-    return task_runner._run_execute_callable(context_of(task), execute, task)
+    return execute_under_runner(task, context_of(task), execute)
+
+
+def apply_policies(task: Any, before: Sequence[Any] = (), after: Sequence[Any] = ()) -> None:
+    """Call the cluster policies for a task, as Airflow does; a company's are registered before ours or after it."""
+    manager = pluggy.PluginManager(policies.local_settings_hookspec.project_name)
+    manager.add_hookspecs(policies)
+    for plugin in (*before, policy, *after):
+        manager.register(plugin)
+    manager.hook.task_policy(task=task)
 
 
 class PokesLog(list[Any]):

@@ -1,5 +1,8 @@
 """A sensor on its worker whose trigger could not start it in the pool, or has waited there without a worker before."""
 
+import asyncio
+import datetime as dt
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,15 +12,27 @@ pytest.importorskip("airflow")
 
 from airflow.sdk import get_parsing_context
 from airflow.sdk.definitions.context import _AIRFLOW_PARSING_CONTEXT_TASK_ID as PARSED_FOR
-from airflow.sdk.exceptions import AirflowException, AirflowSensorTimeout, AirflowSkipException, TaskDeferred
 
+from harness.until import PATIENCE
 from sensorpool import Pool, Settings
+from sensorpool.airflow.compat import features, task_runtime
+from sensorpool.airflow.compat.exceptions import (
+    AirflowException,
+    AirflowRescheduleException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    TaskDeferred,
+)
 from sensorpool.airflow.configuration import AirflowSettings
-from sensorpool.airflow.result import START_ON_WORKER, STARTED, InstanceResult
+from sensorpool.airflow.result import START_ON_WORKER, START_ON_WORKER_KIND, STARTED, InstanceResult
 from sensorpool.airflow.start import parse
-from sensorpool.airflow.task import deferral, patch
+from sensorpool.airflow.task import class_proof, deferral, patch
 from sensorpool.airflow.task.saved_attributes import save
+from sensorpool.airflow.trigger import PauseTrigger, PoolTrigger
+from sensorpool.airflow.triggerer.notifier import Notifier
+from sensorpool.errors import SettingsError
 from sensorpool.model.states import Ending, State
+from tests.airflow.needs import needs
 from tests.airflow.running import Flag, as_runner, context_of, in_dag
 
 FLAG = "tests.airflow.running.Flag"
@@ -30,10 +45,15 @@ def pool(postgres_database: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(deferral, "pool", lambda: made)
     monkeypatch.setattr(deferral, "airflow_settings", lambda: AirflowSettings(enabled=True, start="scheduler"))
     monkeypatch.setattr(patch, "is_enabled", lambda: True)
+    monkeypatch.setattr(Notifier, "of_this_process", classmethod(lambda _: _no_pool()))
     patch.begins_on_worker.clear()
     patch.install()
     yield made
     made.close()
+
+
+def _no_pool() -> Any:
+    raise SettingsError("a pause needs no pool")
 
 
 class Lines(list[str]):
@@ -101,18 +121,166 @@ def test_the_end_of_a_wait_without_a_worker() -> None:
     assert sensor.flag == "then"
 
 
+RESCHEDULED = {"mode": "reschedule", "poke_interval": 120.0, "timeout": 600.0}
+
+
+def resume_deferred(sensor: Any, deferred: TaskDeferred) -> Any:
+    """Resume a task that was deferred, as its trigger's event and Airflow's task runner do."""
+    (event,) = asyncio.run(events_of(deferred.trigger))
+    resumed = {**(deferred.kwargs or {}), "event": event.payload}
+    return as_runner(sensor, "resume_execution", deferred.method_name, resumed, context_of(sensor))
+
+
+async def events_of(trigger: Any) -> list[Any]:
+    trigger.due = 0.0
+    return [event async for event in trigger.run()]
+
+
+@pytest.mark.parametrize("soft_fail", [False, True])
+@pytest.mark.parametrize(
+    "event",
+    [TO_WORKER, {**InstanceResult.handed_back("drained").as_payload(), STARTED: 0.0}],
+    ids=["starts here", "handed back"],
+)
+def test_a_native_reschedule_becomes_a_deferral(
+    event: dict[str, Any], soft_fail: bool, monkeypatch: pytest.MonkeyPatch, lines: Lines
+) -> None:
+    """Airflow would give the task to its trigger again, in the same try."""
+    began = time.time()
+    if STARTED in event:
+        event = {**event, STARTED: began - 500}
+    monkeypatch.setattr(patch, "is_enabled", lambda: False)
+    with pytest.raises(TaskDeferred) as first:
+        resume(in_dag(Flag, flag="later", soft_fail=soft_fail, **RESCHEDULED), event)
+    started = first.value.kwargs["started"]
+    assert started == pytest.approx(event.get(STARTED, began), abs=PATIENCE)
+    assert isinstance(first.value.trigger, PauseTrigger)
+    assert first.value.trigger.due == pytest.approx(began + 120, abs=PATIENCE)
+    assert first.value.timeout.total_seconds() >= 3600
+    with pytest.raises(TaskDeferred) as second:
+        resume_deferred(in_dag(Flag, flag="later", soft_fail=soft_fail, **RESCHEDULED), first.value)
+    assert second.value.kwargs == first.value.kwargs
+    monkeypatch.setattr(Flag, "answers", {"later": True})
+    assert resume_deferred(in_dag(Flag, flag="later", **RESCHEDULED), second.value) is None
+    assert any("pokes on a worker again at" in line for line in lines)
+
+
+@pytest.mark.parametrize(("soft_fail", "end"), [(False, AirflowSensorTimeout), (True, AirflowSkipException)])
+def test_its_timeout_counts_from_its_begin(soft_fail: bool, end: type[Exception]) -> None:
+    event = {**InstanceResult.handed_back("drained").as_payload(), STARTED: time.time() - 595}
+    sensor = in_dag(Flag, flag="later", soft_fail=soft_fail, **RESCHEDULED)
+    with pytest.raises(TaskDeferred) as deferred:
+        resume(sensor, event)
+    deferred.value.kwargs["started"] -= 10
+    with pytest.raises(end):
+        resume_deferred(in_dag(Flag, flag="later", soft_fail=soft_fail, **RESCHEDULED), deferred.value)
+
+
+def test_only_what_the_pool_hands_back_withdraws_the_proof_of_its_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    withdrawn: list[Any] = []
+    monkeypatch.setattr(class_proof, "withdraw", withdrawn.append)
+    event = {**InstanceResult.handed_back("its poke changes the process").as_payload(), STARTED: time.time()}
+    with pytest.raises(TaskDeferred) as deferred:
+        resume(in_dag(Flag, flag="later", **RESCHEDULED), event)
+    assert len(withdrawn) == 1
+    with pytest.raises(TaskDeferred):
+        resume_deferred(in_dag(Flag, flag="later", **RESCHEDULED), deferred.value)
+    assert len(withdrawn) == 1
+
+
+def test_a_wrong_setting_leaves_it_to_airflow(monkeypatch: pytest.MonkeyPatch, lines: Lines) -> None:
+    def wrong() -> Any:
+        raise SettingsError("resume_hold: no number")
+
+    monkeypatch.setattr(deferral, "airflow_settings", wrong)
+    monkeypatch.setattr(patch, "is_enabled", lambda: False)
+    with pytest.raises(AirflowRescheduleException):
+        resume(in_dag(Flag, flag="later", **RESCHEDULED), TO_WORKER)
+    assert any("Airflow reschedules it: resume_hold" in line for line in lines)
+
+
+def test_a_timeout_without_end_is_bounded() -> None:
+    """Airflow adds it to a date."""
+    event = {**InstanceResult.handed_back("drained").as_payload(), STARTED: time.time()}
+    with pytest.raises(TaskDeferred) as deferred:
+        resume(in_dag(Flag, flag="later", **(RESCHEDULED | {"timeout": 8e13})), event)
+    assert dt.datetime.now(dt.UTC) + deferred.value.timeout
+
+
+def test_no_poke_follows_another_within_the_hold() -> None:
+    before = time.time()
+    with pytest.raises(TaskDeferred) as deferred:
+        resume(
+            in_dag(Flag, flag="later", mode="reschedule", poke_interval=1, timeout=600),
+            {**InstanceResult.handed_back("drained").as_payload(), STARTED: before},
+        )
+    assert deferred.value.trigger.due >= before + deferral.airflow_settings().resume_hold
+
+
+def test_what_registers_on_its_worker_remembers_that_it_began_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is handed back later, perhaps, and then rescheduled."""
+    with pytest.raises(TaskDeferred) as deferred:
+        resume(in_dag(Flag, flag="later", **RESCHEDULED), TO_WORKER)
+    assert isinstance(deferred.value.trigger, PoolTrigger)
+    monkeypatch.setattr(patch, "is_enabled", lambda: False)
+    sensor = in_dag(Flag, flag="later", **RESCHEDULED)
+    resumed = {**(deferred.value.kwargs or {}), "event": InstanceResult.handed_back("drained").as_payload()}
+    with pytest.raises(TaskDeferred) as paused:
+        as_runner(sensor, "resume_execution", patch.RESUME, resumed, context_of(sensor))
+    assert isinstance(paused.value.trigger, PauseTrigger)
+    assert paused.value.kwargs["started"] == (deferred.value.kwargs or {})["started"]
+
+
+def test_what_began_on_a_worker_is_rescheduled_by_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    sensor = in_dag(Flag, flag="later", **RESCHEDULED)
+    with pytest.raises(TaskDeferred) as deferred:
+        as_runner(sensor, "execute", context_of(sensor))
+    monkeypatch.setattr(patch, "is_enabled", lambda: False)
+    resumed = {**(deferred.value.kwargs or {}), "event": InstanceResult.handed_back("drained").as_payload()}
+    sensor = in_dag(Flag, flag="later", **RESCHEDULED)
+    with pytest.raises(AirflowRescheduleException):
+        as_runner(sensor, "resume_execution", patch.RESUME, resumed, context_of(sensor))
+
+
+@pytest.mark.parametrize("until", [None, "x", float("nan"), float("inf"), -1.0, 2**70], ids=str)
+def test_an_odd_pause_is_over_at_once(until: Any) -> None:
+    trigger = PauseTrigger(due=until, other=1)
+    assert trigger.due <= 0.0
+    assert PauseTrigger(**trigger.serialize()[1]).due == trigger.due
+
+
 @pytest.mark.parametrize("odd", [{STARTED: "x"}, {STARTED: None}, {START_ON_WORKER: None}, {"as_started": 3}], ids=str)
 def test_odd_parts_of_an_event_do_not_matter(odd: dict[str, Any]) -> None:
     payload = InstanceResult(State.SUCCESS, Ending.LANDED).as_payload()
     assert resume(in_dag(Flag, flag="x"), {**payload, **odd}) is None
 
 
-def test_its_log_says_why_it_begins_on_a_worker(monkeypatch: pytest.MonkeyPatch, lines: Lines) -> None:
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is counted in Airflow's metrics."""
+    kept: list[Any] = []
+    monkeypatch.setattr(task_runtime, "count_metric", lambda *arguments: kept.append(arguments))
+    return kept
+
+
+@needs(features.START_FROM_TRIGGER)
+def test_its_log_says_why_it_begins_on_a_worker(
+    monkeypatch: pytest.MonkeyPatch, lines: Lines, counted: list[Any]
+) -> None:
     monkeypatch.setenv(PARSED_FOR, "wait")
     assert get_parsing_context().task_id == "wait"
-    sensor = in_dag(Flag, flag="later")
+    sensor = in_dag(Flag, flag="later", max_active_tis_per_dag=1)
     parse.give_blueprint(sensor)
     assert not sensor.start_from_trigger
     with pytest.raises(TaskDeferred):
         as_runner(sensor, "execute", context_of(sensor))
-    assert any("it begins on a worker: its class is not of a reviewed provider" in line for line in lines)
+    assert any("it begins on a worker: its max_active_tis_per_dag" in line for line in lines)
+    assert ("begins_on_worker", {"reason": "limit"}) in counted
+
+
+@pytest.mark.parametrize("kind", ["rendering", "no such reason", None, 3, ["x"]], ids=str)
+def test_its_metric_has_few_reasons(kind: Any, counted: list[Any]) -> None:
+    with pytest.raises(TaskDeferred):
+        resume(in_dag(Flag, flag="later"), {**TO_WORKER, START_ON_WORKER_KIND: kind})
+    expected = kind if kind == "rendering" else "not_poolable"
+    assert counted[0] == ("begins_on_worker", {"reason": expected})

@@ -23,18 +23,17 @@ from airflow.dag_processing.bundles.base import BaseDagBundle
 from airflow.providers.amazon.aws.sensors.s3 import S3KeySensor
 from airflow.providers.common.sql.sensors.sql import SqlSensor
 from airflow.providers.http.sensors.http import HttpSensor
-from airflow.providers.sftp.sensors.sftp import SFTPSensor
 from airflow.providers.standard.sensors.python import PythonSensor
 from airflow.sdk import DAG, task
 from airflow.sdk.bases.sensor import BaseSensorOperator
-from airflow.sdk.exceptions import TaskDeferred
 from airflow.sdk.execution_time import task_runner
 from airflow.sdk.execution_time.context import set_current_context
 from sqlalchemy import make_url
 
 from harness.servers import fresh_database
 from sensorpool import Pool, Settings
-from sensorpool.airflow.compat import task_runtime
+from sensorpool.airflow.compat import features, task_runtime
+from sensorpool.airflow.compat.exceptions import TaskDeferred
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.pool.checks import check_callables
@@ -48,10 +47,12 @@ from sensorpool.model.states import Outcome
 from sensorpool.model.values import DueGroup, Fact
 from sensorpool.poke.classes import Classes
 from sensorpool.poke.poker import Poker
+from tests.airflow.needs import needs
 from tests.airflow.running import as_runner, context_of, in_dag
 from tests.security.canary import Canary
 from tests.sensors.serving import Server, answer
 from tests.support import released
+from tests.support.poke_child import ends_of
 
 Checks = Callable[..., Any]
 BEFORE_CALLABLES = "f7ae730bdea2cea7f6ffd4ef20b0b1bbac23e97a"
@@ -356,7 +357,6 @@ def test_another_name_is_the_functions_own(checks: ModuleType) -> None:
         (PythonSensor, {"python_callable": "odd"}, "takes ds of .*; give it in op_kwargs, as '{{ ds }}'"),
         (HttpSensor, {"endpoint": "x", "response_check": "says_done_today"}, "response_check takes ds"),
         (S3KeySensor, {"bucket_key": "s3://b/k", "check_fn": "sized_by_context"}, r"check_fn takes the whole"),
-        (SFTPSensor, {"path": "x", "python_callable": "never"}, "each task has to call its own"),
     ],
 )
 def test_what_takes_the_context_runs_natively(checks: ModuleType, cls: Any, given: Any, why: str) -> None:
@@ -483,38 +483,19 @@ def test_the_lane_apart_holds_to_the_allowlist(checks: ModuleType, tmp_path: Pat
     """The child process, asked directly, with names that would find the module of the canary."""
     canary = Canary(tmp_path)
     path = f"{PythonSensor.__module__}.PythonSensor"
-    first = {
-        "sys_path": [str(tmp_path), *sys.path],
-        "sensors_enabled": [path],
-        "infra_failures": [],
-        "secrets": [],
-        "poke_timeout": 30,
-        "poke_memory": 1_000,
-        "poke_log_level": "WARNING",
-        "concurrency": 4,
-        "alone": False,
-    }
     names = ["canary_at_import.Canary", "canary_at_import.Canary.poke", "os.system", f"{checks.__name__}.system"]
     contexts = [
         {"python_callable": {"__type__": "callable", "value": name}, "op_args": [canary.command]} for name in names
     ]
     good = condition_of(in_dag(PythonSensor, python_callable=checks.never))
-    asked = [[number, path, json.dumps(context)] for number, context in enumerate([*contexts, good], start=1)]
-    done = subprocess.run(
-        [sys.executable, "-m", "sensorpool.poke.child_main"],
-        input="\n".join(json.dumps(line) for line in (first, *asked)) + "\n",
-        env=os.environ | canary.environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    ends = {
-        end["end"]: end["outcome"] for line in done.stdout.splitlines() if '"end"' in line for end in [json.loads(line)]
-    }
+    asked = [(path, json.dumps(context)) for context in (*contexts, good)]
+    told = ends_of(asked, enabled=[path], folder=tmp_path, environment=canary.environment)
+    ends = {number: end["outcome"] for number, end in told.items()}
     assert ends == dict.fromkeys(range(1, 5), "cannot_poke") | {5: "not_landed"}
     assert canary.is_untouched
 
 
+@needs(features.TASK_EXCEPTIONS)
 def test_the_version_before_hands_it_back(checks: ModuleType, tmp_path: Path) -> None:
     """A worker that does not know of callables: the task goes on natively."""
     version = released.unpack(BEFORE_CALLABLES, tmp_path / "release")

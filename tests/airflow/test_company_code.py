@@ -14,7 +14,6 @@ from airflow.providers.amazon.aws.hooks.s3 import S3Hook
 from airflow.providers.amazon.aws.sensors.s3 import S3KeySensor
 from airflow.providers.common.sql.sensors.sql import SqlSensor
 from airflow.providers.http.sensors.http import HttpSensor
-from airflow.providers.sftp.sensors.sftp import SFTPSensor
 
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.pool.adapters.sensor import adapt
@@ -150,7 +149,6 @@ class Role(str):
         (SqlSensor, {"conn_id": "c", "sql": "s"}, "selector"),
         (HttpSensor, {"endpoint": "e"}, "response_check"),
         (S3KeySensor, {"bucket_key": "s3://b/k"}, "check_fn"),
-        (SFTPSensor, {"path": "p"}, "python_callable"),
     ],
 )
 def test_a_callable_argument_runs_on_its_worker(cls: Any, arguments: dict[str, Any], name: str, given: Any) -> None:

@@ -9,7 +9,6 @@ import pytest
 pytest.importorskip("airflow.providers.common.sql")
 
 from airflow.providers.common.sql.sensors.sql import SqlSensor
-from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
 
 from sensorpool.airflow.compat import hook_classes
 from sensorpool.airflow.pool.adapters.sensor import adapt
@@ -17,6 +16,7 @@ from sensorpool.airflow.proof.watch import hooks_in_pool
 from sensorpool.errors import HandBack
 from tests.airflow.company_hook import Company, first_poke_of, reasons_of, sql_sensor, told_by
 from tests.airflow.running import in_dag
+from tests.airflow.versions import ProvidersOfTask
 
 CHANGES: dict[str, tuple[str, dict[str, str]]] = {
     "a token of the class": ("AcmeHook.token", {"fields": "token = None", "asks": "AcmeHook.token = 't'"}),
@@ -172,7 +172,7 @@ def test_a_provider_of_a_company_is_no_provider_of_airflow(
 
 def test_the_hooks_of_airflows_providers_are_not_looked_at() -> None:
     """They have caches of what their arguments say."""
-    runtime = ProvidersManagerTaskRuntime()
+    runtime = ProvidersOfTask()
     known = [runtime.hooks[name] for name in ("postgres", "http", "aws", "sftp", "redis", "hiveserver2", "fs")]
     for hook in known:
         assert hook is not None

@@ -12,21 +12,22 @@ pytest.importorskip("airflow")
 from airflow._shared.secrets_masker import mask_secret as mask_in_core
 from airflow._shared.secrets_masker import reset_secrets_masker as reset_core_masker
 from airflow.policies import task_policy
-from airflow.sdk import DAG, ResumableJobMixin
+from airflow.sdk import DAG
 from airflow.sdk._shared.secrets_masker import mask_secret, reset_secrets_masker
 from airflow.sdk.api.datamodels._generated import DagRun
 from airflow.sdk.bases.sensor import BaseSensorOperator
-from airflow.sdk.exceptions import AirflowException, AirflowTaskTimeout
 from airflow.sdk.execution_time.comms import TriggerDagRun
 from airflow.sdk.execution_time.supervisor import InProcessSupervisorComms
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
-from airflow.serialization.serialized_objects import DagSerialization
 
 from sensorpool.airflow import policy
-from sensorpool.airflow.compat import operators, secrets_masker, task_runtime
+from sensorpool.airflow.compat import features, operators, secrets_masker, task_runtime
+from sensorpool.airflow.compat.exceptions import AirflowException, AirflowTaskTimeout
 from sensorpool.airflow.task import patch
 from sensorpool.config import extensions
-from tests.airflow.running import Flag, as_runner, context_of, in_dag
+from tests.airflow.needs import needs
+from tests.airflow.running import Flag, apply_policies, as_runner, context_of, in_dag
+from tests.airflow.versions import DagSerialization, ResumableJobMixin
 
 
 def test_constructor_arguments_are_those_given_and_inherited_ones() -> None:
@@ -66,11 +67,13 @@ def test_a_task_timeout_is_no_airflow_exception() -> None:
     assert not issubclass(AirflowTaskTimeout, AirflowException)
 
 
+@needs(features.RUN_AFTER)
 def test_a_run_is_started_with_these_fields() -> None:
     fields = {"dag_id", "run_id", "logical_date", "run_after", "conf", "reset_dag_run", "note"}
     assert fields <= TriggerDagRun.model_fields.keys()
 
 
+@needs(features.RESUMABLE_JOBS)
 def test_resumable_jobs_have_this_protocol() -> None:
     assert {"submit_job", "get_job_status", "is_job_active", "poll_until_complete", "get_job_result"} <= set(
         ResumableJobMixin.__abstractmethods__
@@ -88,6 +91,7 @@ def test_a_test_run_is_known_by_its_comms(monkeypatch: pytest.MonkeyPatch) -> No
     assert task_runtime.is_test_run()
 
 
+@needs(features.TEAM_OF_RUN)
 def test_the_run_that_a_worker_is_told_names_its_team() -> None:
     assert "team_name" in DagRun.model_fields
     source = inspect.getsource(RuntimeTaskInstance.get_template_context)
@@ -117,9 +121,9 @@ def test_secrets_of_both_maskers_are_known_at_any_depth(mask: Callable[[str], No
 def test_the_policy_is_found_and_patches_once() -> None:
     assert extensions.named("airflow.policy")["sensorpool"].load() is policy
     assert inspect.signature(policy.task_policy).parameters.keys() == inspect.signature(task_policy).parameters.keys()
-    policy.task_policy(None)
+    apply_policies(None)
     patched = BaseSensorOperator.execute
-    policy.task_policy(None)
+    apply_policies(None)
     assert BaseSensorOperator.execute is patched
     assert hasattr(BaseSensorOperator, patch.RESUME)
 
@@ -127,8 +131,8 @@ def test_the_policy_is_found_and_patches_once() -> None:
 def test_the_policy_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patch, "install", lambda: 1 / 0)
     monkeypatch.setattr(policy, "_failed", False)
-    policy.task_policy(None)
-    policy.task_policy(None)
+    apply_policies(None)
+    apply_policies(None)
 
 
 def test_the_policy_imports_no_airflow_and_little_else() -> None:
@@ -145,7 +149,7 @@ def test_the_serialized_dag_stays_the_same() -> None:
         Flag(task_id="wait", flag="x")
     before = DagSerialization.to_dict(dag)
     for task in dag.tasks:
-        policy.task_policy(task)
+        apply_policies(task)
     assert DagSerialization.to_dict(dag) == before
 
 

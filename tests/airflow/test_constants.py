@@ -12,14 +12,13 @@ import pytest
 
 pytest.importorskip("airflow.providers.standard")
 
-from airflow.sdk.exceptions import TaskDeferred
-from airflow.sdk.serde import deserialize, serialize
-
 from sensorpool import Settings
+from sensorpool.airflow.compat.exceptions import TaskDeferred
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.result import InstanceResult
 from sensorpool.airflow.task import deferral, patch, saved_attributes
 from tests.airflow.running import as_runner, context_of, in_dag
+from tests.airflow.versions import deserialize, serialize
 
 _SENSORS = """
 import datetime as dt, os, pathlib, socket, random

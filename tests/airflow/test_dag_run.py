@@ -13,10 +13,11 @@ pytest.importorskip("airflow.providers.standard")
 import structlog
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, timezone
-from airflow.sdk.exceptions import AirflowException, DagRunTriggerException
 from airflow.sdk.execution_time import task_runner
 from airflow.utils.state import DagRunState
 
+from sensorpool.airflow.compat import features
+from sensorpool.airflow.compat.exceptions import AirflowException, DagRunTriggerException
 from sensorpool.airflow.pool.adapters import dag_run
 from sensorpool.airflow.pool.adapters.dag_run import DagRuns
 from sensorpool.errors import HandBack
@@ -72,8 +73,8 @@ def native(context: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Any:
         failed_states=context["failed_states"],
         poke_interval=1,
         deferrable=False,
-        run_after=None,
-        note=None,
+        **({"run_after": None} if features.has(features.RUN_AFTER) else {}),
+        **({"note": None} if features.has(features.RUN_NOTES) else {}),
     )
     log: Any = structlog.get_logger()
     with monkeypatch.context() as patch:
@@ -81,7 +82,7 @@ def native(context: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Any:
         patch.setattr(task_runner, "time", SimpleNamespace(sleep=sleep))
         patch.setattr(task_runner, "_handle_current_task_failed", failed)
         patch.setattr(task_runner, "_handle_current_task_success", lambda *_: True)
-        ti: Any = SimpleNamespace(xcom_push=lambda **_: None)
+        ti: Any = SimpleNamespace(xcom_push=lambda **_: None, rendered_map_index=None)
         try:
             return said(task_runner._handle_trigger_dag_run(request, {}, ti, log))
         except Ended:

@@ -22,7 +22,7 @@ from airflow.sdk.bases.sensor import BaseSensorOperator
 from airflow.sdk.execution_time import supervisor
 
 from sensorpool import Settings
-from sensorpool.airflow.compat import secrets_backends, task_runtime
+from sensorpool.airflow.compat import features, secrets_backends, task_runtime
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.pool.adapters.job import EXTERNAL_ID
@@ -33,6 +33,7 @@ from sensorpool.airflow.task import deferral, patch, poolable
 from sensorpool.airflow.task.first_poke import FirstPoke
 from sensorpool.airflow.task.resumable_job import _check_status
 from sensorpool.errors import HandBack
+from tests.airflow.needs import needs
 from tests.airflow.running import context_of, in_dag
 from tests.airflow.test_resumable_job import Submits
 
@@ -385,6 +386,7 @@ def test_what_its_worker_found_in_the_environment_is_not_looked_for_elsewhere(
     ],
     ids=["reads", "program"],
 )
+@needs(features.RESUMABLE_JOBS)
 def test_a_job_whose_status_needs_what_its_task_has_changed_is_waited_for_on_the_worker(
     monkeypatch: pytest.MonkeyPatch, status: Callable[[], Any], why: str
 ) -> None:

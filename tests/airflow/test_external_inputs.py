@@ -16,14 +16,17 @@ from airflow.providers.amazon.aws.sensors.s3 import S3KeySensor
 from airflow.providers.common.sql.sensors.sql import SqlSensor
 from airflow.providers.http.sensors.http import HttpSensor
 from airflow.providers.standard.sensors.filesystem import FileSensor
-from airflow.sdk import BaseOperator, BaseSensorOperator, ResumableJobMixin, Variable
+from airflow.sdk import BaseOperator, BaseSensorOperator, Variable
 
+from sensorpool.airflow.compat import features
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.pool.adapters import job, kept_operator, sensor
 from sensorpool.airflow.proof.arguments import rebuild
 from sensorpool.errors import HandBack
 from sensorpool.model.identity import identify
+from tests.airflow.needs import needs
 from tests.airflow.running import Flag, in_dag
+from tests.airflow.versions import ResumableJobMixin
 
 
 class Reads(BaseSensorOperator):
@@ -295,6 +298,7 @@ class Submits(ResumableJobMixin, BaseOperator):
         """Return nothing."""
 
 
+@needs(features.RESUMABLE_JOBS)
 def test_an_operator_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = rebuild.arguments_of(in_dag(Submits, name="n"), None)
     assert job.job_of(Submits)(**arguments, __external_id__="7").poke({}) is False
@@ -314,6 +318,7 @@ class SubmitsTo(Submits):
         self.cluster_conn_id = cluster_conn_id
 
 
+@needs(features.RESUMABLE_JOBS)
 def test_a_connection_that_stays_the_same_keeps_no_operator(aged: None, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = job.job_of(SubmitsTo)(**rebuild.arguments_of(in_dag(SubmitsTo, name="n"), None), __external_id__="7")
     assert kept.poke({}) is False

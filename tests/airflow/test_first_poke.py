@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import urllib.request
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,9 +27,9 @@ pytest.importorskip("airflow")
 from airflow.providers.standard.sensors.filesystem import FileSensor
 from airflow.sdk import get_current_context
 from airflow.sdk.bases.sensor import BaseSensorOperator
-from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException, AirflowSensorTimeout
 from airflow.sdk.execution_time.context import set_current_context
 
+from sensorpool.airflow.compat.exceptions import AirflowFailException, AirflowRescheduleException, AirflowSensorTimeout
 from sensorpool.airflow.pool.adapters.sensor import adapt
 from sensorpool.airflow.proof.watch import task_reads
 from sensorpool.airflow.task import deferral, first_poke, patch
@@ -228,6 +229,43 @@ def test_what_a_method_keeps_by_its_sensor_is_not_anothers(kept: list[str]) -> N
     for poke in pokes:
         poke({})
     assert Asks.pokes == ["a", "b", "a"]
+
+
+class Keeps:
+    """A descriptor that keeps a value for each sensor, and lets it go with the sensor."""
+
+    def __init__(self) -> None:
+        self.values: Any = weakref.WeakKeyDictionary()
+
+    def __get__(self, sensor: Any, _: Any = None) -> Any:
+        return self if sensor is None else self.values.get(sensor)
+
+    def __set__(self, sensor: Any, value: Any) -> None:
+        self.values[sensor] = value
+
+
+class Described(BaseSensorOperator):
+    path = Keeps()
+
+    def __init__(self, *, path: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.path = path
+
+    def poke(self, context: Any) -> bool:
+        return bool(self.path == "p")
+
+
+def test_what_a_constructor_keeps_by_its_sensor_is_found_by_its_poke() -> None:
+    assert adapt(Described)(path="p").poke({}) is True
+
+
+def test_a_sealed_sensor_has_its_hash_and_is_equal_to_itself_alone() -> None:
+    one, other = in_dag(Described, path="p"), in_dag(Described, path="p")
+    before = hash(one)
+    sealed = [task_reads.seal(each) for each in (one, other)]
+    assert [hash(each) for each in sealed] == [before, hash(other)]
+    assert sealed[0] == sealed[0]
+    assert sealed[0] != sealed[1]
 
 
 # what only its worker has

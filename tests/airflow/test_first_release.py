@@ -19,19 +19,19 @@ pytest.importorskip("airflow.providers.standard")
 
 from airflow.models.trigger import Trigger
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import BaseOperator, ResumableJobMixin
-from airflow.sdk.exceptions import (
-    AirflowException,
-    AirflowFailException,
-    AirflowSensorTimeout,
-    AirflowSkipException,
-)
+from airflow.sdk import BaseOperator
 from airflow.sdk.module_loading import import_string
 from airflow.triggers.base import TaskSuccessEvent
 from airflow.utils.session import create_session
 
 from harness.until import PATIENCE
 from sensorpool import Pool, Settings
+from sensorpool.airflow.compat.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+)
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.task import patch
 from sensorpool.airflow.trigger import PoolTrigger
@@ -42,6 +42,7 @@ from sensorpool.model.values import DueGroup, Fact
 from sensorpool.poke.poker import Poker
 from tests.airflow.metadata import Metadata
 from tests.airflow.running import Flag, as_runner, context_of, in_dag
+from tests.airflow.versions import ResumableJobMixin
 from tests.support import released
 
 HERE = Path(__file__).parent

@@ -14,9 +14,9 @@ pytest.importorskip("airflow")
 
 from airflow.sdk import BaseHook, Variable
 from airflow.sdk.bases.sensor import BaseSensorOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from sensorpool import Settings
+from sensorpool.airflow.compat.exceptions import AirflowException, AirflowFailException
 from sensorpool.airflow.pool.adapters import kept_operator
 from sensorpool.airflow.proof.arguments import rebuild
 from sensorpool.model.states import Outcome

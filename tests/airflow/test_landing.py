@@ -15,10 +15,12 @@ import pytest
 pytest.importorskip("airflow")
 
 from airflow.sdk.bases.sensor import BaseSensorOperator, PokeReturnValue
-from airflow.sdk.exceptions import AirflowException, AirflowRescheduleException, TaskDeferred
 
 from sensorpool import Settings
+from sensorpool.airflow.compat import secrets_masker
+from sensorpool.airflow.compat.exceptions import AirflowException, AirflowRescheduleException, TaskDeferred
 from sensorpool.airflow.configuration import AirflowSettings
+from sensorpool.airflow.pool.adapters.landing import landing_of
 from sensorpool.airflow.task import conclude, deferral, patch
 from sensorpool.errors import Unreachable
 from sensorpool.model.states import Outcome
@@ -312,3 +314,11 @@ def test_no_row_of_the_database_puts_on_a_task_what_every_sensor_has(
     sensor, result = task.resume()
     assert getattr(sensor, name) != 7
     assert (sensor.messages, result) == (["first"], 1)
+
+
+@pytest.mark.parametrize("value", [float("nan"), [float("nan")], {"a": float("nan")}], ids=repr)
+def test_a_value_that_is_unequal_to_itself_is_no_secret(value: Any) -> None:
+    assert not secrets_masker.holds_secret(value)
+    assert landing_of(value, in_dag(Takes), ()).lost == {
+        "": "cannot be carried: it would come back from JSON as another one"
+    }

@@ -12,17 +12,17 @@ import pytest
 pytest.importorskip("airflow")
 
 from airflow.sdk.bases import sensor as airflows
-from airflow.sdk.exceptions import (
+from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+from sensorpool import Settings
+from sensorpool.airflow.compat import operators
+from sensorpool.airflow.compat.exceptions import (
     AirflowRescheduleException,
     AirflowSensorTimeout,
     AirflowSkipException,
     AirflowTaskTimeout,
     TaskDeferred,
 )
-from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
-
-from sensorpool import Settings
-from sensorpool.airflow.compat import operators
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.result import InstanceResult
 from sensorpool.airflow.task import deferral, native_continuation, patch

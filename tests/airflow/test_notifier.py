@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -25,6 +26,7 @@ from sensorpool.errors import SettingsError
 from sensorpool.model.states import Ending, Outcome, State
 from sensorpool.model.values import Fact
 from sensorpool.settle.flush import flush
+from tests.airflow.running import Ti
 from tests.airflow.told import Told
 
 SENSOR = "sensorpool.sensors.TimeSensor"
@@ -171,6 +173,80 @@ def test_a_marked_task_is_cancelled(
 
     run(mark())
     assert pool.wait([one], 0) == {one: State.CANCELLED}
+
+
+def reissue(pool: Pool, number: int = 1) -> int:
+    """Restore a backup of before the first registration, and register another instance, whose id is the first one."""
+    with pool.database.engine.begin() as connection:
+        connection.exec_driver_sql("TRUNCATE sensor_instance, poke_group RESTART IDENTITY CASCADE")
+    return register(pool, number)
+
+
+def of_task(trigger: PoolTrigger, ti_id: Any) -> Any:
+    trigger.task_instance = Ti("dag", "wait", id=ti_id)  # type: ignore[assignment]
+    return trigger
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_the_instance_of_another_task_ends_no_task(
+    pool: Pool, make_notifier: Callable[..., Notifier], ended: bool
+) -> None:
+    make_notifier()
+    mine = register(pool)
+    assert reissue(pool) == mine, "the fault has not struck"
+    if ended:
+        land(pool, mine)
+    event = run(first(of_task(PoolTrigger(mine, direct=True), "try-0")))
+    assert event.payload["ending"] == Ending.HANDED_BACK
+    assert event.payload["reason"] == f"the pool does not know instance {mine} any more"
+
+
+@pytest.mark.parametrize("external_id", [None, "x"])
+def test_the_instance_of_no_task_ends_no_task(
+    pool: Pool, make_notifier: Callable[..., Notifier], external_id: str | None
+) -> None:
+    make_notifier()
+    one = pool.register(SENSOR, {"target_time": "2100-01-01T00:00:00Z"}, external_id=external_id).id
+    land(pool, one)
+    event = run(first(of_task(PoolTrigger(one, direct=True), uuid4())))
+    assert event.payload["ending"] == Ending.HANDED_BACK
+
+
+def test_a_task_that_waits_takes_no_end_of_another_after_a_restore(
+    pool: Pool, make_notifier: Callable[..., Notifier], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifiers, "SWEEP_EVERY", 0.5)
+    make_notifier()
+    one = register(pool)
+    event = run(meanwhile(of_task(Told(one, direct=True), "try-0"), lambda: land(pool, reissue(pool))))
+    assert event.payload["ending"] == Ending.HANDED_BACK
+
+
+@pytest.mark.parametrize("spell", [UUID, str, lambda text: text.upper(), lambda text: text.replace("-", "")])
+def test_an_id_of_a_task_instance_counts_however_it_is_spelt(
+    pool: Pool, make_notifier: Callable[..., Notifier], spell: Callable[[str], Any]
+) -> None:
+    make_notifier()
+    text = str(uuid4())
+    one = pool.register(SENSOR, {"target_time": "2100-01-01T00:00:00Z"}, external_id=text).id
+    land(pool, one)
+    assert isinstance(run(first(of_task(PoolTrigger(one, direct=True), spell(text)))), TaskSuccessEvent)
+
+
+@pytest.mark.parametrize(("ti_id", "state"), [("try-0", State.SENSING), ("try-1", State.CANCELLED)])
+def test_a_marked_task_cancels_no_instance_of_another(
+    pool: Pool, make_notifier: Callable[..., Notifier], monkeypatch: pytest.MonkeyPatch, ti_id: str, state: State
+) -> None:
+    notifier = make_notifier()
+    register(pool)
+    other = reissue(pool)
+
+    async def waits(_: Any) -> bool:
+        return False
+
+    monkeypatch.setattr(notifier.task_states, "waits", waits)
+    run(of_task(PoolTrigger(other), ti_id).on_kill())
+    assert pool.wait([other], 0) == {other: state}
 
 
 def test_a_forged_message_ends_nobody(pool: Pool, make_notifier: Callable[..., Notifier]) -> None:

@@ -30,11 +30,15 @@ from airflow.providers.standard.sensors.filesystem import FileSensor
 from airflow.providers.standard.sensors.time import TimeSensor
 from airflow.providers.standard.sensors.time_delta import TimeDeltaSensor
 from airflow.sdk import DAG, timezone
-from airflow.sdk.exceptions import AirflowRescheduleException, AirflowTaskTerminated, DownstreamTasksSkipped
 from sqlalchemy import create_engine, make_url, text
 
 from harness.servers import fresh_database
 from sensorpool import Settings
+from sensorpool.airflow.compat.exceptions import (
+    AirflowRescheduleException,
+    AirflowTaskTerminated,
+    DownstreamTasksSkipped,
+)
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.result import Landing
 from sensorpool.airflow.task.poolable import condition_of

@@ -1,6 +1,8 @@
 """Instances whose task is gone from Airflow end; instances that Airflow does not know do not."""
 
+import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
@@ -26,6 +28,7 @@ from tests.airflow.running import Flag
 
 SENSOR = "sensorpool.sensors.TimeSensor"
 DAG_ID = "reconciled"
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 class Waiting:
@@ -111,6 +114,47 @@ def test_an_instance_ends_in_one_round_once_its_task_is_gone(
     change(waiting)
     waiting.reconcile()
     assert waiting.state() == (State.CANCELLED if ends else State.SENSING)
+
+
+ENTRIES: dict[str, dict[str, Any]] = {
+    "its run": {"event": "delete_dag_run", "dag_id": DAG_ID, "run_id": "gone"},
+    "its DAG": {"event": "delete_dag", "dag_id": DAG_ID},
+    "its DAG, by the command": {"event": "cli_dag_delete", "dag_id": DAG_ID},
+    "many runs of a DAG": {"event": "bulk_dag_runs", "dag_id": DAG_ID, "extra": '{"entities": ["other", "gone"]}'},
+    "many runs": {
+        "event": "bulk_dag_runs",
+        "dag_id": "~",
+        "extra": json.dumps({"entities": [{"dag_run_id": "gone", "dag_id": DAG_ID}]}),
+    },
+}
+OTHERS: dict[str, dict[str, Any]] = {
+    "another run": {"event": "delete_dag_run", "dag_id": DAG_ID, "run_id": "gone too"},
+    "another DAG": {"event": "delete_dag", "dag_id": "another"},
+    "nothing": {"event": "patch_dag_run", "dag_id": DAG_ID, "run_id": "gone"},
+    "runs of another DAG": {"event": "bulk_dag_runs", "dag_id": "another", "extra": '{"entities": ["gone"]}'},
+    "what was before it": {"event": "delete_dag_run", "dag_id": DAG_ID, "run_id": "gone", "dttm": LONG_AGO},
+}
+
+
+@pytest.mark.parametrize(
+    ("entry", "ends"),
+    [*((entry, True) for entry in ENTRIES.values()), *((entry, False) for entry in OTHERS.values())],
+    ids=[*ENTRIES, *OTHERS],
+)
+def test_a_task_that_began_without_a_worker_ends_where_the_audit_log_has_its_deletion(
+    waiting: Waiting, entry: dict[str, Any], ends: bool
+) -> None:
+    """No worker has entered there that it ran."""
+    gone = waiting.register(Key(DAG_ID, "wait", "gone", -1, 1), str(uuid4()))
+    made = Log(task_instance=None, owner="airflow", **{name: entry[name] for name in entry if name != "dttm"})
+    made.dttm = entry.get("dttm", made.dttm)
+    with create_session() as session:
+        session.add(made)
+    waiting.reconcile()
+    with create_session() as session:  # other tests have the same DAG
+        session.execute(delete(Log).where(Log.event == entry["event"]))
+    assert waiting.state(gone) == (State.CANCELLED if ends else State.SENSING)
+    assert waiting.state() == State.SENSING, "that it ran says nothing of an end"
 
 
 @pytest.mark.parametrize("task_id", ["wait", "another"])

@@ -13,22 +13,22 @@ import pytest
 pytest.importorskip("airflow")
 
 from airflow.sdk.bases.sensor import BaseSensorOperator
-from airflow.sdk.exceptions import (
+
+from sensorpool import Settings
+from sensorpool.airflow.compat.exceptions import (
     AirflowFailException,
     AirflowRescheduleException,
     AirflowSensorTimeout,
     AirflowSkipException,
     TaskDeferred,
 )
-from airflow.sdk.serde import deserialize, serialize
-
-from sensorpool import Settings
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.result import InstanceResult
 from sensorpool.airflow.task import deferral, patch, reschedule_condition, reschedule_limits
 from sensorpool.airflow.task.poke_errors import PokeFailed
 from sensorpool.model.states import Ending, State
 from tests.airflow.running import PokesLog, as_runner, context_of, in_dag
+from tests.airflow.versions import deserialize, serialize
 
 
 class Waits(BaseSensorOperator):

@@ -8,9 +8,9 @@ import pytest
 
 pytest.importorskip("airflow.providers.standard")
 
-from airflow.sdk import BaseOperator, ResumableJobMixin
-from airflow.sdk.exceptions import AirflowTaskTimeout, TaskDeferred
+from airflow.sdk import BaseOperator
 
+from sensorpool.airflow.compat.exceptions import AirflowTaskTimeout, TaskDeferred
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.pool.adapters.job import EXTERNAL_ID, adapt
 from sensorpool.airflow.result import InstanceResult
@@ -18,6 +18,7 @@ from sensorpool.airflow.task import deferral, resumable_job
 from sensorpool.errors import InfraFailure
 from sensorpool.model.states import Ending, State
 from tests.airflow.running import context_of, in_dag, under_runner
+from tests.airflow.versions import ResumableJobMixin
 
 
 class Submits(ResumableJobMixin, BaseOperator):

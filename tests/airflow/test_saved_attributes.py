@@ -22,25 +22,27 @@ from airflow._shared.secrets_masker import mask_secret as mask_in_core
 from airflow._shared.secrets_masker import reset_secrets_masker as reset_core_masker
 from airflow.providers.common.sql.sensors.sql import SqlSensor
 from airflow.providers.standard.sensors.time import TimeSensor
-from airflow.sdk import DAG, BaseHook, BaseOperator, ResumableJobMixin
+from airflow.sdk import DAG, BaseHook, BaseOperator
 from airflow.sdk._shared.secrets_masker import mask_secret, reset_secrets_masker
 from airflow.sdk.bases.sensor import BaseSensorOperator
-from airflow.sdk.exceptions import (
+
+from sensorpool import Settings
+from sensorpool.airflow.compat import features
+from sensorpool.airflow.compat.exceptions import (
     AirflowException,
     AirflowFailException,
     AirflowRescheduleException,
     AirflowSkipException,
     TaskDeferred,
 )
-from airflow.sdk.serde import deserialize, serialize
-
-from sensorpool import Settings
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.proof.state.equality import is_equal
 from sensorpool.airflow.result import InstanceResult
 from sensorpool.airflow.task import deferral, patch, resumable_job, saved_attributes, sensor_task, triggered_run
 from sensorpool.model.states import Ending, State
+from tests.airflow.needs import needs
 from tests.airflow.running import PokesLog, as_runner, context_of, in_dag
+from tests.airflow.versions import ResumableJobMixin, deserialize, serialize
 
 DAY = dt.date(2026, 11, 2)
 SECRET = "Canary4Secret"
@@ -498,12 +500,14 @@ def again(kept: dict[str, Any], monkeypatch: pytest.MonkeyPatch, cluster: Any) -
     as_runner(operator, "resume_execution", patch.RESUME, {"event": event, **kept}, context_of(operator))
 
 
+@needs(features.RESUMABLE_JOBS)
 def test_a_job_is_asked_for_where_it_was_submitted(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = job("a")
     again(kept, monkeypatch, "b")
     assert Submits.asked == [("a", "n", "job of wait", 1)]
 
 
+@needs(features.RESUMABLE_JOBS)
 def test_a_job_that_would_be_asked_for_elsewhere(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = job(Window("a"))
     with pytest.raises(AirflowException, match="its attribute where is another one") as error:
@@ -512,6 +516,7 @@ def test_a_job_that_would_be_asked_for_elsewhere(job: Any, monkeypatch: pytest.M
     assert Submits.asked == []
 
 
+@needs(features.RESUMABLE_JOBS)
 def test_what_the_version_before_left_of_a_job(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = job("a")
     again({"job": kept["job"], "started": time.time()}, monkeypatch, "b")

@@ -13,17 +13,18 @@ from airflow.configuration import DEFAULT_SECRETS_SEARCH_PATH
 from airflow.models.connection import Connection
 from airflow.models.variable import Variable
 from airflow.sdk.api.datamodels._generated import ConnectionResponse
-from airflow.sdk.configuration import clear_secrets_backends_cache
-from airflow.sdk.execution_time import request_handlers, task_runner
+from airflow.sdk.execution_time import task_runner
 from airflow.sdk.execution_time.comms import GetConnection, GetVariable, MaskSecret
 from airflow.sdk.execution_time.secrets import DEFAULT_SECRETS_SEARCH_PATH_WORKERS
 from airflow.utils.session import create_session
 from sqlalchemy import delete
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
-from sensorpool.airflow.compat import secrets_backends
+from sensorpool.airflow.compat import features, secrets_backends
 from sensorpool.airflow.pool import checks
 from tests.airflow.metadata import Metadata
+from tests.airflow.needs import needs
+from tests.airflow.versions import answer, clear_secrets_backends_cache
 
 LOCAL = "airflow.secrets.local_filesystem.LocalFilesystemBackend"
 
@@ -60,8 +61,7 @@ def told_by_the_api(airflow_metadata: Metadata, monkeypatch: pytest.MonkeyPatch)
     """A function that returns what a task on a worker hears; nothing of a task is in the process of the server."""
     client = task_runner.SUPERVISOR_COMMS._client  # type: ignore[attr-defined]
     monkeypatch.delattr(task_runner, "SUPERVISOR_COMMS")
-    handle = {GetConnection: request_handlers.handle_get_connection, GetVariable: request_handlers.handle_get_variable}
-    return lambda message: handle[type(message)](client, message)[0]
+    return lambda message: answer(client, message)
 
 
 @pytest.mark.parametrize(
@@ -186,6 +186,7 @@ def test_doctor_says_that_workers_and_server_differ(monkeypatch: pytest.MonkeyPa
     assert f"[workers] secrets_backend {LOCAL}, the environment, [secrets] backend {LOCAL}, Airflow's database" in text
 
 
+@needs(features.TEAM_OF_RUN)
 def test_doctor_says_what_teams_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(checks.check_teams()) == []
     monkeypatch.setenv("AIRFLOW__CORE__MULTI_TEAM", "True")

@@ -18,8 +18,10 @@ pytest.importorskip("airflow")
 from airflow.providers.standard.sensors.filesystem import FileSensor
 from airflow.sdk import DAG, Asset
 from airflow.sdk.bases.sensor import BaseSensorOperator, PokeReturnValue
-from airflow.sdk.definitions.retry_policy import ExceptionRetryPolicy, RetryAction, RetryRule
-from airflow.sdk.exceptions import (
+
+from sensorpool import Pool, Settings
+from sensorpool.airflow.compat import features, operators
+from sensorpool.airflow.compat.exceptions import (
     AirflowException,
     AirflowFailException,
     AirflowRescheduleException,
@@ -28,9 +30,6 @@ from airflow.sdk.exceptions import (
     AirflowTaskTimeout,
     TaskDeferred,
 )
-
-from sensorpool import Pool, Settings
-from sensorpool.airflow.compat import operators
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.proof.arguments import rebuild
@@ -42,7 +41,9 @@ from sensorpool.airflow.task.poke_errors import PokeFailed
 from sensorpool.errors import Unreachable
 from sensorpool.model.states import Ending, State
 from sensorpool.poke.answer import reason_of
+from tests.airflow.needs import needs
 from tests.airflow.running import Flag, as_runner, context_of, in_dag, under_runner
+from tests.support.parsing import mismatch
 
 FLAG = "tests.airflow.running.Flag"
 
@@ -390,6 +391,8 @@ class Throttled(Exception):
         (Throttled(429, "slowly"), False),
         (UnicodeDecodeError("utf-8", b"x", 0, 1, "bad"), False),
         (json.JSONDecodeError("bad", "x", 0), True),
+        (ExceptionGroup("of two\n(2 sub-exceptions)", [ValueError("a"), OSError("b")]), True),
+        (ExceptionGroup("of one", [ValueError("a")]), True),
     ],
     ids=repr,
 )
@@ -407,7 +410,10 @@ def test_the_class_that_a_poke_raised_is_raised(pool: Pool, error: Exception, ex
     ]
 
 
+@needs(features.RETRY_POLICIES)
 def test_a_retry_policy_sees_it(pool: Pool) -> None:
+    from airflow.sdk.definitions.retry_policy import ExceptionRetryPolicy, RetryAction, RetryRule
+
     rules = [
         RetryRule(exception=f"{__name__}.Throttled", action=RetryAction.FAIL),
         RetryRule(exception=OSError, action=RetryAction.RETRY, match_subclasses=False),
@@ -430,6 +436,8 @@ def test_a_retry_policy_sees_it(pool: Pool) -> None:
         "builtins.object: slowly",
         "BaseExceptionGroup: slowly",
         "ExceptionGroup: slowly",
+        "ExceptionGroup: slowly (0 sub-exceptions)",
+        "ExceptionGroup: slowly (99999999 sub-exceptions)",
         "airflow.sdk.exceptions.DownstreamTasksSkipped: slowly",
         "AirflowSkipException: slowly",
         "TaskDeferred: slowly",
@@ -657,6 +665,23 @@ def test_what_leaving_its_slot_would_do_twice_or_never(cls: Any, options: dict[s
         assert poolable.condition_of(sensor, {}, settings, AirflowSettings(enabled=True))
     else:
         with pytest.raises(NotPoolable, match=why):
+            poolable.condition_of(sensor, {}, settings, AirflowSettings(enabled=True))
+
+
+class Unparsed(Tells):
+    """Waits, and then tells of it, as its base does."""
+
+    def execute(self, context: Any) -> Any:
+        """Do it."""
+        return super().execute(context)
+
+
+def test_an_execute_that_cannot_be_parsed_stays_on_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings.load(sensors_enabled=f"{__name__}.Unparsed")
+    sensor = in_dag(Unparsed, flag="x")
+    with monkeypatch.context() as patch:
+        patch.setattr("ast.parse", mismatch)
+        with pytest.raises(NotPoolable, match="the execute of Unparsed does more"):
             poolable.condition_of(sensor, {}, settings, AirflowSettings(enabled=True))
 
 

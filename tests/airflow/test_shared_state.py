@@ -187,7 +187,7 @@ CHANGES: dict[str, tuple[str, dict[str, str]]] = {
     "a default": ("Partner.poke.seen", {"argument": ", seen=[]", "poke": "seen.append(1)"}),
     "a default by name": ("Partner.poke.seen", {"argument": ", *, seen=[]", "poke": "seen.append(1)"}),
     "a cell": (
-        "count.<locals>.one.n",
+        "one.n",
         {
             "module": """
             def count():
@@ -394,14 +394,14 @@ CHANGES: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
     "of a class in a dict": (
-        "Api.seen",
+        "KINDS.seen",
         {
             "module": "def api():\n    class Api:\n        seen = []\n    return Api\nKINDS = {'x': [api()]}",
             "poke": "KINDS['x'][0].seen.append(1)",
         },
     ),
     "of a class that is a key": (
-        "Api.seen",
+        "KINDS.seen",
         {
             "module": "def api():\n    class Api:\n        seen = []\n    return Api\nKINDS = {api(): 1}",
             "poke": "list(KINDS)[0].seen.append(1)",
@@ -1055,6 +1055,71 @@ def test_what_an_import_finds_is_part_of_the_condition(
     again = registered(cls)
     assert identify("acme.Partner", context) != identify("acme.Partner", again)
     assert not adapt(cls)(**again).poke({})
+
+
+_FACTORY = "def make(root):\n    def there(): return root\n    return there\n"
+COMPUTED: dict[str, tuple[str, str, str]] = {  # the module, the poke, and the name that is told
+    "an enum of texts": ("class Side(str, enum.Enum):\n    A = FOUND + '-raw'", "Side.A", "Side"),
+    "an enum": ("class Side(enum.Enum):\n    A = [FOUND]\nSIDE = Side.A", "SIDE", "SIDE"),
+    "a closure": (f"{_FACTORY}there = make(FOUND)", "there()", "there.root"),
+    "the second closure of a factory": (
+        f"{_FACTORY}first, there = make('a'), make(FOUND)",
+        "first(); there()",
+        "there.root",
+    ),
+    "a closure in a closure": (
+        f"{_FACTORY}def around(inner):\n    def outer(): return inner()\n    return outer\nthere = around(make(FOUND))",
+        "there()",
+        "there.inner.root",
+    ),
+    "a closure in a registry": (
+        f"{_FACTORY}HOW = {{'a': make('a'), 'b': [make(FOUND)]}}",
+        "HOW['b'][0]()",
+        "HOW.root",
+    ),
+    "a closure of a class": (
+        f"{_FACTORY}class Where:\n    root = staticmethod(make(FOUND))",
+        "Where.root()",
+        "Where.root.root",
+    ),
+    "a default of a lambda": ("there = lambda root=FOUND: root", "there()", "there.root"),
+    "a class of a function": (
+        "def make(found):\n    class Config:\n        root = found\n    return Config\nConfig = make(FOUND)",
+        "Config.root",
+        "Config.root",
+    ),
+    "a default of a ContextVar": ("ROOT = contextvars.ContextVar('r', default=FOUND)", "ROOT.get()", "ROOT"),
+    "a method of a dict": ("root = {'root': FOUND}.get", "root('root')", "root"),
+    "a method of a text": ("root = FOUND.strip", "root()", "root"),
+}
+
+
+@pytest.mark.parametrize("how", COMPUTED)
+def test_what_an_import_computes_is_part_of_the_condition(
+    company: Company, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """The pool's process finds another environment when it imports the same module."""
+    text, poke, name = COMPUTED[how]
+    monkeypatch.setenv("ROOT_OF_TEST", "prod")
+    worker = company(f"import contextvars, enum\nFOUND = os.environ['ROOT_OF_TEST']\n{text}", poke)
+    context = registered(worker)
+    assert not adapt(worker)(**context).poke({})
+    module = module_of(worker)
+    again: Any = importlib.reload(module).Partner
+    assert not adapt(again)(**context).poke({})
+    monkeypatch.setenv("ROOT_OF_TEST", "dev")
+    pool: Any = importlib.reload(module).Partner
+    with pytest.raises(HandBack, match=rf"its attribute \w+\.sensors\.{name}\S* is another one"):
+        adapt(pool)(**context)
+    assert identify("acme.Partner", context) != identify("acme.Partner", registered(pool))
+
+
+def test_each_closure_of_a_factory_is_looked_at(company: Company, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "def make(seen):\n    def add(): seen.append(1)\n    return add\nfirst, second = make([]), make([])"
+    cls = company(text, "first() if self.path == 'a' else second()")
+    for path, name in (("a", "first"), ("b", "second")):
+        (why,) = reasons_of(in_dag(cls, path=path), monkeypatch)
+        assert f"sensors.{name}.seen, which all sensors of a process share" in why
 
 
 def test_a_default_that_was_found_when_it_was_imported(company: Company) -> None:

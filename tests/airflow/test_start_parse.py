@@ -4,13 +4,15 @@ import datetime as dt
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import pytest
 
 pytest.importorskip("airflow")
 
+from airflow import policies
+from airflow.exceptions import AirflowClusterPolicyViolation
 from airflow.providers.http.sensors.http import HttpSensor
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.providers.standard.sensors.date_time import DateTimeSensor
@@ -19,16 +21,18 @@ from airflow.providers.standard.sensors.filesystem import FileSensor
 from airflow.providers.standard.sensors.time import TimeSensor
 from airflow.providers.standard.sensors.time_delta import TimeDeltaSensor
 from airflow.sdk import DAG, Param, TaskGroup
+from airflow.sdk.definitions.context import _AIRFLOW_PARSING_CONTEXT_TASK_ID as PARSED_FOR
+from airflow.sdk.definitions.xcom_arg import XComArg
 from airflow.serialization.serialized_objects import DagSerialization
 
 from sensorpool import Pool, Settings
-from sensorpool.airflow.compat import start_from_trigger, task_runtime
+from sensorpool.airflow.compat import operators, start_from_trigger, task_runtime
 from sensorpool.airflow.configuration import AIRFLOW_SENSORS, AirflowSettings
-from sensorpool.airflow.errors import NotPoolable
+from sensorpool.airflow.errors import REASONS_TO_BEGIN, NotPoolable
 from sensorpool.airflow.start import one_task, parse
 from sensorpool.airflow.start.blueprint import Blueprint
-from sensorpool.airflow.task import deferral
-from tests.airflow.running import Flag
+from sensorpool.airflow.task import deferral, patch
+from tests.airflow.running import Flag, apply_policies
 
 FLAG = f"{Flag.__module__}.Flag"
 OURS = {"enabled": True, "start": "scheduler"}
@@ -55,12 +59,19 @@ POOLED: dict[str, Callable[[], Any]] = {
     "moment": lambda: DateTimeSensor(task_id="wait", target_time="{{ data_interval_end }}"),
     "delta": lambda: TimeDeltaSensor(task_id="wait", delta=dt.timedelta(hours=1)),
     "external": lambda: ExternalTaskSensor(task_id="wait", external_dag_id="a", external_task_id="{{ params.x }}"),
+    "a company's class": lambda: Flag(task_id="wait", flag="{{ ds }}"),
     "callback of a success": lambda: file_sensor(on_success_callback=print),
+    "reschedule": lambda: file_sensor(mode="reschedule"),
+    "execution_timeout": lambda: file_sensor(execution_timeout=dt.timedelta(hours=1)),
+    "a time of day": lambda: TimeSensor(task_id="wait", target_time=dt.time(23, 59, 59)),
+    "a connection": lambda: file_sensor(filepath="/{{ conn.store.schema }}"),
+    "default_args": lambda: file_sensor(filepath="/{{ dag.default_args.owner }}"),
 }
 ON_WORKER: dict[str, tuple[Callable[[], Any], str]] = {
-    "a company's class": (lambda: Flag(task_id="wait", flag="x"), "reviewed provider"),
-    "reschedule": (lambda: file_sensor(mode="reschedule"), "mode is reschedule"),
-    "execution_timeout": (lambda: file_sensor(execution_timeout=dt.timedelta(hours=1)), "execution_timeout"),
+    "execution_timeout of a poke": (
+        lambda: file_sensor(mode="reschedule", execution_timeout=dt.timedelta(hours=1)),
+        "execution_timeout counts each poke",
+    ),
     "deferrable": (lambda: file_sensor(deferrable=True), "defers by itself"),
     "start_from_trigger": (lambda: setattr(file_sensor(), "start_from_trigger", True), "defers by itself"),
     "an XCom": (lambda: file_sensor(filepath=EmptyOperator(task_id="before").output), "XCom"),
@@ -76,7 +87,10 @@ ON_WORKER: dict[str, tuple[Callable[[], Any], str]] = {
     "max_active_tis": (lambda: file_sensor(max_active_tis_per_dag=1), "max_active_tis"),
     "run_as_user": (lambda: file_sensor(run_as_user="x"), "runs as the user"),
     "own params": (lambda: file_sensor(params={"own": 1}), "params of its own"),
-    "a moment of the parse": (lambda: TimeSensor(task_id="wait", target_time=dt.time(3)), "computes the moment"),
+    "a moment of the parse": (
+        lambda: TimeSensor(task_id="wait", target_time=dt.datetime.now().time().replace(microsecond=1)),
+        "may be another one at each parse",
+    ),
     "a time": (
         lambda: HttpSensor(task_id="wait", endpoint="x", extra_options={"a": [dt.date(2026, 1, 1)]}),
         "may be another one at each parse",
@@ -91,7 +105,8 @@ ON_WORKER: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 def in_dag(make: Callable[[], Any], **arguments: Any) -> Any:
-    with DAG("starts", schedule=None, params={"x": Param("a", type="string")}, **arguments) as dag:
+    defaults = {"default_args": {"owner": "me"}, **arguments}
+    with DAG("starts", schedule=None, params={"x": Param("a", type="string")}, **defaults) as dag:
         make()
     return dag.get_task("wait")
 
@@ -121,6 +136,59 @@ def test_starts_on_a_worker(make: Callable[[], Any], why: str) -> None:
     assert (sensor.start_from_trigger, sensor.start_trigger_args) == was
 
 
+REASONS = {
+    "a function of its name": "arguments",
+    "execution_timeout of a poke": "limit",
+    "deferrable": "own_work",
+    "an XCom": "xcom",
+    "a template": "template",
+    "pre_execute": "own_work",
+    "max_active_tis": "limit",
+    "run_as_user": "not_poolable",
+    "own params": "template",
+    "a time": "arguments",
+    "a secret": "arguments",
+}
+
+
+@pytest.mark.parametrize("case", REASONS)
+def test_a_worker_knows_the_reason_for_its_metric(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sensor = in_dag(ON_WORKER[case][0])
+    monkeypatch.setenv(PARSED_FOR, "wait")
+    monkeypatch.setattr(parse, "begins_on_worker", kept := {})
+    parse.give_blueprint(sensor)
+    assert kept["starts", "wait"][1] == REASONS[case]
+    assert REASONS[case] in REASONS_TO_BEGIN
+
+
+def test_a_worker_knows_that_others_begin_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    sensor = in_dag(file_sensor)
+    monkeypatch.setenv(PARSED_FOR, "wait")
+    monkeypatch.setattr(parse, "begins_on_worker", kept := {})
+    parse.give_blueprint(sensor)
+    assert kept == {("starts", "wait"): None}
+    assert not sensor.start_from_trigger
+
+
+@pytest.mark.parametrize(
+    ("filepath", "direct"),
+    [
+        ("/data", True),
+        ("/data/{{ ds }}/{{ params.x }}/{{ dag_run.conf.x }}", True),
+        ("/data/{{ var.value.place }}", False),
+        ("/data/{{ conn.store.schema }}", False),
+        ("/data/{{ macros.datetime.now() }}", False),
+        ("/data/{{ [ds, ts] | random }}", False),
+    ],
+)
+def test_a_rescheduled_sensor_that_may_change_ends_on_a_worker(filepath: str, direct: bool) -> None:
+    """Natively each poke renders anew; in poke mode it is rendered once."""
+    for mode, expected in (("reschedule", direct), ("poke", True)):
+        sensor = in_dag(lambda mode=mode: file_sensor(filepath=filepath, mode=mode))
+        parse.give_blueprint(sensor)
+        assert Blueprint.read(sensor.start_trigger_args.trigger_kwargs["blueprint"]).direct is expected, mode
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -136,6 +204,28 @@ def test_a_dag_with_templates_of_its_own_starts_on_workers(arguments: dict[str, 
     sensor = in_dag(file_sensor, **arguments)
     parse.give_blueprint(sensor)
     assert not sensor.start_from_trigger
+
+
+def test_one_that_others_are_mapped_over_ends_on_a_worker() -> None:
+    """Airflow walks a whole DAG for each task: where nothing is mapped it is walked once, and anew for another DAG."""
+    blueprints = []
+    for is_mapped in (False, True, False):
+        with DAG("starts", schedule=None) as dag:
+            file_sensor()
+            if is_mapped:
+                with TaskGroup("group"):
+                    FileSensor.partial(task_id="mapped").expand(filepath=XComArg(dag.get_task("wait")))
+        parse.give_blueprint(dag.get_task("wait"))
+        blueprints.append(Blueprint.read(dag.get_task("wait").start_trigger_args.trigger_kwargs["blueprint"]))
+    assert [blueprint.direct for blueprint in blueprints] == [True, False, True]
+
+
+def test_a_task_that_is_mapped_later_is_seen() -> None:
+    with DAG("starts", schedule=None) as dag:
+        sensor = file_sensor()
+        assert not operators.has_mapped_dependants(sensor)
+        FileSensor.partial(task_id="mapped").expand(filepath=XComArg(sensor))
+    assert operators.has_mapped_dependants(dag.get_task("wait"))
 
 
 def test_a_mapped_sensor_starts_on_workers() -> None:
@@ -199,19 +289,80 @@ def test_a_large_argument_starts_on_a_worker() -> None:
     assert not sensor.start_from_trigger
 
 
+def change(task: Any) -> None:
+    """Change what a blueprint keeps."""
+    task.timeout, task.on_success_callback = 60, [print]
+
+
+class Company:
+    @staticmethod
+    @policies.hookimpl
+    def task_policy(task: Any) -> None:
+        change(task)
+
+
+class TriesLast:
+    @staticmethod
+    @policies.hookimpl(trylast=True)
+    def task_policy(task: Any) -> None:
+        change(task)
+
+
+class Around:
+    @staticmethod
+    @policies.hookimpl(wrapper=True)
+    def task_policy(task: Any) -> Generator[None, Any, Any]:
+        result = yield
+        change(task)
+        return result
+
+
+@pytest.mark.parametrize("company", [Company, TriesLast, Around])
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_a_blueprint_has_what_a_policy_of_the_company_changes(
+    monkeypatch: pytest.MonkeyPatch, company: type, order: str
+) -> None:
+    monkeypatch.setattr(patch, "starts_without_worker", lambda: True)
+    sensor = in_dag(file_sensor)
+    apply_policies(sensor, **{order: [company]})
+    blueprint = Blueprint.read(sensor.start_trigger_args.trigger_kwargs["blueprint"])
+    assert (sensor.timeout, blueprint.timeout, blueprint.direct) == (60, 60, False)
+
+
+class Refuses:
+    @staticmethod
+    @policies.hookimpl
+    def task_policy(task: Any) -> None:
+        raise AirflowClusterPolicyViolation(task.task_id)
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_the_refusal_of_a_policy_passes_through(monkeypatch: pytest.MonkeyPatch, order: str) -> None:
+    monkeypatch.setattr(patch, "starts_without_worker", lambda: True)
+    sensor = in_dag(file_sensor)
+    with pytest.raises(AirflowClusterPolicyViolation, match="wait"):
+        apply_policies(sensor, **{order: [Refuses]})
+    assert not sensor.start_from_trigger
+    apply_policies(sensor)
+    assert sensor.start_from_trigger
+
+
 PARSE = """
+import datetime as dt
 import json
 from airflow.sdk import DAG
+from airflow.providers.standard.sensors.time import TimeSensor
 from airflow.providers.http.sensors.http import HttpSensor
 from airflow.providers.standard.sensors.external_task import ExternalTaskSensor
 from airflow.serialization.serialized_objects import DagSerialization
-from sensorpool.airflow.policy import task_policy
+from tests.airflow.running import apply_policies
 
 with DAG("d", schedule=None) as dag:
     HttpSensor(task_id="a", endpoint="{{ ds }}", headers={name: "1" for name in ("c", "a", "b")})
+    TimeSensor(task_id="c", target_time=dt.time(3, tzinfo=dt.timezone(dt.timedelta(hours=2))))
     ExternalTaskSensor(task_id="b", external_dag_id="a", external_task_ids=["x", "y"], allowed_states=["success"])
 for task in dag.tasks:
-    task_policy(task)
+    apply_policies(task)
     assert task.start_from_trigger, task
 print(json.dumps(DagSerialization.to_dict(dag), sort_keys=True))
 """

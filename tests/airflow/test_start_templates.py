@@ -44,7 +44,15 @@ ADMITTED = [
 REFUSED = {
     "{{ prev_ds }}": "names prev_ds",
     "{{ inlets }}": "names inlets",
-    "{{ conn.x.host }}": "names conn",
+    "{{ dag.owner }}": "asks dag for owner",
+    "{{ dag_run.note }}": "asks dag_run for note",
+    "{{ dag.fileloc }}": "asks dag for fileloc",
+    "{{ dag.default_args }}": "uses default_args as a whole",
+    "{{ dag.default_args.none }}": "asks default_args for none",
+    "{{ dag.default_args.get('x') }}": "asks default_args for get",
+    "{{ dag['default_args'][ds] }}": "asks default_args for what an expression says",
+    "{{ dag.default_args.called }}": "asks default_args for called",
+    "{{ task.timeout_ }}": "asks task for timeout_",
     "{{ ti.xcom_pull('a') }}": "asks ti for xcom_pull",
     "{{ task_instance.hostname }}": "asks task_instance for hostname",
     "{{ ti[params.name] }}": "asks ti for what an expression says",
@@ -100,7 +108,7 @@ def test_an_admitted_template_is_rendered_as_on_a_worker(value: Any) -> None:
 @pytest.mark.parametrize("template", REFUSED)
 def test_another_template_needs_a_worker(template: str) -> None:
     for value in (template, [template], {"a": ("plain", template)}):
-        assert REFUSED[template] in str(templates.reason_against(value, [".sql"]))
+        assert REFUSED[template] in str(templates.reason_against(value, [".sql"], {"owner": "me", "called": print}))
 
 
 @pytest.mark.parametrize(

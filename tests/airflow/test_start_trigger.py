@@ -3,13 +3,15 @@
 import asyncio
 import datetime as dt
 import json
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import pendulum
 import pytest
 
 pytest.importorskip("airflow")
@@ -22,9 +24,9 @@ from airflow.models.taskinstance import TaskInstance
 from airflow.models.trigger import Trigger
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.providers.standard.sensors.filesystem import FileSensor
+from airflow.providers.standard.sensors.time import TimeSensor
 from airflow.sdk import DAG, Param
 from airflow.sdk.execution_time.comms import _RequestFrame
-from airflow.sdk.serde import deserialize
 from airflow.utils.session import create_session
 from pydantic import TypeAdapter
 from sqlalchemy import select, text
@@ -34,13 +36,22 @@ from harness.until import PATIENCE, until
 from sensorpool import Pool
 from sensorpool.airflow.compat import task_runtime
 from sensorpool.airflow.configuration import AIRFLOW_SENSORS, AirflowSettings
-from sensorpool.airflow.result import START_ON_WORKER
+from sensorpool.airflow.errors import REASONS_TO_BEGIN
+from sensorpool.airflow.result import START_ON_WORKER, START_ON_WORKER_KIND
 from sensorpool.airflow.start import one_task, parse, registrar, registration, trigger
-from sensorpool.airflow.task import deferral, patch
+from sensorpool.airflow.task import (
+    begun_without_worker,
+    deferral,
+    patch,
+    poolable,
+    reschedule_condition,
+    reschedule_limits,
+)
 from sensorpool.airflow.triggerer.notifier import Notifier
 from sensorpool.model.states import State
 from tests.airflow.deployment import notifier_of_triggerer
 from tests.airflow.metadata import Metadata
+from tests.airflow.versions import deserialize
 
 FILE_SENSOR = f"{FileSensor.__module__}.FileSensor"
 DATES = (dt.datetime(2026, 3, 1, tzinfo=dt.UTC) + dt.timedelta(days=day) for day in count())
@@ -220,6 +231,87 @@ def test_another_end_resumes_once(starts: Starts, columns: dict[str, Any]) -> No
     assert starts.task(run_id).next_method == patch.RESUME
 
 
+def test_a_rescheduled_sensor_takes_its_condition_along(starts: Starts) -> None:
+    """As on a worker: where it resumes, its condition and its limits are compared with those of then."""
+    run_id = starts.run(starts.dag(mode="reschedule", soft_fail=True))
+    late = {"state": "failed", "ending": "timeout", "reason": "late"}
+    event = starts.serve(starts.workload(run_id), lambda: starts.land(run_id, **late))
+    with DAG("starts", schedule=None):
+        sensor: Any = FileSensor(task_id="wait", filepath=f"/data/{run_id}", mode="reschedule", soft_fail=True)
+    condition = poolable.unchecked_condition_of(sensor, {})
+    resumed = reschedule_condition.resume_arguments(condition) | reschedule_limits.resume_arguments(sensor)
+    assert event is not None
+    assert begun_without_worker.saved_in(event) == resumed
+
+
+def test_a_rescheduled_sensor_ends_directly(starts: Starts) -> None:
+    run_id = starts.run(starts.dag(mode="reschedule"))
+    assert starts.serve(starts.workload(run_id), lambda: starts.land(run_id)) is None
+
+
+def test_a_new_triggerer_knows_the_condition_that_the_last_one_registered(starts: Starts) -> None:
+    run_id = starts.run(starts.dag(mode="reschedule", soft_fail=True))
+    workload = starts.workload(run_id)
+
+    async def is_killed() -> None:
+        runner = await waiting_runner(starts, workload)
+        runner.triggers[workload.id]["task"].cancel()
+
+    late = {"state": "failed", "ending": "timeout", "reason": "late"}
+    asyncio.run(is_killed())
+    joined = starts.serve(workload, lambda: starts.land(run_id, **late))
+    other = starts.run(starts.dag(mode="reschedule", soft_fail=True, filepath=f"/data/{run_id}"))
+    registered = starts.serve(starts.workload(other), lambda: starts.land(other, **late))
+    assert joined is not None
+    assert registered is not None
+    assert begun_without_worker.saved_in(joined) == begun_without_worker.saved_in(registered)
+    assert begun_without_worker.saved_in(joined).keys() == {"condition", "limits"}
+
+
+def test_one_that_had_ended_before_is_held(starts: Starts, served: Notifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its task may have been on a worker in this try a moment ago: a second start there would be failed by Airflow."""
+    run_id = starts.run(starts.dag())
+    workload = starts.workload(run_id)
+
+    async def is_killed() -> None:
+        runner = await waiting_runner(starts, workload)
+        runner.triggers[workload.id]["task"].cancel()
+
+    asyncio.run(is_killed())
+    starts.land(run_id, state="cancelled", ending="handed_back", reason="its worker asks")
+    monkeypatch.setattr(served, "settings", served.settings.model_copy(update={"resume_hold": 1.5}))
+    began = time.monotonic()
+    event = starts.serve(workload)
+    assert time.monotonic() - began >= 1.5
+    assert event is not None
+    assert (event["ending"], begun_without_worker.start_of(event) > 0) == ("handed_back", True)
+
+
+def test_the_execution_timeout_is_the_pools(starts: Starts) -> None:
+    run_id = starts.run(starts.dag(execution_timeout=dt.timedelta(hours=1)))
+    starts.serve(starts.workload(run_id), lambda: starts.land(run_id))
+    (instance,) = starts.instances(run_id)
+    assert json.loads(instance.execution_context)["execution_timeout"] == 3600
+    assert starts.task(run_id).trigger_timeout <= starts.task(run_id).start_date + dt.timedelta(hours=1)
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/Anchorage"])
+def test_a_time_of_day_is_that_of_its_start(starts: Starts, zone: str) -> None:
+    """As on a worker, whose constructor combines it with the date that it is there in the timezone of the DAG."""
+    tz = pendulum.timezone(zone)
+    with DAG("starts", schedule=None, start_date=dt.datetime(2026, 1, 1, tzinfo=tz)) as dag:
+        sensor: Any = TimeSensor(task_id="wait", target_time=dt.time(12))
+    dag.relative_fileloc = "starts.py"
+    parse.give_blueprint(sensor)
+    serialized = starts.metadata.add_dag(dag)
+    at = {dt.datetime.combine(dt.datetime.now(tz), dt.time(12), tz)}
+    run_id = starts.run(serialized)
+    starts.serve(starts.workload(run_id), lambda: starts.land(run_id))
+    at.add(dt.datetime.combine(dt.datetime.now(tz), dt.time(12), tz))  # midnight may have passed meanwhile
+    (instance,) = starts.instances(run_id)
+    assert dt.datetime.fromisoformat(json.loads(instance.poke_context)["target_time"]) in at
+
+
 async def waiting_runner(starts: Starts, workload: Any) -> TriggerRunner:
     """Return a triggerer's runner whose sensor has been registered."""
     runner = TriggerRunner()
@@ -272,18 +364,22 @@ def test_cancels_when_its_task_is_cleared(
     assert [row.state for row in starts.instances(run_id)] == [state]
 
 
-def goes_to_a_worker(starts: Starts, run_id: str, why: str, workload: Any = None) -> None:
+def goes_to_a_worker(
+    starts: Starts, run_id: str, why: str, workload: Any = None, kinds: Collection[str] = REASONS_TO_BEGIN
+) -> None:
     event = starts.serve(workload or starts.workload(run_id))
     assert event is not None
-    assert event.keys() == {START_ON_WORKER}
+    assert event.keys() == {START_ON_WORKER, START_ON_WORKER_KIND}
     assert why in event[START_ON_WORKER]
+    assert event[START_ON_WORKER_KIND] in kinds
+    assert kinds <= REASONS_TO_BEGIN
     assert not starts.instances(run_id)
 
 
 def test_no_context(starts: Starts) -> None:
     run_id = starts.run(starts.dag())
     workload = starts.workload(run_id).model_copy(update={"dag_data": None, "dag_run_data": None})
-    goes_to_a_worker(starts, run_id, "no template context", workload)
+    goes_to_a_worker(starts, run_id, "no template context", workload, {"context"})
 
 
 def test_an_edited_file_does_not_matter_to_what_was_deferred(starts: Starts) -> None:
@@ -304,7 +400,7 @@ def test_an_edited_file_does_not_matter_to_what_was_deferred(starts: Starts) -> 
     ],
 )
 def test_a_template_that_fails(starts: Starts, arguments: dict[str, Any], why: str) -> None:
-    goes_to_a_worker(starts, starts.run(starts.dag(**arguments)), why)
+    goes_to_a_worker(starts, starts.run(starts.dag(**arguments)), why, kinds={"rendering", "pool", "not_poolable"})
 
 
 def test_a_run_without_a_logical_date(starts: Starts) -> None:
@@ -325,7 +421,7 @@ def test_a_pool_that_does_not_answer(starts: Starts, monkeypatch: pytest.MonkeyP
         raise registrar.Unreachable("it is away")
 
     monkeypatch.setattr(starts.pool, "register_checked", away)
-    goes_to_a_worker(starts, run_id, "it is away")
+    goes_to_a_worker(starts, run_id, "it is away", kinds={"pool"})
 
 
 def test_a_start_that_takes_too_long(starts: Starts, monkeypatch: pytest.MonkeyPatch) -> None:

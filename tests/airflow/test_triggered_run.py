@@ -10,9 +10,9 @@ import pytest
 pytest.importorskip("airflow.providers.standard")
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk.exceptions import AirflowException, DagRunTriggerException, TaskDeferred
 
 from sensorpool.airflow.compat import task_runtime
+from sensorpool.airflow.compat.exceptions import AirflowException, DagRunTriggerException, TaskDeferred
 from sensorpool.airflow.result import InstanceResult
 from sensorpool.airflow.task import deferral, patch, poolable, triggered_run
 from sensorpool.errors import Refused, Unreachable

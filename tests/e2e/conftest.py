@@ -1,4 +1,4 @@
-"""One Airflow for the whole suite: it takes 20 s to start. Tests that break parts of it put them back."""
+"""Two Airflows for the whole suite: each takes 20 s to start. Tests that break parts of one put them back."""
 
 import os
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ import pytest
 from tests.e2e import report
 from tests.e2e.cluster import Cluster
 from tests.e2e.fleet import Fleet
+from tests.e2e.starting import Starting
 
 
 @pytest.fixture(scope="session")
@@ -18,6 +19,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     sensors = ["company.FlagSensor", "company.DatedSensor", "company.ThoroughSensor", "company.RegionSensor"]
     sensors += _default_sensors()
     with Cluster(folder, slots=24, sensors_enabled=",".join(sensors), exclude="native_*") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def starting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starting]:
+    """An Airflow whose sensors begin without a worker, and the pool."""
+    folder = tmp_path_factory.mktemp("starting") / "airflow"
+    sensors = ["airflow.providers.*", "company.FlagSensor", "sensorpool.airflow.pool.dag_files.DagFileSensor"]
+    settings = {"sensors_enabled": ",".join(sensors), "exclude": "native_*"}
+    with Starting(folder, slots=24, start="scheduler", **settings) as running:
         yield running
 
 

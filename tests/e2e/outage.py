@@ -32,6 +32,11 @@ def watch(cluster: Cluster) -> None:
     """Have the database note each change of state: of the pool's instances, and of Airflow's task instances."""
     with _pool_of(cluster) as pool:
         audit.install(pool)
+    watch_tasks(cluster)
+
+
+def watch_tasks(cluster: Cluster) -> None:
+    """Have the database note each change of a task's state, in a table ``witness``."""
     cluster.execute(*_WITNESS)
 
 

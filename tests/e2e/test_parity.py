@@ -1,14 +1,10 @@
 """Each case on the native sensor and on the pool, on the same Airflow: everything that can be seen must be the same."""
 
-import json
-from collections import Counter
-from dataclasses import dataclass, field
-from typing import Any
-
 import pytest
 
 from tests.e2e.cluster import Cluster
 from tests.e2e.dags_of_parity import CASES
+from tests.e2e.seen import Seen, look
 
 RUN = "run1"
 FLAGS = {  # what the condition does, once the sensors wait
@@ -37,17 +33,6 @@ SAID = {  # what the log of the native sensor says last, and that of the pooled 
 }
 
 
-@dataclass
-class Seen:
-    """What can be seen of a run."""
-
-    states: dict[tuple[str, int], tuple[str | None, int]]
-    xcoms: dict[tuple[str, int], Any]
-    callbacks: Counter[tuple[Any, ...]] = field(default_factory=Counter)
-    emails: int = 0
-    asset_events: int = 0
-
-
 @pytest.fixture(scope="module")
 def seen(cluster: Cluster) -> dict[str, dict[str, Seen]]:
     """Both runs of all cases: they wait together, and then each condition does what its case says."""
@@ -63,7 +48,7 @@ def seen(cluster: Cluster) -> dict[str, dict[str, Seen]]:
             _say(cluster, mode, case)
     for dag_id in dag_ids:
         cluster.wait_for(f"the end of {dag_id}", lambda d=dag_id: cluster.run_state(d, RUN) in {"success", "failed"})
-    return {case: {mode: _look(cluster, f"{mode}_{case}") for mode in ("native", "pooled")} for case in CASES}
+    return {case: {mode: look(cluster, f"{mode}_{case}", RUN) for mode in ("native", "pooled")} for case in CASES}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -109,31 +94,3 @@ def _flags(mode: str, case: str) -> list[str]:
         case "mapped_dependant":
             return [f"{mode}_mapped_dependant"]
     return [f"{mode}_{case}_{RUN}"]
-
-
-def _look(cluster: Cluster, dag_id: str) -> Seen:
-    xcoms = {
-        (row[0], row[1], row[2]): row[3]
-        for row in cluster.rows(
-            "SELECT task_id, map_index, key, value FROM xcom WHERE dag_id = :dag_id AND run_id = :run_id",
-            dag_id=dag_id,
-            run_id=RUN,
-        )
-    }
-    found = Seen(cluster.states(dag_id, RUN), {key: _without_mode(value) for key, value in xcoms.items()})
-    for note in cluster.notes():
-        if note["kind"] == "callback" and note["dag_id"] == dag_id:
-            place = note["task_id"], note["map_index"], note["try_number"]
-            found.callbacks[note["callback"], note["exception"], *place] += 1
-        if note["kind"] == "email" and f"{dag_id}." in note["subject"]:
-            found.emails += 1
-    found.asset_events = cluster.rows(
-        "SELECT count(*) FROM asset_event WHERE source_dag_id = :dag_id AND source_run_id = :run_id",
-        dag_id=dag_id,
-        run_id=RUN,
-    )[0][0]
-    return found
-
-
-def _without_mode(value: Any) -> Any:
-    return json.loads(json.dumps(value).replace("native_", "").replace("pooled_", ""))

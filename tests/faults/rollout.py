@@ -109,10 +109,13 @@ class Rollout(Service):
         """Kill a worker in the middle of its jobs; return the groups that were in flight, as Redis has them."""
         worker.sign.unlink()
         until("a child that stops in its job", worker.sign.exists)
+        found: list[int] = until("groups in flight", lambda: self._in_flight(worker))
         kill_tree(worker.process)
+        return found
+
+    def _in_flight(self, worker: Worker) -> list[int]:
         leases, found = self.pool.leases, []
         for shard_range, (holder, _, _) in zip(self.pool.ranges, leases.look(self.pool.ranges), strict=True):
             if holder and holder.startswith(f"{worker.name}@"):
                 found += read_in_flight(leases.store.client.get(leases.store.key(shard_range, "note")) or "")
-        assert found, "it held no range"
         return found

@@ -93,6 +93,19 @@ def test_wall_clock_of_a_process_jumps(stand: Stand, tmp_path: Path, whose: str)
     clock.set(0, 0)
 
 
+def test_a_worker_whose_wall_clock_is_days_ahead(stand: Stand, tmp_path: Path) -> None:
+    """Local time that is taken for UTC, or a wrong date: no job is too old for it."""
+    clock, shift = WallClock(tmp_path), 2 * 86_400.0
+    clock.set(shift, 0)
+    trial = stand.trial("29 wall clock of worker: 2 days ahead")
+    with trial.fault():
+        kill_tree(stand.workers.pop())
+        stand.add_worker(**clock.environment)
+        trial.wait_for_pokes(3)
+        assert any(abs(poke.at - time.time() - shift) < 60 for poke in trial.patient_pokes), "its clock is not ahead"
+    trial.end()
+
+
 def _said_last(log: Path) -> float:
     """Return the time of a process's last log line, by its own clock: in our format, or in Celery's local time."""
     times = re.findall(r"^\[?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)[.,]\d+(Z?)", log.read_text(), re.MULTILINE)

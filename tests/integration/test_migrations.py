@@ -18,6 +18,8 @@ from sensorpool.store import blocking, migrate
 from sensorpool.store.database import Database
 from sensorpool.store.schema import metadata, schema_info
 
+OLDER = "those of an older version: run `sensorpool db upgrade`"
+
 
 @pytest.fixture(params=["sqlite", "postgres", pytest.param("mariadb", marks=pytest.mark.mariadb)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
@@ -152,3 +154,49 @@ def test_a_schema_of_our_own_leaves_the_rest_of_the_database_alone(postgres_data
     pool.close()
     assert migrate.downgrade(postgres_database, "base", schema="pool") == "base"
     before.dispose()
+
+
+def _run(url: str, *words: str) -> tuple[int, str]:
+    ended = CliRunner().invoke(main, words, env={"SENSORPOOL_DATABASE_URL": url})
+    return ended.exit_code, ended.output
+
+
+@pytest.mark.parametrize("revision", ["0001", "0003"])
+@pytest.mark.parametrize("command", [("status",), ("show", "1")])
+def test_a_command_on_older_tables_names_the_mend(tmp_path: Path, revision: str, command: tuple[str, ...]) -> None:
+    url = f"sqlite:///{tmp_path / 'pool.db'}"
+    migrate.upgrade(url, revision)
+    assert _run(url, *command) == (1, f"sensorpool: the database has no sensorpool tables, or {OLDER}\n")
+
+
+@pytest.mark.parametrize("revision", ["head+1", "+1", "0999", "0001:0003"])
+def test_a_revision_that_is_not_there_is_refused_with_those_that_are(url: str, revision: str) -> None:
+    said = f"there is no revision {revision}: there are 0001 to {migrate.head()}, and head, the newest"
+    assert _run(url, "db", "upgrade", "--revision", revision) == (2, f"sensorpool: {said}\n")
+    assert migrate.current(url) is None
+
+
+def test_tables_of_which_no_revision_is_known_are_left_alone(url: str) -> None:
+    migrate.upgrade(url)
+    database = Database(url)
+    with database.engine.begin() as connection:
+        connection.execute(text(f"DROP TABLE {migrate.VERSION_TABLE}"))
+    database.dispose()
+    code, said = _run(url, "db", "upgrade")
+    assert code == 2
+    [line] = said.splitlines()
+    assert line.startswith("sensorpool: the schema was left alone: ")
+    assert "poke_group" in line
+    assert f"{migrate.VERSION_TABLE} does not say of which version: restore that table, or name " in line
+
+
+def test_a_search_path_without_a_schema_is_named(postgres_database: str) -> None:
+    migrate.downgrade(postgres_database, "base")
+    database = Database(postgres_database)
+    with database.engine.begin() as connection:
+        connection.execute(text(f"DROP TABLE {migrate.VERSION_TABLE}"))
+    database.dispose()
+    code, said = _run(f"{postgres_database}?options=-csearch_path%3Dnosuch", "db", "upgrade")
+    assert code == 2
+    [line] = said.splitlines()
+    assert "the search_path of this role names no schema that exists: name one in SENSORPOOL_DATABASE_SCHEMA" in line

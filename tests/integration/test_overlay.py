@@ -81,6 +81,16 @@ def test_a_worker_that_takes_jobs_from_another_queue_is_named(service: Service) 
     assert "sensorpool: theirs is laid over the package's Celery settings" in service.logs()
 
 
+def test_a_worker_without_a_place_for_temporary_files_says_so(service: Service) -> None:
+    """A read-only root without a writable TMPDIR."""
+    nowhere = "import tempfile\ntempfile._candidate_tempdir_list = lambda: ['/nowhere']\n"
+    (service.folder / "readonly.py").write_text(nowhere)
+    assert service.worker(SENSORPOOL_CONFIG_MODULE="readonly").wait(60) == 1
+    assert "sensorpool: no folder here takes temporary files" in service.logs()
+    assert "name it in TMPDIR" in service.logs()
+    assert "Traceback" not in service.logs()
+
+
 def test_registrants_and_workers_use_one_list_whatever_options_an_overlay_adds(service: Service) -> None:
     """A list of nudges that no worker reads would grow without end."""
     (service.folder / "theirs.py").write_text("broker_transport_options = {'visibility_timeout': 3600}\n")

@@ -41,8 +41,8 @@ def test_terminal_instances_older_than_the_retention_go(pool: Pool, worker: Work
         # an instance that has waited for longer than the retention, and still waits
         connection.execute(text("UPDATE sensor_instance SET start_date = 1 WHERE id = :id"), {"id": waiting})
     assert rescue(worker, Place()).pruned == 1
-    kept = pool.database.read(inspecting.states, [old, young, waiting])
-    assert kept == {young: State.CANCELLED, waiting: State.SENSING}
+    kept = pool.database.read(inspecting.conditions, [old, young, waiting])
+    assert {one: state for one, (state, _) in kept.items()} == {young: State.CANCELLED, waiting: State.SENSING}
 
 
 def test_an_instance_whose_group_was_deleted_by_hand_fails_with_the_reason(pool: Pool, worker: Worker) -> None:

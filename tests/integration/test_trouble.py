@@ -12,6 +12,7 @@ from sensorpool import Pool, Settings
 from sensorpool.admin import health
 from sensorpool.errors import SettingsError, Unreachable
 from sensorpool.leases.range_state import RangeState
+from sensorpool.leases.roster import Roster
 from sensorpool.publish import wire
 from sensorpool.service.app import make_app
 from sensorpool.store.database import Database
@@ -139,3 +140,22 @@ def test_what_is_settled_and_not_told_for_minutes_turns_health_red(pool: Pool, w
 def test_a_broker_of_on_settled_that_cannot_be_is_refused(url: str) -> None:
     with pytest.raises(SettingsError, match="SENSORPOOL_ON_SETTLED_BROKER_URL"):
         Settings.load(on_settled_broker_url=url)
+
+
+def test_health_asks_the_roster_once(pool: Pool, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    done_lately(pool, worker)
+    asked: list[str] = []
+
+    def counting(name: str) -> Any:
+        real = getattr(Roster, name)
+
+        def ask(roster: Roster) -> Any:
+            asked.append(name)
+            return real(roster)
+
+        return ask
+
+    for name in ("workers", "beat_tick"):
+        monkeypatch.setattr(Roster, name, counting(name))
+    assert health.health(pool) == []
+    assert sorted(asked) == ["beat_tick", "workers"]

@@ -1,9 +1,7 @@
 """Threat: a class path or arguments planted in a row or a message run code."""
 
 import json
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +20,7 @@ from sensorpool.store.schema import outbox
 from sensorpool.testing import land, pokes
 from tests.security.canary import MODULE, Canary
 from tests.security.planting import plant, rows
+from tests.support.poke_child import ends_of
 
 SCRIPTED = "sensorpool.testing.ScriptedSensor"
 MANY = "sensorpool.testing.ManyScriptedSensor"
@@ -100,30 +99,11 @@ def test_planted_class_paths_are_never_imported(
 
 def test_the_lane_apart_holds_to_the_allowlist(canary: Canary, tmp_path: Path) -> None:
     """Threat `code execution`: the child process, asked directly, with a path that would find the module."""
-    first = {
-        "sys_path": [str(tmp_path), *sys.path],
-        "sensors_enabled": [SCRIPTED],
-        "infra_failures": [],
-        "secrets": [],
-        "poke_timeout": 5,
-        "poke_memory": 1_000,
-        "poke_log_level": "WARNING",
-        "concurrency": 4,
-        "alone": False,
-    }
-    asked = [[number, path, contexts(canary)[0]] for number, path in enumerate(CLASS_PATHS, start=1)]
-    done = subprocess.run(
-        [sys.executable, "-m", "sensorpool.poke.child_main"],
-        input="\n".join(json.dumps(line) for line in (first, *asked)) + "\n",
-        env=os.environ | canary.environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    ends = [json.loads(line) for line in done.stdout.splitlines() if '"end"' in line]
-    assert {end["end"] for end in ends} == {number for number, _, _ in asked}
-    assert {end["outcome"] for end in ends} == {"fail", "cannot_poke"}, "no class path at all; not listed here"
-    assert all(REFUSED.search(end["reason"]) for end in ends)
+    asked = [(path, contexts(canary)[0]) for path in CLASS_PATHS]
+    ends = ends_of(asked, enabled=[SCRIPTED], folder=tmp_path, environment=canary.environment)
+    assert ends.keys() == set(range(1, len(asked) + 1))
+    assert {end["outcome"] for end in ends.values()} == {"fail", "cannot_poke"}, "no class path at all; not listed here"
+    assert all(REFUSED.search(end["reason"]) for end in ends.values())
     assert canary.is_untouched
 
 

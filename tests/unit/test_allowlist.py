@@ -25,6 +25,7 @@ from sensorpool.poke.isolated_lane import IsolatedLane
 from sensorpool.poke.poker import Poker
 from sensorpool.service.refusals import doubts_of
 from tests.support.builders import due_group
+from tests.support.parsing import mismatch
 
 WAITS = """
 class Waits:
@@ -190,6 +191,15 @@ def test_a_child_that_pokes_apart_gets_the_exact_classes(company: Path) -> None:
     until("both are reported", lambda: len(reports) == 2, 60)
     assert {each.group.id: each.outcome for each in reports} == {0: Outcome.LANDED, 1: Outcome.CANNOT_POKE}
     assert not is_imported(), "in this process"
+
+
+def test_a_file_that_cannot_be_parsed_is_left_out(company: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (company / "unparsed.py").write_text("class Unparsed:\n    def poke(self, context): ...\n")
+    with monkeypatch.context() as patch:
+        patch.setattr("ast.parse", mismatch)
+        said = "\n".join(Allowlist((PATTERN,)).doubts())
+    assert "company_of_patterns.unparsed" in said
+    assert "SystemError: AST constructor recursion depth mismatch" in said
 
 
 def test_the_start_of_a_worker_tells_what_stands_for_nothing(company: Path) -> None:

@@ -7,6 +7,8 @@ import psycopg
 import pytest
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError
 
+from sensorpool.errors import SchemaMismatch
+from sensorpool.store import told
 from sensorpool.store.codes import is_conflict, is_data_error, is_unreachable, spoils_connections
 
 pymysql = pytest.importorskip("pymysql")
@@ -79,3 +81,17 @@ def test_what_a_driver_cannot_spell_is_bad_data() -> None:
     assert is_data_error(UnicodeEncodeError("latin-1", "💣", 0, 1, "as told"))
     assert is_data_error(OverflowError("as told"))
     assert not is_data_error(TypeError("as told"))
+
+
+@pytest.mark.parametrize(
+    "orig",
+    [
+        *(_psycopg(state) for state in ("42P01", "42703")),
+        *(pymysql.err.ProgrammingError(number, "as told") for number in (1146, 1054)),
+        *(sqlite3.OperationalError(f"no such {what}") for what in ("table: poke_group", "column: external_id")),
+    ],
+    ids=str,
+)
+def test_what_older_tables_lack_is_told_with_its_mend(orig: Any) -> None:
+    with pytest.raises(SchemaMismatch, match="or those of an older version: run `sensorpool db upgrade`"):
+        told.explain(OperationalError("SELECT 1", {}, orig))

@@ -56,8 +56,8 @@ def fact(instance: Instance, outcome: Outcome = Outcome.LANDED, *, version: int 
 
 
 def states(database: Database, *instances: Instance) -> list[State]:
-    found = database.read(inspecting.states, [each.id for each in instances])
-    return [found[each.id] for each in instances]
+    found = database.read(inspecting.conditions, [each.id for each in instances])
+    return [found[each.id][0] for each in instances]
 
 
 def told(database: Database, instance: Instance) -> tuple[State, Ending, str | None]:

@@ -104,6 +104,19 @@ def test_an_error_gives_the_lease_back_and_what_was_poked_is_due_again(place: Jo
     assert place.poker.poked == [group]
 
 
+def test_a_signal_that_a_poke_may_have_sent_leaves_what_was_in_flight(place: Jobs) -> None:
+    [group] = place.register("a")
+
+    def fail() -> None:
+        raise SystemExit(-241)
+
+    place.poker.at_step = fail
+    place.process.is_struck = lambda error: isinstance(error, SystemExit)
+    with pytest.raises(SystemExit):
+        place.job()
+    assert place.hold().in_flight == [group]
+
+
 # load
 
 

@@ -75,10 +75,13 @@ def test_a_kill_from_outside_counts_for_no_group_and_is_told(leases: Leases) -> 
         for _ in range(AGAIN + 1):
             assert found.blame([RANGE], "w", 1, -killed) == {}
     assert found.count(RANGE, [1]) == {1: 1}
-    for _ in range(3):
-        deaths.add("w", 1, -signal.SIGKILL)
+    deaths.add("w", 1, -signal.SIGKILL)
     assert {each.cause for each in deaths.lately()} == {"SIGKILL"}
     assert died_again_and_again(deaths.lately()) == []
+    for pid in range(2, 11):
+        deaths.add("w", pid, -signal.SIGTERM)
+    [said] = died_again_and_again(deaths.lately())
+    assert "are killed again and again: 10 in 10 minutes, the last one of w (SIGTERM)" in said
 
 
 def test_deaths_again_and_again_are_told_with_their_cause(leases: Leases) -> None:

@@ -11,6 +11,7 @@ from sensorpool.config.settings import Settings
 from sensorpool.errors import SettingsError
 from sensorpool.publish import overlay, wire
 from sensorpool.service.app import make_app
+from tests.support.parsing import mismatch
 
 MARKED = "SENSORPOOL_CELERY_CONFIG = True\n"
 
@@ -70,6 +71,19 @@ def test_another_application_s_is_not_run(folder: Path, text: str) -> None:
     found = overlay.read()
     assert (found.where, found.values) == ("", {})
     assert "has no line SENSORPOOL_CELERY_CONFIG = True, and is left alone" in str(found)
+
+
+def test_one_that_cannot_be_parsed_is_told_by_its_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "celeryconfig.py").write_text("x = 1\n")
+    with monkeypatch.context() as patch:
+        patch.setattr("ast.parse", mismatch)
+        found = overlay.read()
+    assert found.where == ""
+    (folder / "celeryconfig.py").write_text(f"{MARKED}worker_concurrency = 3\n")
+    with monkeypatch.context() as patch:
+        patch.setattr("ast.parse", mismatch)
+        found = overlay.read()
+    assert found.values["worker_concurrency"] == 3
 
 
 @pytest.mark.parametrize(

@@ -65,8 +65,8 @@ class Client:
 
     def states(self, *ids: int) -> list[State]:
         """Return the states of instances."""
-        found = self.database.read(inspecting.states, list(ids))
-        return [found[instance_id] for instance_id in ids]
+        found = self.database.read(inspecting.conditions, list(ids))
+        return [found[instance_id][0] for instance_id in ids]
 
     def change(self, statement: Any, rows: Iterable[dict[str, Any]] | None = None) -> None:
         """Write to the tables by hand."""

@@ -20,10 +20,11 @@ from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.values import Flushed, Instance, Unsettled, shard_ranges
 from sensorpool.poke.classes import Classes
 from sensorpool.settle.settler import Settler
-from sensorpool.store import inspecting
+from sensorpool.store import class_proofs, inspecting
 from sensorpool.store.database import Database
 from sensorpool.store.schema import (
     callback,
+    class_proof,
     dag_over_quota,
     outbox,
     poke_group,
@@ -132,6 +133,18 @@ def test_instances_that_settled_before_the_retention_go(rescuing: Rescuing) -> N
     assert rescuing.column(sensor_instance.c.id) == [border.id, young.id, waits.id]
 
 
+def test_proofs_of_classes_go_after_a_week(rescuing: Rescuing, small_pages: int) -> None:
+    ages = [0, 6 * 24, 8 * 24, 9 * 24, 10 * 24]  # hours
+    for number, age in enumerate(ages):
+        at = rescuing.now() - age * 3_600_000
+        rescuing.database.run(class_proofs.add, bytes([number]) * 32, "a.B", "{}", at)
+    rescuing.do(instances.prune_and_end)
+    assert small_pages
+    assert len(rescuing.column(class_proof.c.digest)) == 3  # a page at a time
+    rescuing.do(instances.prune_and_end)
+    assert sorted(rescuing.database.read(class_proofs.of_class, "a.B")) == [bytes([number]) * 32 for number in (0, 1)]
+
+
 def test_what_is_still_to_be_told_is_kept(rescuing: Rescuing) -> None:
     old, told = rescuing.register(*"ab")
     settle(rescuing, old, at=OLD + 1)
@@ -151,7 +164,7 @@ def test_an_instance_without_a_group_fails_and_is_told(rescuing: Rescuing) -> No
     [settled] = [each for flushed in rescuing.delivered for each in flushed.settled]
     assert (settled.id, settled.state) == (stray.id, State.FAILED)
     assert rescuing.do(instances.prune_and_end) == Rescued()
-    assert rescuing.database.read(inspecting.states, [other.id]) == {other.id: State.SENSING}
+    assert rescuing.database.read(inspecting.conditions, [other.id]) == {other.id: (State.SENSING, other.hashcode)}
 
 
 def test_a_round_prunes_so_many_and_the_next_goes_on(rescuing: Rescuing, small_pages: int) -> None:

@@ -13,6 +13,7 @@ from sensorpool.errors import SettingsError
 from sensorpool.instrumentation.redaction import hide_password
 
 REDIS = "redis://localhost:6379/0"
+POSTGRES = "postgresql://user:password@localhost/pool"
 
 
 def _mistakes(monkeypatch: pytest.MonkeyPatch, **variables: str) -> list[str]:
@@ -43,6 +44,9 @@ IMPOSSIBLE: list[tuple[str, dict[str, str]]] = [
     ("REDIS_URL", {"REDIS_URL": "redis://:pa/ss@localhost:6379/0"}),
     ("BROKER_URL", {"BROKER_URL": "amqp://user:pa#ss@localhost//", "REDIS_URL": REDIS}),
     ("REDIS_URL", {"REDIS_URL": "redis://localhost:6379/abc"}),
+    ("DATABASE_SCHEMA", {"DATABASE_SCHEMA": "information_schema", "DATABASE_URL": POSTGRES}),
+    ("DATABASE_SCHEMA", {"DATABASE_SCHEMA": "pg_catalog", "DATABASE_URL": POSTGRES}),
+    ("DATABASE_SCHEMA", {"DATABASE_SCHEMA": "pg_mine", "DATABASE_URL": POSTGRES}),
 ]
 
 

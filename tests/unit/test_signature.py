@@ -11,6 +11,7 @@ from celery import Celery, chain, group, signature
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused
 from sensorpool.publish import signature as signatures
+from sensorpool.publish.callbacks import not_allowed
 
 GO_ON, OTHER = "theirs.go_on", "theirs.other"
 
@@ -113,6 +114,27 @@ def test_what_cannot_be_kept_is_refused(options: dict[Any, Any], said: str, sett
 def test_what_is_no_signature_of_one_task_is_refused(given: Any, said: str, settings: Settings) -> None:
     with pytest.raises(Refused, match=said):
         signatures.check(given, settings)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"task": "x\x1b[31m\nnot.listed"},
+        {"task": GO_ON, "subtask_type": "\x1b[2J\n"},
+        {"task": GO_ON, "options": {"link": {"task": "x\x1b[31m\nnot.listed"}}},
+        {"task": GO_ON, "\x1b[2J\n": 1},
+        {"task": GO_ON, "options": {"\x1b[2J\n": 1}},
+    ],
+    ids=["task", "type", "link", "part", "option"],
+)
+def test_a_refusal_prints_no_control_characters(given: Any, settings: Settings) -> None:
+    with pytest.raises(Refused) as caught:
+        signatures.check(given, settings)
+    assert str(caught.value).isprintable()
+
+
+def test_why_a_worker_does_not_send_a_task_is_printable() -> None:
+    assert not_allowed("x\x1b[31m\nnot.listed").isprintable()
 
 
 def test_chains_and_groups_are_refused(theirs: Celery, settings: Settings) -> None:

@@ -11,6 +11,9 @@ from sensorpool.client import wait
 from sensorpool.errors import Refused, Unknown, Unreachable
 from sensorpool.model.states import State
 from sensorpool.model.values import Instance
+from sensorpool.store import inspecting
+
+INSTANCE = Instance(1, 1, 1, 1, State.SENSING, True, Key("a", "b", "c"))
 
 
 class Scripted:
@@ -19,11 +22,13 @@ class Scripted:
     def __init__(self, *answers: State | None) -> None:
         self._answers = list(answers)
 
-    def read(self, *_: Any) -> dict[int, State]:
+    def read(self, question: Any, *_: Any) -> dict[int, Any]:
+        if question is inspecting.keys:
+            return {1: INSTANCE.key}
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if answer is None:
             raise Unreachable("the database does not answer")
-        return {1: answer}
+        return {1: (answer, INSTANCE.hashcode)}
 
 
 def _wait(*answers: State | None, timeout: float | None = None) -> dict[int, State]:
@@ -50,9 +55,6 @@ def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wait, "PATIENCE", 0.1)
     with pytest.raises(Unreachable):
         _wait(State.SENSING, None)
-
-
-INSTANCE = Instance(1, 1, 1, 1, State.SENSING, True, Key("a", "b", "c"))
 
 
 @pytest.mark.parametrize(

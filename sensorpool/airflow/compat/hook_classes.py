@@ -10,6 +10,8 @@ from typing import Any
 
 from airflow.sdk import BaseHook
 
+from sensorpool.airflow.compat import features
+
 Hear = Callable[[type], object]
 
 _GET_HOOK = "get_hook"
@@ -84,14 +86,23 @@ def _heard(native: Callable[..., Any], hear: Hear) -> Callable[..., Any]:
 def _class_of(connection: Any) -> type | None:
     """Return the class of the hook that a Connection will give; None if that cannot be told before."""
     try:
-        from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
-
-        hook: Any = ProvidersManagerTaskRuntime().hooks[connection.conn_type]
+        hook: Any = _hooks()[connection.conn_type]
         path, _, class_name = hook.hook_class_name.rpartition(".")
         found = getattr(importlib.import_module(path), class_name)
     except Exception:  # its get_hook says what is wrong
         return None
     return found if isinstance(found, type) else None
+
+
+def _hooks() -> Any:
+    """Return what a Connection's ``get_hook`` looks its type up in."""
+    if features.has(features.SDK_HOOKS):
+        from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
+
+        return ProvidersManagerTaskRuntime().hooks
+    from airflow.providers_manager import ProvidersManager
+
+    return ProvidersManager().hooks
 
 
 def companies_classes(cls: type) -> list[type]:

@@ -1,20 +1,68 @@
 """What operators and their classes consist of: arguments, attributes and methods, Airflow's own and a company's."""
 
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from inspect import signature
 from typing import Any
 
 from airflow.sdk.bases.operator import BaseOperator
 from airflow.sdk.bases.sensor import BaseSensorOperator
+from airflow.sdk.definitions.mappedoperator import MappedOperator
+from airflow.sdk.definitions.taskgroup import MappedTaskGroup, TaskGroup
 
 NEXT_INTERVAL = (
     "_get_next_poke_interval"  # the method that BaseSensorOperator.execute calls after a poke that found nothing
 )
+TRIGGER_TIMEOUT = "Trigger timeout"  # what Airflow says of a trigger whose time is over
 
 
 def constructor_arguments(sensor: BaseOperator) -> dict[str, Any]:
     """Return the arguments that an operator was constructed with, inherited ones too."""
     return dict(sensor._BaseOperator__init_kwargs)
+
+
+@contextmanager
+def not_deferrable(sensor: BaseOperator) -> Iterator[None]:
+    """Have a sensor be as if it had been constructed with ``deferrable=False``."""
+    attributes: dict[str, Any] = vars(sensor)
+    before = {name: attributes[name] for name in ("deferrable", "_BaseOperator__init_kwargs")}
+    attributes["_BaseOperator__init_kwargs"] = {**constructor_arguments(sensor), "deferrable": False}
+    attributes["deferrable"] = False
+    try:
+        yield
+    finally:
+        attributes.update(before)
+
+
+_last_dag: tuple[Any, int, bool] = (lambda: None, 0, False)  # a weak reference, its tasks, whether any is mapped
+
+
+def has_mapped_dependants(operator: BaseOperator) -> bool:
+    """Whether tasks or groups are mapped over the XCom of an operator.
+
+    Airflow walks the whole DAG for each of its tasks. A DAG without anything mapped is walked once here.
+
+    :raises RuntimeError: when the operator has no DAG.
+    """
+    global _last_dag
+    dag = operator.get_dag()
+    if dag is not None:
+        last, tasks, is_mapped = _last_dag
+        if last() is not dag or tasks != len(dag.task_dict):
+            is_mapped = _has_mapped(dag.task_group)
+            _last_dag = weakref.ref(dag), len(dag.task_dict), is_mapped
+        if not is_mapped:
+            return False
+    return next(iter(operator.iter_mapped_dependants()), None) is not None
+
+
+def _has_mapped(group: TaskGroup) -> bool:
+    return any(
+        isinstance(child, MappedOperator | MappedTaskGroup) or (isinstance(child, TaskGroup) and _has_mapped(child))
+        for child in group.children.values()
+    )
 
 
 @cache

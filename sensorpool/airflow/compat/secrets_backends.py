@@ -51,6 +51,33 @@ def not_found(message: Any) -> ErrorResponse:
     return ErrorResponse(error=_MISSING[type(message)])
 
 
+def as_question(message: Any) -> dict[str, str]:
+    """Return a lookup as JSON, for a process that can answer it."""
+    return {"connection": message.conn_id} if isinstance(message, GetConnection) else {"variable": message.key}
+
+
+def as_message(question: dict[str, str]) -> Any:
+    """Return the lookup that `as_question` has spelt."""
+    if "connection" in question:
+        return GetConnection(conn_id=str(question["connection"]))
+    return GetVariable(key=str(question["variable"]))
+
+
+def as_json(answer: Any) -> dict[str, Any] | None:
+    """Return the answer of `look_up` as JSON."""
+    if answer is None:
+        return None
+    found: dict[str, Any] = answer.model_dump(mode="json", by_alias=True, exclude={"type"})
+    return found
+
+
+def as_answer(message: Any, found: dict[str, Any] | None) -> Any:
+    """Return the answer to a lookup that `as_json` has spelt."""
+    if found is None:
+        return None
+    return ConnectionResult(**found) if isinstance(message, GetConnection) else VariableResult(**found)
+
+
 def look_up(message: Any) -> Any:
     """Answer a lookup as the server does, from its backends and Airflow's database; None if nothing is found.
 
@@ -97,13 +124,13 @@ def configured_backends() -> Iterator[tuple[str, str, Exception | None]]:
 
     Each has its option, its class path, and the error if it cannot be loaded here.
     """
-    from airflow.configuration import conf
+    from airflow.configuration import conf, get_custom_secret_backend
 
     for section, key, of_worker in (("workers", "secrets_backend", True), ("secrets", "backend", False)):
         name = conf.get(section, key, fallback="")
         if name:
             try:
-                conf._get_custom_secret_backend(worker_mode=of_worker)
+                get_custom_secret_backend(worker_mode=of_worker)
             except Exception as error:
                 yield f"[{section}] {key}", name, error
             else:

@@ -33,7 +33,7 @@ def new_secrets() -> list[str]:
 
 def holds_secret(value: Any) -> bool:
     """Whether Airflow would mask a part of a value in a log: a known password, a key called token."""
-    return any(redact(value, None, _ANY_DEPTH) != value for redact in maskers())
+    return any([redact(value, None, _ANY_DEPTH)] != [value] for redact in maskers())  # in lists NaN is equal to itself
 
 
 def maskers() -> list[Callable[..., Any]]:

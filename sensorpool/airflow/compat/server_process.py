@@ -19,12 +19,17 @@ def become_server() -> None:
     For the Connections and Variables of pokes see `supervisor_requests.stand_in`.
     """
     os.environ.setdefault(_CONTEXT, "server")
+    log_as_the_pool()
+
+
+def log_as_the_pool() -> None:
+    """Have Airflow's lines in the log of this process, one of the pool's."""
     if (level := logs.restore()) is not None:
-        _log_as_the_pool(level)
+        _log_by_structlog(level)
 
 
 @cache
-def _log_as_the_pool(level: int) -> None:
+def _log_by_structlog(level: int) -> None:
     """Have Airflow log by structlog to the pool's log, with the levels of its lines.
 
     Airflow prints such lines, and Celery takes printed lines for warnings.

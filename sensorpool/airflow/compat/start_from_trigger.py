@@ -1,24 +1,15 @@
-"""What Airflow 3.3 has for tasks that start from a trigger, without a worker."""
+"""What Airflow has for tasks that start from a trigger, without a worker (`features.START_FROM_TRIGGER`)."""
 
 from typing import Any
 
 import jinja2
 
-_SINCE = (3, 3)
+from sensorpool.airflow.compat import features
 
 
 def is_offered() -> bool:
     """Whether this Airflow gives a trigger the template context of its task."""
-    from airflow import __version__
-
-    return tuple(int(part) for part in __version__.split(".")[:2]) >= _SINCE
-
-
-def has_teams() -> bool:
-    """Whether the tasks of this Airflow may be of teams."""
-    from airflow.configuration import conf
-
-    return bool(conf.getboolean("core", "multi_team", fallback=False))
+    return features.has(features.START_FROM_TRIGGER)
 
 
 def has_own_templates(dag: Any) -> bool:

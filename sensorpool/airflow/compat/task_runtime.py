@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
+from sensorpool.airflow.compat import features
+
 # module and name of the function that airflow.sdk.get_current_context calls
 CURRENT_CONTEXT = ("airflow.sdk.definitions._internal.contextmanager", "_get_current_context")
 # what the supervisor sets in the environment of each task, so that it cannot ask Airflow's database
 SET_FOR_TASKS = frozenset({"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW__CORE__SQL_ALCHEMY_CONN"})
+UNKNOWN_TEAM = "?"
 
 
 def is_test_run() -> bool:
@@ -21,9 +24,28 @@ def is_test_run() -> bool:
 def team_of(context: Mapping[str, Any]) -> str | None:
     """Return the team of a task; None without ``[core] multi_team``, and where its DAG's bundle has none.
 
-    The API server sends the team with the task, and answers the task's requests for that team.
+    The API server sends the team with the task, and answers the task's requests for that team. An earlier version
+    answers so, and does not say in the context which team it is: then each task is of `UNKNOWN_TEAM`.
     """
+    if not features.has(features.TEAM_OF_RUN) and has_teams():
+        return UNKNOWN_TEAM
     return getattr(context.get("dag_run"), "team_name", None)
+
+
+def has_teams() -> bool:
+    """Whether the tasks of this Airflow may be of teams."""
+    from airflow.configuration import conf
+
+    return features.has(features.TEAMS) and bool(conf.getboolean("core", "multi_team", fallback=False))
+
+
+def is_in_loop(ti: Any) -> bool:
+    """Whether a task is in a loop: there several task instances of a run have one task id, map index and try.
+
+    A mapped task has a region of its run as well, and in it a map index.
+    """
+    region = getattr(ti, "region_id", None)
+    return bool(region is not None and region.int and (ti.map_index is None or ti.map_index < 0))
 
 
 def bundle_folder(context: Mapping[str, Any]) -> str | None:
@@ -41,24 +63,41 @@ def template_names() -> frozenset[str]:
 
 def has_listeners() -> bool:
     """Whether listeners are registered: they must see the end of the task, and only a worker calls them."""
-    from airflow.sdk.listener import get_listener_manager
-
-    return bool(get_listener_manager().has_listeners)
+    return bool(_listener_manager().has_listeners)
 
 
 def has_task_listeners() -> bool:
     """Whether listeners are registered that must see the start or the end of a task: only a worker calls them."""
-    from airflow.sdk.listener import get_listener_manager
-
-    hooks = get_listener_manager().hook
+    hooks = _listener_manager().hook
     return any(hook.get_hookimpls() for name, hook in vars(hooks).items() if name.startswith("on_task_instance_"))
+
+
+def _listener_manager() -> Any:
+    """Return what the task runner tells of a task."""
+    if features.has(features.SDK_LISTENERS):
+        from airflow.sdk.listener import get_listener_manager
+    else:
+        from airflow.listeners.listener import get_listener_manager
+    return get_listener_manager()
 
 
 def execution_api_url(path: str) -> str:
     """Return the URL of a part of the API that workers ask when they run a task."""
-    from airflow.executors.base_executor import get_execution_api_server_url
+    return f"{_execution_api_server().rstrip('/')}/{path}"
 
-    return f"{get_execution_api_server_url().rstrip('/')}/{path}"
+
+def _execution_api_server() -> str:
+    if features.has(features.API_SERVER_URL):
+        from airflow.executors.base_executor import get_execution_api_server_url
+
+        return str(get_execution_api_server_url())
+    from airflow.configuration import conf
+
+    # as ``airflow.executors.local_executor`` of these versions
+    base_url = conf.get("api", "base_url", fallback="/")
+    if not base_url or base_url.startswith("/"):
+        base_url = f"http://localhost:8080{base_url}"
+    return str(conf.get("core", "execution_api_server_url", fallback=f"{base_url.rstrip('/')}/execution/"))
 
 
 def execution_timeout(seconds: float) -> AbstractContextManager[Any]:
@@ -81,15 +120,19 @@ def start_dag_run(request: Any) -> bool:
     from airflow.sdk.execution_time import task_runner
     from airflow.sdk.execution_time.comms import ErrorResponse, TriggerDagRun
 
+    more: dict[str, Any] = {}
+    if features.has(features.RUN_NOTES):
+        more["note"] = request.note
+    if features.has(features.RUN_AFTER):
+        more["run_after"] = request.run_after
     answer = task_runner.SUPERVISOR_COMMS.send(
         TriggerDagRun(
             dag_id=request.trigger_dag_id,
             run_id=request.dag_run_id,
             logical_date=request.logical_date,
-            run_after=request.run_after,
             conf=request.conf,
             reset_dag_run=request.reset_dag_run,
-            note=request.note,
+            **more,
         )
     )
     return not (isinstance(answer, ErrorResponse) and answer.error == ErrorType.DAGRUN_ALREADY_EXISTS)
@@ -130,6 +173,10 @@ def comms_state(state: str) -> Any:
 def count_metric(name: str, tags: Mapping[str, str] | None = None) -> None:
     """Add one to a counter of Airflow's metrics; an error of that fails no task."""
     with suppress(Exception):
-        from airflow.sdk.observability import stats
-
+        if features.has(features.METRIC_FUNCTIONS):
+            from airflow.sdk.observability import stats
+        elif features.has(features.SDK_METRICS):
+            from airflow.sdk._shared.observability.metrics.stats import Stats as stats
+        else:
+            from airflow.stats import Stats as stats
         stats.incr(f"sensorpool.{name}", tags=dict(tags or {}))

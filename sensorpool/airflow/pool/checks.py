@@ -29,6 +29,7 @@ def check(pool: Pool) -> Iterator[Finding]:
     if "sensorpool" not in extensions.named("airflow.policy"):
         yield Finding("airflow", "wrong", "the policy is not installed: install sensorpool where Airflow is")
     yield from check_callables(ours)
+    yield from check_start(ours)
     yield from _check_airflow(pool)
 
 
@@ -88,11 +89,22 @@ def _check_airflow(pool: Pool) -> Iterator[Finding]:
 
 def check_teams() -> Iterator[Finding]:
     """Report what becomes of the tasks of teams."""
-    from airflow.configuration import conf
+    from sensorpool.airflow.compat import features, task_runtime
 
-    if conf.getboolean("core", "multi_team", fallback=False):
-        said = "on: tasks of a team run natively, for the pool asks for Connections and Variables without a team"
+    if task_runtime.has_teams():
+        which = "tasks of a team" if features.has(features.TEAM_OF_RUN) else "in this version all tasks"
+        said = f"on: {which} run natively, for the pool asks for Connections and Variables without a team"
         yield Finding("teams", "warning", f"[core] multi_team is {said}")
+
+
+def check_start(ours: AirflowSettings) -> Iterator[Finding]:
+    """Report that sensors cannot begin without a worker, if they are told to."""
+    from sensorpool.airflow.compat import features
+
+    if ours.start == "scheduler" and not features.has(features.START_FROM_TRIGGER):
+        since = ".".join(map(str, features.START_FROM_TRIGGER.since))
+        said = f"[sensorpool] start = scheduler needs Airflow {since}: all sensors begin on a worker"
+        yield Finding("airflow", "warning", said)
 
 
 def check_secrets() -> Iterator[Finding]:

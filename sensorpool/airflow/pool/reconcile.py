@@ -4,7 +4,7 @@ A mark or clear reaches the triggerer, which cancels at once (`trigger.PoolTrigg
 state of the task. While no triggerer runs it reaches no process, and a worker that dies between registering and
 deferring reports nothing. So rescue asks Airflow: the try that an instance was registered for must still be a task
 instance under way. A try without a task instance was deleted, alone or with its run or its DAG, if Airflow's audit log
-says that it ran. A try that Airflow does not know belongs to another deployment.
+says that it ran, or that it was deleted. A try that Airflow does not know belongs to another deployment.
 """
 
 import importlib.util
@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
+from sensorpool.airflow.pool import deletions
 from sensorpool.store import inspecting
 from sensorpool.worker.context import Worker
 
@@ -49,10 +50,10 @@ def _gone(waiting: Collection[Any]) -> set[str]:
 
     server_process.become_server()
     from airflow.models.log import Log
-    from airflow.models.taskinstance import TaskInstance
-    from airflow.models.taskinstancehistory import TaskInstanceHistory
     from airflow.utils.session import create_session
     from sqlalchemy import select, tuple_
+
+    from sensorpool.airflow.compat import task_tries
 
     tries = {
         str(UUID(row.external_id)): (row.dag_id, row.task_id, row.run_id, row.map_index, row.try_number)
@@ -63,18 +64,16 @@ def _gone(waiting: Collection[Any]) -> set[str]:
     past: set[str] = set()
     with create_session() as session:
         for some in _windows(ids):
-            rows = session.execute(select(TaskInstance.id, TaskInstance.state).where(TaskInstance.id.in_(some)))
-            states |= {str(ti_id): state for ti_id, state in rows}
-            earlier = session.execute(
-                select(TaskInstanceHistory.task_instance_id).where(TaskInstanceHistory.task_instance_id.in_(some))
-            )
-            past |= {str(ti_id) for ti_id in earlier.scalars()}
+            states |= task_tries.current(session, some)
+            past |= task_tries.earlier(session, some)
         ended = past | {ti_id for ti_id, state in states.items() if state not in _UNDER_WAY}
         absent = {key: ti_id for ti_id, key in tries.items() if ti_id not in states and ti_id not in past}
         place = (Log.dag_id, Log.task_id, Log.run_id, Log.map_index, Log.try_number)
         for some in _windows(list(absent)):
             found = session.execute(select(*place).where(tuple_(*place).in_(some)).distinct())
             ended |= {absent[tuple(row)] for row in found if tuple(row) in absent}
+        unknown = {key for key, ti_id in absent.items() if ti_id not in ended}
+        ended |= {absent[key] for key in deletions.among(session, unknown, min(row.start_date for row in waiting))}
     return ended
 
 

@@ -5,29 +5,26 @@ at their first poke (`task.first_poke`). An entry holds for the class and for al
 AIP-17's ``poke_context_fields`` declares that its answer depends on these alone.
 """
 
+from typing import Any
+
+from sensorpool.airflow.compat import operators
+
 _PROVIDERS = "airflow.providers."
 _REVIEWED = ("amazon", "apache.hive", "celery", "common.sql", "ftp", "google", "http", "redis", "sftp", "standard")
 _ON_EARLIER = "its answer builds on earlier pokes"
 _BEFORE = "its execute prepares what its poke needs"
-_AFTER = "its execute works with what its last poke left"
 
 NOT_POOLABLE = {
-    "amazon.aws.sensors.mwaa.MwaaTaskSensor": _BEFORE,
     "amazon.aws.sensors.s3.S3KeysUnchangedSensor": _ON_EARLIER,
-    "amazon.aws.sensors.sagemaker.SageMakerTrainingSensor": _ON_EARLIER,
+    "amazon.aws.sensors.sqs.SqsSensor": "its poke takes messages",
     "celery.sensors.celery_queue.CeleryQueueSensor": "its poke asks the task runner for XComs",
     "google.cloud.sensors.cloud_composer.CloudComposerDAGRunSensor": _BEFORE,
     "google.cloud.sensors.cloud_composer.CloudComposerExternalTaskSensor": _BEFORE,
     "google.cloud.sensors.dataplex.DataplexDataProfileJobStatusSensor": _ON_EARLIER,
     "google.cloud.sensors.dataplex.DataplexDataQualityJobStatusSensor": _ON_EARLIER,
-    "google.cloud.sensors.dataproc.DataprocBatchSensor": _BEFORE,
-    "google.cloud.sensors.dataproc.DataprocJobSensor": _BEFORE,
     "google.cloud.sensors.dataproc_metastore.MetastoreHivePartitionSensor": "its poke asks for its timeout",
-    "google.cloud.sensors.gcs.GCSObjectExistenceSensor": _AFTER,
-    "google.cloud.sensors.gcs.GCSObjectsWithPrefixExistenceSensor": _AFTER,
     "google.cloud.sensors.gcs.GCSUploadSessionCompleteSensor": _ON_EARLIER,
-    "google.cloud.sensors.pubsub.PubSubPullSensor": _AFTER,
-    "google.cloud.sensors.vertex_ai.feature_store.FeatureViewSyncSensor": _BEFORE,
+    "google.cloud.sensors.pubsub.PubSubPullSensor": "its poke takes messages, and its execute works with them",
     "redis.sensors.redis_pub_sub.RedisPubSubSensor": _ON_EARLIER,
     "standard.sensors.bash.BashSensor": "its command sees the environment of its worker, where Airflow names the task",
 }
@@ -35,6 +32,61 @@ NOT_POOLABLE = {
 WORKS_AFTERWARDS = frozenset(
     {f"{_PROVIDERS}amazon.aws.sensors.sagemaker_unified_studio_notebook.SageMakerUnifiedStudioNotebookSensor"}
 )
+# with deferrable=True they end as without: their execute, and the method by which they resume, return no value for XCom
+_ENDS_ALIKE = frozenset(
+    f"{_PROVIDERS}{name}"
+    for name in (
+        "amazon.aws.sensors.batch.BatchSensor",
+        "amazon.aws.sensors.dynamodb.DynamoDBValueSensor",
+        "amazon.aws.sensors.ec2.EC2InstanceStateSensor",
+        "amazon.aws.sensors.emr.EmrContainerSensor",
+        "amazon.aws.sensors.emr.EmrServerlessJobSensor",
+        "amazon.aws.sensors.glue.GlueDataQualityRuleRecommendationRunSensor",
+        "amazon.aws.sensors.glue.GlueDataQualityRuleSetEvaluationRunSensor",
+        "amazon.aws.sensors.glue.GlueJobSensor",
+        "amazon.aws.sensors.glue_catalog_partition.GlueCatalogPartitionSensor",
+        "amazon.aws.sensors.mwaa.MwaaDagRunSensor",
+        "amazon.aws.sensors.quicksight.QuickSightSensor",
+        "amazon.aws.sensors.redshift_cluster.RedshiftClusterSensor",
+        "amazon.aws.sensors.s3.S3KeySensor",
+        "amazon.aws.sensors.ssm.SsmRunCommandCompletedSensor",
+        "google.cloud.sensors.cloud_sql.CloudSQLNoOperationInProgressSensor",
+        "http.sensors.http.HttpSensor",
+        "sftp.sensors.sftp.SFTPSensor",
+        "standard.sensors.external_task.ExternalTaskSensor",
+        "standard.sensors.filesystem.FileSensor",
+        "standard.sensors.time.TimeSensor",
+    )
+)
+_RETURNS_MESSAGE, _RETURNS_POKE = "it returns the message of its trigger", "it returns what its poke returns"
+_ENDS_OTHERWISE = {
+    "amazon.aws.sensors.bedrock.BedrockBatchInferenceSensor": _RETURNS_POKE,
+    "amazon.aws.sensors.bedrock.BedrockCustomizeModelCompletedSensor": _RETURNS_POKE,
+    "amazon.aws.sensors.bedrock.BedrockIngestionJobSensor": _RETURNS_POKE,
+    "amazon.aws.sensors.bedrock.BedrockKnowledgeBaseActiveSensor": _RETURNS_POKE,
+    "amazon.aws.sensors.bedrock.BedrockProvisionModelThroughputCompletedSensor": _RETURNS_POKE,
+    "amazon.aws.sensors.comprehend.ComprehendCreateDocumentClassifierCompletedSensor": _RETURNS_POKE,
+    "amazon.aws.sensors.comprehend.ComprehendStartPiiEntitiesDetectionJobCompletedSensor": _RETURNS_POKE,
+    "amazon.aws.sensors.kinesis_analytics.KinesisAnalyticsV2StartApplicationCompletedSensor": _RETURNS_POKE,
+    "amazon.aws.sensors.kinesis_analytics.KinesisAnalyticsV2StopApplicationCompletedSensor": _RETURNS_POKE,
+    "amazon.aws.sensors.opensearch_serverless.OpenSearchServerlessCollectionActiveSensor": _RETURNS_POKE,
+    "amazon.aws.sensors.mwaa.MwaaTaskSensor": _BEFORE,
+    "google.cloud.sensors.bigquery.BigQueryStreamingBufferEmptySensor": _RETURNS_MESSAGE,
+    "google.cloud.sensors.bigquery.BigQueryTableExistenceSensor": _RETURNS_MESSAGE,
+    "google.cloud.sensors.bigquery.BigQueryTablePartitionExistenceSensor": _RETURNS_MESSAGE,
+    "standard.sensors.time_delta.TimeDeltaSensor": "it returns a value if its time is over when it begins",
+}
+# its execute looks for the newest run if none is given, and keeps it in the argument's attribute
+PREPARES = {f"{_PROVIDERS}amazon.aws.sensors.mwaa.MwaaTaskSensor": ("external_dag_run_id",)}
+# arguments with which a poke counts the seconds since its ``execute`` began, and the attribute that keeps that moment
+COUNTS_SECONDS = {
+    f"{_PROVIDERS}google.cloud.sensors.dataproc.DataprocBatchSensor": ("wait_timeout", "start_sensor_time"),
+    f"{_PROVIDERS}google.cloud.sensors.dataproc.DataprocJobSensor": ("wait_timeout", "start_sensor_time"),
+    f"{_PROVIDERS}google.cloud.sensors.vertex_ai.feature_store.FeatureViewSyncSensor": (
+        "wait_timeout",
+        "start_sensor_time",
+    ),
+}
 # sends its parameters in the given order, which a server may read
 IN_ORDER = frozenset({f"{_PROVIDERS}http.sensors.http.HttpSensor"})
 
@@ -49,8 +101,6 @@ _WITH_CONTEXT: dict[str, dict[str, tuple[str, ...] | None]] = {
 _SET_ANEW = {f"{_PROVIDERS}standard.sensors.python.PythonSensor": ("op_kwargs",)}
 # arguments that each poke merges into the template context: the names in the first, and the second by its own name
 _MERGED = {f"{_PROVIDERS}standard.sensors.python.PythonSensor": ("op_kwargs", "templates_dict")}
-# arguments that are called once the condition holds: each task has to call its own
-_CALLED_AT_LANDING = {f"{_PROVIDERS}sftp.sensors.sftp.SFTPSensor": "python_callable"}
 
 # the arguments that the status of a job depends on: the pool keeps no other arguments of these operators
 JOB_ARGUMENTS = {
@@ -65,15 +115,50 @@ JOB_ARGUMENTS = {
 
 def reason_against(cls: type) -> str | None:
     """Return why a class, or a base of it, is known not to be poolable; None if it is not known so."""
-    for name in _names(cls):
+    for name in class_paths(cls):
         if (why := NOT_POOLABLE.get(name.removeprefix(_PROVIDERS))) is not None and name.startswith(_PROVIDERS):
             return why
     return None
 
 
+def reason_to_defer(cls: type) -> str | None:
+    """Return why sensors of a class with ``deferrable=True`` defer by themselves; None if the pool may take them."""
+    name = f"{cls.__module__}.{cls.__qualname__}"
+    if name in _ENDS_ALIKE:
+        return None
+    return _ENDS_OTHERWISE.get(name.removeprefix(_PROVIDERS), "its class has not been reviewed for that")
+
+
+def reason_against_arguments(sensor: Any) -> str | None:
+    """Return why a sensor is known not to be poolable with its arguments; None if it is not known so."""
+    name, _ = _counts_seconds(type(sensor))
+    if name and getattr(sensor, name, None):
+        return f"with {name} its answer builds on earlier pokes"
+    given = operators.constructor_arguments(sensor)
+    for name in prepared(type(sensor)) if sensor.reschedule else ():
+        if given.get(name) is None:
+            return f"without {name} its execute looks for it before each poke"
+    return None
+
+
+def prepared(cls: type) -> tuple[str, ...]:
+    """Return the arguments that a class's ``execute`` is known to set before it waits, where they are not given."""
+    return next((PREPARES[name] for name in class_paths(cls) if name in PREPARES), ())
+
+
+def set_by_execute(cls: type) -> set[str]:
+    """Return the attributes that a class's ``execute`` sets before it waits, and that a pooled poke does not read."""
+    asks = {"hook"} if prepared(cls) else set()
+    return asks | {attribute for attribute in _counts_seconds(cls)[1:] if attribute}
+
+
+def _counts_seconds(cls: type) -> tuple[str, str]:
+    return next((COUNTS_SECONDS[name] for name in class_paths(cls) if name in COUNTS_SECONDS), ("", ""))
+
+
 def called_with_context(cls: type) -> dict[str, tuple[str, ...] | None]:
     """Return the arguments of a class that its poke calls with the template context (`_WITH_CONTEXT`)."""
-    return next((_WITH_CONTEXT[name] for name in _names(cls) if name in _WITH_CONTEXT), {})
+    return next((_WITH_CONTEXT[name] for name in class_paths(cls) if name in _WITH_CONTEXT), {})
 
 
 def set_anew(cls: type) -> tuple[str, ...]:
@@ -84,22 +169,22 @@ def set_anew(cls: type) -> tuple[str, ...]:
 
 def merged_into_context(cls: type) -> tuple[str, str] | None:
     """Return the arguments of a class that its poke merges into the template context (`_MERGED`)."""
-    return next((_MERGED[name] for name in _names(cls) if name in _MERGED), None)
-
-
-def called_at_landing(cls: type) -> str | None:
-    """Return the argument that a class calls once its condition holds."""
-    return next((_CALLED_AT_LANDING[name] for name in _names(cls) if name in _CALLED_AT_LANDING), None)
+    return next((_MERGED[name] for name in class_paths(cls) if name in _MERGED), None)
 
 
 def works_afterwards(cls: type) -> bool:
     """Whether a class is known to do more after its base's ``execute`` has returned."""
-    return not WORKS_AFTERWARDS.isdisjoint(_names(cls))
+    return not WORKS_AFTERWARDS.isdisjoint(class_paths(cls))
 
 
 def is_reviewed(cls: type) -> bool:
     """Whether a class is of a provider whose sensors have been reviewed."""
-    return cls.__module__.startswith(tuple(f"{_PROVIDERS}{name}." for name in _REVIEWED))
+    return is_of_reviewed(cls.__module__)
+
+
+def is_of_reviewed(module: str) -> bool:
+    """Whether a module is of a provider whose sensors have been reviewed."""
+    return module.startswith(tuple(f"{_PROVIDERS}{name}." for name in _REVIEWED))
 
 
 def is_stateless(cls: type) -> bool:
@@ -127,8 +212,9 @@ def declared_fields(cls: type) -> tuple[str, ...]:
 
 def needs_order(cls: type) -> bool:
     """Whether a class's answer may depend on the order of mappings among its arguments."""
-    return not is_reviewed(cls) or not IN_ORDER.isdisjoint(_names(cls))
+    return not is_reviewed(cls) or not IN_ORDER.isdisjoint(class_paths(cls))
 
 
-def _names(cls: type) -> list[str]:
+def class_paths(cls: type) -> list[str]:
+    """Return the paths of a class and its bases, its own first."""
     return [f"{base.__module__}.{base.__qualname__}" for base in cls.__mro__]

@@ -17,6 +17,7 @@ from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.bases.sensor import BaseSensorOperator
 
 from sensorpool.airflow.proof import known_sensors
+from sensorpool.model.python_source import UNREADABLE
 
 _SAFEGUARD = ExecutorSafeguard.decorator(lambda: None).__code__
 
@@ -63,7 +64,7 @@ def _after_super(execute: Any) -> tuple[str, list[ast.stmt]] | None:
     try:
         source = inspect.getsource(execute.__code__)
         (function,) = ast.parse(textwrap.dedent(source)).body
-    except (AttributeError, OSError, TypeError, ValueError, SyntaxError):
+    except (AttributeError, OSError, TypeError, *UNREADABLE):
         return None
     if not isinstance(function, ast.FunctionDef) or function.decorator_list or not function.args.args:
         return None

@@ -5,8 +5,11 @@ the whole triggerer.
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
+
+from sensorpool.airflow.proof.codec import TYPE
+from sensorpool.airflow.start import templates
 
 LONGEST = 32_768  # characters: it stands in the serialized DAG, and in a row for each waiting task
 
@@ -19,6 +22,7 @@ class Blueprint:
     :param arguments: the arguments of its constructor (`proof.codec`).
     :param templated: the names of those arguments that are template fields.
     :param direct: whether a success may be written without a worker (`poolable.ends_directly`).
+    :param dag_file: a digest of its DAG's file, for a class whose proof is a first poke on a worker; empty for others.
     """
 
     op_classpath: str
@@ -32,10 +36,22 @@ class Blueprint:
     never_fail: bool
     exponential_backoff: bool
     max_wait: float | None
+    dag_file: str = ""
+    execution_timeout: float | None = None
+    reschedule: bool = False
 
     def as_text(self) -> str:
         """Return the JSON; equal blueprints have equal texts in every process."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        for name in ("dag_file", "execution_timeout", "reschedule"):
+            if not fields[name]:
+                del fields[name]  # the version before reads all others
+        return json.dumps(fields, separators=(",", ":"))
+
+    def subject(self) -> str:
+        """Return what a first poke proves: its class, its DAG's file, and its arguments without templated texts."""
+        arguments = {name: _shape(value) if name in self.templated else value for name, value in self.arguments.items()}
+        return json.dumps([self.op_classpath, self.dag_file, arguments], sort_keys=True)
 
     @classmethod
     def read(cls, text: Any) -> Self:
@@ -47,3 +63,18 @@ class Blueprint:
             return cls(**json.loads(text))
         except (TypeError, ValueError) as error:
             raise ValueError(f"its blueprint cannot be read: {error}") from None
+
+
+def _shape(value: Any) -> Any:
+    """Return a value of a template field, of its texts only whether they are templates; of a list, its different parts.
+
+    A worker constructs a sensor with its templates, and a triggerer with what they become.
+    """
+    match value:
+        case str():
+            return "{{}}" if templates.is_template(value) else ""
+        case list():
+            return sorted({json.dumps(_shape(part), sort_keys=True) for part in value})
+        case dict():
+            return {name: part if name == TYPE else _shape(part) for name, part in value.items()}
+    return value

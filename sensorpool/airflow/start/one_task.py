@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 START = "sensorpool.airflow.start.trigger.StartTrigger"
-_OURS = frozenset({START, "sensorpool.airflow.trigger.PoolTrigger"})
+_OURS = frozenset({START, "sensorpool.airflow.trigger.PoolTrigger", "sensorpool.airflow.trigger.PauseTrigger"})
 _PATCHED = "_sensorpool_create_workload"
 _LEFT_OUT = frozenset({"tasks", "task_group", "edge_info", "dag_dependencies", "doc_md"})
 

@@ -5,7 +5,11 @@ one begins on a worker, as does one whose trigger meets any doubt.
 """
 
 import datetime as dt
+import hashlib
+import os
 from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from airflow.sdk import get_parsing_context
@@ -15,15 +19,16 @@ from airflow.triggers.base import StartTriggerArgs
 
 from sensorpool.airflow.compat import operators, secrets_masker, start_from_trigger, task_runtime
 from sensorpool.airflow.configuration import AirflowSettings
-from sensorpool.airflow.errors import NotPoolable
-from sensorpool.airflow.proof import known_sensors
-from sensorpool.airflow.proof.arguments import rebuild
+from sensorpool.airflow.errors import NotPoolable, reason_to_begin
+from sensorpool.airflow.proof import gates, known_sensors
+from sensorpool.airflow.proof.arguments import external_inputs, rebuild
 from sensorpool.airflow.proof.codec import decode
-from sensorpool.airflow.start import templates
+from sensorpool.airflow.proof.watch import environment_reads
+from sensorpool.airflow.start import templates, time_sensor
 from sensorpool.airflow.start.blueprint import LONGEST, Blueprint
 from sensorpool.airflow.start.one_task import START
-from sensorpool.airflow.task import deferral, poolable
-from sensorpool.airflow.task.patch import RESUME, begins_on_worker
+from sensorpool.airflow.task import deferral, own_deferral, poolable
+from sensorpool.airflow.task.patch import RESUME, begins_on_worker, proved_by_first_poke
 from sensorpool.config.settings import Settings
 from sensorpool.instrumentation.redaction import error_text
 
@@ -33,13 +38,13 @@ _OWN_WORK = {  # what only a worker does before a task begins
     "prepare_template": "it prepares its templates itself",
     "get_template_env": "it renders its templates itself",
 }
-_AT_PARSE = frozenset({"airflow.providers.standard.sensors.time.TimeSensor"})  # computes its moment from the clock
 
 
 def give_blueprint(task: Any) -> None:
     """Give a blueprint to a sensor that can begin without a worker; other tasks stay as they are.
 
-    A worker parses for one task, which has begun there: then the reason why, if there is one, is kept for its log.
+    A worker parses for one task, and gives it none. It keeps whether the task begins here, and why, for its log; and
+    what its first poke proves.
 
     :raises SettingsError: when a setting is wrong.
     """
@@ -49,23 +54,36 @@ def give_blueprint(task: Any) -> None:
     of_worker = get_parsing_context().task_id
     if of_worker is not None and of_worker != task.task_id:
         return
+    reason: tuple[str, str] | None = None
     try:
-        blueprint = blueprint_of(task, deferral.pool().settings, ours)
+        blueprint = _blueprint_of(task, deferral.pool().settings, ours)
+        text = blueprint.as_text()
+        if len(text) > LONGEST:
+            raise NotPoolable(f"its arguments take more than {LONGEST} characters", "arguments")
         timeout = dt.timedelta(seconds=blueprint.timeout + ours.deferral_grace)
     except Exception as error:  # an odd class or argument: the sensor begins on a worker, which says why
-        if of_worker is not None:
-            begins_on_worker[task.dag_id, task.task_id] = error_text(error)
-        return
+        reason = error_text(error), reason_to_begin(getattr(error, "kind", None))
     if of_worker is not None:
-        return
-    task.start_trigger_args = StartTriggerArgs(
-        trigger_cls=START,
-        next_method=RESUME,
-        trigger_kwargs={"blueprint": blueprint.as_text()},
-        next_kwargs={},
-        timeout=timeout,
-    )
-    task.start_from_trigger = True
+        begins_on_worker[task.dag_id, task.task_id] = reason
+        if reason is None and blueprint.dag_file:
+            proved_by_first_poke[task.dag_id, task.task_id] = blueprint.subject()
+    elif reason is None:
+        task.start_trigger_args = StartTriggerArgs(
+            trigger_cls=START,
+            next_method=RESUME,
+            trigger_kwargs={"blueprint": text},
+            next_kwargs={},
+            timeout=timeout,
+        )
+        task.start_from_trigger = True
+
+
+def _blueprint_of(sensor: Any, settings: Settings, ours: AirflowSettings) -> Blueprint:
+    if getattr(sensor, "deferrable", False) is not True:
+        return blueprint_of(sensor, settings, ours)
+    own_deferral.check(sensor)
+    with operators.not_deferrable(sensor):
+        return blueprint_of(sensor, settings, ours)
 
 
 def blueprint_of(sensor: BaseSensorOperator, settings: Settings, ours: AirflowSettings) -> Blueprint:
@@ -74,80 +92,124 @@ def blueprint_of(sensor: BaseSensorOperator, settings: Settings, ours: AirflowSe
     :raises NotPoolable: with the reason why it starts on a worker.
     """
     if not start_from_trigger.is_offered():
-        raise NotPoolable("this Airflow cannot render for a trigger", "start")
+        raise NotPoolable("this Airflow cannot render for a trigger", "airflow")
     if getattr(sensor, "start_from_trigger", False) or getattr(sensor, "deferrable", False):
-        raise NotPoolable("it defers by itself", "start")
+        raise NotPoolable("it defers by itself", "own_work")
     op_classpath = poolable.check(sensor, {}, settings, ours)
-    if (why := _reason_for_worker(sensor, op_classpath, ours)) is not None:
-        raise NotPoolable(why, "start")
+    _check_for_worker(sensor, ours)
+    arguments = _arguments_of(sensor, op_classpath)
+    has_digests = external_inputs.has_digests(arguments)
+    needs_proof = not known_sensors.is_reviewed(type(sensor))
+    if needs_proof:  # what it says of the state of this process may be another at each parse
+        arguments = {name: value for name, value in arguments.items() if name != external_inputs.NAME}
+    templated = _templated(sensor, arguments, is_moment=op_classpath in time_sensor.CLASSES)
+    if secrets_masker.holds_secret(arguments):
+        raise NotPoolable("one of its arguments holds a secret, and a serialized DAG keeps arguments", "arguments")
+    may_change = sensor.reschedule and (has_digests or any(map(templates.may_change, templated.values())))
+    return Blueprint(
+        op_classpath=op_classpath,
+        arguments=arguments,
+        templated=list(templated),
+        direct=poolable.ends_directly(sensor, {}, listeners=False) and not may_change,
+        timeout=float(sensor.timeout),
+        execution_timeout=sensor.execution_timeout.total_seconds() if sensor.execution_timeout else None,
+        reschedule=bool(sensor.reschedule),
+        dag_file=_file_digest(sensor.dag.fileloc) if needs_proof else "",
+        **deferral.waits_of(sensor),
+    )
+
+
+def _arguments_of(sensor: BaseSensorOperator, op_classpath: str) -> dict[str, Any]:
+    """Return the arguments of a sensor's constructor as JSON.
+
+    :raises NotPoolable: when it cannot be built from them.
+    """
+    if op_classpath in time_sensor.CLASSES:
+        return time_sensor.arguments_of(sensor)
     if poolable.is_described_by_adapter(type(sensor)):
-        arguments = rebuild.arguments_of(sensor, None)
-    else:
-        arguments = poolable.unchecked_condition_of(sensor, {}).poke_context
-    fields = [name for name in arguments if name in sensor.template_fields]
+        if not known_sensors.is_reviewed(type(sensor)):
+            raise NotPoolable("an adapter pokes in its place, so no first poke on a worker proves it", "class")
+        return rebuild.arguments_of(sensor, None)
+    arguments = poolable.unchecked_condition_of(sensor, {}).poke_context
+    if (why := environment_reads.reason_against(sensor)) is not None:
+        raise NotPoolable(why, "needs_worker")
+    return arguments
+
+
+def _templated(sensor: BaseSensorOperator, arguments: Mapping[str, Any], *, is_moment: bool) -> dict[str, Any]:
+    """Return those arguments that are template fields, decoded.
+
+    :raises NotPoolable: when a triggerer cannot have an argument as a worker has it.
+    """
+    fields: dict[str, Any] = {}
+    extensions = sensor.template_ext or ()
     for name, encoded in arguments.items():
         try:
             value = decode(encoded)
         except ValueError:
-            raise NotPoolable(f"its argument {name} is a function, whose proof is its first poke", "start") from None
-        if name in fields:
-            why = templates.reason_against(value, sensor.template_ext or ())
-        else:
-            why = "is a time, which may be another one at each parse" if _holds_time(value) else None
-        if why is not None:
-            raise NotPoolable(f"its argument {name} {why}", "start")
-    if secrets_masker.holds_secret(arguments):
-        raise NotPoolable("one of its arguments holds a secret, and a serialized DAG keeps arguments", "secret")
-    blueprint = Blueprint(
-        op_classpath=op_classpath,
-        arguments=arguments,
-        templated=fields,
-        direct=poolable.ends_directly(sensor, {}, listeners=False),
-        timeout=float(sensor.timeout),
-        **deferral.waits_of(sensor),
-    )
-    if len(blueprint.as_text()) > LONGEST:
-        raise NotPoolable(f"its arguments take more than {LONGEST} characters", "start")
-    return blueprint
+            why = f"its argument {name} is a function, whose proof is its first poke"
+            raise NotPoolable(why, "arguments") from None
+        if name in sensor.template_fields:
+            fields[name] = value
+            if (why_not := templates.reason_against(value, extensions, sensor.dag.default_args)) is not None:
+                raise NotPoolable(f"its argument {name} {why_not}", "template")
+        elif _holds_time(value) and not is_moment:
+            raise NotPoolable(f"its argument {name} is a time, which may be another one at each parse", "arguments")
+    return fields
 
 
-def _reason_for_worker(sensor: Any, op_classpath: str, ours: AirflowSettings) -> str | None:
-    """Return why a poolable sensor needs a worker at its start; None if it does not."""
-    cls, dag = type(sensor), sensor.dag
-    if not known_sensors.is_reviewed(cls):
-        return "its class is not of a reviewed provider: its first poke on a worker is its proof"
-    if start_from_trigger.has_teams():
-        return "this Airflow has teams, and a trigger does not know the team of its task"
-    if op_classpath in _AT_PARSE:
-        return "its constructor computes the moment that it waits for"
-    if sensor.reschedule:
-        return "its mode is reschedule"
+def _check_for_worker(sensor: Any, ours: AirflowSettings) -> None:
+    """Check that a poolable sensor needs no worker at its start.
+
+    :raises NotPoolable: when it does, with the reason.
+    """
+    if not known_sensors.is_reviewed(type(sensor)) and ours.first_poke != "worker":
+        why = "its class is not of a reviewed provider: only a first poke on a worker proves it"
+        raise NotPoolable(why, "class")
+    if task_runtime.has_teams():
+        raise NotPoolable("this Airflow has teams, and a trigger does not know the team of its task", "airflow")
+    if gates.gate_of(sensor, ours.gates_enabled) is not None:
+        raise NotPoolable("it waits at a gate, and its first poke is its own", "own_work")
+    if known_sensors.prepared(type(sensor)):
+        raise NotPoolable("its execute prepares what its poke needs", "own_work")
     if ours.listeners == "respect" and task_runtime.has_task_listeners():
-        return "listeners of task instances are installed, and see no start without a worker"
-    if sensor.execution_timeout is not None:
-        return "its execution_timeout counts on a worker"
+        why = "listeners of task instances are installed, and see no start without a worker"
+        raise NotPoolable(why, "listeners")
+    if sensor.reschedule and sensor.execution_timeout is not None:
+        raise NotPoolable("its execution_timeout counts each poke on a worker: its mode is reschedule", "limit")
     if sensor.get_closest_mapped_task_group() is not None:
-        return "its task group is mapped"
+        raise NotPoolable("its task group is mapped", "mapped")
     if next(XComArg.iter_xcom_references(sensor), None) is not None:
-        return "it takes the XCom of another task"
+        raise NotPoolable("it takes the XCom of another task", "xcom")
     for method, why in _OWN_WORK.items():
         if operators.overrides(sensor, method):
-            return why
+            raise NotPoolable(why, "own_work")
     if sensor.on_execute_callback or sensor._pre_execute_hook is not None:
-        return "its on_execute_callback or pre_execute runs on a worker"
+        raise NotPoolable("its on_execute_callback or pre_execute runs on a worker", "own_work")
     if sensor.max_active_tis_per_dag is not None or sensor.max_active_tis_per_dagrun is not None:
-        return "its max_active_tis_per_dag or max_active_tis_per_dagrun counts tasks on workers"
-    return _reason_in_dag(sensor, dag)
+        why = "its max_active_tis_per_dag or max_active_tis_per_dagrun counts tasks on workers"
+        raise NotPoolable(why, "limit")
+    if start_from_trigger.has_own_templates(sensor.dag) or sensor._should_render_native(sensor.dag):
+        raise NotPoolable("its DAG has macros, filters or settings of its own for its templates", "template")
+    if any(name not in sensor.dag.params for name in sensor.params):
+        raise NotPoolable("it has params of its own", "template")
 
 
-def _reason_in_dag(sensor: Any, dag: Any) -> str | None:
-    """Return why the templates of a DAG need a worker; None if they do not."""
-    if start_from_trigger.has_own_templates(dag) or sensor._should_render_native(dag):
-        return "its DAG has macros, filters or settings of its own for its templates"
-    own: Mapping[str, Any] = sensor.params
-    if any(name not in dag.params for name in own):
-        return "it has params of its own"
-    return None
+def _file_digest(path: Any) -> str:
+    """Return a digest of a DAG's file.
+
+    :raises NotPoolable: when it cannot be read.
+    """
+    try:
+        stat = os.stat(path)
+        return _digest_of(str(path), stat.st_mtime_ns, stat.st_size)
+    except (OSError, TypeError, ValueError) as error:
+        raise NotPoolable(f"its DAG's file cannot be read: {type(error).__name__}", "class") from None
+
+
+@lru_cache(16)
+def _digest_of(path: str, _changed: int, _size: int) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:24]
 
 
 def _holds_time(value: Any) -> bool:

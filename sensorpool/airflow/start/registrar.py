@@ -16,12 +16,13 @@ from typing import Any, ClassVar, NamedTuple
 
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.start.blueprint import Blueprint
-from sensorpool.airflow.start.registration import Prepared, prepare
+from sensorpool.airflow.start.registration import Prepared, prepare, resume_arguments_of
 from sensorpool.airflow.task.deferral import sensing
 from sensorpool.airflow.triggerer.notifier import Notifier
 from sensorpool.client.pool import Pool
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.redaction import error_text
+from sensorpool.model.states import State
 from sensorpool.model.values import Instance, Key
 from sensorpool.store import inspecting
 
@@ -34,6 +35,7 @@ class Waiting(NamedTuple):
 
     :param started: when it began to wait, in seconds since 1970; None for one that was registered just now.
     :param resume_arguments: for the resume method of its task.
+    :param has_ended: whether it had ended before its trigger began.
     """
 
     instance_id: int
@@ -41,6 +43,7 @@ class Waiting(NamedTuple):
     joined_others: bool
     resume_arguments: Mapping[str, Any]
     direct: bool = False
+    has_ended: bool = False
 
 
 class Registrar:
@@ -101,10 +104,12 @@ class Registrar:
         known = self._pool.database.read(inspecting.of_key, key)
         if known is not None:
             if known.external_id != external_id:
-                raise NotPoolable(f"the pool knows a task of the same name and run as instance {known.id}")
-            return Waiting(known.id, known.start_date / 1000, False, {})
+                raise NotPoolable(f"the pool knows a task of the same name and run as instance {known.id}", "pool")
+            arguments = resume_arguments_of(blueprint, known)
+            return Waiting(known.id, known.start_date / 1000, False, arguments, has_ended=known.state != State.SENSING)
         if context is None:
-            raise NotPoolable("its triggerer has no template context: its DAG has changed since it was deferred")
+            why = "its triggerer has no template context: its DAG has changed since it was deferred"
+            raise NotPoolable(why, "context")
         return prepare(self._pool, blueprint, key, external_id, context)
 
     def _render(self) -> None:
@@ -115,7 +120,9 @@ class Registrar:
             try:
                 answer.set_result(prepare_one())
             except BaseException as error:  # a template or a class may raise anything
-                answer.set_exception(error if isinstance(error, Exception) else NotPoolable(error_text(error)))
+                answer.set_exception(
+                    error if isinstance(error, Exception) else NotPoolable(error_text(error), "rendering")
+                )
 
     def _register(self) -> None:
         while True:

@@ -6,12 +6,13 @@ from importlib import import_module
 from typing import Any
 
 from sensorpool.airflow.errors import NotPoolable
-from sensorpool.airflow.proof.arguments import rebuild
+from sensorpool.airflow.proof import known_sensors
+from sensorpool.airflow.proof.arguments import external_inputs, rebuild
 from sensorpool.airflow.proof.codec import decode, encode
 from sensorpool.airflow.proof.watch import environment_reads
-from sensorpool.airflow.start import templates
+from sensorpool.airflow.start import proved_classes, templates, time_sensor
 from sensorpool.airflow.start.blueprint import Blueprint
-from sensorpool.airflow.task import poolable, saved_attributes
+from sensorpool.airflow.task import poolable, reschedule_condition, reschedule_limits, saved_attributes
 from sensorpool.airflow.task.deferral import airflow_settings, check_secrets
 from sensorpool.client.pool import Pool
 from sensorpool.client.validate import CheckedRegistration
@@ -44,19 +45,28 @@ def prepare(pool: Pool, blueprint: Blueprint, key: Key, external_id: str, contex
     poolable.check_listed(blueprint.op_classpath, pool.settings)
     module, _, name = blueprint.op_classpath.rpartition(".")
     cls = getattr(import_module(module), name)
-    sensor = rebuild.rebuild(cls, _rendered(blueprint, context))
+    proved = None if known_sensors.is_reviewed(cls) else proved_classes.poke_context(pool.database, cls, blueprint)
+    rendered = _rendered(blueprint, context)
+    if blueprint.op_classpath in time_sensor.CLASSES:
+        sensor = time_sensor.build(cls, rendered, context["dag"].timezone)
+    else:
+        sensor = rebuild.rebuild(cls, rendered)
     for name in _OF_WAIT:
         setattr(sensor, name, getattr(blueprint, name))
     condition = poolable.unchecked_condition_of(sensor, context)
     if not condition.adapted and (why := environment_reads.reason_against(sensor)) is not None:
         raise NotPoolable(why, "needs_worker")
-    check_secrets(condition.poke_context)
+    poke_context = condition.poke_context
+    if proved is not None:
+        poke_context = external_inputs.with_first_poke_of(poke_context, proved)
+    check_secrets(poke_context)
     registration = Registration(
         sensor=condition.op_classpath,
-        poke_context=condition.poke_context,
+        poke_context=poke_context,
         key=key,
         poke_interval=blueprint.poke_interval,
         timeout=blueprint.timeout,
+        execution_timeout=blueprint.execution_timeout,
         soft_fail=blueprint.soft_fail,
         silent_fail=blueprint.silent_fail,
         never_fail=blueprint.never_fail,
@@ -65,7 +75,25 @@ def prepare(pool: Pool, blueprint: Blueprint, key: Key, external_id: str, contex
         external_id=external_id,
         logical_date=context.get("logical_date"),
     )
-    return Prepared(pool.check(registration, try_out=False), saved_attributes.save(sensor))
+    resume_arguments: dict[str, Any] = (
+        reschedule_condition.resume_arguments(condition) | reschedule_limits.resume_arguments(sensor)
+        if blueprint.reschedule
+        else saved_attributes.save(sensor)
+    )
+    return Prepared(pool.check(registration, try_out=False), resume_arguments)
+
+
+def resume_arguments_of(blueprint: Blueprint, known: Any) -> dict[str, Any]:
+    """Return the arguments of the resume method for a sensor that another triggerer has registered.
+
+    The attributes that a sensor in poke mode began with are lost with that triggerer.
+
+    :param known: of `inspecting.of_key`.
+    """
+    if not blueprint.reschedule:
+        return {}
+    condition = reschedule_condition.resume_arguments_of_registered(known.op_classpath, known.poke_context)
+    return condition | reschedule_limits.resume_arguments(blueprint)
 
 
 def _rendered(blueprint: Blueprint, context: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,6 +105,6 @@ def _rendered(blueprint: Blueprint, context: Mapping[str, Any]) -> dict[str, Any
             raise
         except Exception as error:
             raise NotPoolable(
-                f"its argument {name} cannot be rendered here: {type(error).__name__}", "start"
+                f"its argument {name} cannot be rendered here: {type(error).__name__}", "rendering"
             ) from error
     return arguments

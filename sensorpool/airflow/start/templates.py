@@ -16,15 +16,18 @@ from jinja2 import meta, nodes
 _VALUES = frozenset(
     {
         *("ds", "ds_nodash", "ts", "ts_nodash", "ts_nodash_with_tz", "run_id", "task_instance_key_str"),
-        *("logical_date", "data_interval_start", "data_interval_end", "params", "macros"),
+        *("logical_date", "data_interval_start", "data_interval_end", "params", "macros", "conn"),
     }
 )
 _INSTANCE = frozenset({"task_id", "dag_id", "run_id", "try_number", "map_index"})
-# names with the attributes that are admitted; each must be asked for an attribute
+_DEFAULT_ARGS = "default_args"
+# names with the attributes that are admitted; each must be asked for an attribute. Not admitted are dag.owner, which is
+# made of all tasks of a DAG, dag.fileloc, a path on the machine that has parsed it, and dag_run.note, which Airflow
+# gives to no triggerer
 _PARTS = {
-    "dag_run": frozenset({"conf", "run_id", "dag_id", "logical_date", "run_after", "partition_key"}),
-    "dag": frozenset({"dag_id", "timezone"}),
-    "task": frozenset({"task_id"}),
+    "dag_run": frozenset({"conf", "run_id", "dag_id", "logical_date", "run_after", "start_date", "partition_key"}),
+    "dag": frozenset({"dag_id", "timezone", "tags", "description", "start_date", _DEFAULT_ARGS}),
+    "task": frozenset({"task_id", "owner", "retries", "queue", "pool"}),
     "ti": _INSTANCE,
     "task_instance": _INSTANCE,
     "var": frozenset({"value", "json"}),
@@ -37,6 +40,10 @@ _NOT_ADMITTED = (
     *(nodes.ContextReference, nodes.DerivedContextReference, nodes.EnvironmentAttribute, nodes.ExtensionAttribute),
     *(nodes.ImportedName, nodes.InternalName, nodes.EvalContextModifier),
 )
+_PLAIN = (str, int, float, bool, type(None))
+# names with fixed values while a run waits, if no other attributes are asked for
+_FIXED = _VALUES - {"macros", "conn"} | {"dag_run", "dag", "task", "ti", "task_instance"}
+_MAY_CHANGE = ("random", "lipsum")
 _DEEPEST = 24
 
 
@@ -46,11 +53,14 @@ def environment() -> jinja2.Environment:
     return SandboxedEnvironment(undefined=jinja2.StrictUndefined, extensions=["jinja2.ext.do"], cache_size=0)
 
 
-def reason_against(value: Any, extensions: Collection[str], depth: int = 0) -> str | None:
+def reason_against(
+    value: Any, extensions: Collection[str], default_args: Mapping[str, Any] | None = None, depth: int = 0
+) -> str | None:
     """Return why a triggerer cannot render a value of a template field; None if it can.
 
     :param value: of the codec's types: texts, numbers, and containers of them.
     :param extensions: the file name extensions of the operator's template files.
+    :param default_args: those of its DAG, which is serialized without its functions.
     """
     if depth > _DEEPEST:
         return "is nested too deep"
@@ -58,14 +68,30 @@ def reason_against(value: Any, extensions: Collection[str], depth: int = 0) -> s
         case str():
             if value.endswith(tuple(extensions)):
                 return "is a template file that could not be read"
-            return _reason_against_text(value)
+            return _reason_against_text(value, default_args or {})
         case Mapping():
             parts: Any = value.values()
         case list() | tuple() | set() | frozenset():
             parts = value
         case _:
             return None
-    return next((why for part in parts if (why := reason_against(part, extensions, depth + 1)) is not None), None)
+    reasons = (reason_against(part, extensions, default_args, depth + 1) for part in parts)
+    return next((why for why in reasons if why is not None), None)
+
+
+def may_change(value: Any) -> bool:
+    """Whether an admitted value of a template field may be rendered to another one while its run waits."""
+    match value:
+        case str():
+            if not is_template(value):
+                return False
+            names = meta.find_undeclared_variables(environment().parse(value))
+            return not (names and names <= _FIXED) or any(word in value for word in _MAY_CHANGE)
+        case Mapping():
+            return any(map(may_change, value.values()))
+        case list() | tuple() | set() | frozenset():
+            return any(map(may_change, value))
+    return False
 
 
 def render(value: Any, context: Mapping[str, Any]) -> Any:
@@ -76,7 +102,7 @@ def render(value: Any, context: Mapping[str, Any]) -> Any:
     """
     match value:
         case str():
-            return environment().from_string(value).render(context) if _is_template(value) else value
+            return environment().from_string(value).render(context) if is_template(value) else value
         case Mapping():
             return {name: render(part, context) for name, part in value.items()}
         case list():
@@ -88,44 +114,66 @@ def render(value: Any, context: Mapping[str, Any]) -> Any:
     return value
 
 
-def _is_template(text: str) -> bool:
+def is_template(text: str) -> bool:
     """Whether rendering may change a text: jinja also takes one newline from its end."""
     return any(sign in text for sign in ("{{", "{%", "{#")) or text.endswith(("\n", "\r")) or "\r" in text
 
 
-def _reason_against_text(text: str) -> str | None:
-    if not _is_template(text):
+def _reason_against_text(text: str, default_args: Mapping[str, Any]) -> str | None:
+    if not is_template(text):
         return None
     try:
         tree = environment().parse(text)
     except jinja2.TemplateError:
         return "is no template of Jinja's"
     every = list(tree.find_all(nodes.Node))
+    names = [node for node in every if isinstance(node, nodes.Name)]
     if not all(isinstance(node, _ADMITTED) and not isinstance(node, _NOT_ADMITTED) for node in every):
         return "has a template that takes in others, or defines a macro"
     for kind, known in ((nodes.Filter, environment().filters), (nodes.Test, environment().tests)):
-        if unknown := {node.name for node in tree.find_all(kind)} - known.keys():
+        if unknown := {node.name for node in every if isinstance(node, kind)} - known.keys():
             return f"has a template with {min(unknown)}, which a triggerer does not know"
-    read = meta.find_undeclared_variables(tree) - environment().globals.keys()
-    if unknown := read - _VALUES - _PARTS.keys():
+    if all(name.ctx == "load" for name in names):
+        read = {name.name for name in names}
+    else:  # names of its own have scopes
+        read = meta.find_undeclared_variables(tree)
+    if unknown := read - environment().globals.keys() - _VALUES - _PARTS.keys():
         return f"has a template that names {min(unknown)}, which a triggerer does not have as a worker does"
-    return _reason_against_parts(every)
+    return _reason_against_parts(every, default_args)
 
 
-def _reason_against_parts(every: Iterable[nodes.Node]) -> str | None:
+def _reason_against_parts(every: Iterable[nodes.Node], default_args: Mapping[str, Any]) -> str | None:
     """Return why the names that have admitted attributes only are used in another way; None if they are not."""
     asked = set[int]()
     for node in every:
-        if isinstance(node, nodes.Getattr | nodes.Getitem) and isinstance(node.node, nodes.Name):
-            name, part = node.node.name, _part_of(node)
-            if name in _PARTS:
-                if part not in _PARTS[name]:
-                    return f"has a template that asks {name} for {part or 'what an expression says'}"
-                asked.add(id(node.node))
+        if not isinstance(node, nodes.Getattr | nodes.Getitem):
+            continue
+        inner, part = node.node, _part_of(node)
+        if isinstance(inner, nodes.Name) and inner.name in _PARTS:
+            if part not in _PARTS[inner.name]:
+                return f"has a template that asks {inner.name} for {part or 'what an expression says'}"
+            asked.add(id(inner))
+        elif _is_default_args(inner):
+            if type(default_args.get(part, ...)) not in _PLAIN:
+                return f"has a template that asks default_args for {part or 'what an expression says'}"
+            asked.add(id(inner))
     for node in every:
-        if isinstance(node, nodes.Name) and node.name in _PARTS and id(node) not in asked:
+        if id(node) in asked:
+            continue
+        if isinstance(node, nodes.Name) and node.name in _PARTS:
             return f"has a template that uses {node.name} as a whole"
+        if _is_default_args(node):
+            return "has a template that uses default_args as a whole"
     return None
+
+
+def _is_default_args(node: nodes.Node) -> bool:
+    return (
+        isinstance(node, nodes.Getattr | nodes.Getitem)
+        and isinstance(node.node, nodes.Name)
+        and node.node.name == "dag"
+        and _part_of(node) == _DEFAULT_ARGS
+    )
 
 
 def _part_of(node: nodes.Getattr | nodes.Getitem) -> str:

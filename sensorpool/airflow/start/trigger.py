@@ -13,7 +13,8 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
 from sensorpool.airflow.compat import task_runtime
-from sensorpool.airflow.result import START_ON_WORKER, STARTED
+from sensorpool.airflow.errors import NotPoolable, reason_to_begin
+from sensorpool.airflow.result import START_ON_WORKER, START_ON_WORKER_KIND, STARTED
 from sensorpool.airflow.start.blueprint import Blueprint
 from sensorpool.airflow.start.registrar import Registrar, Waiting
 from sensorpool.airflow.task.deferral import airflow_settings, key_of
@@ -51,7 +52,7 @@ class StartTrigger(BaseTrigger):
         try:
             event = await self._event()
         except Exception as error:
-            event = self._to_worker(error_text(error))
+            event = self._to_worker(error_text(error), error)
         yield event
 
     async def on_kill(self) -> None:
@@ -74,8 +75,8 @@ class StartTrigger(BaseTrigger):
         instance_id = await Registrar.of(notifier).instance_of(key_of(ti), str(ti.id))
         return None if instance_id is None else self._waits_for(instance_id)
 
-    def _waits_for(self, instance_id: int, direct: bool = False) -> PoolTrigger:
-        waits = PoolTrigger(instance_id, direct)
+    def _waits_for(self, instance_id: int, direct: bool = False, registered_at: float = 0.0) -> PoolTrigger:
+        waits = PoolTrigger(instance_id, direct, registered_at)
         waits.task_instance = self.task_instance
         return waits
 
@@ -87,8 +88,10 @@ class StartTrigger(BaseTrigger):
         except TimeoutError:
             return self._to_worker(f"it could not be registered in {LIMIT:g} s")
         except Exception as error:
-            return self._to_worker(error_text(error))
-        self._pool_trigger = self._waits_for(waiting.instance_id, waiting.direct)
+            return self._to_worker(error_text(error), error)
+        # one that has ended may have been on a worker in this try, a moment ago: see `resume_hold`
+        registered_at = began if waiting.has_ended else 0.0
+        self._pool_trigger = self._waits_for(waiting.instance_id, waiting.direct, registered_at)
         async for event in self._pool_trigger.run():
             if not isinstance(event, TaskSuccessEvent) and isinstance(event.payload, dict):
                 event.payload = {**event.payload, STARTED: waiting.started or began, **waiting.resume_arguments}
@@ -99,6 +102,8 @@ class StartTrigger(BaseTrigger):
         notifier = await Notifier.ready(self._warn)
         blueprint = Blueprint.read(self.blueprint)
         ti: Any = self.task_instance
+        if task_runtime.is_in_loop(ti):
+            raise NotPoolable("it is in a loop, and the pool would take its rounds for one task", "loop")
         ignores_listeners = airflow_settings().listeners == "ignore"
         direct = blueprint.direct and (ignores_listeners or not await asyncio.to_thread(task_runtime.has_listeners))
         waiting = await Registrar.of(notifier).begin(blueprint, key_of(ti), str(ti.id), self._context)
@@ -109,9 +114,10 @@ class StartTrigger(BaseTrigger):
         )
         return waiting._replace(direct=direct)
 
-    def _to_worker(self, why: str) -> TriggerEvent:
+    def _to_worker(self, why: str, error: Exception | None = None) -> TriggerEvent:
         self._warn(f"sensorpool: starts on a worker: {why}")
-        return TriggerEvent({START_ON_WORKER: one_log_line(why)})
+        kind = reason_to_begin(error.kind) if isinstance(error, NotPoolable) else "pool"
+        return TriggerEvent({START_ON_WORKER: one_log_line(why), START_ON_WORKER_KIND: kind})
 
     def _warn(self, line: str) -> None:
         self.log.warning("%s", one_log_line(line))

@@ -10,15 +10,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from airflow.sdk.exceptions import (
+from sensorpool.airflow.compat.exceptions import (
     AirflowFailException,
     AirflowSensorTimeout,
     AirflowSkipException,
     AirflowTaskTimeout,
 )
-
-from sensorpool.airflow.result import InstanceResult
-from sensorpool.airflow.task import deferral, landing, poke_errors
+from sensorpool.airflow.result import NEXT_POKE, TRIGGER_FAILED, InstanceResult
+from sensorpool.airflow.task import class_proof, deferral, landing, own_deferral, poke_errors
 from sensorpool.airflow.task.native_continuation import continue_natively
 from sensorpool.airflow.task.patch import SET_ASIDE
 from sensorpool.errors import Unreachable
@@ -79,11 +78,13 @@ def conclude(
     started: float,
     native: Callable[[Any, Any], Any],
     lost: Exception | None = None,
+    confirm: Callable[[Any, Any, Any, float], Any] | None = None,
 ) -> Any:
     """Return or raise what BaseSensorOperator.execute would have.
 
     :param started: when the task began to wait, in seconds since 1970.
     :param lost: the error of a task that cannot go on natively (`saved_attributes.restore`).
+    :param confirm: runs the poke of a task that has waited at a gate; None where the pool's result counts.
     :raises AirflowSensorTimeout: at a sensor's timeout, which Airflow does not retry.
     :raises AirflowTaskTimeout: at the execution_timeout, which Airflow retries.
     :raises BaseException: for an error of the poke, of the class that it raised (`poke_errors`); Airflow retries it.
@@ -92,18 +93,21 @@ def conclude(
     """
     waited = time.time() - started
     needed = ""
-    if result.state is State.SUCCESS:
+    if confirm is None and result.state is State.SUCCESS:
         value, needed = landing.apply_landing(sensor, context, result.xcom_value)
         if not needed:
             set_aside(sensor, "soft_fail", "never_fail")
             sensor.log.info("Success criteria met. Exiting.")
             return value
-    if needed or result.ending is Ending.HANDED_BACK:
+    if confirm is not None or needed or result.ending is Ending.HANDED_BACK:
         if lost is not None:
             set_aside(sensor, "soft_fail")  # soft_fail is for timeouts: a lost attribute must not skip the task
             raise lost
-        run = partial(landing.poke_again, needed) if needed else continue_natively
-        if not needed:
+        run = confirm or (partial(landing.poke_again, needed) if needed else continue_natively)
+        if run is continue_natively:
+            native = own_deferral.natively(sensor, native)
+            if result.reason not in (NEXT_POKE, TRIGGER_FAILED):
+                class_proof.withdraw(sensor)
             sensor.log.info("sensorpool: handed back, runs natively from here: %s", result.reason)
         try:
             return run(sensor, context, native, started)

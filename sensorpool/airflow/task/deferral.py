@@ -1,22 +1,22 @@
 """A task leaves its worker slot, or keeps it with a line in its log."""
 
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, NoReturn
 
-from airflow.sdk.exceptions import TaskDeferred
-
 from sensorpool.airflow.compat import secrets_masker, task_runtime
+from sensorpool.airflow.compat.exceptions import TaskDeferred
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.task.patch import RESUME
-from sensorpool.airflow.trigger import PoolTrigger
+from sensorpool.airflow.trigger import PauseTrigger, PoolTrigger
 from sensorpool.client.pool import Pool
 from sensorpool.config.settings import Settings
 from sensorpool.instrumentation.redaction import error_text
 from sensorpool.model.states import State
-from sensorpool.model.values import Instance, Key, Registration
+from sensorpool.model.values import LONGEST_SPAN, Instance, Key, Registration
+from sensorpool.store import pruning
 
 
 @cache
@@ -48,6 +48,14 @@ def register(registration: Registration) -> Instance:
     """
     check_secrets(registration.poke_context)
     return sensing(pool().register_many([registration], try_out=False)[0])
+
+
+def forget(key: Key) -> None:
+    """Have the pool forget an instance of a try that has ended, so that the try can register again.
+
+    :raises SensorpoolError: when the database does not answer.
+    """
+    pool().database.run(pruning.forget, key)
 
 
 def check_secrets(poke_context: Any) -> None:
@@ -82,13 +90,21 @@ def waits_of(sensor: Any) -> dict[str, Any]:
 
 
 def defer(
-    task: Any, instance: Instance, *, direct: bool, timeout: float | None, started: float, **more: Any
+    task: Any,
+    instance: Instance,
+    *,
+    direct: bool,
+    timeout: float | None,
+    started: float,
+    at_gate: bool = False,
+    **more: Any,
 ) -> NoReturn:
     """Free the slot.
 
     :param direct: whether a success may be written without a worker.
     :param timeout: seconds that the pool waits; Airflow itself ends the task some time later. None: without end.
     :param started: when the task began to wait, in seconds since 1970.
+    :param at_gate: whether the task's own poke follows a landing.
     :param more: further arguments of the resume method, as JSON.
     :raises TaskDeferred: always; Airflow takes it up.
     """
@@ -96,10 +112,36 @@ def defer(
     others = "" if instance.opened else ", where others wait for the same"
     task.log.info("sensorpool: waits in the pool as instance %s%s; its worker slot is free.", instance.id, others)
     raise TaskDeferred(
-        trigger=PoolTrigger(instance_id=instance.id, direct=direct, registered_at=time.time()),
+        trigger=PoolTrigger(instance_id=instance.id, direct=direct, registered_at=time.time(), at_gate=at_gate),
         method_name=RESUME,
         kwargs={"started": started, **more},
         timeout=None if timeout is None else timedelta(seconds=timeout + airflow_settings().deferral_grace),
+    )
+
+
+def next_poke_at(due: datetime) -> float:
+    """Return when a sensor may poke on a worker again: when it is due, and not within `resume_hold` from now.
+
+    :return: seconds since 1970.
+    """
+    return max(due.timestamp(), time.time() + airflow_settings().resume_hold)
+
+
+def pause(task: Any, due: datetime, started: float, **more: Any) -> TaskDeferred:
+    """Return what frees the slot, when it is raised, until a sensor pokes on a worker again.
+
+    :param started: when the task began to wait, in seconds since 1970.
+    :param more: further arguments of the resume method, as JSON.
+    :raises SettingsError: when a setting is wrong.
+    """
+    until = next_poke_at(due)
+    left = min(LONGEST_SPAN, max(0.0, started + task.timeout - time.time(), until - time.time()))
+    task.log.info("sensorpool: pokes on a worker again at %s", datetime.fromtimestamp(until).astimezone())
+    return TaskDeferred(
+        trigger=PauseTrigger(due=until),
+        method_name=RESUME,
+        kwargs={"started": started, **more},
+        timeout=timedelta(seconds=left + airflow_settings().deferral_grace),
     )
 
 

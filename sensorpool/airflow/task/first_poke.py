@@ -14,6 +14,7 @@ from airflow.sdk.bases.sensor import BaseSensorOperator
 from sensorpool.airflow.compat import operators
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.proof import known_sensors
+from sensorpool.airflow.proof.gates import Gate
 from sensorpool.airflow.proof.state import sensor_state
 from sensorpool.airflow.proof.state.judged_class import judged_class_of
 from sensorpool.airflow.proof.state.sensor_state import Snapshot
@@ -23,12 +24,13 @@ from sensorpool.airflow.proof.watch import (
     company_hooks,
     environment_reads,
     passing_changes,
+    pushed_xcoms,
     supervisor_requests,
     task_reads,
     worker_only,
 )
 from sensorpool.airflow.proof.watch.company_hooks import CompanyHooks
-from sensorpool.airflow.task import deferral
+from sensorpool.airflow.task import deferral, own_deferral
 from sensorpool.instrumentation.redaction import one_line
 
 
@@ -47,9 +49,11 @@ class FirstPoke:
     poke may have had imports to make on a crowded worker, so the next one is measured as well. Should Airflow give the
     method for the interval another name one day, the sensor just goes on natively.
 
-    :param limit: the pool's time limit of a poke, in seconds; a poke that overruns it never lands in the pool. None for
-        a sensor with an adapter, which pokes in its place: then the needs of this poke do not matter.
+    :param limit: the pool's time limit of a poke, in seconds; a poke that overruns it never lands in the pool. None
+        where this poke is not watched: of a sensor with an adapter, which pokes in its place, its needs do not matter.
     :param register: called before the task leaves its slot; if it fails, the sensor goes on natively.
+    :param given: names of the template context that the pool has as well.
+    :param gate: at which the sensor waits in the pool; None if it needs none.
     """
 
     def __init__(
@@ -58,18 +62,25 @@ class FirstPoke:
         native: Callable[[Any, Any], Any],
         limit: float | None,
         register: Callable[[], object],
+        given: frozenset[str] = frozenset(),
+        gate: Gate | None = None,
     ) -> None:
-        self.ended = False
+        self.ended = self.is_watched = False
+        self.refused = False  # whether a deferrable sensor has to defer by itself
         self.waited = 0.0  # seconds; in reschedule mode since the first poke of the try
         self.began = time.time()  # start of the wait, in seconds since 1970
         self._sensor = sensor
-        self._class = judged_class_of(sensor)
+        # the pool's poke at a gate has other arguments in the place of functions
+        self._class = type(sensor) if gate is not None and gate.instead else judged_class_of(sensor)
+        self._pushes = gate is not None and gate.pushes
         self._native = native
         self._limit = limit
         self._register = register
+        self._given = given
         self._took = 0.0  # seconds
         self._is_slow = self._is_over = False
         self._patches: dict[str, Any] = {}
+        self._theirs: dict[str, Any] = {}  # what the patches cover: a sensor that has waited already has some
         self._reasons: list[NotPoolable] = []
         self._before: Snapshot = {}
         self._shared: SharedState | None = None
@@ -84,12 +95,13 @@ class FirstPoke:
 
         :raises BaseException: whatever ``execute`` raises.
         """
+        self.is_watched = self._limit is not None
         if not known_sensors.is_stateless(self._class):
             self._before = sensor_state.snapshot(self._sensor)
         self._attributes = dict(vars(self._sensor))
         if self._limit is not None:
             self._shared = SharedState(self._class, caches=True)
-        own_poke = self._sensor.poke
+        own_poke, attributes = self._sensor.poke, vars(self._sensor)
 
         def poke(context: Any) -> Any:
             self._unpatch()  # the sensor may send itself to another process, or keep a copy
@@ -104,6 +116,7 @@ class FirstPoke:
                 self._patch()
 
         self._patches = {operators.NEXT_INTERVAL: self._next_interval, "poke": poke}
+        self._theirs = {name: attributes[name] for name in self._patches if name in attributes}
         self._patch()
         try:
             result = self._native(self._sensor, context)
@@ -127,6 +140,9 @@ class FirstPoke:
                 self._is_over = True
             if not (was_slow and self._is_slow):
                 deferral.report_native(self._sensor, error)
+            if own_deferral.is_aside(self._sensor):
+                self.refused = True
+                raise _LeaveSlot from None
             self._unpatch()
             interval = getattr(self._sensor, operators.NEXT_INTERVAL)(started_at, run_duration, poke_count)
             self._patch()
@@ -136,6 +152,7 @@ class FirstPoke:
     def _unpatch(self) -> None:
         for name in self._patches:
             vars(self._sensor).pop(name, None)
+        vars(self._sensor).update(self._theirs)
 
     def _patch(self) -> None:
         if not self._is_over:
@@ -177,7 +194,8 @@ class FirstPoke:
         if self._limit is None:
             yield context
             return
-        watched: Any = _WatchedContext(context, self._note("reads_context"))
+        kind = _PushingContext if self._pushes else _WatchedContext
+        watched: Any = kind(context, self._note("reads_context"), self._given)
         with ExitStack() as stack:
             try:
                 self._watch(stack)
@@ -191,10 +209,11 @@ class FirstPoke:
         note, note_shared = self._note("needs_worker"), self._note("stateful")
         programs = self._ignore if declares else self._note("needs_worker", self._of_reviewed) if is_reviewed else note
         stack.enter_context(worker_only.noting(note, programs, self.of_environment.add))
-        stack.enter_context(supervisor_requests.noting(note, self._looked_up))
+        requests, reads = (pushed_xcoms.MESSAGES, pushed_xcoms.READS) if self._pushes else (frozenset(), frozenset())
+        stack.enter_context(supervisor_requests.noting(note, self._looked_up, requests))
         if declares:
             return
-        stack.enter_context(task_reads.noting(self._sensor, self._note("reads_task")))
+        stack.enter_context(task_reads.noting(self._sensor, self._note("reads_task"), reads))
         follow = stack.enter_context(passing_changes.noting(note, note_shared))
         if self._shared is not None and not is_reviewed:
             follow(cls, self._shared.extend)
@@ -212,26 +231,34 @@ class FirstPoke:
 
 
 class _WatchedContext(dict[str, Any]):
-    """The template context; reads and changes of it are noted."""
+    """The template context; reads and changes of it are noted.
 
-    def __init__(self, context: Mapping[str, Any], note: Callable[[str], object]) -> None:
+    :param given: names of which no read is noted.
+    """
+
+    def __init__(self, context: Mapping[str, Any], note: Callable[[str], object], given: frozenset[str]) -> None:
         super().__init__()
         self._context = context
         self._note = note
+        self._given = given
 
     def _read(self, what: str) -> None:
         self._note(f"reads {what} from the template context")
 
+    def _read_one(self, name: object) -> None:
+        if name not in self._given:
+            self._read(repr(name))
+
     def __getitem__(self, name: str) -> Any:
-        self._read(repr(name))
+        self._read_one(name)
         return self._context[name]
 
     def get(self, name: str, default: Any = None) -> Any:
-        self._read(repr(name))
+        self._read_one(name)
         return self._context.get(name, default)
 
     def __contains__(self, name: object) -> bool:
-        self._read(repr(name))
+        self._read_one(name)
         return name in self._context
 
     def __iter__(self) -> Iterator[str]:  # ** comes this way too
@@ -263,3 +290,12 @@ class _WatchedContext(dict[str, Any]):
 
     __setitem__, __delitem__, __or__, __ror__ = map(_whole, ("__setitem__", "__delitem__", "__or__", "__ror__"))
     copy, pop, popitem, setdefault, update = map(_whole, ("copy", "pop", "popitem", "setdefault", "update"))
+
+
+class _PushingContext(_WatchedContext):
+    """The template context of a poke that pushes XComs."""
+
+    def __getitem__(self, name: str) -> Any:
+        if name == pushed_xcoms.TI:
+            return pushed_xcoms.PushingTi(self._context[name], self._note)
+        return super().__getitem__(name)

@@ -7,9 +7,8 @@ value that could not be carried. If that poke finds nothing, the try fails, rath
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from airflow.sdk.exceptions import AirflowException
-
 from sensorpool.airflow.compat import operators
+from sensorpool.airflow.compat.exceptions import AirflowException
 from sensorpool.airflow.proof.arguments import portable_values
 from sensorpool.airflow.result import Landing
 from sensorpool.airflow.task import poolable, saved_attributes

@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from airflow.sdk.exceptions import AirflowRescheduleException
-
 from sensorpool.airflow.compat import operators, task_runtime
+from sensorpool.airflow.compat.exceptions import AirflowRescheduleException
 from sensorpool.instrumentation.redaction import one_line
 
 KEY = "sensorpool_handed_back"  # in the task_state_store, which a task's tries share
@@ -39,7 +38,12 @@ def execute(sensor: Any, context: Any, native: Native) -> Any:
 
 def read_start(sensor: Any, context: Any) -> float | None:
     """Return the start of the wait of a try that was handed back and rescheduled since, in seconds since 1970."""
-    if not (sensor.reschedule and context.get("task_reschedule_count") and "task_state_store" in context):
+    return read_kept_start(sensor, context) if sensor.reschedule and context.get("task_reschedule_count") else None
+
+
+def read_kept_start(sensor: Any, context: Any) -> float | None:
+    """Return the start of the wait of a try, if a worker has kept it, in seconds since 1970."""
+    if "task_state_store" not in context:
         return None
     try:
         kept = context["task_state_store"].get(KEY)
@@ -70,6 +74,7 @@ def continue_natively(sensor: Any, context: Any, native: Native, began: float, *
 
 def _keep(sensor: Any, context: Any, began: float) -> None:
     if "task_state_store" not in context:
+        sensor.log.warning("sensorpool: this Airflow keeps no start of its wait, its timeout counts from here")
         return
     retention = dt.timedelta(seconds=min(sensor.timeout, _LONGEST), days=1)
     try:

@@ -19,8 +19,13 @@ RESUMED = "_sensorpool_resumed"  # an attribute of a task that has resumed: its 
 # an attribute of a task: flags that Airflow's resume method must not see, and callbacks must
 SET_ASIDE = "_sensorpool_set_aside"
 _RESUMING = "resume_execution"
-# by DAG and task: why a sensor of this worker's process begins here, where others begin without a worker
-begins_on_worker: dict[tuple[str, str], str] = {}
+_OWN = "_sensorpool_execute"  # an attribute of a class with deferrable sensors: its execute without the patch
+_GIVEN_UP = "__fail__"  # Airflow's name for the method of a task whose trigger it has given up
+# by DAG and task, in a worker's process: why its sensor begins here, where others begin without a worker, as a text and
+# for a metric; None for a sensor that begins without one
+begins_on_worker: dict[tuple[str, str], tuple[str, str] | None] = {}
+# by DAG and task: what the first poke of a company's sensor proves, in this worker's process (`class_proof`)
+proved_by_first_poke: dict[tuple[str, str], str] = {}
 
 Execute = Callable[[Any, Any], Any]
 
@@ -41,7 +46,29 @@ def install() -> None:
             setattr(cls, RESUME, _resuming(ours))
             setattr(cls, method, _entering(getattr(cls, method), ours))
             if _RESUMING in vars(cls):
-                setattr(cls, _RESUMING, _putting_back(vars(cls)[_RESUMING]))
+                setattr(cls, _RESUMING, _resuming_by_airflow(vars(cls)[_RESUMING]))
+
+
+def install_for(task: Any) -> None:
+    """Patch the class of a task, if its sensors may be deferrable and wait in the pool all the same."""
+    from sensorpool.airflow.proof import known_sensors
+
+    cls = getattr(task, "operator_class", type(task))  # that of a mapped task
+    if isinstance(cls, type) and known_sensors.reason_to_defer(cls) is None and _OWN not in vars(cls):
+        native: Any = getattr(cls, "execute")  # noqa: B009  # mypy knows no such attribute of a type
+        setattr(cls, _OWN, native)
+        setattr(cls, "execute", _entering_own(native))  # noqa: B010
+
+
+def _entering_own(native: Execute) -> Execute:
+    @functools.wraps(native)
+    def execute(self: Any, context: Any, **named: Any) -> Any:
+        is_deferrable = getattr(self, "deferrable", False) is True and takes_deferrable()
+        part = _part("own_deferral") if is_deferrable else None
+        own = functools.partial(native, **named)
+        return own(self, context) if part is None else part.execute(self, context, own)
+
+    return execute
 
 
 def _entering(native: Execute, ours: str) -> Execute:
@@ -56,11 +83,14 @@ def _entering(native: Execute, ours: str) -> Execute:
     return execute
 
 
-def _putting_back(native: Callable[..., Any]) -> Callable[..., Any]:
+def _resuming_by_airflow(native: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(native)
-    def resume_execution(self: Any, *arguments: Any, **named: Any) -> Any:
+    def resume_execution(self: Any, next_method: Any, next_kwargs: Any, context: Any) -> Any:
+        call = functools.partial(native, self, next_method, next_kwargs, context)
         try:
-            return native(self, *arguments, **named)
+            if next_method != _GIVEN_UP or not _is_configured() or (part := _part("failed_trigger")) is None:
+                return call()
+            return part.resume(self, context, next_kwargs, call)
         finally:
             vars(self).update(vars(self).pop(SET_ASIDE, {}))
 
@@ -111,6 +141,18 @@ def starts_without_worker() -> bool:
     except Exception:  # `is_enabled` logs it
         return False
     return ours.enabled and ours.start == "scheduler"
+
+
+@cache
+def takes_deferrable() -> bool:
+    """Whether sensors with ``deferrable=True`` may wait in the pool; not when a setting is wrong."""
+    from sensorpool.airflow.configuration import AirflowSettings
+
+    try:
+        ours = AirflowSettings.load()
+    except Exception:  # `is_enabled` logs it
+        return False
+    return ours.enabled and ours.deferrable == "pool"
 
 
 @cache

@@ -9,11 +9,11 @@ from typing import Any
 from airflow.sdk.bases.operator import BaseOperator
 from airflow.sdk.bases.sensor import BaseSensorOperator
 
-from sensorpool.airflow.compat import operators, task_runtime
+from sensorpool.airflow.compat import dag_bundles, operators, task_runtime
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.errors import NotPoolable
-from sensorpool.airflow.proof import known_sensors, own_execute
-from sensorpool.airflow.proof.arguments import callables, rebuild
+from sensorpool.airflow.proof import gates, known_sensors, own_execute
+from sensorpool.airflow.proof.arguments import callables, dag_file, rebuild
 from sensorpool.airflow.proof.watch import environment_reads, task_reads
 from sensorpool.config import allowlist
 from sensorpool.config.settings import Settings
@@ -25,11 +25,15 @@ class Condition:
     """The condition of a sensor.
 
     :param adapted: whether an adapter has made it, and pokes in the sensor's place.
+    :param of_dag_file: whether the pool takes the sensor from its DAG file.
+    :param poked: the sensor that the pool pokes (`gates.poked_by_pool`).
     """
 
     op_classpath: str
     poke_context: dict[str, Any]
     adapted: bool
+    of_dag_file: bool = False
+    poked: Any = None
 
 
 def condition_of(
@@ -39,26 +43,38 @@ def condition_of(
 
     :raises NotPoolable: with the reason why it runs natively.
     """
-    check(sensor, context, settings, ours)
-    condition = unchecked_condition_of(sensor, context)
-    if not condition.adapted:
+    of_dag_file = gates.gate_of(sensor, ours.gates_enabled) is None and _goes_by_dag_file(sensor, context, settings)
+    check(sensor, context, settings, ours, of_dag_file=of_dag_file)
+    condition = condition_again(sensor, context, of_dag_file=of_dag_file)
+    if not condition.adapted and not condition.of_dag_file:
         callables.check(sensor, context, condition.poke_context, ours)
     if not condition.adapted and (why := environment_reads.reason_against(sensor)) is not None:
         raise NotPoolable(why, "needs_worker")
     return condition
 
 
-def check(sensor: BaseSensorOperator, context: Mapping[str, Any], settings: Settings, ours: AirflowSettings) -> str:
+def check(
+    sensor: BaseSensorOperator,
+    context: Mapping[str, Any],
+    settings: Settings,
+    ours: AirflowSettings,
+    *,
+    of_dag_file: bool = False,
+) -> str:
     """Check all that decides whether a sensor is poolable, but its condition; return its class path.
 
+    :param of_dag_file: whether the pool takes it from its DAG file, whatever its class.
     :raises NotPoolable: with the reason why it runs natively.
     """
-    op_classpath = admit(sensor, context, settings, ours)
+    op_classpath = admit(sensor, context, settings, ours, of_dag_file=of_dag_file)
     why = known_sensors.reason_against(type(sensor))
     if why is not None:
         raise NotPoolable(why, "stateful")
-    if (why := own_execute.reason_against(sensor)) is not None:
+    gate = gates.gate_of(sensor, ours.gates_enabled)
+    if gate is None and (why := own_execute.reason_against(sensor) or gates.reason_against(sensor)) is not None:
         raise NotPoolable(why, "own_execute")
+    if (why := known_sensors.reason_against_arguments(sensor)) is not None:
+        raise NotPoolable(why, "stateful")
     if "poke" in vars(sensor):
         raise NotPoolable("its poke is not that of its class: the DAG file has replaced it", "callable")
     if operators.overrides(sensor, operators.NEXT_INTERVAL):
@@ -69,9 +85,28 @@ def check(sensor: BaseSensorOperator, context: Mapping[str, Any], settings: Sett
         raise NotPoolable(f"it runs as the user {sensor.run_as_user}, and the pool's pokes as another", "run_as_user")
     if not sensor.reschedule and operators.overrides(sensor, "on_kill"):
         raise NotPoolable("its on_kill has to run on its worker, when the task is marked or cleared", "on_kill")
-    if (why := callables.called_at_landing(sensor)) is not None:
-        raise NotPoolable(why, "callable")
     return op_classpath
+
+
+def condition_again(sensor: BaseSensorOperator, context: Mapping[str, Any], *, of_dag_file: bool) -> Condition:
+    """Return the condition of a sensor that is, or was, poolable.
+
+    :param of_dag_file: whether the pool takes it from its DAG file.
+    :raises NotPoolable: when no JSON can hold it, or the sensor built from that differs.
+    """
+    if of_dag_file:
+        return Condition(dag_file.SENSOR, dag_file.poke_context_of(sensor, context), adapted=False, of_dag_file=True)
+    return unchecked_condition_of(sensor, context)
+
+
+def _goes_by_dag_file(sensor: BaseSensorOperator, context: Mapping[str, Any], settings: Settings) -> bool:
+    """Whether the pool takes a sensor from its DAG file; not if it has a class of a name that is listed."""
+    listed = allowlist.of(settings.sensors_enabled)
+    if dag_file.SENSOR not in listed or (file := dag_bundles.dag_file_of(sensor, context)) is None:
+        return False
+    return dag_file.takes_code_of(file, sensor) or (
+        dag_file.is_of(file, type(sensor).__module__) and _path_of(type(sensor)) not in listed
+    )
 
 
 def unchecked_condition_of(sensor: BaseSensorOperator, context: Mapping[str, Any]) -> Condition:
@@ -82,7 +117,8 @@ def unchecked_condition_of(sensor: BaseSensorOperator, context: Mapping[str, Any
     op_classpath = _path_of(type(sensor))
     if (describe := _description_by_adapter(type(sensor))) is not None:
         return Condition(op_classpath, describe(sensor, context), adapted=True)
-    return Condition(op_classpath, rebuild.poke_context_of(sensor), adapted=False)
+    poked = gates.poked_by_pool(sensor)
+    return Condition(_path_of(type(poked)), rebuild.poke_context_of(poked), adapted=False, poked=poked)
 
 
 def is_described_by_adapter(cls: type) -> bool:
@@ -95,16 +131,30 @@ def _description_by_adapter(cls: type) -> Any:
     return None if adapter is None else getattr(import_module(adapter.module), "poke_context_of", None)
 
 
-def admit(task: BaseOperator, context: Mapping[str, Any], settings: Settings, ours: AirflowSettings) -> str:
+def admit(
+    task: BaseOperator,
+    context: Mapping[str, Any],
+    settings: Settings,
+    ours: AirflowSettings,
+    *,
+    of_dag_file: bool = False,
+) -> str:
     """Return the class path of a task that the settings admit to the pool.
 
+    :param of_dag_file: whether the pool takes it from its DAG file, whatever its class.
     :raises NotPoolable: when the settings do not.
     """
     if task_runtime.is_test_run():
         raise NotPoolable("this is a test run", "test_run")
     check_patterns(task.dag_id, task.task_id, ours)
-    if (team := task_runtime.team_of(context)) is not None:
+    if (team := task_runtime.team_of(context)) == task_runtime.UNKNOWN_TEAM:
+        raise NotPoolable("this Airflow does not say of which team it is, and the pool asks for none", "team")
+    if team is not None:
         raise NotPoolable(f"it is of the team {team}, whose Connections and Variables the pool cannot ask for", "team")
+    if task_runtime.is_in_loop(context.get("ti")):
+        raise NotPoolable("it is in a loop, and the pool would take its rounds for one task", "loop")
+    if of_dag_file:
+        return dag_file.SENSOR
     cls = type(task)
     op_classpath = _path_of(cls)
     check_listed(op_classpath, settings)
@@ -149,7 +199,7 @@ def ends_directly(sensor: BaseOperator, context: Mapping[str, Any], *, listeners
         reads_poke_results(sensor, context, listeners=listeners)
         or sensor.outlets
         or getattr(sensor, "multiple_outputs", False)
-        or next(iter(sensor.iter_mapped_dependants()), None) is not None
+        or operators.has_mapped_dependants(sensor)
     )
 
 

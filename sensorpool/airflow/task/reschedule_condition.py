@@ -34,6 +34,7 @@ _FIXED = frozenset(
     }
     | {"task", "task_instance_key_str", "ts", "ts_nodash", "ts_nodash_with_tz"}
 )
+_OF_DAG_FILE = "dag_file:"  # begins the digest of a sensor that the pool takes from its DAG file
 _NO_POKE = (Ending.HANDED_BACK, Ending.CANCELLED)
 _jinja = Environment(autoescape=True)
 
@@ -41,6 +42,14 @@ _jinja = Environment(autoescape=True)
 def resume_arguments(condition: Condition) -> dict[str, Any]:
     """Return arguments for the resume method."""
     return {NAME: _digest(condition)}
+
+
+def resume_arguments_of_registered(op_classpath: str, poke_context: str) -> dict[str, Any]:
+    """Return arguments for the resume method of a sensor that was registered by another process.
+
+    :param poke_context: JSON, as the pool keeps it.
+    """
+    return resume_arguments(Condition(op_classpath, json.loads(poke_context), adapted=False))
 
 
 def result_if_unchanged(sensor: Any, context: Any, result: InstanceResult, digest: Any) -> InstanceResult:
@@ -51,7 +60,8 @@ def result_if_unchanged(sensor: Any, context: Any, result: InstanceResult, diges
     if digest is None or result.ending in _NO_POKE:
         return result
     try:
-        if _digest(poolable.unchecked_condition_of(sensor, context)) == digest:
+        of_dag_file = str(digest).startswith(_OF_DAG_FILE)
+        if _digest(poolable.condition_again(sensor, context, of_dag_file=of_dag_file)) == digest:
             return result
         why = "it waits for something else now: its DAG file, a template or its constructor says so"
     except Exception as error:
@@ -61,7 +71,7 @@ def result_if_unchanged(sensor: Any, context: Any, result: InstanceResult, diges
 
 def may_change(sensor: Any, condition: Condition) -> bool:
     """Whether a sensor may have another condition later: by its constructor, or by the text of its templates."""
-    if not condition.adapted and external_inputs.has_digests(condition.poke_context):
+    if condition.of_dag_file or (not condition.adapted and external_inputs.has_digests(condition.poke_context)):
         return True
     given = operators.constructor_arguments(sensor)
     names = [name for name in sensor.template_fields if name in given]
@@ -95,4 +105,5 @@ def _names_only_fixed(template: str) -> bool:
 
 
 def _digest(condition: Condition) -> str:
-    return value_digest.digest([condition.op_classpath, json.dumps(condition.poke_context, sort_keys=True)])
+    found = value_digest.digest([condition.op_classpath, json.dumps(condition.poke_context, sort_keys=True)])
+    return f"{_OF_DAG_FILE}{found}" if condition.of_dag_file else found

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from airflow.sdk.exceptions import AirflowTaskTimeout
-
+from sensorpool.airflow.compat.exceptions import AirflowTaskTimeout
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.pool.adapters.job import EXTERNAL_ID, job_of
 from sensorpool.airflow.proof import known_sensors
@@ -85,7 +84,8 @@ def _wait_in_pool(
         instance = None
     if instance is None:
         return native_poll(external_id, context)
-    deferral.defer(operator, instance, direct=False, timeout=None, started=time.time(), job=external_id, **saved)
+    more: dict[str, Any] = {"job": external_id, **saved}
+    deferral.defer(operator, instance, direct=False, timeout=None, started=time.time(), **more)
 
 
 def _check_status(cls: type, poke_context: Mapping[str, Any]) -> tuple[bool, set[str]]:

@@ -23,9 +23,9 @@ from typing import Any
 from uuid import UUID
 
 from airflow.sdk.bases.operator import BaseOperator
-from airflow.sdk.exceptions import AirflowException
 
 from sensorpool.airflow.compat import operators
+from sensorpool.airflow.compat.exceptions import AirflowException
 from sensorpool.airflow.proof import known_sensors
 from sensorpool.airflow.proof.arguments import portable_values
 from sensorpool.airflow.proof.arguments.portable_values import NotPortable
@@ -163,7 +163,7 @@ def _digest_of_data(operator: BaseOperator, name: str, value: Any) -> str | None
             encode(value)  # a reviewed class computes its other attributes from such values
         data = _data(name, value)
         hidden = portable_values.mask_secrets(name, data)
-        return value_digest.digest(data) if hidden == data else _HIDDEN + value_digest.digest(hidden)
+        return value_digest.digest(data) if [hidden] == [data] else _HIDDEN + value_digest.digest(hidden)
     except Exception:  # an odd class, or no data
         return None
 

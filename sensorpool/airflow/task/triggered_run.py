@@ -12,9 +12,9 @@ from contextlib import suppress
 from typing import Any
 
 from airflow.sdk import timezone
-from airflow.sdk.exceptions import AirflowException, DagRunTriggerException
 
 from sensorpool.airflow.compat import task_runtime
+from sensorpool.airflow.compat.exceptions import AirflowException, DagRunTriggerException
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.result import InstanceResult
 from sensorpool.airflow.task import deferral, poolable

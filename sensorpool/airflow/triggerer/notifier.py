@@ -12,13 +12,14 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
 
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.result import InstanceResult
 from sensorpool.airflow.triggerer.api_server import ApiServer
+from sensorpool.airflow.triggerer.instance_owner import is_of
 from sensorpool.airflow.triggerer.liveness import Liveness
 from sensorpool.airflow.triggerer.pace import Pace
 from sensorpool.airflow.triggerer.task_log import TaskLog
@@ -41,12 +42,16 @@ log = logger(__name__)
 
 
 class Subscription:
-    """The queue by which one trigger learns of its instance."""
+    """The queue by which one trigger learns of its instance.
 
-    __slots__ = ("_loop", "_queue", "instance_id")
+    :param ti_id: the id of the trigger's task instance, which has registered the instance; None if it is not known.
+    """
 
-    def __init__(self, instance_id: int) -> None:
+    __slots__ = ("_loop", "_queue", "instance_id", "ti_id")
+
+    def __init__(self, instance_id: int, ti_id: str | None = None) -> None:
         self.instance_id = instance_id
+        self.ti_id = ti_id
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[InstanceResult | str] = asyncio.Queue()
 
@@ -129,9 +134,9 @@ class Notifier:
                 say(f"sensorpool: the triggerer cannot reach the pool: {one_line(error)}")
                 await asyncio.sleep(_RETRY_AFTER)
 
-    def subscribe(self, instance_id: int) -> Subscription:
-        """Return the subscription to an instance; call on the event loop."""
-        subscription = Subscription(instance_id)
+    def subscribe(self, instance_id: int, ti_id: str | None = None) -> Subscription:
+        """Return the subscription of a task instance to an instance; call on the event loop."""
+        subscription = Subscription(instance_id, ti_id)
         with self._lock:
             self._subscriptions.setdefault(instance_id, []).append(subscription)
             self._asked.add(instance_id)
@@ -149,10 +154,11 @@ class Notifier:
                 self._asked.discard(subscription.instance_id)
         self._task_log.forget(subscription.instance_id)
 
-    def cancel(self, instance_id: int, reason: str) -> None:
-        """Cancel an instance. If that fails, rescue cancels it later."""
+    def cancel(self, instance_id: int, reason: str, ti_id: str | None = None) -> None:
+        """Cancel the instance of a task instance. If that fails, rescue cancels it later."""
         try:
-            self.pool.cancel(instance_id, reason)
+            if all(is_of(ti_id, row) for row in self.pool.database.read(inspecting.waiters, [instance_id])):
+                self.pool.cancel(instance_id, reason)
         except Unknown:
             pass
         except SensorpoolError as error:
@@ -210,17 +216,27 @@ class Notifier:
         for start in range(0, len(ids), AT_ONCE):
             some = ids[start : start + AT_ONCE]
             rows = {row.id: row for row in database.read(inspecting.waiters, some)}
+            self._end_unknown(some, rows)
             for row in rows.values():
                 if row.state != State.SENSING:
                     self._end(row.id, InstanceResult.of(row))
-            for instance_id in some:
-                if instance_id not in rows:
-                    why = f"the pool does not know instance {instance_id} any more"
-                    self._end(instance_id, InstanceResult.handed_back(why))
             self._tell(self._task_log.first_lines(row for row in rows.values() if row.state == State.SENSING))
             for instance_id in some:
                 if instance_id not in self._subscriptions:  # its trigger has left since
                     self._task_log.forget(instance_id)
+
+    def _end_unknown(self, instance_ids: Iterable[int], rows: Mapping[int, Any]) -> None:
+        """Hand back the tasks whose instance is gone: a trigger takes the first end that it gets."""
+        with self._lock:
+            unknown = [
+                subscription
+                for instance_id in instance_ids
+                for subscription in self._subscriptions.get(instance_id, ())
+                if instance_id not in rows or not is_of(subscription.ti_id, rows[instance_id])
+            ]
+        for subscription in unknown:
+            why = f"the pool does not know instance {subscription.instance_id} any more"
+            subscription.put(InstanceResult.handed_back(why))
 
     def _hand_back(self, instance_ids: list[int]) -> None:
         """Hand instances back to their workers: the pool is dead."""

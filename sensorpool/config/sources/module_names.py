@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sensorpool.config.sources.module_files import ModuleFile, Unreadable
+from sensorpool.model.python_source import UNREADABLE
 
 _POKES = {"poke", "poke_many"}
 _KEPT = 4_096  # modules whose names a process keeps: a forked process reads only the files that have changed
@@ -64,7 +65,7 @@ def _facts(module: ModuleFile, _stamp: tuple[int, int]) -> ModuleFacts:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of odd escapes, say: they are for who imports it
             tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except UNREADABLE as error:
         place = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         said = error.msg if isinstance(error, SyntaxError) else str(error)
         raise Unreadable(f"{type(error).__name__}{place}: {said}") from None

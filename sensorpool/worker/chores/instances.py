@@ -1,18 +1,21 @@
 """Deletes settled instances after the retention, and ends instances whose group is gone: no poke would end these.
 
-At most 20 pages of 1,000 instances a round, and as many shared values as one page has rows.
+At most 20 pages of 1,000 instances a round, and as many shared values, and proofs of classes, as one page has rows.
 """
 
-from sensorpool.store import inspecting, pruning, values
+from sensorpool.store import class_proofs, inspecting, pruning, values
 from sensorpool.worker.chores import pages
 from sensorpool.worker.chores.round import Round
+
+PROOFS_KEPT = 7 * 24 * 3_600_000  # milliseconds: then a class is proved anew on a worker
 
 
 def prune_and_end(now: Round) -> None:
     """Prune instances that settled before the retention; fail sensing ones whose group is gone."""
     worker, place, done = now
     database = worker.database
-    before = database.read(database.now) - round(worker.settings.retention * 1000)
+    now_ms = database.read(database.now)
+    before = now_ms - round(worker.settings.retention * 1000)
     if (waiting := database.read(inspecting.oldest_unpublished)) is not None:
         before = min(before, waiting)  # what is not published yet is read from its rows
     database.run(values.prune, before, pages.ROWS)
@@ -26,3 +29,4 @@ def prune_and_end(now: Round) -> None:
         if page.groupless:
             done.strays += worker.settler.fail_groupless(page.groupless)
         place.instance_id = page.last or 0
+    database.run(class_proofs.prune, now_ms - PROOFS_KEPT, pages.ROWS)

@@ -5,8 +5,15 @@ from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, task
-from airflow.sdk.definitions.retry_policy import ExceptionRetryPolicy, RetryAction, RetryRule
 from company import FlagSensor, ThoroughSensor, Throttled, noting
+
+try:
+    from airflow.sdk.definitions.retry_policy import ExceptionRetryPolicy, RetryAction, RetryRule
+except ImportError:  # before Airflow 3.3
+    RETRIES_BY_POLICY: dict[str, Any] = {}
+else:
+    policy = ExceptionRetryPolicy(rules=[RetryRule(exception=Throttled, action=RetryAction.FAIL)])
+    RETRIES_BY_POLICY = {"retries": 2, "retry_policy": policy}
 
 PATIENT = {"poke_interval": 2, "timeout": 600}
 CALLBACKS = {f"on_{kind}_callback": noting(kind) for kind in ("success", "failure", "retry", "skipped")}
@@ -26,11 +33,7 @@ CASES: dict[str, dict[str, Any]] = {
     "error_never_fail": {"never_fail": True, **CALLBACKS},
     "error_silent_fail": {"silent_fail": True, "timeout": 10, **CALLBACKS},
     "error_email": {"email": ["ops@example.com"], "email_on_failure": True},
-    "error_of_its_own": {
-        "retries": 2,
-        "retry_policy": ExceptionRetryPolicy(rules=[RetryRule(exception=Throttled, action=RetryAction.FAIL)]),
-        **CALLBACKS,
-    },
+    "error_of_its_own": {**RETRIES_BY_POLICY, **CALLBACKS},
     "error_asks_for_a_retry": {"retries": 1, "retry_delay": timedelta(seconds=2), **CALLBACKS},
     "skip": {**CALLBACKS},
     "fail": {"retries": 2, **CALLBACKS},

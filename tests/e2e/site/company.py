@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from airflow.sdk.bases.sensor import BaseSensorOperator, PokeReturnValue
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, AirflowTaskTimeout
+
+try:
+    from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, AirflowTaskTimeout
+except ImportError:  # Airflow 3.1
+    from airflow.exceptions import AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
 WORK = Path(os.environ.get("CLUSTER_WORK", "."))
 

@@ -243,6 +243,7 @@ class SimulatedWorker(Worker):
         self.world = world
         self.job: Actor | None = None
         self.settings, self.database = settings, database
+        self.is_struck = lambda _: False
         self.pool_id = PoolId(database)
         self.redis = SimulatedRedis(client, world)
         self.leases = leases = Leases(self.redis, lease_ttl=settings.lease_ttl)

@@ -94,3 +94,17 @@ class EndsLater:
             end = os._exit if self.how == "exit" else ctypes.string_at
             threading.Timer(0.5, end, [7 if self.how == "exit" else 0]).start()
         return False
+
+
+class Signals:
+    """Notes its poke, sends a signal to its process or its process group, and finds nothing."""
+
+    def __init__(self, pokes: str, sign: str, group: bool = False) -> None:
+        self.pokes, self.sign, self.group = Path(pokes), signal.Signals[sign], group
+
+    def poke(self, context: Any) -> Any:
+        with self.pokes.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        send = os.killpg if self.group else os.kill
+        send(os.getpgrp() if self.group else os.getpid(), self.sign)
+        return False

@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from airflow.models.dagrun import DagRun
-from airflow.sdk.exceptions import AirflowException
 from airflow.utils.session import create_session
 from sqlalchemy import select, tuple_
 
 from sensorpool.airflow.compat import server_process, task_runtime
+from sensorpool.airflow.compat.exceptions import AirflowException
 from sensorpool.airflow.pool.adapters.queries import read_each, rows_of, text_of
 from sensorpool.errors import HandBack
 

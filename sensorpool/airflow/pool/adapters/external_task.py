@@ -19,11 +19,11 @@ from airflow.providers.standard.exceptions import (
     ExternalTaskGroupFailedError,
 )
 from airflow.providers.standard.sensors.external_task import ExternalTaskSensor
-from airflow.sdk.exceptions import AirflowSkipException
 from airflow.utils.session import create_session
 from sqlalchemy import func, select, tuple_
 
 from sensorpool.airflow.compat import server_process
+from sensorpool.airflow.compat.exceptions import AirflowSkipException
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.pool.adapters.queries import read_each, rows_of, text_of
 from sensorpool.airflow.pool.adapters.task_groups import Group, tasks_of_groups

@@ -16,8 +16,8 @@ from threading import Lock
 from typing import Any, ClassVar, TypeVar
 
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException, AirflowSkipException
 
+from sensorpool.airflow.compat.exceptions import AirflowFailException, AirflowNotFoundException, AirflowSkipException
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.errors import LookupUnavailable, OnlyOnWorker
 from sensorpool.airflow.proof.arguments import external_inputs

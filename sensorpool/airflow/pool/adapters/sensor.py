@@ -7,20 +7,13 @@ from typing import Any, ClassVar, NoReturn, Self, cast
 
 from airflow.sdk.bases.sensor import BaseSensorOperator
 from airflow.sdk.bases.sensor import PokeReturnValue as Returned
-from airflow.sdk.exceptions import (
-    AirflowRescheduleException,
-    AirflowTaskTerminated,
-    DagRunTriggerException,
-    DownstreamTasksSkipped,
-    TaskAwaitingInput,
-    TaskDeferred,
-)
 
 from sensorpool.airflow.compat import operators, server_process
+from sensorpool.airflow.compat.exceptions import REQUESTS_OF_TASK
 from sensorpool.airflow.errors import OnlyOnWorker
 from sensorpool.airflow.pool.adapters.kept_operator import KeptOperator
 from sensorpool.airflow.pool.adapters.landing import landing_of
-from sensorpool.airflow.proof import known_sensors, own_execute
+from sensorpool.airflow.proof import gates, known_sensors, own_execute
 from sensorpool.airflow.proof.arguments import callables
 from sensorpool.airflow.proof.arguments.rebuild import build_in_pool
 from sensorpool.airflow.proof.state.judged_class import judged_class
@@ -32,6 +25,7 @@ from sensorpool.airflow.proof.watch import (
     environment_reads,
     hooks_in_pool,
     process_state,
+    pushed_xcoms,
     supervisor_requests,
     task_reads,
     worker_only,
@@ -40,12 +34,6 @@ from sensorpool.airflow.proof.watch.denials import deny
 from sensorpool.errors import HandBack
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.values import PokeReturnValue
-
-# requests of a task to its task runner
-_FOR_A_WORKER = (
-    *(AirflowRescheduleException, AirflowTaskTerminated, DagRunTriggerException),
-    *(DownstreamTasksSkipped, TaskAwaitingInput, TaskDeferred),
-)
 
 
 class RebuiltSensor(KeptOperator):
@@ -58,6 +46,7 @@ class RebuiltSensor(KeptOperator):
     sensor_class: ClassVar[type[BaseSensorOperator]]
     judged_class: ClassVar[type]  # `judged_class`
     functions: ClassVar[callables.Found]
+    pushes: ClassVar[bool]  # `gates.Gate.pushes`
     declares_fields: ClassVar[bool]  # `known_sensors.declares_fields`
     imported_state: ClassVar[SharedState | None]  # before a sensor of the class was built here; None if stateless
     shared_state: ClassVar[SharedState | None]  # after the first sensor of the class was built here
@@ -78,6 +67,8 @@ class RebuiltSensor(KeptOperator):
             server_process.logger.warning("Pokes have changed %s of this process; it is restored.", ", ".join(names))
         sensor = build_in_pool(self.sensor_class, self._arguments, self.functions)
         self.check_shared_state()
+        if self.pushes:
+            vars(sensor).update(dict.fromkeys(pushed_xcoms.READS, False))
         self._baseline = None if self.is_untracked else Baseline(sensor)
         self._is_new = True
         return sensor
@@ -110,8 +101,8 @@ class RebuiltSensor(KeptOperator):
     def poke(self, _: Mapping[str, Any]) -> Any:
         """Poke the sensor; return its answer, with the value for XCom encoded."""
         try:
-            found = self.use(self._poke, _FOR_A_WORKER)
-        except _FOR_A_WORKER as error:
+            found = self.use(self._poke, REQUESTS_OF_TASK)
+        except REQUESTS_OF_TASK as error:
             raise HandBack(f"its poke raised {type(error).__name__}, which only a worker can follow") from None
         except OnlyOnWorker as error:
             raise HandBack(str(error)) from None
@@ -136,12 +127,19 @@ class RebuiltSensor(KeptOperator):
             raise OnlyOnWorker(why)
         with task_reads.raising_denials(sensor, self.known_missing, self.of_environment, hooks) as denied:
             if not self.functions:
-                return sensor.poke(NoContext(denied))
+                return sensor.poke(self.context(denied))
             before = dict(vars(sensor))
             try:
-                return sensor.poke(callable_context.CallableContext(NoContext(denied)))
+                return sensor.poke(callable_context.CallableContext(self.context(denied)))
             finally:
                 callable_context.put_back(sensor, before)
+
+    def context(self, denied: list[str]) -> "NoContext":
+        """Return the template context of a poke.
+
+        :param denied: as `NoContext` takes it.
+        """
+        return PushingContext(denied) if self.pushes else NoContext(denied)
 
     def _changed_by_poke(self, landed: bool) -> Collection[str]:
         """Return the names of the attributes that a poke has set; a poke that does not land must set none.
@@ -184,17 +182,23 @@ def _check_truth(found: Any) -> None:
 def adapt(cls: type[BaseSensorOperator]) -> type[RebuiltSensor]:
     """Return what is poked in the place of a sensor class."""
     server_process.become_server()
+    watch_process()
+    supervisor_requests.stand_in()
+    made: type[RebuiltSensor] = derived(RebuiltSensor, cls, {})
+    return made
+
+
+def watch_process() -> None:
+    """Watch this process, one of the pool's, for what pokes may not do there."""
     environment_reads.deny_names()
     worker_only.deny_changes()
     consumed_files.deny_consumption()
     process_state.pool_state()
-    supervisor_requests.stand_in()
     hooks_in_pool.watch()
-    made: type[RebuiltSensor] = _derived(RebuiltSensor, cls, {})
-    return made
 
 
-def _derived(base: type[RebuiltSensor], cls: type[BaseSensorOperator], functions: callables.Found) -> Any:
+def derived(base: type[RebuiltSensor], cls: type[BaseSensorOperator], functions: callables.Found) -> Any:
+    """Return a class derived from a stand-in, for the sensors of a class that take these functions."""
     plain: Any = cls
     judged = judged_class(plain, tuple(functions.values()))
     is_stateless = known_sensors.is_stateless(judged)
@@ -203,8 +207,10 @@ def _derived(base: type[RebuiltSensor], cls: type[BaseSensorOperator], functions
         and not own_execute.continues_after_wait(cls)
         and not operators.class_overrides(cls, "post_execute")
     )
+    gate = gates.known_gate(cls)
     attributes = {
         "sensor_class": cls,
+        "pushes": gate is not None and gate.pushes,
         "judged_class": judged,
         "functions": functions,
         "is_stateless": is_stateless,
@@ -219,7 +225,7 @@ def _derived(base: type[RebuiltSensor], cls: type[BaseSensorOperator], functions
 @lru_cache(1_000)
 def _with_functions(cls: Any, functions: tuple[tuple[str, FunctionType], ...]) -> Any:
     """Return the class for the sensors of a class that take these functions, given with their names."""
-    return _derived(cls, cls.sensor_class, dict(functions))
+    return derived(cls, cls.sensor_class, dict(functions))
 
 
 class NoContext(dict[str, Any]):
@@ -242,3 +248,11 @@ class NoContext(dict[str, Any]):
     __len__ = _deny  # bool() comes this way too
     __setitem__ = __delitem__ = __or__ = __ror__ = __ior__ = _deny
     copy = pop = popitem = setdefault = update = clear = _deny
+
+
+class PushingContext(NoContext):
+    """The template context in the pool for a poke that pushes XComs (`gates`): it has a ``ti`` that pushes nothing."""
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the ``ti``, and deny all else."""
+        return pushed_xcoms.SilentTi(self._denied) if name == pushed_xcoms.TI else self._deny()

@@ -67,14 +67,6 @@ def _why_nameless(value: Any) -> str | None:
     return None if callables_enabled.is_name(f"{module}.{name}") else "its name is not made of ASCII letters"
 
 
-def called_at_landing(sensor: BaseSensorOperator) -> str | None:
-    """Return why a callable keeps a sensor on its worker, wherever it can be imported; None if none does."""
-    name = known_sensors.called_at_landing(type(sensor))
-    if name is None or not callable(getattr(sensor, name, None)):
-        return None
-    return f"its {name} is called once it lands, and each task has to call its own"
-
-
 def check(sensor: BaseSensorOperator, context: Mapping[str, Any], poke_context: Mapping[str, Any], ours: Any) -> None:
     """Check that the pool may import the functions of a poke_context, and that they need nothing of the task.
 
@@ -108,22 +100,38 @@ def _is_within(module: Mapping[str, Any], folder: str) -> bool:
 
 def _asked_of_context(sensor: BaseSensorOperator) -> str | None:
     """Return what a callable asks of the template context, judged by its parameters; None if nothing is known."""
+    try:
+        taken = names_taken(sensor)
+    except NotPoolable as error:
+        return str(error)
+    for name in sorted(taken):
+        argument, given = taken[name]
+        advice = f"; give it in {given[0]}, as '{{{{ {name} }}}}'" if given else ""
+        return f"its {argument} takes {name} of the template context, which only a worker has{advice}"
+    return None
+
+
+def names_taken(sensor: BaseSensorOperator) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Return the names of the template context that callables of a sensor take, judged by their parameters.
+
+    :returns: for each name the argument that takes it, and the arguments that can give such names.
+    :raises NotPoolable: when one takes the whole of it (``**``).
+    """
+    taken: dict[str, tuple[str, tuple[str, ...]]] = {}
     for argument, given in known_sensors.called_with_context(type(sensor)).items():
         function = getattr(sensor, argument, None)
         if type(function) is not FunctionType:
             continue
         parameters = signature(function).parameters
         if any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values()):
-            return f"its {argument} takes the whole template context (**), which only a worker has: name what it needs"
+            why = f"its {argument} takes the whole template context (**), which only a worker has: name what it needs"
+            raise NotPoolable(why, "reads_context")
         if given is None:
             continue  # it gets all of it or nothing
         found = parameters.keys() & task_runtime.template_names()
         found -= {name for each in given for name in getattr(sensor, each, None) or ()}
-        if found:
-            name = min(found)
-            advice = f"; give it in {given[0]}, as '{{{{ {name} }}}}'" if given else ""
-            return f"its {argument} takes {name} of the template context, which only a worker has{advice}"
-    return None
+        taken |= dict.fromkeys(found, (argument, given))
+    return taken
 
 
 def names_in(value: Any) -> Iterator[str]:

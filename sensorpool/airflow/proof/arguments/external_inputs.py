@@ -87,6 +87,18 @@ def with_first_poke(
     return {**poke_context, NAME: words} if words else dict(poke_context)
 
 
+def with_first_poke_of(poke_context: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a poke_context with what the first poke of another sensor of its class found.
+
+    That is the state that all sensors of the class share, and the hooks and lookups of the poke.
+    """
+    own = [word for word in str(poke_context.get(NAME, "")).split() if not _is_of_others(word)]
+    found = [word for word in str(other.get(NAME, "")).split() if _is_of_others(word)]
+    if NAME not in poke_context and not found:
+        return dict(poke_context)
+    return {**poke_context, NAME: " ".join([*own, *found])}
+
+
 def has_digests(poke_context: Mapping[str, Any]) -> bool:
     """Whether a poke_context has a digest of an external input."""
     words = str(poke_context.get(NAME, "")).split()

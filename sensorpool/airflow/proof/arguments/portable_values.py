@@ -45,7 +45,7 @@ def dump(name: str, value: Any) -> Any:
     """
     try:
         encoded = _encode(value)
-        is_secret = mask_secrets(name, encoded) != encoded
+        is_secret = [mask_secrets(name, encoded)] != [encoded]  # in lists NaN is equal to itself
         is_same = is_equal(value, load(json.loads(json.dumps(encoded))))
     except NotPoolable as error:
         raise NotPortable(str(error)) from None

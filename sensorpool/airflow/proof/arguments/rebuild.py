@@ -16,7 +16,7 @@ from airflow.sdk.bases.sensor import BaseSensorOperator
 
 from sensorpool.airflow.compat import operators
 from sensorpool.airflow.errors import LookupUnavailable, NotPoolable, OnlyOnWorker
-from sensorpool.airflow.proof import known_sensors
+from sensorpool.airflow.proof import gates, known_sensors
 from sensorpool.airflow.proof.arguments import callables, external_inputs, mapping_order
 from sensorpool.airflow.proof.codec import NameOf, decode, encode
 from sensorpool.airflow.proof.state import equality, opaque_state, shared_state
@@ -50,7 +50,7 @@ def _poke_context_of(sensor: BaseSensorOperator) -> dict[str, Any]:
     if known_sensors.declares_fields(type(sensor)):
         of_sensor, of_again = _arguments(sensor), _arguments(again)
     else:
-        of_sensor, of_again = operators.own_attributes(sensor), operators.own_attributes(again)
+        of_sensor, of_again = _compared(sensor, sensor), _compared(again, sensor)
     if (name := equality.difference(of_sensor, of_again)) is not None:
         if name in of_sensor and not _is_readable(of_sensor[name]):
             raise NotPoolable(
@@ -209,7 +209,19 @@ def _arguments(sensor: BaseOperator) -> dict[str, Any]:
         if name in parameters and _is_default(parameters[name], given):
             continue  # a default that is given is the same condition
         arguments[name] = given
+    for name in known_sensors.prepared(type(sensor)):
+        arguments[name] = getattr(sensor, name)
+    for name, value in gates.instead_of(sensor).items():
+        arguments.pop(name, None)
+        if value is not None:
+            arguments[name] = value
     return arguments
+
+
+def _compared(one: BaseOperator, sensor: BaseOperator) -> dict[str, Any]:
+    """Return the attributes in which a sensor and the one that is built again have to agree."""
+    left_out = gates.instead_of(sensor).keys() | known_sensors.set_by_execute(type(sensor))
+    return {name: value for name, value in operators.own_attributes(one).items() if name not in left_out}
 
 
 def _is_default(parameter: Parameter, value: Any) -> bool:

@@ -12,6 +12,7 @@ import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from contextvars import ContextVar
 from decimal import Decimal
 from enum import Enum
@@ -19,7 +20,7 @@ from fractions import Fraction
 from functools import cache
 from itertools import islice
 from pathlib import PurePath
-from types import GeneratorType, MethodType
+from types import BuiltinMethodType, GeneratorType, MethodType
 from typing import Any
 from uuid import UUID
 
@@ -55,7 +56,7 @@ _TEXTS: dict[Any, Callable[[Any], Any]] = {
 _CONTAINERS = (dict, list, tuple, deque, set, frozenset, bytes, bytearray)
 _OPEN = ("collections.", "types.", "queue.", "weakref.", "threading.Event", "threading.Semaphore")
 _OF_ITS_THREAD = frozenset({ContextVar, threading.local, type(threading.Lock())})
-_OF_MEMBERS = frozenset({"_name_", "_value_", "_sort_order_", "__objclass__"})
+_OF_MEMBERS = frozenset({"_name_", "_sort_order_", "__objclass__"})
 _MOVING = frozenset({"builtins", "itertools"})
 _never = itertools.count()
 
@@ -203,7 +204,11 @@ class Capturer:
         if self._brief and kind in _OF_ITS_THREAD:
             return None
         if kind is ContextVar:
-            return self._capture("", value.get(None), depth)
+            with suppress(LookupError):  # it has neither a value nor a default
+                return self._capture("", value.get(), depth)
+            return None
+        if kind is BuiltinMethodType:
+            return self._capture("", value.__self__, depth), value.__name__
         if kind is threading.local:
             return self._pairs(vars(value).items(), depth)
         if kind is MethodType:
@@ -230,7 +235,7 @@ class Capturer:
         return made_once.Same(value), self._pairs(parts.items(), depth)
 
     def _of_member(self, value: Any, kind: Any, depth: int) -> Any:
-        """Capture a member of an Enum: its name, and what a company's code has put into it."""
+        """Capture a member of an Enum: its name; of a company's its value, and what its code has put into it."""
         parts = self._attributes(value, kind) if self._is_ours(kind.__module__) else {}
         kept = [each for each in parts.items() if each[0] not in _OF_MEMBERS]
         name = vars(value).get("_name_")

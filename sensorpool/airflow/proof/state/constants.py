@@ -14,6 +14,7 @@ from airflow.sdk.bases.operator import BaseOperator
 from sensorpool.airflow.compat import operators
 from sensorpool.airflow.proof import known_sensors
 from sensorpool.airflow.proof.state import references
+from sensorpool.airflow.proof.state.places import QUALNAME
 
 _MOST = 200
 _LARGEST = 200  # parts
@@ -56,7 +57,7 @@ def referenced_constants(cls: type) -> dict[str, Constant]:
             if not (owner in cls.__mro__ and name in its_own) and vars(owner).get(name) is value:
                 _add(
                     found,
-                    f"{vars(owner)['__module__']}:{references.QUALNAME(owner)}.{name}",
+                    f"{vars(owner)['__module__']}:{QUALNAME(owner)}.{name}",
                     Constant(owner, name, value),
                 )
     return found

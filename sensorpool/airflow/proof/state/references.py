@@ -16,7 +16,7 @@ from airflow.sdk.bases.operator import BaseOperator
 
 from sensorpool.airflow.compat import operators
 from sensorpool.airflow.proof.state.code_names import modules_of, names_in
-from sensorpool.airflow.proof.state.held_code import code_in
+from sensorpool.airflow.proof.state.places import Place, bare, codes_at, held_by, is_at, place_of, step
 from sensorpool.airflow.proof.state.pure_functions import is_pure
 
 Cached: Any = type(lru_cache(len))
@@ -29,7 +29,6 @@ _INSTALLED = ("/site-packages/", "/dist-packages/")
 _CODE = (type, types.ModuleType, types.BuiltinFunctionType, types.GenericAlias, types.UnionType)
 # compared by id: a metaclass may forbid to hash its classes
 _PLAIN = frozenset(map(id, (type(None), bool, int, float, str, bytes, dict, list, tuple, set, types.MethodType)))
-QUALNAME: Any = vars(type)["__qualname__"].__get__  # a metaclass may override it
 # a flag's combinations are made when they are first named
 _LEFT_OUT = ("__", "_abc_", "_value2member_map_", "poke_context_fields")
 
@@ -39,27 +38,31 @@ class References(NamedTuple):
 
     :param company: `company_of` its class.
     :param names: global names, each with the dict of its module.
+    :param places: by id module and path of the classes and functions that are found elsewhere than by their names.
     """
 
     company: frozenset[str]
     classes: tuple[type, ...]
     functions: tuple[types.FunctionType, ...]
     names: tuple[tuple[str, dict[str, Any]], ...]
+    places: dict[int, Place]
 
     def data(self) -> Iterator[tuple[str, str, Any]]:
         """Yield module, path and current value of the data; None for a name without a value."""
         for cls in self.classes:
+            module, path = self.places.get(id(cls)) or place_of(cls)
             for name, value in class_data(cls).items():
-                yield str(vars(cls)["__module__"]), f"{QUALNAME(cls)}.{name}", value
+                yield module, f"{path}.{name}", value
         for function in self.functions:
+            module, path = self.places.get(id(function)) or place_of(function)
             for name, value in function_data(function).items():
                 if value is not None:  # a default of None holds no state
-                    yield str(function.__globals__.get("__name__")), f"{function.__qualname__}.{name}", value
+                    yield module, f"{path}.{name}", value
         is_ours = partial(is_of_company, self.company)
-        for name, module in self.names:
-            value = module.get(name)
+        for name, names in self.names:
+            value = names.get(name)
             if not is_code(value, is_ours):
-                yield str(module.get("__name__")), name, value
+                yield str(names.get("__name__")), name, value
 
 
 class _Unfinished(Exception):
@@ -86,6 +89,14 @@ def _of(cls: type, _: int) -> References:
     functions: list[types.FunctionType] = []
     names: dict[tuple[int, str], tuple[str, dict[str, Any]]] = {}
     seen: set[int] = set()
+    places: dict[int, Place] = {}
+
+    def put(value: Any, module: str, path: str) -> None:
+        for place, code in codes_at(value, path, is_ours):
+            queue.append(code)
+            if not is_at(code, *place_of(code)):
+                places.setdefault(id(code), (module, place))
+
     with_derived, is_unfinished = False, False
     while queue and len(classes) + len(functions) < _MOST and len(names) < _MOST_NAMES:
         found = queue.popleft()
@@ -95,14 +106,16 @@ def _of(cls: type, _: int) -> References:
         if is_half_imported(_module_of(found)):
             is_unfinished = True
         elif type(found) is types.FunctionType:
-            queue.extend(code_in([vars(found).get("__wrapped__"), *_held_by(found).values()], is_ours))
+            module_name, path = places.get(id(found)) or place_of(found)
+            for name, value in {"__wrapped__": vars(found).get("__wrapped__"), **held_by(found)}.items():
+                put(value, module_name, f"{path}.{name}")
             if is_ours(found.__globals__.get("__name__")):
                 functions.append(found)
                 for name, module in _named(found, company):
                     if is_half_imported(module):
                         is_unfinished = True
                         continue
-                    queue.extend(code_in([module.get(name)], is_ours))
+                    put(module.get(name), str(module.get("__name__")), name)
                     if not is_code(module.get(name), is_ours):
                         names.setdefault((id(module), name), (name, module))
                 if not with_derived and _DERIVED in names_in(found.__code__).attributes:
@@ -111,9 +124,11 @@ def _of(cls: type, _: int) -> References:
         elif is_ours(vars(found).get("__module__")):
             classes.append(found)
             queue.extend((type(found), *found.__mro__))
-            queue.extend(code_in(list(vars(found).values()), is_ours))
+            module_name, path = places.get(id(found)) or place_of(found)
+            for name, value in list(vars(found).items()):
+                put(value, module_name, f"{path}.{name}")
             queue.extend(_derived_from(found) if with_derived else ())
-    references = References(company, tuple(classes), tuple(functions), tuple(names.values()))
+    references = References(company, tuple(classes), tuple(functions), tuple(names.values()), places)
     if is_unfinished:
         raise _Unfinished(references)
     return references
@@ -205,7 +220,7 @@ def is_code(value: Any, is_ours: Callable[[str], bool]) -> bool:
     kind = type(value)
     if kind is types.FunctionType:
         return True
-    if id(kind) in _PLAIN:
+    if id(kind) in _PLAIN or (kind is types.BuiltinMethodType and _is_bound(value)):
         return False
     if kind is Cached:
         return is_pure(value.__wrapped__)  # its results follow from arguments and constants
@@ -217,6 +232,12 @@ def is_code(value: Any, is_ours: Callable[[str], bool]) -> bool:
         return False
     module = str(vars(kind).get("__module__"))
     return module.partition(".")[0] in _NO_COMPANYS or not is_ours(module)
+
+
+def _is_bound(method: Any) -> bool:
+    """Whether a method of a built-in type is that of one object, such as a dict's."""
+    owner = type(method.__self__)
+    return owner is not type(None) and not issubclass(owner, type | types.ModuleType)
 
 
 def _keeps_values(kind: Any) -> bool:
@@ -241,54 +262,35 @@ def class_data(cls: type) -> dict[str, Any]:
         kind = type(value)
         if kind is types.FunctionType or kind is Cached or name in known or name.startswith(_LEFT_OUT):
             continue  # the cache of a method has entries by sensor
-        inner = _bare(value)
+        inner = bare(value)
         if inner is value or type(inner) is Cached:
             found[name] = inner
     is_ours = partial(is_of_company, company_of(cls))
     return {name: value for name, value in found.items() if not is_code(value, is_ours)}
 
 
-def _bare(value: Any) -> Any:
-    kind = type(value)
-    return value.__func__ if kind is staticmethod or kind is classmethod else value
-
-
 def function_data(function: types.FunctionType) -> dict[str, Any]:
     """Return the data of a function beside its code: defaults of arguments, closure cells, attributes."""
-    if not (found := _held_by(function)):
+    if not (found := held_by(function)):
         return found
     is_ours = partial(is_of_company, frozenset({package_of(str(function.__globals__.get("__name__")))}))
     return {name: value for name, value in found.items() if not is_code(value, is_ours)}
 
 
-def _held_by(function: types.FunctionType) -> dict[str, Any]:
-    defaults = function.__defaults__ or ()
-    if not (defaults or function.__kwdefaults__ or function.__closure__ or vars(function)):
-        return {}
-    code = function.__code__
-    positional = code.co_varnames[: code.co_argcount]
-    found = dict(zip(positional[len(positional) - len(defaults) :], defaults, strict=False))
-    found |= function.__kwdefaults__ or {}
-    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
-        try:
-            found[name] = cell.cell_contents
-        except ValueError:  # the cell is still empty
-            found[name] = None
-    return found | {name: value for name, value in vars(function).items() if not name.startswith("__")}
-
-
-def value_at(module: str, path: str) -> Any:
+def value_at(cls: type, module: str, path: str) -> Any:
     """Return the value at a path of a module, code as well; None if there is none.
 
+    :param cls: the class that references it.
     :raises Exception: when a part of the path does not exist.
     """
+    is_ours = partial(is_of_company, company_of(cls))
     found: Any = sys.modules[module]
     *way, last = path.split(".")
     for name in way:
-        found = _bare(vars(found)[name])
+        found = step(found, name, is_ours)
     while type(found) is types.FunctionType:
         parts = function_data(found)
         found = None if last in parts else vars(found).get("__wrapped__")
         if found is None:
             return parts.get(last)
-    return _bare(vars(found).get(last))
+    return bare(vars(found).get(last))

@@ -14,7 +14,7 @@ from typing import Any
 
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.proof import known_sensors
-from sensorpool.airflow.proof.state import references
+from sensorpool.airflow.proof.state import places, references
 from sensorpool.airflow.proof.state.captured_values import Capturer
 from sensorpool.airflow.proof.state.references import References
 
@@ -115,13 +115,24 @@ def digests(cls: type, without: Collection[str]) -> dict[str, str]:
         module, path, value = found[name]
         if ".__init__." in path:  # the defaults of a constructor are in its sensor
             continue
-        if _is_plain(name) and _value_at(module, path) is value:
+        if _is_plain(name) and _value_at(cls, module, path) is value:
             captured = capturer.capture(path.rpartition(".")[2], value)
             if captured is not None or value is None:
                 digests[name] = _digest(captured)
             if len(digests) == _MOST_TOLD:
                 break
     return digests
+
+
+def digest_of_nested(cls: type) -> str:
+    """Return one digest of the shared state that has no path of its own: of the functions that a sensor was given."""
+    capturer = _capturer_for(cls, portable=True)
+    found = [
+        (_name(module, path), repr(capturer.capture(path.rpartition(".")[2], value)))
+        for module, path, value in references.references_of(cls).data()
+        if _value_at(cls, module, path) is not value
+    ]
+    return _digest(sorted(found))
 
 
 def differing(cls: type, registered: Mapping[str, str]) -> str | None:
@@ -131,7 +142,7 @@ def differing(cls: type, registered: Mapping[str, str]) -> str | None:
     capturer = _capturer_for(cls, portable=True)
     for name, digest in registered.items():
         module, _, path = name.partition(_SEPARATOR)
-        value = _value_at(module, path)
+        value = _value_at(cls, module, path)
         if value is not _MISSING and _digest(capturer.capture(path.rpartition(".")[2], value)) != digest:
             return _shown(name)
     return None
@@ -170,12 +181,12 @@ def _digest(captured: Any) -> str:
     return hashlib.sha256(repr(captured).encode(errors="surrogatepass")).hexdigest()[:12]
 
 
-def _value_at(module: str, path: str) -> Any:
+def _value_at(cls: type, module: str, path: str) -> Any:
     """Return the value at a path; `_MISSING` if there is none, for a module that has yet to be imported to its end."""
     try:
         if references.is_half_imported(vars(sys.modules[module])):
             return _MISSING
-        return references.value_at(module, path)
+        return references.value_at(cls, module, path)
     except Exception:
         return _MISSING
 
@@ -189,7 +200,7 @@ def _is_plain(name: str) -> bool:
 
 
 def _shown(name: str) -> str:
-    return name.replace(_SEPARATOR, ".")
+    return places.shown(name.replace(_SEPARATOR, "."))
 
 
 def _bindings(referenced: References) -> Iterator[tuple[Any, dict[str, Any]]]:

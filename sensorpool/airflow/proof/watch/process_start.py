@@ -6,11 +6,14 @@ environment, and the pool's process has no such change. Airflow loads this modul
 """
 
 import os
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 _started: Mapping[bytes, bytes] | None = None
+_loaded_at = time.time()
+_began: float | None = None
 
 
 def watch() -> None:
@@ -20,16 +23,26 @@ def watch() -> None:
         os.register_at_fork(after_in_child=remember)
 
 
+def loaded_at() -> float:
+    """Return when this process, or the one that it was forked from, loaded Airflow: in seconds since 1970."""
+    return _loaded_at
+
+
 def remember() -> None:
     """Remember the environment of this moment as that of the process's start."""
-    global _started
-    _started = _now()
+    global _started, _began
+    _started, _began = _now(), time.time()
 
 
 def forget() -> None:
     """Forget the environment of the start: then no name counts as changed."""
-    global _started
-    _started = None
+    global _started, _began
+    _started = _began = None
+
+
+def began() -> float | None:
+    """Return when this process started, in seconds since 1970; None if that is not known."""
+    return _began
 
 
 def has(name: str) -> bool:

@@ -22,17 +22,20 @@ _LOADED = "ensure_secrets_backend_loaded"
 
 
 @contextmanager
-def noting(note: Callable[[str], object], looked_up: Callable[[str, bool], object]) -> Iterator[None]:
+def noting(
+    note: Callable[[str], object], looked_up: Callable[[str, bool], object], but: frozenset[str] = frozenset()
+) -> Iterator[None]:
     """Note the requests to the supervisor, except lookups of Connections and Variables.
 
     :param looked_up: called for each lookup, with whether it found something; not for a lookup that is answered
         without the supervisor.
+    :param but: the names of further requests that are not noted.
     """
     native = getattr(task_runner, _PLACE, None)
     if native is None:
         yield
         return
-    setattr(task_runner, _PLACE, _Noted(native, note, looked_up))
+    setattr(task_runner, _PLACE, _Noted(native, note, looked_up, but))
     try:
         yield
     finally:
@@ -42,8 +45,15 @@ def noting(note: Callable[[str], object], looked_up: Callable[[str, bool], objec
 class _Noted:
     """The supervisor; requests to it are noted."""
 
-    def __init__(self, native: Any, note: Callable[[str], object], looked_up: Callable[[str, bool], object]) -> None:
+    def __init__(
+        self,
+        native: Any,
+        note: Callable[[str], object],
+        looked_up: Callable[[str, bool], object],
+        but: frozenset[str],
+    ) -> None:
         self._native = native
+        self._but = but
         self._note = note
         self._looked_up = looked_up
 
@@ -56,6 +66,8 @@ class _Noted:
         return self._heard(msg, await self._native.asend(msg))
 
     def _see(self, msg: Any) -> None:
+        if type(msg).__name__ in self._but:
+            return
         if secrets_backends.lookup_name(msg) is None and not secrets_backends.is_masking(msg):
             self._note(f"asks Airflow as its task ({type(msg).__name__})")
 
@@ -68,10 +80,14 @@ class _Noted:
         return getattr(self._native, name)
 
 
-def stand_in() -> None:
-    """Put a substitute in the place of the supervisor, in this process of the pool."""
+def stand_in(look_up: Callable[[Any], Any] | None = None, is_away: Callable[[Exception], bool] | None = None) -> None:
+    """Put a substitute in the place of the supervisor, in this process of the pool.
+
+    :param look_up: answers a lookup; None: as the server does.
+    :param is_away: whether an error of that says that no answer can be had now.
+    """
     if getattr(task_runner, _PLACE, None) is None:
-        setattr(task_runner, _PLACE, _InThePool())
+        setattr(task_runner, _PLACE, _InThePool(look_up, is_away))
         setattr(supervisor, _LOADED, _denying(getattr(supervisor, _LOADED)))
 
 
@@ -90,6 +106,12 @@ def _denying(load: Callable[[], Any]) -> Callable[[], Any]:
 class _InThePool:
     """Answers lookups of Connections and Variables, and denies all other requests."""
 
+    def __init__(
+        self, look_up: Callable[[Any], Any] | None = None, is_away: Callable[[Exception], bool] | None = None
+    ) -> None:
+        self._look_up = look_up
+        self._is_away = is_away
+
     def send(self, msg: Any) -> Any:
         name = secrets_backends.lookup_name(msg)
         if name is None:
@@ -99,9 +121,9 @@ class _InThePool:
         denials.keep_to_environment(name)
         found, why = None, None
         try:
-            found = secrets_backends.look_up(msg)
+            found = (self._look_up or secrets_backends.look_up)(msg)
         except Exception as error:
-            if secrets_backends.is_database_away(error):
+            if (self._is_away or secrets_backends.is_database_away)(error):
                 raise denials.report_unavailable(error) from None
             why = one_line(error)
         if found is None:

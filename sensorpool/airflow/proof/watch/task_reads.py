@@ -7,7 +7,7 @@ sensor has none of these attributes, and a poke that reads one is handed back (`
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from types import FrameType
@@ -25,7 +25,8 @@ from sensorpool.errors import InfraFailure
 from sensorpool.instrumentation.redaction import one_line
 
 _SEALED = "_sensorpool_sealed"  # an attribute of sealed operators, which compares in their place
-_COMPARES = ("BaseOperator.__hash__", "BaseOperator.__eq__")
+_HASHES = "BaseOperator.__hash__"
+_COMPARES = (_HASHES, "BaseOperator.__eq__")
 _MACHINERY = frozenset({"copy", "copyreg", "functools", "sensorpool"})  # code that copies objects, or caches results
 _NOTHING = object()
 _WAITING = (
@@ -35,10 +36,13 @@ _WAITING = (
 
 
 @contextmanager
-def noting(operator: Any, note: Callable[[str], object]) -> Iterator[None]:
-    """Note reads of the task's attributes of an operator and of its copies: its objects may hold a copy."""
+def noting(operator: Any, note: Callable[[str], object], but: frozenset[str] = frozenset()) -> Iterator[None]:
+    """Note reads of the task's attributes of an operator and of its copies: its objects may hold a copy.
+
+    :param but: the names of attributes that may be read.
+    """
     cls, attributes = type(operator), vars(operator)
-    places = {name: vars(cls).get(name, _NOTHING) for name in _places(cls)}
+    places = {name: vars(cls).get(name, _NOTHING) for name in _places(cls) if name not in but}
     noted = _Attributes(attributes, frozenset(places), note)
     with ExitStack() as stack:
         for name, was in places.items():
@@ -64,9 +68,7 @@ def seal(operator: Any) -> Any:
     attributes = vars(operator)
     if known_sensors.declares_fields(cls):
         return operator
-    for name in _sealed(cls):
-        attributes.pop(name, None)
-    attributes[_SEALED] = _Seal()
+    attributes[_SEALED] = _Seal({name: attributes.pop(name) for name in _sealed(cls) if name in attributes})
     return operator
 
 
@@ -109,9 +111,13 @@ def raising_denials(
 
 
 class _Seal:
-    """Compares in the place of a sealed operator, and holds the denials of its poke."""
+    """Compares in the place of a sealed operator, and holds the denials of its poke.
 
-    def __init__(self) -> None:
+    :param hashed: the sealed attributes, for the operator's hash: its constructor may have put it into a dict.
+    """
+
+    def __init__(self, hashed: Mapping[str, Any] | None = None) -> None:
+        self.hashed = hashed or {}
         self.denied: list[str] | None = None
 
     def __deepcopy__(self, _: Any) -> "_Seal":
@@ -180,6 +186,8 @@ class _Sealed(_Attribute):
         seal_of = attributes.get(_SEALED)
         if seal_of is None:
             return self._of_class(operator, owner)
+        if _is_comparison(sys._getframe(1), _HASHES):
+            return seal_of.hashed[self._name] if self._name in seal_of.hashed else self._of_class(operator, owner)
         if _is_comparison(sys._getframe(1)):
             return seal_of  # a sealed operator is equal to itself alone
         why = f"its poke asks for its {self._name.lstrip('_')}, which only its task has"
@@ -275,10 +283,10 @@ class _Attributes(dict[str, Any]):
             self._note(f"asks for its {name.lstrip('_')}, which only its task has")
 
 
-def _is_comparison(frame: FrameType | None) -> bool:
+def _is_comparison(frame: FrameType | None, names: str | tuple[str, ...] = _COMPARES) -> bool:
     """Whether Airflow reads an attribute to compare operators, for a dict of them: that is no read of a poke."""
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("airflow.sdk."):
-        if frame.f_code.co_qualname.startswith(_COMPARES):
+        if frame.f_code.co_qualname.startswith(names):
             return True
         frame = frame.f_back
     return False

@@ -1,0 +1,57 @@
+"""The command of this benchmark, in the environment of `make e2e`.
+
+.venv-e2e/bin/python -m benchmarks.airflow_scale             # 10,000 sensors by the scheduler, 1,000 the other ways
+.venv-e2e/bin/python -m benchmarks.airflow_scale --quick     # a tenth of that
+"""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from benchmarks.airflow_scale.bench import Bench
+from benchmarks.airflow_scale.dag_files import DEFERRABLE, RESCHEDULE, SCHEDULER, WORKER
+from benchmarks.airflow_scale.measure import at_once, measure
+from benchmarks.report import Row, console, show, write
+
+COMMAND = ".venv-e2e/bin/python -m benchmarks.airflow_scale"
+PARTS = ("begin", "ways", "sizes", "at-once")
+
+
+def _rows(bench: Bench, parts: set[str], scale: float) -> Iterator[Row]:
+    few, many = round(1000 * scale), round(10_000 * scale)
+    if "ways" in parts:
+        for way in (WORKER, DEFERRABLE, RESCHEDULE):
+            yield measure(bench, way, "beside", few, 10, few)
+        yield measure(bench, SCHEDULER, "beside", few, 10, few)
+    if "sizes" in parts:
+        for tasks in (61, 401, 1001):
+            yield measure(bench, SCHEDULER, f"of_{tasks}", tasks, 1, tasks)
+    if "at-once" in parts:
+        for sensors in (round(500 * scale), few):
+            for run in range(1, 4):
+                yield at_once(bench, SCHEDULER, sensors, run)
+    if "begin" in parts:
+        yield measure(bench, SCHEDULER, "many", many, 50, max(1, many // 5))
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="A tenth of the sensors; nothing is written.")
+@click.option("--only", type=click.Choice(PARTS), multiple=True, help="A part of it; nothing is written.")
+def main(*, quick: bool, only: tuple[str, ...]) -> None:
+    """Measure thousands of sensors on one real Airflow, by the ways in which a sensor can begin and wait."""
+    found: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="sensorpool-bench-") as folder:
+        options = {"start": "scheduler", "exclude": "reschedule_*"}
+        with Bench(Path(folder), **options) as bench:
+            for row in _rows(bench, set(only or PARTS), 0.1 if quick else 1.0):
+                show("airflow_scale", [row])
+                found.append(row)
+    show("airflow_scale", found)
+    if not quick and not only:
+        console.print(f"written: {write('airflow_scale', found, COMMAND)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""The processes of bundles that one process of the pool has: bounded in number and age, started when needed."""
+
+import os
+import random
+import threading
+import time
+from collections import OrderedDict
+from functools import cache
+
+from sensorpool.airflow.compat import server_process
+from sensorpool.airflow.configuration import AirflowSettings
+from sensorpool.airflow.pool.dag_files.process import Bundle, BundleProcess, Gone
+from sensorpool.airflow.proof.arguments import dag_file
+from sensorpool.config.settings import Settings
+from sensorpool.errors import HandBack, InfraFailure
+from sensorpool.model.states import Outcome
+from sensorpool.model.values import Report
+
+_IDLE = 30.0  # seconds without a poke, after which a process may make room for that of another bundle
+_UNUSED = 900.0  # seconds without a poke, after which a process ends
+_AGAIN = 5.0  # seconds between two processes of one bundle, of which the first has older code
+_DEATHS = 1_000  # pokes that are remembered
+
+
+class Processes:
+    """The processes of bundles. Safe to share between threads.
+
+    :param most: processes at once.
+    """
+
+    def __init__(self, settings: Settings, most: int) -> None:
+        self._settings = settings
+        self._most = most
+        self._lock = threading.Lock()
+        self._running: dict[Bundle, BundleProcess] = {}
+        self._ages: dict[Bundle, float] = {}
+        self._deaths: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    def poke(self, bundle: Bundle, path: str, poke_context: str) -> Report:
+        """Have a bundle's process poke; return its report.
+
+        :raises HandBack: when only a worker can poke it.
+        :raises InfraFailure: when the process is not ready yet.
+        """
+        for _ in range(3):
+            process = self._process_of(bundle)
+            try:
+                report = process.poke(path, poke_context)
+            except Gone:
+                continue
+            if report.outcome is Outcome.CANNOT_POKE and dag_file.STALE in str(report.reason):
+                if time.monotonic() - process.began > _AGAIN:
+                    process.retire()
+                    continue
+                break
+            return report
+        raise InfraFailure(f"the process of the bundle {bundle[0]} is replaced by one with the present code")
+
+    @property
+    def running(self) -> list[BundleProcess]:
+        """The processes that take pokes."""
+        with self._lock:
+            return [process for process in self._running.values() if process.takes_pokes]
+
+    def _process_of(self, bundle: Bundle) -> BundleProcess:
+        with self._lock:
+            now = time.monotonic()
+            for old, process in list(self._running.items()):
+                if now - process.began > self._ages[old] or (now - process.used > _UNUSED and process.is_idle):
+                    process.retire()
+                if not process.takes_pokes:
+                    del self._running[old]
+            if (found := self._running.get(bundle)) is not None:
+                return found
+            if len(self._running) >= self._most:
+                self._make_room(now)
+            # not all at once
+            self._ages[bundle] = self._settings.child_max_age * random.uniform(0.75, 1)
+            made = self._running[bundle] = BundleProcess(self._settings, bundle, self._has_died_with)
+            return made
+
+    def _make_room(self, now: float) -> None:
+        idle = [process for process in self._running.values() if process.is_idle and now - process.used > _IDLE]
+        if not idle:
+            raise HandBack(f"{self._most} other DAG bundles or versions are poked here (dag_bundle_processes)")
+        least = min(idle, key=lambda process: process.used)
+        least.retire()
+        del self._running[least.bundle]
+
+    def _has_died_with(self, what: tuple[str, str]) -> bool:
+        with self._lock:
+            if what in self._deaths:
+                return True
+            self._deaths[what] = None
+            while len(self._deaths) > _DEATHS:
+                self._deaths.popitem(last=False)
+            return False
+
+
+@cache
+def processes() -> Processes:
+    """Return the processes of this process's bundles, for which it looks up Connections and Variables."""
+    server_process.become_server()
+    return Processes(Settings.load(), AirflowSettings.load().dag_bundle_processes)
+
+
+os.register_at_fork(after_in_child=processes.cache_clear)

@@ -1,0 +1,133 @@
+"""The version of the code of a company's class: a digest of sources. Where it is in doubt, there is none.
+
+The sources are those of the modules of the class and its bases, and of all modules of the company that these import, in
+turn. The files are found and read; nothing of them is imported. An installed package adds its version, for it may have
+more than sources.
+"""
+
+import ast
+import hashlib
+import os
+import platform
+import sys
+from collections import deque
+from collections.abc import Iterator
+from importlib import metadata
+
+from sensorpool.airflow.errors import NotPoolable
+from sensorpool.airflow.proof import known_sensors
+from sensorpool.airflow.proof.state import references
+from sensorpool.config.sources.module_files import ModuleFile, ModuleFiles, Unreadable
+from sensorpool.config.version import __version__
+from sensorpool.model.python_source import UNREADABLE
+
+MOST = 1_000  # modules
+_OTHERS = frozenset({"airflow", "sensorpool"}) | sys.stdlib_module_names
+# code by these names is not found by reading imports
+_DYNAMIC = frozenset(
+    {"__import__", "eval", "exec", "import_module", "load_module", "run_module", "run_path", "spec_from_file_location"}
+)
+
+
+def version_of(cls: type, loaded_from: float) -> str:
+    """Return the version of the code of a class.
+
+    :param loaded_from: seconds since 1970; a file that has changed since then may be another one than was imported.
+    :raises NotPoolable: when no version can be told.
+    """
+    modules = list(dict.fromkeys(str(base.__module__) for base in cls.__mro__))
+    packages = {references.package_of(name) for name in modules if not known_sensors.is_of_reviewed(name)} - _OTHERS
+    digest = hashlib.sha256()
+    for fact in (__version__, platform.python_version(), *map(_release, sorted({"apache-airflow", *packages}))):
+        digest.update(f"{fact}\n".encode())
+    for module, source in sorted(_sources(modules, frozenset(packages), loaded_from)):
+        digest.update(f"{module} {len(source)}\n{source}\n".encode(errors="surrogatepass"))
+    return digest.hexdigest()
+
+
+def _sources(modules: list[str], company: frozenset[str], loaded_from: float) -> Iterator[tuple[str, str]]:
+    """Yield the modules with their sources."""
+    files, count = ModuleFiles(), 0
+    queue = deque(name for name in modules if references.package_of(name) not in _OTHERS)
+    bases, seen = set(queue), set[str]()
+    while queue:
+        name = queue.popleft()
+        if name in seen:
+            continue
+        seen.add(name)
+        module = files.locate(name)
+        if module is None:
+            if name in bases:
+                raise NotPoolable(f"the module {name} has no file, so its code has no version", "unproved")
+            continue  # a name that is imported from a module is rarely a module
+        if module.origin is None:
+            continue  # a namespace package has no code
+        if name not in bases and not _is_companys(module, company):
+            continue
+        count += 1
+        if count > MOST:
+            raise NotPoolable(f"its company's code has more than {MOST:,} modules, so it gets no version", "unproved")
+        source = _source(module, loaded_from)
+        yield name, source
+        if _is_companys(module, company):
+            queue.extend(_imported(module, source))
+
+
+def _is_companys(module: ModuleFile, company: frozenset[str]) -> bool:
+    package = references.package_of(module.name)
+    if package in company:
+        return True
+    is_other = package.partition(".")[0] in _OTHERS or module.origin is None
+    return not is_other and not references.is_installed(str(module.origin))
+
+
+def _source(module: ModuleFile, loaded_from: float) -> str:
+    loaded = getattr(sys.modules.get(module.name), "__file__", None) or module.origin
+    if os.path.realpath(str(loaded)) != os.path.realpath(str(module.origin)):
+        raise NotPoolable(f"{module.name} is imported from another file than is found now", "unproved")
+    for path in (module.origin, getattr(module.loader, "archive", None)):
+        try:
+            changed = os.stat(path).st_ctime if path else 0.0
+        except OSError:
+            continue
+        if changed > loaded_from:
+            raise NotPoolable(f"the file of {module.name} has changed since this process began", "unproved")
+    try:
+        return module.source()
+    except Unreadable as error:
+        raise NotPoolable(f"the code of {module.name} has no version: {error}", "unproved") from None
+
+
+def _imported(module: ModuleFile, source: str) -> Iterator[str]:
+    """Yield the names of modules that a source imports, their parents, and names that may be modules.
+
+    :raises NotPoolable: when it cannot be told.
+    """
+    try:
+        tree = ast.parse(source)
+    except UNREADABLE:
+        raise NotPoolable(f"the code of {module.name} cannot be read, so it has no version", "unproved") from None
+    package = module.name if module.locations else module.name.rpartition(".")[0]
+    names: list[str] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import():
+                names += [alias.name for alias in node.names]
+            case ast.ImportFrom():
+                parent = package.rsplit(".", node.level - 1)[0] if node.level else ""
+                whole = f"{parent}.{node.module or ''}".strip(".")
+                names += [whole, *(f"{whole}.{alias.name}" for alias in node.names)]
+            case ast.Name(id=used) | ast.Attribute(attr=used) if used in _DYNAMIC:
+                raise NotPoolable(f"{module.name} uses {used}, so the version of its code cannot be told", "unproved")
+    names.append(module.name)
+    for path in names:
+        parts = path.split(".")
+        yield from (".".join(parts[:count]) for count in range(len(parts), 0, -1))
+
+
+def _release(package: str) -> str:
+    """Return the name and version of an installed package; its name alone where it has no version."""
+    try:
+        return f"{package} {metadata.version(package)}"
+    except metadata.PackageNotFoundError:
+        return package
