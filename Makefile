@@ -43,7 +43,7 @@ airflow: $(VENV_E2E)/e2e.stamp ## run the tests of Airflow's side, on its code a
 	@$(VENV_E2E)/bin/python -m pytest tests/airflow -n 2 --dist loadfile $(ARGS)
 
 e2e: $(VENV_E2E)/e2e.stamp ## run the tests on a whole Airflow of their own
-	@$(VENV_E2E)/bin/python -m pytest tests/e2e $(ARGS)
+	@$(VENV_E2E)/bin/python -m pytest tests/e2e --maxfail 4 $(ARGS)
 
 .PHONY: airflow-versions e2e-versions
 airflow-versions: ## run the tests of Airflow's side on other versions of Airflow (VERSIONS=3.1.8 for one)

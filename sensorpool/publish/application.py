@@ -21,7 +21,8 @@ class Application(Celery):
     """A Celery application that goes by its settings, and by no variable of Celery's. It is not the current one."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(name, set_as_current=False, amqp="sensorpool.publish.broker:Amqp", loader=_Loader)
+        own = {"amqp": "sensorpool.publish.broker:Amqp", "events": "sensorpool.publish.events:Events"}
+        super().__init__(name, set_as_current=False, loader=_Loader, **own)
         # Celery keeps this object when it loads the settings; an assignment would make an item of it
         object.__setattr__(self._conf, "__class__", _OwnSettings)
 

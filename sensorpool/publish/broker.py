@@ -5,8 +5,8 @@ send. This connection drops an entry that cannot be read, with a warning, and de
 in Redis is disposable, and a lost message costs one tick.
 """
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from amqp.exceptions import MessageNacked
 from celery.app.amqp import AMQP
 from kombu import Connection as _Connection
 from kombu import Queue
-from kombu.transport import pyamqp
+from kombu.transport import pyamqp, virtual
 from kombu.transport import redis as kombu_redis
 from kombu.utils.objects import cached_property
 from redis.exceptions import ResponseError
@@ -39,11 +39,13 @@ class QoS(kombu_redis.QoS):
 
     def ack(self, delivery_tag: Any) -> None:
         """Forget a message."""
-        self._mended(lambda: kombu_redis.QoS.ack(self, delivery_tag))
+        with self._forgotten(delivery_tag):
+            self._mended(lambda: kombu_redis.QoS.ack(self, delivery_tag))
 
     def reject(self, delivery_tag: Any, requeue: bool = False) -> None:
         """Forget a message, or put it back."""
-        self._mended(lambda: kombu_redis.QoS.reject(self, delivery_tag, requeue))
+        with self._forgotten(delivery_tag):
+            self._mended(lambda: kombu_redis.QoS.reject(self, delivery_tag, requeue))
 
     def restore_visible(self, *arguments: Any, **named: Any) -> None:
         """Put back the messages of a dead worker; entries that are no messages are dropped."""
@@ -53,6 +55,18 @@ class QoS(kombu_redis.QoS):
             log.warning("malformed unacknowledged messages were dropped", error=one_line(error))
             with self.channel.conn_or_acquire() as client:
                 client.delete(self.unacked_key, self.unacked_index_key)
+
+    @contextmanager
+    def _forgotten(self, delivery_tag: Any) -> Iterator[None]:
+        """Free the message's place in the prefetch, also when Redis is away.
+
+        kombu keeps the place and Celery only logs the error. A worker whose places are all taken reads from Redis no
+        more, so that it never notices the loss of the connection either.
+        """
+        try:
+            yield
+        finally:
+            virtual.QoS.ack(self, delivery_tag)
 
     def _mended(self, act: Callable[[], Any]) -> Any:
         for _ in range(_ATTEMPTS):  # a key may be spoilt again as soon as it is mended

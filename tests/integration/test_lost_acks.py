@@ -1,0 +1,52 @@
+"""A Redis that dies between a worker's receipt of jobs and its acks."""
+
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.servers import RedisServer
+from harness.service import Service, children
+from harness.until import until
+from sensorpool.testing import land
+from tests.integration.test_main_run import register
+
+CONCURRENCY = 2
+
+
+@pytest.fixture
+def stopped(service: Service, redis_server: RedisServer) -> list[psutil.Process]:
+    """The children of a worker that has handed each of them a job, which stand still; Redis is dead."""
+    service.start()
+    worker = service.processes[0]
+    standing = until("the children", lambda: found if len(found := children(worker)) == CONCURRENCY else None)
+    for child in standing:
+        child.suspend()
+    said = len(service.logs())
+    until("jobs received", lambda: service.logs()[said:].count(" received") >= CONCURRENCY)
+    redis_server.kill()
+    return standing
+
+
+def test_a_worker_goes_on_after_acks_that_failed(
+    service: Service, redis_server: RedisServer, stopped: list[psutil.Process], tmp_path: Path
+) -> None:
+    for child in stopped:
+        child.resume()
+    until("acks that fail", lambda: service.logs().count("Couldn't ack") >= CONCURRENCY)
+    redis_server.start()
+    ids = register(service, tmp_path, count=1, groups=1)
+    land(tmp_path, "g0")
+    assert [str(state) for state in service.pool.wait(ids, 60).values()] == ["success"], service.logs()[-3000:]
+
+
+def test_a_worker_that_has_lost_redis_says_so_and_can_be_stopped(
+    service: Service, stopped: list[psutil.Process]
+) -> None:
+    """It tries to send its heartbeat first, before it takes up the next job: that must not hold it up for ever."""
+    for child in stopped:
+        child.resume()
+    until("a line", lambda: "Cannot connect to redis" in service.logs(), 30)
+    service.processes[0].send_signal(signal.SIGTERM)
+    assert service.processes[0].wait(30) == 0
