@@ -179,12 +179,12 @@ class Metadata:
             return len(session.scalars(select(DagVersion).where(DagVersion.dag_id == dag_id)).all())
 
     @contextmanager
-    def statements(self) -> Iterator[list[str]]:
-        """Collect the statements that Airflow's engine runs."""
-        seen: list[str] = []
+    def statements(self) -> Iterator[list[tuple[str, Any]]]:
+        """Collect the statements that Airflow's engine runs, with their parameters."""
+        seen: list[tuple[str, Any]] = []
 
-        def see(_: Any, __: Any, statement: str, *___: Any) -> None:
-            seen.append(statement)
+        def see(_: Any, __: Any, statement: str, parameters: Any, *___: Any) -> None:
+            seen.append((statement, parameters))
 
         event.listen(settings.engine, "before_cursor_execute", see)
         try:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
@@ -17,7 +17,7 @@ from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance
 from airflow.sdk import DAG
 from airflow.utils.session import create_session
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, select, text, update
 
 from sensorpool import Pool, Settings
 from sensorpool.airflow.pool import reconcile
@@ -57,6 +57,17 @@ class Waiting:
         """Do one round of rescue."""
         worker: Any = SimpleNamespace(database=self._pool.database, settler=self._pool.settler)
         reconcile.reconcile(worker)
+
+    def began_before(self, instance_id: int, by: timedelta) -> None:
+        """Have an instance have begun some time ago."""
+        earlier = text("UPDATE sensor_instance SET start_date = start_date - :by WHERE id = :id")
+        with self._pool.database.engine.begin() as connection:
+            connection.execute(earlier, {"by": round(by.total_seconds() * 1000), "id": instance_id})
+
+    def instances(self) -> list[int]:
+        """Return the ids of all instances."""
+        with self._pool.database.engine.begin() as connection:
+            return list(connection.scalars(text("SELECT id FROM sensor_instance")))
 
     def state(self, instance_id: int | None = None) -> State | None:
         """Return how an instance is doing."""
@@ -116,22 +127,40 @@ def test_an_instance_ends_in_one_round_once_its_task_is_gone(
     assert waiting.state() == (State.CANCELLED if ends else State.SENSING)
 
 
+def many(
+    dag_id: str, *entities: Any, action: str = "delete", event: str = "bulk_dag_runs", run_id: str | None = None
+) -> dict[str, Any]:
+    """Return the entry of a request that is about many runs or tasks."""
+    body = {"actions": [{"action": action, "entities": entities}], "method": "PATCH"}
+    return {"event": event, "dag_id": dag_id, "run_id": run_id, "extra": json.dumps(body)}
+
+
 ENTRIES: dict[str, dict[str, Any]] = {
     "its run": {"event": "delete_dag_run", "dag_id": DAG_ID, "run_id": "gone"},
     "its DAG": {"event": "delete_dag", "dag_id": DAG_ID},
     "its DAG, by the command": {"event": "cli_dag_delete", "dag_id": DAG_ID},
-    "many runs of a DAG": {"event": "bulk_dag_runs", "dag_id": DAG_ID, "extra": '{"entities": ["other", "gone"]}'},
-    "many runs": {
-        "event": "bulk_dag_runs",
-        "dag_id": "~",
-        "extra": json.dumps({"entities": [{"dag_run_id": "gone", "dag_id": DAG_ID}]}),
-    },
+    "many runs of a DAG": many(DAG_ID, "other", "gone"),
+    "many runs": many("~", {"dag_run_id": "other"}, {"dag_run_id": "gone", "dag_id": DAG_ID}),
+    "its task": many(DAG_ID, {"task_id": "wait", "map_index": -1}, run_id="gone", event="bulk_task_instances"),
+    "its task, of many": many(
+        *("~", {"task_id": "wait", "dag_id": DAG_ID, "dag_run_id": "gone"}),
+        run_id="~",
+        event="bulk_task_instances",
+    ),
 }
 OTHERS: dict[str, dict[str, Any]] = {
     "another run": {"event": "delete_dag_run", "dag_id": DAG_ID, "run_id": "gone too"},
     "another DAG": {"event": "delete_dag", "dag_id": "another"},
     "nothing": {"event": "patch_dag_run", "dag_id": DAG_ID, "run_id": "gone"},
-    "runs of another DAG": {"event": "bulk_dag_runs", "dag_id": "another", "extra": '{"entities": ["gone"]}'},
+    "runs of another DAG": many("another", "gone"),
+    "many runs of others": many(
+        "~", {"dag_run_id": "gone", "dag_id": "another"}, {"dag_run_id": "x", "dag_id": DAG_ID}
+    ),
+    "marks of many runs": many("~", {"dag_run_id": "gone", "dag_id": DAG_ID}, action="update"),
+    "another task": many(DAG_ID, "another", run_id="gone", event="bulk_task_instances"),
+    "no body": {"event": "bulk_dag_runs", "dag_id": DAG_ID, "extra": '"gone"'},
+    "a cut body": {"event": "bulk_dag_runs", "dag_id": DAG_ID, "extra": '{"actions": ["gone"'},
+    "odd bodies": many(DAG_ID, ["gone"], None, {"dag_run_id": ["gone"]}),
     "what was before it": {"event": "delete_dag_run", "dag_id": DAG_ID, "run_id": "gone", "dttm": LONG_AGO},
 }
 
@@ -165,3 +194,71 @@ def test_what_airflow_never_heard_of_is_left_alone(waiting: Waiting, task_id: st
     no_uuid = waiting.register(Key(DAG_ID, "elsewhere", waiting.run_id, -1, 1), "order 66")
     waiting.reconcile()
     assert {waiting.state(one) for one in (foreign, later, no_uuid)} == {State.SENSING}
+
+
+def test_a_deletion_that_was_before_a_try_is_not_its_end(waiting: Waiting) -> None:
+    """Another deployment has a DAG of that name, whose task began after this one's was deleted."""
+    deleted = Log("delete_dag", dag_id="elsewhere", task_instance=None)
+    deleted.dttm = datetime.now(UTC) - timedelta(hours=2)
+    with create_session() as session:
+        session.add(deleted)
+    try:
+        before = waiting.register(Key("elsewhere", "wait", "before", -1, 1), str(uuid4()))
+        after = waiting.register(Key("elsewhere", "wait", "after", -1, 1), str(uuid4()))
+        waiting.began_before(before, timedelta(hours=3))
+        waiting.reconcile()
+        assert (waiting.state(before), waiting.state(after)) == (State.CANCELLED, State.SENSING)
+    finally:
+        with create_session() as session:
+            session.execute(delete(Log).where(Log.dag_id == "elsewhere"))
+
+
+ROWS = 60_000
+
+
+def test_a_large_audit_log_costs_nothing(waiting: Waiting) -> None:
+    """Of a log that is full of deletions and of runs of these DAGs, only entries about these runs are read."""
+    runs = [(f"foreign{number % 7}", f"run{number}") for number in range(50)]
+    for number, (dag_id, run_id) in enumerate(runs):
+        waiting.register(Key(dag_id, f"wait{number}", run_id, -1, 1), str(uuid4()))
+    with create_session() as session:
+        session.execute(
+            text(
+                "INSERT INTO log (dttm, event, dag_id, task_id, run_id, map_index, try_number, extra)"
+                " SELECT now(), CASE number % 3 WHEN 0 THEN 'delete_dag_run' ELSE 'running' END,"
+                " CASE number % 3 WHEN 0 THEN 'many' ELSE 'foreign' END || number % 7,"
+                " CASE number % 3 WHEN 0 THEN NULL ELSE 'work' END, 'x' || number, -1, 1, '{}'"
+                " FROM generate_series(1, :rows) AS number"
+            ),
+            {"rows": ROWS},
+        )
+    try:
+        with create_session() as session:
+            session.execute(text("ANALYZE log"))
+        with waiting.metadata.statements() as statements:
+            waiting.reconcile()
+        assert {waiting.state(row) for row in waiting.instances()} == {State.SENSING}
+        asked = [each for each in statements if "FROM log" in each[0]]
+        assert asked
+        with create_session() as session:
+            read = [rows_read(session, *each) for each in asked]
+        assert sum(read) < 2_000
+    finally:
+        with create_session() as session:
+            session.execute(delete(Log).where(Log.dag_id.regexp_match("^(many|foreign)")))
+
+
+def rows_read(session: Any, statement: str, parameters: Any) -> int:
+    """Return how many rows of the audit log a statement reads, those that it leaves out included."""
+    connection = session.connection().connection.cursor()
+    connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters)
+    (plans,) = connection.fetchone()
+
+    def read(plan: Any) -> int:
+        here = (
+            plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0) + plan.get("Rows Removed by Index Recheck", 0)
+        )
+        below = sum(map(read, plan.get("Plans", ())))
+        return int(here * plan["Actual Loops"] if "Scan" in plan["Node Type"] else 0) + below
+
+    return read(plans[0]["Plan"])

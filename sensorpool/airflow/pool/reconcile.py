@@ -8,7 +8,7 @@ says that it ran, or that it was deleted. A try that Airflow does not know belon
 """
 
 import importlib.util
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
@@ -63,24 +63,19 @@ def _gone(waiting: Collection[Any]) -> set[str]:
     states: dict[str, Any] = {}
     past: set[str] = set()
     with create_session() as session:
-        for some in _windows(ids):
+        for some in deletions.windows(ids):
             states |= task_tries.current(session, some)
             past |= task_tries.earlier(session, some)
         ended = past | {ti_id for ti_id, state in states.items() if state not in _UNDER_WAY}
         absent = {key: ti_id for ti_id, key in tries.items() if ti_id not in states and ti_id not in past}
         place = (Log.dag_id, Log.task_id, Log.run_id, Log.map_index, Log.try_number)
-        for some in _windows(list(absent)):
+        for some in deletions.windows(list(absent)):
             found = session.execute(select(*place).where(tuple_(*place).in_(some)).distinct())
             ended |= {absent[tuple(row)] for row in found if tuple(row) in absent}
-        unknown = {key for key, ti_id in absent.items() if ti_id not in ended}
-        ended |= {absent[key] for key in deletions.among(session, unknown, min(row.start_date for row in waiting))}
+        began = {str(UUID(row.external_id)): row.start_date for row in waiting}
+        unknown = {key: began[ti_id] for key, ti_id in absent.items() if ti_id not in ended}
+        ended |= {absent[key] for key in deletions.among(session, unknown)}
     return ended
-
-
-def _windows(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Cut a list into windows: a statement takes a limited number of parameters."""
-    for start in range(0, len(items), WINDOW):
-        yield items[start : start + WINDOW]
 
 
 def _is_uuid(text: str) -> bool:
