@@ -1,12 +1,17 @@
-"""A sensor's task without Airflow's task runner: its context, and its execute as the runner calls it."""
+"""A sensor's task without Airflow's task runner: its context, and its execute as the runner calls it.
+
+It runs with the code of the first release, too (`first_release_tasks`): what that has not is imported late.
+"""
 
 import contextvars
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pluggy
+import pytest
 from airflow import policies
 from airflow.sdk import DAG
 from airflow.sdk.bases.operator import ExecutorSafeguard
@@ -14,6 +19,10 @@ from airflow.sdk.bases.sensor import BaseSensorOperator
 
 from sensorpool.airflow import policy
 from tests.airflow.versions import execute_under_runner
+
+if TYPE_CHECKING:
+    from sensorpool import Pool
+    from sensorpool.airflow.configuration import AirflowSettings
 
 
 @dataclass
@@ -52,6 +61,31 @@ def as_runner(sensor: BaseSensorOperator, method: str, *arguments: Any, **named:
 def under_runner(task: Any, execute: Callable[[Any], Any]) -> Any:
     """Execute as the task runner does, under the execution_timeout of the task."""
     return execute_under_runner(task, context_of(task), execute)
+
+
+@contextmanager
+def pool_of_process(
+    monkeypatch: pytest.MonkeyPatch,
+    database_url: str,
+    redis_url: str,
+    sensors_enabled: str,
+    settings: "Callable[[], AirflowSettings] | None" = None,
+) -> "Iterator[Pool]":
+    """Make the pool of this process, as a process of Airflow's has it, and patch Airflow's classes.
+
+    :param settings: returns Airflow's settings; left out, they are those of the environment.
+    """
+    from sensorpool import Pool, Settings
+    from sensorpool.airflow.configuration import AirflowSettings
+    from sensorpool.airflow.task import deferral, patch
+
+    made = Pool(Settings.load(database_url=database_url, redis_url=redis_url, sensors_enabled=sensors_enabled))
+    monkeypatch.setattr(deferral, "pool", lambda: made)
+    monkeypatch.setattr(deferral, "airflow_settings", settings or AirflowSettings.load)
+    monkeypatch.setattr(patch, "is_enabled", lambda: True)
+    patch.install()
+    with closing(made):
+        yield made
 
 
 def apply_policies(task: Any, before: Sequence[Any] = (), after: Sequence[Any] = ()) -> None:

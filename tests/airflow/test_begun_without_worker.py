@@ -14,7 +14,7 @@ from airflow.sdk import get_parsing_context
 from airflow.sdk.definitions.context import _AIRFLOW_PARSING_CONTEXT_TASK_ID as PARSED_FOR
 
 from harness.until import PATIENCE
-from sensorpool import Pool, Settings
+from sensorpool import Pool
 from sensorpool.airflow.compat import features, task_runtime
 from sensorpool.airflow.compat.exceptions import (
     AirflowException,
@@ -33,7 +33,7 @@ from sensorpool.airflow.triggerer.notifier import Notifier
 from sensorpool.errors import SettingsError
 from sensorpool.model.states import Ending, State
 from tests.airflow.needs import needs
-from tests.airflow.running import Flag, as_runner, context_of, in_dag
+from tests.airflow.running import Flag, as_runner, context_of, in_dag, pool_of_process
 
 FLAG = "tests.airflow.running.Flag"
 TO_WORKER = {START_ON_WORKER: "the pool's database does not answer"}
@@ -41,15 +41,11 @@ TO_WORKER = {START_ON_WORKER: "the pool's database does not answer"}
 
 @pytest.fixture(autouse=True)
 def pool(postgres_database: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
-    made = Pool(Settings.load(database_url=postgres_database, redis_url=redis_url, sensors_enabled=FLAG))
-    monkeypatch.setattr(deferral, "pool", lambda: made)
-    monkeypatch.setattr(deferral, "airflow_settings", lambda: AirflowSettings(enabled=True, start="scheduler"))
-    monkeypatch.setattr(patch, "is_enabled", lambda: True)
+    settings = AirflowSettings(enabled=True, start="scheduler")
     monkeypatch.setattr(Notifier, "of_this_process", classmethod(lambda _: _no_pool()))
     patch.begins_on_worker.clear()
-    patch.install()
-    yield made
-    made.close()
+    with pool_of_process(monkeypatch, postgres_database, redis_url, FLAG, lambda: settings) as made:
+        yield made
 
 
 def _no_pool() -> Any:

@@ -48,7 +48,7 @@ from sensorpool.model.values import DueGroup, Fact
 from sensorpool.poke.classes import Classes
 from sensorpool.poke.poker import Poker
 from tests.airflow.needs import needs
-from tests.airflow.running import as_runner, context_of, in_dag
+from tests.airflow.running import as_runner, context_of, in_dag, pool_of_process
 from tests.security.canary import Canary
 from tests.sensors.serving import Server, answer
 from tests.support import released
@@ -770,15 +770,9 @@ def test_the_doctor_says_which_it_cannot_import(checks: ModuleType, monkeypatch:
 
 @pytest.fixture
 def pool(checks: ModuleType, postgres_database: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
-    """The pool of this process, as a worker has it; the classes are patched."""
     enabled = f"{PythonSensor.__module__}.PythonSensor"
-    made = Pool(Settings.load(database_url=postgres_database, redis_url=redis_url, sensors_enabled=enabled))
-    monkeypatch.setattr(deferral, "pool", lambda: made)
-    monkeypatch.setattr(deferral, "airflow_settings", AirflowSettings.load)
-    monkeypatch.setattr(patch, "is_enabled", lambda: True)
-    patch.install()
-    yield made
-    made.close()
+    with pool_of_process(monkeypatch, postgres_database, redis_url, enabled) as made:
+        yield made
 
 
 @pytest.mark.parametrize("mode", ["poke", "reschedule"])

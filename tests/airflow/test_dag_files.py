@@ -37,7 +37,7 @@ from sensorpool.airflow.task.first_poke import FirstPoke
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import DueGroup, Fact, Report
 from sensorpool.poke.poker import Poker
-from tests.airflow.running import Ti, as_runner
+from tests.airflow.running import Ti, as_runner, pool_of_process
 
 _HEAD = """
 import datetime as dt, functools, os, pathlib, signal, sys, time
@@ -604,14 +604,8 @@ def _lives(pid: int | None) -> bool:
 
 @pytest.fixture
 def pool(postgres_database: str, redis_url: str, world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
-    """The pool of this process, as a worker has it; the classes are patched."""
-    made = Pool(Settings.load(database_url=postgres_database, redis_url=redis_url, sensors_enabled=dag_file.SENSOR))
-    monkeypatch.setattr(deferral, "pool", lambda: made)
-    monkeypatch.setattr(deferral, "airflow_settings", AirflowSettings.load)
-    monkeypatch.setattr(patch, "is_enabled", lambda: True)
-    patch.install()
-    yield made
-    made.close()
+    with pool_of_process(monkeypatch, postgres_database, redis_url, dag_file.SENSOR) as made:
+        yield made
 
 
 @pytest.mark.parametrize("mode", ["poke", "reschedule"])

@@ -12,7 +12,7 @@ pytest.importorskip("airflow")
 from airflow.models.trigger import TRIGGER_FAIL_REPR, TriggerFailureReason
 from sqlalchemy import text
 
-from sensorpool import Pool, Settings
+from sensorpool import Pool
 from sensorpool.airflow.compat.exceptions import (
     AirflowRescheduleException,
     AirflowSensorTimeout,
@@ -23,7 +23,7 @@ from sensorpool.airflow.compat.exceptions import (
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.task import class_proof, deferral, patch
 from sensorpool.model.values import Registration
-from tests.airflow.running import Flag, as_runner, context_of, in_dag
+from tests.airflow.running import Flag, as_runner, context_of, in_dag, pool_of_process
 
 FLAG = "tests.airflow.running.Flag"
 FAILED: dict[str, Any] = {"error": TriggerFailureReason.TRIGGER_FAILURE.value, "traceback": ["Traceback", "it is dead"]}
@@ -44,15 +44,11 @@ class Own(Flag):
 @pytest.fixture(autouse=True)
 def pool(postgres_database: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
     monkeypatch.setenv("SENSORPOOL_DATABASE_URL", postgres_database)
-    made = Pool(Settings.load(database_url=postgres_database, redis_url=redis_url, sensors_enabled=FLAG))
-    monkeypatch.setattr(deferral, "pool", lambda: made)
-    monkeypatch.setattr(deferral, "airflow_settings", lambda: AirflowSettings(enabled=True, start="scheduler"))
-    monkeypatch.setattr(patch, "is_enabled", lambda: True)
+    settings = AirflowSettings(enabled=True, start="scheduler")
     patch._is_configured.cache_clear()
     patch.begins_on_worker.clear()
-    patch.install()
-    yield made
-    made.close()
+    with pool_of_process(monkeypatch, postgres_database, redis_url, FLAG, lambda: settings) as made:
+        yield made
     patch._is_configured.cache_clear()
 
 

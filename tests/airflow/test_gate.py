@@ -29,7 +29,7 @@ from sensorpool.errors import Unreachable
 from sensorpool.model.states import Ending, Outcome, State
 from sensorpool.model.values import DueGroup, Fact
 from sensorpool.poke.poker import Poker
-from tests.airflow.running import PokesLog, as_runner, context_of, in_dag
+from tests.airflow.running import PokesLog, as_runner, context_of, in_dag, pool_of_process
 
 LEAVES = f"{__name__}.Leaves"
 ENDINGS = {Outcome.LANDED: Ending.LANDED, Outcome.POKE_ERROR: Ending.POKE_ERROR, Outcome.HAND_BACK: Ending.HANDED_BACK}
@@ -133,26 +133,22 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def ours(monkeypatch: pytest.MonkeyPatch) -> AirflowSettings:
-    made = AirflowSettings(enabled=True, gates_enabled=(LEAVES,))
-    monkeypatch.setattr(deferral, "airflow_settings", lambda: made)
-    return made
+def ours() -> AirflowSettings:
+    return AirflowSettings(enabled=True, gates_enabled=(LEAVES,))
 
 
 @pytest.fixture
-def pool(postgres_database: str, redis_url: str, monkeypatch: pytest.MonkeyPatch, ours: Any) -> Iterator[Pool]:
+def pool(
+    postgres_database: str, redis_url: str, monkeypatch: pytest.MonkeyPatch, ours: AirflowSettings
+) -> Iterator[Pool]:
     enabled = f"{LEAVES},{__name__}.Derived,airflow.providers.*,airflow.providers.sftp.decorators.sensors.sftp."
     enabled += "_DecoratedSFTPSensor"
     enabled += "".join(f",tests.airflow.test_provider_gates.{name}" for name in ("Derived", "Asks"))
-    made = Pool(Settings.load(database_url=postgres_database, redis_url=redis_url, sensors_enabled=enabled))
-    monkeypatch.setattr(deferral, "pool", lambda: made)
-    monkeypatch.setattr(patch, "is_enabled", lambda: True)
     monkeypatch.setattr(Leaves, "store", PokesLog())
     monkeypatch.setattr(Leaves, "pokes", PokesLog())
     monkeypatch.setattr(Leaves, "arrives", PokesLog())
-    patch.install()
-    yield made
-    made.close()
+    with pool_of_process(monkeypatch, postgres_database, redis_url, enabled, lambda: ours) as made:
+        yield made
 
 
 @pytest.mark.parametrize("mode", ["poke", "reschedule"])

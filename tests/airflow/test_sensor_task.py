@@ -6,6 +6,7 @@ import itertools
 import json
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,23 +43,17 @@ from sensorpool.errors import Unreachable
 from sensorpool.model.states import Ending, State
 from sensorpool.poke.answer import reason_of
 from tests.airflow.needs import needs
-from tests.airflow.running import Flag, as_runner, context_of, in_dag, under_runner
+from tests.airflow.running import Flag, as_runner, context_of, in_dag, pool_of_process, under_runner
 from tests.support.parsing import mismatch
 
 FLAG = "tests.airflow.running.Flag"
 
 
 @pytest.fixture
-def pool(postgres_database: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The pool of this process, as a worker has it; the classes are patched."""
-    enabled = f"{FLAG},{__name__}.Third"
-    made = Pool(Settings.load(database_url=postgres_database, redis_url=redis_url, sensors_enabled=enabled))
-    monkeypatch.setattr(deferral, "pool", lambda: made)
-    monkeypatch.setattr(deferral, "airflow_settings", lambda: AirflowSettings(enabled=True))
-    monkeypatch.setattr(intercept, "is_enabled", lambda: True)
-    intercept.install()
-    yield made
-    made.close()
+def pool(postgres_database: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
+    enabled, settings = f"{FLAG},{__name__}.Third", AirflowSettings(enabled=True)
+    with pool_of_process(monkeypatch, postgres_database, redis_url, enabled, lambda: settings) as made:
+        yield made
 
 
 def rows(pool: Pool) -> list[Any]:
