@@ -1,6 +1,7 @@
 """The blueprint of a sensor that begins without a worker: which gets one, and that it is the same at each parse."""
 
 import datetime as dt
+import enum
 import json
 import subprocess
 import sys
@@ -105,8 +106,8 @@ ON_WORKER: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 def in_dag(make: Callable[[], Any], **arguments: Any) -> Any:
-    defaults = {"default_args": {"owner": "me"}, **arguments}
-    with DAG("starts", schedule=None, params={"x": Param("a", type="string")}, **defaults) as dag:
+    defaults = {"default_args": {"owner": "me"}, "params": {"x": Param("a", type="string")}, **arguments}
+    with DAG("starts", schedule=None, **defaults) as dag:
         make()
     return dag.get_task("wait")
 
@@ -204,6 +205,46 @@ def test_a_dag_with_templates_of_its_own_starts_on_workers(arguments: dict[str, 
     sensor = in_dag(file_sensor, **arguments)
     parse.give_blueprint(sensor)
     assert not sensor.start_from_trigger
+
+
+class Place(enum.StrEnum):
+    HERE = "here"
+
+
+class Named(str, enum.Enum):
+    HERE = "here"
+
+
+PARAMS: dict[str, tuple[Any, bool]] = {
+    "a text": ("a", True),
+    "nested": ({"a": [1, {"b": None}], "c": {"d": [True, 2.5]}}, True),
+    "dicts": ([{"a": 1}, {"a": [2]}], True),
+    "a tuple": ((1, (2, "x")), True),
+    "of a type": (Param([{"a": 1}], type="array"), True),
+    "a dict beside another": ([1, {"a": 2}], False),
+    "a dict in two lists": ([[{"a": 1}]], False),
+    "an enum": (Named.HERE, False),
+    "a text's enum": (Place.HERE, False),
+    "infinite": (float("inf"), False),
+    "keys": ({1: 2}, False),
+}
+
+
+@pytest.mark.parametrize("of_task", [False, True], ids=["of its DAG", "of its task"])
+@pytest.mark.parametrize(("value", "is_same"), PARAMS.values(), ids=PARAMS)
+def test_params_that_a_serialized_dag_changes_are_a_workers(value: Any, is_same: bool, of_task: bool) -> None:
+    """A triggerer has the params of the serialized DAG: Airflow does not read back all that it writes there."""
+    own = {"params": {"y": value}} if of_task else {}
+    sensor = in_dag(lambda: file_sensor(filepath="/{{ params.y }}", **own), params={"x": 1, "y": 2 if of_task else value})
+    parse.give_blueprint(sensor)
+    assert sensor.start_from_trigger is is_same
+    if is_same:
+        found = DagSerialization.from_dict(json.loads(json.dumps(DagSerialization.to_dict(sensor.dag))))
+        of = found.get_task("wait").params if of_task else found.params
+        assert of["y"] == sensor.params["y"]
+    not_named = in_dag(lambda: file_sensor(**own), params={"x": 1, "y": value})
+    parse.give_blueprint(not_named)
+    assert not_named.start_from_trigger
 
 
 def test_one_that_others_are_mapped_over_ends_on_a_worker() -> None:

@@ -1,5 +1,6 @@
 """What Airflow has for tasks that start from a trigger, without a worker (`features.START_FROM_TRIGGER`)."""
 
+import json
 from typing import Any
 
 import jinja2
@@ -21,3 +22,21 @@ def has_own_templates(dag: Any) -> bool:
         or dag.render_template_as_native_obj
         or dag.template_undefined is not jinja2.StrictUndefined
     )
+
+
+def changed_param(task: Any) -> str | None:
+    """Return the name of a param whose value a serialized DAG does not give back; None if there is none.
+
+    Airflow serializes the params of a DAG, and those of a task. It does not read all nested values back.
+
+    :raises Exception: when a value cannot be serialized.
+    """
+    from airflow.serialization.serialized_objects import BaseSerialization
+
+    for params in (task.dag.params, task.params):
+        encoded = json.loads(json.dumps(BaseSerialization._serialize_params_dict(params)))
+        back = BaseSerialization._deserialize_params_dict(encoded)
+        for name in params:
+            if repr(params.get_param(name).value) != repr(back.get_param(name).value):
+                return str(name)
+    return None

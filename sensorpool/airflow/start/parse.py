@@ -155,6 +155,9 @@ def _templated(sensor: BaseSensorOperator, arguments: Mapping[str, Any], *, is_m
                 raise NotPoolable(f"its argument {name} {why_not}", "template")
         elif _holds_time(value) and not is_moment:
             raise NotPoolable(f"its argument {name} is a time, which may be another one at each parse", "arguments")
+    names_params = any(templates.may_name(value, "params") for value in fields.values())
+    if names_params and (changed := start_from_trigger.changed_param(sensor)) is not None:
+        raise NotPoolable(f"the value of the param {changed} is another one in a serialized DAG", "template")
     return fields
 
 

@@ -94,6 +94,18 @@ def may_change(value: Any) -> bool:
     return False
 
 
+def may_name(value: Any, name: str) -> bool:
+    """Whether a template in a value of a template field may use a name; true also where another text has it."""
+    match value:
+        case str():
+            return name in value and is_template(value)
+        case Mapping():
+            return any(may_name(part, name) for part in value.values())
+        case list() | tuple() | set() | frozenset():
+            return any(may_name(part, name) for part in value)
+    return False
+
+
 def render(value: Any, context: Mapping[str, Any]) -> Any:
     """Render a value of a template field, as `Templater.render_template` does.
 
