@@ -19,6 +19,7 @@ from sensorpool.airflow.compat.exceptions import (
     AirflowSkipException,
     AirflowTaskTimeout,
     TaskDeferralError,
+    TaskDeferred,
 )
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.task import class_proof, deferral, patch
@@ -157,13 +158,11 @@ def test_what_the_pool_has_seen_counts(
 
 
 @pytest.mark.parametrize("soft_fail", [False, True])
-@pytest.mark.parametrize("is_registered", [True, False], ids=["registered", "never registered"])
-def test_the_execution_timeout_ends_a_try_and_airflow_retries(is_registered: bool, soft_fail: bool, pool: Pool) -> None:
+def test_the_execution_timeout_ends_a_try_and_airflow_retries(soft_fail: bool, pool: Pool) -> None:
     sensor = in_dag(Flag, flag="x", execution_timeout=HOUR, soft_fail=soft_fail)
     context = context_of(sensor)
     patch.begins_on_worker["dag", "wait"] = None
-    if is_registered:
-        registered(pool, sensor, context)
+    registered(pool, sensor, context)
     with pytest.raises(AirflowTaskTimeout, match="execution_timeout of 3600 s"):
         give_up(sensor, context, OVER)
 
@@ -198,6 +197,35 @@ def test_a_trigger_that_may_be_its_own_is_left_to_airflow(
         registered(pool, sensor, context)
     with pytest.raises(natively):
         give_up(sensor, context, given)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"execution_timeout": HOUR}, {"mode": "reschedule"}], ids=str)
+@pytest.mark.parametrize("has_landed", [True, False])
+def test_one_that_no_triggerer_has_taken_up_begins_on_its_worker(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any], has_landed: bool
+) -> None:
+    """It has not been poked: no triggerer has run, or none has had room."""
+    sensor = in_dag(Flag, flag="x", timeout=600, **arguments)
+    context = context_of(sensor)
+    patch.begins_on_worker["dag", "wait"] = None
+    monkeypatch.setattr(Flag, "answers", {"x": has_landed})
+    if has_landed:
+        assert give_up(sensor, context, OVER) is None
+    else:
+        with pytest.raises(TaskDeferred) as raised:
+            give_up(sensor, context, OVER)
+        assert raised.value.kwargs["begun"] is True
+        assert raised.value.kwargs["started"] == pytest.approx(time.time(), abs=60)
+        with pool.database.engine.begin() as connection:
+            assert connection.execute(text("SELECT state FROM sensor_instance")).scalar_one() == "sensing"
+
+
+def test_one_whose_wait_cannot_be_read_times_out(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    sensor = in_dag(Flag, flag="x")
+    patch.begins_on_worker["dag", "wait"] = None
+    monkeypatch.setattr(deferral, "pool", lambda: 1 / 0)
+    with pytest.raises(AirflowSensorTimeout):
+        give_up(sensor, context_of(sensor), OVER)
 
 
 def test_another_try_is_not_taken_for_this_one(pool: Pool) -> None:

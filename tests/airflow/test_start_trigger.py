@@ -3,6 +3,7 @@
 import asyncio
 import datetime as dt
 import json
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from itertools import count
@@ -38,7 +39,7 @@ from sensorpool.airflow.compat import task_runtime
 from sensorpool.airflow.configuration import AIRFLOW_SENSORS, AirflowSettings
 from sensorpool.airflow.errors import REASONS_TO_BEGIN
 from sensorpool.airflow.result import START_ON_WORKER, START_ON_WORKER_KIND
-from sensorpool.airflow.start import one_task, parse, registrar, registration, trigger
+from sensorpool.airflow.start import one_task, parse, registrar, registration, renderers, trigger
 from sensorpool.airflow.task import (
     begun_without_worker,
     deferral,
@@ -376,6 +377,17 @@ def goes_to_a_worker(
     assert not starts.instances(run_id)
 
 
+def test_those_that_go_to_workers_take_turns(starts: Starts, served: Notifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pool that is away sends all to workers at once, and Airflow's triggerer writes events one by one."""
+    delays = [0.4, 0.0]
+    monkeypatch.setattr(served.pace, "delay", lambda _: delays.pop(0))
+    run_id = starts.run(starts.dag(filepath="/data/{{ params.none }}"))
+    began = time.monotonic()
+    goes_to_a_worker(starts, run_id, "cannot be rendered")
+    assert time.monotonic() - began >= 0.4
+    assert delays == [0.0]
+
+
 def test_no_context(starts: Starts) -> None:
     run_id = starts.run(starts.dag())
     workload = starts.workload(run_id).model_copy(update={"dag_data": None, "dag_run_data": None})
@@ -518,6 +530,65 @@ def test_a_template_that_ends_its_thread_ends_no_triggerer(starts: Starts, monke
         with monkeypatch.context() as context:
             context.setattr(registration.templates, "render", leave)
             goes_to_a_worker(starts, starts.run(starts.dag()), "leave")
+
+
+def test_a_secrets_backend_that_hangs_holds_up_no_other_sensor(starts: Starts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those that ask for a Variable, the next gets a thread after a moment; those that ask for nothing at once."""
+    answers, asked = threading.Event(), []
+    render = registration.templates.render
+
+    def ask(value: Any, context: Any) -> Any:
+        if "hangs" in str(value):
+            asked.append(value)
+            answers.wait(PATIENCE)
+        return render(value, context)
+
+    monkeypatch.setattr(registration.templates, "render", ask)
+    monkeypatch.setattr(renderers, "PATIENCE", 0.2)
+    monkeypatch.setenv("AIRFLOW_VAR_PLACE", "here")
+    hanging = [starts.run(starts.dag(filepath="/{{ var.value.get('hangs', run_id) }}")) for _ in range(6)]
+    hung = [starts.workload(run_id) for run_id in hanging]
+    others = []
+    for filepath in ("/{{ var.value.place }}", "/data/{{ run_id }}"):
+        others.append(starts.run(starts.dag(filepath=filepath)))
+    workloads = [*hung, *map(starts.workload, others)]
+
+    async def serve() -> None:
+        runner = TriggerRunner()
+        runner.to_create.extend(workloads)
+        await runner.create_triggers()
+        await asyncio.to_thread(until, "those that hang", lambda: len(asked) == len(hung))
+        for run_id in others:
+            await asyncio.to_thread(starts.land, run_id)
+        answers.set()
+        for run_id in hanging:
+            await asyncio.to_thread(starts.land, run_id)
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.gather(*(runner.triggers[each.id]["task"] for each in workloads))
+
+    asyncio.run(serve())
+
+
+def test_threads_for_rendering_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(renderers, "PATIENCE", 0.01)
+    monkeypatch.setattr(renderers, "AT_MOST", 6)
+    monkeypatch.setattr(renderers, "_KEPT", 0.01)
+    answers = threading.Event()
+    pool = renderers.Renderers("limited")
+
+    def names() -> list[str]:
+        return [each.name for each in threading.enumerate() if each.name.startswith("sensorpool-start-limited-")]
+
+    async def run() -> list[Any]:
+        calls = [asyncio.ensure_future(pool.run(lambda: answers.wait(PATIENCE))) for _ in range(20)]
+        await asyncio.sleep(0.2)
+        assert len(names()) == 6
+        calls.pop().cancel()
+        answers.set()
+        return await asyncio.gather(*calls)
+
+    assert asyncio.run(run()) == [True] * 19
+    until("the end of those that were added", lambda: len(names()) == renderers.AT_FIRST)
 
 
 def test_a_workload_does_not_grow_with_its_dag(starts: Starts) -> None:

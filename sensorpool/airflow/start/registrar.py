@@ -1,32 +1,34 @@
 """The registrar of a triggerer process: it renders and registers the sensors that start without a worker.
 
-A scheduler defers hundreds of tasks at once. Their templates are rendered on a few threads of our own, because a
-template may ask the API server for a Variable, and the loop of all triggers must not wait. One more thread registers:
-all that are rendered by then go into one transaction.
+A scheduler defers hundreds of tasks at once. Their templates are rendered on threads of our own, because a template may
+ask the API server for a Variable, and the loop of all triggers must not wait. Sensors whose templates ask for nothing
+have threads for themselves: a secrets backend that hangs does not hold them up. One more thread registers: all that are
+rendered by then go into one transaction.
 """
 
 import asyncio
 import os
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 from sensorpool.airflow.errors import NotPoolable
+from sensorpool.airflow.start import templates
 from sensorpool.airflow.start.blueprint import Blueprint
 from sensorpool.airflow.start.registration import Prepared, prepare, resume_arguments_of
+from sensorpool.airflow.start.renderers import Renderers
 from sensorpool.airflow.task.deferral import sensing
 from sensorpool.airflow.triggerer.notifier import Notifier
 from sensorpool.client.pool import Pool
 from sensorpool.errors import Unreachable
-from sensorpool.instrumentation.redaction import error_text
 from sensorpool.model.states import State
 from sensorpool.model.values import Instance, Key
 from sensorpool.store import inspecting
 
-_RENDERERS = 4  # threads
+_LOOKUPS = ("var", "conn", "macros")  # names by which a template may ask a server
 _AT_ONCE = 1_000
 
 
@@ -47,21 +49,15 @@ class Waiting(NamedTuple):
 
 
 class Registrar:
-    """The registrar of a process. Its threads are daemons: one that waits for an answer holds up no end of a process.
-
-    That is why no executor has them: Python waits for an executor's threads when a process ends.
-    """
+    """The registrar of a process."""
 
     _of_processes: ClassVar[dict[int, "Registrar"]] = {}
     _making = threading.Lock()
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._asked: queue.SimpleQueue[tuple[Callable[[], Prepared | Waiting], Future[Prepared | Waiting]]]
-        self._asked = queue.SimpleQueue()
+        self._plain, self._asking = Renderers("plain"), Renderers("asking")
         self._prepared: queue.SimpleQueue[tuple[Prepared, Future[Instance]]] = queue.SimpleQueue()
-        for number in range(_RENDERERS):
-            threading.Thread(target=self._render, name=f"sensorpool-start-render-{number}", daemon=True).start()
         threading.Thread(target=self._register, name="sensorpool-start-register", daemon=True).start()
 
     @classmethod
@@ -82,9 +78,8 @@ class Registrar:
         :raises SensorpoolError: when it cannot be registered.
         :raises Exception: whatever its templates and its constructor raise.
         """
-        answer: Future[Prepared | Waiting] = Future()
-        self._asked.put((partial(self._prepare, blueprint, key, external_id, context), answer))
-        prepared = await asyncio.wrap_future(answer)
+        renderers = self._asking if _asks(blueprint) else self._plain
+        prepared = await renderers.run(partial(self._prepare, blueprint, key, external_id, context))
         if isinstance(prepared, Waiting):
             return prepared
         future: Future[Instance] = Future()
@@ -112,18 +107,6 @@ class Registrar:
             raise NotPoolable(why, "context")
         return prepare(self._pool, blueprint, key, external_id, context)
 
-    def _render(self) -> None:
-        while True:
-            prepare_one, answer = self._asked.get()
-            if not answer.set_running_or_notify_cancel():
-                continue  # its trigger has left
-            try:
-                answer.set_result(prepare_one())
-            except BaseException as error:  # a template or a class may raise anything
-                answer.set_exception(
-                    error if isinstance(error, Exception) else NotPoolable(error_text(error), "rendering")
-                )
-
     def _register(self) -> None:
         while True:
             some = [self._prepared.get()]
@@ -147,3 +130,9 @@ class Registrar:
             return
         for (_, future), instance in zip(some, instances, strict=True):
             future.set_result(instance)
+
+
+def _asks(blueprint: Blueprint) -> bool:
+    """Whether a template may ask a server for something."""
+    fields = [blueprint.arguments.get(name) for name in blueprint.templated]
+    return any(templates.may_name(value, name) for value in fields for name in _LOOKUPS)

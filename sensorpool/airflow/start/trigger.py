@@ -8,6 +8,7 @@ at an error from its `run`: so neither raises.
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
@@ -23,6 +24,7 @@ from sensorpool.airflow.triggerer.notifier import Notifier
 from sensorpool.instrumentation.redaction import error_text
 
 LIMIT = 60.0  # seconds from its start until it waits in the pool; after that its task goes to a worker
+_NO_TURN = 5.0  # seconds: where settings hang there is no turn to wait for
 
 
 class StartTrigger(BaseTrigger):
@@ -53,7 +55,16 @@ class StartTrigger(BaseTrigger):
             event = await self._event()
         except Exception as error:
             event = self._to_worker(error_text(error), error)
+        if START_ON_WORKER in (event.payload if isinstance(event.payload, dict) else ()):
+            await self._turn()
         yield event
+
+    async def _turn(self) -> None:
+        """Wait for the turn of an event (`triggerer.pace`): without the pool thousands go to workers at once."""
+        with suppress(Exception):
+            async with asyncio.timeout(_NO_TURN):
+                notifier = await asyncio.to_thread(Notifier.of_this_process)
+            await asyncio.sleep(notifier.pace.delay(time.monotonic()))
 
     async def on_kill(self) -> None:
         """Cancel the instance if its task was marked or cleared, as `PoolTrigger` does.

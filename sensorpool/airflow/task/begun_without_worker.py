@@ -43,6 +43,15 @@ def start(sensor: Any, context: Any, event: Any) -> Any:
         set_aside(sensor, "soft_fail", "never_fail")
 
 
+def start_late(sensor: Any, context: Any) -> Any:
+    """Start a sensor whose time was over before a triggerer took it up: no poke was made, and its limits begin here.
+
+    :raises BaseException: whatever its ``execute`` raises.
+    """
+    sensor.log.warning("sensorpool: starts on this worker: no triggerer has taken it up in its time")
+    return start(sensor, context, {START_ON_WORKER_KIND: "pool"})
+
+
 def start_of(event: Any) -> float:
     """Return when a sensor began to wait without a worker, in seconds since 1970; 0.0 if it did not."""
     started = event.get(STARTED) if isinstance(event, dict) else None

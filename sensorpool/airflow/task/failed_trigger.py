@@ -14,7 +14,7 @@ from sensorpool.airflow.compat.exceptions import AirflowRescheduleException, Air
 from sensorpool.airflow.compat.operators import TRIGGER_TIMEOUT
 from sensorpool.airflow.proof import own_execute
 from sensorpool.airflow.result import TRIGGER_FAILED, InstanceResult
-from sensorpool.airflow.task import deferral, native_continuation, sensor_task
+from sensorpool.airflow.task import begun_without_worker, deferral, native_continuation, sensor_task
 from sensorpool.airflow.task.patch import begins_on_worker
 from sensorpool.instrumentation.redaction import error_text
 from sensorpool.model.states import State
@@ -33,7 +33,7 @@ def resume(sensor: Any, context: Any, given: Any, native: Callable[[], Any]) -> 
     """
     if own_execute.continues_after_wait(type(sensor)):
         return native()  # the trigger may be one of its own
-    known = _known(sensor, context)
+    known, is_read = _known(sensor, context)
     if known is None and begins_on_worker.get((sensor.dag_id, sensor.task_id), _UNKNOWN) is not None:
         return native()  # it begins on a worker, and has not come to the pool
     if getattr(sensor, "deferrable", False) is True and (known is None or known.state == State.CANCELLED):
@@ -43,6 +43,8 @@ def resume(sensor: Any, context: Any, given: Any, native: Callable[[], Any]) -> 
     result = None if known is None else InstanceResult.of(known)
     if result is None or result.state in (State.SENSING, State.CANCELLED):
         if TRIGGER_TIMEOUT in (error, said.get("error")):
+            if known is None and is_read:
+                return begun_without_worker.start_late(sensor, context)
             if (limit := _execution_timeout(sensor)) is None:
                 return native()
             raise AirflowTaskTimeout(f"it has waited for its execution_timeout of {limit:g} s")
@@ -60,17 +62,20 @@ def resume(sensor: Any, context: Any, given: Any, native: Callable[[], Any]) -> 
         raise
 
 
-def _known(sensor: Any, context: Any) -> Any:
-    """Return the instance of this try in the pool (a row of `inspecting.waiters`); None if it is not known."""
+def _known(sensor: Any, context: Any) -> tuple[Any, bool]:
+    """Return the instance of this try in the pool (a row of `inspecting.waiters`), and whether it could be read.
+
+    The instance is None if there is none.
+    """
     try:
         database, ti = deferral.pool().database, context["ti"]
         found = database.read(inspecting.of_key, deferral.key_of(ti))
         if found is None or found.external_id != str(ti.id):
-            return None
-        return database.read(inspecting.waiters, [found.id])[0]
+            return None, True
+        return database.read(inspecting.waiters, [found.id])[0], True
     except Exception as error:
         sensor.log.warning("sensorpool: what it waited for cannot be read: %s", error_text(error))
-        return None
+        return None, False
 
 
 def _execution_timeout(sensor: Any) -> float | None:
