@@ -197,6 +197,11 @@ def config(as_json: bool) -> None:
     if as_json:
         print_json(shown)
         return
-    print_fields({f"SENSORPOOL_{name.upper()}": value for name, value in shown.items()})
+    print_fields(
+        {
+            f"SENSORPOOL_{name.upper()}": ",".join(value) if isinstance(value, tuple) else value
+            for name, value in shown.items()
+        }
+    )
     for name in unknown_variables():
         say(f"sensorpool: there is no such setting: {name}{nearest(name, known_variables())}", err=True)

@@ -199,9 +199,16 @@ def describe(sensor: object) -> tuple[str, dict[str, Any]]:
 
     Its class must name its constructor's arguments in ``poke_context_fields`` (AIP-17's word) or be a dataclass.
 
-    :raises Refused: when it does neither.
+    :raises Refused: when it does neither, or when the workers cannot import its class by a name.
     """
+    if inspect.isclass(sensor):
+        raise Refused(f"{sensor.__qualname__} is a class: pass an object of it, or its class path and a poke_context")
     cls = type(sensor)
+    if cls.__module__ == "__main__":
+        raise Refused(
+            f"{cls.__qualname__} is a class of the program that was started, and the workers cannot import it: "
+            "define it in a module"
+        )
     names = getattr(cls, FIELDS, None)
     if names is None and is_dataclass(sensor):
         names = [field.name for field in fields(sensor) if field.init]
@@ -221,7 +228,8 @@ def _load(classpath: str) -> SensorClass:
     except (KeyboardInterrupt, MemoryError):
         raise
     except BaseException as error:  # an import may raise anything, SystemExit too
-        raise ClassUnavailable(f"{classpath} cannot be imported: {one_line(error)}") from None
+        why = f"{classpath} cannot be imported: {one_line(error)}"
+        raise ClassUnavailable(why + _mend(error, module_name)) from None
     finally:
         logs.restore()
     try:
@@ -232,6 +240,14 @@ def _load(classpath: str) -> SensorClass:
         raise
     except BaseException as error:
         raise ClassUnavailable(f"{classpath} cannot be poked here: {one_line(error)}") from None
+
+
+def _mend(error: BaseException, module_name: str) -> str:
+    """Return what makes a module importable, if it is the one that is not found."""
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing is None or not f"{module_name}.".startswith(f"{missing}."):
+        return ""
+    return "; install its package, or name its folder in PYTHONPATH, for the workers and for what registers it"
 
 
 def _read(classpath: str, cls: type) -> SensorClass:

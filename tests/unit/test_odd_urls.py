@@ -1,5 +1,6 @@
 """URLs that a driver or a client does not take: one line, and no server is asked."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,11 @@ def test_an_option_that_postgresql_does_not_know_is_named() -> None:
 @pytest.mark.parametrize("scheme", ["mysql", "mariadb"])
 def test_mysql_has_the_driver_that_is_installed_with_us(scheme: str) -> None:
     assert Database(f"{scheme}://user:pass@127.0.0.1:1/pool").engine.driver == "pymysql"
+
+
+def test_config_shows_a_list_as_it_is_set() -> None:
+    said = CliRunner(env={"SENSORPOOL_SENSORS_ENABLED": "a.B, c.D"}).invoke(main.main, ["config"]).stdout
+    assert re.search(r"^SENSORPOOL_SENSORS_ENABLED +a\.B,c\.D$", said, re.MULTILINE)
 
 
 def test_a_defect_is_one_line_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -190,6 +191,38 @@ def test_an_object_brings_its_own_context() -> None:
     )
     assert "brings its own poke_context" in refused(sensor=given)
     assert "poke_context_fields" in refused(sensor=object(), poke_context=None)
+
+
+def test_a_class_is_no_object_of_it() -> None:
+    said = refused(sensor=ScriptedSensor)
+    assert said == "ScriptedSensor is a class: pass an object of it, or its class path and a poke_context"
+
+
+def test_a_class_of_the_program_that_was_started_has_no_path_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ScriptedSensor, "__module__", "__main__")
+    assert "the workers cannot import it: define it in a module" in refused(
+        sensor=ScriptedSensor("/nowhere", "x"), poke_context=None
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "is_told"),
+    [
+        ("no_such_package.sensors", True),
+        ("no_such_module", True),
+        ("json.no_such_module", True),
+        ("imports_none", False),
+    ],
+)
+def test_a_module_that_is_not_found_is_told_with_what_mends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, is_told: bool
+) -> None:
+    (tmp_path / "imports_none.py").write_text("import no_such_module_of_theirs")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(Refused) as caught:
+        Classes([f"{module}.Sensor"]).find(f"{module}.Sensor")
+    assert "cannot be imported: ModuleNotFoundError: No module named" in str(caught.value)
+    assert ("name its folder in PYTHONPATH" in str(caught.value)) is is_told
 
 
 def test_a_class_is_made_once_to_try_it_out_and_else_not_at_all() -> None:
