@@ -148,6 +148,7 @@ REASONS = {
     "run_as_user": "not_poolable",
     "own params": "template",
     "a time": "arguments",
+    "a moment of the parse": "arguments",
     "a secret": "arguments",
 }
 

@@ -27,7 +27,8 @@ def arguments_of(sensor: BaseOperator) -> dict[str, Any]:
     own = {name: value for name, value in given.items() if name not in operators.base_arguments()}
     moment = own.get("target_time")
     if not isinstance(moment, dt.time) or moment.microsecond:
-        raise NotPoolable("its target_time is no time of day to the second: it may be another one at each parse")
+        why = "its target_time is no time of day to the second: it may be another one at each parse"
+        raise NotPoolable(why, "arguments")
     return {name: encode(value, f"its argument {name}") for name, value in own.items()}
 
 
