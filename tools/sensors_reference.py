@@ -49,8 +49,8 @@ have: those need their exact names, and so do classes derived from them ([patter
 
 With `deferrable=True` a sensor defers by itself and never asks the pool, unless `[sensorpool] deferrable = pool` says
 otherwise. The last column has what that does for the class: **pool** where it ends as without `deferrable=True`, by the
-sources of its `execute` and of the method by which it resumes; **native** where it would leave another XCom
-([deferrable sensors](airflow.md#deferrable-sensors)).
+sources of its `execute` and of the method by which it resumes; **native** where it would leave another XCom, or
+keep its slot ([deferrable sensors](airflow.md#deferrable-sensors)).
 
 Of the {all} classes {out} leave their slot: {pooled} wait in the pool, {gates} of them at a gate, and {selves} always
 defer by themselves. Of the others {rest} do with `deferrable=True`.

@@ -4,6 +4,7 @@ import ast
 import datetime as dt
 import importlib
 import inspect
+import json
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 
 pytest.importorskip("airflow")
 
+from airflow.providers.amazon.aws.sensors.batch import BatchSensor
+from airflow.providers.amazon.aws.sensors.emr import EmrContainerSensor
 from airflow.providers.http.sensors.http import HttpSensor
 from airflow.providers.standard.sensors.filesystem import FileSensor
 from airflow.providers.standard.sensors.time_delta import TimeDeltaSensor
@@ -22,13 +25,15 @@ from airflow.sdk import DAG
 from sensorpool import Pool, Settings
 from sensorpool.airflow import policy
 from sensorpool.airflow.catalog import proved
+from sensorpool.airflow.compat import task_runtime
 from sensorpool.airflow.compat.exceptions import AirflowSensorTimeout, TaskDeferralError, TaskDeferred
 from sensorpool.airflow.configuration import AIRFLOW_SENSORS, AirflowSettings
+from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.proof import known_sensors
 from sensorpool.airflow.result import START_ON_WORKER, InstanceResult
 from sensorpool.airflow.start import parse
 from sensorpool.airflow.start.blueprint import Blueprint
-from sensorpool.airflow.task import deferral, patch
+from sensorpool.airflow.task import deferral, own_deferral, patch
 from sensorpool.airflow.trigger import PoolTrigger
 from sensorpool.errors import Unreachable
 from sensorpool.model.states import Ending, State
@@ -294,3 +299,77 @@ def test_the_classes_that_end_alike_return_no_value() -> None:
         assert all(isinstance(value, ast.Constant) and value.value is None for value in returned), cls
         seen += 1
     assert seen == len(known_sensors._ENDS_ALIKE)
+
+
+def test_its_execution_timeout_counts_no_time_in_the_pool(settled: Settled) -> None:
+    """Natively Airflow counts it for each process of the task, and not while a trigger waits."""
+    sensor = sensor_of(execution_timeout=dt.timedelta(seconds=30), timeout=1_000)
+    with pytest.raises(TaskDeferred) as deferred:
+        as_runner(sensor, "execute", context_of(sensor))
+    assert isinstance(deferred.value.trigger, PoolTrigger)
+    whole = 1_000 + settled.ours.deferral_grace
+    assert whole - 60 < deferred.value.timeout.total_seconds() <= whole  # type: ignore[union-attr]
+    assert sensor.execution_timeout == dt.timedelta(seconds=30)
+    with settled.pool.database.engine.begin() as connection:
+        (told,) = connection.exec_driver_sql("SELECT execution_context FROM sensor_instance").scalars()
+    assert json.loads(told).get("execution_timeout") is None
+
+
+def test_one_that_is_handed_back_has_its_execution_timeout_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As natively, where the process in which it defers has all of it."""
+    limits = list[Any]()
+    own_poke = FileSensor.poke
+
+    def poke(sensor: Any, context: Any) -> Any:
+        limits.append(sensor.execution_timeout)
+        return own_poke(sensor, context)
+
+    monkeypatch.setattr(FileSensor, "poke", poke)
+    monkeypatch.setattr(task_runtime, "execution_timeout", lambda left: pytest.fail(f"it has {left} s"))
+    sensor = sensor_of(execution_timeout=dt.timedelta(seconds=30), timeout=1_000)
+    event = InstanceResult(State.CANCELLED, Ending.HANDED_BACK, "drained").as_payload()
+    waited = {"event": event, "started": dt.datetime.now().timestamp() - 400}
+    with pytest.raises(TaskDeferred) as deferred:
+        as_runner(sensor, "resume_execution", patch.RESUME, waited, context_of(sensor))
+    assert isinstance(deferred.value.trigger, FileTrigger)
+    assert limits == [dt.timedelta(seconds=30)]
+
+
+def test_with_an_execution_timeout_it_gets_no_blueprint(settled: Settled) -> None:
+    """Airflow counts that for a trigger from which a task starts."""
+    settled.set(start="scheduler")
+    sensor = in_dag(FileSensor, filepath="/x", deferrable=True, execution_timeout=dt.timedelta(hours=1))
+    parse.give_blueprint(sensor)
+    assert not sensor.start_from_trigger
+
+
+def test_the_execution_timeout_may_be_the_limit_of_its_trigger() -> None:
+    hour = dt.timedelta(hours=1)
+    for given, why in (
+        ({"max_retries": 3, "execution_timeout": hour}, None),
+        ({"max_retries": 0, "execution_timeout": hour}, "is the time limit of its trigger"),
+        ({"max_retries": 0}, None),
+    ):
+        sensor: Any = BatchSensor(task_id="wait", job_id="x", deferrable=True, **given)
+        if why is None:
+            own_deferral.check(sensor)
+        else:
+            with pytest.raises(NotPoolable, match=why):
+                own_deferral.check(sensor)
+
+
+def test_those_that_hand_on_their_execution_timeout_are_known() -> None:
+    """`ExternalTaskSensor` does if it has no timeout: each sensor has one."""
+    naming = {
+        cls.__name__
+        for cls in _poolable()
+        if known_sensors.reason_to_defer(cls) is None
+        and "self.execution_timeout" in inspect.getsource(inspect.unwrap(cls.execute))
+    }
+    assert naming == {"BatchSensor", "ExternalTaskSensor"}
+
+
+def test_a_poke_that_waits_for_the_end_of_its_job_keeps_no_slot() -> None:
+    """`EmrContainerSensor` looks at its job until that has ended: deferrable, it never pokes."""
+    assert "poll_query_status" in inspect.getsource(EmrContainerSensor.poke)
+    assert known_sensors.reason_to_defer(EmrContainerSensor) is not None

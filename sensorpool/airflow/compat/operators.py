@@ -25,11 +25,14 @@ def constructor_arguments(sensor: BaseOperator) -> dict[str, Any]:
 
 @contextmanager
 def not_deferrable(sensor: BaseOperator) -> Iterator[None]:
-    """Have a sensor be as if it had been constructed with ``deferrable=False``."""
+    """Have a sensor be as if it had been constructed with ``deferrable=False``, and without an ``execution_timeout``.
+
+    Airflow counts that for each process of a task, and not while it is deferred.
+    """
     attributes: dict[str, Any] = vars(sensor)
-    before = {name: attributes[name] for name in ("deferrable", "_BaseOperator__init_kwargs")}
+    before = {name: attributes[name] for name in ("deferrable", "execution_timeout", "_BaseOperator__init_kwargs")}
     attributes["_BaseOperator__init_kwargs"] = {**constructor_arguments(sensor), "deferrable": False}
-    attributes["deferrable"] = False
+    attributes["deferrable"], attributes["execution_timeout"] = False, None
     try:
         yield
     finally:

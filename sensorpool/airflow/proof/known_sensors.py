@@ -39,7 +39,6 @@ _ENDS_ALIKE = frozenset(
         "amazon.aws.sensors.batch.BatchSensor",
         "amazon.aws.sensors.dynamodb.DynamoDBValueSensor",
         "amazon.aws.sensors.ec2.EC2InstanceStateSensor",
-        "amazon.aws.sensors.emr.EmrContainerSensor",
         "amazon.aws.sensors.emr.EmrServerlessJobSensor",
         "amazon.aws.sensors.glue.GlueDataQualityRuleRecommendationRunSensor",
         "amazon.aws.sensors.glue.GlueDataQualityRuleSetEvaluationRunSensor",
@@ -67,6 +66,7 @@ _ENDS_OTHERWISE = {
     "amazon.aws.sensors.bedrock.BedrockProvisionModelThroughputCompletedSensor": _RETURNS_POKE,
     "amazon.aws.sensors.comprehend.ComprehendCreateDocumentClassifierCompletedSensor": _RETURNS_POKE,
     "amazon.aws.sensors.comprehend.ComprehendStartPiiEntitiesDetectionJobCompletedSensor": _RETURNS_POKE,
+    "amazon.aws.sensors.emr.EmrContainerSensor": "its poke waits for the end of the job, and keeps its slot meanwhile",
     "amazon.aws.sensors.kinesis_analytics.KinesisAnalyticsV2StartApplicationCompletedSensor": _RETURNS_POKE,
     "amazon.aws.sensors.kinesis_analytics.KinesisAnalyticsV2StopApplicationCompletedSensor": _RETURNS_POKE,
     "amazon.aws.sensors.opensearch_serverless.OpenSearchServerlessCollectionActiveSensor": _RETURNS_POKE,
@@ -76,6 +76,8 @@ _ENDS_OTHERWISE = {
     "google.cloud.sensors.bigquery.BigQueryTablePartitionExistenceSensor": _RETURNS_MESSAGE,
     "standard.sensors.time_delta.TimeDeltaSensor": "it returns a value if its time is over when it begins",
 }
+# with deferrable=True and without this argument, the execution_timeout is the time limit of their trigger
+_WITHOUT_LIMIT = {f"{_PROVIDERS}amazon.aws.sensors.batch.BatchSensor": "max_retries"}
 # its execute looks for the newest run if none is given, and keeps it in the argument's attribute
 PREPARES = {f"{_PROVIDERS}amazon.aws.sensors.mwaa.MwaaTaskSensor": ("external_dag_run_id",)}
 # arguments with which a poke counts the seconds since its ``execute`` began, and the attribute that keeps that moment
@@ -127,6 +129,14 @@ def reason_to_defer(cls: type) -> str | None:
     if name in _ENDS_ALIKE:
         return None
     return _ENDS_OTHERWISE.get(name.removeprefix(_PROVIDERS), "its class has not been reviewed for that")
+
+
+def reason_to_defer_with_arguments(sensor: Any) -> str | None:
+    """Return why a deferrable sensor defers by itself with its arguments; None if the pool may take it."""
+    name = _WITHOUT_LIMIT.get(f"{type(sensor).__module__}.{type(sensor).__qualname__}")
+    if name is not None and sensor.execution_timeout is not None and not getattr(sensor, name):
+        return "its execution_timeout is the time limit of its trigger"
+    return None
 
 
 def reason_against_arguments(sensor: Any) -> str | None:

@@ -82,6 +82,8 @@ def _blueprint_of(sensor: Any, settings: Settings, ours: AirflowSettings) -> Blu
     if getattr(sensor, "deferrable", False) is not True:
         return blueprint_of(sensor, settings, ours)
     own_deferral.check(sensor)
+    if sensor.execution_timeout is not None:
+        raise NotPoolable("its execution_timeout counts no time in a trigger, but for one that it starts from", "limit")
     with operators.not_deferrable(sensor):
         return blueprint_of(sensor, settings, ours)
 

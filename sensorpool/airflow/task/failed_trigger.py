@@ -80,8 +80,8 @@ def _known(sensor: Any, context: Any) -> tuple[Any, bool]:
 
 def _execution_timeout(sensor: Any) -> float | None:
     """Return the seconds of an execution_timeout that ends a sensor before its timeout does; None without one."""
-    if sensor.reschedule or sensor.execution_timeout is None:
-        return None
+    if sensor.reschedule or sensor.execution_timeout is None or getattr(sensor, "deferrable", False) is True:
+        return None  # of a deferrable sensor it counts no time in a trigger
     seconds: float = sensor.execution_timeout.total_seconds()
     return seconds if seconds < sensor.timeout else None
 

@@ -16,8 +16,8 @@ from sensorpool.airflow.task import deferral, poolable
 
 Execute = Callable[[Any, Any], Any]
 
-# the sensor that this process executes as if it were not deferrable, with its class's own execute
-_aside: tuple[Any, Execute] | None = None
+# the sensor that this process executes as if it were not deferrable, its class's own execute and its execution_timeout
+_aside: tuple[Any, Execute, Any] | None = None
 _given_up: Any = None  # the one that goes on without the pool
 
 
@@ -55,11 +55,11 @@ def natively(sensor: Any, native: Execute) -> Execute:
     """
     if _aside is None or _aside[0] is not sensor:
         return native
-    own = _aside[1]
+    _, own, execution_timeout = _aside
 
     def defer(sensor: Any, context: Any) -> Any:
         global _given_up
-        sensor.deferrable, _given_up = True, sensor
+        sensor.deferrable, sensor.execution_timeout, _given_up = True, execution_timeout, sensor
         try:
             return own(sensor, context)
         finally:
@@ -85,7 +85,8 @@ def check(sensor: Any) -> None:
     """
     if deferral.airflow_settings().deferrable != "pool":
         raise NotPoolable("it defers by itself", "own_work")
-    if (why := known_sensors.reason_to_defer(type(sensor))) is not None:
+    why = known_sensors.reason_to_defer(type(sensor)) or known_sensors.reason_to_defer_with_arguments(sensor)
+    if why is not None:
         raise NotPoolable(f"it defers by itself: {why}", "own_work")
     if gates.gate_of(sensor) is not None:
         raise NotPoolable("it defers by itself: without deferrable=True it does more at its end", "own_work")
@@ -101,7 +102,7 @@ def check(sensor: Any) -> None:
 @contextmanager
 def _standing_aside(sensor: Any, own: Execute) -> Iterator[None]:
     global _aside
-    before, _aside = _aside, (sensor, own)
+    before, _aside = _aside, (sensor, own, sensor.execution_timeout)
     try:
         with operators.not_deferrable(sensor):
             yield
