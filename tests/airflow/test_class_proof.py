@@ -9,6 +9,7 @@ import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,13 +18,16 @@ pytest.importorskip("airflow")
 
 from airflow.sdk import DAG, get_parsing_context
 from airflow.sdk.definitions.context import _AIRFLOW_PARSING_CONTEXT_TASK_ID as PARSED_FOR
+from airflow.sdk.execution_time import task_runner
 from sqlalchemy import text
 
 from sensorpool import Pool, Settings
+from sensorpool.airflow.compat import secrets_backends
 from sensorpool.airflow.compat.exceptions import TaskDeferred
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.pool.adapters.sensor import adapt
+from sensorpool.airflow.proof.arguments import rebuild
 from sensorpool.airflow.proof.state import code_version
 from sensorpool.airflow.proof.watch import process_start
 from sensorpool.airflow.result import InstanceResult
@@ -150,6 +154,11 @@ class Company:
         return registration.prepare(self.pool, blueprint, key, "x", CONTEXT).checked
 
 
+def not_found(message: Any) -> Any:
+    """Answer as a supervisor whose server has no Connections and Variables."""
+    return secrets_backends.not_found(message) if secrets_backends.lookup_name(message) else None
+
+
 @pytest.fixture
 def company(
     tmp_path: Path, postgres_database: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
@@ -164,6 +173,7 @@ def company(
     monkeypatch.setattr(patch, "is_enabled", lambda: True)
     monkeypatch.setattr(process_start, "loaded_at", lambda: time.time() + 60)  # the company's files are older
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", SimpleNamespace(send=not_found), raising=False)
     patch.install()
     made = Company(tmp_path, pool)
     made.forget()
@@ -263,6 +273,12 @@ def test_a_poke_that_proves_nothing_is_not_kept(company: Company, monkeypatch: p
     assert company.proofs() == 0
 
 
+def test_a_poke_whose_lookups_are_not_heard_proves_nothing(company: Company, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", None)
+    company.poke_on_worker(monkeypatch, "misses a Variable")
+    assert company.proofs() == 0
+
+
 def test_a_database_without_the_table_costs_nothing(company: Company, monkeypatch: pytest.MonkeyPatch) -> None:
     with company.pool.database.engine.begin() as connection:
         connection.execute(text("DROP TABLE class_proof"))
@@ -296,6 +312,29 @@ def test_another_state_than_on_the_worker_sends_it_to_a_worker(
     assert company.proofs() == 1
     with pytest.raises(NotPoolable, match="is another one than on its worker"):
         company.begin(company.blueprint())
+
+
+def test_a_constructor_that_judges_its_arguments_sees_templates_as_natively(
+    company: Company, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Natively it never sees what a template becomes; where that would make another sensor, none begins here."""
+    source = textwrap.dedent(FILES["sensors.py"])
+    assigned = "self.day, self.strict, self.parts = day, strict, parts\n"
+    company.edit("sensors.py", source.replace(assigned, f"{assigned}        self.is_pattern = '*' in day\n"))
+    company.poke_on_worker(monkeypatch, "/one")
+    company.forget()
+    blueprint, key = company.blueprint(day="{{ run_id }}"), deferral.key_of(context_of(company.task())["ti"])
+    for day in ("/another", "/*"):
+        by_worker = company.task()
+        by_worker.day = day
+        if day == "/another":
+            registration.prepare(company.pool, blueprint, key, "x", {**CONTEXT, "run_id": day})
+            rebuild.poke_context_of(by_worker)
+        else:
+            with pytest.raises(NotPoolable, match="attribute is_pattern is another one"):
+                rebuild.poke_context_of(by_worker)
+            with pytest.raises(NotPoolable, match="attribute is_pattern is another one"):
+                registration.prepare(company.pool, blueprint, key, "x", {**CONTEXT, "run_id": day})
 
 
 def test_a_class_that_is_handed_back_is_withdrawn(company: Company, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, Self
 
+from sensorpool.airflow.proof.arguments.template_defaults import is_template
 from sensorpool.airflow.proof.codec import TYPE
-from sensorpool.airflow.start import templates
 
 LONGEST = 32_768  # characters: it stands in the serialized DAG, and in a row for each waiting task
 
@@ -72,7 +72,7 @@ def _shape(value: Any) -> Any:
     """
     match value:
         case str():
-            return "{{}}" if templates.is_template(value) else ""
+            return "{{}}" if is_template(value) else ""
         case list():
             return sorted({json.dumps(_shape(part), sort_keys=True) for part in value})
         case dict():

@@ -105,9 +105,11 @@ def blueprint_of(sensor: BaseSensorOperator, settings: Settings, ours: AirflowSe
     if needs_proof:  # what it says of the state of this process may be another at each parse
         arguments = {name: value for name, value in arguments.items() if name != external_inputs.NAME}
     templated = _templated(sensor, arguments, is_moment=op_classpath in time_sensor.CLASSES)
+    others = templates.others_of(sensor, templated, sensor.dag.default_args)
     if secrets_masker.holds_secret(arguments):
         raise NotPoolable("one of its arguments holds a secret, and a serialized DAG keeps arguments", "arguments")
-    may_change = sensor.reschedule and (has_digests or any(map(templates.may_change, templated.values())))
+    fields = (*templated.values(), *others.values())
+    may_change = sensor.reschedule and (has_digests or any(map(templates.may_change, fields)))
     return Blueprint(
         op_classpath=op_classpath,
         arguments=arguments,

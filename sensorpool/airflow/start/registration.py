@@ -50,7 +50,7 @@ def prepare(pool: Pool, blueprint: Blueprint, key: Key, external_id: str, contex
     if blueprint.op_classpath in time_sensor.CLASSES:
         sensor = time_sensor.build(cls, rendered, context["dag"].timezone)
     else:
-        sensor = rebuild.rebuild(cls, rendered)
+        sensor = _rendered_sensor(cls, blueprint, rendered, context)
     for name in _OF_WAIT:
         setattr(sensor, name, getattr(blueprint, name))
     condition = poolable.unchecked_condition_of(sensor, context)
@@ -94,6 +94,21 @@ def resume_arguments_of(blueprint: Blueprint, known: Any) -> dict[str, Any]:
         return {}
     condition = reschedule_condition.resume_arguments_of_registered(known.op_classpath, known.poke_context)
     return condition | reschedule_limits.resume_arguments(blueprint)
+
+
+def _rendered_sensor(cls: Any, blueprint: Blueprint, rendered: Mapping[str, Any], context: Mapping[str, Any]) -> Any:
+    """Return a sensor as a worker has it: built from its templates, and then rendered.
+
+    :param rendered: its arguments.
+    :raises NotPoolable: when it has a template that cannot be rendered here.
+    :raises Exception: whatever its templates and its constructor raise.
+    """
+    sensor = rebuild.rebuild(cls, blueprint.arguments)
+    others = templates.others_of(sensor, blueprint.templated)
+    fields = {name: decode(rendered[name]) for name in blueprint.templated}
+    for name, value in (fields | {name: templates.render(value, context) for name, value in others.items()}).items():
+        setattr(sensor, name, value)
+    return sensor
 
 
 def _rendered(blueprint: Blueprint, context: Mapping[str, Any]) -> dict[str, Any]:

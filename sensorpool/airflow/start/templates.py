@@ -12,6 +12,10 @@ import jinja2
 from airflow.sdk.definitions._internal.templater import SandboxedEnvironment
 from jinja2 import meta, nodes
 
+from sensorpool.airflow.errors import NotPoolable
+from sensorpool.airflow.proof import known_sensors
+from sensorpool.airflow.proof.arguments.template_defaults import holds_template, is_template
+
 # values without a back reference to Airflow: all of their attributes are the same in both processes
 _VALUES = frozenset(
     {
@@ -79,6 +83,24 @@ def reason_against(
     return next((why for why in reasons if why is not None), None)
 
 
+def others_of(sensor: Any, templated: Collection[str], default_args: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return those template fields of a sensor that a worker renders, and that are none of its arguments.
+
+    Its constructor has made them, out of its arguments perhaps.
+
+    :param templated: the names of the arguments that are template fields.
+    :raises NotPoolable: when a triggerer cannot render one.
+    """
+    if known_sensors.declares_fields(type(sensor)):
+        return {}  # its answer does not depend on others
+    values = {name: getattr(sensor, name, None) for name in sensor.template_fields or () if name not in templated}
+    others = {name: value for name, value in values.items() if holds_template(value)}
+    for name, value in others.items():
+        if (why_not := reason_against(value, sensor.template_ext or (), default_args)) is not None:
+            raise NotPoolable(f"its {name} {why_not}", "template")
+    return others
+
+
 def may_change(value: Any) -> bool:
     """Whether an admitted value of a template field may be rendered to another one while its run waits."""
     match value:
@@ -124,11 +146,6 @@ def render(value: Any, context: Mapping[str, Any]) -> Any:
         case set() | frozenset():
             return {render(part, context) for part in value}
     return value
-
-
-def is_template(text: str) -> bool:
-    """Whether rendering may change a text: jinja also takes one newline from its end."""
-    return any(sign in text for sign in ("{{", "{%", "{#")) or text.endswith(("\n", "\r")) or "\r" in text
 
 
 def _reason_against_text(text: str, default_args: Mapping[str, Any]) -> str | None:

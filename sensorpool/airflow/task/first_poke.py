@@ -86,6 +86,7 @@ class FirstPoke:
         self._shared: SharedState | None = None
         self._of_reviewed: list[NotPoolable] = []  # reasons against the code of a company in a reviewed sensor
         self._attributes: dict[str, Any] = {}
+        self.hears_lookups = False  # whether its poke's lookups were noted
         self.missing: set[str] = set()  # Connections and Variables that no poke has found
         self.of_environment: set[str] = set()  # those that a poke found in the environment
         self.hooks = CompanyHooks(caches=True)
@@ -210,7 +211,7 @@ class FirstPoke:
         programs = self._ignore if declares else self._note("needs_worker", self._of_reviewed) if is_reviewed else note
         stack.enter_context(worker_only.noting(note, programs, self.of_environment.add))
         requests, reads = (pushed_xcoms.MESSAGES, pushed_xcoms.READS) if self._pushes else (frozenset(), frozenset())
-        stack.enter_context(supervisor_requests.noting(note, self._looked_up, requests))
+        self.hears_lookups = stack.enter_context(supervisor_requests.noting(note, self._looked_up, requests))
         if declares:
             return
         stack.enter_context(task_reads.noting(self._sensor, self._note("reads_task"), reads))

@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, TemplateError, meta
 
 from sensorpool.airflow.compat import operators
-from sensorpool.airflow.proof.arguments import external_inputs
+from sensorpool.airflow.proof.arguments import external_inputs, template_defaults
 from sensorpool.airflow.proof.state import value_digest
 from sensorpool.airflow.result import InstanceResult
 from sensorpool.airflow.task import poolable
@@ -73,7 +73,7 @@ def may_change(sensor: Any, condition: Condition) -> bool:
     """Whether a sensor may have another condition later: by its constructor, or by the text of its templates."""
     if condition.of_dag_file or (not condition.adapted and external_inputs.has_digests(condition.poke_context)):
         return True
-    given = operators.constructor_arguments(sensor)
+    given = {**template_defaults.defaults_of(sensor), **operators.constructor_arguments(sensor)}
     names = [name for name in sensor.template_fields if name in given]
     return not all(_is_fixed(given[name], getattr(sensor, name, None)) for name in names)
 

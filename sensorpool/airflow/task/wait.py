@@ -123,7 +123,7 @@ class Wait:
         if self.began is not None:
             deferral.forget(key)
         instance = deferral.register(registration)
-        if first.is_watched and self.gate is None and not self.condition.of_dag_file:
+        if first.hears_lookups and self.gate is None and not self.condition.of_dag_file:
             class_proof.note(sensor, self.condition.op_classpath, poke_context)
         return instance, direct, timeout
 

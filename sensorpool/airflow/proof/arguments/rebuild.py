@@ -17,7 +17,7 @@ from airflow.sdk.bases.sensor import BaseSensorOperator
 from sensorpool.airflow.compat import operators
 from sensorpool.airflow.errors import LookupUnavailable, NotPoolable, OnlyOnWorker
 from sensorpool.airflow.proof import gates, known_sensors
-from sensorpool.airflow.proof.arguments import callables, external_inputs, mapping_order
+from sensorpool.airflow.proof.arguments import callables, external_inputs, mapping_order, template_defaults
 from sensorpool.airflow.proof.codec import NameOf, decode, encode
 from sensorpool.airflow.proof.state import equality, opaque_state, shared_state
 from sensorpool.airflow.proof.state.judged_class import judged_class_of
@@ -201,12 +201,13 @@ def _arguments(sensor: BaseOperator) -> dict[str, Any]:
         return {name: getattr(sensor, name) for name in fields}
     parameters = signature(type(sensor).__init__).parameters
     arguments: dict[str, Any] = {}
-    for name, value in operators.constructor_arguments(sensor).items():
+    rendered = template_defaults.defaults_of(sensor)
+    for name, value in {**rendered, **operators.constructor_arguments(sensor)}.items():
         if name in operators.base_arguments():
             continue
         # the constructor got the DAG file's arguments; the attributes are rendered
         given = getattr(sensor, name) if name in sensor.template_fields and hasattr(sensor, name) else value
-        if name in parameters and _is_default(parameters[name], given):
+        if name in parameters and name not in rendered and _is_default(parameters[name], given):
             continue  # a default that is given is the same condition
         arguments[name] = given
     for name in known_sensors.prepared(type(sensor)):

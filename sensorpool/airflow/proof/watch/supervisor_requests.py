@@ -24,8 +24,10 @@ _LOADED = "ensure_secrets_backend_loaded"
 @contextmanager
 def noting(
     note: Callable[[str], object], looked_up: Callable[[str, bool], object], but: frozenset[str] = frozenset()
-) -> Iterator[None]:
+) -> Iterator[bool]:
     """Note the requests to the supervisor, except lookups of Connections and Variables.
+
+    The value is whether there is a supervisor: without one no lookup is heard.
 
     :param looked_up: called for each lookup, with whether it found something; not for a lookup that is answered
         without the supervisor.
@@ -33,11 +35,11 @@ def noting(
     """
     native = getattr(task_runner, _PLACE, None)
     if native is None:
-        yield
+        yield False
         return
     setattr(task_runner, _PLACE, _Noted(native, note, looked_up, but))
     try:
-        yield
+        yield True
     finally:
         setattr(task_runner, _PLACE, native)
 
