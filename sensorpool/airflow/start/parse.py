@@ -104,8 +104,7 @@ def blueprint_of(sensor: BaseSensorOperator, settings: Settings, ours: AirflowSe
     needs_proof = not known_sensors.is_reviewed(type(sensor))
     if needs_proof:  # what it says of the state of this process may be another at each parse
         arguments = {name: value for name, value in arguments.items() if name != external_inputs.NAME}
-    templated = _templated(sensor, arguments, is_moment=op_classpath in time_sensor.CLASSES)
-    others = templates.others_of(sensor, templated, sensor.dag.default_args)
+    templated, others = _templated(sensor, arguments, is_moment=op_classpath in time_sensor.CLASSES)
     if secrets_masker.holds_secret(arguments):
         raise NotPoolable("one of its arguments holds a secret, and a serialized DAG keeps arguments", "arguments")
     fields = (*templated.values(), *others.values())
@@ -140,8 +139,10 @@ def _arguments_of(sensor: BaseSensorOperator, op_classpath: str) -> dict[str, An
     return arguments
 
 
-def _templated(sensor: BaseSensorOperator, arguments: Mapping[str, Any], *, is_moment: bool) -> dict[str, Any]:
-    """Return those arguments that are template fields, decoded.
+def _templated(
+    sensor: BaseSensorOperator, arguments: Mapping[str, Any], *, is_moment: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return those arguments that are template fields, decoded; and template fields that are no arguments.
 
     :raises NotPoolable: when a triggerer cannot have an argument as a worker has it.
     """
@@ -159,10 +160,11 @@ def _templated(sensor: BaseSensorOperator, arguments: Mapping[str, Any], *, is_m
                 raise NotPoolable(f"its argument {name} {why_not}", "template")
         elif _holds_time(value) and not is_moment:
             raise NotPoolable(f"its argument {name} is a time, which may be another one at each parse", "arguments")
-    names_params = any(templates.may_name(value, "params") for value in fields.values())
+    others = templates.others_of(sensor, fields, sensor.dag.default_args)
+    names_params = any(templates.may_name(value, "params") for value in (*fields.values(), *others.values()))
     if names_params and (changed := start_from_trigger.changed_param(sensor)) is not None:
         raise NotPoolable(f"the value of the param {changed} is another one in a serialized DAG", "template")
-    return fields
+    return fields, others
 
 
 def _check_for_worker(sensor: Any, ours: AirflowSettings) -> None:

@@ -10,7 +10,8 @@ _DEEPEST = 24
 
 def defaults_of(sensor: Any) -> dict[str, Any]:
     """Return those defaults of a sensor's template fields that are templates, by the names of their arguments."""
-    return dict(_defaults_of(type(sensor), tuple(sensor.template_fields or ())))
+    cls: Any = type(sensor)
+    return dict(_defaults_of(cls, tuple(sensor.template_fields or ())))
 
 
 @lru_cache(1_000)
