@@ -47,7 +47,9 @@ def _patch_triggerer(module: ModuleType) -> None:
     try:
         from sensorpool.airflow.compat import start_from_trigger
         from sensorpool.airflow.start import one_task
+        from sensorpool.airflow.triggerer import supervisor_reading
 
+        supervisor_reading.install(module)
         if start_from_trigger.is_offered():
             one_task.install(module)
     except Exception:
