@@ -32,9 +32,8 @@ class Runtime:
         self.child_limits = Limits()
         self.place = Place()
         self.ranges = frozenset(shard_ranges(settings.shards, settings.shard_code_upper_limit))
-        self.doubts: list[
-            tuple[str, dict[str, str]]
-        ] = []  # events with their fields, to be logged when Celery has set its logs up
+        # events with their fields, to be logged when Celery has set its logs up
+        self.doubts: list[tuple[str, dict[str, str]]] = []
         self.presence: Presence | None = None  # only in a worker's main process
         self.alone: Alone | None = None  # so is the lock of an SQLite file
         self._worker: tuple[int, Worker] | None = None

@@ -9,7 +9,6 @@ import socket
 import sys
 from typing import Any
 
-from billiard.pool import EX_OK, EX_RECYCLE
 from celery import Celery, current_app, signals
 from celery.utils.nodenames import node_format
 
@@ -25,7 +24,7 @@ from sensorpool.poke.bounded_output import Bounded
 from sensorpool.poke.patches import refuse_patched
 from sensorpool.publish import wire
 from sensorpool.publish.application import ignored_variables
-from sensorpool.service import child_limits
+from sensorpool.service import child_limits, dead_children
 from sensorpool.service.alone import Alone
 from sensorpool.service.presence import Presence, terms_of
 from sensorpool.service.refusals import (
@@ -38,7 +37,6 @@ from sensorpool.service.refusals import (
     refuse_typos,
 )
 from sensorpool.service.runtime import Runtime
-from sensorpool.service.tasks import free_lease_of_dead, note_death
 from sensorpool.store import migrate
 from sensorpool.store.database import Database
 from sensorpool.worker import lateness, metrics
@@ -178,7 +176,7 @@ def _on_worker_ready(sender: Any = None, **_: Any) -> None:
         # Celery is told of a child's death too early to see some deaths, and otherwise looks every five seconds
         hub.call_repeatedly(_LOOK_AFTER_CHILDREN, sender.pool.maintain_pool)
     if (children := getattr(sender.pool, "_pool", None)) is not None:
-        _tell_of_deaths(runtime, children)
+        dead_children.watch(runtime, _hostname, children)
     if hub is not None:
         hub.call_repeatedly(_ROUND, alive.come_round)
     if runtime.settings.metrics_port is None:
@@ -190,25 +188,6 @@ def _on_worker_ready(sender: Any = None, **_: Any) -> None:
         metrics.serve(settings.metrics_host, port, lateness.gauges(settings, database))
     except OSError as error:
         log.error("no metrics: their address cannot be used", host=settings.metrics_host, port=port, error=str(error))
-
-
-def _tell_of_deaths(runtime: Runtime, children: Any) -> None:
-    """Have each death of a child noted, with the jobs that it had: Celery reports only children that had a job."""
-    join = children._join_exited_workers
-    if getattr(join, "tells", False):
-        return
-
-    def join_and_tell(*arguments: Any, **named: Any) -> Any:
-        before, jobs = list(children._pool), list(children._cache.values())
-        joined = join(*arguments, **named)
-        for child in before if joined else ():
-            if child not in children._pool and child.exitcode not in {EX_OK, EX_RECYCLE, None}:
-                task_ids = [str(job.correlation_id) for job in jobs if child.pid in job.worker_pids()]
-                note_death(runtime, _hostname, child.pid, child.exitcode, task_ids)
-        return joined
-
-    join_and_tell.tells = True  # type: ignore[attr-defined]
-    children._join_exited_workers = join_and_tell
 
 
 @signals.worker_shutting_down.connect
@@ -274,7 +253,7 @@ def _on_failure(sender: Any = None, task_id: str = "", exception: object = None,
     runtime = _runtime_of(sender)
     if runtime is not None and sender.name == wire.POKE_SHARD:
         hostname = getattr(sender.request, "hostname", None) or _hostname
-        free_lease_of_dead(runtime, exception, task_id, hostname, args)
+        dead_children.free_lease(runtime, exception, task_id, hostname, args)
 
 
 _hostname = f"celery@{socket.gethostname()}"

@@ -1,19 +1,15 @@
 """The bodies of the Celery tasks."""
 
-import threading
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from billiard.exceptions import TimeLimitExceeded, WorkerLostError
 from celery import Celery, Task
 
 from sensorpool.config.settings import Settings
-from sensorpool.errors import SensorpoolError, Unreachable
+from sensorpool.errors import Unreachable
 from sensorpool.instrumentation import logs
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
-from sensorpool.model.exit_status import ending, is_from_outside
 from sensorpool.model.values import ShardRange
 from sensorpool.publish import wire
 from sensorpool.service import foreign
@@ -85,44 +81,3 @@ def check_range(shard_min: object, shard_max: object, settings: Settings) -> Sha
 def token(hostname: str | None, task_id: str | None) -> str:
     """Return the token of a lease's holder: its worker and its job."""
     return f"{hostname}/{task_id}"
-
-
-def note_death(runtime: Runtime, hostname: str, pid: int, returncode: int, task_ids: Sequence[str]) -> None:
-    """Note the death of a child, and blame the groups that it poked, on a thread. Runs in the main process.
-
-    Children that are killed while their worker ends are ended with it, and tell nothing.
-    """
-    if is_from_outside(returncode) and runtime.worker_stopping.is_set():
-        return
-
-    def note() -> None:
-        try:
-            tokens = [token(hostname, task_id) for task_id in task_ids]
-            runtime.worker.child_deaths.add(hostname, pid, returncode)
-            blamed = runtime.worker.late_crashes.blame(runtime.ranges, hostname, pid, returncode, tokens)
-        except Unreachable as error:
-            log.warning("the death of a child was not noted", pid=pid, error=str(error))
-            return
-        if watched := sum(map(len, blamed.values())):
-            log.warning(
-                "child processes die again and again; the groups that they poked are poked alone until the cause is "
-                "found",
-                groups=watched,
-                cause=ending(returncode),
-            )
-
-    threading.Thread(target=note, daemon=True, name="deaths").start()
-
-
-def free_lease_of_dead(runtime: Runtime, exception: object, task_id: str, hostname: str, args: Any) -> None:
-    """Give back the lease of a job whose child died, and send a new job for its range. Runs in the main process."""
-    if not isinstance(exception, WorkerLostError | TimeLimitExceeded):
-        return
-    try:
-        shard_min, shard_max = list(args)[:2]
-        shard_range = check_range(shard_min, shard_max, runtime.settings)
-        runtime.worker.leases.free(shard_range, token(hostname, task_id))
-        runtime.worker.outbox.nudge(shard_range)
-        log.warning("a child died in its job; its range goes on", shard_range=str(shard_range), error=str(exception))
-    except (SensorpoolError, TypeError, ValueError) as error:
-        log.warning("the lease of a dead child expires by itself", error=str(error))

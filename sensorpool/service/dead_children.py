@@ -1,0 +1,79 @@
+"""Deaths of a worker's children, as its main process sees them: the groups are blamed, and the leases given back."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from billiard.exceptions import TimeLimitExceeded, WorkerLostError
+from billiard.pool import EX_OK, EX_RECYCLE
+
+from sensorpool.errors import SensorpoolError, Unreachable
+from sensorpool.instrumentation.logs import logger
+from sensorpool.model.exit_status import ending, is_from_outside
+from sensorpool.service.runtime import Runtime
+from sensorpool.service.tasks import check_range, token
+
+log = logger(__name__)
+
+
+def watch(runtime: Runtime, hostname: str, children: Any) -> None:
+    """Have each death of a child noted, with the jobs that it had: Celery reports only children that had a job.
+
+    :param children: billiard's pool.
+    """
+    join = children._join_exited_workers
+    if getattr(join, "tells", False):
+        return
+
+    def join_and_tell(*arguments: Any, **named: Any) -> Any:
+        before, jobs = list(children._pool), list(children._cache.values())
+        joined = join(*arguments, **named)
+        for child in before if joined else ():
+            if child not in children._pool and child.exitcode not in {EX_OK, EX_RECYCLE, None}:
+                task_ids = [str(job.correlation_id) for job in jobs if child.pid in job.worker_pids()]
+                _note(runtime, hostname, child.pid, child.exitcode, task_ids)
+        return joined
+
+    join_and_tell.tells = True  # type: ignore[attr-defined]
+    children._join_exited_workers = join_and_tell
+
+
+def _note(runtime: Runtime, hostname: str, pid: int, returncode: int, task_ids: Sequence[str]) -> None:
+    """Note the death of a child, and blame the groups that it poked, on a thread. Runs in the main process.
+
+    Children that are killed while their worker ends are ended with it, and tell nothing.
+    """
+    if is_from_outside(returncode) and runtime.worker_stopping.is_set():
+        return
+
+    def note() -> None:
+        try:
+            tokens = [token(hostname, task_id) for task_id in task_ids]
+            runtime.worker.child_deaths.add(hostname, pid, returncode)
+            blamed = runtime.worker.late_crashes.blame(runtime.ranges, hostname, pid, returncode, tokens)
+        except Unreachable as error:
+            log.warning("the death of a child was not noted", pid=pid, error=str(error))
+            return
+        if watched := sum(map(len, blamed.values())):
+            log.warning(
+                "child processes die again and again; the groups that they poked are poked alone until the cause is "
+                "found",
+                groups=watched,
+                cause=ending(returncode),
+            )
+
+    threading.Thread(target=note, daemon=True, name="deaths").start()
+
+
+def free_lease(runtime: Runtime, exception: object, task_id: str, hostname: str, args: Any) -> None:
+    """Give back the lease of a job whose child died, and send a new job for its range. Runs in the main process."""
+    if not isinstance(exception, WorkerLostError | TimeLimitExceeded):
+        return
+    try:
+        shard_min, shard_max = list(args)[:2]
+        shard_range = check_range(shard_min, shard_max, runtime.settings)
+        runtime.worker.leases.free(shard_range, token(hostname, task_id))
+        runtime.worker.outbox.nudge(shard_range)
+        log.warning("a child died in its job; its range goes on", shard_range=str(shard_range), error=str(exception))
+    except (SensorpoolError, TypeError, ValueError) as error:
+        log.warning("the lease of a dead child expires by itself", error=str(error))
