@@ -41,7 +41,7 @@ def pool() -> Pool:
 
 
 def register(registration: Registration) -> Instance:
-    """Register a sensor that was proved on this worker.
+    """Register what a task of this worker waits for.
 
     :raises NotPoolable: when this try was in the pool already, or there is a secret among its arguments.
     :raises SensorpoolError: as `Pool.register`.

@@ -5,7 +5,7 @@ answer, and the changes that it makes, decide whether the pool can make the next
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -30,6 +30,7 @@ from sensorpool.airflow.proof.watch import (
     worker_only,
 )
 from sensorpool.airflow.proof.watch.company_hooks import CompanyHooks
+from sensorpool.airflow.proof.watch.context_reads import PushingContext, WatchedContext
 from sensorpool.airflow.task import deferral, own_deferral
 from sensorpool.instrumentation.redaction import one_line
 
@@ -195,7 +196,7 @@ class FirstPoke:
         if self._limit is None:
             yield context
             return
-        kind = _PushingContext if self._pushes else _WatchedContext
+        kind = PushingContext if self._pushes else WatchedContext
         watched: Any = kind(context, self._note("reads_context"), self._given)
         with ExitStack() as stack:
             try:
@@ -229,74 +230,3 @@ class FirstPoke:
 
     def _ignore(self, _: str) -> None:
         """Note nothing."""
-
-
-class _WatchedContext(dict[str, Any]):
-    """The template context; reads and changes of it are noted.
-
-    :param given: names of which no read is noted.
-    """
-
-    def __init__(self, context: Mapping[str, Any], note: Callable[[str], object], given: frozenset[str]) -> None:
-        super().__init__()
-        self._context = context
-        self._note = note
-        self._given = given
-
-    def _read(self, what: str) -> None:
-        self._note(f"reads {what} from the template context")
-
-    def _read_one(self, name: object) -> None:
-        if name not in self._given:
-            self._read(repr(name))
-
-    def __getitem__(self, name: str) -> Any:
-        self._read_one(name)
-        return self._context[name]
-
-    def get(self, name: str, default: Any = None) -> Any:
-        self._read_one(name)
-        return self._context.get(name, default)
-
-    def __contains__(self, name: object) -> bool:
-        self._read_one(name)
-        return name in self._context
-
-    def __iter__(self) -> Iterator[str]:  # ** comes this way too
-        self._read("all names")
-        return iter(self._context)
-
-    def keys(self) -> Any:
-        self._read("all names")
-        return self._context.keys()
-
-    def values(self) -> Any:
-        self._read("all values")
-        return self._context.values()
-
-    def items(self) -> Any:
-        self._read("all values")
-        return self._context.items()
-
-    def __len__(self) -> int:  # bool() comes this way too
-        self._read("how much there is")
-        return len(self._context)
-
-    def _whole(method: str) -> Callable[..., Any]:  # type: ignore[misc]  # it makes methods, and is no method
-        def call(self: "_WatchedContext", *args: Any, **kwargs: Any) -> Any:
-            self._read("all of it")
-            return getattr(self._context, method)(*args, **kwargs)
-
-        return call
-
-    __setitem__, __delitem__, __or__, __ror__ = map(_whole, ("__setitem__", "__delitem__", "__or__", "__ror__"))
-    copy, pop, popitem, setdefault, update = map(_whole, ("copy", "pop", "popitem", "setdefault", "update"))
-
-
-class _PushingContext(_WatchedContext):
-    """The template context of a poke that pushes XComs."""
-
-    def __getitem__(self, name: str) -> Any:
-        if name == pushed_xcoms.TI:
-            return pushed_xcoms.PushingTi(self._context[name], self._note)
-        return super().__getitem__(name)

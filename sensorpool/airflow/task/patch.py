@@ -1,4 +1,4 @@
-"""The patches by which tasks leave their worker slot: methods of three classes, once a process.
+"""The patches by which tasks leave their worker slot: methods of three classes, and of deferrable sensors' classes.
 
 The classes are patched and not the instances: `prepare_for_execution` copies tasks and `unmap` makes new ones. Each
 patch enters a module of this package that has ``execute(task, context, native)`` and ``resume(task, context, event,
@@ -134,25 +134,22 @@ def _is_configured() -> bool:
 @cache
 def starts_without_worker() -> bool:
     """Whether sensors may start from a trigger, without a worker; not when a setting is wrong."""
-    from sensorpool.airflow.configuration import AirflowSettings
-
-    try:
-        ours = AirflowSettings.load()
-    except Exception:  # `is_enabled` logs it
-        return False
-    return ours.enabled and ours.start == "scheduler"
+    return _says(lambda ours: ours.enabled and ours.start == "scheduler")
 
 
 @cache
 def takes_deferrable() -> bool:
     """Whether sensors with ``deferrable=True`` may wait in the pool; not when a setting is wrong."""
+    return _says(lambda ours: ours.enabled and ours.deferrable == "pool")
+
+
+def _says(what: Callable[[Any], bool]) -> bool:
     from sensorpool.airflow.configuration import AirflowSettings
 
     try:
-        ours = AirflowSettings.load()
+        return what(AirflowSettings.load())
     except Exception:  # `is_enabled` logs it
         return False
-    return ours.enabled and ours.deferrable == "pool"
 
 
 @cache

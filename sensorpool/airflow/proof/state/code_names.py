@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 _GLOBALS = frozenset(opcode.opmap[name] for name in ("LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL"))
 _LOAD, _IMPORT, _CONST = (opcode.opmap[name] for name in ("LOAD_GLOBAL", "IMPORT_NAME", "LOAD_CONST"))
 _SMALL, _EXTENDED = opcode.opmap.get("LOAD_SMALL_INT", -1), opcode.opmap["EXTENDED_ARG"]
-_CACHE = opcode.opmap.get("CACHE", 0)
 _DEEPEST = 8
 
 
