@@ -4,6 +4,7 @@ import datetime as dt
 import importlib
 import json
 import os
+import socket
 import sys
 import textwrap
 import time
@@ -25,7 +26,7 @@ from sensorpool import Pool, Settings
 from sensorpool.airflow.compat import secrets_backends
 from sensorpool.airflow.compat.exceptions import TaskDeferred
 from sensorpool.airflow.configuration import AirflowSettings
-from sensorpool.airflow.errors import NotPoolable
+from sensorpool.airflow.errors import NotPoolable, OnlyOnWorker
 from sensorpool.airflow.pool.adapters.sensor import adapt
 from sensorpool.airflow.proof.arguments import rebuild
 from sensorpool.airflow.proof.state import code_version
@@ -247,6 +248,17 @@ def test_another_version_of_its_file_needs_a_proof_of_its_own(
     [
         ("client.py", "import importlib\nx = importlib.import_module('os')\n", "uses import_module"),
         ("client.py", "exec('1')\n", "uses exec"),
+        ("client.py", "from importlib import import_module as find\nx = find('os')\n", "uses import_module"),
+        ("client.py", "import importlib\nx = getattr(importlib, 'import_' + 'module')\n", "uses importlib"),
+        ("client.py", "import importlib as i\nx = vars(i)\n", "uses importlib"),
+        ("client.py", "from builtins import exec as run\n", "uses exec"),
+        ("client.py", "from airflow.utils.module_loading import import_string\n", "uses import_string"),
+        ("client.py", "import pkgutil\nx = pkgutil.resolve_name('os:path')\n", "uses resolve_name"),
+        ("client.py", "from pydoc import locate\n", "uses pydoc"),
+        ("client.py", "import pickle\n", "uses pickle"),
+        ("client.py", "import sys\nx = sys.modules['os']\n", "uses sys.modules"),
+        ("client.py", "from sys import modules\n", "uses modules"),
+        ("client.py", "from importlib.metadata import entry_points\n", "uses entry_points"),
         ("client.py", "def there(:\n", "cannot be read"),
     ],
 )
@@ -254,6 +266,16 @@ def test_code_in_doubt_has_no_version(company: Company, name: str, source: str, 
     company.edit(name, source)
     with pytest.raises(NotPoolable, match=why):
         code_version.version_of(company.cls, time.time() + 60)
+
+
+def test_a_package_of_which_all_is_imported_counts_with_its_modules(company: Company) -> None:
+    (company.package / "parts").mkdir()
+    company.write("parts/__init__.py", "__all__ = ['one']\n")
+    company.write("parts/one.py", "A = 1\n")
+    company.edit("client.py", "import importlib.resources\nfrom proved_company.parts import *\n")
+    first = code_version.version_of(company.cls, time.time() + 60)
+    company.edit("parts/one.py", "A = 2\n")
+    assert code_version.version_of(company.cls, time.time() + 60) != first
 
 
 def test_code_that_changed_since_it_was_loaded_has_no_version(company: Company) -> None:
@@ -335,6 +357,44 @@ def test_a_constructor_that_judges_its_arguments_sees_templates_as_natively(
                 rebuild.poke_context_of(by_worker)
             with pytest.raises(NotPoolable, match="attribute is_pattern is another one"):
                 registration.prepare(company.pool, blueprint, key, "x", {**CONTEXT, "run_id": day})
+
+
+@pytest.mark.parametrize(
+    "change", ["os.environ['SEEN'] = 'x'", "os.chdir('/')", "import socket; socket.setdefaulttimeout(7)"]
+)
+@pytest.mark.parametrize("catches", [False, True])
+def test_a_constructor_that_changes_its_process_changes_no_triggerer(
+    company: Company, monkeypatch: pytest.MonkeyPatch, change: str, catches: bool
+) -> None:
+    def state() -> Any:
+        return os.environ.get("SEEN"), os.getcwd(), socket.getdefaulttimeout()
+
+    before = state()
+    lines = [
+        "super().__init__(**kwargs)",
+        *(["try:", f"    {change}", "except BaseException: pass"] if catches else [change]),
+    ]
+    company.edit("sensors.py", FILES["sensors.py"].replace(lines[0], ("\n" + " " * 16).join(lines)))
+    with monkeypatch.context() as worker:
+        worker.setenv("SEEN", "")
+        worker.chdir(os.getcwd())
+        company.poke_on_worker(monkeypatch)
+        blueprint = company.blueprint()
+        key = deferral.key_of(context_of(company.task())["ti"])
+    socket.setdefaulttimeout(None)
+    assert state() == before
+    assert company.proofs() == 1
+    with pytest.raises((NotPoolable, OnlyOnWorker), match=r"its constructor (sets|changes)"):
+        registration.prepare(company.pool, blueprint, key, "x", CONTEXT)
+    assert state() == before
+
+
+def test_code_that_was_never_proved_is_not_imported(company: Company) -> None:
+    blueprint, key = company.blueprint(), deferral.key_of(context_of(company.task())["ti"])
+    company.forget()
+    with pytest.raises(NotPoolable, match="no first poke on a worker"):
+        registration.prepare(company.pool, blueprint, key, "x", CONTEXT)
+    assert "proved_company.sensors" not in sys.modules
 
 
 def test_a_class_that_is_handed_back_is_withdrawn(company: Company, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,9 +20,20 @@ from sensorpool.store.database import Database
 
 KEPT = 30.0  # seconds: a class that was proved, or withdrawn, is known here by then
 _MOST = 1_000  # classes
+_UNPROVED = "no first poke on a worker has proved its class with this code and these arguments yet"
 
 _lock = Lock()
 _read: dict[str, tuple[float, Mapping[bytes, str]]] = {}  # by class path: when, and what
+
+
+def check_known(database: Database, blueprint: Blueprint) -> None:
+    """Check that there is a proof of a class, whatever it proves. No code of the class is imported.
+
+    :raises NotPoolable: when there is none.
+    :raises Unreachable: when the database does not answer.
+    """
+    if not _rows(database, blueprint.op_classpath):
+        raise NotPoolable(_UNPROVED, "unproved")
 
 
 def poke_context(database: Database, cls: Any, blueprint: Blueprint) -> Mapping[str, Any]:
@@ -37,9 +48,7 @@ def poke_context(database: Database, cls: Any, blueprint: Blueprint) -> Mapping[
     rows = _rows(database, blueprint.op_classpath)
     text = rows.get(class_proof.digest_of(cls, blueprint.subject())) if rows else None
     if text is None:
-        raise NotPoolable(
-            "no first poke on a worker has proved its class with this code and these arguments yet", "unproved"
-        )
+        raise NotPoolable(_UNPROVED, "unproved")
     proved: dict[str, Any] = json.loads(text)
     again = rebuild.rebuild(cls, proved)
     differing = external_inputs.differing_attribute(again, proved)

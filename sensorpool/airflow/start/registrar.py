@@ -2,8 +2,8 @@
 
 A scheduler defers hundreds of tasks at once. Their templates are rendered on threads of our own, because a template may
 ask the API server for a Variable, and the loop of all triggers must not wait. Sensors whose templates ask for nothing
-have threads for themselves: a secrets backend that hangs does not hold them up. One more thread registers: all that are
-rendered by then go into one transaction.
+have threads for themselves: a secrets backend that hangs does not hold them up. So have a company's classes, for their
+constructors may do anything. One more thread registers: all that are rendered by then go into one transaction.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class Registrar:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._plain, self._asking = Renderers("plain"), Renderers("asking")
+        self._plain, self._asking, self._companys = map(Renderers, ("plain", "asking", "companys"))
         self._prepared: queue.SimpleQueue[tuple[Prepared, Future[Instance]]] = queue.SimpleQueue()
         threading.Thread(target=self._register, name="sensorpool-start-register", daemon=True).start()
 
@@ -78,7 +78,7 @@ class Registrar:
         :raises SensorpoolError: when it cannot be registered.
         :raises Exception: whatever its templates and its constructor raise.
         """
-        renderers = self._asking if _asks(blueprint) else self._plain
+        renderers = self._companys if blueprint.dag_file else self._asking if _asks(blueprint) else self._plain
         prepared = await renderers.run(partial(self._prepare, blueprint, key, external_id, context))
         if isinstance(prepared, Waiting):
             return prepared

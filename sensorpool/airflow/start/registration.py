@@ -10,7 +10,7 @@ from sensorpool.airflow.proof import known_sensors
 from sensorpool.airflow.proof.arguments import external_inputs, rebuild
 from sensorpool.airflow.proof.codec import decode, encode
 from sensorpool.airflow.proof.watch import environment_reads
-from sensorpool.airflow.start import proved_classes, templates, time_sensor
+from sensorpool.airflow.start import company_code, proved_classes, templates, time_sensor
 from sensorpool.airflow.start.blueprint import Blueprint
 from sensorpool.airflow.task import poolable, reschedule_condition, reschedule_limits, saved_attributes
 from sensorpool.airflow.task.deferral import airflow_settings, check_secrets
@@ -43,6 +43,14 @@ def prepare(pool: Pool, blueprint: Blueprint, key: Key, external_id: str, contex
     """
     poolable.check_patterns(key.dag_id, key.task_id, airflow_settings())
     poolable.check_listed(blueprint.op_classpath, pool.settings)
+    if not blueprint.dag_file:
+        return _prepare(pool, blueprint, key, external_id, context)
+    proved_classes.check_known(pool.database, blueprint)  # before its code is imported
+    with company_code.guarded():
+        return _prepare(pool, blueprint, key, external_id, context)
+
+
+def _prepare(pool: Pool, blueprint: Blueprint, key: Key, external_id: str, context: Mapping[str, Any]) -> Prepared:
     module, _, name = blueprint.op_classpath.rpartition(".")
     cls = getattr(import_module(module), name)
     proved = None if known_sensors.is_reviewed(cls) else proved_classes.poke_context(pool.database, cls, blueprint)

@@ -22,11 +22,21 @@ from sensorpool.config.version import __version__
 from sensorpool.model.python_source import UNREADABLE
 
 MOST = 1_000  # modules
+_COARSE = 0.1  # seconds by which the times of a file system may lie behind the clock
 _OTHERS = frozenset({"airflow", "sensorpool"}) | sys.stdlib_module_names
 # code by these names is not found by reading imports
 _DYNAMIC = frozenset(
-    {"__import__", "eval", "exec", "import_module", "load_module", "run_module", "run_path", "spec_from_file_location"}
+    {
+        *("__import__", "entry_points", "eval", "exec", "exec_module", "import_module", "import_string"),
+        *("iter_entry_points", "load_module", "load_source", "module_from_spec", "resolve_name", "run_module"),
+        *("run_path", "spec_from_file_location", "SourceFileLoader", "SourcelessFileLoader"),
+    }
 )
+# modules that find code in another way than by imports
+_LOADERS = frozenset({"cloudpickle", "dill", "imp", "marshal", "pickle", "pydoc", "runpy", "shelve", "zipimport"})
+# modules that have such names, and may be asked for them by a text
+_HAVE_DYNAMIC = frozenset({"__builtins__", "builtins", "importlib"})
+_ALL = "*"
 
 
 def version_of(cls: type, loaded_from: float) -> str:
@@ -55,6 +65,9 @@ def _sources(modules: list[str], company: frozenset[str], loaded_from: float) ->
         if name in seen:
             continue
         seen.add(name)
+        if name.endswith(f".{_ALL}"):
+            queue.extend(_below(files, name.removesuffix(f".{_ALL}"), company))
+            continue
         module = files.locate(name)
         if module is None:
             if name in bases:
@@ -71,6 +84,20 @@ def _sources(modules: list[str], company: frozenset[str], loaded_from: float) ->
         yield name, source
         if _is_companys(module, company):
             queue.extend(_imported(module, source))
+
+
+def _below(files: ModuleFiles, name: str, company: frozenset[str]) -> list[str]:
+    """Return the modules right below a company's package: its ``__all__`` may name them.
+
+    :raises NotPoolable: when it cannot be told.
+    """
+    module = files.locate(name)
+    if module is None or not module.locations or not _is_companys(module, company):
+        return []
+    try:
+        return [child.name for child in files.children(module)]
+    except Unreadable as error:
+        raise NotPoolable(f"the code of {name} has no version: {error}", "unproved") from None
 
 
 def _is_companys(module: ModuleFile, company: frozenset[str]) -> bool:
@@ -90,7 +117,7 @@ def _source(module: ModuleFile, loaded_from: float) -> str:
             changed = os.stat(path).st_ctime if path else 0.0
         except OSError:
             continue
-        if changed > loaded_from:
+        if changed >= loaded_from - _COARSE:
             raise NotPoolable(f"the file of {module.name} has changed since this process began", "unproved")
     try:
         return module.source()
@@ -107,6 +134,8 @@ def _imported(module: ModuleFile, source: str) -> Iterator[str]:
         tree = ast.parse(source)
     except UNREADABLE:
         raise NotPoolable(f"the code of {module.name} cannot be read, so it has no version", "unproved") from None
+    if (used := _dynamic_in(tree)) is not None:
+        raise NotPoolable(f"{module.name} uses {used}, so the version of its code cannot be told", "unproved")
     package = module.name if module.locations else module.name.rpartition(".")[0]
     names: list[str] = []
     for node in ast.walk(tree):
@@ -117,12 +146,37 @@ def _imported(module: ModuleFile, source: str) -> Iterator[str]:
                 parent = package.rsplit(".", node.level - 1)[0] if node.level else ""
                 whole = f"{parent}.{node.module or ''}".strip(".")
                 names += [whole, *(f"{whole}.{alias.name}" for alias in node.names)]
-            case ast.Name(id=used) | ast.Attribute(attr=used) if used in _DYNAMIC:
-                raise NotPoolable(f"{module.name} uses {used}, so the version of its code cannot be told", "unproved")
     names.append(module.name)
     for path in names:
         parts = path.split(".")
         yield from (".".join(parts[:count]) for count in range(len(parts), 0, -1))
+
+
+def _dynamic_in(tree: ast.AST) -> str | None:
+    """Return a name by which a source finds code that its imports do not name; None if it has none."""
+    nodes = list(ast.walk(tree))
+    owners = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+    for node in nodes:
+        match node:
+            case ast.Import(names=names):
+                for alias in names:
+                    if alias.name.partition(".")[0] in _LOADERS or (alias.asname and alias.name in _HAVE_DYNAMIC):
+                        return alias.name
+            case ast.ImportFrom(module=path, names=names, level=level):
+                taken = {alias.name for alias in names}
+                if not level and str(path).partition(".")[0] in _LOADERS:
+                    return str(path)
+                if found := taken & _DYNAMIC or (
+                    taken & {_ALL, "modules"} if path in {*_HAVE_DYNAMIC, "sys"} else set()
+                ):
+                    return min(found)
+            case ast.Name(id=used) | ast.Attribute(attr=used) if used in _DYNAMIC:
+                return used
+            case ast.Name(id=used) if used in _HAVE_DYNAMIC and id(node) not in owners:
+                return used
+            case ast.Attribute(value=ast.Name(id="sys"), attr="modules"):
+                return "sys.modules"
+    return None
 
 
 def _release(package: str) -> str:

@@ -1,0 +1,28 @@
+"""A company's code in a triggerer, whose process all triggers share: what its constructor may not do there."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sensorpool.airflow.errors import NotPoolable
+from sensorpool.airflow.proof.watch import denials, process_state, worker_only
+from sensorpool.airflow.proof.watch.denials import Denials
+from sensorpool.airflow.proof.watch.process_state import ProcessState
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Deny changes of the environment and the working directory on this thread; undo other changes of the process.
+
+    :raises NotPoolable: when there were any.
+    """
+    worker_only.deny_changes()
+    state = ProcessState(process_state.of_other_threads())
+    try:
+        with Denials(asker=denials.CONSTRUCTOR) as here:
+            yield
+    finally:
+        changed = state.restore()
+    if here.denied:
+        raise NotPoolable(here.denied[0], "needs_worker")
+    if changed:
+        raise NotPoolable(f"its constructor changes {changed[0]} of its process", "needs_worker")
