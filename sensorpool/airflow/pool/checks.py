@@ -7,7 +7,7 @@ from sensorpool.airflow.configuration import AirflowSettings, unknown_options
 from sensorpool.client.pool import Pool
 from sensorpool.config import extensions
 from sensorpool.errors import CannotPoke, SensorpoolError, SettingsError
-from sensorpool.instrumentation.redaction import one_line
+from sensorpool.instrumentation.redaction import hide_password, one_line
 from sensorpool.model.finding import Finding
 from sensorpool.model.states import State
 from sensorpool.store import inspecting
@@ -52,7 +52,6 @@ def check_callables(ours: AirflowSettings) -> Iterator[Finding]:
 
 def _check_airflow(pool: Pool) -> Iterator[Finding]:
     from airflow.configuration import conf
-    from sqlalchemy import text
 
     from sensorpool.airflow.compat import server_process
 
@@ -72,19 +71,28 @@ def _check_airflow(pool: Pool) -> Iterator[Finding]:
     yield from check_secrets()
     if not conf.get("core", "fernet_key", fallback=""):
         yield Finding("fernet key", "warning", "[core] fernet_key is empty: Connections are not encrypted")
+    yield from _check_database(conf.get("database", "sql_alchemy_conn"))
+
+
+def _check_database(url: str) -> Iterator[Finding]:
+    """Report whether Airflow's database can be read, and whether a triggerer is alive there."""
     from airflow.api.common.airflow_health import get_airflow_health
     from airflow.utils.session import create_session
+    from sqlalchemy import text
 
-    triggerer = get_airflow_health()["triggerer"]["status"]
-    if triggerer != "healthy":
-        yield Finding("triggerer", "wrong", f"none is alive ({triggerer}): tasks that wait would never end")
     try:
         with create_session() as session:
             session.execute(text("SELECT count(*) FROM connection WHERE is_encrypted")).scalar()
             yield from _check_fernet_key(session)
     except Exception as error:
-        said = one_line(error)
-        yield Finding("airflow database", "wrong", f"Connections and Variables cannot be read from here: {said}")
+        said = f"Connections and Variables cannot be read from {hide_password(url)}: {one_line(error)}"
+        mend = "if that is not Airflow's database, set AIRFLOW__DATABASE__SQL_ALCHEMY_CONN here as Airflow has it"
+        yield Finding("airflow database", "wrong", f"{said}; {mend}")
+        return
+    triggerer = get_airflow_health()["triggerer"]["status"]
+    if triggerer != "healthy":
+        said = f"none is alive ({triggerer}), and tasks that wait would never end: start `airflow triggerer`"
+        yield Finding("triggerer", "wrong", said)
 
 
 def check_teams() -> Iterator[Finding]:
@@ -134,6 +142,7 @@ def _check_fernet_key(session: object) -> Iterator[Finding]:
         if found is not None:
             found.get_password()
     except Exception as error:
-        yield Finding("fernet key", "wrong", f"it is not Airflow's fernet key: {type(error).__name__}")
+        said = f"it is not Airflow's fernet key: {type(error).__name__}"
+        yield Finding("fernet key", "wrong", f"{said}; set AIRFLOW__CORE__FERNET_KEY here as Airflow has it")
         return
     yield Finding("airflow database", "ok", "Connections and Variables can be read from here")
