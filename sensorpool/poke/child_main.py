@@ -112,17 +112,35 @@ def _poke_all(settings: dict[str, Any], commands: TextIO, out: TextIO, prepare: 
     tell({"ready": True})
     disposal, progress = Disposal(ReusableThreads()), _Progress()
     threading.Thread(target=_say_that_it_lives, args=(tell, progress), daemon=True).start()
+
+    def look_after() -> None:
+        progress.rounds += 1
+        threads.supervise()
+        loops.supervise()
+        disposal.look_after()
+        for report in (report for reports in threads.collect() + loops.collect() for report in reports):
+            missing.discard(report.group.id)
+            ending = {"end": report.group.id, "outcome": report.outcome, "reason": report.reason}
+            tell(ending | {"xcom_value": report.xcom_value})
+        time.sleep(0.005)
+
+    def end_pokes() -> None:
+        while not (threads.idle and loops.idle):
+            look_after()
+        look_after()  # the last reports
+
     more = True
     while more or missing:
-        progress.rounds += 1
         for line in _drained(lines):
             if line is None:
                 more = False
                 continue
             group_id, op_classpath, poke_context = json.loads(line)
             missing.add(group_id)
-            if op_classpath not in imported:
+            if op_classpath not in imported or classes.is_due(op_classpath):
                 imported.add(op_classpath)
+                if classes.finds_alone:
+                    end_pokes()
                 progress.is_importing = True
                 _import(classes, op_classpath, tell)
                 progress.is_importing = False
@@ -133,14 +151,7 @@ def _poke_all(settings: dict[str, Any], commands: TextIO, out: TextIO, prepare: 
         if threading.active_count() > stacks - concurrency:  # up to `concurrency` threads may start at once
             memory_limit.allow_threads(_STACKS)
             stacks += _STACKS
-        threads.supervise()
-        loops.supervise()
-        disposal.look_after()
-        for report in (report for reports in threads.collect() + loops.collect() for report in reports):
-            missing.discard(report.group.id)
-            ending = {"end": report.group.id, "outcome": report.outcome, "reason": report.reason}
-            tell(ending | {"xcom_value": report.xcom_value})
-        time.sleep(0.005)
+        look_after()
 
 
 class _Progress:

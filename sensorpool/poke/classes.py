@@ -74,6 +74,8 @@ class Classes:
     :param why_not: says of a class path that is not listed why no pattern stands for it, if one covers it.
     """
 
+    finds_alone = False  # whether no poke may go on while a child finds one
+
     def __init__(
         self,
         sensors_enabled: Collection[str] | Allowlist,
@@ -132,6 +134,10 @@ class Classes:
         if self._refusals.pop(op_classpath, None) is not None and self._retry_after:
             log.info("a class can be poked here again", op_classpath=op_classpath)
         return found
+
+    def is_due(self, _: str) -> bool:
+        """Whether a child's main thread is to look again for a class that it has looked for."""
+        return False
 
     def learn_async(self, op_classpath: str) -> None:
         """Poke a class on the event loop from now on: its ``poke`` returned a coroutine.

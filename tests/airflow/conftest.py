@@ -15,6 +15,7 @@ from harness.servers import Elsewhere, Server, fresh_database
 if TYPE_CHECKING:
     from sensorpool.airflow.triggerer.notifier import Notifier
     from tests.airflow.company_hook import Company
+    from tests.airflow.dag_file_world import World
     from tests.airflow.metadata import Metadata
 
 HERE = Path(__file__).parent
@@ -119,3 +120,12 @@ def airflow_metadata(airflow_database: str) -> Iterator["Metadata"]:
 
     with in_use(airflow_database) as metadata:
         yield metadata
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["World"]:
+    """A bundle of DAG files, their worker and the pool."""
+    from tests.airflow.dag_file_world import local_world
+
+    with local_world(tmp_path, monkeypatch) as made:
+        yield made

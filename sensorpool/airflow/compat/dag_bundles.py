@@ -79,6 +79,18 @@ def block_database() -> None:
     block_orm_access()
 
 
+def is_gone(error: BaseException) -> bool:
+    """Whether a bundle that cannot be had for this error will not be there the next time either.
+
+    Its name or class is not there, its arguments are others, it has no such version or Connection. All else may be an
+    outage of what it comes from: a worker that has to fetch the bundle then fails its task.
+    """
+    is_airflows = any(cls.__name__ == "AirflowException" for cls in type(error).__mro__)
+    return is_airflows or isinstance(
+        error, ValueError | TypeError | ImportError | AttributeError | LookupError | NotImplementedError
+    )
+
+
 class Bundle:
     """A bundle of this process, at one version, which is kept from removal until the process ends.
 

@@ -12,6 +12,8 @@ from typing import Any
 from sensorpool.airflow.compat import dag_bundles
 from sensorpool.airflow.compat.dag_bundles import Bundle
 from sensorpool.airflow.pool.dag_files import loaded_sensor
+from sensorpool.airflow.pool.dag_files.bundle_here import BundleHere
+from sensorpool.airflow.pool.dag_files.load_changes import LoadChanges
 from sensorpool.airflow.pool.dag_files.loaded_sensor import LoadedSensor
 from sensorpool.airflow.pool.dag_files.lookups import Questions
 from sensorpool.airflow.proof.arguments import dag_file
@@ -20,12 +22,15 @@ from sensorpool.errors import CannotPoke, HandBack, InfraFailure
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.poke.classes import Classes, SensorClass, Way
 
-_RETRY_AFTER = 15.0  # seconds until a file that could not be loaded is loaded again, by another process
+_RETRY_AFTER = 15.0  # seconds until a file that could not be loaded is loaded again; doubles with each failure
+_LONGEST_RETRY = 900.0  # seconds
 _MOST_KEPT = 2_000  # sensors
 
 
 class LoadedFiles(Classes):
     """The DAG files of one bundle at one version; the "class path" of each is its path in the bundle.
+
+    A file is loaded while no poke goes on, so that no poke sees what a load changes for a while (`load_changes`).
 
     :param bundle: the name of the bundle.
     :param version: None for a bundle without versions.
@@ -34,12 +39,16 @@ class LoadedFiles(Classes):
 
     def __init__(self, bundle: str, version: str | None, questions: Questions) -> None:
         super().__init__(())
+        self._changes = LoadChanges()
         self._questions = questions
         self._name = bundle
         self._version = version
+        self._here = BundleHere(bundle, version, questions)
         self._bundle: Bundle | None = None
         self._files: dict[str, _File] = {}
         self._contents: dict[str, str] = {}  # of the loaded files, by path
+
+    finds_alone = True
 
     def known(self, op_classpath: str) -> SensorClass | None:
         """Return a file if it is loaded."""
@@ -52,48 +61,68 @@ class LoadedFiles(Classes):
 
     def find(self, op_classpath: str) -> SensorClass:
         """Return a file; load it, on the main thread, which asks for each file first."""
-        if op_classpath not in self._files:
-            self._files[op_classpath] = self._load(op_classpath)
+        if op_classpath not in self._files or self.is_due(op_classpath):
+            self._files[op_classpath] = self._load(op_classpath, self._files.get(op_classpath))
         return SensorClass(op_classpath, self._files[op_classpath].sensor, Way.SYNC)
+
+    def is_due(self, op_classpath: str) -> bool:
+        """Whether it is time to load a file again that could not be loaded."""
+        file = self._files.get(op_classpath)
+        return file is not None and file.failure is not None and time.monotonic() >= file.retry_at
 
     def learn_async(self, _: str) -> None:
         """Learn nothing: a coroutine is awaited on its thread."""
 
-    def _load(self, path: str) -> "_File":
+    def _load(self, path: str, before: "_File | None") -> "_File":
         began, unanswered = time.time(), self._questions.unanswered
         file = _File(self, path)
         try:
-            if self._bundle is None:
-                self._bundle = Bundle(self._name, self._version)
+            self._bundle = self._here.get()
             file.module = dag_bundles.module_of(self._bundle.fileloc(path))
             if not os.path.isfile(self._bundle.fileloc(path)):
                 raise FileNotFoundError(f"{path} is not in the bundle {self._name} of the pool")
-            file.dags = self._bundle.load(path)
+            self._load_alone(file, self._bundle, began)
+        except (HandBack, InfraFailure) as error:
+            file.failure, file.is_for_now = str(error), isinstance(error, InfraFailure)
         except BaseException as error:  # a DAG file may raise anything
-            if isinstance(error, KeyboardInterrupt | MemoryError):
-                raise
             file.failure = f"its DAG file cannot be loaded in the pool: {one_line(error)}"
-            file.retry_at = time.monotonic() + _RETRY_AFTER
         if self._questions.unanswered > unanswered:
             file.failure = "its DAG file looks up a Connection or Variable, and Airflow's database does not answer"
-            file.retry_at, file.is_for_now = time.monotonic() + _RETRY_AFTER, True
-        if file.failure is None and self._version is None:
-            self._note_contents(file, path, began)
+            file.is_for_now = True
+        if file.failure is not None:
+            file.dags = {}
+            file.wait = _RETRY_AFTER if before is None else min(2 * before.wait, _LONGEST_RETRY)
+            file.retry_at = time.monotonic() + (_RETRY_AFTER if file.is_for_now else file.wait)
         return file
 
-    def _note_contents(self, file: "_File", path: str, began: float) -> None:
+    def _load_alone(self, file: "_File", bundle: Bundle, began: float) -> None:
+        self._changes.begin()
+        try:
+            file.dags = bundle.load(file.path)
+        except BaseException:
+            self._changes.fail()
+            raise
+        file.failure = self._changes.end()
+        if file.failure is None and self._version is None:
+            self._note_contents(file, began)
+            if file.failure is not None:
+                self._changes.fail()
+
+    def _note_contents(self, file: "_File", began: float) -> None:
         """Note what the load has loaded, if it is certain that the files still hold that."""
         assert self._bundle is not None
         folder = self._bundle.folder
-        file.imported = ({path} | bundle_files.loaded_from(folder)) - self._contents.keys()
+        file.imported = ({file.path} | bundle_files.loaded_from(folder)) - self._contents.keys()
         try:
-            self._contents |= bundle_files.contents_of(folder, file.imported)
+            contents = bundle_files.contents_of(folder, file.imported)
             changed = bundle_files.changed_since(self._bundle.place, folder, file.imported, began)
         except OSError as error:
             changed = one_line(error)
-        if changed is not None:
+        if changed is None:
+            self._contents |= contents
+        else:
             file.failure = f"its DAG file was changed while it was loaded in the pool: {changed}"
-            file.retry_at, file.is_for_now = 0.0, True
+            file.is_for_now = True
 
     def check(self, file: "_File", poke_context: Mapping[str, Any]) -> None:
         """Check that this process has loaded what a poke_context was registered with.
@@ -103,8 +132,6 @@ class LoadedFiles(Classes):
         :raises InfraFailure: when a later process may.
         """
         if file.failure is not None:
-            if time.monotonic() >= file.retry_at:
-                raise CannotPoke(f"{file.failure} {dag_file.STALE}")
             raise InfraFailure(file.failure) if file.is_for_now else HandBack(file.failure)
         if file.module != poke_context["module"]:
             raise HandBack("the bundle of its DAG file lies in another folder in the pool than on its worker")
@@ -144,7 +171,7 @@ class _File:
         self.imported: set[str] = set()  # paths of the files of the bundle that its load was the first to load
         self.failure: str | None = None
         self.is_for_now = False
-        self.retry_at = 0.0
+        self.wait = self.retry_at = 0.0
         self._files = files
         self._classes: dict[tuple[str, str], type[LoadedSensor]] = {}
         self._kept: OrderedDict[str, LoadedSensor] = OrderedDict()

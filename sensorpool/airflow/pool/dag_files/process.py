@@ -53,14 +53,22 @@ class BundleProcess:
     """The process of a bundle. Safe to share between threads.
 
     :param has_died_with: is called with one of several pokes that the process died with; returns whether it was so
-        before.
+        before. A load has an empty poke_context.
+    :param refuse: is called with a file whose load has ended the process, and how.
     """
 
-    def __init__(self, settings: Settings, bundle: Bundle, has_died_with: Callable[[tuple[str, str]], bool]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        bundle: Bundle,
+        has_died_with: Callable[[tuple[str, str]], bool],
+        refuse: Callable[[str, str], None],
+    ) -> None:
         self.bundle = bundle
         self.used = self.began = time.monotonic()
         self._settings = settings
         self._has_died_with = has_died_with
+        self._refuse = refuse
         self._room = threading.BoundedSemaphore(TOGETHER)
         self._lock = threading.Lock()
         self._free = list(range(2 * TOGETHER, 0, -1))  # numbers for pokes
@@ -191,18 +199,23 @@ class BundleProcess:
             left, self._given = list(self._given.values()), {}
         begun = [poked for poked in left if poked.number in child.began]
         how = "froze" if child.froze else f"ended ({ending(child.returncode)})"
+        path, why = child.importing, None
+        if path is not None and (not child.was_killed or self._has_died_with((path, ""))):
+            why = f"loading its DAG file in the pool, the process {how}"
+            self._refuse(path, why)
         if left:
             log.warning("the process of a DAG bundle has ended", bundle=self.bundle[0], how=how, pokes=len(left))
         for poked in left:
-            poked.end(error=self._meaning(child, poked, begun, how))
+            if why is not None and poked.what[0] == path:
+                poked.end(error=HandBack(why))
+            else:
+                poked.end(error=self._meaning(child, poked, begun, how))
 
     def _meaning(self, child: Child, poked: Poked, begun: list[Poked], how: str) -> Exception:
         if child.was_killed:
             return InfraFailure("the process of its DAG bundle was killed from outside")
-        path = poked.what[0]
-        is_loading = path == child.importing and poked not in begun
-        if is_loading and (child.froze or not begun or self._has_died_with((path, ""))):
-            return HandBack(f"loading its DAG file in the pool, the process {how}")
+        if child.importing is not None:  # no poke goes on while a file is loaded
+            return InfraFailure(f"the process of its DAG bundle {how} as it loaded {child.importing}")
         if not child.ready:
             return HandBack(f"the process of its DAG bundle {how} as it started")
         if poked in begun and (len(begun) == 1 or self._has_died_with(poked.what)):

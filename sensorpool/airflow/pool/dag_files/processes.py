@@ -5,7 +5,8 @@ import random
 import threading
 import time
 from collections import OrderedDict
-from functools import cache
+from functools import cache, partial
+from typing import NamedTuple
 
 from sensorpool.airflow.compat import server_process
 from sensorpool.airflow.configuration import AirflowSettings
@@ -19,7 +20,17 @@ from sensorpool.model.values import Report
 _IDLE = 30.0  # seconds without a poke, after which a process may make room for that of another bundle
 _UNUSED = 900.0  # seconds without a poke, after which a process ends
 _AGAIN = 5.0  # seconds between two processes of one bundle, of which the first has older code
-_DEATHS = 1_000  # pokes that are remembered
+_DEATHS = 1_000  # pokes that are remembered, and files
+_REFUSED = 60.0  # seconds that a file is not loaded after its load has ended a process; doubles each time
+_LONGEST_REFUSED = 3600.0  # seconds
+
+
+class _Refused(NamedTuple):
+    """Why a file is not loaded, and until when, by the monotonic clock."""
+
+    why: str
+    until: float
+    wait: float
 
 
 class Processes:
@@ -34,7 +45,8 @@ class Processes:
         self._lock = threading.Lock()
         self._running: dict[Bundle, BundleProcess] = {}
         self._ages: dict[Bundle, float] = {}
-        self._deaths: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._deaths: OrderedDict[tuple[Bundle, tuple[str, str]], None] = OrderedDict()
+        self._refused: OrderedDict[tuple[Bundle, str], _Refused] = OrderedDict()
 
     def poke(self, bundle: Bundle, path: str, poke_context: str) -> Report:
         """Have a bundle's process poke; return its report.
@@ -42,6 +54,9 @@ class Processes:
         :raises HandBack: when only a worker can poke it.
         :raises InfraFailure: when the process is not ready yet.
         """
+        refused = self._refused.get((bundle, path))
+        if refused is not None and time.monotonic() < refused.until:
+            raise HandBack(refused.why)
         for _ in range(3):
             process = self._process_of(bundle)
             try:
@@ -76,7 +91,9 @@ class Processes:
                 self._make_room(now)
             # not all at once
             self._ages[bundle] = self._settings.child_max_age * random.uniform(0.75, 1)
-            made = self._running[bundle] = BundleProcess(self._settings, bundle, self._has_died_with)
+            made = self._running[bundle] = BundleProcess(
+                self._settings, bundle, partial(self._has_died_with, bundle), partial(self._refuse, bundle)
+            )
             return made
 
     def _make_room(self, now: float) -> None:
@@ -87,14 +104,23 @@ class Processes:
         least.retire()
         del self._running[least.bundle]
 
-    def _has_died_with(self, what: tuple[str, str]) -> bool:
+    def _has_died_with(self, bundle: Bundle, what: tuple[str, str]) -> bool:
         with self._lock:
-            if what in self._deaths:
+            if (bundle, what) in self._deaths:
                 return True
-            self._deaths[what] = None
+            self._deaths[bundle, what] = None
             while len(self._deaths) > _DEATHS:
                 self._deaths.popitem(last=False)
             return False
+
+    def _refuse(self, bundle: Bundle, path: str, why: str) -> None:
+        """Load a file no more for a while: each time its load ends the process of all files of its bundle."""
+        with self._lock:
+            before = self._refused.pop((bundle, path), None)
+            wait = _REFUSED if before is None else min(2 * before.wait, _LONGEST_REFUSED)
+            self._refused[bundle, path] = _Refused(why, time.monotonic() + wait, wait)
+            while len(self._refused) > _DEATHS:
+                self._refused.popitem(last=False)
 
 
 @cache

@@ -22,7 +22,14 @@ from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.proof import known_sensors
 from sensorpool.airflow.proof.arguments import callables, external_inputs
 from sensorpool.airflow.proof.codec import decode, encode
-from sensorpool.airflow.proof.state import bundle_files, judged_class, references, shared_state, value_digest
+from sensorpool.airflow.proof.state import (
+    bundle_files,
+    code_digest,
+    judged_class,
+    references,
+    shared_state,
+    value_digest,
+)
 from sensorpool.airflow.proof.watch import process_start
 from sensorpool.errors import HandBack
 from sensorpool.instrumentation.redaction import one_line
@@ -140,7 +147,7 @@ def operator_of(task: Any, poke_context: Mapping[str, Any]) -> Any:
         differing = external_inputs.differing_attribute(made, poke_context[ARGUMENTS])
         differing = differing or external_inputs.differing_shared_state(made, poke_context[ARGUMENTS])
         if differing is None and _nested(made) != poke_context[NESTED]:
-            differing = "its functions, or a value in their closures and defaults"
+            differing = "its code, or a value in its closures and defaults"
     except Exception as error:
         raise HandBack(f"its operator cannot be copied in the pool: {one_line(error)}") from None
     if differing is not None:
@@ -168,10 +175,10 @@ def _class_of(sensor: Any) -> str:
 
 
 def _nested(sensor: BaseOperator) -> str:
-    """Return a digest of which functions it takes, for many may have one name (``<lambda>``), and of what they hold."""
-    codes = [function.__code__ for function in functions_of(sensor).values()]
-    which = [[code.co_qualname, code.co_firstlineno, code.co_code.hex(), [*code.co_names]] for code in codes]
-    return value_digest.digest([which, shared_state.digest_of_nested(judged_class.judged_class_of(sensor))])
+    """Return a digest of which code it has, for much may have one name (``<lambda>``), and of what that holds."""
+    which = [code_digest.digest_of(function.__code__) for function in functions_of(sensor).values()]
+    judged = judged_class.judged_class_of(sensor)
+    return value_digest.digest([which, code_digest.digest_of_code(judged), shared_state.digest_of_nested(judged)])
 
 
 def _encoded_arguments(sensor: BaseSensorOperator) -> dict[str, Any]:

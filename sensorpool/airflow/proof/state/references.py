@@ -207,6 +207,12 @@ def _is_local(package: str) -> bool:
     return bool(known) and not any(map(is_installed, known))
 
 
+def is_written_here(module: str) -> bool:
+    """Whether a module that this process has is neither installed nor Airflow's, ours or Python's own."""
+    file = getattr(sys.modules.get(module), "__dict__", {}).get("__file__")
+    return isinstance(file, str) and not is_installed(file) and module.partition(".")[0] not in _NO_COMPANYS
+
+
 def is_installed(path: str) -> bool:
     """Whether a file is that of an installed package."""
     return any(installed in path for installed in _INSTALLED)

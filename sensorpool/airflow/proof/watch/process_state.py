@@ -18,7 +18,7 @@ import sys
 import threading
 import urllib.request
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -133,6 +133,10 @@ _ITEMS = {
 _UMASK = {"the umask": _Item(_umask_among_threads, os.umask)}  # in place of the one that changes it to read it
 # of its thread; and what changes no answer for a while
 _NOT_OF_OTHERS = frozenset({"the context of decimals", "the garbage collector", "the faulthandler"})
+_OF_NO_ANSWER = frozenset(
+    {"the garbage collector", "the faulthandler", "sys.excepthook", "threading.excepthook", "sys.stdout", "sys.stderr"}
+    | {"sys.argv", "what logging has disabled"}
+)
 _COMPARED = (bool, int, float, str, tuple)
 
 
@@ -161,10 +165,24 @@ class ProcessState:
             errors = self._seen[_ERRORS]
             self._seen = {name: item.read() for name, item in self._items.items()} | {_ERRORS: errors}
         names = self.changed()
+        self.put_back(names)
+        return names
+
+    def put_back(self, names: Iterable[str]) -> None:
+        """Restore these parts."""
         for name in names:
             with suppress(Exception):
                 self._items[name].put(self._seen[name])
-        return names
+
+
+def before_load() -> ProcessState:
+    """Return the state of this process before it loads a DAG file, which may change the import path."""
+    return ProcessState({name: item for name, item in (_ITEMS | _UMASK).items() if name != "sys.path"})
+
+
+def may_change_answers(name: str) -> bool:
+    """Whether the answers of pokes may depend on a part of the state."""
+    return name not in _OF_NO_ANSWER
 
 
 def of_other_threads() -> dict[str, _Item]:
