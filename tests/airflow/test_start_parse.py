@@ -14,6 +14,7 @@ pytest.importorskip("airflow")
 
 from airflow import policies
 from airflow.exceptions import AirflowClusterPolicyViolation
+from airflow.providers.common.sql.sensors.sql import SqlSensor
 from airflow.providers.http.sensors.http import HttpSensor
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.providers.standard.sensors.date_time import DateTimeSensor
@@ -423,6 +424,26 @@ def test_each_process_parses_the_same_blueprint(tmp_path: Any, monkeypatch: pyte
         texts.add(done.stdout.splitlines()[-1])
     (text,) = texts
     assert json.loads(text)["dag"]["tasks"][0]["__var"]["start_trigger_args"]["trigger_cls"] == one_task.START
+
+
+@pytest.mark.parametrize(
+    ("make", "is_same"),
+    [
+        (lambda pairs: SqlSensor(task_id="wait", conn_id="x", sql="q", parameters=pairs), True),
+        (lambda pairs: SqlSensor(task_id="wait", conn_id="x", sql="q", hook_params={"a": [pairs]}), True),
+        (lambda pairs: FileSensor(task_id="wait", filepath="x", **{name: True for name in pairs}), True),
+        (lambda pairs: HttpSensor(task_id="wait", endpoint="x", headers=pairs), False),
+    ],
+    ids=["template field", "argument", "names", "an order that counts"],
+)
+def test_the_order_of_a_set_makes_no_new_version(make: Callable[[dict[str, Any]], Any], is_same: bool) -> None:
+    """Airflow compares serialized DAGs with their names sorted; hashes of texts differ from process to process."""
+    texts = []
+    for names in (("recursive", "fs_conn_id"), ("fs_conn_id", "recursive")):
+        sensor = in_dag(lambda names=names: make(dict.fromkeys(names, "1")))
+        parse.give_blueprint(sensor)
+        texts.append(sensor.start_trigger_args.trigger_kwargs["blueprint"])
+    assert (texts[0] == texts[1]) is is_same
 
 
 def test_groups_name_their_task(ours: AirflowSettings) -> None:

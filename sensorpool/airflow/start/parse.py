@@ -6,6 +6,7 @@ one begins on a worker, as does one whose trigger meets any doubt.
 
 import datetime as dt
 import hashlib
+import json
 import os
 from collections.abc import Mapping
 from functools import lru_cache
@@ -104,6 +105,8 @@ def blueprint_of(sensor: BaseSensorOperator, settings: Settings, ours: AirflowSe
     needs_proof = not known_sensors.is_reviewed(type(sensor))
     if needs_proof:  # what it says of the state of this process may be another at each parse
         arguments = {name: value for name, value in arguments.items() if name != external_inputs.NAME}
+    if not known_sensors.needs_order(type(sensor)):  # an order that is a set's is another one in each process
+        arguments = json.loads(json.dumps(arguments, sort_keys=True))
     templated, others = _templated(sensor, arguments, is_moment=op_classpath in time_sensor.CLASSES)
     if secrets_masker.holds_secret(arguments):
         raise NotPoolable("one of its arguments holds a secret, and a serialized DAG keeps arguments", "arguments")
