@@ -14,6 +14,8 @@ pytest.importorskip("airflow")
 
 from airflow import policies
 from airflow.exceptions import AirflowClusterPolicyViolation
+from airflow.models import crypto
+from airflow.models.trigger import Trigger
 from airflow.providers.common.sql.sensors.sql import SqlSensor
 from airflow.providers.http.sensors.http import HttpSensor
 from airflow.providers.standard.operators.empty import EmptyOperator
@@ -26,6 +28,7 @@ from airflow.sdk import DAG, Param, TaskGroup
 from airflow.sdk.definitions.context import _AIRFLOW_PARSING_CONTEXT_TASK_ID as PARSED_FOR
 from airflow.sdk.definitions.xcom_arg import XComArg
 from airflow.serialization.serialized_objects import DagSerialization
+from cryptography.fernet import Fernet
 
 from sensorpool import Pool, Settings
 from sensorpool.airflow.compat import operators, start_from_trigger, task_runtime
@@ -88,6 +91,11 @@ ON_WORKER: dict[str, tuple[Callable[[], Any], str]] = {
     "on_execute_callback": (lambda: file_sensor(on_execute_callback=print), "on_execute_callback"),
     "max_active_tis": (lambda: file_sensor(max_active_tis_per_dag=1), "max_active_tis"),
     "run_as_user": (lambda: file_sensor(run_as_user="x"), "runs as the user"),
+    "a timeout without end": (lambda: file_sensor(timeout=dt.timedelta(weeks=10**6)), "longer than the pool's longest"),
+    "an execution_timeout without end": (
+        lambda: file_sensor(execution_timeout=dt.timedelta.max),
+        "longer than the pool's longest",
+    ),
     "own params": (lambda: file_sensor(params={"own": 1}), "params of its own"),
     "a moment of the parse": (
         lambda: TimeSensor(task_id="wait", target_time=dt.datetime.now().time().replace(microsecond=1)),
@@ -147,6 +155,7 @@ REASONS = {
     "pre_execute": "own_work",
     "max_active_tis": "limit",
     "run_as_user": "not_poolable",
+    "a timeout without end": "limit",
     "own params": "template",
     "a time": "arguments",
     "a moment of the parse": "arguments",
@@ -328,10 +337,28 @@ def test_an_older_airflow_starts_sensors_on_workers(monkeypatch: pytest.MonkeyPa
     assert not sensor.start_from_trigger
 
 
-def test_a_large_argument_starts_on_a_worker() -> None:
-    sensor = in_dag(lambda: HttpSensor(task_id="wait", endpoint="x", headers={"a": "b" * 40_000}))
+@pytest.mark.parametrize("value", ["b" * 40_000, '"\\' * 8_000], ids=["text", "quotes"])
+def test_a_large_argument_starts_on_a_worker(value: str) -> None:
+    """Airflow writes it as JSON into JSON, and encrypts that: MySQL takes 65,535 bytes, or the scheduler ends."""
+    sensor = in_dag(lambda: HttpSensor(task_id="wait", endpoint="x", headers={"a": value}))
     parse.give_blueprint(sensor)
     assert not sensor.start_from_trigger
+
+
+def test_the_largest_blueprint_fits_into_the_row_of_a_trigger() -> None:
+    least, most = 1, 20_000
+    while least < most:
+        half = (least + most + 1) // 2
+        sensor = in_dag(lambda half=half: HttpSensor(task_id="wait", endpoint="x", headers={"a": '"\\' * half}))
+        parse.give_blueprint(sensor)
+        least, most = (half, most) if sensor.start_from_trigger else (least, half - 1)
+    sensor = in_dag(lambda: HttpSensor(task_id="wait", endpoint="x", headers={"a": '"\\' * least}))
+    parse.give_blueprint(sensor)
+    with pytest.MonkeyPatch.context() as context:
+        context.setenv("AIRFLOW__CORE__FERNET_KEY", Fernet.generate_key().decode())
+        crypto.get_fernet.cache_clear()
+        assert len(Trigger.encrypt_kwargs(sensor.start_trigger_args.trigger_kwargs)) <= 65_535
+    crypto.get_fernet.cache_clear()
 
 
 def change(task: Any) -> None:
@@ -431,7 +458,7 @@ def test_each_process_parses_the_same_blueprint(tmp_path: Any, monkeypatch: pyte
     [
         (lambda pairs: SqlSensor(task_id="wait", conn_id="x", sql="q", parameters=pairs), True),
         (lambda pairs: SqlSensor(task_id="wait", conn_id="x", sql="q", hook_params={"a": [pairs]}), True),
-        (lambda pairs: FileSensor(task_id="wait", filepath="x", **{name: True for name in pairs}), True),
+        (lambda pairs: FileSensor(task_id="wait", filepath="x", **dict.fromkeys(pairs, True)), True),
         (lambda pairs: HttpSensor(task_id="wait", endpoint="x", headers=pairs), False),
     ],
     ids=["template field", "argument", "names", "an order that counts"],

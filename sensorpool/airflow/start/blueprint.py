@@ -11,7 +11,9 @@ from typing import Any, Self
 from sensorpool.airflow.proof.arguments.template_defaults import is_template
 from sensorpool.airflow.proof.codec import TYPE
 
-LONGEST = 32_768  # characters: it stands in the serialized DAG, and in a row for each waiting task
+# characters of the text as JSON: it stands in the serialized DAG, and encrypted in a row for each waiting task, where
+# MySQL takes 65,535
+LONGEST = 32_768
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from sensorpool.airflow.task import deferral, own_deferral, poolable
 from sensorpool.airflow.task.patch import RESUME, begins_on_worker, proved_by_first_poke
 from sensorpool.config.settings import Settings
 from sensorpool.instrumentation.redaction import error_text
+from sensorpool.model.values import LONGEST_SPAN
 
 _OWN_WORK = {  # what only a worker does before a task begins
     "pre_execute": "its pre_execute runs on a worker",
@@ -59,7 +60,7 @@ def give_blueprint(task: Any) -> None:
     try:
         blueprint = _blueprint_of(task, deferral.pool().settings, ours)
         text = blueprint.as_text()
-        if len(text) > LONGEST:
+        if len(json.dumps(text)) > LONGEST:
             raise NotPoolable(f"its arguments take more than {LONGEST} characters", "arguments")
         timeout = dt.timedelta(seconds=blueprint.timeout + ours.deferral_grace)
     except Exception as error:  # an odd class or argument: the sensor begins on a worker, which says why
@@ -189,6 +190,9 @@ def _check_for_worker(sensor: Any, ours: AirflowSettings) -> None:
         raise NotPoolable(why, "listeners")
     if sensor.reschedule and sensor.execution_timeout is not None:
         raise NotPoolable("its execution_timeout counts each poke on a worker: its mode is reschedule", "limit")
+    limits = (sensor.timeout, sensor.execution_timeout.total_seconds() if sensor.execution_timeout else 0.0)
+    if max(limits) > LONGEST_SPAN:  # Airflow's scheduler ends at a date that it cannot have
+        raise NotPoolable("its timeout or execution_timeout is longer than the pool's longest", "limit")
     if sensor.get_closest_mapped_task_group() is not None:
         raise NotPoolable("its task group is mapped", "mapped")
     if next(XComArg.iter_xcom_references(sensor), None) is not None:
