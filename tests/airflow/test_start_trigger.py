@@ -591,6 +591,35 @@ def test_threads_for_rendering_are_limited(monkeypatch: pytest.MonkeyPatch) -> N
     until("the end of those that were added", lambda: len(names()) == renderers.AT_FIRST)
 
 
+def test_a_round_of_triggers_reads_a_dag_once(starts: Starts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bag lives for a round of the supervisor: the DAG of a run is the same for all of its triggers."""
+    runs = [starts.run(starts.dag(filepath=f"/round/{number}")) for number in range(one_task._REMEMBERED + 1)]
+    alone = [starts.workload(run_id) for run_id in runs]
+    asked: list[Any] = []
+    native = DBDagBag.get_serialized_dag_model_for_run
+    monkeypatch.setattr(
+        DBDagBag,
+        "get_serialized_dag_model_for_run",
+        lambda bag, dag_run, *, session: (asked.append(dag_run), native(bag, dag_run, session=session))[1],
+    )
+    bag = DBDagBag()
+    with create_session() as session:
+        rows = Trigger.bulk_fetch({starts.task(run_id).trigger_id for run_id in runs}, session=session)
+        for run_id, expected in zip(runs, alone, strict=True):
+            for _ in range(3):
+                row = rows[starts.task(run_id).trigger_id]
+                made = TriggerRunnerSupervisor._create_workload(
+                    Supervisor(),
+                    row,
+                    bag,
+                    lambda ti: f"{ti.run_id}.log",
+                    session=session,  # type: ignore[arg-type]
+                )
+                assert json.loads(made.model_dump_json())["dag_data"] == expected.dag_data
+    assert [dag_run.run_id for dag_run in asked] == runs
+    assert len(bag.__dict__[one_task._MEMORY]) == one_task._REMEMBERED
+
+
 def test_a_workload_does_not_grow_with_its_dag(starts: Starts) -> None:
     sizes = []
     for others in (1, 200):

@@ -15,6 +15,8 @@ from typing import Any
 START = "sensorpool.airflow.start.trigger.StartTrigger"
 _OURS = frozenset({START, "sensorpool.airflow.trigger.PoolTrigger", "sensorpool.airflow.trigger.PauseTrigger"})
 _PATCHED = "_sensorpool_create_workload"
+_MEMORY = "_sensorpool_found"
+_REMEMBERED = 4  # serialized DAGs of a round: the triggers of one run follow each other, and a DAG may take megabytes
 _LEFT_OUT = frozenset({"tasks", "task_group", "edge_info", "dag_dependencies", "doc_md"})
 
 log = logging.getLogger(__name__)
@@ -75,18 +77,18 @@ class OneTaskDags:
 
     def get_serialized_dag_model_for_run(self, *arguments: Any, **named: Any) -> Any:
         """Return the serialized DAG of a run."""
-        return self._cut(self._dag_bag.get_serialized_dag_model_for_run, *arguments, **named)
+        return self._cut("get_serialized_dag_model_for_run", *arguments, **named)
 
     def get_serialized_dag_model(self, *arguments: Any, **named: Any) -> Any:
         """Return the serialized DAG of a version."""
-        return self._cut(self._dag_bag.get_serialized_dag_model, *arguments, **named)
+        return self._cut("get_serialized_dag_model", *arguments, **named)
 
-    def _cut(self, find: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    def _cut(self, question: str, *arguments: Any, **named: Any) -> Any:
         """Return a serialized DAG of one task; None where the trigger, or its task, needs none."""
         if not self._needs_context:
             return None
         try:
-            found = find(*arguments, **named)
+            found = self._find(question, *arguments, **named)
             data = None if found is None else with_one_task(found.data, self._task_id)
         except Exception as error:  # a version of Airflow with another format
             log.warning("sensorpool: %s starts on a worker: %s: %s", self._task_id, type(error).__name__, error)
@@ -95,6 +97,16 @@ class OneTaskDags:
             return None
         task = SimpleNamespace(task_id=self._task_id, start_from_trigger=True)
         return SimpleNamespace(data=data, dag=SimpleNamespace(get_task=lambda _: task))
+
+    def _find(self, question: str, *arguments: Any, **named: Any) -> Any:
+        """Ask the bag, or remember what it said: a bag lives for one round of the supervisor, in one session."""
+        memory: dict[Any, Any] = self._dag_bag.__dict__.setdefault(_MEMORY, {})
+        key = question, arguments, tuple(sorted(named.items(), key=lambda item: item[0]))
+        if key not in memory:
+            while len(memory) >= _REMEMBERED:
+                del memory[next(iter(memory))]
+            memory[key] = getattr(self._dag_bag, question)(*arguments, **named)
+        return memory[key]
 
 
 def with_one_task(data: Mapping[str, Any], task_id: str) -> dict[str, Any] | None:
