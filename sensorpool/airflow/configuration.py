@@ -19,8 +19,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from sensorpool.airflow.callables_enabled import Callables
 from sensorpool.airflow.catalog import catalog
 from sensorpool.airflow.compat import secrets_masker
+from sensorpool.config import refusals
 from sensorpool.config.defaults import BUILT_IN_SENSORS, PREFIX
-from sensorpool.config.fields import Count, Names, Seconds
+from sensorpool.config.fields import ClassPaths, Count, Names, Seconds
 from sensorpool.config.settings import Settings
 from sensorpool.config.variables import nearest
 from sensorpool.errors import SettingsError
@@ -80,7 +81,7 @@ class AirflowSettings(BaseSettings):
         description="Processes that load DAG files in one process of the pool, one a bundle and version, if "
         "`sensors_enabled` lists `sensorpool.airflow.pool.dag_files.DagFileSensor`.",
     )
-    gates_enabled: Names = Field(
+    gates_enabled: ClassPaths = Field(
         (),
         description="Class paths of your own sensors whose last poke is made once more, on the worker: their `execute` "
         "works with what it leaves, and their poke takes nothing away and may be made twice.",
@@ -120,7 +121,9 @@ class AirflowSettings(BaseSettings):
         try:
             return cls(**(given | overrides))  # type: ignore[arg-type]  # pydantic checks them
         except ValidationError as error:
-            lines = [f"[{SECTION}] {item['loc'][0]}: {item['msg']}" for item in error.errors()]
+            lines = [
+                refusals.line(item, cls.model_fields, lambda name: f"[{SECTION}] {name}") for item in error.errors()
+            ]
             raise SettingsError("\n".join(lines)) from None
 
     def admits(self, dag_id: str, task_id: str) -> bool:

@@ -1,6 +1,6 @@
 """One-line errors of settings: the variable, the values that it takes, and its present value."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
@@ -13,15 +13,21 @@ _NO_NUMBER = {
 }  # pydantic's errors
 
 
-def line(item: ErrorDetails, fields: Mapping[str, FieldInfo]) -> str:
+def variable(name: str) -> str:
+    """Return the environment variable of a setting."""
+    return f"{PREFIX}{name.upper()}"
+
+
+def line(item: ErrorDetails, fields: Mapping[str, FieldInfo], name_of: Callable[[str], str] = variable) -> str:
     """Return one pydantic error as one line (or, for combinations, the lines of the broken rules).
 
     :param fields: all settings by name.
+    :param name_of: returns what a setting is called where it is set.
     """
     message = str(item["msg"]).removeprefix("Value error, ")
     if not item["loc"]:
         return "\n".join(f"{PREFIX}{line}" for line in message.splitlines())
-    name = f"{PREFIX}{str(item['loc'][0]).upper()}"
+    name = name_of(str(item["loc"][0]))
     message = _number(fields[str(item["loc"][0])]) if item["type"] in _NO_NUMBER else message
     if item["type"] == "extra_forbidden":
         return f"{name}: there is no such setting"

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 from sensorpool.airflow.configuration import AirflowSettings, unknown_options
 from sensorpool.client.pool import Pool
-from sensorpool.config import extensions
+from sensorpool.config import allowlist, extensions
+from sensorpool.config.settings import Settings
 from sensorpool.errors import CannotPoke, SensorpoolError, SettingsError
-from sensorpool.instrumentation.redaction import hide_password, one_line
+from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.finding import Finding
 from sensorpool.model.states import State
 from sensorpool.store import inspecting
@@ -29,6 +30,7 @@ def check(pool: Pool) -> Iterator[Finding]:
     if "sensorpool" not in extensions.named("airflow.policy"):
         yield Finding("airflow", "wrong", "the policy is not installed: install sensorpool where Airflow is")
     yield from check_callables(ours)
+    yield from check_gates(ours, pool.settings)
     yield from check_start(ours)
     yield from _check_airflow(pool)
 
@@ -48,6 +50,15 @@ def check_callables(ours: AirflowSettings) -> Iterator[Finding]:
             yield Finding("callable", "warning", f"{one_line(error)}; its sensors are left to other workers")
         else:
             yield Finding("callable", "ok", f"{name} can be imported")
+
+
+def check_gates(ours: AirflowSettings, settings: Settings) -> Iterator[Finding]:
+    """Report classes of `gates_enabled` that the pool does not poke."""
+    listed = allowlist.of(settings.sensors_enabled)
+    for name in ours.gates_enabled:
+        if name not in listed:
+            said = f"{name} is in gates_enabled, and runs natively: list it in sensors_enabled, too"
+            yield Finding("gate", "warning", said)
 
 
 def _check_airflow(pool: Pool) -> Iterator[Finding]:
@@ -85,7 +96,7 @@ def _check_database(url: str) -> Iterator[Finding]:
             session.execute(text("SELECT count(*) FROM connection WHERE is_encrypted")).scalar()
             yield from _check_fernet_key(session)
     except Exception as error:
-        said = f"Connections and Variables cannot be read from {hide_password(url)}: {one_line(error)}"
+        said = f"Connections and Variables cannot be read from {_place_of(url)}: {one_line(error)}"
         mend = "if that is not Airflow's database, set AIRFLOW__DATABASE__SQL_ALCHEMY_CONN here as Airflow has it"
         yield Finding("airflow database", "wrong", f"{said}; {mend}")
         return
@@ -93,6 +104,19 @@ def _check_database(url: str) -> Iterator[Finding]:
     if triggerer != "healthy":
         said = f"none is alive ({triggerer}), and tasks that wait would never end: start `airflow triggerer`"
         yield Finding("triggerer", "wrong", said)
+
+
+def _place_of(url: str) -> str:
+    """Return kind, host and name of a database; not its URL, which is a secret of Airflow's as a whole."""
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        return "the database of [database] sql_alchemy_conn, which is no URL"
+    where = f" at {parsed.host}" if parsed.host else ""
+    return f"the {parsed.get_backend_name()} database {parsed.database}{where}"
 
 
 def check_teams() -> Iterator[Finding]:
