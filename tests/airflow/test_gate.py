@@ -339,6 +339,21 @@ def test_the_setting_may_be_gone_when_it_resumes(pool: Pool, monkeypatch: pytest
     assert len(told) == 1
 
 
+def test_once_the_package_is_turned_off_it_does_not_wait_in_the_pool_again(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch, told: list[str]
+) -> None:
+    """A pool that is drained gets no new instances."""
+    task = Task(pool)
+    task.start()
+    landed = flap(task)
+    monkeypatch.setattr(patch, "is_enabled", lambda: False)
+    off = AirflowSettings(enabled=False, gates_enabled=(LEAVES,))
+    monkeypatch.setattr(deferral, "airflow_settings", lambda: off)
+    Leaves.arrives.append(len(Leaves.pokes) + 2)
+    assert task.resume(landed) == ["day1"]
+    assert told == ["[sensorpool] enabled is off"]
+
+
 @pytest.mark.parametrize("flaps", ["3", True, None, [1]])
 def test_an_odd_count_of_rounds_does_no_harm(pool: Pool, flaps: Any) -> None:
     task = Task(pool)

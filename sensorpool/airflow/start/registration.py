@@ -41,7 +41,10 @@ def prepare(pool: Pool, blueprint: Blueprint, key: Key, external_id: str, contex
     :raises NotPoolable: when it has to start on a worker, with the reason.
     :raises Exception: whatever its templates and its constructor raise.
     """
-    poolable.check_patterns(key.dag_id, key.task_id, airflow_settings())
+    ours = airflow_settings()
+    if not ours.enabled or ours.start != "scheduler":  # the DAG of its run may have been parsed before
+        raise NotPoolable("[sensorpool] enabled or start is off")
+    poolable.check_patterns(key.dag_id, key.task_id, ours)
     poolable.check_listed(blueprint.op_classpath, pool.settings)
     if not blueprint.dag_file:
         return _prepare(pool, blueprint, key, external_id, context)

@@ -43,6 +43,8 @@ def confirm(sensor: Any, context: Any, native: Native, began: float, flaps: int)
         if flaps >= MOST_FLAPS:
             why = f"{flaps} times its poke has landed in the pool, and has found nothing on its worker"
             raise NotPoolable(why, "flaps")
+        if not deferral.airflow_settings().enabled:
+            raise NotPoolable("[sensorpool] enabled is off", "disabled")
         wait = Wait.of(sensor, context, began, flaps + 1)
     except Exception as error:
         deferral.report_native(sensor, error)

@@ -104,6 +104,19 @@ def test_a_blueprint_of_an_earlier_version_has_it_rendered_too(pool: Pool) -> No
     assert json.loads(registered) == {"expression": "ds='2026-03-01'", "table_name": "orders"}
 
 
+@pytest.mark.parametrize("off", [{"enabled": False}, {"start": "worker"}])
+def test_a_blueprint_of_a_dag_that_was_parsed_before_a_setting_changed_begins_on_a_worker(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch, off: dict[str, Any]
+) -> None:
+    sensor = task(GLUE, table_name="orders")
+    parse.give_blueprint(sensor)
+    blueprint = Blueprint.read(sensor.start_trigger_args.trigger_kwargs["blueprint"])
+    settings = AirflowSettings(**({"enabled": True, "start": "scheduler"} | off))
+    monkeypatch.setattr(registration, "airflow_settings", lambda: settings)
+    with pytest.raises(NotPoolable, match="enabled or start is off"):
+        registration.prepare(pool, blueprint, KEY, "x", CONTEXT)
+
+
 def test_a_class_that_passes_on_what_it_is_given_has_the_defaults_of_its_base() -> None:
     sensor = task(Derived, table="orders")
     sensor.render_template_fields(CONTEXT)
