@@ -14,6 +14,7 @@ from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.proof import gates, known_sensors, own_execute
 from sensorpool.airflow.proof.arguments import callables, dag_file, rebuild
+from sensorpool.airflow.proof.state import patched_code
 from sensorpool.airflow.proof.watch import environment_reads, task_reads
 from sensorpool.config import allowlist
 from sensorpool.config.settings import Settings
@@ -75,6 +76,8 @@ def check(
         raise NotPoolable(why, "own_execute")
     if (why := known_sensors.reason_against_arguments(sensor)) is not None:
         raise NotPoolable(why, "stateful")
+    if not of_dag_file and (why := patched_code.reason_against(type(sensor))) is not None:
+        raise NotPoolable(why, "callable")
     if "poke" in vars(sensor):
         raise NotPoolable("its poke is not that of its class: the DAG file has replaced it", "callable")
     if operators.overrides(sensor, operators.NEXT_INTERVAL):

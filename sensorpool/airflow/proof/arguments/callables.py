@@ -6,7 +6,6 @@ list, and of a listed module it takes such functions only: ``mycompany.checks.sy
 """
 
 import os
-import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,6 +24,7 @@ from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.proof import known_sensors
 from sensorpool.airflow.proof.codec import CALLABLE, TYPE, VALUE
 from sensorpool.airflow.proof.state import references
+from sensorpool.airflow.proof.state.patched_code import OF_DAG_FILES
 from sensorpool.errors import CannotPoke
 from sensorpool.instrumentation import logs
 from sensorpool.instrumentation.redaction import one_line
@@ -33,7 +33,6 @@ from sensorpool.poke.importing import import_anew
 Found = Mapping[str, FunctionType]
 """Functions by their names."""
 
-_OF_DAG_FILES = re.compile(r"unusual_prefix_|__main__$|__mp_main__$")
 _KIND = "callable"
 _RETRY_AFTER = 15.0  # seconds until a module whose import failed is imported again
 _failures: dict[str, tuple[float, str]] = {}  # by module: when to try it again, by the monotonic clock, and why
@@ -54,7 +53,7 @@ def _why_nameless(value: Any) -> str | None:
     if type(value) is not FunctionType:
         return "it is no plain function"
     module, name = value.__module__, value.__qualname__
-    if not isinstance(module, str) or _OF_DAG_FILES.match(module):
+    if not isinstance(module, str) or OF_DAG_FILES.match(module):
         return "it is defined in a DAG file; define it in an installed module"
     if "<" in name or "." in name:
         return f"{name} is defined within another object; define it in a module itself"
