@@ -1,6 +1,9 @@
 """The page on Airflow lists what the code has: reasons, reviewed providers, names of templates, defaults."""
 
+import ast
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -55,3 +58,39 @@ def test_a_default_that_a_page_tells_is_that_of_the_setting(page: str) -> None:
     for name, told in re.findall(r"`(?:SENSORPOOL_)?(\w+)` \((\d+)(?: s)?\)", text):
         if (field := fields.get(name.lower())) is not None:
             assert field.default == float(told), name
+
+
+TROUBLES = PAGE.partition("\n## Troubles\n")[2].partition("\n## ")[0]
+NOT_NATIVE = {"airflow", "class", "context", "limit", "listeners", "mapped", "pool", "rendering", "template", "xcom"}
+NOT_NATIVE |= {"arguments", "unproved"}  # a sensor that begins on a worker for these may be pooled
+
+
+def kinds(path: Path) -> Iterator[str]:
+    """Yield the kinds of the reasons for which a module has a sensor run natively."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_KIND":
+            yield ast.literal_eval(node.value)
+        elif isinstance(node, ast.Call):
+            name, given = ast.unparse(node.func), node.args
+            if name == "NotPoolable" and len(given) > 1 and isinstance(given[1], ast.Constant):
+                yield given[1].value
+            elif name == "self._note" and path.name == "first_poke.py":
+                yield ast.literal_eval(given[0])
+
+
+def test_each_reason_to_run_natively_has_its_row() -> None:
+    rows = TROUBLES.partition("| `reason` of `sensorpool.native` | |\n| --- | --- |\n")[2].splitlines()
+    found = {kind for path in (ROOT / "sensorpool" / "airflow").rglob("*.py") for kind in kinds(path)}
+    assert set().union(*[spans(row.split(" | ")[0]) for row in rows]) == (found - NOT_NATIVE) | {
+        "not_poolable",
+        "registration_failed",
+    }
+
+
+def test_the_lines_of_troubles_are_those_of_the_code() -> None:
+    code = "\n".join(path.read_text() for path in (ROOT / "sensorpool" / "airflow").rglob("*.py"))
+    lines = {span for span in spans(TROUBLES) if span.startswith(("sensorpool: ", "sensorpool is ", "the task"))}
+    assert len(lines) == 10
+    for line in lines:
+        assert line.removesuffix("…").strip().removesuffix(":") in code, line
