@@ -200,7 +200,8 @@ def _look_at_workers(pool: Pool) -> Iterator[Finding]:
         return  # the checks of Redis and the database have reported it
     names = ", ".join(str(worker) for worker in workers[:_FEW_WORKERS])
     if not workers:
-        yield Finding("pool", "warning", f"{pool.pool_id.get() or 'it'} has no worker: start one")
+        start = "sensorpool standalone" if pool.settings.embedded else "celery -A sensorpool worker"
+        yield Finding("pool", "warning", f"{pool.pool_id.get() or 'it'} has no worker: start `{start}`")
         return
     count = "1 worker" if len(workers) == 1 else f"{len(workers)} workers"
     more = f" and {len(workers) - _FEW_WORKERS} more" if len(workers) > _FEW_WORKERS else ""

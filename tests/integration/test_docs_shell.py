@@ -3,6 +3,7 @@
 Lines that install packages, or need Airflow, are only read. A line that is neither run nor read fails a test.
 """
 
+import inspect
 import json
 import os
 import re
@@ -22,12 +23,13 @@ from sqlalchemy import create_engine, insert
 from harness.servers import Elsewhere, Server, fresh_database
 from harness.service import kill_tree
 from harness.until import until
-from sensorpool import Pool
+from sensorpool import Instance, Pool
 from sensorpool.admin import health
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.cli.main import main
 from sensorpool.config.settings import Settings
 from sensorpool.model.identity import identify
+from sensorpool.model.states import Ending
 from sensorpool.store.schema import poke_quarantine
 from tests.support.pages import ROOT, SHELLS, blocks, command_lines
 
@@ -189,3 +191,15 @@ def test_the_reference_names_every_option_and_no_other() -> None:
         if option.startswith("--")
     }
     assert set(re.findall(r"(?<!-)--[a-z][a-z-]+", page)) == options | {"--help"}
+
+
+def test_the_reference_names_what_register_takes_and_returns() -> None:
+    text = (ROOT / "docs/reference.md").read_text()
+    row = next(line for line in text.splitlines() if line.startswith("| `register("))
+    arguments = inspect.signature(Pool.register).parameters.keys() - {"self"}
+    named = set(re.findall(r"\w+", re.match(r"\| `register\((.*?)\)`", row)[1])) - {"None", "False", "1"}  # type: ignore[index]
+    assert named == arguments
+    returned = row.partition("an `Instance` (")[2].partition(";")[0]
+    assert re.findall(r"`(\w+)`", returned) == list(Instance._fields)
+    endings = text.partition("`ending` is one of ")[2].partition(".\n")[0]
+    assert re.findall(r"`(\w+)`", endings) == [str(ending) for ending in Ending]
