@@ -134,9 +134,7 @@ def test_what_is_gone_is_handed_back(repository: GitWorld) -> None:
         repository.configure(**change)
         repository.forget()
         found[kind] = group.poke()
-    for kind, report in found.items():
-        print(kind, report.outcome, report.reason)
-    assert {report.outcome for report in found.values()} == {Outcome.HAND_BACK}
+    assert {kind: report.outcome for kind, report in found.items()} == dict.fromkeys(found, Outcome.HAND_BACK)
 
 
 def test_files_of_one_version_that_import_modules_of_one_name(repository: GitWorld) -> None:
@@ -157,32 +155,24 @@ def test_files_of_one_version_that_import_modules_of_one_name(repository: GitWor
     repository.arrived.touch()
     assert groups[0].value() == "a"
     report = groups[1].poke()
-    print(report)
     assert (report.outcome, "from elsewhere" in str(report.reason)) == (Outcome.HAND_BACK, True)
 
 
 def test_a_bundle_whose_versions_are_off(repository: GitWorld) -> None:
-    """Airflow pulls the branch for each task then, and no one does for the pool."""
-    groups = {}
-    for revision in ("a", "b"):
-        repository.commit(revision)
-        groups[revision] = repository.unversioned()
-        print(revision, groups[revision].poke())
-    for revision in ("a", "b"):
-        print(revision, groups[revision].poke())
-
-
-def test_off_other_machine(repository: GitWorld) -> None:
-    groups = {}
+    """Airflow pulls the branch for each task then; in the pool, on another machine, a new process does."""
     repository.commit("a")
-    groups["a"] = repository.unversioned()
-    print("a", groups["a"].poke())
-    shutil.copytree(repository.storage, repository.storage.with_name("old"), symlinks=True)
+    old = repository.unversioned()
+    assert old.poke().outcome is Outcome.NOT_LANDED
+    [before] = dag_files.processes().running
+    kept = repository.storage.with_name("kept")
+    shutil.copytree(repository.storage, kept, symlinks=True)
     repository.commit("b")
-    groups["b"] = repository.unversioned()
+    new = repository.unversioned()
     shutil.rmtree(repository.storage)
-    repository.storage.with_name("old").rename(repository.storage)
-    for p in dag_files.processes().running:
-        p.began -= 100
-    for revision in ("b", "a"):
-        print(revision, groups[revision].poke())
+    kept.rename(repository.storage)
+    report = new.poke()
+    assert (report.outcome, "has changed since it registered" in str(report.reason)) == (Outcome.HAND_BACK, True)
+    before.began -= 100
+    assert new.poke().outcome is Outcome.NOT_LANDED
+    report = old.poke()
+    assert (report.outcome, "(" in str(report.reason)) == (Outcome.HAND_BACK, False), report

@@ -79,6 +79,16 @@ def block_database() -> None:
     block_orm_access()
 
 
+def configured() -> list[str]:
+    """Return the names of the bundles that Airflow's configuration has here.
+
+    :raises Exception: when it cannot be read.
+    """
+    from airflow.configuration import conf
+
+    return [str(bundle["name"]) for bundle in conf.getjson("dag_processor", "dag_bundle_config_list") or ()]
+
+
 def is_gone(error: BaseException) -> bool:
     """Whether a bundle that cannot be had for this error will not be there the next time either.
 
@@ -104,7 +114,11 @@ class Bundle:
         self._lock = BundleVersionLock(bundle_name=name, bundle_version=version)
         self._lock.__enter__()
         self._bundle = DagBundlesManager().get_bundle(name=name, version=version)
+        if version is not None and not self._bundle.supports_versioning:
+            raise ValueError(f"the bundle {name} has no versions here")
         self._bundle.initialize()
+        # a bundle that could have versions brings its files by itself, as it does for each task on a worker
+        self.is_refreshed = version is None and bool(self._bundle.supports_versioning)
         self.place = os.path.abspath(self._bundle.path)
         self.folder = os.path.realpath(self.place)
 

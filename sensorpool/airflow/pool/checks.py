@@ -1,7 +1,9 @@
 """The doctor's checks of Airflow's side."""
 
 import importlib.util
-from collections.abc import Iterator
+import os
+import threading
+from collections.abc import Container, Iterator
 
 from sensorpool.airflow.configuration import AirflowSettings, unknown_options
 from sensorpool.client.pool import Pool
@@ -12,6 +14,8 @@ from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.finding import Finding
 from sensorpool.model.states import State
 from sensorpool.store import inspecting
+
+_PATIENCE = 30.0  # seconds for a bundle to be brought here
 
 
 def check(pool: Pool) -> Iterator[Finding]:
@@ -61,6 +65,48 @@ def check_gates(ours: AirflowSettings, settings: Settings) -> Iterator[Finding]:
             yield Finding("gate", "warning", said)
 
 
+def check_bundles(enabled: Container[str]) -> Iterator[Finding]:
+    """Report which DAG bundles the pool can load DAG files of here, if it may.
+
+    :param enabled: the class paths that may be poked.
+    """
+    from sensorpool.airflow.compat import dag_bundles
+    from sensorpool.airflow.proof.arguments import dag_file
+
+    if dag_file.SENSOR not in enabled:
+        return
+    try:
+        names = dag_bundles.configured()
+    except Exception as error:
+        said = f"[dag_processor] dag_bundle_config_list cannot be read here: {one_line(error)}"
+        yield Finding("dag bundle", "warning", said)
+        return
+    for name in names:
+        findings: list[Finding] = []
+        looker = threading.Thread(target=lambda name=name, found=findings: found.append(_look_at(name)), daemon=True)
+        looker.start()
+        looker.join(_PATIENCE)
+        late = f"{name} is not here after {_PATIENCE:g} s: look whether what it comes from answers from here"
+        yield findings[0] if findings else Finding("dag bundle", "warning", late)
+
+
+def _look_at(name: str) -> Finding:
+    from sensorpool.airflow.compat.dag_bundles import Bundle
+
+    then = "sensors of its DAG files go back to their workers"
+    try:
+        bundle = Bundle(name, None)
+    except BaseException as error:  # a bundle is code of others
+        mend = "configure it as on the workers, and install here what it needs"
+        return Finding("dag bundle", "warning", f"{name} cannot be had here: {one_line(error)}; {then}: {mend}")
+    try:
+        with os.scandir(bundle.folder):
+            return Finding("dag bundle", "ok", f"{name} is here: {bundle.place}")
+    except OSError as error:
+        mend = "bring its files to the same folder as on the workers"
+        return Finding("dag bundle", "warning", f"{name} cannot be read here: {one_line(error)}; {then}: {mend}")
+
+
 def _check_airflow(pool: Pool) -> Iterator[Finding]:
     from airflow.configuration import conf
 
@@ -80,6 +126,7 @@ def _check_airflow(pool: Pool) -> Iterator[Finding]:
     )
     yield from check_teams()
     yield from check_secrets()
+    yield from check_bundles(allowlist.of(pool.settings.sensors_enabled))
     if not conf.get("core", "fernet_key", fallback=""):
         yield Finding("fernet key", "warning", "[core] fernet_key is empty: Connections are not encrypted")
     yield from _check_database(conf.get("database", "sql_alchemy_conn"))

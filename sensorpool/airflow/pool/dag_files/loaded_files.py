@@ -152,7 +152,8 @@ class LoadedFiles(Classes):
             if any(path in self._contents and self._contents[path] != now[path] for path in paths):
                 raise CannotPoke(f"its DAG file has changed {dag_file.STALE}")
             raise HandBack("its DAG file imports less of its bundle's folder in the pool than on its worker")
-        raise HandBack("its DAG file has changed since it registered, or is another one in the pool")
+        why = "its DAG file has changed since it registered, or is another one in the pool"
+        raise CannotPoke(f"{why} {dag_file.UNREFRESHED}") if self._bundle.is_refreshed else HandBack(why)
 
     def imported_later(self) -> str | None:
         """Return a file that a poke has imported, of which nothing is known; None if there is none."""
