@@ -12,6 +12,8 @@ import pytest
 
 pytest.importorskip("airflow.providers.standard")
 pytest.importorskip("airflow.providers.git")
+if shutil.which("git") is None:
+    pytest.skip("git is not installed", allow_module_level=True)
 
 from airflow.dag_processing.bundles import base
 
