@@ -21,7 +21,7 @@ from sensorpool.poke.answer import CANNOT
 _IDLE = 30.0  # seconds without a poke, after which a process may make room for that of another bundle
 _UNUSED = 900.0  # seconds without a poke, after which a process ends
 _AGAIN = 5.0  # seconds between two processes of one bundle, of which the first has older code
-_REFRESHED = 60.0  # seconds that the files count as new which a process has brought when it began
+_NEW = 60.0  # seconds that the files count as new which a process has brought when it began
 _DEATHS = 1_000  # pokes that are remembered, and files
 _REFUSED = 60.0  # seconds that a file is not loaded after its load has ended a process; doubles each time
 _LONGEST_REFUSED = 3600.0  # seconds
@@ -65,9 +65,9 @@ class Processes:
                 report = process.poke(path, poke_context)
             except Gone:
                 continue
-            if report.outcome is Outcome.CANNOT_POKE and dag_file.UNREFRESHED in str(report.reason):
-                if time.monotonic() - process.began < _REFRESHED:
-                    raise HandBack(str(report.reason).partition(CANNOT)[2].replace(dag_file.UNREFRESHED, "").strip())
+            if report.outcome is Outcome.CANNOT_POKE and dag_file.OLDER in str(report.reason):
+                if time.monotonic() - process.began < _NEW:
+                    raise HandBack(str(report.reason).partition(CANNOT)[2].replace(dag_file.OLDER, "").strip())
                 process.retire()
                 continue
             if report.outcome is Outcome.CANNOT_POKE and dag_file.STALE in str(report.reason):
