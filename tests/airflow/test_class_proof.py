@@ -130,12 +130,14 @@ class Company:
         assert sensor.start_from_trigger
         return Blueprint.read(sensor.start_trigger_args.trigger_kwargs["blueprint"])
 
-    def poke_on_worker(self, monkeypatch: pytest.MonkeyPatch, day: str = "2026-02-28", **arguments: Any) -> None:
+    def poke_on_worker(
+        self, monkeypatch: pytest.MonkeyPatch, day: str = "2026-02-28", given: str = "{{ ds }}", **arguments: Any
+    ) -> None:
         """Have a worker parse the file and poke a task for the first time."""
         with monkeypatch.context() as context:
             context.setenv(PARSED_FOR, "wait")
             assert get_parsing_context().task_id == "wait"
-            sensor = self.task(**arguments)
+            sensor = self.task(day=given, **arguments)
             parse.give_blueprint(sensor)
             assert not sensor.start_from_trigger
         sensor.day = day  # rendered
@@ -332,7 +334,8 @@ def test_another_state_than_on_the_worker_sends_it_to_a_worker(
         company.poke_on_worker(monkeypatch)
         monkeypatch.setattr("tempfile.gettempdir", lambda: "/elsewhere")
     assert company.proofs() == 1
-    with pytest.raises(NotPoolable, match="is another one than on its worker"):
+    why = {"state": "is another one than on its worker", "constructor": "no first poke on a worker"}[change]
+    with pytest.raises(NotPoolable, match=why):
         company.begin(company.blueprint())
 
 
@@ -395,6 +398,30 @@ def test_code_that_was_never_proved_is_not_imported(company: Company) -> None:
     with pytest.raises(NotPoolable, match="no first poke on a worker"):
         registration.prepare(company.pool, blueprint, key, "x", CONTEXT)
     assert "proved_company.sensors" not in sys.modules
+
+
+def test_what_a_constructor_finds_for_other_arguments_needs_a_proof_of_its_own(
+    company: Company, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The environments of worker and triggerer are the same for the one partner, and others for the other one."""
+    source = textwrap.dedent(FILES["sensors.py"])
+    assigned = "self.day, self.strict, self.parts = day, strict, parts\n"
+    company.edit("sensors.py", source.replace(assigned, f"{assigned}        self.root = os.environ.get('OF_' + day)\n"))
+    monkeypatch.setenv("OF_one", "/data")
+    monkeypatch.setenv("OF_other", "/on worker")
+    process_start.remember()  # this is no change of a task
+    company.poke_on_worker(monkeypatch, "one", given="one")
+    company.begin(company.blueprint(day="one"))
+    company.poke_on_worker(monkeypatch, "other", given="other")
+    monkeypatch.setenv("OF_other", "/in the triggerer")
+    process_start.remember()
+    company.forget()
+    company.begin(company.blueprint(day="one"))
+    with pytest.raises(NotPoolable, match="no first poke on a worker"):
+        company.begin(company.blueprint(day="other"))
+    company.poke_on_worker(monkeypatch, "other", given="other")  # by a worker with the new environment
+    company.forget()
+    company.begin(company.blueprint(day="other"))
 
 
 def test_a_class_that_is_handed_back_is_withdrawn(company: Company, monkeypatch: pytest.MonkeyPatch) -> None:

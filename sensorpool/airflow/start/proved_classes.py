@@ -1,8 +1,7 @@
 """Whether the first poke of a company's class was proved on a worker, as a triggerer finds it in the pool's database.
 
-The rows of a class are read at once, and kept for a while. A row counts for the code that this process has, and if the
-sensor that was proved can be built here again as it was there: with the same attributes beside its arguments, and the
-same state that all sensors of its class share.
+The rows of a class are read at once, and kept for a while. A row counts for the code that this process has, if a sensor
+has the same attributes beside its arguments here, and if the state that all sensors of its class share is the same.
 """
 
 import json
@@ -12,7 +11,7 @@ from threading import Lock
 from typing import Any
 
 from sensorpool.airflow.errors import NotPoolable
-from sensorpool.airflow.proof.arguments import external_inputs, rebuild
+from sensorpool.airflow.proof.arguments import external_inputs
 from sensorpool.airflow.start.blueprint import Blueprint
 from sensorpool.airflow.task import class_proof
 from sensorpool.store import class_proofs
@@ -32,28 +31,38 @@ def check_known(database: Database, blueprint: Blueprint) -> None:
     :raises NotPoolable: when there is none.
     :raises Unreachable: when the database does not answer.
     """
+    if not blueprint.dag_file:
+        raise NotPoolable("its blueprint does not say that it needs a proof", "unproved")
     if not _rows(database, blueprint.op_classpath):
         raise NotPoolable(_UNPROVED, "unproved")
 
 
-def poke_context(database: Database, cls: Any, blueprint: Blueprint) -> Mapping[str, Any]:
+def check_code(database: Database, cls: Any, blueprint: Blueprint) -> None:
+    """Check that there is a proof of the code and the arguments of a class. Nothing of it is called.
+
+    :raises NotPoolable: when there is none.
+    :raises Unreachable: when the database does not answer.
+    """
+    beginning = class_proof.beginning_of(cls, blueprint.subject())
+    if not any(digest.startswith(beginning) for digest in _rows(database, blueprint.op_classpath)):
+        raise NotPoolable(_UNPROVED, "unproved")
+
+
+def poke_context(database: Database, sensor: Any, blueprint: Blueprint, own: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the poke_context of a sensor that was proved, and proves one with this blueprint.
 
-    :raises NotPoolable: when there is none, or when it would be another sensor here.
+    :param sensor: as it was built here.
+    :param own: its poke_context.
+    :raises NotPoolable: when there is none, or when the class has another state here.
     :raises Unreachable: when the database does not answer.
-    :raises Exception: whatever the constructor of the class raises.
     """
-    if not blueprint.dag_file:
-        raise NotPoolable("its blueprint does not say that it needs a proof", "unproved")
-    rows = _rows(database, blueprint.op_classpath)
-    text = rows.get(class_proof.digest_of(cls, blueprint.subject())) if rows else None
+    digest = class_proof.digest_of(type(sensor), blueprint.subject(), own)
+    text = _rows(database, blueprint.op_classpath).get(digest)
     if text is None:
         raise NotPoolable(_UNPROVED, "unproved")
     proved: dict[str, Any] = json.loads(text)
-    again = rebuild.rebuild(cls, proved)
-    differing = external_inputs.differing_attribute(again, proved)
-    if (name := differing or external_inputs.differing_shared_state(again, proved)) is not None:
-        raise NotPoolable(f"built in the triggerer, its attribute {name} is another one than on its worker", "unproved")
+    if (name := external_inputs.differing_shared_state(sensor, proved)) is not None:
+        raise NotPoolable(f"in the triggerer {name} is another one than on its worker", "unproved")
     return proved
 
 

@@ -56,7 +56,10 @@ def prepare(pool: Pool, blueprint: Blueprint, key: Key, external_id: str, contex
 def _prepare(pool: Pool, blueprint: Blueprint, key: Key, external_id: str, context: Mapping[str, Any]) -> Prepared:
     module, _, name = blueprint.op_classpath.rpartition(".")
     cls = getattr(import_module(module), name)
-    proved = None if known_sensors.is_reviewed(cls) else proved_classes.poke_context(pool.database, cls, blueprint)
+    needs_proof = not known_sensors.is_reviewed(cls)
+    if needs_proof:
+        proved_classes.check_known(pool.database, blueprint)
+        proved_classes.check_code(pool.database, cls, blueprint)
     rendered = _rendered(blueprint, context)
     if blueprint.op_classpath in time_sensor.CLASSES:
         sensor = time_sensor.build(cls, rendered, context["dag"].timezone)
@@ -68,7 +71,8 @@ def _prepare(pool: Pool, blueprint: Blueprint, key: Key, external_id: str, conte
     if not condition.adapted and (why := environment_reads.reason_against(sensor)) is not None:
         raise NotPoolable(why, "needs_worker")
     poke_context = condition.poke_context
-    if proved is not None:
+    if needs_proof:
+        proved = proved_classes.poke_context(pool.database, sensor, blueprint, poke_context)
         poke_context = external_inputs.with_first_poke_of(poke_context, proved)
     check_secrets(poke_context)
     registration = Registration(

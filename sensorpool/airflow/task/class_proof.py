@@ -2,9 +2,10 @@
 
 A first poke is watched (`first_poke`), and what it shows holds for the code that ran and for what it was given. So a
 proof is one of a class, of the version of its code, of its DAG's file (which may change the state that a class shares,
-or its environment), and of the arguments that stay the same from run to run. Only values of template fields may
-differ: they do so between the runs of a task, too. A row in the pool's database keeps it with the poke_context that
-was registered, so a triggerer can compare what it builds, and the pool what it finds (`start.proved_classes`).
+or its environment), of the arguments that stay the same from run to run, and of what the constructor finds elsewhere.
+Only values of template fields may differ: they do so between the runs of a task, too. A row in the pool's database
+keeps it with the poke_context that was registered, so a triggerer can compare the shared state, and the pool what it
+finds (`start.proved_classes`).
 """
 
 import hashlib
@@ -26,16 +27,29 @@ from sensorpool.instrumentation.redaction import error_text
 from sensorpool.store import class_proofs
 
 
-def digest_of(cls: type, subject: str) -> bytes:
+def digest_of(cls: type, subject: str, poke_context: Mapping[str, Any]) -> bytes:
     """Return the digest of a proof.
 
     :param subject: what is proved of the class (`start.blueprint.Blueprint.subject`).
+    :param poke_context: that of a sensor; what its constructor found elsewhere than in its arguments is proved too.
+    :raises NotPoolable: when the code of the class has no version.
+    """
+    return beginning_of(cls, subject) + _half_digest(external_inputs.own_digests_of(poke_context))
+
+
+def beginning_of(cls: type, subject: str) -> bytes:
+    """Return the first half of the digest of a proof: what can be told before a sensor is built.
+
     :raises NotPoolable: when the code of the class has no version.
     """
     version = _version_of(cls)
     if isinstance(version, NotPoolable):
         raise version
-    return hashlib.sha256(f"{version}\n{subject}".encode(errors="surrogatepass")).digest()
+    return _half_digest(f"{version}\n{subject}")
+
+
+def _half_digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:16]
 
 
 @lru_cache(1_000)
@@ -58,7 +72,7 @@ def note(sensor: Any, op_classpath: str, poke_context: Mapping[str, Any]) -> Non
     def keep() -> None:
         if external_inputs.missing_lookups_of(poke_context) != frozenset():
             raise NotPoolable("its first poke did not find a Connection or Variable")
-        database, digest = deferral.pool().database, digest_of(type(sensor), subject)
+        database, digest = deferral.pool().database, digest_of(type(sensor), subject, poke_context)
         if database.read(class_proofs.is_known, digest):
             return
         text = json.dumps(poke_context, sort_keys=True)

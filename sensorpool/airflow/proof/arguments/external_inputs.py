@@ -105,6 +105,12 @@ def has_digests(poke_context: Mapping[str, Any]) -> bool:
     return any(not missing_lookups.is_word(word) and not mapping_order.is_word(word) for word in words)
 
 
+def own_digests_of(poke_context: Mapping[str, Any]) -> str:
+    """Return the digests of a sensor's attributes that are none of its arguments, as one text."""
+    words = str(poke_context.get(NAME, "")).split()
+    return " ".join(sorted(word for word in words if not _is_of_others(word) and not mapping_order.is_word(word)))
+
+
 def missing_lookups_of(poke_context: Mapping[str, Any]) -> frozenset[str] | None:
     """Return digests of the Connections and Variables that a poke may do without; None if there was no first poke."""
     return missing_lookups.read(str(poke_context.get(NAME, "")))
