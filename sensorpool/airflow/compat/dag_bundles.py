@@ -118,7 +118,7 @@ class Bundle:
             raise ValueError(f"the bundle {name} has no versions here")
         self._bundle.initialize()
         # a bundle that could have versions brings its files by itself, as it does for each task on a worker
-        self.is_renewed = version is None and bool(self._bundle.supports_versioning)
+        self.is_fetched = version is None and bool(self._bundle.supports_versioning)
         self.place = os.path.abspath(self._bundle.path)
         self.folder = os.path.realpath(self.place)
 

@@ -153,7 +153,7 @@ class LoadedFiles(Classes):
                 raise CannotPoke(f"its DAG file has changed {dag_file.STALE}")
             raise HandBack("its DAG file imports less of its bundle's folder in the pool than on its worker")
         why = "its DAG file has changed since it registered, or is another one in the pool"
-        raise CannotPoke(f"{why} {dag_file.OLDER}") if self._bundle.is_renewed else HandBack(why)
+        raise CannotPoke(f"{why} {dag_file.OLD_FILES}") if self._bundle.is_fetched else HandBack(why)
 
     def imported_later(self) -> str | None:
         """Return a file that a poke has imported, of which nothing is known; None if there is none."""

@@ -65,9 +65,9 @@ class Processes:
                 report = process.poke(path, poke_context)
             except Gone:
                 continue
-            if report.outcome is Outcome.CANNOT_POKE and dag_file.OLDER in str(report.reason):
+            if report.outcome is Outcome.CANNOT_POKE and dag_file.OLD_FILES in str(report.reason):
                 if time.monotonic() - process.began < _NEW:
-                    raise HandBack(str(report.reason).partition(CANNOT)[2].replace(dag_file.OLDER, "").strip())
+                    raise HandBack(str(report.reason).partition(CANNOT)[2].replace(dag_file.OLD_FILES, "").strip())
                 process.retire()
                 continue
             if report.outcome is Outcome.CANNOT_POKE and dag_file.STALE in str(report.reason):

@@ -37,7 +37,7 @@ from sensorpool.instrumentation.redaction import one_line
 SENSOR = "sensorpool.airflow.pool.dag_files.DagFileSensor"  # the class path that is registered
 ARGUMENTS, CONTEXT, ABSENT, FILES, DIGEST, NESTED = "arguments", "context", "absent", "files", "digest", "nested"
 STALE = "(this process has older code)"  # in the reason of a poke that another process of the bundle has to make
-OLDER = "(another process of the bundle would bring its newest files)"  # as STALE, if that has not just been tried
+OLD_FILES = "(another process of the bundle would bring its newest files)"  # as STALE, if that has not just been tried
 _KIND = "dag_file"
 _MOMENTS = frozenset({"logical_date", "data_interval_start", "data_interval_end"})
 # names of the template context whose values JSON can say
