@@ -166,6 +166,20 @@ def test_its_own_poke_ends_it(pool: Pool, mode: str) -> None:
     assert len(Leaves.pokes) == 3
 
 
+def test_without_a_first_poke_of_its_own_it_waits_at_its_gate_all_the_same(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = AirflowSettings(enabled=True, gates_enabled=(LEAVES,), first_poke="pool")
+    monkeypatch.setattr(deferral, "airflow_settings", lambda: settings)
+    task = Task(pool)
+    task.start()
+    assert task.waits
+    assert task.trigger.at_gate
+    assert Leaves.pokes == []
+    Leaves.store.append("day1")
+    assert task.resume(task.poked_in_pool()) == ["day1"]
+
+
 @pytest.mark.parametrize("mode", ["poke", "reschedule"])
 def test_if_that_finds_nothing_it_waits_again(pool: Pool, mode: str, told: list[str]) -> None:
     """With the rest of its timeout, from when it began to wait; a bounded number of times."""

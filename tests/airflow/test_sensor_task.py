@@ -33,7 +33,7 @@ from sensorpool.airflow.compat.exceptions import (
 )
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.errors import NotPoolable
-from sensorpool.airflow.proof.arguments import rebuild
+from sensorpool.airflow.proof.arguments import external_inputs, rebuild
 from sensorpool.airflow.result import InstanceResult
 from sensorpool.airflow.task import deferral, poke_errors, poolable
 from sensorpool.airflow.task import patch as intercept
@@ -155,6 +155,36 @@ def test_whatever_goes_wrong_the_sensor_runs_natively(
     assert as_runner(sensor, "execute", context_of(sensor)) is None
     assert len(pokes) >= 2
     assert rows(pool) == []
+
+
+@pytest.fixture
+def first_poke_in_pool(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """``first_poke = pool``; the pokes on this worker, which land."""
+    settings, pokes = AirflowSettings(enabled=True, first_poke="pool"), list[int]()
+    monkeypatch.setattr(deferral, "airflow_settings", lambda: settings)
+    monkeypatch.setattr(Flag, "poke", lambda *_: pokes.append(1) or True)
+    return pokes
+
+
+@pytest.mark.parametrize("mode", ["poke", "reschedule"])
+def test_the_first_poke_may_be_the_pools(pool: Pool, first_poke_in_pool: list[int], mode: str) -> None:
+    """It says nothing of what a first poke on the worker would have looked up."""
+    sensor = in_dag(Flag, flag="x", poke_interval=30, mode=mode)
+    with pytest.raises(TaskDeferred):
+        as_runner(sensor, "execute", context_of(sensor))
+    assert first_poke_in_pool == []
+    (row,) = rows(pool)
+    assert row["state"] == "sensing"
+    assert external_inputs.missing_lookups_of(json.loads(row["poke_context"])) is None
+
+
+def test_without_a_pool_the_first_poke_is_the_workers_all_the_same(
+    pool: Pool, first_poke_in_pool: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "register_many", _unreachable)
+    sensor = in_dag(Flag, flag="x")
+    assert as_runner(sensor, "execute", context_of(sensor)) is None
+    assert first_poke_in_pool == [1]
 
 
 def test_a_task_of_a_team_runs_natively_and_says_so(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
