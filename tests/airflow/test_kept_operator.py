@@ -115,6 +115,22 @@ def test_a_changed_connection_reaches_it_at_a_bounded_age(clock: Clock, change: 
     assert held(sensor) == "new"
 
 
+@pytest.mark.parametrize(("given", "age"), [("40", 40.0), ("nonsense", AGE)])
+def test_that_age_is_a_setting(
+    clock: Clock, change: Callable[[], None], monkeypatch: pytest.MonkeyPatch, given: str, age: float
+) -> None:
+    """A quarter earlier at most, so that not all are built at once. A wrong setting fails no poke."""
+    monkeypatch.setenv("SENSORPOOL_REBUILD_AFTER", given)
+    monkeypatch.setattr(kept_operator, "_limit", kept_operator._limit.__wrapped__)
+    sensor = pooled()
+    assert held(sensor) == "old"
+    change()
+    clock.now += age * 0.7
+    assert held(sensor) == "old"
+    clock.now += age * 0.3
+    assert held(sensor) == "new"
+
+
 def test_one_whose_connection_stays_the_same_stays_as_it_is(clock: Clock) -> None:
     sensor = pooled()
     for _ in range(20):

@@ -52,3 +52,14 @@ def test_a_pool_without_ticks_is_dead_after_its_time() -> None:
         now += SWEEP
     assert DEAD_AFTER <= now - began <= DEAD_AFTER + 2 * SWEEP
     assert liveness.LONGEST < DEAD_AFTER
+
+
+@pytest.mark.parametrize(("on_pool_dead", "count"), [("native", round(SWEEP * 2.0)), ("wait", 0)])
+def test_the_settings_say_how_many_go_back_from_a_dead_pool(on_pool_dead: str, count: int) -> None:
+    pool: Any = SimpleNamespace(leases=Redis(), ranges=(), workers=lambda: None)
+    ours = AirflowSettings.load(on_pool_dead=on_pool_dead, pool_dead_after=2 * SWEEP, hand_back_rate=2.0)
+    looks, waiting = Liveness(pool, ours), range(1_000)
+    now = time.monotonic()
+    for look in range(1, 4):  # the first one sees a tick
+        found = looks.due_back(now + look * SWEEP, waiting)
+    assert found == list(range(count))

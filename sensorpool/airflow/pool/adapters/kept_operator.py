@@ -86,10 +86,7 @@ class KeptOperator(Renewable):
         :raises BaseException: whatever ``ask`` raises.
         :raises HandBack: when a new operator would have to replace one that its pokes have changed.
         """
-        operator, self._operator = (
-            self._operator,
-            None,
-        )  # an operator that raises, or does not return, is not used again
+        operator, self._operator = self._operator, None  # one that raises, or does not return, is not used again
         began = time.monotonic()
         was_kept = operator is not None and (began < self._expires or self._is_unchanged(operator, began))
         if not was_kept:
