@@ -7,6 +7,7 @@ import inspect
 import json
 import textwrap
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from airflow.providers.amazon.aws.sensors.batch import BatchSensor
 from airflow.providers.amazon.aws.sensors.emr import EmrContainerSensor
 from airflow.providers.http.sensors.http import HttpSensor
 from airflow.providers.standard.sensors.filesystem import FileSensor
+from airflow.providers.standard.sensors.time import TimeSensor
 from airflow.providers.standard.sensors.time_delta import TimeDeltaSensor
 from airflow.providers.standard.triggers.file import FileTrigger
 from airflow.sdk import DAG
@@ -284,6 +286,44 @@ def _poolable() -> Iterator[Any]:
     for path in sorted(proved().poolable):
         module, _, name = path.rpartition(".")
         yield getattr(importlib.import_module(module), name)
+
+
+ARGUMENTS: dict[str, Any] = {
+    "target_time": dt.time(23, 59, 59),
+    "bucket_key": "s3://bucket/key",
+    "target_state": "running",
+    "max_retries": 3,
+}
+
+
+@pytest.mark.parametrize("path", sorted(known_sensors._ENDS_ALIKE), ids=lambda path: path.rpartition(".")[2])
+def test_each_class_that_ends_alike_waits_in_the_pool(
+    settled: Settled, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    module, _, name = path.rpartition(".")
+    cls = getattr(importlib.import_module(module), name)
+    monkeypatch.setattr(cls, "poke", lambda *_: False)
+    parameters = inspect.signature(inspect.unwrap(cls.__init__)).parameters
+    needed = {
+        name
+        for name, one in parameters.items()
+        if name != "self" and one.default is one.empty and one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD)
+    }
+    sensor = sensor_of(cls, **{name: ARGUMENTS.get(name, "x") for name in needed})
+    now = dt.datetime.now(dt.UTC)
+    assert isinstance(defers(sensor, context_of(sensor, logical_date=now)), PoolTrigger)
+    assert sensor.deferrable
+
+
+def test_a_time_of_day_begins_without_a_worker(settled: Settled) -> None:
+    settled.set(start="scheduler")
+    texts = []
+    for deferrable in (True, False):
+        sensor = in_dag(TimeSensor, target_time=dt.time(3), deferrable=deferrable)
+        parse.give_blueprint(sensor)
+        assert sensor.start_from_trigger
+        texts.append(Blueprint.read(sensor.start_trigger_args.trigger_kwargs["blueprint"]))
+    assert replace(texts[0], arguments={}) == replace(texts[1], arguments={})
 
 
 def test_the_classes_that_end_alike_return_no_value() -> None:

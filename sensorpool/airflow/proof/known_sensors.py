@@ -78,6 +78,8 @@ _ENDS_OTHERWISE = {
 }
 # with deferrable=True and without this argument, the execution_timeout is the time limit of their trigger
 _WITHOUT_LIMIT = {f"{_PROVIDERS}amazon.aws.sensors.batch.BatchSensor": "max_retries"}
+# its constructor asks its DAG, so it cannot be built without; it makes the same of deferrable=False
+_ASKS_ITS_DAG = frozenset({f"{_PROVIDERS}standard.sensors.time.TimeSensor"})
 # its execute looks for the newest run if none is given, and keeps it in the argument's attribute
 PREPARES = {f"{_PROVIDERS}amazon.aws.sensors.mwaa.MwaaTaskSensor": ("external_dag_run_id",)}
 # arguments with which a poke counts the seconds since its ``execute`` began, and the attribute that keeps that moment
@@ -137,6 +139,11 @@ def reason_to_defer_with_arguments(sensor: Any) -> str | None:
     if name is not None and sensor.execution_timeout is not None and not getattr(sensor, name):
         return "its execution_timeout is the time limit of its trigger"
     return None
+
+
+def asks_its_dag(cls: type) -> bool:
+    """Whether the constructor of a class is known to ask for its DAG."""
+    return f"{cls.__module__}.{cls.__qualname__}" in _ASKS_ITS_DAG
 
 
 def reason_against_arguments(sensor: Any) -> str | None:

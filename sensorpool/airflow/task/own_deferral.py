@@ -94,7 +94,8 @@ def check(sensor: Any) -> None:
         raise NotPoolable("it defers by itself: its start_from_trigger is set", "own_work")
     if sensor.reschedule:
         raise NotPoolable("it defers by itself: its mode is reschedule", "own_work")
-    if poolable.is_described_by_adapter(type(sensor)):  # others are built again for their condition
+    cls = type(sensor)  # those without an adapter are built again for their condition
+    if poolable.is_described_by_adapter(cls) and not known_sensors.asks_its_dag(cls):
         with operators.not_deferrable(sensor):
             rebuild.poke_context_of(sensor)
 
