@@ -211,6 +211,19 @@ def test_if_that_finds_nothing_it_waits_again(pool: Pool, mode: str, told: list[
     assert told == [f"{gate.MOST_FLAPS} times its poke has landed in the pool, and has found nothing on its worker"]
 
 
+def test_it_waits_again_for_the_same_as_its_first_poke_has_shown(pool: Pool) -> None:
+    """It joins those that wait for the same, and what the first poke did not find is still known."""
+    task, other = Task(pool), Task(pool)
+    other.context["ti"].run_id = "other"
+    task.start()
+    first = task.row()["poke_context"]
+    landed = flap(task)
+    other.start()
+    task.resume(landed)
+    assert [row["poke_context"] for row in rows(pool)] == [first, first]
+    assert len({row["group_id"] for row in rows(pool)}) == 1
+
+
 def flap(task: Task) -> InstanceResult:
     """Return the landing of a condition that holds for a moment."""
     Leaves.store.append("day1")

@@ -1,6 +1,8 @@
 """A task leaves its worker slot, or keeps it with a line in its log."""
 
+import json
 import time
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, NoReturn
@@ -16,7 +18,7 @@ from sensorpool.config.settings import Settings
 from sensorpool.instrumentation.redaction import error_text
 from sensorpool.model.states import State
 from sensorpool.model.values import LONGEST_SPAN, Instance, Key, Registration
-from sensorpool.store import pruning
+from sensorpool.store import inspecting, pruning
 
 
 @cache
@@ -48,6 +50,16 @@ def register(registration: Registration) -> Instance:
     """
     check_secrets(registration.poke_context)
     return sensing(pool().register_many([registration], try_out=False)[0])
+
+
+def registered_condition(key: Key) -> Mapping[str, Any] | None:
+    """Return the poke_context with which a try is in the pool; None if it is not.
+
+    :raises SensorpoolError: when the database does not answer.
+    """
+    known = pool().database.read(inspecting.of_key, key)
+    found: Mapping[str, Any] | None = None if known is None else json.loads(known.poke_context)
+    return found
 
 
 def forget(key: Key) -> None:

@@ -134,6 +134,10 @@ class Wait:
         if self.condition.of_dag_file:
             found = (missing, first.of_environment, first.hooks)
             return dag_file.with_first_poke(sensor, context, self.condition.poke_context, *found)
+        if self.began is not None:
+            earlier = deferral.registered_condition(deferral.key_of(context["ti"]))
+            if earlier is not None:  # its first poke was watched, and this one is not
+                return external_inputs.with_first_poke_of(self.condition.poke_context, earlier)
         poked = self.condition.poked
         again = external_inputs.with_current_shared_state(poked, self.condition.poke_context)
         return with_first_poke(type(poked), again, missing, first.of_environment, first.hooks)
