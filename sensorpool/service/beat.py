@@ -13,6 +13,7 @@ from celery.beat import ScheduleEntry, Scheduler
 from celery.schedules import schedule
 from kombu.exceptions import OperationalError
 
+from sensorpool.config.settings import Settings
 from sensorpool.errors import SensorpoolError
 from sensorpool.instrumentation import alive
 from sensorpool.instrumentation.logs import logger
@@ -49,9 +50,8 @@ class Ticks(Scheduler):
         """Take up the schedule: all entries are due now."""
         super().setup_schedule()
         self._due = {}
-        runtime = getattr(self.app, "sensorpool_runtime", None)
         spans = [entry.schedule.seconds for entry in self._ticks()]
-        self._uptake = Uptake(None if runtime is None else runtime.settings, UNTAKEN * max(spans, default=0.0))
+        self._uptake = Uptake(self._settings, UNTAKEN * max(spans, default=0.0))
 
     def tick(self, *_: Any, **__: Any) -> float:
         """Send the due entries; return the seconds until the next look."""
@@ -76,7 +76,7 @@ class Ticks(Scheduler):
                 waits.append(wait)
         if ready:
             holds_back = self._holds_back_jobs(ready)
-            headers = wire.headers(self._whose())
+            headers = wire.headers(self._ask_roster())
             for place, entry in enumerate(ready):
                 alive.come_round()
                 entry.options["headers"] = headers
@@ -151,22 +151,26 @@ class Ticks(Scheduler):
         """Return the entries of the ranges."""
         return [entry for entry in self.schedule.values() if entry.task == wire.POKE_SHARD]
 
-    def _whose(self) -> str | None:
-        """Return the pool id from the roster, or None while it is not known: beat needs no database.
-
-        It notes its tick there now and then.
-        """
+    @property
+    def _settings(self) -> Settings | None:
+        """The pool's settings; None where the application is not ours."""
         runtime = getattr(self.app, "sensorpool_runtime", None)
-        now = time.monotonic()
-        if runtime is None or now - self._asked < ASK_EVERY:
+        return None if runtime is None else runtime.settings
+
+    def _ask_roster(self) -> str | None:
+        """Ask the roster now and then whose pool it is, and note beat's tick there: beat needs no database.
+
+        :return: the pool id, or None while it is not known.
+        """
+        settings, now = self._settings, time.monotonic()
+        if settings is None or now - self._asked < ASK_EVERY:
             return self._pool_id
         self._asked = now
         try:
             if self._roster is None:
-                self._roster = Roster(leases_of(runtime.settings))
+                self._roster = Roster(leases_of(settings))
             served = {worker.terms.pool_id for worker in self._roster.workers()}
-            tick = runtime.settings.tick
-            self._roster.note_beat(tick, kept=_NOTED * (tick + ASK_EVERY))
+            self._roster.note_beat(settings.tick, kept=_NOTED * (settings.tick + ASK_EVERY))
         except SensorpoolError:
             served = set()  # Redis is away: its last answer may be out of date
         self._pool_id = served.pop() if len(served) == 1 else None
@@ -175,8 +179,8 @@ class Ticks(Scheduler):
     @property
     def _queue(self) -> str:
         """The queue of the pool's jobs, whatever default queue an overlay sets."""
-        runtime = getattr(self.app, "sensorpool_runtime", None)
-        return str(self.app.conf.task_default_queue) if runtime is None else wire.queue_of(runtime.settings)
+        settings = self._settings
+        return str(self.app.conf.task_default_queue) if settings is None else wire.queue_of(settings)
 
     def _waiting(self) -> int:
         try:
