@@ -1,6 +1,7 @@
 """Sensors that look poolable and are not: they would answer differently in the pool."""
 
 import datetime as dt
+import sys
 from collections import OrderedDict, defaultdict
 from enum import Enum, IntEnum, StrEnum
 from pathlib import Path, PurePosixPath
@@ -207,3 +208,18 @@ def test_a_poke_that_a_dag_file_puts_in_its_place_is_not_that_of_the_class() -> 
     sensor.poke = lambda context: True
     with pytest.raises(NotPoolable, match="the DAG file has replaced it"):
         condition_of(sensor)
+
+
+class Exits(BaseSensorOperator):
+    """Takes one name only."""
+
+    def __init__(self, *, task_id: str, **kwargs: Any) -> None:
+        if task_id != "wait":
+            sys.exit("a task of this class is called wait")
+        super().__init__(task_id=task_id, **kwargs)
+
+
+def test_a_constructor_that_ends_its_process_ends_none() -> None:
+    """It was content with the task's own name; neither a DAG file's parse nor a task may end by another one."""
+    with pytest.raises(NotPoolable, match="a task of this class is called wait"):
+        rebuild.poke_context_of(in_dag(Exits))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sensorpool.airflow.errors import NotPoolable
+from sensorpool.airflow.errors import NotPoolable, OnlyOnWorker
 from sensorpool.airflow.proof.watch import denials, process_state, worker_only
 from sensorpool.airflow.proof.watch.denials import Denials
 from sensorpool.airflow.proof.watch.process_state import ProcessState
@@ -20,6 +20,8 @@ def guarded() -> Iterator[None]:
     try:
         with Denials(asker=denials.CONSTRUCTOR) as here:
             yield
+    except OnlyOnWorker as error:
+        raise NotPoolable(str(error), "needs_worker") from None
     finally:
         changed = state.restore()
     if here.denied:

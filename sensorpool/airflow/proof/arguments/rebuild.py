@@ -159,7 +159,10 @@ def rebuild(cls: Any, poke_context: Mapping[str, Any], find: Callable[[Any], Fun
     :raises Exception: whatever its constructor raises.
     """
     arguments = external_inputs.reordered(poke_context)
-    return cls(task_id=_TASK_ID, **{name: decode(value, find) for name, value in arguments.items()})
+    try:
+        return cls(task_id=_TASK_ID, **{name: decode(value, find) for name, value in arguments.items()})
+    except SystemExit as error:  # of a constructor that takes no other task_id, perhaps
+        raise ValueError(f"its constructor ends the process: SystemExit: {error}") from None
 
 
 def build_in_pool(cls: Any, poke_context: Mapping[str, Any], functions: callables.Found = _NONE) -> Any:
