@@ -11,7 +11,7 @@ import os
 import platform
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 
 from sensorpool.airflow.errors import NotPoolable
@@ -37,6 +37,7 @@ _LOADERS = frozenset({"cloudpickle", "dill", "imp", "marshal", "pickle", "pydoc"
 # modules that have such names, and may be asked for them by a text
 _HAVE_DYNAMIC = frozenset({"__builtins__", "builtins", "importlib"})
 _ALL = "*"
+_NAMING = (ast.Import, ast.ImportFrom, ast.Name, ast.Attribute)
 
 
 def version_of(cls: type, loaded_from: float) -> str:
@@ -134,11 +135,12 @@ def _imported(module: ModuleFile, source: str) -> Iterator[str]:
         tree = ast.parse(source)
     except UNREADABLE:
         raise NotPoolable(f"the code of {module.name} cannot be read, so it has no version", "unproved") from None
-    if (used := _dynamic_in(tree)) is not None:
+    nodes = [node for node in ast.walk(tree) if isinstance(node, _NAMING)]
+    if (used := _dynamic_in(nodes)) is not None:
         raise NotPoolable(f"{module.name} uses {used}, so the version of its code cannot be told", "unproved")
     package = module.name if module.locations else module.name.rpartition(".")[0]
     names: list[str] = []
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.Import():
                 names += [alias.name for alias in node.names]
@@ -152,9 +154,8 @@ def _imported(module: ModuleFile, source: str) -> Iterator[str]:
         yield from (".".join(parts[:count]) for count in range(len(parts), 0, -1))
 
 
-def _dynamic_in(tree: ast.AST) -> str | None:
+def _dynamic_in(nodes: Sequence[ast.AST]) -> str | None:
     """Return a name by which a source finds code that its imports do not name; None if it has none."""
-    nodes = list(ast.walk(tree))
     owners = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
     for node in nodes:
         match node:
