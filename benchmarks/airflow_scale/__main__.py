@@ -16,7 +16,7 @@ from benchmarks.airflow_scale.measure import at_once, measure
 from benchmarks.report import Row, console, show, write
 
 COMMAND = ".venv-e2e/bin/python -m benchmarks.airflow_scale"
-PARTS = ("begin", "ways", "sizes", "at-once")
+PARTS = ("sizes", "at-once", "begin", "ways")
 
 
 def _rows(bench: Bench, part: str, scale: float) -> Iterator[Row]:

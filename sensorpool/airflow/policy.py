@@ -47,9 +47,11 @@ def _patch_triggerer(module: ModuleType) -> None:
     try:
         from sensorpool.airflow.compat import start_from_trigger
         from sensorpool.airflow.start import one_task
-        from sensorpool.airflow.triggerer import supervisor_reading
+        from sensorpool.airflow.task.patch import RESUME
+        from sensorpool.airflow.triggerer import direct_success, supervisor_reading
 
         supervisor_reading.install(module)
+        direct_success.install(RESUME)
         if start_from_trigger.is_offered():
             one_task.install(module)
     except Exception:

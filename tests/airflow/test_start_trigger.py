@@ -21,6 +21,7 @@ from airflow.jobs import triggerer_job_runner
 from airflow.jobs.triggerer_job_runner import ToTriggerSupervisor, TriggerRunner, TriggerRunnerSupervisor
 from airflow.models.dagbag import DBDagBag
 from airflow.models.dagrun import DagRun
+from airflow.models.db_callback_request import DbCallbackRequest
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.trigger import Trigger
 from airflow.providers.standard.operators.empty import EmptyOperator
@@ -28,9 +29,10 @@ from airflow.providers.standard.sensors.filesystem import FileSensor
 from airflow.providers.standard.sensors.time import TimeSensor
 from airflow.sdk import DAG, Param
 from airflow.sdk.execution_time.comms import _RequestFrame
+from airflow.triggers.base import TaskSuccessEvent
 from airflow.utils.session import create_session
 from pydantic import TypeAdapter
-from sqlalchemy import select, text
+from sqlalchemy import func, select, text
 
 from harness.servers import Elsewhere, Server
 from harness.until import PATIENCE, until
@@ -48,6 +50,7 @@ from sensorpool.airflow.task import (
     reschedule_condition,
     reschedule_limits,
 )
+from sensorpool.airflow.triggerer import direct_success
 from sensorpool.airflow.triggerer.notifier import Notifier
 from sensorpool.model.states import State
 from tests.airflow.deployment import notifier_of_triggerer
@@ -188,6 +191,7 @@ def served(
         context.setattr(task_runtime, "has_listeners", lambda: False)
         context.setattr(TriggerRunnerSupervisor, "_create_workload", TriggerRunnerSupervisor._create_workload)
         one_task.install(triggerer_job_runner)
+        direct_success.install(patch.RESUME)
         yield made
 
 
@@ -204,6 +208,26 @@ def test_a_success_needs_no_worker(starts: Starts) -> None:
     assert (instance.dag_id, instance.task_id, instance.try_number) == ("starts", "wait", 1)
     assert instance.external_id == str(task.id)
     assert task.try_number == 1
+
+
+def test_a_direct_success_has_no_dag_file_parsed(starts: Starts) -> None:
+    """Airflow's dag processor parses the whole file for a request of which it makes nothing. One of another stays."""
+
+    def requests() -> int:
+        with create_session() as session:
+            return session.scalar(select(func.count()).select_from(DbCallbackRequest)) or 0
+
+    before = requests()
+    run_id = starts.run(starts.dag())
+    assert starts.serve(starts.workload(run_id), lambda: starts.land(run_id)) is None
+    assert requests() == before
+    foreign = starts.run(starts.dag())
+    with create_session() as session:
+        task = session.merge(starts.task(foreign))
+        task.next_method, trigger_id = "execute_complete", task.trigger_id
+    Trigger.submit_event(trigger_id=trigger_id, event=TaskSuccessEvent())
+    assert starts.task(foreign).state == "success"
+    assert requests() == before + 1
 
 
 def test_the_condition_is_that_of_a_worker(starts: Starts) -> None:
