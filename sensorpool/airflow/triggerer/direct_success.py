@@ -1,8 +1,8 @@
 """A patch of the triggerer: a success that it writes for a task of ours asks the dag processor for nothing.
 
-Airflow sends the dag processor a request for the task's callback. For that the dag processor parses the whole DAG file,
-and then drops the request, for it calls callbacks of failures only (``TaskCallbackRequest.is_failure_callback``). A task
-with a success callback resumes on a worker (`task.poolable.ends_directly`).
+Airflow sends the dag processor a request for the task's callback. For that it parses the whole DAG file, and then drops
+the request, for it calls callbacks of failures only (``TaskCallbackRequest.is_failure_callback``). A task with a success
+callback resumes on a worker (`task.poolable.ends_directly`).
 """
 
 import functools
