@@ -1,7 +1,7 @@
 """A patch of the triggerer: a success that it writes for a task of ours asks the dag processor for nothing.
 
 Airflow sends the dag processor a request for the task's callback. For that it parses the whole DAG file, and then drops
-the request, for it calls callbacks of failures only (``TaskCallbackRequest.is_failure_callback``). A task with a success
+the request: it calls callbacks of failures only (``TaskCallbackRequest.is_failure_callback``). A task with a success
 callback resumes on a worker (`task.poolable.ends_directly`).
 """
 
