@@ -179,6 +179,29 @@ BODIES = {
     """,
 }
 
+# what a closure holds, beside plain values
+HELD = {
+    "numbers": "__import__('numpy').array([len(CELL)])",
+    "frame": "__import__('pandas').DataFrame({'a': [len(CELL)]})",
+    "address": "__import__('ipaddress').ip_address('10.0.0.%d' % len(CELL))",
+    "zone": "__import__('zoneinfo').ZoneInfo({'worker': 'Europe/Berlin', 'pool': 'Asia/Tokyo'}[CELL])",
+    "offset": "dt.timezone(dt.timedelta(hours=len(CELL)))",
+    "text": "__import__('string').Template(CELL)",
+    "query": "__import__('sqlalchemy').text(CELL)",
+    "pattern": "__import__('re').compile(CELL)",
+    "path": "pathlib.Path(CELL)",
+    "partial": "functools.partial(print, CELL)",
+    "session": "[CELL, __import__('requests').Session()]",
+}
+CLOSURE = """
+    def made(held):
+        @task.sensor
+        def wait(): return held is None
+        return wait
+    made(HELD)()
+"""
+BODIES |= {f"closure_{kind}": CLOSURE.replace("HELD", value) for kind, value in HELD.items()}
+
 
 def test_code_that_another_world_chooses_is_handed_back(world: World, tmp_path: Path) -> None:
     for name, answer in (("yes", True), ("no", False)):

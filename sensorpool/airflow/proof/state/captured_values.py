@@ -69,6 +69,7 @@ class Capturer:
     :param caches: capture how often the caches of functions have missed.
     :param restorable: keep the parts of containers and objects, so that they can be restored.
     :param brief: leave out what a thread has for itself, and whether a lock is held: no other poke goes on by these.
+    :param of_library: captures an object of a library, if what is captured is to be portable.
     :param whole: capture all of a value that a sensor has for itself: its functions, and the parts of any object.
     """
 
@@ -80,12 +81,13 @@ class Capturer:
         caches: bool = False,
         restorable: bool = False,
         brief: bool = False,
+        of_library: Callable[[Any], str] = lambda _: "",
         whole: bool = False,
     ) -> None:
         self._is_ours = is_ours
         self._is_portable = portable
         self._caches = caches
-        self._brief = brief
+        self._brief, self._of_library = brief, of_library
         self._whole = whole
         self._shared = not (portable or whole)
         self.clients: list[Any] = []  # what was captured of objects that are made once
@@ -158,9 +160,8 @@ class Capturer:
             return length, *map(bytes, ends)
         if base not in (tuple, frozenset) and length <= _MOST_KEPT and self._kept is not None:
             self._kept.append((value, base.copy(value)))
-        shown = (
-            length if length > 2 * self._widest else 0
-        )  # the parts of a small one are counted without objects made once
+        # the parts of a small one are counted without objects made once
+        shown = length if length > 2 * self._widest else 0
         if base is dict:
             items = self._pairs(self._ends(dict.items(value), reversed(dict.items(value)), length), depth)
         elif base in (set, frozenset):
@@ -286,7 +287,7 @@ class Capturer:
         return found | attributes
 
     def _opaque(self, what: str, value: Any) -> Any:
-        return what if self._is_portable else (what, id(value))
+        return (what or self._of_library(value)) if self._is_portable else (what, id(value))
 
 
 @cache

@@ -14,7 +14,7 @@ from typing import Any
 
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.proof import known_sensors
-from sensorpool.airflow.proof.state import places, references
+from sensorpool.airflow.proof.state import places, references, value_digest
 from sensorpool.airflow.proof.state.captured_values import Capturer
 from sensorpool.airflow.proof.state.references import References
 
@@ -23,6 +23,7 @@ _SEPARATOR = ":"  # between a module and what it has: no name of an attribute ha
 _NOT_IN_NAMES = frozenset(" =")
 _MISSING = object()
 _ADVICE = "keep it in self, or name in poke_context_fields what its answer depends on"
+_LARGE = 2**20  # bytes of an object of a library that is not read
 
 
 class SharedState:
@@ -125,8 +126,11 @@ def digests(cls: type, without: Collection[str]) -> dict[str, str]:
 
 
 def digest_of_nested(cls: type) -> str:
-    """Return one digest of the shared state that has no path of its own: of the functions that a sensor was given."""
-    capturer = _capturer_for(cls, portable=True)
+    """Return one digest of the shared state that has no path of its own: of the functions that a sensor was given.
+
+    It has what objects of libraries hold, too: a closure is made for its sensor, as an argument is.
+    """
+    capturer = _capturer_for(cls, portable=True, of_library=_digest_of_library)
     found = [
         (_name(module, path), repr(capturer.capture(path.rpartition(".")[2], value)))
         for module, path, value in references.references_of(cls).data()
@@ -153,7 +157,16 @@ def is_digest_name(name: str) -> bool:
     return _SEPARATOR in name
 
 
-def _capturer_for(cls: type, **flags: bool) -> Capturer:
+def _digest_of_library(value: Any) -> str:
+    if type(value).__module__.partition(".")[0] == "airflow":
+        return ""
+    try:
+        return "" if sys.getsizeof(value) > _LARGE else value_digest.digest(value_digest.canonical_json(value))
+    except Exception:  # an odd class
+        return ""
+
+
+def _capturer_for(cls: type, **flags: Any) -> Capturer:
     company = references.company_of(cls)
     return Capturer(lambda module: references.is_of_company(company, module), **flags)
 
