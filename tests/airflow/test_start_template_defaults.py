@@ -141,6 +141,28 @@ def test_a_template_that_is_no_argument_is_rendered_or_begins_on_a_worker(made: 
         assert templates.others_of(sensor, ["days"]) == {"made": made}
 
 
+class Query:
+    """Is rendered field by field."""
+
+    template_fields = ("sql",)
+
+    def __init__(self, sql: str) -> None:
+        self.sql = sql
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Query) and other.sql == self.sql
+
+    def __hash__(self) -> int:
+        return hash(self.sql)
+
+
+@pytest.mark.parametrize("wrap", [lambda query: query, lambda query: [query], lambda query: {"a": (query,)}])
+def test_an_object_with_template_fields_of_its_own_begins_on_a_worker(wrap: Any) -> None:
+    sensor = task(Making, made=wrap(Query("{{ ds }}")))
+    with pytest.raises(NotPoolable, match="its made has template fields of its own"):
+        templates.others_of(sensor, ["days"])
+
+
 def test_a_default_that_may_change_is_looked_at_again_in_reschedule_mode() -> None:
     condition = Condition("x", {}, adapted=False)
     sensor = task(HIVE, table="orders")

@@ -94,11 +94,23 @@ def others_of(sensor: Any, templated: Collection[str], default_args: Mapping[str
     if known_sensors.declares_fields(type(sensor)):
         return {}  # its answer does not depend on others
     values = {name: getattr(sensor, name, None) for name in sensor.template_fields or () if name not in templated}
+    for name, value in values.items():
+        if _has_fields(value):
+            raise NotPoolable(f"its {name} has template fields of its own", "template")
     others = {name: value for name, value in values.items() if holds_template(value)}
     for name, value in others.items():
         if (why_not := reason_against(value, sensor.template_ext or (), default_args)) is not None:
             raise NotPoolable(f"its {name} {why_not}", "template")
     return others
+
+
+def _has_fields(value: Any, depth: int = _DEEPEST) -> bool:
+    """Whether a value is, or holds, an object that a worker renders field by field."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple | set | frozenset):
+        return depth > 0 and any(_has_fields(part, depth - 1) for part in value)
+    return not isinstance(value, str) and hasattr(value, "template_fields")
 
 
 def may_change(value: Any) -> bool:
