@@ -28,7 +28,7 @@ from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.pool.adapters.job import EXTERNAL_ID
 from sensorpool.airflow.pool.adapters.sensor import adapt
 from sensorpool.airflow.proof.arguments import rebuild
-from sensorpool.airflow.proof.watch import environment_reads, process_start
+from sensorpool.airflow.proof.watch import environment_reads, process_start, watched_environment
 from sensorpool.airflow.task import deferral, patch, poolable
 from sensorpool.airflow.task.first_poke import FirstPoke
 from sensorpool.airflow.task.resumable_job import _check_status
@@ -444,3 +444,18 @@ def test_a_constructor_that_changes_the_environment_in_the_pool_goes_back(monkey
     assert "OF_CONSTRUCTOR" not in os.environ
     monkeypatch.setenv("OF_CONSTRUCTOR", "x")
     assert adapt(Asks)(**context).poke({}) is False
+
+
+def test_watches_of_two_threads_leave_none_behind_in_any_order() -> None:
+    """A triggerer builds sensors on several threads."""
+    was, heard = type(os.environ), list[str]()
+    one, other = (watched_environment.watching(lambda _: True, lambda _: True, (), heard.append) for _ in "ab")
+    one.__enter__()
+    other.__enter__()
+    one.__exit__(None, None, None)
+    os.environ.get("HOME")
+    assert heard == ["HOME"]
+    other.__exit__(None, None, None)
+    os.environ.get("HOME")
+    assert heard == ["HOME"]
+    assert type(os.environ) is was

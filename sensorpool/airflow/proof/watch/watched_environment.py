@@ -4,12 +4,16 @@ A list or copy of all names is no read of a name in it; to pick the name out of 
 """
 
 import os
+import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 Ask = Callable[[str], object]
 IsWatched = Callable[[str], bool]
+
+_lock = threading.Lock()
+_watches: list[Any] = []  # the class of the environment before any watch, and those of the watches; the last one hears
 
 
 def put_in_place(is_watched: IsWatched, ask: Ask) -> None:
@@ -31,12 +35,20 @@ def watching(is_watched: IsWatched, is_listed: IsWatched, gone: Collection[str],
     :param gone: names that have been removed: a list of all names shows that.
     :param ask: called with each name that is read.
     """
-    was = type(os.environ)
-    _set_class(_watched(is_watched, is_listed, gone, ask))
+    watched = _watched(is_watched, is_listed, gone, ask)
+    with _lock:
+        if not _watches:
+            _watches.append(type(os.environ))
+        _watches.append(watched)
+        _set_class(watched)
     try:
         yield
     finally:
-        _set_class(was)
+        with _lock:  # threads of a triggerer begin and end their watches in any order
+            _watches.remove(watched)
+            _set_class(_watches[-1])
+            if len(_watches) == 1:
+                _watches.clear()
 
 
 def _set_class(cls: Any) -> None:
