@@ -49,7 +49,8 @@ class _Ready(WorkController):
 class Standalone:
     """A pool in this process, for as long as the context lasts.
 
-    On threads there is no time limit of whole jobs, and a poke that holds the interpreter lock holds up everything.
+    On threads there is no time limit of whole jobs, and a poke that holds the interpreter lock holds up everything. A
+    poke that ends the process is known to the next one if the leases are in Redis, and not if they are in memory.
     Where that matters, run ``celery -A sensorpool worker`` and ``beat``.
 
     :param stopping: is set when this process is told to end; the end of the context sets it too.

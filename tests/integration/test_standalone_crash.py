@@ -1,0 +1,57 @@
+"""A poke that ends the one-process service: with a Redis the next start knows of it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from harness.service import kill_tree
+from harness.until import until
+from sensorpool import Pool, Settings
+from sensorpool.model.states import State
+from sensorpool.store.migrate import upgrade
+
+SENSORS = """
+import os
+
+class Exits:
+    def poke(self, context):
+        os._exit(3)
+"""
+
+
+def test_the_next_start_pokes_it_apart_until_it_is_in_quarantine(tmp_path: Path, redis_url: str) -> None:
+    (tmp_path / "ends_it.py").write_text(SENSORS)
+    (tmp_path / "there").touch()
+    given = {
+        "database_url": f"sqlite:///{tmp_path / 'pool.db'}",
+        "redis_url": redis_url,
+        "sensors_enabled": "ends_it.Exits,sensorpool.sensors.PathSensor",
+        "tick": "0.5",
+        "heartbeat": "0.4",
+        "lease_ttl": "2",
+    }
+    environment = os.environ | {f"SENSORPOOL_{name.upper()}": value for name, value in given.items()}
+    environment |= {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "TMPDIR": str(tmp_path)}
+    upgrade(given["database_url"])
+    pool = Pool(Settings.load(**given))
+    exits = {"sensor": "ends_it.Exits", "poke_context": {}, "poke_interval": 1.0}
+    lands = {"sensor": "sensorpool.sensors.PathSensor", "poke_context": {"path": str(tmp_path / "there")}}
+    ended, landed = (each.id for each in pool.register_many([exits, lands], try_out=False))
+    runs: list[subprocess.Popen[bytes]] = []
+
+    def has_come_to_its_end() -> bool:
+        if not runs or runs[-1].poll() is not None:
+            runs.append(
+                subprocess.Popen([sys.executable, "-m", "sensorpool", "standalone"], env=environment, cwd=tmp_path)
+            )
+        return pool.wait([ended, landed], 0) == {ended: State.FAILED, landed: State.SUCCESS}
+
+    try:
+        until("the crashes are counted", has_come_to_its_end, patience=120)
+        assert [run.poll() for run in runs] == [*[3] * (len(runs) - 1), None]
+        assert 2 <= len(runs) <= 4
+    finally:
+        for run in runs:
+            kill_tree(run)
+        pool.close()
