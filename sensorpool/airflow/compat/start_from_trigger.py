@@ -34,9 +34,15 @@ def changed_param(task: Any) -> str | None:
     from airflow.serialization.serialized_objects import BaseSerialization
 
     for params in (task.dag.params, task.params):
-        encoded = json.loads(json.dumps(BaseSerialization._serialize_params_dict(params)))
+        given = {name: param for name in params if not _is_plain((param := params.get_param(name)).value)}
+        encoded = json.loads(json.dumps(BaseSerialization._serialize_params_dict(given)))
         back = BaseSerialization._deserialize_params_dict(encoded)
-        for name in params:
-            if repr(params.get_param(name).value) != repr(back.get_param(name).value):
+        for name, param in given.items():
+            if repr(param.value) != repr(back.get_param(name).value):
                 return str(name)
     return None
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is one that JSON always gives back, as most are."""
+    return type(value) in (int, bool, type(None)) or (type(value) is str and value.isascii())
