@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +33,7 @@ from sensorpool.airflow.proof.arguments import rebuild
 from sensorpool.airflow.proof.state import code_version
 from sensorpool.airflow.proof.watch import process_start
 from sensorpool.airflow.result import InstanceResult
-from sensorpool.airflow.start import parse, proved_classes, registration
+from sensorpool.airflow.start import company_code, parse, proved_classes, registration
 from sensorpool.airflow.start.blueprint import Blueprint
 from sensorpool.airflow.task import deferral, patch
 from sensorpool.errors import Unreachable
@@ -390,6 +391,29 @@ def test_a_constructor_that_changes_its_process_changes_no_triggerer(
     with pytest.raises(NotPoolable, match=r"its constructor (sets|changes)"):
         registration.prepare(company.pool, blueprint, key, "x", CONTEXT)
     assert state() == before
+
+
+def test_a_change_that_another_thread_has_seen_is_not_put_back_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["one"])
+    has_changed, may_end, said = threading.Event(), threading.Event(), list[str]()
+
+    def change() -> None:
+        try:
+            with company_code.guarded():
+                sys.argv = ["changed"]
+                has_changed.set()
+                may_end.wait(60)
+        except NotPoolable as error:
+            said.append(str(error))
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    assert has_changed.wait(60)
+    with company_code.guarded():
+        may_end.set()
+        thread.join()
+    assert said == ["its constructor changes sys.argv of its process"]
+    assert sys.argv == ["one"]
 
 
 def test_code_that_was_never_proved_is_not_imported(company: Company) -> None:
