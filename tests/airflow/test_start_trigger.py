@@ -2,9 +2,11 @@
 
 import asyncio
 import datetime as dt
+import gc
 import json
 import threading
 import time
+import weakref
 from collections.abc import Callable, Collection, Iterator
 from itertools import count
 from pathlib import Path
@@ -344,6 +346,34 @@ async def waiting_runner(starts: Starts, workload: Any) -> TriggerRunner:
     await runner.create_triggers()
     await asyncio.to_thread(until, "the instance", lambda: starts.instances(workload.ti.run_id))
     return runner
+
+
+def test_a_trigger_that_waits_holds_no_dag(starts: Starts, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks: list[weakref.ref[Any]] = []
+    native = TriggerRunner.create_runtime_ti
+
+    def create_runtime_ti(*arguments: Any) -> Any:
+        made = native(*arguments)
+        tasks.append(weakref.ref(made.task))
+        return made
+
+    monkeypatch.setattr(TriggerRunner, "create_runtime_ti", staticmethod(create_runtime_ti))
+    run_id = starts.run(starts.dag())
+    workload = starts.workload(run_id)
+    tasks.clear()  # the supervisor has tried it out
+
+    def is_gone() -> bool:
+        gc.collect()
+        return tasks[0]() is None
+
+    async def waits() -> None:
+        runner = await waiting_runner(starts, workload)
+        await asyncio.to_thread(until, "the end of its DAG", is_gone)
+        starts.land(run_id)
+        await runner.triggers[workload.id]["task"]
+
+    asyncio.run(waits())
+    assert len(tasks) == 1
 
 
 @pytest.mark.parametrize("context", [{}, {"dag_data": None, "dag_run_data": None}], ids=["context", "no context"])

@@ -103,11 +103,20 @@ class StartTrigger(BaseTrigger):
         # one that has ended may have been on a worker in this try, a moment ago: see `resume_hold`
         registered_at = began if waiting.has_ended else 0.0
         self._pool_trigger = self._waits_for(waiting.instance_id, waiting.direct, registered_at)
+        self._let_go()
         async for event in self._pool_trigger.run():
             if not isinstance(event, TaskSuccessEvent) and isinstance(event.payload, dict):
                 event.payload = {**event.payload, STARTED: waiting.started or began, **waiting.resume_arguments}
             return event
         return self._to_worker("its trigger ended without an event")
+
+    def _let_go(self) -> None:
+        """Free the template context and the DAG, which Airflow holds until the end: thousands of triggers wait."""
+        context, self._context = self._context, None
+        if isinstance(context, dict):
+            context.clear()
+        with suppress(Exception):  # a triggerer that has made no context gives a task instance without a task
+            self.task_instance.task = None
 
     async def _begin(self) -> Waiting:
         notifier = await Notifier.ready(self._warn)
