@@ -403,6 +403,39 @@ def test_errors_hangs_and_deaths(world: World, tmp_path: Path, monkeypatch: pyte
     assert another.pid != process.pid, "the fault has struck"
 
 
+def test_of_several_pokes_that_a_process_died_with_one_is_to_blame(world: World, tmp_path: Path) -> None:
+    world.write("""
+    @task.sensor
+    def wait(name):
+        if (HERE / "bad").exists():
+            (HERE / f"begun{name}").touch()
+            while name != "bad" and len(list(HERE.glob("begun*"))) < 4:
+                time.sleep(0.05)
+            time.sleep(0.5)
+            if name == "bad":
+                os.abort()
+        return False
+    wait("x")
+    """)
+    groups = [world.pooled(world.sensor(op_args=[name])) for name in ("bad", "a", "b", "c")]
+    assert [group.poke().outcome for group in groups] == [Outcome.NOT_LANDED] * 4
+    (tmp_path / "bad").touch()
+    ended: dict[int, list[Outcome]] = {number: [] for number in range(4)}
+
+    def poke(number: int) -> None:
+        ended[number].append(groups[number].poke().outcome)
+
+    for _ in range(4):
+        threads = [threading.Thread(target=poke, args=(n,)) for n in range(4) if Outcome.HAND_BACK not in ended[n]]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+    assert Outcome.HAND_BACK in ended[0]
+    assert not [number for number in (1, 2, 3) if Outcome.HAND_BACK in ended[number]], ended
+    assert all(Outcome.NOT_LANDED in ended[number] for number in (1, 2, 3)), ended
+
+
 def test_a_hanging_poke_costs_itself_and_no_other(world: World, tmp_path: Path) -> None:
     of_pool: Any = dag_files.processes()
     of_pool._settings = Settings.load(sensors_enabled=dag_file.SENSOR, poke_timeout=8.0)

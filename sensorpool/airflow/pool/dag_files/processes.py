@@ -5,6 +5,8 @@ import random
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache, partial
 from typing import NamedTuple
 
@@ -23,6 +25,7 @@ _UNUSED = 900.0  # seconds without a poke, after which a process ends
 _AGAIN = 5.0  # seconds between two processes of one bundle, of which the first has older code
 _NEW = 60.0  # seconds that the files count as new which a process has brought when it began
 _DEATHS = 1_000  # pokes that are remembered, and files
+_FINE = 3  # reports of a poke, made apart from others that a process died with, until it is as any other
 _REFUSED = 60.0  # seconds that a file is not loaded after its load has ended a process; doubles each time
 _LONGEST_REFUSED = 3600.0  # seconds
 
@@ -47,7 +50,9 @@ class Processes:
         self._lock = threading.Lock()
         self._running: dict[Bundle, BundleProcess] = {}
         self._ages: dict[Bundle, float] = {}
-        self._deaths: OrderedDict[tuple[Bundle, tuple[str, str]], None] = OrderedDict()
+        # pokes that a process died with, each with the reports that it takes to be as any other again
+        self._deaths: OrderedDict[tuple[Bundle, tuple[str, str]], int] = OrderedDict()
+        self._one_at_a_time = threading.Lock()
         self._refused: OrderedDict[tuple[Bundle, str], _Refused] = OrderedDict()
 
     def poke(self, bundle: Bundle, path: str, poke_context: str) -> Report:
@@ -59,6 +64,10 @@ class Processes:
         refused = self._refused.get((bundle, path))
         if refused is not None and time.monotonic() < refused.until:
             raise HandBack(refused.why)
+        with self._one_of_those_that_died(bundle, (path, poke_context)):
+            return self._poke(bundle, path, poke_context)
+
+    def _poke(self, bundle: Bundle, path: str, poke_context: str) -> Report:
         for _ in range(3):
             process = self._process_of(bundle)
             try:
@@ -111,11 +120,30 @@ class Processes:
         least.retire()
         del self._running[least.bundle]
 
+    @contextmanager
+    def _one_of_those_that_died(self, bundle: Bundle, what: tuple[str, str]) -> Iterator[None]:
+        """Make one poke at a time of those that a process died with: the next death names the one that it was."""
+        if (bundle, what) not in self._deaths:
+            yield
+            return
+        if not self._one_at_a_time.acquire(timeout=0.3 * self._settings.poke_timeout):
+            raise InfraFailure(f"a process of the bundle {bundle[0]} died with its poke; it waits for others of these")
+        try:
+            yield
+        finally:
+            self._one_at_a_time.release()
+        with self._lock:  # it has reported
+            left = self._deaths.get((bundle, what), 1) - 1
+            if left:
+                self._deaths[bundle, what] = left
+            else:
+                self._deaths.pop((bundle, what), None)
+
     def _has_died_with(self, bundle: Bundle, what: tuple[str, str]) -> bool:
         with self._lock:
             if (bundle, what) in self._deaths:
                 return True
-            self._deaths[bundle, what] = None
+            self._deaths[bundle, what] = _FINE
             while len(self._deaths) > _DEATHS:
                 self._deaths.popitem(last=False)
             return False
