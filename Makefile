@@ -72,12 +72,13 @@ bench-full: $(VENV)/bench.stamp $(VENV_E2E)/e2e.stamp ## measure at full size, b
 	@$(BIN)/python tools/benchmarks_page.py
 
 .PHONY: check
-check: $(VENV)/test.stamp ## check format, lint, types and layers
+check: $(VENV)/test.stamp ## check format, lint, types, layers and words
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/settings_reference.py --check
+	$(BIN)/python -m pytest -q tests/unit/test_glossary.py
 
 .PHONY: format
 format: $(VENV)/test.stamp ## format the code and mend what lint can mend
