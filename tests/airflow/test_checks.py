@@ -9,6 +9,8 @@ import pytest
 
 pytest.importorskip("airflow")
 
+from sqlalchemy import create_engine, text
+
 from sensorpool import Settings
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.pool import checks
@@ -84,6 +86,10 @@ def test_a_wrong_option_is_told_with_what_it_takes(option: str, value: str, says
 
 
 def test_without_a_triggerer_tasks_would_wait_for_ever(airflow_database: str) -> None:
+    engine = create_engine(airflow_database)
+    with engine.begin() as connection:  # other tests of this process have triggerers
+        connection.execute(text("UPDATE job SET latest_heartbeat = latest_heartbeat - interval '1 hour'"))
+    engine.dispose()
     found = told(AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=airflow_database)
     assert found[0] == "ok airflow database Connections and Variables can be read from here"
     assert found[1].startswith("wrong triggerer none is alive (")
