@@ -23,6 +23,15 @@ _LONGEST_LINE = 2_000  # characters
 _LONGEST_SLEEP = 60.0  # seconds: a clock that was set is noticed
 
 
+_cancelling: set[asyncio.Future[None]] = set()  # an event loop has only weak references to its tasks
+
+
+def _has_cancelled(work: asyncio.Future[None]) -> None:
+    _cancelling.discard(work)
+    if not work.cancelled():
+        work.exception()  # asked for; else asyncio logs that nobody did
+
+
 def one_log_line(line: str) -> str:
     """Return a line of a bounded length that every JSON column and pipe takes."""
     return printable(line)[:_LONGEST_LINE]
@@ -80,18 +89,25 @@ class PoolTrigger(BaseTrigger):
         if not self.instance_id:
             return
         later = f"sensorpool: rescue cancels instance {self.instance_id} if its task does not wait any more"
+        work = asyncio.ensure_future(self._cancel())
+        _cancelling.add(work)
+        work.add_done_callback(_has_cancelled)
         try:
-            notifier = await Notifier.ready(self._warn)
-            if await notifier.task_states.waits(self.task_instance):
-                self._say(f"sensorpool: this triggerer leaves instance {self.instance_id}: its task waits on elsewhere")
-            else:
-                why = "its task was marked or cleared in Airflow"
-                await asyncio.to_thread(notifier.cancel, self.instance_id, why, ti_id_of(self.task_instance))
+            # Airflow cancels a trigger again each second until it has ended, and its first answer may take longer
+            await asyncio.shield(work)
         except Exception as error:
             self._warn(f"{later}: {one_line(error)}")
         except asyncio.CancelledError:
-            self._warn(f"{later}: there is no time left to ask")
+            self._warn(f"sensorpool: whether instance {self.instance_id} is to be cancelled is asked meanwhile")
             raise
+
+    async def _cancel(self) -> None:
+        notifier = await Notifier.ready(self._warn)
+        if await notifier.task_states.waits(self.task_instance):
+            self._say(f"sensorpool: this triggerer leaves instance {self.instance_id}: its task waits on elsewhere")
+        else:
+            why = "its task was marked or cleared in Airflow"
+            await asyncio.to_thread(notifier.cancel, self.instance_id, why, ti_id_of(self.task_instance))
 
     async def _event(self) -> TriggerEvent:
         notifier = await Notifier.ready(self._warn)

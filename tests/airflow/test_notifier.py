@@ -175,6 +175,33 @@ def test_a_marked_task_is_cancelled(
     assert pool.wait([one], 0) == {one: State.CANCELLED}
 
 
+def test_a_marked_task_is_cancelled_though_airflow_does_not_wait(
+    pool: Pool, make_notifier: Callable[..., Notifier], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow cancels a trigger anew at each exchange with its supervisor, once a second, while its on_kill asks."""
+    notifier = make_notifier()
+    one = register(pool)
+
+    async def mark() -> None:
+        asked, answered = asyncio.Event(), asyncio.Event()
+
+        async def waits(_: Any) -> bool:
+            asked.set()
+            await answered.wait()
+            return False
+
+        monkeypatch.setattr(notifier.task_states, "waits", waits)
+        killed = asyncio.create_task(PoolTrigger(one).on_kill())
+        await asked.wait()
+        killed.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await killed
+        answered.set()
+        await asyncio.to_thread(until, "its end", lambda: pool.wait([one], 0) == {one: State.CANCELLED})
+
+    run(mark())
+
+
 def reissue(pool: Pool, number: int = 1) -> int:
     """Restore a backup of before the first registration, and register another instance, whose id is the first one."""
     with pool.database.engine.begin() as connection:
