@@ -29,7 +29,7 @@ _cancelling: set[asyncio.Future[None]] = set()  # an event loop has only weak re
 def _has_cancelled(work: asyncio.Future[None]) -> None:
     _cancelling.discard(work)
     if not work.cancelled():
-        work.exception()  # asked for; else asyncio logs that nobody did
+        work.exception()  # asyncio logs an error that is not asked for
 
 
 def one_log_line(line: str) -> str:
