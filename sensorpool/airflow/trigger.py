@@ -98,7 +98,7 @@ class PoolTrigger(BaseTrigger):
         except Exception as error:
             self._warn(f"{later}: {one_line(error)}")
         except asyncio.CancelledError:
-            self._warn(f"sensorpool: whether instance {self.instance_id} is to be cancelled is asked meanwhile")
+            self._warn(f"{later}: Airflow has not answered yet")
             raise
 
     async def _cancel(self) -> None:
