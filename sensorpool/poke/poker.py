@@ -180,9 +180,24 @@ class Poking:
         return all(not lane.takeable and lane.is_held_up(seconds) for lane in self._lanes)
 
     @property
+    def is_idle(self) -> bool:
+        """Whether no lane has a poke to look after, and none waits for an import."""
+        return self._threads.idle and self._loops.idle and not self._importing
+
+    @property
     def is_over(self) -> bool:
         """Whether every group was reported, and no lane has a poke to look after."""
-        return not self.outstanding and self._threads.idle and self._loops.idle
+        return not self.outstanding and self.is_idle
+
+    def forget_lost(self) -> list[int]:
+        """Forget the groups that are not reported; return their ids.
+
+        To be called after a step that began when this was idle: no lane has these groups. An error that struck between
+        the hand-over and a lane has lost them, such as a want of memory.
+        """
+        lost = list(self.outstanding)
+        self.outstanding.clear()
+        return lost
 
     def step(self) -> list[Report]:
         """Look after the lanes, and return the reports since the last step."""

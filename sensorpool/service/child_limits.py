@@ -2,6 +2,9 @@
 
 Billiard would end a child after a job although the child still pokes groups apart. So this module takes the limits from
 billiard, and billiard asks this module after each job instead.
+
+Celery's soft time limit is a signal (SIGUSR1) at which billiard raises an exception, anywhere in a job: a group that was
+on its way to a lane would be lost. A poke may send the same signal. So it means nothing here; jobs have a hard limit.
 """
 
 import itertools
@@ -74,6 +77,12 @@ def look_after(limits: Limits, is_worn: Callable[[str | None], bool]) -> None:
 
     billiard.pool.mem_rss = ask
     billiard.pool.MAXMEM_USED_FMT, billiard.pool.warning = _SAID, say
+
+
+def ignore_soft_limit() -> None:
+    """Have billiard's signal of a soft time limit interrupt nothing in this child. A process that a poke starts has its
+    default again."""
+    billiard.pool.soft_timeout_sighandler = lambda *_: None
 
 
 def _number(name: str, value: Any) -> int | None:

@@ -4,7 +4,6 @@ import os
 import threading
 
 from billiard import common
-from billiard.exceptions import SoftTimeLimitExceeded
 
 from sensorpool.config.settings import Settings
 from sensorpool.model.values import shard_ranges
@@ -63,10 +62,9 @@ class Runtime:
     def is_struck(self, error: BaseException) -> bool:
         """Whether an error that ends a job of this prefork child is a signal, and its worker was not told to end.
 
-        Billiard raises `SystemExit` for most signals, and a soft time limit for SIGUSR1. A poke may have sent it.
+        Billiard raises `SystemExit` for most signals. A poke may have sent it.
         """
-        is_signal = isinstance(error, SystemExit | SoftTimeLimitExceeded)
-        return self.is_prefork_child and is_signal and not self.worker_stopping.wait(_PATIENCE)
+        return self.is_prefork_child and isinstance(error, SystemExit) and not self.worker_stopping.wait(_PATIENCE)
 
     def is_worn(self, limit: str | None = None) -> bool:
         """Whether this process should be replaced between two jobs.

@@ -95,9 +95,14 @@ class SlowPokes:
 
     def _take(self, poking: Poking) -> None:
         try:
+            was_idle = poking.is_idle
             if reports := poking.step():
                 with self._claims.ending(reports) as by_range:
                     self._results.settle(reports, by_range, blame=False)
+            if was_idle and (lost := poking.forget_lost()):
+                log.warning("an error kept groups from being poked; they are due again", groups=len(lost))
+                for shard_range, own in self._claims.let_go(lost).items():
+                    self._claims.drop(shard_range, own)
         except Unreachable as error:
             log.warning("the results of slow pokes are lost; their groups are due again", error=str(error))
         except Exception:

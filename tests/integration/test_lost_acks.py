@@ -23,10 +23,14 @@ def stopped(service: Service, redis_server: RedisServer) -> list[psutil.Process]
     standing = until("the children", lambda: found if len(found := children(worker)) == CONCURRENCY else None)
     for child in standing:
         child.suspend()
-    said = len(service.logs())
-    until("jobs received", lambda: service.logs()[said:].count(" received") >= CONCURRENCY)
+    until("jobs received", lambda: _unfinished(service.logs()) >= CONCURRENCY)
     redis_server.kill()
     return standing
+
+
+def _unfinished(logs: str) -> int:
+    """Return how many jobs were received and have not ended."""
+    return logs.count(" received") - logs.count(" succeeded in ") - logs.count("Discarding revoked task")
 
 
 def test_a_worker_goes_on_after_acks_that_failed(

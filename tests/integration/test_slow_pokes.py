@@ -15,11 +15,14 @@ from sensorpool import Pool
 from sensorpool.errors import Refused, SkipSensor, Unreachable
 from sensorpool.model.states import State
 from sensorpool.model.suspicion import Suspicion
-from sensorpool.poke.poker import Poker
+from sensorpool.poke.poker import Poker, Poking
+from sensorpool.poke.thread_lane import ThreadLane
 from sensorpool.store import admission
 from sensorpool.worker import job as cycle
 from sensorpool.worker.context import Worker
 from sensorpool.worker.suspects import Suspects
+from tests.support.builders import classpath
+from tests.support.sensors.answering import Lands
 
 TICK = 0.2
 
@@ -143,6 +146,32 @@ def test_no_slot_is_lost_where_a_job_ends_with_an_error(
                 job(worker, pool)
     until("the slots of those that hang", lambda: slots_taken(worker) == 0)
     until("the other one", lambda: job(worker, pool) and pool.wait([landing], 0)[landing] is State.SUCCESS, every=0.2)
+
+
+@pytest.mark.parametrize(("owner", "name"), [(Poking, "_deal"), (ThreadLane, "collect")])
+def test_a_group_that_an_error_keeps_from_its_lane_is_due_again(
+    make_pool: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch, owner: type, name: str
+) -> None:
+    """No memory is left between the hand-over and the lane, or between the lane and the report."""
+    pool = make_pool(sensors_enabled=[classpath(Lands)], shards=1, tick=TICK, poke_interval=TICK)
+    landing, worker, struck = pool.register(classpath(Lands), {}).id, Worker(pool.settings), list[int]()
+    real = getattr(owner, name)
+
+    def no_memory(*arguments: Any) -> Any:
+        done = real(*arguments) if owner is ThreadLane else None
+        if done or owner is Poking:
+            struck.append(1)
+            raise MemoryError
+        return done
+
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, no_memory)
+        with pytest.raises(MemoryError):
+            job(worker, pool)
+    assert struck
+    until("it to land", lambda: job(worker, pool) and pool.wait([landing], 0)[landing] is State.SUCCESS, every=0.2)
+    until("nothing to go on", lambda: not worker.is_busy_outside)
+    worker.close()
 
 
 def test_another_class_finds_slots_though_one_hangs(pool: Pool, worker: Worker, gate: threading.Event) -> None:
