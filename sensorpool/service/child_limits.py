@@ -3,8 +3,9 @@
 Billiard would end a child after a job although the child still pokes groups apart. So this module takes the limits from
 billiard, and billiard asks this module after each job instead.
 
-Celery's soft time limit is a signal (SIGUSR1) at which billiard raises an exception, anywhere in a job: a group that was
-on its way to a lane would be lost. A poke may send the same signal. So it means nothing here; jobs have a hard limit.
+Celery's soft time limit is a signal (SIGUSR1) at which billiard raises an exception, anywhere in a job. A poke may send
+the same signal. The exception would lose a group that is on its way to a lane. So the signal means nothing here; jobs
+have a hard limit.
 """
 
 import itertools
