@@ -48,8 +48,9 @@ def _patch_triggerer(module: ModuleType) -> None:
         from sensorpool.airflow.compat import start_from_trigger
         from sensorpool.airflow.start import one_task
         from sensorpool.airflow.task.patch import RESUME
-        from sensorpool.airflow.triggerer import direct_success
+        from sensorpool.airflow.triggerer import direct_success, supervisor_reading
 
+        supervisor_reading.install(module)
         direct_success.install(RESUME)
         if start_from_trigger.is_offered():
             one_task.install(module)

@@ -80,7 +80,7 @@ def look_after(limits: Limits, is_worn: Callable[[str | None], bool]) -> None:
     billiard.pool.MAXMEM_USED_FMT, billiard.pool.warning = _SAID, say
 
 
-def ignore_soft_limit() -> None:
+def drop_soft_limit() -> None:
     """Have billiard's signal of a soft time limit interrupt nothing in this child. A process that a poke starts has its
     default again."""
     billiard.pool.soft_timeout_sighandler = lambda *_: None

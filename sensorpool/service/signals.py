@@ -221,7 +221,7 @@ def _on_child_start(**_: Any) -> None:
         sys.stdout, sys.stderr = Bounded(sys.stdout), Bounded(sys.stderr)
         logs.keep_others()
         child_limits.look_after(runtime.child_limits, runtime.is_worn)
-        child_limits.ignore_soft_limit()
+        child_limits.drop_soft_limit()
 
 
 @signals.worker_process_shutdown.connect
