@@ -17,6 +17,8 @@ from sensorpool.config.settings import Settings
 from sensorpool.config.version import __version__
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.logs import logger
+from sensorpool.leases import state_file
+from sensorpool.leases.in_flight_files import InFlightFiles
 from sensorpool.poke.patches import refuse_patched
 from sensorpool.publish.application import ignored_variables
 from sensorpool.service.alone import Alone
@@ -50,8 +52,8 @@ class Standalone:
     """A pool in this process, for as long as the context lasts.
 
     On threads there is no time limit of whole jobs, and a poke that holds the interpreter lock holds up everything. A
-    poke that ends the process is known to the next one if the leases are in Redis, and not if they are in memory.
-    Where that matters, run ``celery -A sensorpool worker`` and ``beat``.
+    poke that ends the process ends the service; the next one pokes it apart, until it is in quarantine. Where that
+    matters, run ``celery -A sensorpool worker`` and ``beat``.
 
     :param stopping: is set when this process is told to end; the end of the context sets it too.
     :raises SettingsError: when its leases are in memory and another process pokes the same database, or may poke it;
@@ -79,6 +81,8 @@ class Standalone:
         name = f"standalone@{gethostname()}/{os.getpid()}"
         self._presence = Presence(settings, self.worker.roster, name, terms, __version__)
         self._presence.enter()
+        if settings.embedded:
+            self._take_up()
         self._failure: BaseException | None = None
         self._ready = threading.Event()
         self._controller: _Ready | None = None
@@ -122,6 +126,13 @@ class Standalone:
         self.app.sensorpool_runtime.close()
         self.app.close()
         self._alone.end()
+
+    def _take_up(self) -> None:
+        """Take up what the last process knew of its pokes, if it died."""
+        state_file.take_up(self.settings, suspects_only=True)
+        ranges = self.app.sensorpool_runtime.ranges
+        if died_with := self.worker.leases.keep_in_files(InFlightFiles(self.settings), ranges):
+            log.warning("the last process of this service died while it poked", groups=died_with)
 
     def _run_worker(self) -> None:
         try:

@@ -1,9 +1,11 @@
-"""A poke that ends the one-process service: with a Redis the next start knows of it."""
+"""A poke that ends the one-process service: the next start knows of it."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from harness.service import kill_tree
 from harness.until import until
@@ -13,20 +15,33 @@ from sensorpool.store.migrate import upgrade
 
 SENSORS = """
 import os
+import time
 
 class Exits:
     def poke(self, context):
         os._exit(3)
+
+
+class ExitsLate:
+    # takes longer than its job
+
+    def poke(self, context):
+        time.sleep(4)
+        os._exit(3)
 """
 
 
-def test_the_next_start_pokes_it_apart_until_it_is_in_quarantine(tmp_path: Path, redis_url: str) -> None:
+@pytest.mark.parametrize("sensor", ["Exits", "ExitsLate"])
+@pytest.mark.parametrize("leases", ["Redis", "memory"])
+def test_the_next_start_pokes_it_apart_until_it_is_in_quarantine(
+    tmp_path: Path, request: pytest.FixtureRequest, leases: str, sensor: str
+) -> None:
     (tmp_path / "ends_it.py").write_text(SENSORS)
     (tmp_path / "there").touch()
     given = {
         "database_url": f"sqlite:///{tmp_path / 'pool.db'}",
-        "redis_url": redis_url,
-        "sensors_enabled": "ends_it.Exits,sensorpool.sensors.PathSensor",
+        "redis_url": request.getfixturevalue("redis_url") if leases == "Redis" else "memory://",
+        "sensors_enabled": f"ends_it.{sensor},sensorpool.sensors.PathSensor",
         "tick": "0.5",
         "heartbeat": "0.4",
         "lease_ttl": "2",
@@ -35,7 +50,7 @@ def test_the_next_start_pokes_it_apart_until_it_is_in_quarantine(tmp_path: Path,
     environment |= {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "TMPDIR": str(tmp_path)}
     upgrade(given["database_url"])
     pool = Pool(Settings.load(**given))
-    exits = {"sensor": "ends_it.Exits", "poke_context": {}, "poke_interval": 1.0}
+    exits = {"sensor": f"ends_it.{sensor}", "poke_context": {}, "poke_interval": 1.0}
     lands = {"sensor": "sensorpool.sensors.PathSensor", "poke_context": {"path": str(tmp_path / "there")}}
     ended, landed = (each.id for each in pool.register_many([exits, lands], try_out=False))
     runs: list[subprocess.Popen[bytes]] = []
