@@ -110,6 +110,10 @@ def budgets(found: dict[str, Rows]) -> str:
          figure("latency", "interval 5", "mean above half an interval and half a tick, ms"), 60, "ms"),
         ("true to settled, above an interval and a tick (longest)",
          figure("latency", "interval 5", "longest above an interval and a tick, ms"), 200, "ms"),
+        ("10,000 sensors of Airflow: CPU of a life", figure("airflow_begin", "", "CPU of a life, ms"), 60, "ms"),
+        ("the same: the triggerer's memory, a sensor",
+         figure("airflow_begin", "", "triggerer, KB a waiting sensor"), 40, "KB"),
+        ("the same: true to success, 99 of 100", figure("airflow_begin", "", "true to success p99, s"), 12, "s"),
     ]  # fmt: skip
     rows = [
         f"| {what} | {limit:g} {unit} | {'not measured' if value is None else f'{said(value)} {unit}'} | "
