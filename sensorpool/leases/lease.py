@@ -39,7 +39,7 @@ One hash serves the whole pool, ``sensorpool:{pool}:not_here``: which process ca
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -49,9 +49,9 @@ from sensorpool.leases.answers import pairs, read_ids
 from sensorpool.leases.claims import Claims
 from sensorpool.leases.connection import connect
 from sensorpool.leases.dirty_flags import DirtyFlags
-from sensorpool.leases.in_flight_files import InFlightFiles
 from sensorpool.leases.poke_log import PokeLog
 from sensorpool.leases.poked_apart import PokedApart
+from sensorpool.leases.range_files import RangeFiles
 from sensorpool.leases.range_state import RangeState, read_in_flight, read_state
 from sensorpool.leases.redis_store import RedisStore
 from sensorpool.leases.suspects import SuspectMarks, read_suspects
@@ -99,7 +99,7 @@ class Leases:
         self.unsettled = UnsettledGroups(store)
         self.poked_apart = PokedApart(store)
         self.poke_log = PokeLog(store)
-        self.in_flight_files: InFlightFiles | None = None  # of a process whose keys end with it
+        self._files: RangeFiles | None = None  # of a process whose keys end with it
         self._acquire = store.script("acquire")
         self._extend = store.script("extend")
         self._finish = store.script("finish")
@@ -130,17 +130,18 @@ class Leases:
 
     def put_in_flight(self, shard_range: ShardRange, group_ids: Sequence[int]) -> None:
         """Record which groups are about to be poked. If this holder dies, the next one reads them as suspects."""
-        if self.in_flight_files is not None:
-            self.in_flight_files.put(shard_range, group_ids)
+        if self._files is not None:
+            self._files.put_in_flight(shard_range, group_ids)
         self.store.call(self.store.client.set, self.store.key(shard_range, "note"), json.dumps(list(group_ids)))
 
-    def keep_in_files(self, files: InFlightFiles, ranges: Sequence[ShardRange]) -> int:
-        """Record what is in flight in files too, and take up what the last process left there.
+    def keep_in_files(self, files: RangeFiles, ranges: Collection[ShardRange]) -> int:
+        """Record what is in flight, and the suspects, in files too; take up what the last process left there.
 
         :returns: how many groups that process had in flight when it died.
         """
-        left = {shard_range: group_ids for shard_range in ranges if (group_ids := files.read(shard_range))}
-        self.in_flight_files = files
+        self._files = files
+        self.suspects.keep_in_files(files, ranges)
+        left = {shard_range: group_ids for shard_range in ranges if (group_ids := files.in_flight(shard_range))}
         for shard_range, group_ids in left.items():
             self.put_in_flight(shard_range, group_ids)
         return sum(map(len, left.values()))
@@ -149,15 +150,15 @@ class Leases:
         """Leave the state and give a lease back; if ``again`` and the range is dirty, keep it and return `Again`."""
         keys = self._keys(shard_range, "lease", "state", "dirty", "note", "late")
         answer = self.store.run(self._finish, keys, [token, state.text(), "1" if again else "0", self.ttl_ms])
-        if self.in_flight_files is not None:
-            self.in_flight_files.remove(shard_range)
+        if self._files is not None:
+            self._files.put_in_flight(shard_range, [])
         return Again(read_ids(answer[1])) if answer[0] == 2 else None
 
     def release(self, shard_range: ShardRange, token: str) -> None:
         """Give a lease back and leave no state. Its holder lives, so no group in flight is suspect."""
         self.store.run(self._release, self._keys(shard_range, "lease", "note"), [token])
-        if self.in_flight_files is not None:
-            self.in_flight_files.remove(shard_range)
+        if self._files is not None:
+            self._files.put_in_flight(shard_range, [])
 
     def free(self, shard_range: ShardRange, token: str) -> bool:
         """Give back the lease of a holder that is dead, or about to die; return whether that holder had it."""
@@ -176,6 +177,8 @@ class Leases:
     def forget_groups(self, shard_range: ShardRange) -> None:
         """Delete all keys of a range that name groups by their ids."""
         self.store.call(self.store.client.delete, *self._keys(shard_range, *_BY_ID))
+        if self._files is not None:
+            self._files.put_suspects(shard_range, {})
 
     def _keys(self, shard_range: ShardRange, *names: str) -> list[str]:
         return [self.store.key(shard_range, name) for name in names]

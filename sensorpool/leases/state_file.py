@@ -2,8 +2,7 @@
 
 `sensorpool standalone` has its leases, heartbeats and records of the last pokes in its own memory, instead of Redis. It
 writes them to this file every few seconds, and `status`, `show`, `health` and `doctor` read the file into their own
-memory. A service that ends removes the file; one that finds a file takes the suspects of one that died. The loss of the
-file does no harm.
+memory. Nothing else reads the file, and its loss does no harm.
 """
 
 import contextlib
@@ -24,7 +23,6 @@ from sensorpool.leases.connection import connect
 
 _EVERY = 1.0  # seconds
 _SHARE = 50  # writing takes at most one part in so many of the time
-_SUSPECTS = ":suspects"  # the end of a key
 _GARBLED = (ValueError, TypeError, KeyError, AttributeError, RecursionError, RedisError)
 
 
@@ -58,7 +56,7 @@ class StateFile:
             self._path.unlink()
 
 
-def take_up(settings: Settings, *, suspects_only: bool = False) -> None:
+def take_up(settings: Settings) -> None:
     """Read the file into this process's memory, if the settings name the one-process service.
 
     Call it before any `Pool` is made.
@@ -69,8 +67,7 @@ def take_up(settings: Settings, *, suspects_only: bool = False) -> None:
     try:
         keys = json.loads(path_of(settings).read_text(encoding="utf-8"))
         for name, (kind, value, expires) in keys.items():
-            if not suspects_only or name.endswith(_SUSPECTS):
-                _restore(client, name, kind, value, expires)
+            _restore(client, name, kind, value, expires)
     except (OSError, *_GARBLED):
         return  # there is no file: the service is not running
 

@@ -1,10 +1,12 @@
 """The marks of suspects, beside the lease of their range: why each group is suspect, and how often it overran."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from redis.exceptions import RedisError
 
 from sensorpool.leases.answers import by_id, read_count, read_ids
+from sensorpool.leases.range_files import RangeFiles
 from sensorpool.leases.redis_store import RedisStore
 from sensorpool.model import suspicion
 from sensorpool.model.suspicion import Suspicion
@@ -21,6 +23,15 @@ class SuspectMarks:
 
     def __init__(self, store: RedisStore) -> None:
         self._store = store
+        self._files: RangeFiles | None = None
+        self._lock = threading.Lock()  # a file says what was marked last
+
+    def keep_in_files(self, files: RangeFiles, ranges: Collection[ShardRange]) -> None:
+        """Record the suspects in files too, and take up what the last process left there."""
+        self._files = files
+        for shard_range in ranges:
+            if marks := files.suspects(shard_range):
+                self._write(shard_range, marks)
 
     def mark(self, shard_range: ShardRange, group_ids: Iterable[int], why: Suspicion) -> None:
         """Mark groups as suspects: they are poked apart from the others."""
@@ -32,11 +43,7 @@ class SuspectMarks:
         :param lost_turn: whether they are due whatever the time.
         """
         if marked := {str(group_id): suspicion.spell(why, lost_turn=lost_turn) for group_id, why in whys.items()}:
-            name = self._store.key(shard_range, "suspects")
-            pipeline = self._store.pipeline()
-            pipeline.hset(name, mapping=marked)
-            pipeline.expire(name, _KEPT)
-            self._store.call(pipeline.execute)
+            self._write(shard_range, marked)
 
     def clear(self, shard_range: ShardRange, group_ids: Iterable[int]) -> None:
         """Clear the marks and the overruns of these groups."""
@@ -47,6 +54,7 @@ class SuspectMarks:
             answers = self._store.call(pipeline.execute, raise_on_error=False)
             if isinstance(answers[0], RedisError):
                 raise self._store.unreachable(answers[0])
+            self._put_in_file(shard_range)
 
     def of(self, shard_range: ShardRange) -> list[int]:
         """Return the suspects of a range."""
@@ -84,6 +92,20 @@ class SuspectMarks:
             pipeline.hlen(self._store.key(shard_range, "overruns"))
         answers = self._store.call(pipeline.execute, raise_on_error=False)
         return sum(answer for answer in answers if isinstance(answer, int))
+
+    def _write(self, shard_range: ShardRange, marks: Mapping[str, str]) -> None:
+        name = self._store.key(shard_range, "suspects")
+        pipeline = self._store.pipeline()
+        pipeline.hset(name, mapping=marks)
+        pipeline.expire(name, _KEPT)
+        self._store.call(pipeline.execute)
+        self._put_in_file(shard_range)
+
+    def _put_in_file(self, shard_range: ShardRange) -> None:
+        if self._files is not None:
+            with self._lock:
+                name = self._store.key(shard_range, "suspects")
+                self._files.put_suspects(shard_range, self._store.call(self._store.client.hgetall, name))
 
 
 def read_suspects(fields: Iterable[tuple[str, str]]) -> tuple[dict[int, Suspicion], list[int]]:

@@ -17,8 +17,7 @@ from sensorpool.config.settings import Settings
 from sensorpool.config.version import __version__
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.logs import logger
-from sensorpool.leases import state_file
-from sensorpool.leases.in_flight_files import InFlightFiles
+from sensorpool.leases.range_files import RangeFiles
 from sensorpool.poke.patches import refuse_patched
 from sensorpool.publish.application import ignored_variables
 from sensorpool.service.alone import Alone
@@ -129,9 +128,8 @@ class Standalone:
 
     def _take_up(self) -> None:
         """Take up what the last process knew of its pokes, if it died."""
-        state_file.take_up(self.settings, suspects_only=True)
         ranges = self.app.sensorpool_runtime.ranges
-        if died_with := self.worker.leases.keep_in_files(InFlightFiles(self.settings), ranges):
+        if died_with := self.worker.leases.keep_in_files(RangeFiles(self.settings), ranges):
             log.warning("the last process of this service died while it poked", groups=died_with)
 
     def _run_worker(self) -> None:

@@ -22,6 +22,14 @@ class Exits:
         os._exit(3)
 
 
+class ExitsAfterItsJob:
+    # the job has just ended, and no state file is written since
+
+    def poke(self, context):
+        time.sleep(0.6)
+        os._exit(3)
+
+
 class ExitsLate:
     # takes longer than its job
 
@@ -31,7 +39,7 @@ class ExitsLate:
 """
 
 
-@pytest.mark.parametrize("sensor", ["Exits", "ExitsLate"])
+@pytest.mark.parametrize("sensor", ["Exits", "ExitsAfterItsJob", "ExitsLate"])
 @pytest.mark.parametrize("leases", ["Redis", "memory"])
 def test_the_next_start_pokes_it_apart_until_it_is_in_quarantine(
     tmp_path: Path, request: pytest.FixtureRequest, leases: str, sensor: str
