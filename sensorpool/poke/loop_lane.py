@@ -73,7 +73,10 @@ class LoopLane(Lane[PokeUnit]):
     @property
     def idle(self) -> bool:
         """Whether no poke waits or goes on."""
-        return not self._waiting and (self._loop is None or not self._loop.running)
+        if (loop := self._loop) is None:
+            return not self._waiting
+        with loop.lock:  # a poke that begins is neither waiting nor running for a moment
+            return not self._waiting and not loop.running
 
     @property
     def hanging(self) -> int:

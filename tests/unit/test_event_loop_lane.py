@@ -70,6 +70,28 @@ def test_no_more_are_poked_at_once_than_the_concurrency(lanes: list[LoopLane], n
     assert gauge.most == 3
 
 
+def test_a_lane_is_not_idle_while_a_poke_begins(
+    lanes: list[LoopLane], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lane = _lane(lanes, 1, PATIENT)
+    take, looked, said = lane._waiting.take, threading.Event(), []
+
+    def look() -> None:
+        said.append(lane.idle)
+        looked.set()
+
+    def take_and_be_seen() -> Any:
+        if (unit := take()) is not None:
+            threading.Thread(target=look, daemon=True).start()
+            looked.wait(0.5)  # it may look now: the poke is no longer waiting, and not running yet
+        return unit
+
+    monkeypatch.setattr(lane._waiting, "take", take_and_be_seen)
+    lane.put([one(1, coroutines.AsyncWaits, name=name)])
+    assert looked.wait(30)
+    assert said == [False]
+
+
 @pytest.mark.parametrize("concurrency", [1, 10])
 @pytest.mark.parametrize("bad", [coroutines.AsyncWaits, coroutines.AsyncSwallows, coroutines.AsyncCancels])
 def test_a_coroutine_that_does_not_answer_costs_its_slot_and_nobody_else(
