@@ -33,8 +33,10 @@ _HOMES = {
     "show": "inspecting",
     "standalone": "serving",
     "status": "inspecting",
+    "try": "running",
     "wait": "registering",
 }
+_NAMES_OF_PYTHON = frozenset({"list", "try"})
 
 
 class _OneLine(click.Group):
@@ -47,7 +49,7 @@ class _OneLine(click.Group):
         if cmd_name not in _HOMES:
             return None
         home = import_module(f"sensorpool.cli.{_HOMES[cmd_name]}")
-        found: click.Command = getattr(home, "list_command" if cmd_name == "list" else cmd_name)
+        found: click.Command = getattr(home, f"{cmd_name}_command" if cmd_name in _NAMES_OF_PYTHON else cmd_name)
         return found
 
     def make_context(

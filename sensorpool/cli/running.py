@@ -1,5 +1,6 @@
-"""``sensorpool doctor`` and ``drain``."""
+"""``sensorpool doctor``, ``drain`` and ``try``."""
 
+import json
 import math
 import sys
 from dataclasses import asdict
@@ -11,8 +12,10 @@ from rich.progress import Progress
 
 from sensorpool.cli.output import json_option, print_json, say
 from sensorpool.client.pool import Pool
+from sensorpool.config.settings import Settings
 from sensorpool.leases.state_file import take_up
-from sensorpool.model.states import State
+from sensorpool.model.identity import parse_context
+from sensorpool.model.states import Outcome, State
 
 _MARKS = {"ok": "ok     ", "warning": "WARNING", "wrong": "WRONG  "}
 
@@ -63,3 +66,31 @@ def drain(rate: float, as_json: bool) -> None:
         print_json({"handed_back": done, "sensing": left})
     else:
         click.echo(f"{done} handed back; {left} still wait here")
+
+
+@click.command("try")
+@click.argument("sensor_class", metavar="CLASS")
+@click.argument("context_json", metavar="[CONTEXT_JSON]", default="{}")
+@json_option
+def try_command(sensor_class: str, context_json: str, as_json: bool) -> None:
+    """Poke an enabled CLASS once, here and now, and print what the pool would see.
+
+    Nothing is registered. An error comes with its traceback. The exit code is 0 if the poke answered, landed or not.
+    """
+    from sensorpool.admin.one_poke import poke_once
+
+    settings = Settings.load()
+    tried = poke_once(settings, sensor_class, parse_context(context_json))
+    if as_json:
+        fields = asdict(tried)
+        print_json(fields | {"traceback": fields.pop("error_text")})
+    else:
+        for line in (tried.error_text or "").splitlines():
+            say(line)
+        said = [f"{tried.outcome.replace('_', ' ')} after {tried.seconds:.3g} s", tried.reason]
+        if tried.xcom_value is not None:
+            said.append(f"XCom: {json.dumps(tried.xcom_value, ensure_ascii=False)}")
+        say(": ".join(each for each in said if each))
+        if tried.seconds > settings.poke_timeout:
+            say(f"in the pool it would overrun: a poke may take {settings.poke_timeout:g} s there", err=True)
+    sys.exit(0 if tried.outcome in {Outcome.LANDED, Outcome.NOT_LANDED} else 1)

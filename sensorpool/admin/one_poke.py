@@ -1,0 +1,76 @@
+"""One poke here and now, for `try`: what the pool would see of it, and the traceback of an error."""
+
+import asyncio
+import json
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sensorpool.config import allowlist
+from sensorpool.config.settings import Settings
+from sensorpool.instrumentation.redaction import LONGEST_TEXT, hide
+from sensorpool.model.states import Outcome
+from sensorpool.model.values import DueGroup, Report
+from sensorpool.poke.answer import Answers
+from sensorpool.poke.classes import Classes, Way
+from sensorpool.poke.tools import PokeTools
+from sensorpool.poke.unit import PokeUnit
+from sensorpool.sensors.time_limit import set_time_limit
+
+_THIS_PROCESS = 1  # the number of the only event loop
+
+
+@dataclass(frozen=True, slots=True)
+class OnePoke:
+    """What one poke saw.
+
+    :param seconds: how long the constructor and the poke took.
+    :param error_text: the traceback of the error, without secrets; None where the poke answered.
+    """
+
+    op_classpath: str
+    outcome: Outcome
+    reason: str | None
+    xcom_value: Any
+    seconds: float
+    error_text: str | None
+
+
+class _Remembering(Answers):
+    """Reads answers as the pool does, and remembers the traceback of the last error."""
+
+    error_text: str | None = None
+
+    def of_exception(self, group: DueGroup, began: float, error: BaseException) -> Report:
+        try:
+            text = "".join(traceback.format_exception(error))
+        except BaseException:  # its attributes raise
+            text = f"{type(error).__name__} (its traceback cannot be read)"
+        self.error_text = hide(text[-LONGEST_TEXT:])
+        return super().of_exception(group, began, error)
+
+
+def poke_once(settings: Settings, op_classpath: str, poke_context: Mapping[str, Any]) -> OnePoke:
+    """Poke an enabled class once in this process, as a worker would. Nothing is registered or settled.
+
+    A poke that hangs is ended by nothing but Ctrl-C.
+
+    :raises ClassRefused: when it is no class path.
+    :raises ClassUnavailable: when the class is not enabled, cannot be imported, or is no sensor class.
+    :raises Refused: when the class does not take the context.
+    """
+    classes = Classes(allowlist.of(settings.sensors_enabled))
+    sensor_class = classes.find(classes.allow(op_classpath))
+    classes.try_out(sensor_class.op_classpath, poke_context)
+    answers = _Remembering(settings.infra_failures, alone=True)
+    set_time_limit(settings.poke_timeout)
+    group = DueGroup(0, 0, 0, 0, 0, 0, 0, 0, None)
+    tools = PokeTools(classes, answers, {})
+    unit = PokeUnit(group, sensor_class.op_classpath, json.dumps(poke_context), tools)
+    began = time.monotonic()
+    [report] = asyncio.run(unit.poke_async(_THIS_PROCESS)) if sensor_class.way is Way.ASYNC else unit.poke()
+    seconds = time.monotonic() - began
+    value = None if report.xcom_value is None else json.loads(report.xcom_value)
+    return OnePoke(sensor_class.op_classpath, report.outcome, report.reason, value, seconds, answers.error_text)
