@@ -48,7 +48,7 @@ def run(worker: Worker, shard_range: ShardRange, token: str) -> JobResult:
         while again := _round(worker, shard_range, held, result, ends):
             held.in_flight, held.lost_turn, held.dirty, held.late = [], [], True, again.late
     except BaseException as error:
-        if worker.is_struck(error):
+        if worker.is_struck(error) or held.in_flight:  # what a dead holder had in flight is not suspect yet
             held.lease.give_up()
         else:
             held.lease.release()

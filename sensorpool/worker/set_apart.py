@@ -64,6 +64,7 @@ def _suspect_in_flight(run: JobRun) -> None:
     log.warning("a holder died; the groups in its hands are poked apart", groups=len(in_flight))
     group_ids = [group_id for group_id in in_flight if known.get(group_id) is not Suspicion.LATE_CRASHES]
     run.suspect(group_ids, Suspicion.DEAD_HOLDER)
+    run.held.in_flight = []
 
 
 def _leave_to_others(run: JobRun, found: dict[DueGroup, Suspicion | None], units: list[PokeUnit]) -> None:

@@ -117,6 +117,25 @@ def test_a_signal_that_a_poke_may_have_sent_leaves_what_was_in_flight(place: Job
     assert place.hold().in_flight == [group]
 
 
+def test_what_a_dead_holder_had_in_flight_outlives_a_job_that_cannot_load(
+    place: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [group] = place.register("a")
+    place.hold().lease.put_in_flight([group])
+    place.client.delete(place.leases.store.key(place.shard_range, "lease"))
+
+    def fail(*_: object) -> None:
+        raise Unreachable("the database is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(job, "_load", fail)
+        with pytest.raises(Unreachable):
+            place.job()
+    place.job(0)
+    assert place.poker.poked == []
+    assert place.apart.offered == {group: Suspicion.DEAD_HOLDER}
+
+
 # load
 
 
