@@ -21,6 +21,8 @@ from sensorpool.model.states import State
 
 _LONGEST_LINE = 2_000  # characters
 _LONGEST_SLEEP = 60.0  # seconds: a clock that was set is noticed
+_CANCELS_WITHIN = 60.0  # seconds until it is left to rescue
+NO_TURN = 5.0  # seconds: where settings hang there is no turn to wait for
 
 
 _cancelling: set[asyncio.Future[None]] = set()  # an event loop has only weak references to its tasks
@@ -102,7 +104,8 @@ class PoolTrigger(BaseTrigger):
             raise
 
     async def _cancel(self) -> None:
-        notifier = await Notifier.ready(self._warn)
+        async with asyncio.timeout(_CANCELS_WITHIN):  # nothing else ends it where the pool's settings cannot be read
+            notifier = await Notifier.ready(self._warn)
         if await notifier.task_states.waits(self.task_instance):
             self._say(f"sensorpool: this triggerer leaves instance {self.instance_id}: its task waits on elsewhere")
         else:
@@ -164,7 +167,8 @@ class PauseTrigger(BaseTrigger):
         while (left := self.due - time.time()) > 0:
             await asyncio.sleep(min(left, _LONGEST_SLEEP))
         with suppress(Exception):  # it pokes on a worker, whether the pool can be reached or not
-            notifier = await asyncio.to_thread(Notifier.of_this_process)
+            async with asyncio.timeout(NO_TURN):
+                notifier = await Notifier.made()
             await notifier.api_server.available(lambda line: self.log.warning("%s", one_log_line(line)))
             await asyncio.sleep(notifier.pace.delay(time.monotonic()))
         yield TriggerEvent(InstanceResult.handed_back(NEXT_POKE).as_payload())

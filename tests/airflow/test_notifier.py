@@ -16,8 +16,9 @@ from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
 from harness.until import PATIENCE, until
 from sensorpool import Pool, Settings
 from sensorpool.admin.drain import drain
+from sensorpool.airflow import trigger as triggers
 from sensorpool.airflow.configuration import AirflowSettings
-from sensorpool.airflow.trigger import PoolTrigger
+from sensorpool.airflow.trigger import PauseTrigger, PoolTrigger
 from sensorpool.airflow.triggerer import api_server
 from sensorpool.airflow.triggerer import notifier as notifiers
 from sensorpool.airflow.triggerer.notifier import Notifier
@@ -374,3 +375,51 @@ def test_a_wrong_setting_is_looked_at_once_for_all_triggers(monkeypatch: pytest.
     run(come_by_all())
     assert len(looked) == 1
     assert looked != [threading.main_thread().name]
+
+
+def test_settings_that_hang_take_one_thread_of_the_loop_and_hold_up_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+    released = threading.Event()
+
+    def load(*_: Any, **__: Any) -> Any:
+        looked.append(1)
+        released.wait(PATIENCE)
+        raise SettingsError("SENSORPOOL_DATABASE_URL cannot be read")
+
+    monkeypatch.setattr(notifiers.Settings, "load", load)
+    monkeypatch.setattr(Notifier, "_failed", (0.0, None))
+    monkeypatch.setattr(triggers, "NO_TURN", 0.05)
+
+    async def come_by_all() -> None:
+        tasks = [asyncio.create_task(Notifier.ready(lambda _: None)) for _ in range(100)]
+        try:
+            await asyncio.wait_for(asyncio.to_thread(int), PATIENCE / 2)  # the triggers of others
+            assert [event async for event in PauseTrigger().run()]
+            assert not released.is_set()
+        finally:
+            released.set()
+            for task in tasks:
+                task.cancel()
+
+    run(come_by_all())
+    assert len(looked) == 1
+
+
+def test_a_cancellation_is_left_to_rescue_where_the_pool_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Notifier, "of_this_process", classmethod(lambda _: _unreachable()))
+    monkeypatch.setattr(triggers, "_CANCELS_WITHIN", 0.05)
+
+    async def cancelled_again() -> None:
+        killed = asyncio.create_task(PoolTrigger(1).on_kill())
+        await asyncio.sleep(0)
+        killed.cancel()
+        await asyncio.wait({killed})
+        assert triggers._cancelling
+        while triggers._cancelling:
+            await asyncio.sleep(0.01)
+
+    run(cancelled_again())
+
+
+def _unreachable() -> Any:
+    raise SettingsError("SENSORPOOL_DATABASE_URL cannot be read")

@@ -19,12 +19,11 @@ from sensorpool.airflow.result import START_ON_WORKER, START_ON_WORKER_KIND, STA
 from sensorpool.airflow.start.blueprint import Blueprint
 from sensorpool.airflow.start.registrar import Registrar, Waiting
 from sensorpool.airflow.task.deferral import airflow_settings, key_of
-from sensorpool.airflow.trigger import PoolTrigger, one_log_line
+from sensorpool.airflow.trigger import NO_TURN, PoolTrigger, one_log_line
 from sensorpool.airflow.triggerer.notifier import Notifier
 from sensorpool.instrumentation.redaction import error_text
 
 LIMIT = 60.0  # seconds from its start until it waits in the pool; after that its task goes to a worker
-_NO_TURN = 5.0  # seconds: where settings hang there is no turn to wait for
 
 
 class StartTrigger(BaseTrigger):
@@ -62,8 +61,8 @@ class StartTrigger(BaseTrigger):
     async def _turn(self) -> None:
         """Wait for the turn of an event (`triggerer.pace`): without the pool thousands go to workers at once."""
         with suppress(Exception):
-            async with asyncio.timeout(_NO_TURN):
-                notifier = await asyncio.to_thread(Notifier.of_this_process)
+            async with asyncio.timeout(NO_TURN):
+                notifier = await Notifier.made()
             await asyncio.sleep(notifier.pace.delay(time.monotonic()))
 
     async def on_kill(self) -> None:

@@ -75,6 +75,7 @@ class Notifier:
     _of_processes: ClassVar[dict[int, "Notifier"]] = {}
     _making = threading.Lock()
     _failed: ClassVar[tuple[float, Exception | None]] = (0.0, None)
+    _being_made: ClassVar["asyncio.Future[Notifier] | None"] = None
 
     def __init__(self, pool: Pool, settings: AirflowSettings) -> None:
         self.settings = settings
@@ -123,13 +124,28 @@ class Notifier:
             return notifier
 
     @classmethod
+    async def made(cls) -> "Notifier":
+        """Return this process's notifier; make it on one thread, however many triggers ask.
+
+        A backend of settings may be slow, and would block the loop of all triggers. One that hangs may not have all
+        threads of the loop: the triggers of others need these too.
+
+        :raises SettingsError: when a setting is wrong.
+        """
+        notifier = cls._of_processes.get(os.getpid())
+        if notifier is not None:
+            return notifier
+        making = cls._being_made
+        if making is None or making.done() or making.get_loop() is not asyncio.get_running_loop():
+            making = cls._being_made = asyncio.ensure_future(asyncio.to_thread(cls.of_this_process))
+        return await asyncio.shield(making)
+
+    @classmethod
     async def ready(cls, say: Callable[[str], object]) -> "Notifier":
         """Return this process's notifier; until it can be made, log why not: no task fails by that."""
         while True:
             try:
-                notifier = cls._of_processes.get(os.getpid())
-                # a backend of settings may be slow, and would block the loop of all triggers
-                return notifier if notifier is not None else await asyncio.to_thread(cls.of_this_process)
+                return await cls.made()
             except Exception as error:
                 say(f"sensorpool: the triggerer cannot reach the pool: {one_line(error)}")
                 await asyncio.sleep(_RETRY_AFTER)
