@@ -8,6 +8,7 @@ callback resumes on a worker (`task.poolable.ends_directly`).
 import functools
 import logging
 from contextvars import ContextVar
+from inspect import signature
 from typing import Any
 
 _PATCHED = "_sensorpool_send"
@@ -29,12 +30,14 @@ def install(next_method: str) -> None:
         if hasattr(DatabaseCallbackSink, _PATCHED):
             return
         submit, send = handle_event_submit.dispatch(TaskSuccessEvent), DatabaseCallbackSink.send
+        if "task_instance" not in signature(submit).parameters:
+            raise TypeError("what submits its events takes no task_instance")
 
         @functools.wraps(submit)
-        def submit_success(event: Any, *, task_instance: Any, **named: Any) -> Any:
+        def submit_success(event: Any, *arguments: Any, task_instance: Any, **named: Any) -> Any:
             token = _ends_ours.set(task_instance.next_method == next_method)
             try:
-                return submit(event, task_instance=task_instance, **named)
+                return submit(event, *arguments, task_instance=task_instance, **named)
             finally:
                 _ends_ours.reset(token)
 

@@ -36,8 +36,8 @@ def _reading_on(native: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(native)
     def service_subprocess(supervisor: Any, max_wait_time: float, *arguments: Any, **named: Any) -> Any:
         exit_code = native(supervisor, max_wait_time, *arguments, **named)
-        ends = time.monotonic() + _SPAN
-        while exit_code is None and time.monotonic() < ends and supervisor.selector.select(0):
+        ends, selector = time.monotonic() + _SPAN, getattr(supervisor, "selector", None)
+        while exit_code is None and selector is not None and time.monotonic() < ends and selector.select(0):
             exit_code = native(supervisor, 0.0, *arguments, **named)
         return exit_code
 
