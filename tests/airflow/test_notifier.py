@@ -414,9 +414,10 @@ def test_a_cancellation_is_left_to_rescue_where_the_pool_cannot_be_reached(monke
         await asyncio.sleep(0)
         killed.cancel()
         await asyncio.wait({killed})
-        assert triggers._cancelling
-        while triggers._cancelling:
-            await asyncio.sleep(0.01)
+        asking = asyncio.all_tasks() - {asyncio.current_task()}
+        assert asking
+        _, left = await asyncio.wait(asking, timeout=PATIENCE)
+        assert left == set()
 
     run(cancelled_again())
 

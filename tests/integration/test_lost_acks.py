@@ -1,6 +1,7 @@
 """A Redis that dies between a worker's receipt of jobs and its acks."""
 
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -16,11 +17,18 @@ CONCURRENCY = 2
 
 
 @pytest.fixture
+def service(make_service: Callable[..., Service]) -> Service:
+    """A service with one round of rescue only: without Redis that ends late, when the worker has seen its loss."""
+    return make_service(rescue_interval=600.0)
+
+
+@pytest.fixture
 def stopped(service: Service, redis_server: RedisServer) -> list[psutil.Process]:
     """The children of a worker that has handed each of them a job, which stand still; Redis is dead."""
     service.start()
     worker = service.processes[0]
     standing = until("the children", lambda: found if len(found := children(worker)) == CONCURRENCY else None)
+    until("the round of rescue", lambda: "sensorpool.rescue" in service.logs() and not _unfinished(service.logs()))
     for child in standing:
         child.suspend()
     until("jobs received", lambda: _unfinished(service.logs()) >= CONCURRENCY)
