@@ -410,11 +410,12 @@ def test_a_cancellation_is_left_to_rescue_where_the_pool_cannot_be_reached(monke
     monkeypatch.setattr(triggers, "_CANCELS_WITHIN", 0.05)
 
     async def cancelled_again() -> None:
+        before = asyncio.all_tasks()
         killed = asyncio.create_task(PoolTrigger(1).on_kill())
         await asyncio.sleep(0)
         killed.cancel()
         await asyncio.wait({killed})
-        asking = asyncio.all_tasks() - {asyncio.current_task()}
+        asking = asyncio.all_tasks() - before
         assert asking
         _, left = await asyncio.wait(asking, timeout=PATIENCE)
         assert left == set()
