@@ -6,9 +6,11 @@ import string
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from inspect import getsource
 from typing import Any
 
@@ -21,6 +23,7 @@ from airflow.sdk import BaseHook, Variable
 from airflow.sdk.bases.sensor import BaseSensorOperator
 from airflow.sdk.execution_time import supervisor
 
+from harness.until import PATIENCE
 from sensorpool import Settings
 from sensorpool.airflow.compat import features, secrets_backends, task_runtime
 from sensorpool.airflow.configuration import AirflowSettings
@@ -101,6 +104,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "dag")
     for name in task_runtime.SET_FOR_TASKS:
         monkeypatch.setenv(name, "airflow-db-not-allowed:///")
+    monkeypatch.setattr(watched_environment, "_watches", ())
     yield
     os.environ.__class__ = os.environb.__class__ = os._Environ
 
@@ -459,3 +463,51 @@ def test_watches_of_two_threads_leave_none_behind_in_any_order() -> None:
     os.environ.get("HOME")
     assert heard == ["HOME"]
     assert type(os.environ) is was
+
+
+def test_a_read_goes_on_where_the_watch_ends_in_its_midst() -> None:
+    """Triggers of others read the environment while this triggerer builds sensors."""
+    with ExitStack() as watch:
+        watch.enter_context(watched_environment.watching(lambda _: True, lambda _: True, (), lambda _: watch.close()))
+        names = iter(os.environ)
+        assert os.environ["PATH"]
+        assert type(os.environ) is os._Environ, "the watch has ended meanwhile"
+        assert os.environ.keys() == {*names}
+
+
+def test_a_constructor_on_a_thread_is_heard_alone(worker: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A triggerer builds sensors on threads, while others read the environment."""
+    monkeypatch.setenv(NAME, VALUE)
+    meet, outcomes = threading.Barrier(2), list[object]()
+
+    def built() -> None:
+        meet.wait(PATIENCE)
+        meet.wait(PATIENCE)
+
+    def build(reads: Callable[[], object]) -> None:
+        try:
+            outcomes.append(environment_reads.build_checked(lambda: (built(), reads())))
+        except NotPoolable as error:
+            outcomes.append(str(error))
+
+    for reads in (nothing, asked):
+        builds = threading.Thread(target=build, args=(reads,))
+        builds.start()
+        meet.wait(PATIENCE)
+        assert os.environ[NAME] == asked() == VALUE, "another thread reads it meanwhile"
+        assert dict(os.environ)[NAME] == VALUE
+        meet.wait(PATIENCE)
+        builds.join(PATIENCE)
+    assert outcomes == [(None, None), f"its constructor reads {NAME} from the environment, which its task has changed"]
+
+
+def test_a_task_has_its_process_for_itself_with_all_threads(worker: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(NAME, VALUE)
+
+    def reads_on_a_thread() -> None:
+        reads = threading.Thread(target=asked)
+        reads.start()
+        reads.join(PATIENCE)
+
+    with pytest.raises(NotPoolable, match=f"its constructor reads {NAME}"):
+        environment_reads.build_checked(reads_on_a_thread)

@@ -487,7 +487,24 @@ def test_a_pool_that_does_not_answer(starts: Starts, monkeypatch: pytest.MonkeyP
         raise registrar.Unreachable("it is away")
 
     monkeypatch.setattr(starts.pool, "register_checked", away)
+    monkeypatch.setattr(trigger, "LIMIT", 0.5)
     goes_to_a_worker(starts, run_id, "it is away", kinds={"pool"})
+
+
+def test_a_pool_that_does_not_answer_for_a_moment(starts: Starts, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = starts.run(starts.dag())
+    answers, failures = starts.pool.register_checked, iter([registrar.Unreachable("it is away")] * 2)
+
+    def away(checked: Any) -> Any:
+        for failure in failures:
+            raise failure
+        return answers(checked)
+
+    monkeypatch.setattr(starts.pool, "register_checked", away)
+    monkeypatch.setattr(trigger, "RETRY_AFTER", 0.01)
+    assert starts.serve(starts.workload(run_id), lambda: starts.land(run_id)) is None
+    assert list(failures) == [], "the fault has struck"
+    assert len(starts.instances(run_id)) == 1
 
 
 def test_a_start_that_takes_too_long(starts: Starts, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,8 +83,9 @@ def all_succeed(starting: Starting, run: str) -> None:
     for dag_id in DAGS:
         starting.wait_for(f"the end of {dag_id}", lambda d=dag_id: starting.run_state(d, run) in {"success", "failed"})
     assert states(starting, run) == ["success"] * SENSORS
+    for dag_id in DAGS:
+        assert starting.begun_on_workers(dag_id, run) == set(), starting.reasons_to_begin(dag_id, run)
     became = starting.rows("SELECT became, count(*) FROM public.witness WHERE run_id = :run GROUP BY became", run=run)
     assert {row[0]: row[1] for row in became} == {"deferred": SENSORS, "success": SENSORS}
     for dag_id in DAGS:
-        assert starting.begun_on_workers(dag_id) == set()
         assert {number for _, number in starting.states(dag_id, run).values()} == {1}

@@ -21,9 +21,11 @@ from sensorpool.airflow.start.registrar import Registrar, Waiting
 from sensorpool.airflow.task.deferral import airflow_settings, key_of
 from sensorpool.airflow.trigger import NO_TURN, PoolTrigger, one_log_line
 from sensorpool.airflow.triggerer.notifier import Notifier
+from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.redaction import error_text
 
 LIMIT = 60.0  # seconds from its start until it waits in the pool; after that its task goes to a worker
+RETRY_AFTER = 3.0  # seconds between two attempts to reach the pool
 
 
 class StartTrigger(BaseTrigger):
@@ -39,6 +41,7 @@ class StartTrigger(BaseTrigger):
         self.blueprint = blueprint if isinstance(blueprint, str) else ""
         self._context: Any = None  # the template context, if the triggerer has made one
         self._pool_trigger: PoolTrigger | None = None
+        self._away = ""  # why the pool cannot be reached, if so
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return class path and arguments."""
@@ -96,7 +99,7 @@ class StartTrigger(BaseTrigger):
             async with asyncio.timeout(LIMIT):
                 waiting = await self._begin()
         except TimeoutError:
-            return self._to_worker(f"it could not be registered in {LIMIT:g} s")
+            return self._to_worker(self._away or f"it could not be registered in {LIMIT:g} s")
         except Exception as error:
             return self._to_worker(error_text(error), error)
         # one that has ended may have been on a worker in this try, a moment ago: see `resume_hold`
@@ -125,13 +128,25 @@ class StartTrigger(BaseTrigger):
             raise NotPoolable("it is in a loop, and the pool would take its rounds for one task", "loop")
         ignores_listeners = airflow_settings().listeners == "ignore"
         direct = blueprint.direct and (ignores_listeners or not await asyncio.to_thread(task_runtime.has_listeners))
-        waiting = await Registrar.of(notifier).begin(blueprint, key_of(ti), str(ti.id), self._context)
+        waiting = await self._register(Registrar.of(notifier), blueprint)
         self.log.info(
             "sensorpool: waits in the pool as instance %s%s; it has taken no worker slot.",
             waiting.instance_id,
             ", where others wait for the same" if waiting.joined_others else "",
         )
         return waiting._replace(direct=direct)
+
+    async def _register(self, registrar: Registrar, blueprint: Blueprint) -> Waiting:
+        """Register; a pool that cannot be reached may come back: all would go to workers when its database restarts."""
+        ti: Any = self.task_instance
+        while True:
+            try:
+                return await registrar.begin(blueprint, key_of(ti), str(ti.id), self._context)
+            except Unreachable as error:
+                if not self._away:
+                    self._warn(f"sensorpool: the triggerer cannot reach the pool, and tries again: {error}")
+                self._away = error_text(error)
+            await asyncio.sleep(RETRY_AFTER)
 
     def _to_worker(self, why: str, error: Exception | None = None) -> TriggerEvent:
         self._warn(f"sensorpool: starts on a worker: {why}")

@@ -7,6 +7,7 @@ the change, so a sensor that depends on it runs natively. The log gets the name,
 
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -62,13 +63,16 @@ def changed_by_task() -> frozenset[str]:
 def build_checked(build: Callable[[], Any]) -> Any:
     """Build a sensor, and check what its constructor reads.
 
+    A task has its process for itself: all threads are heard. A triggerer builds on threads, and others read meanwhile.
+
     :raises NotPoolable: when the constructor reads a name that the task has changed in the environment.
     :raises Exception: whatever the constructor raises.
     """
     changed, found = _changed(), list[str]()
     if not changed:
         return build()
-    with _noting(found.append, changed):
+    is_main = threading.current_thread() is threading.main_thread()
+    with _noting(found.append, changed, thread=None if is_main else threading.get_ident()):
         sensor = build()
     if found:
         raise NotPoolable(f"its constructor {found[0]}", "needs_worker")
@@ -76,7 +80,10 @@ def build_checked(build: Callable[[], Any]) -> Any:
 
 
 def _noting(
-    note: Callable[[str], object], changed: frozenset[str], found: Callable[[str], object] | None = None
+    note: Callable[[str], object],
+    changed: frozenset[str],
+    found: Callable[[str], object] | None = None,
+    thread: int | None = None,
 ) -> AbstractContextManager[None]:
     watched = (OF_TASK, *_LOOK_UPS) if found else ()
 
@@ -94,7 +101,7 @@ def _noting(
     def is_listed(name: str) -> bool:
         return is_watched(name) and name not in task_runtime.SET_FOR_TASKS
 
-    return watched_environment.watching(is_watched, is_listed, process_start.gone() & changed, ask)
+    return watched_environment.watching(is_watched, is_listed, process_start.gone() & changed, ask, thread)
 
 
 def reason_against(sensor: BaseOperator, hooks: Iterable[type] = ()) -> str | None:

@@ -7,13 +7,23 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 Ask = Callable[[str], object]
 IsWatched = Callable[[str], bool]
 
+
+class _Watch(NamedTuple):
+    is_watched: IsWatched
+    is_listed: IsWatched
+    gone: Collection[str]
+    ask: Ask
+    thread: int | None = None
+
+
 _lock = threading.Lock()
-_watches: list[Any] = []  # the class of the environment before any watch, and those of the watches; the last one hears
+_watches: tuple[_Watch, ...] = ()
+_before: Any = os._Environ  # the class of the environment before any watch
 
 
 def put_in_place(is_watched: IsWatched, ask: Ask) -> None:
@@ -23,32 +33,44 @@ def put_in_place(is_watched: IsWatched, ask: Ask) -> None:
     :param ask: called with each name that is read; its exceptions reach the reader.
     """
     if type(os.environ) is os._Environ:
-        _set_class(_watched(is_watched, is_watched, (), ask))
+        _begin(_Watch(is_watched, is_watched, (), ask))
 
 
 @contextmanager
-def watching(is_watched: IsWatched, is_listed: IsWatched, gone: Collection[str], ask: Ask) -> Iterator[None]:
+def watching(
+    is_watched: IsWatched, is_listed: IsWatched, gone: Collection[str], ask: Ask, thread: int | None = None
+) -> Iterator[None]:
     """Watch the environment.
 
     :param is_watched: whether a name is watched.
     :param is_listed: whether a watched name is also watched in lists of all names.
     :param gone: names that have been removed: a list of all names shows that.
     :param ask: called with each name that is read.
+    :param thread: the identifier of the only thread that is heard; None: all are.
     """
-    watched = _watched(is_watched, is_listed, gone, ask)
-    with _lock:
-        if not _watches:
-            _watches.append(type(os.environ))
-        _watches.append(watched)
-        _set_class(watched)
+    watch = _Watch(is_watched, is_listed, gone, ask, thread)
+    _begin(watch)
     try:
         yield
     finally:
-        with _lock:  # threads of a triggerer begin and end their watches in any order
-            _watches.remove(watched)
-            _set_class(_watches[-1])
-            if len(_watches) == 1:
-                _watches.clear()
+        _end(watch)
+
+
+def _begin(watch: _Watch) -> None:
+    global _watches, _before
+    with _lock:
+        if type(os.environ) is not _Environment:
+            _before = type(os.environ)
+            _set_class(_Environment)
+        _watches = (*_watches, watch)
+
+
+def _end(watch: _Watch) -> None:
+    global _watches
+    with _lock:  # threads end their watches in any order
+        _watches = tuple(other for other in _watches if other is not watch)
+        if not _watches:
+            _set_class(_before)
 
 
 def _set_class(cls: Any) -> None:
@@ -57,33 +79,38 @@ def _set_class(cls: Any) -> None:
         os.environb.__class__ = cls
 
 
-def _watched(is_watched: IsWatched, is_listed: IsWatched, gone: Collection[str], ask: Ask) -> Any:
-    class Environment(os._Environ):  # type: ignore[type-arg]
-        """The environment; reads of watched names are noted."""
+def _here() -> list[_Watch]:
+    return [watch for watch in _watches if watch.thread in (None, threading.get_ident())]
 
-        def __getitem__(self, name: Any) -> Any:
+
+class _Environment(os._Environ):  # type: ignore[type-arg]
+    """The environment; reads of watched names are noted.
+
+    No super(): the class may change back while another thread is in one of these methods.
+    """
+
+    def __getitem__(self, name: Any) -> Any:
+        text = os.fsdecode(name) if isinstance(name, bytes) else name
+        if isinstance(text, str) and not isinstance(text, _Listed):
+            for watch in _here():
+                if watch.is_watched(text):
+                    watch.ask(text)
+        return os._Environ.__getitem__(self, name)
+
+    def __iter__(self) -> Iterator[Any]:  # a copy of all names reads none
+        watches = _here()
+        for watch in watches:
+            for name in watch.gone:
+                watch.ask(name)
+        for name in os._Environ.__iter__(self):
             text = os.fsdecode(name) if isinstance(name, bytes) else name
-            if isinstance(text, str) and not isinstance(text, _Listed) and is_watched(text):
-                ask(text)
-            return super().__getitem__(name)
-
-        def __iter__(self) -> Iterator[Any]:  # a copy of all names reads none
-            for name in gone:
-                ask(name)
-            for name in super().__iter__():
-                if isinstance(name, bytes):
-                    if is_listed(os.fsdecode(name)):
-                        ask(os.fsdecode(name))
-                    yield name
-                else:
-                    # a view of all values reads by the names that it gets here
-                    yield _Listed(name, ask if is_listed(name) else _ignore) if is_watched(name) else name
-
-    return Environment
-
-
-def _ignore(_: str) -> None:
-    """Note nothing."""
+            watching = [watch for watch in watches if watch.is_watched(text)]
+            asks = [watch.ask for watch in watching if watch.is_listed(text)]
+            if isinstance(name, bytes):
+                for ask in asks:
+                    ask(text)
+            # a view of all values reads by the names that it gets here
+            yield _Listed(name, asks) if watching and isinstance(name, str) else name
 
 
 class _Listed(str):
@@ -92,21 +119,22 @@ class _Listed(str):
     To compare it with other names, and find no match, is none.
     """
 
-    _ask: Ask
+    _asks: Collection[Ask]
     _whole: str
 
-    def __new__(cls, name: str, ask: Ask, whole: str = "") -> "_Listed":
+    def __new__(cls, name: str, asks: Collection[Ask], whole: str = "") -> "_Listed":
         listed = super().__new__(cls, name)
-        listed._ask = ask
+        listed._asks = asks
         listed._whole = whole or name
         return listed
 
     def _part(self, part: str) -> "_Listed":
-        return _Listed(part, self._ask, self._whole)
+        return _Listed(part, self._asks, self._whole)
 
     def _picked(self, is_it: bool) -> bool:
         if is_it and len(self) > 1:  # one letter of a name picks no name
-            self._ask(self._whole)
+            for ask in self._asks:
+                ask(self._whole)
         return is_it
 
     def __eq__(self, other: object) -> bool:
