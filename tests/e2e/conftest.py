@@ -1,8 +1,10 @@
 """Two Airflows for the whole suite: each takes 20 s to start. Tests that break parts of one put them back."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -11,25 +13,61 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.fleet import Fleet
 from tests.e2e.starting import Starting
 
+Airflow = TypeVar("Airflow", bound=Cluster)
+
+
+class Running:
+    """One Airflow at a time: one that idles takes a third of a core."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._airflow: Cluster | None = None
+
+    def of(self, kind: type[Airflow], make: Callable[[], Airflow]) -> Airflow:
+        """Return the running Airflow if it is of this kind; otherwise end it, and start another."""
+        if type(self._airflow) is not kind:
+            self.close()
+            self._airflow = self._stack.enter_context(make())
+        assert isinstance(self._airflow, kind)
+        return self._airflow
+
+    def close(self) -> None:
+        """End the running Airflow."""
+        self._airflow = None
+        self._stack.close()
+
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def running() -> Iterator[Running]:
+    """The Airflow that runs now."""
+    with closing(Running()) as airflow:
+        yield airflow
+
+
+@pytest.fixture(scope="module")
+def cluster(running: Running, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     """Airflow and the pool."""
-    folder = Path(os.environ.get("SENSORPOOL_TEST_E2E_FOLDER") or tmp_path_factory.mktemp("airflow"))
-    sensors = ["company.FlagSensor", "company.DatedSensor", "company.ThoroughSensor", "company.RegionSensor"]
-    sensors += _default_sensors()
-    with Cluster(folder, slots=24, sensors_enabled=",".join(sensors), exclude="native_*") as running:
-        yield running
+
+    def make() -> Cluster:
+        folder = Path(os.environ.get("SENSORPOOL_TEST_E2E_FOLDER") or tmp_path_factory.mktemp("airflow"))
+        sensors = ["company.FlagSensor", "company.DatedSensor", "company.ThoroughSensor", "company.RegionSensor"]
+        sensors += _default_sensors()
+        return Cluster(folder, slots=24, sensors_enabled=",".join(sensors), exclude="native_*")
+
+    return running.of(Cluster, make)
 
 
-@pytest.fixture(scope="session")
-def starting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starting]:
+@pytest.fixture(scope="module")
+def starting(running: Running, tmp_path_factory: pytest.TempPathFactory) -> Starting:
     """An Airflow whose sensors begin without a worker, and the pool."""
-    folder = tmp_path_factory.mktemp("starting") / "airflow"
-    sensors = ["airflow.providers.*", "company.FlagSensor", "sensorpool.airflow.pool.dag_files.DagFileSensor"]
-    settings = {"sensors_enabled": ",".join(sensors), "exclude": "native_*"}
-    with Starting(folder, slots=24, start="scheduler", **settings) as running:
-        yield running
+
+    def make() -> Starting:
+        folder = tmp_path_factory.mktemp("starting") / "airflow"
+        sensors = ["airflow.providers.*", "company.FlagSensor", "sensorpool.airflow.pool.dag_files.DagFileSensor"]
+        settings = {"sensors_enabled": ",".join(sensors), "exclude": "native_*"}
+        return Starting(folder, slots=24, start="scheduler", **settings)
+
+    return running.of(Starting, make)
 
 
 def _default_sensors() -> list[str]:
