@@ -81,16 +81,18 @@ def measure(bench: Bench, way: Way, case: str, sensors: int, dags: int, land: in
     true_at = _land(bench, names, land / sensors)
     landed = len(true_at)
     _progress("success", lambda: bench.count(dag_ids, RUN, "success"), _sensors_of(true_at, dag_ids, sensors))
-    _, ended = ends.read()
+    ending, ended = ends.read()
     after = _delays(bench, dag_ids, sensors, true_at)
     for name in names[landed:]:
         _touch(bench, name)
     _progress("success", lambda: bench.count(dag_ids, RUN, "success"), sensors)
 
+    # those that wait meanwhile: at the begin half of them on average; at the end all but half of those that end
+    rate = {name: used / span for name, used in waited.items()}
+    others = took / 2, ending * (1 - len(after) / sensors / 2)
     life = {
-        name: 1e3 * (begun[name] / sensors + ended[name] / len(after))
-        for name in begun
-        if begun[name] / sensors + ended[name] / len(after) >= 5e-5
+        name: 1e3 * ((begun[name] - others[0] * each) / sensors + (ended[name] - others[1] * each) / len(after))
+        for name, each in rate.items()
     }
     return {
         "case": f"{way.name}, {sensors:,} in {dags}",
@@ -98,8 +100,9 @@ def measure(bench: Bench, way: Way, case: str, sensors: int, dags: int, land: in
         "all wait after, s": round(took, 1),
         "sensors a second that begin to wait": round(sensors / took, 1),
         "CPU of a life, ms": round(sum(life.values()), 1),
-        "of that": {name: round(each, 1) for name, each in sorted(life.items(), key=lambda item: -item[1])},
-        "CPU while all wait, % of one core": round(100 * sum(waited.values()) / span, 1),
+        "of that": _by_size(life, 1),
+        "CPU of a sensor that waits, µs a second": round(1e6 * sum(rate.values()) / sensors, 1),
+        "of that, µs": _by_size({name: 1e6 * each / sensors for name, each in rate.items()}, 1),
         "Airflow's transactions, a sensor and minute": round(60 * transactions / span / sensors, 3),
         "triggerer, KB a waiting sensor": round((grown - memory) / sensors, 1),
         "triggerer, open files a waiting sensor": round((opened - files) / sensors, 2),
@@ -192,3 +195,9 @@ def _delays(bench: Bench, dag_ids: list[str], sensors: int, true_at: dict[str, f
     )
     names = ((_name(row[0], row[1], sensors, len(dag_ids)), float(row[2])) for row in rows)
     return sorted(end - true_at[name] for name, end in names if name in true_at)
+
+
+def _by_size(figures: dict[str, float], digits: int) -> dict[str, float]:
+    """Return the figures that are not zero, the largest first."""
+    ordered = sorted(figures.items(), key=lambda item: -item[1])
+    return {name: rounded for name, each in ordered if (rounded := round(each, digits)) > 0}
