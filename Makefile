@@ -17,6 +17,8 @@ CODE := $(wildcard sensorpool migrations harness tests benchmarks tools celeryco
 # these need Airflow: make airflow, make e2e; and these are slower: make faults
 NO_AIRFLOW := --ignore=tests/airflow --ignore=tests/e2e
 NOT_SLOW := $(NO_AIRFLOW) --ignore=tests/faults
+# a whole suite names its slowest tests
+SLOWEST := --durations=12 --durations-min=10
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -32,18 +34,18 @@ demo: $(VENV)/demo.stamp ## watch a pool of 1,000 sensors settle, in one process
 
 .PHONY: test
 test: $(VENV)/test.stamp ## run the tests on a PostgreSQL and a Redis of their own
-	@$(BIN)/python -m pytest -m "not mariadb and not rabbitmq" $(NOT_SLOW) -n 3 --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -m "not mariadb and not rabbitmq" $(NOT_SLOW) $(SLOWEST) -n 3 --dist loadfile $(ARGS)
 
 .PHONY: test-variants
 test-variants: $(VENV)/test.stamp ## run the tests that need MariaDB or RabbitMQ
-	@$(BIN)/python -m pytest -m "mariadb or rabbitmq" $(NOT_SLOW) $(ARGS)
+	@$(BIN)/python -m pytest -m "mariadb or rabbitmq" $(NOT_SLOW) $(SLOWEST) $(ARGS)
 
 .PHONY: airflow e2e
 airflow: $(VENV_E2E)/e2e.stamp ## run the tests of Airflow's side, on its code and its database
-	@$(VENV_E2E)/bin/python -m pytest tests/airflow -n 2 --dist loadfile $(ARGS)
+	@$(VENV_E2E)/bin/python -m pytest tests/airflow $(SLOWEST) -n 2 --dist loadfile $(ARGS)
 
 e2e: $(VENV_E2E)/e2e.stamp ## run the tests on a whole Airflow of their own
-	@$(VENV_E2E)/bin/python -m pytest tests/e2e --maxfail 4 $(ARGS)
+	@$(VENV_E2E)/bin/python -m pytest tests/e2e $(SLOWEST) --maxfail 4 $(ARGS)
 
 .PHONY: airflow-versions e2e-versions
 airflow-versions: ## run the tests of Airflow's side on other versions of Airflow (VERSIONS=3.1.8 for one)
@@ -54,7 +56,7 @@ e2e-versions: ## run the lives of a sensor on other versions of a whole Airflow
 
 .PHONY: faults faults-full
 faults: $(VENV)/test.stamp ## try the guarantees: every fault once, mutants, the model
-	@$(BIN)/python -m pytest tests/faults -n 3 --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest tests/faults $(SLOWEST) -n 3 --dist loadfile $(ARGS)
 
 faults-full: $(VENV)/test.stamp ## try the guarantees for hours: outages of a minute, thousands of kills, a soak
 	@SENSORPOOL_TEST_FULL=1 SENSORPOOL_TEST_FAULTS_TABLE=benchmarks/results/faults.json \

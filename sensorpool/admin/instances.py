@@ -11,7 +11,8 @@ from sensorpool.model.identity import identify
 from sensorpool.model.json_text import read_json
 from sensorpool.model.states import State
 from sensorpool.model.times import spell_time
-from sensorpool.store import admission, callbacks, inspecting, values
+from sensorpool.store import admission, callbacks, inspecting, listing, values
+from sensorpool.store.listing import Selection
 
 SHOWN_MEMBERS = 20
 
@@ -75,21 +76,31 @@ def instance(pool: Pool, instance_id: int) -> Any:
     return row
 
 
-def list_instances(pool: Pool, *, state: State | None, dag_id: str | None, most: int) -> list[dict[str, Any]]:
-    """Return instances, the newest first."""
-    if dag_id is not None and printable(dag_id) != dag_id:
-        return []  # such a dag_id cannot be registered, and some databases cannot look for it
-    rows = pool.database.read(inspecting.instances, state=state, dag_id=dag_id, most=most)
+def list_instances(pool: Pool, selection: Selection, most: int) -> list[dict[str, Any]]:
+    """Return the instances that are wanted, the newest first."""
+    if not _can_be(selection):
+        return []
+    shown = ("id", "state", "dag_id", "task_id", "run_id", "map_index", "try_number", "op_classpath", "ending")
     return [
         {
-            **{name: row[name] for name in ("id", "state", "dag_id", "task_id", "run_id", "map_index", "try_number")},
-            "op_classpath": row["op_classpath"],
+            **{name: row[name] for name in shown},
             "waiting_since": spell_time(row["start_date"]),
+            "timeout_at": spell_time(row["timeout_at"]),
             "settled_at": spell_time(row["settled_at"]),
             "reason": row["reason"],
         }
-        for row in rows
+        for row in pool.database.read(listing.instances, selection, most)
     ]
+
+
+def count_instances(pool: Pool, selection: Selection) -> int:
+    """Return how many instances are wanted, on all pages."""
+    return pool.database.read(listing.count, selection) if _can_be(selection) else 0
+
+
+def _can_be(selection: Selection) -> bool:
+    """Whether the texts can be registered; some databases cannot look for others."""
+    return all(printable(text) == text for text in selection.texts())
 
 
 def digest_of(row: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""``sensorpool status``, ``show``, ``list``, ``quarantine``, ``release`` and ``config``."""
+"""``sensorpool status``, ``show``, ``explain``, ``list``, ``quarantine``, ``release`` and ``config``."""
 
 import json
 from typing import Any
@@ -12,9 +12,11 @@ from sensorpool.cli.pools import pool_to_look_at
 from sensorpool.client.pool import Pool
 from sensorpool.config.settings import Settings
 from sensorpool.config.variables import known_variables, nearest, unknown_variables
-from sensorpool.model.states import State
+from sensorpool.model.states import Ending, State
+from sensorpool.store.listing import Selection
 
 _LONGEST_ID = 20  # digits
+_GREATEST_ID = 2**63 - 1
 _TIME_OF_DAY = slice(11, 19)  # of 2026-11-23T06:13:34.860Z
 
 
@@ -100,9 +102,31 @@ def show(instance_id: int, as_json: bool) -> None:
         print_fields(found)
 
 
+@click.command()
+@click.argument("instance_id", metavar="ID", type=int)
+@json_option
+def explain(instance_id: int, as_json: bool) -> None:
+    """Say why one instance waits, or how its wait ended: a sentence for each thing that is known."""
+    from sensorpool.admin import explain as inside
+
+    found = inside.explain(pool_to_look_at(), instance_id)
+    if as_json:
+        print_json(found)
+        return
+    say(found.pop("why"))
+    print_fields({name.replace("_", " "): value for name, value in found.items() if value is not None})
+
+
 @click.command("list")
 @click.option("--state", type=click.Choice([str(state) for state in State]), help="Only instances in this state.")
+@click.option("--ending", type=click.Choice([str(ending) for ending in Ending]), help="Only those that ended so.")
 @click.option("--dag-id", help="Only instances of this DAG.")
+@click.option("--task-id", help="Only instances of this task.")
+@click.option("--run-id", help="Only instances of this run.")
+@click.option("--class", "op_classpath", help="Only instances of this class: pkg.module.Class.")
+@click.option("--reason", help="Only instances with this text in their reason.")
+@click.option("--overdue", is_flag=True, help="Only instances that still wait, past their deadline.")
+@click.option("--before", metavar="ID", type=click.IntRange(1, _GREATEST_ID), help="Only lower IDs: the next page.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1, max=1_000_000),
@@ -112,13 +136,32 @@ def show(instance_id: int, as_json: bool) -> None:
 )
 @click.option("--wide", is_flag=True, help="All columns in full, as when the output is no terminal.")
 @json_option
-def list_command(state: str | None, dag_id: str | None, limit: int, wide: bool, as_json: bool) -> None:
+def list_command(
+    state: str | None,
+    ending: str | None,
+    op_classpath: str | None,
+    overdue: bool,
+    limit: int,
+    wide: bool,
+    as_json: bool,
+    **wanted: Any,
+) -> None:
     """List instances, the newest first. On a terminal the table is cut to fit: `show ID` and --wide show all."""
-    found = instances.list_instances(Pool(), state=State(state) if state else None, dag_id=dag_id, most=limit)
+    pool = Pool()
+    selection = Selection(
+        state=State(state) if state else None,
+        ending=Ending(ending) if ending else None,
+        op_classpath=op_classpath.replace(":", ".") if op_classpath else None,
+        past=pool.database.read(pool.database.now) if overdue else None,
+        **wanted,
+    )
+    found = instances.list_instances(pool, selection, limit)
     if as_json:
         print_json(found)
         return
     title = f"{len(found)} instance{'' if len(found) == 1 else 's'}"
+    if len(found) == limit and (count := instances.count_instances(pool, selection)) > limit:
+        title = f"{limit:,} of {count:,} instances; for the next ones: --before {found[-1]['id']}"
     if not is_wide(wide):
         last = "reason" if any(row["reason"] for row in found) else "run_id"
         crop = ("dag_id", "task_id", last)

@@ -25,6 +25,7 @@ _HOMES = {
     "demo": "demo",
     "doctor": "running",
     "drain": "running",
+    "explain": "inspecting",
     "health": "health",
     "list": "inspecting",
     "quarantine": "inspecting",

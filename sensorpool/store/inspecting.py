@@ -128,28 +128,6 @@ def others_of_group(connection: Connection, group_id: int, most: int) -> list[An
     return list(connection.execute(query).mappings())
 
 
-def instances(connection: Connection, *, state: State | None, dag_id: str | None, most: int) -> list[Any]:
-    """List instances, the newest first."""
-    query = select(
-        s.c.id,
-        s.c.state,
-        s.c.dag_id,
-        s.c.task_id,
-        s.c.run_id,
-        s.c.map_index,
-        s.c.try_number,
-        s.c.op_classpath,
-        s.c.start_date,
-        s.c.settled_at,
-        s.c.reason,
-    )
-    if state is not None:
-        query = query.where(s.c.state == state)
-    if dag_id is not None:
-        query = query.where(s.c.dag_id == dag_id)
-    return list(connection.execute(query.order_by(s.c.id.desc()).limit(most)).mappings())
-
-
 def oldest_unpublished(connection: Connection) -> Milliseconds | None:
     """Return since when the oldest outbox row has been waiting; None if there is none."""
     return connection.execute(select(func.min(outbox.c.created_at))).scalar()

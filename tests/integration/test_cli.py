@@ -113,6 +113,39 @@ def test_register_from_lines_reports_the_refused_by_number(run: Run) -> None:
     assert {row["task_id"] for row in listed} == {"t1", "t2"}
 
 
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ((), "dcba"),
+        (("--task-id=t1",), "ba"),
+        (("--run-id=r2", "--dag-id=d"), "dc"),
+        ((f"--class={PATH_SENSOR}",), "dcba"),
+        (("--class=sensorpool.sensors:PathSensor",), "dcba"),
+        (("--class=other.Class",), ""),
+        (("--ending=cancelled",), "b"),
+        (("--reason=100%_of",), "b"),
+        (("--reason=%",), "b"),
+        (("--reason=no such",), ""),
+        (("--overdue",), "c"),
+        (("--overdue", "--state=failed"), ""),
+        (("--before", "c"), "ba"),
+        (("--limit=1", "--before", "c"), "b"),
+        (("--dag-id=\udcff",), ""),
+    ],
+    ids=str,
+)
+def test_list_takes_what_is_wanted(run: Run, options: tuple[str, ...], wanted: str) -> None:
+    tasks = {"a": ("t1", "r1", 600), "b": ("t1", "r1", 600), "c": ("t2", "r2", 0.001), "d": ("t3", "r2", 600)}
+    made: dict[str, str] = {}
+    for number, (name, (task_id, run_id, timeout)) in enumerate(tasks.items()):
+        key = ("--dag-id=d", f"--task-id={task_id}", f"--run-id={run_id}", f"--map-index={number}")
+        done = run("register", PATH_SENSOR, '{"path": "/x"}', *key, f"--timeout={timeout}", "--json")
+        made[name] = str(json.loads(done.stdout)["id"])
+    assert run("cancel", made["b"], "--reason=100%_of it").returncode == 0
+    listed = json.loads(run("list", "--json", *(made.get(each, each) for each in options)).stdout)
+    assert [str(row["id"]) for row in listed] == [made[name] for name in wanted]
+
+
 def test_cancel_looks_all_up_first_and_says_each(run: Run) -> None:
     made = [str(json.loads(run("register", PATH_SENSOR, '{"path": "/x"}', "--json").stdout)["id"]) for _ in range(2)]
     done = run("cancel", made[0], "99999999", made[1])

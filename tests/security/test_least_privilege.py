@@ -23,6 +23,7 @@ from sensorpool.model.values import Fact, ShardRange
 from sensorpool.publish import listen
 from sensorpool.service.app import make_app
 from sensorpool.store import callbacks, inspecting, results
+from sensorpool.store.listing import Selection
 from sensorpool.store.migrate import upgrade
 from sensorpool.testing import land, pokes
 from sensorpool.worker.chores.round import Place
@@ -184,7 +185,7 @@ def test_the_pool_runs_under_the_roles(roles: Callable[[str], str], redis_url: s
         whole_run(service, registrant, tmp_path)
         assert health.health(reader) == []
         assert status.status(reader)["states"]["success"] == 2
-        assert len(instances.list_instances(reader, state=None, dag_id=None, most=10)) == 5
+        assert len(instances.list_instances(reader, Selection(), 10)) == 5
         assert json.dumps(status.status(reader))
     finally:
         service.stop()

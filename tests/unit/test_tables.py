@@ -36,7 +36,8 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instances, "list_instances", lambda *_, **__: ROWS)
+    monkeypatch.setattr(instances, "list_instances", lambda _, __, most: ROWS[:most])
+    monkeypatch.setattr(instances, "count_instances", lambda *_: 2_007)
     monkeypatch.setattr(inspecting, "Pool", lambda: None)
 
 
@@ -72,6 +73,10 @@ def test_what_is_piped_is_complete() -> None:
             assert str(row[name]) in line
         assert line == line.rstrip()
     assert REASON.replace("\n", "\\n") in lines[-1]
+
+
+def test_a_page_says_how_many_there_are_and_how_to_get_the_next() -> None:
+    assert run("list", "--limit=3")[0] == f"3 of 2,007 instances; for the next ones: --before {ROWS[2]['id']}"
 
 
 def _all() -> list[str]:

@@ -1,0 +1,162 @@
+"""Why an instance waits, or how its wait ended, in sentences: what `show` lists, for a reader."""
+
+import json
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+from sensorpool.admin import instances
+from sensorpool.admin.health import health
+from sensorpool.client.pool import Pool
+from sensorpool.client.register import spell
+from sensorpool.model.execution_context import ExecutionContext
+from sensorpool.model.states import Ending, Outcome, State
+from sensorpool.model.values import Key
+from sensorpool.store import inspecting
+
+_ENDED = {
+    Ending.LANDED: "its condition landed",
+    Ending.TIMEOUT: "its timeout was over, and one more poke found nothing",
+    Ending.EXECUTION_TIMEOUT: "its execution_timeout was over",
+    Ending.POKE_ERROR: "its poke raised an error",
+    Ending.SKIP: "its poke asked to skip",
+    Ending.FAIL: "its poke asked to fail, or took its process down too often",
+    Ending.CANCELLED: "it was cancelled",
+    Ending.HANDED_BACK: "it was handed back, and its waiter pokes by itself",
+}
+_SAW = {
+    Outcome.LANDED: "found that it holds, and the result is being written",
+    Outcome.NOT_LANDED: "found that it does not hold yet",
+    Outcome.POKE_ERROR: "raised an error, and its flags forgive that",
+    Outcome.POKE_TIMEOUT: "overran its time limit, so what it would have found is not known",
+    Outcome.INFRA_FAILURE: "could not ask its backend",
+    Outcome.CRASHED: "took its process down, and is tried again apart from others",
+    Outcome.CANNOT_POKE: "was not possible in the process that tried: another one has to",
+}
+_MOST_NAMED = 5  # other waiters
+_SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+_LATE_AFTER = 2  # intervals without a poke
+
+
+def explain(pool: Pool, instance_id: int) -> dict[str, Any]:
+    """Return why an instance waits, or how its wait ended, and what is known about it: a sentence each.
+
+    :returns: ``id``, ``state``, ``why``, and further sentences by what they are about.
+    :raises Unknown: when there is no such instance.
+    :raises Unreachable: when the database does not answer.
+    """
+    shown = instances.show(pool, instance_id)
+    now = datetime.fromtimestamp(pool.database.read(pool.database.now) / 1000, UTC)
+    condition = json.dumps(shown["poke_context"], ensure_ascii=False)
+    explained = {
+        "id": shown["id"],
+        "state": shown["state"],
+        "why": "",
+        "who": _name(shown),
+        "condition": f"{shown['op_classpath']} {condition}",
+    }
+    if shown["state"] == State.SENSING:
+        explained |= _wait(pool, shown, now)
+    else:
+        explained |= _end(shown, now)
+    return explained | {name: shown[name] for name in ("on_settled", "quarantined") if shown[name] is not None}
+
+
+def _end(shown: dict[str, Any], now: datetime) -> dict[str, Any]:
+    ending = _ENDED.get(shown["ending"], f"it is {shown['state']}")
+    waited = _between(shown["waiting_since"], shown["settled_at"])
+    why = f"It waits no more: {ending}, {_when(shown['settled_at'], now)}, after {waited}."
+    return {"why": why, "reason": shown["reason"]}
+
+
+def _wait(pool: Pool, shown: dict[str, Any], now: datetime) -> dict[str, Any]:
+    group = pool.database.read(inspecting.group, shown["group_id"])
+    interval = math.inf if group is None else group["poke_interval"] / 1000
+    is_late = (_seconds(shown["last_poke_at"], now) or 0.0) > _LATE_AFTER * interval
+    why = _why(shown, now)
+    if is_late:
+        why += f" A poke is due every {interval:g} s, and the next one is late."
+    return {
+        "why": why,
+        "last_poke_said": shown["last_reason"],
+        "waiting_since": _when(shown["waiting_since"], now),
+        "next_poke": None if is_late else _next(shown, now),
+        "deadline": _deadline(shown, now),
+        "who_else_waits": _others(shown),
+        "trouble": "; ".join(health(pool)) or None,
+    }
+
+
+def _why(shown: dict[str, Any], now: datetime) -> str:
+    if shown["unsettled"] is not None:
+        return f"It has ended in fact, but {shown['unsettled']}."
+    if shown["last_poke_at"] is not None:
+        saw = _SAW.get(shown["last_outcome"], f"saw: {shown['last_outcome']}")
+        return f"The last poke of its condition, {_when(shown['last_poke_at'], now)}, {saw}."
+    if shown["last_outcome"] is None:
+        return f"It was registered {_when(shown['waiting_since'], now)}, and its condition was not poked yet."
+    return f"Its condition has not landed. When it was poked last is {shown['last_outcome']}."
+
+
+def _next(shown: dict[str, Any], now: datetime) -> str | None:
+    if shown["next_poke_at"] is None:
+        return None
+    return f"{_when(shown['next_poke_at'], now)}: {shown['next_poke_because']}"
+
+
+def _deadline(shown: dict[str, Any], now: datetime) -> str:
+    waits = ExecutionContext.from_text(json.dumps(shown["execution_context"]), 0.0)
+    if waits.ends_execution:
+        then = "its execution_timeout is over: it fails, and Airflow retries it if its task has retries"
+    elif waits.soft_fail:
+        then = "one more poke, and it is skipped if that finds nothing (soft_fail)"
+    else:
+        then = "one more poke, and it fails if that finds nothing; Airflow retries no sensor after its timeout"
+    return f"{_when(shown['timeout_at'], now)}: {then}"
+
+
+def _others(shown: dict[str, Any]) -> str | None:
+    count = shown["members"] - 1
+    if count < 1:
+        return None
+    named = [_name(each) for each in shown["shares_with"][:_MOST_NAMED]]
+    more = f" and {count - len(named)} more" if count > len(named) else ""
+    return f"{count}, by the same pokes: {', '.join(named)}{more}"
+
+
+def _name(row: dict[str, Any]) -> str:
+    key = Key(*(row[field] for field in Key._fields))
+    return f"instance {row['id']}" if key.dag_id == "-" else spell(key)
+
+
+def _when(text: str | None, now: datetime) -> str:
+    """Return a time with its distance from now; as it stands, if it is none (an edited row)."""
+    seconds = _seconds(text, now)
+    if text is None or seconds is None:
+        return str(text)
+    spelt = f"{text[:10]} {text[11:19]} UTC"
+    return f"{spelt} ({_spelt(seconds)} ago)" if seconds >= 0 else f"{spelt} (in {_spelt(-seconds)})"
+
+
+def _between(begin: str | None, end: str | None) -> str:
+    seconds = None if end is None else _seconds(begin, datetime.fromisoformat(end)) if _is_time(end) else None
+    return "a time that is not known" if seconds is None else _spelt(max(0.0, seconds))
+
+
+def _seconds(text: str | None, now: datetime) -> float | None:
+    """Return the seconds from a time until now; None if it is no time."""
+    return (now - datetime.fromisoformat(text)).total_seconds() if text is not None and _is_time(text) else None
+
+
+def _is_time(text: str) -> bool:
+    return text.endswith("Z")
+
+
+def _spelt(seconds: float) -> str:
+    """Return a span in its two largest units."""
+    left, parts = round(seconds), list[str]()
+    for size, unit in _SPANS:
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts[:2]) or "0 s"

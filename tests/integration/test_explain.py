@@ -1,0 +1,183 @@
+"""`sensorpool explain`: why an instance waits, or how its wait ended, as its reader asks it."""
+
+import json
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from harness.until import until
+from sensorpool import Pool
+from sensorpool.admin.explain import explain
+from sensorpool.cli.main import main
+from sensorpool.config.settings import Settings
+from sensorpool.errors import InfraFailure, Unknown
+from sensorpool.model.values import Key, Registration
+from sensorpool.store.schema import sensor_instance
+from sensorpool.worker import job
+from sensorpool.worker.context import Worker
+
+TICK = 0.2
+
+
+class Says:
+    """Does what a file says."""
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+
+    def poke(self, context: Any) -> bool:
+        match self.path.read_text():
+            case "raise":
+                raise ValueError("no such table: orders")
+            case "away":
+                raise InfraFailure("the backend does not answer")
+            case "slow":
+                time.sleep(2)
+        return self.path.read_text() == "land"
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Path:
+    path = tmp_path / "told"
+    path.write_text("no")
+    return path
+
+
+@pytest.fixture
+def pool(make_pool: Callable[..., Pool]) -> Pool:
+    enabled = [f"{__name__}.Says"]
+    return make_pool(sensors_enabled=enabled, shards=1, tick=TICK, poke_interval=TICK, poke_timeout=0.5)
+
+
+@pytest.fixture(autouse=True)
+def worker(pool: Pool, make_worker: Callable[[Settings], Worker]) -> Worker:
+    """A worker; what it remembers of other tests is gone."""
+    return make_worker(pool.settings)
+
+
+@pytest.fixture
+def register(pool: Pool, told: Path) -> Callable[..., int]:
+    def make(**more: Any) -> int:
+        context = {"path": str(told)}
+        return pool.register_many([Registration(sensor=f"{__name__}.Says", poke_context=context, **more)])[0].id
+
+    return make
+
+
+@pytest.fixture
+def poke_until(pool: Pool, worker: Worker) -> Callable[[int, str], dict[str, Any]]:
+    def poked(instance_id: int, words: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+
+        def is_said() -> bool:
+            job.run(worker, pool.ranges[0], "us")
+            found.clear()
+            found.update(explain(pool, instance_id))
+            return words in found["why"]
+
+        until(words, is_said, every=TICK)
+        return found
+
+    return poked
+
+
+@pytest.mark.parametrize(
+    ("says", "more", "why", "reason"),
+    [
+        ("no", {}, "found that it does not hold yet.", None),
+        ("raise", {"silent_fail": True}, "raised an error, and its flags forgive that.", "no such table: orders"),
+        ("away", {}, "could not ask its backend.", "the backend does not answer"),
+        ("slow", {}, "overran its time limit", "0.5 s"),
+    ],
+)
+def test_what_the_last_poke_saw(
+    register: Callable[..., int], poke_until: Any, told: Path, says: str, more: dict[str, Any], why: str, reason: Any
+) -> None:
+    told.write_text(says)
+    one = register(timeout=3_000, **more)
+    found = poke_until(one, why)
+    assert found["why"].startswith("The last poke of its condition, 20")
+    assert " ago), " in found["why"]
+    assert found["who"] == f"instance {one}"
+    assert found["condition"] == f'{__name__}.Says {{"path": "{told}"}}'
+    assert (reason or "None") in str(found["last_poke_said"])
+    assert re.search(r"\(in (49 min \d+ s|50 min)\)", found["deadline"])
+    assert found["deadline"].endswith("Airflow retries no sensor after its timeout")
+    assert found["who_else_waits"] is None
+    assert f"every {TICK:g} s" in str(found["next_poke"]) or "is late" in found["why"]
+
+
+def test_what_was_not_poked_yet_and_who_else_waits(pool: Pool, register: Callable[..., int]) -> None:
+    """Nothing ticks here, and the reader learns that too."""
+    first = register(key=Key("dag", "task", "run", 3, 2), execution_timeout=60)
+    others = [register(key=Key("dag", f"task{number}", "run")) for number in range(6)]
+    plain = register()
+    found = explain(pool, first)
+    assert found["why"].endswith("and its condition was not poked yet.")
+    assert found["who"] == "dag.task[3] of run, try 2"
+    assert found["who_else_waits"].startswith(
+        "7, by the same pokes: dag.task0 of run, try 1, dag.task1 of run, try 1, "
+    )
+    assert found["who_else_waits"].endswith(" and 2 more")
+    assert "its execution_timeout is over" in found["deadline"]
+    assert "no job has finished" in found["trouble"]
+    assert "(soft_fail)" in explain(pool, register(soft_fail=True))["deadline"]
+    assert explain(pool, plain)["who"] == f"instance {plain}"
+    assert len(others) == 6
+
+
+@pytest.mark.parametrize(
+    ("says", "more", "why", "reason"),
+    [
+        ("land", {}, "its condition landed", None),
+        ("raise", {}, "its poke raised an error", "no such table: orders"),
+        ("no", {"timeout": 0.1}, "its timeout was over, and one more poke found nothing", "more than its timeout"),
+        ("no", {"execution_timeout": 0.1}, "its execution_timeout was over", "execution_timeout of 0.1 s"),
+    ],
+)
+def test_how_it_ended(
+    register: Callable[..., int], poke_until: Any, told: Path, says: str, more: dict[str, Any], why: str, reason: Any
+) -> None:
+    told.write_text(says)
+    found = poke_until(register(**more), why)
+    assert found["why"].startswith(f"It waits no more: {why}, 20")
+    assert " ago), after " in found["why"]
+    assert (reason or "None") in str(found["reason"])
+    assert "deadline" not in found
+
+
+def test_a_row_that_was_edited_by_hand_is_explained(pool: Pool, register: Callable[..., int]) -> None:
+    one, other = register(), register()
+    odd = {"timeout_at": 2**60, "execution_context": "[nonsense", "poke_context": "x"}
+    ended = {"state": "cancelled", "ending": "of another version", "settled_at": -5}
+    with pool.database.engine.begin() as connection:
+        for instance_id, values in ((one, odd), (other, ended)):
+            connection.execute(sensor_instance.update().where(sensor_instance.c.id == instance_id).values(values))
+    assert explain(pool, one)["deadline"].startswith(f"{2**60} ms: ")
+    assert explain(pool, other)["why"] == "It waits no more: it is cancelled, -5 ms, after a time that is not known."
+
+
+def test_the_command(pool: Pool, register: Callable[..., int], told: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("DATABASE_URL", pool.settings.database_url), ("REDIS_URL", pool.settings.redis_url)):
+        monkeypatch.setenv(f"SENSORPOOL_{name}", str(value))
+    one = register(key=Key("dag", "task", "run"))
+    pool.cancel(one, "an operator\x1b[31m")
+    printed = CliRunner().invoke(main, ["explain", str(one)])
+    assert printed.exit_code == 0, printed.output
+    assert printed.output.startswith("It waits no more: it was cancelled, 20")
+    assert "\x1b" not in printed.output
+    assert f"condition  {__name__}.Says" in printed.output
+    as_json = CliRunner().invoke(main, ["explain", str(one), "--json"])
+    assert json.loads(as_json.output)["state"] == "cancelled"
+    none = CliRunner().invoke(main, ["explain", "123456"])
+    assert (none.exit_code, none.output.strip()) == (
+        1,
+        "sensorpool: there is no instance 123456: it was never registered, or has been pruned",
+    )
+    with pytest.raises(Unknown):
+        explain(pool, 2**70)
