@@ -9,11 +9,14 @@ import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from harness.until import until
-from sensorpool import Pool, Settings
+from sensorpool import Key, Pool, Registration, Settings
+from sensorpool.cli.main import main
 from sensorpool.store import inspecting
 from sensorpool.store.migrate import upgrade
 
@@ -134,16 +137,27 @@ def test_register_from_lines_reports_the_refused_by_number(run: Run) -> None:
     ],
     ids=str,
 )
-def test_list_takes_what_is_wanted(run: Run, options: tuple[str, ...], wanted: str) -> None:
-    tasks = {"a": ("t1", "r1", 600), "b": ("t1", "r1", 600), "c": ("t2", "r2", 0.001), "d": ("t3", "r2", 600)}
-    made: dict[str, str] = {}
-    for number, (name, (task_id, run_id, timeout)) in enumerate(tasks.items()):
-        key = ("--dag-id=d", f"--task-id={task_id}", f"--run-id={run_id}", f"--map-index={number}")
-        done = run("register", PATH_SENSOR, '{"path": "/x"}', *key, f"--timeout={timeout}", "--json")
-        made[name] = str(json.loads(done.stdout)["id"])
-    assert run("cancel", made["b"], "--reason=100%_of it").returncode == 0
-    listed = json.loads(run("list", "--json", *(made.get(each, each) for each in options)).stdout)
-    assert [str(row["id"]) for row in listed] == [made[name] for name in wanted]
+def test_list_takes_what_is_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], wanted: str
+) -> None:
+    url = f"sqlite:///{tmp_path / 'pool.db'}"
+    upgrade(url)
+    monkeypatch.setenv("SENSORPOOL_DATABASE_URL", url)
+    tasks: dict[str, dict[str, Any]] = {
+        "a": {"key": Key("d", "t1", "r1", 1)},
+        "b": {"key": Key("d", "t1", "r1", 2)},
+        "c": {"key": Key("d", "t2", "r2"), "timeout": 0.001},
+        "d": {"key": Key("d", "t3", "r2")},
+    }
+    with closing(Pool(Settings.load())) as pool:
+        waiting = [Registration(sensor=PATH_SENSOR, poke_context={"path": "/x"}, **waits) for waits in tasks.values()]
+        made = dict(zip(tasks, (str(instance.id) for instance in pool.register_many(waiting)), strict=True))
+        pool.cancel(int(made["b"]), "100%_of it")
+        overdue = pool.database.read(inspecting.instance, int(made["c"]))
+        assert overdue is not None
+        until("a deadline", lambda: pool.database.read(pool.database.now) > overdue["timeout_at"])
+    listed = CliRunner().invoke(main, ["list", "--json", *(made.get(each, each) for each in options)])
+    assert [str(row["id"]) for row in json.loads(listed.stdout)] == [made[name] for name in wanted]
 
 
 def test_cancel_looks_all_up_first_and_says_each(run: Run) -> None:
