@@ -16,7 +16,7 @@ from tests.e2e.outage import Outage, airflow_without_database, frozen, has_beate
 
 IS_FULL = os.environ.get("SENSORPOOL_TEST_FULL") == "1"
 LONG = 60.0  # seconds of an outage in the full profile
-AT_ONCE = 500 if IS_FULL else 60
+AT_ONCE = 500 if IS_FULL else 30
 
 
 @pytest.fixture(scope="module", autouse=True)
