@@ -100,9 +100,9 @@ def measure(bench: Bench, way: Way, case: str, sensors: int, dags: int, land: in
         "all wait after, s": round(took, 1),
         "sensors a second that begin to wait": round(sensors / took, 1),
         "CPU of a life, ms": round(sum(life.values()), 1),
-        "of that": _by_size(life, 1),
+        "of that": _by_size(life),
         "CPU of a sensor that waits, µs a second": round(1e6 * sum(rate.values()) / sensors, 1),
-        "of that, µs": _by_size({name: 1e6 * each / sensors for name, each in rate.items()}, 1),
+        "of that, µs": _by_size({name: 1e6 * each / sensors for name, each in rate.items()}),
         "Airflow's transactions, a sensor and minute": round(60 * transactions / span / sensors, 3),
         "triggerer, KB a waiting sensor": round((grown - memory) / sensors, 1),
         "triggerer, open files a waiting sensor": round((opened - files) / sensors, 2),
@@ -197,7 +197,7 @@ def _delays(bench: Bench, dag_ids: list[str], sensors: int, true_at: dict[str, f
     return sorted(end - true_at[name] for name, end in names if name in true_at)
 
 
-def _by_size(figures: dict[str, float], digits: int) -> dict[str, float]:
+def _by_size(figures: dict[str, float]) -> dict[str, float]:
     """Return the figures that are not zero, the largest first."""
     ordered = sorted(figures.items(), key=lambda item: -item[1])
-    return {name: rounded for name, each in ordered if (rounded := round(each, digits)) > 0}
+    return {name: rounded for name, each in ordered if (rounded := round(each, 1)) > 0}

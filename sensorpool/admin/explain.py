@@ -126,7 +126,7 @@ def _others(shown: dict[str, Any]) -> str | None:
 
 def _name(row: dict[str, Any]) -> str:
     key = Key(*(row[field] for field in Key._fields))
-    return f"instance {row['id']}" if key.dag_id == "-" else spell(key)
+    return f"instance {row['id']}" if key.is_fresh else spell(key)
 
 
 def _when(text: str | None, now: datetime) -> str:
@@ -139,7 +139,7 @@ def _when(text: str | None, now: datetime) -> str:
 
 
 def _between(begin: str | None, end: str | None) -> str:
-    seconds = None if end is None else _seconds(begin, datetime.fromisoformat(end)) if _is_time(end) else None
+    seconds = _seconds(begin, datetime.fromisoformat(end)) if end is not None and _is_time(end) else None
     return "a time that is not known" if seconds is None else _spelt(max(0.0, seconds))
 
 

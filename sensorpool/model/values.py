@@ -25,6 +25,9 @@ class PokeReturnValue:
         return self.is_done
 
 
+_FRESH = "-"  # the dag_id of a key without a DAG
+
+
 class Key(NamedTuple):
     """The key of a waiter: AIP-17's key of a task instance, and its try. Plain Celery users may leave it to `fresh`."""
 
@@ -37,7 +40,12 @@ class Key(NamedTuple):
     @classmethod
     def fresh(cls, operator: str) -> "Key":
         """Make a key that no other waiter has."""
-        return cls(dag_id="-", task_id=operator[-250:], run_id=uuid.uuid4().hex)
+        return cls(dag_id=_FRESH, task_id=operator[-250:], run_id=uuid.uuid4().hex)
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether `fresh` has made it."""
+        return self.dag_id == _FRESH
 
     @property
     def task(self) -> tuple[str, str, str, int]:

@@ -475,7 +475,7 @@ def test_a_read_goes_on_where_the_watch_ends_in_its_midst() -> None:
         assert os.environ.keys() == {*names}
 
 
-def test_a_constructor_on_a_thread_is_heard_alone(worker: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_constructor_on_a_thread_is_heard_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A triggerer builds sensors on threads, while others read the environment."""
     monkeypatch.setenv(NAME, VALUE)
     meet, outcomes = threading.Barrier(2), list[object]()
@@ -501,7 +501,7 @@ def test_a_constructor_on_a_thread_is_heard_alone(worker: None, monkeypatch: pyt
     assert outcomes == [(None, None), f"its constructor reads {NAME} from the environment, which its task has changed"]
 
 
-def test_a_task_has_its_process_for_itself_with_all_threads(worker: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_has_its_process_for_itself_with_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(NAME, VALUE)
 
     def reads_on_a_thread() -> None:

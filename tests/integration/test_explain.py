@@ -14,7 +14,6 @@ from harness.until import until
 from sensorpool import Pool
 from sensorpool.admin.explain import explain
 from sensorpool.cli.main import main
-from sensorpool.config.settings import Settings
 from sensorpool.errors import InfraFailure, Unknown
 from sensorpool.model.values import Key, Registration
 from sensorpool.store.schema import sensor_instance
@@ -22,6 +21,8 @@ from sensorpool.worker import job
 from sensorpool.worker.context import Worker
 
 TICK = 0.2
+
+pytestmark = pytest.mark.usefixtures("worker")  # what the process remembers of other tests is gone
 
 
 class Says:
@@ -52,12 +53,6 @@ def told(tmp_path: Path) -> Path:
 def pool(make_pool: Callable[..., Pool]) -> Pool:
     enabled = [f"{__name__}.Says"]
     return make_pool(sensors_enabled=enabled, shards=1, tick=TICK, poke_interval=TICK, poke_timeout=0.5)
-
-
-@pytest.fixture(autouse=True)
-def worker(pool: Pool, make_worker: Callable[[Settings], Worker]) -> Worker:
-    """A worker; what it remembers of other tests is gone."""
-    return make_worker(pool.settings)
 
 
 @pytest.fixture
