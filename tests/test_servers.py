@@ -84,7 +84,8 @@ def test_a_frozen_server_can_be_killed_and_closed(server: Server) -> None:
 def test_freezing_postgres_freezes_connections_that_are_open() -> None:
     with PostgresServer() as server, psycopg.connect(server.url.replace("+psycopg", "")) as connection:
         server.pause()
-        assert {process.status() for process in server.processes()} == {psutil.STATUS_STOPPED}
+        # PostgreSQL may have processes that had ended as it froze, and which it cannot reap
+        assert {process.status() for process in server.processes()} - {psutil.STATUS_ZOMBIE} == {psutil.STATUS_STOPPED}
         server.resume()
         assert connection.execute("SELECT 1").fetchone() == (1,)
 

@@ -105,6 +105,34 @@ def test_a_class_of_a_dag_file(world: World, tmp_path: Path) -> None:
     assert json.loads(json.dumps(landing.attributes))["seen"], "the task that resumes gets what the poke has set"
 
 
+def test_several_tasks_and_runs_of_one_class(world: World, tmp_path: Path) -> None:
+    """The first one that is built seals the class, in the process that they share."""
+    world.write("""
+    def tell(context):
+        pass
+    class Waits(BaseSensorOperator):
+        template_fields = ("name",)
+        on_success_callback = staticmethod(tell)
+        poke_interval = 7
+        def __init__(self, *, name, **kwargs):
+            super().__init__(**kwargs)
+            self.name = name
+        def poke(self, context):
+            return (HERE / self.name).exists()
+    Waits(task_id="wait", name="{{ ds }}")
+    """)
+    groups = [world.pooled(world.sensor(name=name)) for name in ("one", "two", "three")]
+    for _ in range(2):
+        assert [group.poke().outcome for group in groups] == [Outcome.NOT_LANDED] * 3
+    (tmp_path / "two").touch()
+    reports = [group.poke() for group in groups]
+    assert [(report.outcome, report.reason) for report in reports] == [
+        (Outcome.NOT_LANDED, None),
+        (Outcome.LANDED, None),
+        (Outcome.NOT_LANDED, None),
+    ]
+
+
 def test_two_tasks_of_equal_functions_are_two_conditions_and_two_runs_of_one_are_one(world: World) -> None:
     world.write("""
     @task.sensor

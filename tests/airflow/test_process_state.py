@@ -351,3 +351,29 @@ def test_what_an_import_sets_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "_act", act)
     assert one.poke({})
     assert csv.field_size_limit() == 9_999
+
+
+def test_what_a_load_has_changed_is_not_taken_for_a_change_by_a_poke(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two pokes are the first ones after a load; one comes while the other one reads the state again."""
+    now, reading, other_is_over = ["before"], threading.Event(), threading.Event()
+
+    def read() -> tuple[str, ...]:
+        if threading.current_thread().name == "first":
+            reading.set()
+            other_is_over.wait(0.5)
+        return tuple(now)
+
+    items = {name: item for name, item in vars(process_state)["_ITEMS"].items() if name.startswith("which warnings")}
+    state = process_state.ProcessState(
+        {"it": mock.Mock(read=read, put=lambda was: now.__setitem__(0, was[0])), **items}
+    )
+    found: list[list[str]] = []
+    first = threading.Thread(target=lambda: found.append(state.restore()), name="first")
+    monkeypatch.setitem(sys.modules, "loaded_by_a_dag_file", mock.Mock())
+    now[0] = "after"
+    first.start()
+    assert reading.wait(10)
+    found.append(state.restore())
+    other_is_over.set()
+    first.join(10)
+    assert (found, now) == ([[], []], ["after"])

@@ -16,7 +16,8 @@ def test_sensors_that_are_defined_in_a_dag_file(starting: Starting) -> None:
     starting.wait_for("the end", lambda: starting.run_state("taskflow", run_id) in {"success", "failed"})
     found = {task_id: state for (task_id, _), (state, _) in starting.states("taskflow", run_id).items()}
     assert found == dict.fromkeys([*waiting, "native"], "success")
-    endings = {row.task_id: (row.state, row.ending) for row in starting.instances(run_id=run_id)}
-    assert endings == dict.fromkeys(waiting, ("success", "landed")), "the pool has poked them, and handed none back"
+    endings = {row.task_id: (row.state, row.ending, row.reason) for row in starting.instances(run_id=run_id)}
+    landed = dict.fromkeys(waiting, ("success", "landed", None))
+    assert endings == landed, "the pool has poked them, and handed none back"
     values = "SELECT value FROM xcom WHERE dag_id = 'taskflow' AND task_id = 'closure' AND key = 'return_value'"
     assert starting.rows(values)[0][0] == ["2026-01-01", "2026-01-01", 1]

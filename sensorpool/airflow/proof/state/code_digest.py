@@ -11,6 +11,7 @@ from typing import Any
 
 from sensorpool.airflow.proof.state import references, value_digest
 from sensorpool.airflow.proof.state.code_names import names_in
+from sensorpool.airflow.proof.state.held_code import attributes_of
 from sensorpool.airflow.proof.state.places import QUALNAME, codes_at, held_by
 
 _MOST = 400  # classes and functions
@@ -78,7 +79,7 @@ class _Search:
             owner = self._spelt(cls)
             for base in (type(cls), *cls.__mro__):
                 self._note(owner, "", base)
-            for name, value in list(vars(cls).items()):
+            for name, value in attributes_of(cls).items():
                 self._note(owner, name, value)
 
     def _note(self, owner: str, name: str, value: Any, modules: deque[Any] | None = None) -> None:

@@ -23,6 +23,33 @@ _WRAPPERS: tuple[Any, ...] = (
 _WRAPPED = ("__func__", "__self__", "fget", "fset", "fdel", "func", "args", "keywords")
 
 
+class StandIn:
+    """Stands in a class for an attribute whose reads are watched.
+
+    :param was: the class's own attribute of that name; `NOTHING` if it has none.
+    """
+
+    __slots__ = ("was",)
+
+    def __init__(self, was: object) -> None:
+        self.was = was
+
+
+NOTHING = object()
+
+
+def attributes_of(cls: type) -> dict[str, Any]:
+    """Return the attributes of a class that are its own, as its code defines them, and not as they are watched."""
+    found = {name: _unwatched(value) for name, value in list(vars(cls).items())}
+    return {name: value for name, value in found.items() if value is not NOTHING}
+
+
+def _unwatched(value: Any) -> Any:
+    while issubclass(type(value), StandIn):
+        value = value.was
+    return value
+
+
 def code_in(values: Iterable[Any], is_ours: Callable[[str], bool]) -> Iterator[Any]:
     """Yield the functions and classes that values are or hold, and the classes of objects.
 

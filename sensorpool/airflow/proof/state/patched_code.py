@@ -7,6 +7,7 @@ from typing import Any
 
 from sensorpool.airflow.proof import known_sensors
 from sensorpool.airflow.proof.state import references
+from sensorpool.airflow.proof.state.held_code import attributes_of
 
 OF_DAG_FILES = re.compile(r"unusual_prefix_|__main__$|__mp_main__$")
 
@@ -14,7 +15,7 @@ OF_DAG_FILES = re.compile(r"unusual_prefix_|__main__$|__mp_main__$")
 def reason_against(cls: type) -> str | None:
     """Return why the pool has another class than this process; None if nothing is known that says so."""
     for base in cls.__mro__:
-        for name, value in list(vars(base).items()):
+        for name, value in attributes_of(base).items():
             if any(map(_is_of_dag_file, _functions(value))):
                 return f"its {name} is not that of its class: the DAG file has replaced it"
     if known_sensors.is_stateless(cls):

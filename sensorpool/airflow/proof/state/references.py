@@ -16,6 +16,7 @@ from airflow.sdk.bases.operator import BaseOperator
 
 from sensorpool.airflow.compat import operators
 from sensorpool.airflow.proof.state.code_names import modules_of, names_in
+from sensorpool.airflow.proof.state.held_code import attributes_of
 from sensorpool.airflow.proof.state.places import Place, bare, codes_at, held_by, is_at, place_of, step
 from sensorpool.airflow.proof.state.pure_functions import is_pure
 
@@ -125,7 +126,7 @@ def _of(cls: type, _: int) -> References:
             classes.append(found)
             queue.extend((type(found), *found.__mro__))
             module_name, path = places.get(id(found)) or place_of(found)
-            for name, value in list(vars(found).items()):
+            for name, value in attributes_of(found).items():
                 put(value, module_name, f"{path}.{name}")
             queue.extend(_derived_from(found) if with_derived else ())
     references = References(company, tuple(classes), tuple(functions), tuple(names.values()), places)
@@ -264,7 +265,7 @@ def class_data(cls: type) -> dict[str, Any]:
     """Return the data among a class's own attributes."""
     known = operators.base_attributes() if is_operator(cls) else frozenset[str]()
     found: dict[str, Any] = {}
-    for name, value in list(vars(cls).items()):
+    for name, value in attributes_of(cls).items():
         kind = type(value)
         if kind is types.FunctionType or kind is Cached or name in known or name.startswith(_LEFT_OUT):
             continue  # the cache of a method has entries by sensor

@@ -141,13 +141,14 @@ _COMPARED = (bool, int, float, str, tuple)
 
 
 class ProcessState:
-    """The state of this process at one moment.
+    """The state of this process at one moment. Threads share it for `restore` alone.
 
     :param items: the parts of the state that are compared.
     """
 
     def __init__(self, items: Mapping[str, _Item] = _ITEMS) -> None:
         self._items = items
+        self._lock = threading.Lock()  # no thread compares with what another one is about to read again
         self._modules = len(sys.modules)
         self._seen = {name: item.read() for name, item in items.items()}
 
@@ -160,13 +161,14 @@ class ProcessState:
 
         Changes by an import stay, except warnings that have become errors: no import may do that.
         """
-        if self._modules != len(sys.modules):
-            self._modules = len(sys.modules)
-            errors = self._seen[_ERRORS]
-            self._seen = {name: item.read() for name, item in self._items.items()} | {_ERRORS: errors}
-        names = self.changed()
-        self.put_back(names)
-        return names
+        with self._lock:
+            if self._modules != len(sys.modules):
+                self._modules = len(sys.modules)
+                errors = self._seen[_ERRORS]
+                self._seen = {name: item.read() for name, item in self._items.items()} | {_ERRORS: errors}
+            names = self.changed()
+            self.put_back(names)
+            return names
 
     def put_back(self, names: Iterable[str]) -> None:
         """Restore these parts."""

@@ -18,6 +18,7 @@ from airflow.sdk.bases.sensor import BaseSensorOperator
 from sensorpool.airflow.compat import operators
 from sensorpool.airflow.errors import LookupUnavailable, OnlyOnWorker
 from sensorpool.airflow.proof import known_sensors
+from sensorpool.airflow.proof.state.held_code import NOTHING, StandIn
 from sensorpool.airflow.proof.watch import denials, hooks_in_pool
 from sensorpool.airflow.proof.watch.company_hooks import HooksOfSensor
 from sensorpool.airflow.proof.watch.denials import Denials
@@ -28,7 +29,6 @@ _SEALED = "_sensorpool_sealed"  # an attribute of sealed operators, which compar
 _HASHES = "BaseOperator.__hash__"
 _COMPARES = (_HASHES, "BaseOperator.__eq__")
 _MACHINERY = frozenset({"copy", "copyreg", "functools", "sensorpool"})  # code that copies objects, or caches results
-_NOTHING = object()
 _WAITING = (
     *("timeout", "execution_timeout", "poke_interval", "exponential_backoff", "max_wait", "reschedule"),
     *("soft_fail", "silent_fail", "never_fail", "do_xcom_push"),
@@ -42,12 +42,12 @@ def noting(operator: Any, note: Callable[[str], object], but: frozenset[str] = f
     :param but: the names of attributes that may be read.
     """
     cls, attributes = type(operator), vars(operator)
-    places = {name: vars(cls).get(name, _NOTHING) for name in _places(cls) if name not in but}
+    places = {name: vars(cls).get(name, NOTHING) for name in _places(cls) if name not in but}
     noted = _Attributes(attributes, frozenset(places), note)
     with ExitStack() as stack:
         for name, was in places.items():
             setattr(cls, name, _Noted(cls, name, was, attributes.get("task_id"), note))
-            stack.callback(*((delattr, cls, name) if was is _NOTHING else (setattr, cls, name, was)))
+            stack.callback(*((delattr, cls, name) if was is NOTHING else (setattr, cls, name, was)))
         operator.__dict__ = noted
         stack.callback(_give_back, operator, attributes, noted)
         yield
@@ -132,7 +132,7 @@ def _sealed(cls: type) -> list[str]:
     """Put descriptors into a class that deny reads of a sealed operator; return the names of the attributes."""
     names = _places(cls)
     for name in names:
-        setattr(cls, name, _Sealed(cls, name, vars(cls).get(name, _NOTHING)))
+        setattr(cls, name, _Sealed(cls, name, vars(cls).get(name, NOTHING)))
     return names
 
 
@@ -146,32 +146,32 @@ def computed_setting(cls: type) -> str | None:
     """Return the name of a waiting setting that a class computes at each read: the pool reads it once."""
     for name in _WAITING:
         value, airflows = operators.class_attribute(cls, name), operators.class_attribute(BaseSensorOperator, name)
-        while isinstance(value, _Attribute):
-            value = value._was
+        while isinstance(value, StandIn):
+            value = value.was
         if value is not airflows and hasattr(type(value), "__get__"):
             return name
     return None
 
 
-class _Attribute:
+class _Attribute(StandIn):
     """A descriptor in a class, for an attribute of its instances."""
 
-    __slots__ = ("_cls", "_name", "_was")
+    __slots__ = ("_cls", "_name")
 
     def __init__(self, cls: type, name: str, was: object) -> None:
+        super().__init__(was)
         self._cls = cls
         self._name = name
-        self._was = was
 
     def _of_class(self, operator: Any, owner: Any) -> Any:
         """Return the class's own attribute of this name.
 
         :raises AttributeError: when it has none.
         """
-        if self._was is _NOTHING:
+        if self.was is NOTHING:
             return getattr(super(self._cls, owner if operator is None else operator), self._name)
-        bind = getattr(type(self._was), "__get__", None)
-        return self._was if bind is None else bind(self._was, operator, owner)
+        bind = getattr(type(self.was), "__get__", None)
+        return self.was if bind is None else bind(self.was, operator, owner)
 
 
 class _Sealed(_Attribute):
@@ -199,7 +199,7 @@ class _Sealed(_Attribute):
 
     def __delete__(self, operator: Any) -> None:
         self._deny_change(operator)
-        if vars(operator).pop(self._name, _NOTHING) is _NOTHING:
+        if vars(operator).pop(self._name, NOTHING) is NOTHING:
             raise AttributeError(self._name)
 
     def _deny_change(self, operator: Any) -> None:
@@ -232,11 +232,11 @@ class _Noted(_Attribute):
     def __delete__(self, operator: Any) -> None:
         if self._is_watched(vars(operator)):
             self._note(f"changes its {self._name}, by which its task waits")
-        if vars(operator).pop(self._name, _NOTHING) is _NOTHING:
+        if vars(operator).pop(self._name, NOTHING) is NOTHING:
             raise AttributeError(self._name)
 
     def _is_watched(self, attributes: dict[str, Any]) -> bool:
-        return bool(attributes.get("task_id", _NOTHING) == self._task_id)
+        return bool(attributes.get("task_id", NOTHING) == self._task_id)
 
 
 class _Attributes(dict[str, Any]):
