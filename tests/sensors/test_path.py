@@ -120,10 +120,10 @@ def test_patterns_mean_the_same_everywhere(
 ) -> None:
     for path in ("day=1/part-1.csv", "day=1/.hidden", ".unseen/a.tmp", "a[1].txt"):
         aged(tmp_path / path, 0)
-        memory.pipe(f"/root/{path}", b"12345")
+        memory.pipe(f"/store/{path}", b"12345")
     set_connection("ftp", json.dumps({"username": "me", "password": PASSWORD}))
     assert PathSensor(f"{tmp_path}/{pattern}").poke({}) is holds
-    assert PathSensor(f"memory://root/{pattern}").poke({}) is holds
+    assert PathSensor(f"memory://store/{pattern}").poke({}) is holds
     assert PathSensor(f"{ftp_server.url}/{pattern}", conn_id="ftp").poke({}) is holds
 
 
@@ -341,13 +341,13 @@ def test_a_filesystem_is_kept_until_it_breaks(tiresome: type[TiresomeFileSystem]
 
 
 def test_a_closed_folder_on_a_server_hides_no_file_beside_it(memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    memory.pipe("/root/a/file", b"")
-    memory.pipe("/root/z/file", b"")
+    memory.pipe("/store/a/file", b"")
+    memory.pipe("/store/z/file", b"")
     ls, info = type(memory).ls, type(memory).info
 
     def closed(ask: Any) -> Any:
         def refuse(self: Any, path: str, *more: Any, **options: Any) -> Any:
-            if path.strip("/").startswith(("root/a/", "root/z/")) or path.strip("/") in ("root/a", "root/z"):
+            if path.strip("/").startswith(("store/a/", "store/z/")) or path.strip("/") in ("store/a", "store/z"):
                 raise PermissionError(errno.EACCES, "Permission denied", path)
             return ask(self, path, *more, **options)
 
@@ -355,11 +355,11 @@ def test_a_closed_folder_on_a_server_hides_no_file_beside_it(memory: Any, monkey
 
     monkeypatch.setattr(type(memory), "ls", closed(ls))
     monkeypatch.setattr(type(memory), "info", closed(info))
-    paths = ("memory://root", "memory://root/*", "memory://root/*/file", "memory://root/**/f*")
+    paths = ("memory://store", "memory://store/*", "memory://store/*/file", "memory://store/**/f*")
     for path in paths:
         with pytest.raises(PermissionError, match="Permission denied"):
             PathSensor(path).poke({})
-    memory.pipe("/root/m/file", b"")
+    memory.pipe("/store/m/file", b"")
     for path in paths:
         assert PathSensor(path).poke({}) is True
 

@@ -40,11 +40,12 @@ NOTHING = object()
 
 def attributes_of(cls: type) -> dict[str, Any]:
     """Return the attributes of a class that are its own, as its code defines them, and not as they are watched."""
-    found = {name: _unwatched(value) for name, value in list(vars(cls).items())}
+    found = {name: unwatched(value) for name, value in list(vars(cls).items())}
     return {name: value for name, value in found.items() if value is not NOTHING}
 
 
-def _unwatched(value: Any) -> Any:
+def unwatched(value: Any) -> Any:
+    """Return what a value of a class stands for; any other value as it is."""
     while issubclass(type(value), StandIn):
         value = value.was
     return value

@@ -18,7 +18,7 @@ from airflow.sdk.bases.sensor import BaseSensorOperator
 from sensorpool.airflow.compat import operators
 from sensorpool.airflow.errors import LookupUnavailable, OnlyOnWorker
 from sensorpool.airflow.proof import known_sensors
-from sensorpool.airflow.proof.state.held_code import NOTHING, StandIn
+from sensorpool.airflow.proof.state.held_code import NOTHING, StandIn, unwatched
 from sensorpool.airflow.proof.watch import denials, hooks_in_pool
 from sensorpool.airflow.proof.watch.company_hooks import HooksOfSensor
 from sensorpool.airflow.proof.watch.denials import Denials
@@ -145,9 +145,8 @@ def _places(cls: type) -> list[str]:
 def computed_setting(cls: type) -> str | None:
     """Return the name of a waiting setting that a class computes at each read: the pool reads it once."""
     for name in _WAITING:
-        value, airflows = operators.class_attribute(cls, name), operators.class_attribute(BaseSensorOperator, name)
-        while isinstance(value, StandIn):
-            value = value.was
+        value = unwatched(operators.class_attribute(cls, name))
+        airflows = operators.class_attribute(BaseSensorOperator, name)
         if value is not airflows and hasattr(type(value), "__get__"):
             return name
     return None
