@@ -133,6 +133,30 @@ def test_several_tasks_and_runs_of_one_class(world: World, tmp_path: Path) -> No
     ]
 
 
+def test_a_class_whose_code_is_in_an_attribute_that_is_watched(world: World, tmp_path: Path) -> None:
+    """A lambda, or a function inside a class, has its place by that attribute."""
+    world.write("""
+    WAYS = {"far": HERE}
+    class Waits(BaseSensorOperator):
+        template_fields = ("name",)
+        on_success_callback = lambda context: WAYS
+        class on_retry_callback:
+            reads = WAYS
+        def __init__(self, *, name, **kwargs):
+            super().__init__(**kwargs)
+            self.name = name
+        def poke(self, context):
+            return (HERE / self.name).exists()
+    Waits(task_id="wait", name="{{ ds }}")
+    """)
+    groups = [world.pooled(world.sensor(name=name)) for name in ("one", "two", "three")]
+    assert [(report.outcome, report.reason) for report in (group.poke() for group in groups)] == [
+        (Outcome.NOT_LANDED, None)
+    ] * 3
+    (tmp_path / "three").touch()
+    assert [group.poke().outcome for group in groups] == [Outcome.NOT_LANDED, Outcome.NOT_LANDED, Outcome.LANDED]
+
+
 def test_two_tasks_of_equal_functions_are_two_conditions_and_two_runs_of_one_are_one(world: World) -> None:
     world.write("""
     @task.sensor

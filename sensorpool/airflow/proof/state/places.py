@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from sensorpool.airflow.proof.state.held_code import code_in
+from sensorpool.airflow.proof.state.held_code import NOTHING, code_in, unwatched
 
 Place = tuple[str, str]
 QUALNAME: Any = vars(type)["__qualname__"].__get__  # a metaclass may override it
@@ -61,7 +61,13 @@ def shown(path: str) -> str:
 
 
 def bare(value: Any) -> Any:
-    """Return the function of a static method or class method; any other value as it is."""
+    """Return the function of a static method or class method, and what a watched attribute of a class stands for.
+
+    :return: any other value as it is; None for an attribute that the class has only while it is watched.
+    """
+    value = unwatched(value)
+    if value is NOTHING:
+        return None
     kind = type(value)
     return value.__func__ if kind is staticmethod or kind is classmethod else value
 
