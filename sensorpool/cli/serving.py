@@ -32,8 +32,10 @@ def standalone() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with Standalone(settings, stop) as pool:
+        name = f"standalone@{gethostname()}"
+        logs.name_process(name)
         with suppress(OSError):
-            alive.begin(f"standalone@{gethostname()}")
+            alive.begin(name)
             alive.keep()
         state = StateFile(settings) if settings.embedded else None
         click.echo("sensorpool: ready", err=True)

@@ -142,7 +142,9 @@ class Options(BaseSettings):
         description="Port of the worker's Prometheus metrics; without a port there are no metrics.",
     )
     log_format: Literal["text", "json"] = Field("text", description="`text` (key=value) or `json`, one line each.")
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="The least level logged.")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        "INFO", description="The least level logged; `--loglevel` of a worker or beat goes before."
+    )
     poke_log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "WARNING", description="The least level of what pokes log into the worker's log; 200 lines in 10 s at most."
     )

@@ -2,6 +2,8 @@
 
 import json
 import logging
+import os
+import socket
 import sys
 import threading
 import time
@@ -23,6 +25,7 @@ _OF_A_JOB = (
     "celery.task",
     "celery.worker",
 )  # these loggers write on the job's thread, and propagate to the root
+_TELL_OF_EACH_JOB = ("celery.app.trace", "celery.worker.strategy")
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _root = logging.getLogger()
 
@@ -89,7 +92,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, event, and the fields."""
+    """One JSON object a line: time, level, logger, event, the fields of the event, and the process that tells it."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, Any] = {
@@ -98,7 +101,11 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "event": hide(record.getMessage()),
             **{name: _hidden(value) for name, value in getattr(record, "fields", {}).items()},
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
         }
+        if _Own.name is not None:
+            entry["worker"] = _Own.name
         if record.exc_info:
             entry["exception"] = hide(record.exc_text or self.formatException(record.exc_info))
         return printable(json.dumps(entry, default=str, ensure_ascii=False))
@@ -145,9 +152,24 @@ class PokeLines(logging.Filter):
         return left >= 0
 
 
+class JobLines(logging.Filter):
+    """Leaves out what Celery says of each of our jobs at INFO: that it was received, and that it has succeeded.
+
+    Most jobs find nothing that is due. What a job has poked is a line of ours; at DEBUG Celery's lines are there too.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a line goes into the log."""
+        data = record.__dict__.get("data")
+        name = data.get("name") if type(data) is dict else None
+        is_ours = type(name) is str and name.partition(".")[0] == ROOT
+        return not (is_ours and record.levelno == logging.INFO and _Own.level > logging.DEBUG)
+
+
 class _Own:
     """The logging of this process as it should be; sensors may change the real one."""
 
+    name: str | None = None
     handlers: list[logging.Handler] | None = None
     others: ClassVar[dict[logging.Logger, list[logging.Handler]]] = {}
     strays: ClassVar[deque[logging.Handler]] = deque()
@@ -193,7 +215,15 @@ def adopt(logger: logging.Logger, log_format: str, poke_log_level: str) -> None:
         handler.addFilter(PokeLines(poke_log_level))
     if logger is logging.getLogger():
         _keep(logger)
+        for name in _TELL_OF_EACH_JOB:
+            teller = logging.getLogger(name)
+            teller.filters[:] = [*(each for each in teller.filters if not isinstance(each, JobLines)), JobLines()]
         _Own.poke_level = logging.getLevelName(poke_log_level)
+
+
+def name_process(name: str) -> None:
+    """Say which worker or beat this process is one of: JSON lines have it."""
+    _Own.name = name
 
 
 def _keep(root: logging.Logger) -> None:

@@ -52,7 +52,7 @@ def _note(runtime: Runtime, hostname: str, pid: int, returncode: int, task_ids: 
             runtime.worker.child_deaths.add(hostname, pid, returncode)
             blamed = runtime.worker.late_crashes.blame(runtime.ranges, hostname, pid, returncode, tokens)
         except Unreachable as error:
-            log.warning("the death of a child was not noted", pid=pid, error=str(error))
+            log.warning("the death of a child was not noted", child=pid, error=str(error))
             return
         if watched := sum(map(len, blamed.values())):
             log.warning(

@@ -26,6 +26,7 @@ from sensorpool.publish import wire
 from sensorpool.publish.application import ignored_variables
 from sensorpool.service import child_limits, dead_children
 from sensorpool.service.alone import Alone
+from sensorpool.service.log_level import names_log_level
 from sensorpool.service.presence import Presence, terms_of
 from sensorpool.service.refusals import (
     doubts_of,
@@ -157,6 +158,7 @@ def _log_file(path: str | None, node: str) -> list[str]:
 
 
 def _show_life(name: str) -> None:
+    logs.name_process(name)
     try:
         alive.begin(name)
     except OSError as error:
@@ -187,7 +189,8 @@ def _on_worker_ready(sender: Any = None, **_: Any) -> None:
     try:
         metrics.serve(settings.metrics_host, port, lateness.gauges(settings, database))
     except OSError as error:
-        log.error("no metrics: their address cannot be used", host=settings.metrics_host, port=port, error=str(error))
+        address = f"{settings.metrics_host}:{port}"
+        log.error("no metrics: their address cannot be used", address=address, error=str(error))
 
 
 @signals.worker_shutting_down.connect
@@ -282,4 +285,6 @@ def _on_logging(logger: Any = None, **_: Any) -> None:
 
 
 def _adopt_logging(logger: Any, settings: Settings) -> None:
+    if not names_log_level():
+        logger.setLevel(settings.log_level)
     logs.adopt(logger, settings.log_format, settings.poke_log_level)

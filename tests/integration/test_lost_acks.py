@@ -25,8 +25,9 @@ def service(make_service: Callable[..., Service]) -> Service:
 @pytest.fixture
 def stopped(service: Service, redis_server: RedisServer) -> list[psutil.Process]:
     """The children of a worker that has handed each of them a job, which stand still; Redis is dead."""
-    service.start()
-    worker = service.processes[0]
+    worker = service.worker("--loglevel=DEBUG")  # with a line for each job
+    service.beat()
+    until("the first tick of every range", service.is_ready)
     standing = until("the children", lambda: found if len(found := children(worker)) == CONCURRENCY else None)
     until("the round of rescue", lambda: "sensorpool.rescue" in service.logs() and not _unfinished(service.logs()))
     for child in standing:
@@ -38,7 +39,7 @@ def stopped(service: Service, redis_server: RedisServer) -> list[psutil.Process]
 
 def _unfinished(logs: str) -> int:
     """Return how many jobs were received and have not ended."""
-    return logs.count(" received") - logs.count(" succeeded in ") - logs.count("Discarding revoked task")
+    return logs.count("] received") - logs.count("] succeeded in ") - logs.count("Discarding revoked task")
 
 
 def test_a_worker_goes_on_after_acks_that_failed(

@@ -3,14 +3,16 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 import pytest
 
-from harness.service import Service
+from harness.service import Service, children
 from harness.until import until
 from sensorpool.leases.lease import Acquired
 from sensorpool.store.migrate import upgrade
+from tests.integration.test_main_run import register
 
 EVENT = "no worker takes jobs; no more jobs are sent until one does"
 
@@ -52,6 +54,9 @@ def test_beat_logs_json_where_it_is_told_to(service: Service) -> None:
     entry: dict[str, Any] = json.loads(said_by_beat(service, SENSORPOOL_LOG_FORMAT="json"))
     del entry["time"]
     assert entry == {
+        "host": gethostname(),
+        "pid": service.processes[0].pid,
+        "worker": f"beat@{gethostname()}",
         "level": "warning",
         "logger": "sensorpool.service.beat",
         "event": EVENT,
@@ -70,3 +75,30 @@ def test_what_a_worker_doubts_at_its_start_has_its_fields(service: Service) -> N
 
 def warnings(service: Service) -> list[str]:
     return [line for line in service.logs().splitlines() if " warning sensorpool.service.signals: " in line]
+
+
+def test_the_log_has_what_the_settings_say_and_no_line_for_a_job_that_finds_nothing(
+    service: Service, tmp_path: Path
+) -> None:
+    service.process("worker", "--concurrency=1", "--hostname=ours@%h", SENSORPOOL_LOG_FORMAT="json")
+    service.beat()
+    until("jobs of each range", service.is_ready)
+    register(service, tmp_path, 1)
+    lines: list[str] = until(
+        "a poke", lambda: [line for line in service.logs().splitlines() if '"event": "poked"' in line]
+    )
+    entry = json.loads(lines[0])
+    assert (entry["level"], entry["logger"]) == ("info", "sensorpool.service.tasks")
+    assert (entry["host"], entry["worker"]) == (gethostname(), f"ours@{gethostname()}")
+    assert entry["pid"] in {child.pid for child in children(service.processes[0])}
+    assert "sensorpool.poke_shard[" not in service.logs(), "a line of Celery's for each job"
+
+
+@pytest.mark.parametrize(("option", "is_told"), [((), False), (("--loglevel=INFO",), True)], ids=["settings", "option"])
+def test_the_option_of_celery_goes_before_the_level_of_the_settings(
+    service: Service, option: tuple[str, ...], is_told: bool
+) -> None:
+    service.process("worker", "--concurrency=1", *option, SENSORPOOL_LOG_LEVEL="WARNING")
+    service.beat()
+    until("jobs of each range", service.is_ready)
+    assert (" info celery.apps.worker: " in service.logs()) is is_told

@@ -2,6 +2,8 @@
 
 import json
 import logging
+import os
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -53,6 +55,8 @@ def test_a_json_line_has_time_level_logger_event_and_fields(caplog: pytest.LogCa
         logger("sensorpool.test").info("settled", groups=3, seconds=0.5, why="two words", cls=int)
     entry = json.loads(formatter("json").format(caplog.records[-1]))
     assert entry.pop("time").endswith("Z")
+    assert (entry.pop("host"), entry.pop("pid")) == (socket.gethostname(), os.getpid())
+    assert "worker" not in entry, "this process is none"
     expected = {"level": "info", "logger": "sensorpool.test", "event": "settled", "groups": 3, "seconds": 0.5}
     assert entry == expected | {"why": "two words", "cls": "<class 'int'>"}
 
@@ -147,6 +151,28 @@ def test_pokes_log_no_more_than_so_many_lines_a_while() -> None:
     assert lines.filter(record(logging.ERROR, name="sensorpool.worker.job", thread="worker"))
     again = PokeLines("INFO", most=1, span=0.0)
     assert all(again.filter(record(logging.ERROR)) for _ in range(10)), "a new span begins"
+
+
+@pytest.mark.parametrize("logger_name", ["celery.app.trace", "celery.worker.strategy"])
+def test_a_job_is_no_line_of_celery_but_at_debug(
+    own_logging: logging.Logger, capsys: pytest.CaptureFixture[str], logger_name: str
+) -> None:
+    told = {"ours": "sensorpool.poke_shard", "theirs": "mycompany.tasks.add"}
+    for level in ("INFO", "DEBUG"):
+        logs.configure("text", level)
+        celery = logging.getLogger(logger_name)
+        for whose, name in told.items():
+            celery.info("%s %s: %s received", level, whose, name, extra={"data": {"name": name}})
+            celery.warning("%s %s: %s failed", level, whose, name, extra={"data": {"name": name}})
+    logged = capsys.readouterr().err
+    missing = {
+        f"{level} {whose}"
+        for level in ("INFO", "DEBUG")
+        for whose in told
+        if f"{level} {whose}: {told[whose]} rec" not in logged
+    }
+    assert missing == {"INFO ours"}
+    assert logged.count(" failed") == 4
 
 
 @pytest.fixture
