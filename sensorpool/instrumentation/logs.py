@@ -26,6 +26,8 @@ _OF_A_JOB = (
     "celery.worker",
 )  # these loggers write on the job's thread, and propagate to the root
 _TELL_OF_EACH_JOB = ("celery.app.trace", "celery.worker.strategy")
+_MAIN = threading.main_thread().name
+_OF_A_WORKER = frozenset({ROOT, "celery", "kombu", "amqp", "redis", "py", "multiprocessing"})  # they have threads too
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _root = logging.getLogger()
 
@@ -133,7 +135,10 @@ class PokeLines(logging.Filter):
         self._left = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        is_theirs = (record.threadName or "").startswith(POKES) and record.name.partition(".")[0] != ROOT
+        thread, package = record.threadName or "", record.name.partition(".")[0]
+        # a library that a poke uses may start threads of its own, and log on them
+        is_of_thread = thread.startswith(POKES) or (thread != _MAIN and package not in _OF_A_WORKER)
+        is_theirs = is_of_thread and package != ROOT
         if is_theirs and not (record.levelno >= self.level and self._has_room(record)):
             return False
         _spell_out(record)

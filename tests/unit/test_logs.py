@@ -137,6 +137,9 @@ def test_what_pokes_log_has_a_level_of_its_own() -> None:
     assert not passes(record(logging.INFO, thread="poke-loop"))
     assert passes(record(logging.WARNING))
     assert passes(record(logging.INFO, thread="MainThread"))
+    assert not passes(record(logging.INFO, name="paramiko.transport", thread="Thread-4")), "a thread of its client"
+    assert passes(record(logging.WARNING, name="paramiko.transport", thread="Thread-4"))
+    assert passes(record(logging.INFO, name="kombu.connection", thread="Thread-4"))
     assert passes(record(logging.DEBUG, name="sensorpool.poke.isolated_lane", thread="poke-apart"))
 
 
