@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import socket
 import sys
 import threading
 import time
@@ -11,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from socket import gethostname
 from typing import Any, ClassVar
 
 from sensorpool.instrumentation.redaction import hide, printable
@@ -103,7 +103,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "event": hide(record.getMessage()),
             **{name: _hidden(value) for name, value in getattr(record, "fields", {}).items()},
-            "host": socket.gethostname(),
+            "host": gethostname(),
             "pid": os.getpid(),
         }
         if _Own.name is not None:
