@@ -96,7 +96,7 @@ def unread() -> Iterator[tuple[int, threading.Event]]:
 
 
 def test_red_for_a_worker_whose_log_is_not_read(service: Service, unread: tuple[int, threading.Event]) -> None:
-    """A stopped reader of the log stops each child that logs, at DEBUG each job; such a child ends, and its parent logs that."""
+    """A stopped reader of the log stops each child that logs each job; such a child ends, and its parent logs that."""
     log, stopped = unread
     process = subprocess.Popen(
         [sys.executable, "-m", "celery", "-A", "sensorpool", "worker", "--concurrency=2", "--loglevel=DEBUG"],
