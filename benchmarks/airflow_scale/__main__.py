@@ -25,7 +25,7 @@ def _rows(bench: Bench, part: str, scale: float) -> Iterator[Row]:
         # two cores start three tasks a second on workers, and each poke of a sensor that reschedules itself is such a
         # start: many more than 50 of these are not poked once in their 60 s
         for way, sensors in ((SCHEDULER, 300), (DEFERRABLE, 300), (WORKER, 300), (RESCHEDULE, 50)):
-            beside = round(sensors * scale)
+            beside = max(10, round(sensors * scale))  # one in each DAG
             yield measure(bench, way, "beside", beside, 10, beside)
     elif part == "sizes":
         for tasks in (61, 401, 1001):

@@ -4,8 +4,6 @@ import json
 import logging
 import os
 import sys
-import threading
-import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,12 +11,9 @@ from datetime import UTC, datetime
 from socket import gethostname
 from typing import Any, ClassVar
 
+from sensorpool.instrumentation.log_filters import ROOT, JobLines, PokeLines
 from sensorpool.instrumentation.redaction import hide, printable
 
-ROOT = "sensorpool"
-POKES = "poke"  # the names of threads that poke begin with it
-MOST_OF_POKES = 200  # lines
-SPAN = 10.0  # seconds in which pokes log at most so many lines
 _OF_A_JOB = (
     "celery",
     "celery.app.trace",
@@ -26,8 +21,6 @@ _OF_A_JOB = (
     "celery.worker",
 )  # these loggers write on the job's thread, and propagate to the root
 _TELL_OF_EACH_JOB = ("celery.app.trace", "celery.worker.strategy")
-_MAIN = threading.main_thread().name
-_OF_A_WORKER = frozenset({ROOT, "celery", "kombu", "amqp", "redis", "py", "multiprocessing"})  # they have threads too
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _root = logging.getLogger()
 
@@ -118,59 +111,6 @@ def formatter(log_format: str) -> logging.Formatter:
     return JsonFormatter() if log_format == "json" else TextFormatter()
 
 
-class PokeLines(logging.Filter):
-    """Lets the lines of pokes through from a level on, within bounds: there are many sensors, written by users.
-
-    A sensor's lines at each poke are meant for the log of its own task. The filter formats a line on the thread of its
-    poke, because a handler formats under its lock, and ``__str__`` of an object may never return.
-    """
-
-    def __init__(self, level: str, most: int = MOST_OF_POKES, span: float = SPAN) -> None:
-        super().__init__()
-        self.level = logging.getLevelName(level)
-        self._most = most
-        self._span = span
-        self._lock = threading.Lock()
-        self._ends = 0.0
-        self._left = 0
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        thread, package = record.threadName or "", record.name.partition(".")[0]
-        # a library that a poke uses may start threads of its own, and log on them
-        is_of_thread = thread.startswith(POKES) or (thread != _MAIN and package not in _OF_A_WORKER)
-        is_theirs = is_of_thread and package != ROOT
-        if is_theirs and not (record.levelno >= self.level and self._has_room(record)):
-            return False
-        _spell_out(record)
-        return True
-
-    def _has_room(self, record: logging.LogRecord) -> bool:
-        with self._lock:
-            now = time.monotonic()
-            if now >= self._ends:
-                self._ends, self._left = now + self._span, self._most
-            self._left -= 1
-            left = self._left
-        if left == 0:
-            _spell_out(record)
-            record.msg = f"{record.msg} … (pokes log too much; the rest is dropped)"
-        return left >= 0
-
-
-class JobLines(logging.Filter):
-    """Leaves out what Celery says of each of our jobs at INFO: that it was received, and that it has succeeded.
-
-    Most jobs find nothing that is due. What a job has poked is a line of ours; at DEBUG Celery's lines are there too.
-    """
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a line goes into the log."""
-        data = record.__dict__.get("data")
-        name = data.get("name") if type(data) is dict else None
-        is_ours = type(name) is str and name.partition(".")[0] == ROOT
-        return not (is_ours and record.levelno == logging.INFO and _Own.level > logging.DEBUG)
-
-
 class _Own:
     """The logging of this process as it should be; sensors may change the real one."""
 
@@ -216,14 +156,17 @@ def adopt(logger: logging.Logger, log_format: str, poke_log_level: str) -> None:
     """Give a logger's handlers our format and our filter for pokes; remember the handlers of the root logger."""
     for handler in logger.handlers:
         handler.setFormatter(formatter(log_format))
-        handler.filters[:] = [each for each in handler.filters if not isinstance(each, PokeLines)]
-        handler.addFilter(PokeLines(poke_log_level))
+        _set_filter(handler, PokeLines(poke_log_level))
     if logger is logging.getLogger():
         _keep(logger)
         for name in _TELL_OF_EACH_JOB:
-            teller = logging.getLogger(name)
-            teller.filters[:] = [*(each for each in teller.filters if not isinstance(each, JobLines)), JobLines()]
+            _set_filter(logging.getLogger(name), JobLines(logger.level))
         _Own.poke_level = logging.getLevelName(poke_log_level)
+
+
+def _set_filter(of: logging.Handler | logging.Logger, wanted: logging.Filter) -> None:
+    """Give a handler or a logger a filter, in the place of an earlier one of its kind."""
+    of.filters[:] = [*(each for each in of.filters if type(each) is not type(wanted)), wanted]
 
 
 def name_process(name: str) -> None:
@@ -289,29 +232,6 @@ def _forget_levels(of: logging.Logger) -> None:
 def _plain(value: Any) -> Any:
     """Return a value as text now, unless it is a plain one: a handler would format it under its lock."""
     return value if type(value) in _PLAIN else str(value)
-
-
-def _spell_out(record: logging.LogRecord) -> None:
-    """Replace a record's message, arguments and traceback by plain text."""
-    if record.args or type(record.msg) is not str:
-        try:
-            record.msg = _exact(record.getMessage())
-        except Exception as error:
-            record.msg = f"(a line of {record.name} cannot be spelt: {type(error).__name__})"
-        record.args = None
-    if record.exc_info and not record.exc_text:
-        try:
-            record.exc_text = _exact(_FORMATTER.formatException(record.exc_info))
-        except Exception as error:
-            record.exc_text = f"(its traceback cannot be spelt: {type(error).__name__})"
-
-
-def _exact(text: str) -> str:
-    """Return a text as an exact `str`: an object of a derived class may do anything when it is used."""
-    return text if type(text) is str else "".join(["", str.__str__(text)])
-
-
-_FORMATTER = logging.Formatter()
 
 
 def _spell(value: Any) -> str:

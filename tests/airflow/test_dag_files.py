@@ -48,6 +48,15 @@ CLOSURE = """
     made("arrived")("{{ ds }}")
 """
 
+WAITS = """
+        def __init__(self, *, name, **kwargs):
+            super().__init__(**kwargs)
+            self.name = name
+        def poke(self, context):
+            return (HERE / self.name).exists()
+    Waits(task_id="wait", name="{{ ds }}")
+"""  # the end of a class that begins before
+
 
 def test_a_task_sensor_with_a_closure_lands_with_its_value(world: World, tmp_path: Path) -> None:
     world.write(CLOSURE)
@@ -107,20 +116,17 @@ def test_a_class_of_a_dag_file(world: World, tmp_path: Path) -> None:
 
 def test_several_tasks_and_runs_of_one_class(world: World, tmp_path: Path) -> None:
     """The first one that is built seals the class, in the process that they share."""
-    world.write("""
+    world.write(
+        """
     def tell(context):
         pass
     class Waits(BaseSensorOperator):
         template_fields = ("name",)
         on_success_callback = staticmethod(tell)
         poke_interval = 7
-        def __init__(self, *, name, **kwargs):
-            super().__init__(**kwargs)
-            self.name = name
-        def poke(self, context):
-            return (HERE / self.name).exists()
-    Waits(task_id="wait", name="{{ ds }}")
-    """)
+    """
+        + WAITS
+    )
     groups = [world.pooled(world.sensor(name=name)) for name in ("one", "two", "three")]
     for _ in range(2):
         assert [group.poke().outcome for group in groups] == [Outcome.NOT_LANDED] * 3
@@ -135,20 +141,17 @@ def test_several_tasks_and_runs_of_one_class(world: World, tmp_path: Path) -> No
 
 def test_a_class_whose_code_is_in_an_attribute_that_is_watched(world: World, tmp_path: Path) -> None:
     """A lambda, or a function inside a class, has its place by that attribute."""
-    world.write("""
+    world.write(
+        """
     WAYS = {"far": HERE}
     class Waits(BaseSensorOperator):
         template_fields = ("name",)
         on_success_callback = lambda context: WAYS
         class on_retry_callback:
             reads = WAYS
-        def __init__(self, *, name, **kwargs):
-            super().__init__(**kwargs)
-            self.name = name
-        def poke(self, context):
-            return (HERE / self.name).exists()
-    Waits(task_id="wait", name="{{ ds }}")
-    """)
+    """
+        + WAITS
+    )
     groups = [world.pooled(world.sensor(name=name)) for name in ("one", "two", "three")]
     assert [(report.outcome, report.reason) for report in (group.poke() for group in groups)] == [
         (Outcome.NOT_LANDED, None)

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from sensorpool.instrumentation import logs
-from sensorpool.instrumentation.logs import PokeLines, formatter, logger
+from sensorpool.instrumentation.log_filters import PokeLines
+from sensorpool.instrumentation.logs import formatter, logger
 from sensorpool.poke.classes import Classes
 
 FORMATS = ["text", "json"]

@@ -1,0 +1,90 @@
+"""Filters of the log: what pokes log, and what Celery says of each job."""
+
+import logging
+import threading
+import time
+
+ROOT = "sensorpool"
+POKES = "poke"  # the names of threads that poke begin with it
+MOST_OF_POKES = 200  # lines
+SPAN = 10.0  # seconds in which pokes log at most so many lines
+_MAIN = threading.main_thread().name
+_OF_A_WORKER = frozenset({"celery", "kombu", "amqp", "redis", "py", "multiprocessing"})  # they have threads too
+_FORMATTER = logging.Formatter()
+
+
+class PokeLines(logging.Filter):
+    """Lets the lines of pokes through from a level on, within bounds: there are many sensors, written by users.
+
+    A sensor's lines at each poke are meant for the log of its own task. The filter formats a line on the thread of its
+    poke, because a handler formats under its lock, and ``__str__`` of an object may never return.
+    """
+
+    def __init__(self, level: str, most: int = MOST_OF_POKES, span: float = SPAN) -> None:
+        super().__init__()
+        self.level = logging.getLevelName(level)
+        self._most = most
+        self._span = span
+        self._lock = threading.Lock()
+        self._ends = 0.0
+        self._left = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        thread, package = record.threadName or "", record.name.partition(".")[0]
+        # a library that a poke uses may start threads of its own, and log on them
+        is_a_poke_s = thread.startswith(POKES) or (thread != _MAIN and package not in _OF_A_WORKER)
+        is_theirs = package != ROOT and is_a_poke_s
+        if is_theirs and not (record.levelno >= self.level and self._has_room(record)):
+            return False
+        _spell_out(record)
+        return True
+
+    def _has_room(self, record: logging.LogRecord) -> bool:
+        with self._lock:
+            now = time.monotonic()
+            if now >= self._ends:
+                self._ends, self._left = now + self._span, self._most
+            self._left -= 1
+            left = self._left
+        if left == 0:
+            _spell_out(record)
+            record.msg = f"{record.msg} … (pokes log too much; the rest is dropped)"
+        return left >= 0
+
+
+class JobLines(logging.Filter):
+    """Leaves out what Celery says of each of our jobs at INFO: that it was received, and that it has succeeded.
+
+    Most jobs find nothing that is due. What a job has poked is a line of ours; at DEBUG Celery's lines are there too.
+    """
+
+    def __init__(self, level: int) -> None:
+        super().__init__()
+        self._is_told = level <= logging.DEBUG
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a line goes into the log."""
+        data = record.__dict__.get("data")
+        name = data.get("name") if type(data) is dict else None
+        is_ours = type(name) is str and name.partition(".")[0] == ROOT
+        return not (is_ours and record.levelno == logging.INFO and not self._is_told)
+
+
+def _spell_out(record: logging.LogRecord) -> None:
+    """Replace a record's message, arguments and traceback by plain text."""
+    if record.args or type(record.msg) is not str:
+        try:
+            record.msg = _exact(record.getMessage())
+        except Exception as error:
+            record.msg = f"(a line of {record.name} cannot be spelt: {type(error).__name__})"
+        record.args = None
+    if record.exc_info and not record.exc_text:
+        try:
+            record.exc_text = _exact(_FORMATTER.formatException(record.exc_info))
+        except Exception as error:
+            record.exc_text = f"(its traceback cannot be spelt: {type(error).__name__})"
+
+
+def _exact(text: str) -> str:
+    """Return a text as an exact `str`: an object of a derived class may do anything when it is used."""
+    return text if type(text) is str else "".join(["", str.__str__(text)])
