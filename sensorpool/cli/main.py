@@ -31,6 +31,7 @@ _HOMES = {
     "quarantine": "inspecting",
     "register": "registering",
     "release": "inspecting",
+    "savings": "savings",
     "show": "inspecting",
     "standalone": "serving",
     "status": "inspecting",

@@ -90,10 +90,10 @@ def print_short(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
         room -= widths[place]
     click.echo(title)
     ends = [0 if column == "reason" else 2 for column in columns]
-    _print_lines([[_cropped(*each) for each in zip(row, widths, ends, strict=True)] for row in texts])
+    _print_lines([[cropped(*each) for each in zip(row, widths, ends, strict=True)] for row in texts])
 
 
-def _cropped(text: str, width: int, of_its_end: int) -> str:
+def cropped(text: str, width: int, of_its_end: int) -> str:
     """Cut the middle out of a text, because names often differ at their end; with ``of_its_end`` 0, cut its end."""
     from rich.cells import cell_len
 
