@@ -17,6 +17,7 @@ from sensorpool.instrumentation.redaction import printable
 _TOP = 20  # rows of a table on a terminal
 _NAME = 24  # cells of a name: then the table fits 80 columns
 _WIDEST = 100  # cells of the figures
+_UNITS = ((1e3, "k"), (1e6, "M"), (1e9, "G"))
 _POOL_COLUMNS = ("slot-h", "pokes", "starts")
 _AIRFLOW_DB = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
 
@@ -73,7 +74,8 @@ def savings(
     Reads Airflow's database, and writes nothing. Needs no pool, no Redis and no Airflow. Where a pool runs, it says
     what that has saved, too. docs/savings.md has each formula, and what it leaves out.
     """
-    for name, value in (("days", days), ("poke-interval", poke_interval), ("start-seconds", start_seconds)):
+    spans = {"days": days, "poke-interval": poke_interval, "start-seconds": start_seconds}
+    for name, value in {**spans, "statement-seconds": statement_seconds}.items():
         if not math.isfinite(value):
             raise click.BadParameter(f"{value} is no number", param_hint=f"--{name}")
     from sensorpool.admin.savings.database import ReadOnlyDatabase
@@ -107,7 +109,7 @@ def savings(
 
 def _print(made: dict[str, Any], where: str, days: float) -> None:
     total = made["total"]
-    say(f"Sensors of the last {days:g} days in {where}")
+    _say_all([f"Sensors of the last {days:g} days in {where}"])
     if not total["tries"]:
         say("There is no try of a sensor that waited without the pool.")
     else:
@@ -180,13 +182,14 @@ def _figures(row: dict[str, Any]) -> list[str]:
 
 def _count(value: float) -> str:
     """Return a count in six cells at most."""
-    if value < 100_000:
+    if round(value) < 100_000:
         return f"{value:,.0f}"
-    return next(f"{value / unit:.3g}{name}" for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if value >= unit)
+    unit, name = next((each for each in _UNITS if value < 999.5 * each[0]), _UNITS[-1])
+    return f"{value / unit:.3g}{name}"
 
 
 def _hours(value: float) -> str:
-    return f"{value:.2f}" if value < 100 else _count(value)
+    return f"{value:.2f}" if value < 99.995 else _count(value)
 
 
 def _conclusions(made: dict[str, Any]) -> list[str]:
@@ -200,7 +203,7 @@ def _conclusions(made: dict[str, Any]) -> list[str]:
         f"By class: + {_hours(hours['by default'])} of classes that the pool takes by default, - "
         f"{_hours(hours['not by default'])} of classes that it does not, ? {_hours(hours['not known'])} of classes "
         "that are not known; what is not + counts as it is (docs/sensors.md, docs/airflow.md).",
-        f"Pokes: about {total['pokes']:,}, of which {at_least}{total['duplicate_pokes']:,} ask for what another poke asked for; "
+        f"Pokes: about {total['pokes']:,}, of which {at_least}{total['duplicate_pokes']:,} ask for what another one asked; "
         f"with the pool about {pool['pokes']:,}.",
         f"Starts of tasks: {total['starts']:,}; with the pool {pool['starts']:,}.",
         'The figures of the pool, and pokes in mode "poke", are estimates (docs/savings.md): a start counts as '

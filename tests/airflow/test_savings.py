@@ -1,0 +1,154 @@
+"""`sensorpool savings` on Airflow's own tables: the columns that it reads are there, and mean what it takes them for."""
+
+import datetime as dt
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("airflow")
+
+from airflow.models.base import Base
+from airflow.models.log import Log
+from airflow.models.renderedtifields import RenderedTaskInstanceFields
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.taskreschedule import TaskReschedule
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.providers.standard.sensors.bash import BashSensor
+from airflow.providers.standard.sensors.filesystem import FileSensor
+from airflow.providers.standard.sensors.python import PythonSensor
+from airflow.sdk import DAG
+from airflow.utils.session import create_session
+from sqlalchemy import select
+
+from sensorpool.admin.savings import airflow_rows
+from sensorpool.admin.savings.airflow_rows import Page
+from sensorpool.admin.savings.database import ReadOnlyDatabase
+from sensorpool.admin.savings.estimate import START_SECONDS
+from sensorpool.admin.savings.serialized import sensors_in
+from sensorpool.admin.savings.survey import Assumptions, survey
+from sensorpool.admin.savings.values import Mode, SensorTask
+from tests.airflow.metadata import Metadata
+from tests.support import airflow_tables
+
+FILE = "airflow.providers.standard.sensors.filesystem.FileSensor"
+NOW = dt.datetime.now(dt.UTC)
+BEGUN = NOW - dt.timedelta(hours=5)
+
+
+@pytest.fixture
+def database(airflow_database: str) -> Iterator[ReadOnlyDatabase]:
+    made = ReadOnlyDatabase(airflow_database, "--airflow-db", 60)
+    yield made
+    made.close()
+
+
+def at(seconds: float) -> dt.datetime:
+    return BEGUN + dt.timedelta(seconds=seconds)
+
+
+def waits(dag_id: str) -> DAG:
+    with DAG(dag_id, schedule=None, start_date=dt.datetime(2026, 1, 1, tzinfo=dt.UTC)) as dag:
+        FileSensor(task_id="poke", filepath="/data/{{ ds }}", poke_interval=30)
+        FileSensor(task_id="again", filepath="/data/{{ ds }}", poke_interval=30, mode="reschedule")
+        FileSensor.partial(task_id="mapped", poke_interval=dt.timedelta(seconds=5), mode="reschedule").expand(
+            filepath=["/a"]
+        )
+        BashSensor(task_id="bash", bash_command="true")
+        PythonSensor(task_id="function", python_callable=waits)
+        EmptyOperator(task_id="none")
+    return dag
+
+
+def test_each_column_that_is_read_is_airflows(database: ReadOnlyDatabase) -> None:
+    for table, columns in (airflow_rows.NEEDED | airflow_rows.WANTED).items():
+        assert columns <= database.columns(table), table
+        assert columns <= set(Base.metadata.tables[table].columns.keys()), table
+
+
+def test_the_tables_of_tests_without_airflow_are_as_airflows() -> None:
+    for table in airflow_tables.metadata.sorted_tables:
+        theirs = Base.metadata.tables[table.name].columns
+        assert set(table.columns.keys()) <= set(theirs.keys()), table.name
+
+
+def test_the_sensors_of_a_dag_that_airflow_has_serialized(
+    airflow_metadata: Metadata, database: ReadOnlyDatabase
+) -> None:
+    airflow_metadata.add_dag(waits("savings_serialized"))
+    [row_id] = database.read(airflow_rows.serialized_ids)["savings_serialized"]
+    found = sensors_in(*database.read(airflow_rows.serialized, row_id))
+    assert found == {
+        "poke": SensorTask("poke", FILE, has_trigger=True),
+        "again": SensorTask("again", FILE, reschedule=True, has_trigger=True),
+        "mapped": SensorTask("mapped", FILE, reschedule=True, poke_interval=5.0, has_trigger=True),
+        "bash": SensorTask("bash", "airflow.providers.standard.sensors.bash.BashSensor"),
+        "function": SensorTask("function", "airflow.providers.standard.sensors.python.PythonSensor", has_callable=True),
+    }
+
+
+def test_a_survey_of_rows_that_airflows_models_have_written(
+    airflow_metadata: Metadata, database: ReadOnlyDatabase
+) -> None:
+    """As its execution API writes them: a start replaces ``start_date``, a reschedule's row begins at its end."""
+    dag = airflow_metadata.add_dag(waits("savings_rows"))
+    run_id = airflow_metadata.add_run(dag, NOW)
+    starts = {"poke": [(0.0, 600.5)], "again": [(n * 30.0, n * 30.0 + 2) for n in range(21)]}
+    with create_session() as session:
+        for task_id, spans in starts.items():
+            one = session.scalars(
+                select(TaskInstance).where(TaskInstance.dag_id == "savings_rows", TaskInstance.task_id == task_id)
+            ).one()
+            one.start_date, one.end_date = at(spans[-1][0]), at(spans[-1][1])
+            one.state, one.try_number = "success", 1
+            fields = RenderedTaskInstanceFields(one, False, {"filepath": "/data/x", "fs_conn_id": "fs"})
+            session.add(fields)
+            for begun, over in spans:
+                is_last = over == spans[-1][1]
+                key = {"task_id": task_id, "dag_id": "savings_rows", "run_id": run_id, "map_index": -1, "try_number": 1}
+                for event, moment in (("running", begun), ("success" if is_last else "up_for_reschedule", over)):
+                    entry = Log(event=event, **key)
+                    entry.dttm = at(moment)
+                    session.add(entry)
+                if not is_last:
+                    session.add(TaskReschedule(one.id, at(over), at(over), at(over + 28)))
+    found = survey(database, None, 1, Assumptions())
+    costs = found.entries["savings_rows", FILE]
+    assert found.modes[Mode.POKE] == found.modes[Mode.RESCHEDULE] == 1
+    assert costs.starts == 1 + 21
+    assert costs.pokes == 11 + 21  # 60 s count as the interval of mode "poke", which Airflow does not keep
+    assert costs.slot_seconds == pytest.approx(600.5 + 21 * 2 + 22 * START_SECONDS, abs=0.1)
+    assert costs.duplicates == pytest.approx(10, abs=0.5), "one of the two pokes for both"
+    assert (found.missing, found.unknown.condition, found.unknown.starts) == ((), 0, 0)
+
+
+def test_its_statements_find_their_rows_by_an_index(airflow_metadata: Metadata, database: ReadOnlyDatabase) -> None:
+    """A page is a part of one DAG, so none of its statements goes through a whole table."""
+    page = Page("savings_rows", ("poke", "again"), NOW - dt.timedelta(days=1))
+
+    def plans(connection: object) -> list[str]:
+        from sqlalchemy import Connection, event, text
+
+        assert isinstance(connection, Connection)
+        seen: list[tuple[str, object]] = []
+        event.listen(connection, "before_cursor_execute", lambda *each: seen.append((each[2], each[3])))
+        for question in (
+            airflow_rows.instances,
+            airflow_rows.starts,
+            airflow_rows.reschedules,
+            airflow_rows.rendered_fields,
+            airflow_rows.earlier_tries,
+        ):
+            list(question(connection, page))
+        connection.execute(text("SET LOCAL enable_seqscan = off"))
+        found = []
+        for statement, parameters in list(seen)[:5]:
+            rows = connection.exec_driver_sql(f"EXPLAIN {statement}", parameters)  # type: ignore[arg-type]
+            found.append("\n".join(row[0] for row in rows))
+        return found
+
+    made = database.read(plans)
+    assert len(made) == 5
+    for plan in made:
+        assert "Index" in plan
+        assert "Seq Scan on task_instance\n" not in plan
+        assert "Seq Scan on log" not in plan
