@@ -27,6 +27,7 @@ from sensorpool.cli.main import main
 from sensorpool.errors import Unreachable
 from tests.support import airflow_tables
 from tests.support.airflow_tables import FILE_SENSOR, AirflowTables, sensor, serialized
+from tests.support.pages import SHELLS, blocks, command_lines
 
 NOW = time.time()
 HOUR = 3_600.0
@@ -386,3 +387,14 @@ def test_json_has_all_figures_and_they_add_up(one: AirflowTables) -> None:
     assert made["by_taken"]["not known"]["tries"] == 25
     assert made["saved"] is None
     assert made["unknown"]["condition"] == 50
+
+
+def test_the_commands_of_the_page(one: AirflowTables) -> None:
+    filled(one, 2)
+    [block] = [command_lines(block) for block in blocks("docs/savings.md", *SHELLS)]
+    export, *commands = block
+    assert export.startswith("export AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=")
+    for line in commands:
+        ended = CliRunner().invoke(main, line.split()[1:], env={"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": one.url})
+        assert ended.exit_code == 0, ended.output
+        assert "FileSensor" in ended.stdout
