@@ -203,8 +203,8 @@ def _conclusions(made: dict[str, Any]) -> list[str]:
         f"By class: + {_hours(hours['by default'])} of classes that the pool takes by default, - "
         f"{_hours(hours['not by default'])} of classes that it does not, ? {_hours(hours['not known'])} of classes "
         "that are not known; what is not + counts as it is (docs/sensors.md, docs/airflow.md).",
-        f"Pokes: about {total['pokes']:,}, of which {at_least}{total['duplicate_pokes']:,} ask for what another one asked; "
-        f"with the pool about {pool['pokes']:,}.",
+        f"Pokes: about {total['pokes']:,}, of which {at_least}{total['duplicate_pokes']:,} ask for what another one "
+        f"asked; with the pool about {pool['pokes']:,}.",
         f"Starts of tasks: {total['starts']:,}; with the pool {pool['starts']:,}.",
         'The figures of the pool, and pokes in mode "poke", are estimates (docs/savings.md): a start counts as '
         f"{made['assumptions']['start_seconds']:g} s of a slot.",
