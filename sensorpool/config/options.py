@@ -133,13 +133,14 @@ class Options(BaseSettings):
     metrics_host: str = Field(
         "127.0.0.1",
         min_length=1,
-        description="Address of the worker's metrics. In a container `0.0.0.0`, so that its network reaches them.",
+        description="Address of a worker's metrics and probes. In a container `0.0.0.0`, for its network to reach them.",
     )
     metrics_port: int | None = Field(
         None,
         ge=1,
         le=65535,
-        description="Port of the worker's Prometheus metrics; without a port there are no metrics.",
+        description="Port of a worker's Prometheus metrics, `/healthz` and `/readyz`; each worker of a host has its "
+        "own, for all of its processes. Without a port there are none.",
     )
     log_format: Literal["text", "json"] = Field("text", description="`text` (key=value) or `json`, one line each.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(

@@ -196,6 +196,11 @@ def come_round(until: float = 0.0) -> None:
         _ours.come_round(until)
 
 
+def gets_on() -> bool:
+    """Whether this process gets on; true too where it shows no signs."""
+    return _ours is None or _ours.gets_on()
+
+
 def end() -> None:
     """Remove this process's sign."""
     global _ours

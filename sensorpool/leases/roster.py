@@ -17,6 +17,7 @@ from sensorpool.model.terms import LiveWorker, Terms, read_worker
 from sensorpool.model.values import LONGEST_SPAN, ShardRange
 
 FOREIGN_KEPT = 60_000  # milliseconds for which a job with a range of other terms is remembered
+_BEAT_KEPT = 86_400_000  # milliseconds for which the time of beat's last note is remembered
 
 
 class Roster:
@@ -31,6 +32,7 @@ class Roster:
         self._key = leases.store.pool_key("workers")
         self._foreign = leases.store.pool_key("foreign")
         self._beat_tick = leases.store.pool_key("beat_tick")
+        self._beat_at = leases.store.pool_key("beat_at")
         self._fresh = leases.ttl_ms
         self._enroll = leases.store.script("enroll")
 
@@ -91,12 +93,27 @@ class Roster:
         return None if found is None else str(found)[:40]
 
     def note_beat(self, tick: float, kept: float) -> None:
-        """Note the tick of a beat that lives; of two beats, the last note counts.
+        """Note the tick of a beat that lives, and when; of two beats, the last note counts.
 
         :param tick: seconds.
-        :param kept: seconds until the note is forgotten.
+        :param kept: seconds until the tick is forgotten.
         """
-        self._store.call(self._store.client.set, self._beat_tick, str(tick), px=round(kept * 1000))
+        pipeline = self._store.pipeline()
+        pipeline.set(self._beat_tick, str(tick), px=round(kept * 1000))
+        pipeline.time()
+        _, time = self._store.call(pipeline.execute)
+        self._store.call(self._store.client.set, self._beat_at, str(milliseconds(time)), px=_BEAT_KEPT)
+
+    def beat_age(self) -> float | None:
+        """Return the seconds since beat's last note; None: there was none in a day, or beat is of an older version."""
+        pipeline = self._store.pipeline()
+        pipeline.get(self._beat_at)
+        pipeline.time()
+        found, time = self._store.call(pipeline.execute, raise_on_error=False)
+        try:
+            return max(0.0, (milliseconds(time) - int(found)) / 1000)
+        except (TypeError, ValueError):  # no note, or a key that is not ours
+            return None
 
     def beat_tick(self) -> float | None:
         """Return the tick (seconds) of beat; None: no beat has noted it lately, as a beat of the version before."""

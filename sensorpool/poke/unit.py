@@ -13,6 +13,7 @@ from typing import Any
 from sensorpool.errors import ClassUnavailable
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
+from sensorpool.model.backend import NO_BACKEND
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import DueGroup, Report
 from sensorpool.poke.answer import CANNOT
@@ -45,11 +46,12 @@ class Renewable:
 class PokeUnit:
     """One group and its sensor, which is constructed at its first poke, under that poke's time limit."""
 
-    __slots__ = ("_context", "_home", "_poke", "_put_off", "_tools", "began", "group", "op_classpath")
+    __slots__ = ("_context", "_home", "_poke", "_put_off", "_tools", "backend", "began", "group", "op_classpath")
 
     def __init__(self, group: DueGroup, op_classpath: str, poke_context: str, tools: PokeTools) -> None:
         self.group = group
         self.op_classpath = op_classpath
+        self.backend = NO_BACKEND
         self.began = 0.0
         self._tools = tools
         self._poke: Any = None  # the sensor's `poke`, once the sensor is constructed

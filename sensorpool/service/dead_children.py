@@ -12,6 +12,7 @@ from sensorpool.instrumentation.logs import logger
 from sensorpool.model.exit_status import ending, is_from_outside
 from sensorpool.service.runtime import Runtime
 from sensorpool.service.tasks import check_range, token
+from sensorpool.worker import metrics
 
 log = logger(__name__)
 
@@ -29,7 +30,10 @@ def watch(runtime: Runtime, hostname: str, children: Any) -> None:
         before, jobs = list(children._pool), list(children._cache.values())
         joined = join(*arguments, **named)
         for child in before if joined else ():
-            if child not in children._pool and child.exitcode not in {EX_OK, EX_RECYCLE, None}:
+            if child in children._pool:
+                continue
+            metrics.child_ended(child.pid)
+            if child.exitcode not in {EX_OK, EX_RECYCLE, None}:
                 task_ids = [str(job.correlation_id) for job in jobs if child.pid in job.worker_pids()]
                 _note(runtime, hostname, child.pid, child.exitcode, task_ids)
         return joined

@@ -34,8 +34,19 @@ class Presence:
         self._name = f"{name}-{secrets.token_hex(4)}"
         self._terms = terms
         self._version = version
+        self._kept_at = float("-inf")  # when the entry was written, by the monotonic clock
         self._thread = BackgroundThread("presence", self._keep)
         self._said: list[str] = []
+
+    @property
+    def name(self) -> str:
+        """The name of the entry, which no other process has."""
+        return self._name
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the worker is in the roster, as far as it knows: an entry expires as a lease does."""
+        return time.monotonic() - self._kept_at < self._settings.lease_ttl
 
     def enter(self) -> None:
         """Enter the worker, or refuse: a live worker with other terms would poke the same groups or miss jobs.
@@ -80,7 +91,8 @@ class Presence:
             self._thread.wait(max(0.1, self._settings.heartbeat - (time.monotonic() - started)))
 
     def _write(self, *, must_agree: bool) -> tuple[bool, list[LiveWorker]]:
-        return self._roster.enroll(
+        began = time.monotonic()
+        written, others = self._roster.enroll(
             self._name,
             self._terms,
             tick=self._settings.tick,
@@ -88,6 +100,9 @@ class Presence:
             queues=None if self.queues is None else self.queues(),
             must_agree=must_agree,
         )
+        if written:
+            self._kept_at = began
+        return written, others
 
     def _say(self, problems: list[str]) -> None:
         """Log each new disagreement (two workers may enter at once after a loss of Redis)."""

@@ -9,6 +9,7 @@ from sensorpool.config.settings import Settings
 from sensorpool.model.values import shard_ranges
 from sensorpool.service.alone import Alone
 from sensorpool.service.child_limits import Limits
+from sensorpool.service.observation import Observation
 from sensorpool.service.presence import Presence
 from sensorpool.service.stopping import Stopping, WorkerStopping
 from sensorpool.worker.chores.round import Place
@@ -35,6 +36,7 @@ class Runtime:
         self.doubts: list[tuple[str, dict[str, str]]] = []
         self.presence: Presence | None = None  # only in a worker's main process
         self.alone: Alone | None = None  # so is the lock of an SQLite file
+        self.observation: Observation | None = None  # and so is what serves the metrics
         self._worker: tuple[int, Worker] | None = None
         self._lock = threading.Lock()
 

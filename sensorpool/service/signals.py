@@ -27,6 +27,7 @@ from sensorpool.publish.application import ignored_variables
 from sensorpool.service import child_limits, dead_children
 from sensorpool.service.alone import Alone
 from sensorpool.service.log_level import names_log_level
+from sensorpool.service.observation import Observation
 from sensorpool.service.presence import Presence, terms_of
 from sensorpool.service.refusals import (
     doubts_of,
@@ -40,7 +41,7 @@ from sensorpool.service.refusals import (
 from sensorpool.service.runtime import Runtime
 from sensorpool.store import migrate
 from sensorpool.store.database import Database
-from sensorpool.worker import lateness, metrics
+from sensorpool.worker import metrics
 
 _LOOK_AFTER_CHILDREN = 0.5  # seconds
 _ROUND = 2.0  # seconds
@@ -181,16 +182,10 @@ def _on_worker_ready(sender: Any = None, **_: Any) -> None:
         dead_children.watch(runtime, _hostname, children)
     if hub is not None:
         hub.call_repeatedly(_ROUND, alive.come_round)
-    if runtime.settings.metrics_port is None:
-        return
-    port = runtime.settings.metrics_port
-    settings = runtime.settings
-    database = Database.of(settings, pool_size=1)
-    try:
-        metrics.serve(settings.metrics_host, port, lateness.gauges(settings, database))
-    except OSError as error:
-        address = f"{settings.metrics_host}:{port}"
-        log.error("no metrics: their address cannot be used", address=address, error=str(error))
+    if runtime.settings.metrics_port is not None and runtime.presence is not None and runtime.observation is None:
+        ending = runtime.worker_stopping.is_set
+        runtime.observation = Observation(runtime.settings, runtime.metrics, runtime.presence, sender, ending)
+        runtime.observation.begin()
 
 
 @signals.worker_shutting_down.connect
@@ -206,6 +201,8 @@ def _on_worker_end(sender: Any = None, **_: Any) -> None:
     runtime = _runtime_of(sender)
     if runtime is not None:
         alive.end()
+        if runtime.observation is not None:
+            runtime.observation.end()
         if runtime.presence is not None:
             runtime.presence.leave()
 
@@ -216,6 +213,8 @@ def _on_child_start(**_: Any) -> None:
     runtime = _current_runtime()
     if runtime is not None:
         runtime.is_prefork_child = True
+        if runtime.observation is not None:
+            runtime.observation.leave_to_parent()
         with contextlib.suppress(OSError, AttributeError):  # it leads a group already, or this is no POSIX
             os.setsid()  # a poke that signals the group of its process must not end the worker
         # a job's objects live as long as the job: a garbage collection every 700 objects would cost a tenth of its time
@@ -228,12 +227,10 @@ def _on_child_start(**_: Any) -> None:
 
 
 @signals.worker_process_shutdown.connect
-def _on_child_end(pid: int | None = None, **_: Any) -> None:
+def _on_child_end(**_: Any) -> None:
     runtime = _current_runtime()
     if runtime is not None:
         runtime.close()
-        if pid is not None:
-            metrics.child_ended(pid)
 
 
 @signals.task_prerun.connect

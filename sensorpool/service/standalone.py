@@ -23,6 +23,7 @@ from sensorpool.publish.application import ignored_variables
 from sensorpool.service.alone import Alone
 from sensorpool.service.app import make_app
 from sensorpool.service.beat import Ticks
+from sensorpool.service.observation import Observation
 from sensorpool.service.presence import Presence, terms_of
 from sensorpool.service.refusals import doubts_of, refuse_cluster, refuse_typos
 from sensorpool.service.stopping import Stopping
@@ -77,6 +78,8 @@ class Standalone:
         self.app: Celery = make_app(settings)
         self.app.sensorpool_runtime.is_one_process = True
         self._stopping = self.app.sensorpool_runtime.stopping = stopping or Stopping()
+        if settings.metrics_port is not None:
+            self.app.sensorpool_runtime.metrics.start()
         name = f"standalone@{gethostname()}/{os.getpid()}"
         self._presence = Presence(settings, self.worker.roster, name, terms, __version__)
         self._presence.enter()
@@ -85,6 +88,7 @@ class Standalone:
         self._failure: BaseException | None = None
         self._ready = threading.Event()
         self._controller: _Ready | None = None
+        self._observation: Observation | None = None
         self._beat = Service(self.app, scheduler_cls=Ticks)
         self._threads: list[threading.Thread] = []  # the worker's, then beat's
 
@@ -109,6 +113,7 @@ class Standalone:
             raise Unreachable(f"the worker did not start: {self._failure or 'the broker does not answer'}")
         self._presence.queues = lambda: list(self.app.amqp.queues.consume_from)
         self._presence.keep()
+        self._observe()
         self._start("beat", lambda: self._beat.start(embedded_process=False))
         return self
 
@@ -121,6 +126,8 @@ class Standalone:
             worker_state.should_stop = 0
         for thread in self._threads:
             thread.join(_START_LIMIT)
+        if self._observation is not None:
+            self._observation.end()
         self._presence.leave()
         self.app.sensorpool_runtime.close()
         self.app.close()
@@ -131,6 +138,15 @@ class Standalone:
         ranges = self.app.sensorpool_runtime.ranges
         if died_with := self.worker.leases.keep_in_files(RangeFiles(self.settings), ranges):
             log.warning("the last process of this service died while it poked", groups=died_with)
+
+    def _observe(self) -> None:
+        """Serve metrics and probes, if the settings say where."""
+        if self.settings.metrics_port is not None and self._controller is not None:
+            consumer = None if self.settings.broker == MEMORY else self._controller.consumer
+            counted = self.app.sensorpool_runtime.metrics
+            ending = self._stopping.is_set
+            self._observation = Observation(self.settings, counted, self._presence, consumer, ending)
+            self._observation.begin()
 
     def _run_worker(self) -> None:
         try:

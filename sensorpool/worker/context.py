@@ -75,6 +75,8 @@ class Worker:
         self.outbox = Outbox(settings, self.database, self.publisher)
         self.metrics = metrics or Metrics()
         self.poker = Poker(settings)
+        self.poker.cache.notes_backends = self.metrics.is_on
+        self.metrics.know(self.poker.cache.kinds)
         self.last_loads = LastLoads()
         self._shortage = Shortage(2 * settings.poke_concurrency + 3 * settings.hanging_concurrency)
         self.clock = ClockWatch()

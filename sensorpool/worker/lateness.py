@@ -4,15 +4,15 @@ A group may wait in two places. A job leaves over the groups for which it has no
 waited for too long (`range_state`). A suspect waits for its turn to be poked apart, and has a claim since it was due.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.redaction import printable
-from sensorpool.leases.lease import Leases, leases_of
+from sensorpool.leases.lease import Leases
 from sensorpool.leases.range_state import MISSED, RangeState
-from sensorpool.model.values import ShardRange, shard_ranges
+from sensorpool.model.values import Milliseconds, ShardRange
 from sensorpool.store import inspecting
 from sensorpool.store.database import Database
 
@@ -96,9 +96,8 @@ def past_deadline(database: Database, tick: float, poke_timeout: float) -> list[
     :param poke_timeout: seconds.
     :raises Unreachable: when the database does not answer.
     """
-    more = round(1_000 * tick + 2_000 * poke_timeout)
     now = database.read(database.now)
-    count, first = database.read(inspecting.past_deadline, now, MISSED, more)
+    count, first = database.read(inspecting.past_deadline, now, MISSED, grace(tick, poke_timeout))
     if first is None:
         return []
     group_id, op_classpath, deadline = first
@@ -107,6 +106,11 @@ def past_deadline(database: Database, tick: float, poke_timeout: float) -> list[
         f"{groups} by more than {MISSED} intervals, group {group_id} ({printable(op_classpath)[:200]}) by "
         f"{(now - deadline) / 1000:.0f} s: it was not poked, or what was seen not settled; the workers' logs say more"
     ]
+
+
+def grace(tick: float, poke_timeout: float) -> Milliseconds:
+    """Return for how long a group may be past its deadline, beside its intervals. The parameters are seconds."""
+    return round(1_000 * tick + 2_000 * poke_timeout)
 
 
 def problems(left: Waiting, set_apart: Waiting) -> list[str]:
@@ -124,32 +128,6 @@ def problems(left: Waiting, set_apart: Waiting) -> list[str]:
             "a higher SENSORPOOL_HANGING_CONCURRENCY, a shorter SENSORPOOL_POKE_TIMEOUT"
         )
     return said
-
-
-def gauges(settings: Settings, database: Database) -> list[Callable[[], list[tuple[str, str, float]]]]:
-    """Return the gauges that each scrape of a worker's metrics reads: of the whole pool, the same at all workers."""
-    leases, ranges = leases_of(settings), shard_ranges(settings.shards, settings.shard_code_upper_limit)
-
-    def waiting() -> list[tuple[str, str, float]]:
-        groups, sensing = database.read(inspecting.count_waiting)
-        return [
-            ("sensorpool_groups", "Poke groups that instances wait for.", groups),
-            ("sensorpool_sensing", "Instances that wait.", sensing),
-        ]
-
-    def late() -> list[tuple[str, str, float]]:
-        looked = dict(zip(ranges, leases.look(ranges), strict=True))
-        left, set_apart = who_waits(leases, database, settings, looked)
-        too_long, first = f"have waited for more than {MISSED} intervals", "Seconds that the first of them has waited."
-        return [
-            ("sensorpool_overdue", f"Groups left over that {too_long}.", left.overdue),
-            ("sensorpool_overdue_seconds", first, left.seconds),
-            ("sensorpool_wait_apart", "Groups that wait to be poked apart, beyond a poke's limit.", set_apart.groups),
-            ("sensorpool_wait_apart_seconds", first, set_apart.seconds),
-            ("sensorpool_overdue_apart", f"Groups that wait to be poked apart and {too_long}.", set_apart.overdue),
-        ]
-
-    return [waiting, late]
 
 
 def _groups(count: int) -> str:

@@ -1,4 +1,4 @@
-"""Prometheus metrics of a worker, served on loopback unless a setting says otherwise. The values of labels are bounded.
+"""Prometheus metrics that a worker's processes count. The values of labels are bounded.
 
 Prefork children count in files that the worker's main process adds up, so `prepare` comes before the fork.
 """
@@ -7,75 +7,138 @@ import atexit
 import os
 import shutil
 import tempfile
+import threading
+import time
 from collections import Counter as Counted
-from collections.abc import Callable, Iterator, Sequence, Set
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any
 
+from sensorpool.model.states import Outcome
 from sensorpool.model.values import JobResult, Report, Settled
+from sensorpool.worker.bounded_labels import OTHER, Names
 
 _MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
 _POKE_SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _LAG_SECONDS = (0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
+_NOT_LISTED = "not listed"  # stands for classes that are not on the allowlist
+_WRITE_EVERY = 1.0  # seconds: pokes are added up in memory meanwhile, which costs less than a write for each
+
+Kinds = Callable[[Iterable[int]], list[tuple[str, str]]]
+"""Returns the class and the backend of each of these groups; both are empty of a group that is not known."""
 
 
 class Metrics:
-    """Counts, once `start` was called; before that every method does nothing."""
+    """Counts, once `start` was called; before that every method does nothing. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._on = False
+        self.is_on = False
+        self.registry: Any = None  # Prometheus's, of this process alone
         self._were_not_here: set[str] = set()
+        self._kinds: Kinds = lambda group_ids: [("", "") for _ in group_ids]
+        self._lock = threading.Lock()
+        self._added: Counted[tuple[tuple[str, str], Outcome]] = Counted()
+        self._took: Counted[str] = Counted()  # seconds by class
+        self._written_at = 0.0
+        self._classes, self._backends = Names(), Names()
 
     def start(self) -> None:
         """Make the metrics. In a worker, `prepare` was called before."""
-        from prometheus_client import Counter, Gauge, Histogram
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
         if _MULTIPROCESS in os.environ:
             from sensorpool.worker import metric_files
 
             metric_files.use()
-        self._pokes = Counter("sensorpool_pokes", "Pokes made.")
-        self._saved = Counter("sensorpool_pokes_saved", "Pokes saved because instances share a group.")
-        self._outcomes = Counter("sensorpool_outcomes", "Pokes by what they saw.", ["outcome"])
-        self._seconds = Histogram("sensorpool_poke_seconds", "Seconds a poke took.", buckets=_POKE_SECONDS)
-        self._lag = Histogram("sensorpool_lag_seconds", "Seconds by which a job was late.", buckets=_LAG_SECONDS)
-        self._settled = Counter("sensorpool_settled", "Instances settled.", ["state"])
-        self._unsettled = Counter(
+        registry = self.registry = CollectorRegistry()
+
+        def counter(name: str, said: str, *labels: str) -> Any:
+            return Counter(name, said, labels, registry=registry)
+
+        self._pokes = counter("sensorpool_pokes", "Pokes made.")
+        self._saved = counter("sensorpool_pokes_saved", "Pokes saved because instances share a group.")
+        self._outcomes = counter("sensorpool_outcomes", "Pokes by what they saw.", "op_classpath", "outcome")
+        self._of_backends = counter("sensorpool_backend_outcomes", "Pokes by what they saw.", "backend", "outcome")
+        self._of_classes = counter("sensorpool_class_seconds", "Seconds that pokes took.", "op_classpath")
+        self._seconds = Histogram(
+            "sensorpool_poke_seconds", "Seconds a poke took.", buckets=_POKE_SECONDS, registry=registry
+        )
+        self._lag = Histogram(
+            "sensorpool_lag_seconds", "Seconds by which a job was late.", buckets=_LAG_SECONDS, registry=registry
+        )
+        self._settled = counter("sensorpool_settled", "Instances settled, and why they ended.", "state", "ending")
+        self._unsettled = counter(
             "sensorpool_unsettled", "Results of groups that could not be written, for no known reason."
         )
-        self._skipped = Counter("sensorpool_jobs_skipped", "Jobs that found their range taken.")
-        self._left = Counter("sensorpool_left", "Due groups that a job had no time for; the next one begins with them.")
-        self._busy = Counter("sensorpool_busy", "Due groups that missed their turn: their last poke went on still.")
-        self._refused = Counter("sensorpool_jobs_refused", "Jobs of another pool that came by our broker.")
+        self._skipped = counter("sensorpool_jobs_skipped", "Jobs that found their range taken.")
+        self._left = counter("sensorpool_left", "Due groups that a job had no time for; the next one begins with them.")
+        self._busy = counter("sensorpool_busy", "Due groups that missed their turn: their last poke went on still.")
+        self._refused = counter("sensorpool_jobs_refused", "Jobs of another pool that came by our broker.")
         self._not_here = Gauge(
             "sensorpool_not_here",
             "Sensor classes that this worker cannot poke; others have to.",
             ["op_classpath"],
             multiprocess_mode="livemax",
+            registry=registry,
         )
-        self._on = True
+        self._not_here.labels(_NOT_LISTED).set(0)
+        self.is_on = True
+
+    def know(self, kinds: Kinds) -> None:
+        """Have pokes counted by class and backend."""
+        self._kinds = kinds
 
     def not_here(self, listed: Set[str], others: bool) -> None:
         """Say which classes of the allowlist this process cannot poke now, and whether there are others."""
-        if self._on:
-            for op_classpath in self._were_not_here | listed:
-                self._not_here.labels(op_classpath).set(op_classpath in listed)
+        if self.is_on:
+            told: Counted[str] = Counted()
+            with self._lock:
+                for op_classpath in self._were_not_here | listed:
+                    told[self._classes.of(op_classpath)] += op_classpath in listed
+            for name, count in told.items():
+                self._not_here.labels(name).set(count > 0)
             self._were_not_here |= listed
-            self._not_here.labels("not listed").set(others)
+            self._not_here.labels(_NOT_LISTED).set(others)
 
     def poked(self, reports: Sequence[Report]) -> None:
-        """Count pokes of which the length is known."""
-        if self._on:
-            self._pokes.inc(len(reports))
-            for outcome, number in Counted(report.outcome for report in reports).items():
-                self._outcomes.labels(outcome.value).inc(number)
-            for report in reports:
-                self._seconds.observe(report.seconds)
+        """Count pokes of which the length is known. They are written within a second, or at the end of the job."""
+        if not self.is_on:
+            return
+        kinds = self._kinds([report.group.id for report in reports])
+        with self._lock:
+            added, took = self._added, self._took
+            for report, kind in zip(reports, kinds, strict=True):
+                added[kind, report.outcome] += 1
+                took[kind[0]] += report.seconds  # type: ignore[assignment]  # a Counter adds up any numbers
+        for report in reports:
+            self._seconds.observe(report.seconds)
+        if time.monotonic() - self._written_at > _WRITE_EVERY:
+            self.write()
+
+    def write(self) -> None:
+        """Write what has been added up since the last time."""
+        with self._lock:
+            self._written_at = time.monotonic()
+            added, took = self._added, self._took
+            self._added, self._took = Counted(), Counted()
+            by_class: Counted[tuple[str, str]] = Counted()
+            by_backend: Counted[tuple[str, str]] = Counted()
+            for ((op_classpath, backend), outcome), number in added.items():
+                by_class[self._classes.of(op_classpath or OTHER), outcome.value] += number
+                by_backend[self._backends.of(backend or OTHER), outcome.value] += number
+            seconds = [(self._classes.of(op_classpath or OTHER), each) for op_classpath, each in took.items()]
+        self._pokes.inc(sum(by_class.values()))
+        for labels, number in by_class.items():
+            self._outcomes.labels(*labels).inc(number)
+        for labels, number in by_backend.items():
+            self._of_backends.labels(*labels).inc(number)
+        for name, each in seconds:
+            self._of_classes.labels(name).inc(each)
 
     def job(self, result: JobResult) -> None:
         """Count one job."""
-        if not self._on:
+        if not self.is_on:
             return
+        self.write()
         if result.skipped:
             self._skipped.inc()
             return
@@ -86,19 +149,19 @@ class Metrics:
 
     def unsettled(self, groups: int) -> None:
         """Count groups whose result could not be written."""
-        if self._on:
+        if self.is_on:
             self._unsettled.inc(groups)
 
     def refused(self) -> None:
         """Count a job of another pool."""
-        if self._on:
+        if self.is_on:
             self._refused.inc()
 
     def settled(self, settled: list[Settled]) -> None:
         """Count settled instances."""
-        if self._on:
+        if self.is_on:
             for each in settled:
-                self._settled.labels(each.state.value).inc()
+                self._settled.labels(each.state.value, each.ending.value).inc()
 
 
 def prepare() -> None:
@@ -119,39 +182,18 @@ def _remove(folder: str, owner: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def serve(host: str, port: int, gauges: Sequence[Callable[[], Sequence[tuple[str, str, float]]]]) -> Any:
-    """Serve the metrics.
+def collector() -> Any:
+    """Return Prometheus's collector of what all processes of this worker have counted; None: they count in no files."""
+    if _MULTIPROCESS not in os.environ:
+        return None
+    from sensorpool.worker import metric_files
 
-    :param host: the address to listen on.
-    :raises OSError: when that cannot be.
-    :param gauges: each returns name, help and value of what is asked at each scrape.
-    """
-    from prometheus_client import CollectorRegistry, start_http_server
-    from prometheus_client.core import GaugeMetricFamily
-    from prometheus_client.multiprocess import MultiProcessCollector
-    from prometheus_client.registry import REGISTRY
-
-    class Waiting:
-        """Gauges that the database and Redis know."""
-
-        def collect(self) -> Iterator[Any]:
-            for ask in gauges:
-                with suppress(Exception):  # no figure is better than a wrong one
-                    for name, said, value in ask():
-                        yield GaugeMetricFamily(name, said, value=value)
-
-    if _MULTIPROCESS in os.environ:
-        registry = CollectorRegistry()
-        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-    else:
-        registry = REGISTRY
-    registry.register(Waiting())
-    return start_http_server(port, addr=host, registry=registry)
+    return metric_files.Collector(os.environ[_MULTIPROCESS])
 
 
 def child_ended(pid: int) -> None:
-    """Forget the gauges of a child that is gone."""
+    """Keep what a child counted that is gone, and forget its gauges. Call this in the worker's main process."""
     if _MULTIPROCESS in os.environ:
-        from prometheus_client.multiprocess import mark_process_dead
+        from sensorpool.worker import metric_files
 
-        mark_process_dead(pid)  # type: ignore[no-untyped-call]
+        metric_files.fold(os.environ[_MULTIPROCESS], pid)

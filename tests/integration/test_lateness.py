@@ -13,8 +13,8 @@ from sensorpool.leases.range_state import RangeState
 from sensorpool.leases.redis_store import range_key as key
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.worker import job as cycle
-from sensorpool.worker import lateness
 from sensorpool.worker.context import Worker
+from sensorpool.worker.figures import Figures
 
 TICK = 0.2
 CANNOT_KEEP_UP, APART = "the workers cannot keep up: ", "to be poked apart for more than 3 intervals"
@@ -73,8 +73,8 @@ def late(pool: Pool) -> list[str]:
 
 
 def gauges(pool: Pool) -> dict[str, float]:
-    asked = lateness.gauges(pool.settings, pool.database)
-    return {name: value for ask in asked for name, _, value in ask()}
+    found = Figures(pool.settings, pool.database, pool.leases).ask()
+    return {each.name: each.value for each in found}
 
 
 def test_more_groups_that_hang_than_are_poked_apart_turn_health_red(pool: Pool, worker: Worker) -> None:

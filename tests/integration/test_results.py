@@ -105,7 +105,8 @@ def test_metrics_of_a_worker(make_service: Callable[..., Service], tmp_path: Pat
         land(tmp_path, f"g{number}")
     service.pool.wait([ids[0], ids[1], ids[2]], 30)
     text = until(
-        "the metrics", lambda: 'sensorpool_settled_total{state="success"} 6.0' in _metrics(port) and _metrics(port)
+        "the metrics",
+        lambda: 'sensorpool_settled_total{ending="landed",state="success"} 6.0' in _metrics(port) and _metrics(port),
     )
     for name in (
         "sensorpool_pokes_total",

@@ -1,0 +1,141 @@
+"""The figures of the whole pool, as its database and its Redis know them: the observer tells them, and no other worker.
+
+Each question is one statement or one pipeline. Times are by the servers' clocks, so ages are right on any host.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from sensorpool.config.settings import Settings
+from sensorpool.leases.child_deaths import ChildDeaths
+from sensorpool.leases.lease import Leases
+from sensorpool.leases.range_state import MISSED, RangeState
+from sensorpool.leases.roster import Roster
+from sensorpool.leases.trouble import Trouble
+from sensorpool.model.values import LONGEST_SPAN, Milliseconds, ShardRange, shard_ranges
+from sensorpool.store import admission, callbacks, inspecting
+from sensorpool.store.database import Database
+from sensorpool.worker import lateness
+
+_NO_LABELS: Mapping[str, str] = {}
+
+
+class Figure(NamedTuple):
+    """A gauge of the whole pool.
+
+    :param is_age: whether it grows by a second each second while the thing that it tells of does not happen.
+    """
+
+    name: str
+    said: str
+    value: float
+    labels: Mapping[str, str] = _NO_LABELS
+    is_age: bool = False
+
+
+class Figures:
+    """Asks for the figures. Belongs to one thread.
+
+    :param database: has a short pool of connections of its own.
+    """
+
+    def __init__(self, settings: Settings, database: Database, leases: Leases) -> None:
+        self._settings = settings
+        self._database = database
+        self._leases = leases
+        self._roster = Roster(leases)
+        self._trouble = Trouble(leases)
+        self._child_deaths = ChildDeaths(leases)
+        self._ranges = shard_ranges(settings.shards, settings.shard_code_upper_limit)
+        self._unknown_since: dict[ShardRange, float] = {}  # ranges without a known last load, by the monotonic clock
+
+    def ask(self) -> list[Figure]:
+        """Return the figures as they are now.
+
+        :raises Unreachable: when the database or Redis does not answer.
+        """
+        database = self._database
+        looked = dict(zip(self._ranges, self._leases.look(self._ranges), strict=True))
+        now = database.read(database.now)
+        workers = self._roster.workers()
+        known = [self._roster.beat_tick() or 0.0, *(each.tick for each in workers if each.tick <= LONGEST_SPAN)]
+        tick = max(self._settings.tick, *known)
+        return [
+            Figure("sensorpool_workers", "Live workers.", len(workers)),
+            Figure("sensorpool_tick_seconds", "The longest tick of workers and beat.", tick),
+            *self._of_ranges({shard_range: state for shard_range, (_, state, _) in looked.items()}, now, tick),
+            *self._of_waiting(looked),
+            *self._of_sending(now),
+            *self._of_trouble(now, tick),
+        ]
+
+    def _of_ranges(self, states: Mapping[ShardRange, RangeState], now: Milliseconds, tick: float) -> Iterator[Figure]:
+        """Yield what the ranges' last jobs tell. A range without a known load counts from when that was seen."""
+        here = time.monotonic()
+        unknown = self._unknown_since
+        self._unknown_since = {each: unknown.get(each, here) for each, state in states.items() if not state.last}
+        ages = [
+            max(0.0, (now - state.last) / 1000) if state.last else here - self._unknown_since[shard_range]
+            for shard_range, state in states.items()
+        ]
+        yield Figure(
+            "sensorpool_last_tick_seconds", "Seconds since the last tick of the range that is worst off.", max(ages),
+            is_age=True,
+        )  # fmt: skip
+        late = sum(age > MISSED * tick for age in ages)
+        yield Figure("sensorpool_ranges_late", f"Ranges without a tick for more than {MISSED} ticks.", late)
+        yield Figure("sensorpool_ranges", "Ranges.", len(ages))
+        if (beat := self._roster.beat_age()) is not None:
+            said = "Seconds since beat noted a tick, which it does about every ten seconds."
+            yield Figure("sensorpool_beat_seconds", said, beat, is_age=True)
+
+    def _of_waiting(self, looked: Mapping[ShardRange, tuple[str | None, RangeState, int]]) -> Iterator[Figure]:
+        groups, sensing = self._database.read(inspecting.count_waiting)
+        yield Figure("sensorpool_groups", "Poke groups that instances wait for.", groups)
+        yield Figure("sensorpool_sensing", "Instances that wait.", sensing)
+        left, set_apart = lateness.who_waits(self._leases, self._database, self._settings, looked)
+        too_long, first = f"have waited for more than {MISSED} intervals", "Seconds that the first of them has waited."
+        yield Figure("sensorpool_overdue", f"Groups left over that {too_long}.", left.overdue)
+        yield Figure("sensorpool_overdue_seconds", first, left.seconds)
+        yield Figure("sensorpool_wait_apart", "Groups that wait to be poked apart, beyond a poke's limit.",
+                     set_apart.groups)  # fmt: skip
+        yield Figure("sensorpool_wait_apart_seconds", first, set_apart.seconds)
+        yield Figure("sensorpool_overdue_apart", f"Groups that wait to be poked apart and {too_long}.",
+                     set_apart.overdue)  # fmt: skip
+        yield Figure("sensorpool_suspects", "Groups that are poked apart.", sum(each for _, _, each in looked.values()))
+        overrunning = self._leases.suspects.count_overrunning(self._ranges)
+        yield Figure("sensorpool_overrunning", "Groups whose last poke overran its limit.", overrunning)
+
+    def _of_sending(self, now: Milliseconds) -> Iterator[Figure]:
+        oldest = self._database.read(inspecting.oldest_unpublished)
+        waited = 0.0 if oldest is None else max(0.0, (now - oldest) / 1000)
+        said = "Seconds that the oldest result has waited to be published; 0: none waits."
+        yield Figure("sensorpool_outbox_seconds", said, waited, is_age=oldest is not None)
+        backlog = self._database.read(callbacks.backlog)
+        yield Figure("sensorpool_callbacks", "on_settled tasks that wait to be sent.", sum(e.waiting for e in backlog))
+        waited = max((max(0.0, (now - each.oldest) / 1000) for each in backlog), default=0.0)
+        said = "Seconds that the oldest on_settled task has waited to be sent; 0: none waits."
+        yield Figure("sensorpool_callbacks_seconds", said, waited, is_age=bool(backlog))
+
+    def _of_trouble(self, now: Milliseconds, tick: float) -> Iterator[Figure]:
+        database = self._database
+        quarantined = database.read(admission.count_quarantined)
+        yield Figure("sensorpool_quarantined", "Conditions in quarantine: they are refused.", quarantined)
+        over = database.read(admission.dags_over_quota)
+        yield Figure(
+            "sensorpool_dags_over_quota", "DAGs over their quota: their further sensors are refused.", len(over)
+        )
+        late, _ = database.read(
+            inspecting.past_deadline, now, MISSED, lateness.grace(tick, self._settings.poke_timeout)
+        )
+        yield Figure("sensorpool_past_deadline", "Groups long past a deadline, whatever the reason.", late)
+        unsettled = self._leases.unsettled.of(self._ranges)
+        yield Figure("sensorpool_unsettled_groups", "Groups whose result cannot be written.", len(unsettled))
+        failing = self._trouble.of_chores()
+        yield Figure("sensorpool_failing_chores", "Chores of rescue that fail round after round.", len(failing))
+        deaths = self._child_deaths.lately()
+        for by, killed in (("itself", False), ("outside", True)):
+            count = sum(each.outside is killed for each in deaths)
+            said = "Children of workers that died in the last ten minutes, by themselves or by a kill from outside."
+            yield Figure("sensorpool_child_deaths", said, count, {"by": by})
