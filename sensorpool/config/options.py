@@ -133,7 +133,7 @@ class Options(BaseSettings):
     metrics_host: str = Field(
         "127.0.0.1",
         min_length=1,
-        description="Address of a worker's metrics and probes. In a container `0.0.0.0`, for its network to reach them.",
+        description="Address of a worker's metrics and probes. In a container `0.0.0.0`, for its network to reach it.",
     )
     metrics_port: int | None = Field(
         None,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily
 
 from harness.until import until
@@ -141,6 +142,23 @@ def test_classes_and_backends_beyond_the_bound_are_told_together(port: int, coun
         assert total(told, name) == 200.0
     assert total(told, "sensorpool_class_seconds_total") == 100.0
     assert total(told, "sensorpool_pokes_total") == 200.0
+
+
+def test_pokes_that_are_added_up_are_in_the_buckets_of_prometheus(port: int, counted: metrics.Metrics) -> None:
+    lengths = (0.0, 0.001, 0.0011, 0.5, 29.9, 30.0, 31.0, 1e6)
+    counted.poked([each._replace(seconds=length) for each, length in zip(reports(*range(8)), lengths, strict=True)])
+    counted.write()
+    alone = CollectorRegistry()
+    one_by_one = Histogram("s", "Said.", buckets=metrics._POKE_SECONDS, registry=alone)
+    for length in lengths:
+        one_by_one.observe(length)
+    expected = {
+        (each.name.removeprefix("s_"), each.labels.get("le")): each.value for m in alone.collect() for each in m.samples
+    }
+    told = {(s.name.removeprefix("sensorpool_poke_seconds_"), s.labels.get("le")): s.value for s in scrape(port)}
+    assert {key: told[key] for key in expected if key[0] != "created"} == {
+        key: value for key, value in expected.items() if key[0] != "created"
+    }
 
 
 def test_names_that_are_given_out_stay_and_no_counter_falls() -> None:
