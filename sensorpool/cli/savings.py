@@ -250,7 +250,7 @@ def _notes(made: dict[str, Any]) -> list[str]:
         (
             0 if made["saved"] else modes["pooled"],
             "tries wait in a pool whose tables are not here: name its database by "
-            "--pool-db; waits of it that are over count as if they had held their slot",
+            "--pool-db; waits of it that are over count as deferred, and without an audit log as slots",
         ),
     ]
     lines = [f"{count:,} {text}" for count, text in said if count]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.exc import DBAPIError
 
 from harness.servers import Elsewhere, Server, fresh_database
@@ -324,6 +324,37 @@ def test_a_statement_has_a_time_limit(airflow: AirflowTables) -> None:
         database.read(lambda connection: connection.execute(text(slow)).all())
     assert time.monotonic() - begun < 30
     database.close()
+
+
+def test_a_role_without_rights_is_told_which_it_needs(postgres_server: Server | Elsewhere) -> None:
+    with fresh_database(postgres_server) as url:
+        tables = AirflowTables(url)
+        tables.close()
+        role = f"reader_{os.urandom(6).hex()}"
+        engine = create_engine(url, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.execute(text(f"CREATE ROLE {role} LOGIN PASSWORD 'tops3cret'"))
+            try:
+                theirs = make_url(url).set(username=role, password="tops3cret").render_as_string(hide_password=False)
+                line = refused("--airflow-db", theirs)
+                wanted = ", ".join(each.name for each in airflow_tables.metadata.sorted_tables)
+                connection.execute(text(f"GRANT SELECT ON {wanted} TO {role}"))
+                assert savings("--airflow-db", theirs).exit_code == 0
+            finally:
+                connection.execute(text(f"DROP OWNED BY {role}"))
+                connection.execute(text(f"DROP ROLE {role}"))
+        engine.dispose()
+    assert "refuses: permission denied for table" in line
+    assert "needs SELECT" in line
+    assert "tops3cret" not in line
+
+
+def test_a_log_row_without_a_time_is_no_start(one: AirflowTables) -> None:
+    one.dag("etl", sensor("wait"))
+    one.one_try("etl", "wait", WAIT)
+    key = {"dag_id": "etl", "task_id": "wait", "run_id": "run1", "map_index": -1, "try_number": 1}
+    one.add(airflow_tables.log, **key, dttm=None, event="running")
+    assert costs(surveyed(one.url)).starts == 1
 
 
 # What it prints

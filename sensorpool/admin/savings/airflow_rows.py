@@ -214,7 +214,12 @@ def starts(connection: Connection, page: Page) -> dict[TryKey, Starts]:
             _count_if(_log.c.event == "up_for_reschedule"),
         )
         .select_from(_instance.join(_log, and_(*(_instance.c[name] == _log.c[name] for name in _KEY))))
-        .where(*_of(page, _instance), _in_window(_instance, page.since), _log.c.event.in_((STARTED, *ENDED)))
+        .where(
+            *_of(page, _instance),
+            _in_window(_instance, page.since),
+            _log.c.event.in_((STARTED, *ENDED)),
+            _log.c.dttm.is_not(None),
+        )
         .group_by(*key)
     )
     return {

@@ -14,6 +14,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from sensorpool.errors import SettingsError, Unreachable
 from sensorpool.instrumentation.redaction import error_text, hide_password, learn
+from sensorpool.store.codes import is_denied
 
 Result = TypeVar("Result")
 Arguments = ParamSpec("Arguments")
@@ -95,9 +96,11 @@ class ReadOnlyDatabase:
                     "give it more time by --statement-seconds, or fewer --days"
                 ) from error
             lines = str(error.orig).strip().splitlines() or [type(error.orig).__name__]
-            raise Unreachable(
-                f"{self._named}: {self.where} does not answer: {hide_password(lines[0])[:200]}"
-            ) from error
+            said = hide_password(lines[0])[:200]
+            if is_denied(error):
+                mend = "its role needs SELECT on the tables that docs/savings.md names"
+                raise Unreachable(f"{self._named}: {self.where} refuses: {said}: {mend}") from error
+            raise Unreachable(f"{self._named}: {self.where} does not answer: {said}") from error
         except SQLAlchemyError as error:
             raise Unreachable(f"{self._named}: {self.where} does not answer: {error_text(error, 200)}") from error
 
@@ -140,6 +143,9 @@ class ReadOnlyDatabase:
         # for the transaction only: a session's settings would stay with PgBouncer's next client
         connection.exec_driver_sql("SET TRANSACTION READ ONLY")
         connection.exec_driver_sql(f"SET LOCAL statement_timeout = {int(self._seconds * 1000)}")
+        # pages are found by indexes, and Airflow's server has other work than to read in parallel for this
+        connection.exec_driver_sql("SET LOCAL max_parallel_workers_per_gather = 0")
+        connection.exec_driver_sql("SET LOCAL random_page_cost = 1.1")
 
     def _connect_mysql(self, connection: Any, _record: Any) -> None:
         with connection.cursor() as cursor:
