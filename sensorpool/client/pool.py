@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sensorpool.client import register, validate, wait
@@ -74,11 +74,15 @@ class Pool:
         max_wait: float | None = None,
         on_settled: Mapping[str, Any] | None = None,
         external_id: str | None = None,
+        logical_date: datetime | None = None,
+        family: str | None = None,
     ) -> Instance:
         """Register one sensor. Spans are seconds.
 
         :param sensor: a class path, or a sensor object (see `Registration`).
         :param dag_id: with task_id and run_id the key of the waiter; without it a fresh key is made.
+        :param logical_date: the date that the condition is of, if it is one of a series.
+        :param family: the name of that series (see `Registration`).
         :raises Refused: with one line that says what is wrong; nothing is kept.
         :raises KeyConflict: when the key and try waits for another condition, or a higher try is registered.
         :raises Unreachable: when the database does not answer.
@@ -99,6 +103,8 @@ class Pool:
             max_wait=max_wait,
             on_settled=on_settled,
             external_id=external_id,
+            logical_date=logical_date,
+            family=family,
         )
         return self.register_many([registration])[0]
 

@@ -5,9 +5,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from sensorpool.client.validate import CheckedRegistration
+from sensorpool.model.backend import backend_of
 from sensorpool.model.due import SPREAD, step_at, whole_ticks
 from sensorpool.model.execution_context import ExecutionContext
-from sensorpool.model.identity import Identity, shardcode
+from sensorpool.model.identity import shardcode
 from sensorpool.model.values import Key, Milliseconds
 from sensorpool.store.rows import NewGroup, NewInstance
 
@@ -24,7 +25,7 @@ def rows_of(
         identity, spans = each.identity, _spans(each.execution_context, tick_ms)
         group = groups.get(identity.digest)
         if group is None:
-            groups[identity.digest] = _group(identity, spans, shard_code_upper_limit)
+            groups[identity.digest] = _group(each, spans, shard_code_upper_limit)
         else:
             groups[identity.digest] = group._replace(
                 members=group.members + 1,
@@ -62,7 +63,9 @@ def _spans(context: ExecutionContext, tick_ms: Milliseconds) -> _Spans:
     )
 
 
-def _group(identity: Identity, spans: _Spans, shard_code_upper_limit: int) -> NewGroup:
+def _group(each: CheckedRegistration, spans: _Spans, shard_code_upper_limit: int) -> NewGroup:
+    """Return a group that a registration opens. Its first waiter says which series of conditions it belongs to."""
+    identity = each.identity
     return NewGroup(
         digest=identity.digest,
         hashcode=identity.hashcode,
@@ -73,6 +76,9 @@ def _group(identity: Identity, spans: _Spans, shard_code_upper_limit: int) -> Ne
         poke_interval=spans.step,
         phase=identity.phase % SPREAD,
         next_deadline=spans.deadline,
+        family=each.family,
+        backend=backend_of(identity.poke_context),
+        logical_date=each.logical_date,
     )
 
 

@@ -12,6 +12,7 @@ from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused
 from sensorpool.instrumentation.redaction import printable
 from sensorpool.model.execution_context import ExecutionContext
+from sensorpool.model.family import family_code
 from sensorpool.model.identity import Identity, identify
 from sensorpool.model.values import LONGEST_SPAN, Key, Milliseconds, Registration
 from sensorpool.poke.classes import Classes, describe
@@ -31,6 +32,7 @@ class CheckedRegistration(NamedTuple):
     on_settled: str | None  # JSON text
     external_id: str | None
     logical_date: Milliseconds | None
+    family: int | None = None  # None: the condition is a series of its own
 
 
 def from_mapping(named: Mapping[str, Any]) -> Registration:
@@ -100,6 +102,7 @@ def check(registration: Registration, settings: Settings, classes: Classes, *, t
         on_settled=None if registration.on_settled is None else signature.check(registration.on_settled, settings),
         external_id=_external_id(registration.external_id),
         logical_date=_milliseconds(registration.logical_date),
+        family=_family(op_classpath, registration.family),
     )
 
 
@@ -144,6 +147,14 @@ def _external_id(value: Any) -> str | None:
     if printable(value) != value:
         raise Refused("external_id has a control character")
     return value
+
+
+def _family(op_classpath: str, family: Any) -> int | None:
+    if family is None:
+        return None
+    if not isinstance(family, str) or not family:
+        raise Refused("family must be a non-empty string: the name of a series of conditions")
+    return family_code(op_classpath, family)
 
 
 def _milliseconds(logical_date: Any) -> Milliseconds | None:

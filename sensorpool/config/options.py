@@ -115,6 +115,11 @@ class Options(BaseSettings):
         description="Terminal instances older than this are pruned: a waiter that looks later finds no result. "
         "`sensorpool doctor` warns of less than an hour.",
     )
+    landing_retention: WholeSeconds = Field(
+        34_560_000.0,
+        description="Records of landings older than this are pruned: what is usual for a series of conditions is known "
+        "of them. 400 days unless set.",
+    )
     on_settled_tasks: Names = Field(
         (), description="Celery task names that `on_settled` may call; none unless listed here."
     )

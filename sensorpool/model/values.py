@@ -63,7 +63,9 @@ class Registration:
     :param on_settled: a Celery signature that is sent, with the result as its first argument, when the instance is
         settled.
     :param external_id: the waiter's id in its own system: in Airflow, the id of the try of the task instance.
-    :param logical_date: the logical date of the waiter's DAG run, for people.
+    :param logical_date: the logical date of the waiter's DAG run.
+    :param family: the name of the series that the condition belongs to, as yesterday's and today's partition do: what
+        is usual in it is known of its earlier landings. Default: the condition is a series of its own.
     """
 
     sensor: object
@@ -80,6 +82,7 @@ class Registration:
     on_settled: Mapping[str, Any] | None = None
     external_id: str | None = None
     logical_date: datetime | None = None
+    family: str | None = None
 
 
 class Instance(NamedTuple):

@@ -23,6 +23,9 @@ class NewGroup(NamedTuple):
     poke_interval: Int8
     phase: Int8
     next_deadline: Int8
+    family: Int8 | None
+    backend: Text | None
+    logical_date: Int8 | None
 
 
 class NewInstance(NamedTuple):

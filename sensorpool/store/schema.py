@@ -54,6 +54,10 @@ poke_group = Table(
     Column("registered_at", BigInteger, nullable=False),
     Column("next_deadline", BigInteger),  # the earliest of its members
     Column("crashes", Integer, nullable=False, server_default="0"),
+    # of its first waiter; None: an older version made the row, or there is none
+    Column("family", BigInteger),  # the series of conditions that it belongs to; None: it is a series of its own
+    Column("backend", _name(250)),
+    Column("logical_date", BigInteger),
     UniqueConstraint("digest"),
     # the index alone answers the load: the table's rows are wide with contexts
     Index(
@@ -107,6 +111,25 @@ sensor_instance = Table(
     Column("shared_value_id", BigInteger),  # the row of its XCom value, if that is kept once for several instances
     UniqueConstraint("dag_id", "task_id", "run_id", "map_index", "try_number"),
     Index(None, "group_id"),
+    sqlite_autoincrement=True,
+)
+
+# A row for each condition that ended, written with the settle of its last waiter. It outlives the rows of its waiters.
+landing = Table(
+    "landing",
+    metadata,
+    Column("id", Id, primary_key=True, autoincrement=True),
+    Column("family", BigInteger, nullable=False),
+    Column("digest", Digest, nullable=False),
+    Column("op_classpath", _name(500), nullable=False),
+    Column("backend", _name(250)),
+    Column("logical_date", BigInteger),
+    Column("waiting_since", BigInteger, nullable=False),  # of its first waiter
+    Column("ended_at", BigInteger, nullable=False),  # when it landed; when its last waiter ended, if it did not land
+    Column("ending", _name(24), nullable=False),
+    Column("waiters", Integer, nullable=False),
+    Column("pokes", BigInteger, nullable=False),  # as its interval says
+    Index(None, "family", "ended_at"),
     sqlite_autoincrement=True,
 )
 

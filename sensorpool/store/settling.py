@@ -14,7 +14,7 @@ from sqlalchemy import Connection, bindparam, delete, func, select, update
 from sensorpool.errors import CountMismatch
 from sensorpool.model.states import State
 from sensorpool.model.values import Key, Member, Milliseconds, Settled, Verdict
-from sensorpool.store import settling_postgres, values
+from sensorpool.store import landings, settling_postgres, values
 from sensorpool.store.dialects import among, count_rows
 from sensorpool.store.engine import IDLE_LIMIT_MS, LOCK_WAIT_MS
 from sensorpool.store.schema import poke_group as g
@@ -49,6 +49,9 @@ def _over_sensing(value: Any) -> Any:
 
 # one look at the index for each group: of EXISTS, PostgreSQL makes a join whose cost it cannot guess
 _STILL_SENSING = _over_sensing(s.c.id).element.limit(1).scalar_subquery()
+
+_DELETE = delete(g).where(among(g.c.id), _STILL_SENSING.is_(None))
+_DELETE_NOTED = landings.with_deleted(_DELETE)
 
 
 def begin(connection: Connection) -> None:
@@ -165,15 +168,22 @@ def write_steps(connection: Connection, grown: Sequence[tuple[Member, Millisecon
     )
 
 
+def _delete(connection: Connection, empty: Collection[int]) -> int:
+    """Delete groups without a sensing member; return how many were deleted."""
+    ids = {"ids": list(empty)}
+    if connection.dialect.name == "postgresql":
+        return int(connection.execute(_DELETE_NOTED, ids).scalar_one())
+    landings.note(connection, empty)
+    return connection.execute(_DELETE, ids).rowcount
+
+
 def let_go(connection: Connection, empty: Collection[int], staying: Collection[int]) -> None:
-    """Delete the emptied groups; give the others the step and deadline of their remaining members.
+    """Delete the emptied groups, and record that they ended; give the others the values of their remaining members.
 
     :raises CountMismatch: when a group that should be empty is not.
     """
     if empty:
-        gone = connection.execute(
-            delete(g).where(among(g.c.id), _STILL_SENSING.is_(None)), {"ids": list(empty)}
-        ).rowcount
+        gone = _delete(connection, empty)
         if gone != len(empty):
             raise CountMismatch(f"{gone} of {len(empty)} groups without members could be deleted")
     if staying:

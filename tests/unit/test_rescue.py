@@ -26,6 +26,7 @@ from sensorpool.store.schema import (
     callback,
     class_proof,
     dag_over_quota,
+    landing,
     outbox,
     poke_group,
     poke_quarantine,
@@ -33,7 +34,7 @@ from sensorpool.store.schema import (
     shared_value,
 )
 from sensorpool.worker import rescue as module
-from sensorpool.worker.chores import admission, groups, instances, left_behind, others, pages, suspects
+from sensorpool.worker.chores import admission, groups, instances, landings, left_behind, others, pages, suspects
 from sensorpool.worker.chores.round import Chore, Place, Rescued, Round
 
 SCRIPTED = "sensorpool.testing.ScriptedSensor"
@@ -143,6 +144,20 @@ def test_proofs_of_classes_go_after_a_week(rescuing: Rescuing, small_pages: int)
     assert len(rescuing.column(class_proof.c.digest)) == 3  # a page at a time
     rescuing.do(instances.prune_and_end)
     assert sorted(rescuing.database.read(class_proofs.of_class, "a.B")) == [bytes([number]) * 32 for number in (0, 1)]
+
+
+def test_landings_go_after_their_own_retention(rescuing: Rescuing, small_pages: int) -> None:
+    for name in "abcdefghi":
+        settle(rescuing, *rescuing.register(name))
+    ids = rescuing.column(landing.c.id)
+    old = rescuing.now() - 401 * 24 * 3_600_000
+    rescuing.change(update(landing).where(landing.c.id <= ids[-2]).values(ended_at=old))
+    rescuing.do(instances.prune_and_end)
+    assert rescuing.column(landing.c.id) == ids, "instances have another retention"
+    rescuing.do(landings.prune)
+    assert rescuing.column(landing.c.id) == ids[small_pages:], "a bounded number of pages"
+    rescuing.do(landings.prune)
+    assert rescuing.column(landing.c.id) == ids[-1:]
 
 
 def test_what_is_still_to_be_told_is_kept(rescuing: Rescuing) -> None:
@@ -422,7 +437,7 @@ def test_a_redis_that_is_away_does_not_end_a_round(rescuing: Rescuing, monkeypat
 
 
 def test_no_chore_of_the_package_is_missing_from_the_round() -> None:
-    modules = {admission, groups, instances, left_behind, others, suspects}
+    modules = {admission, groups, instances, landings, left_behind, others, suspects}
     works = {
         value
         for each in modules

@@ -14,6 +14,7 @@ from sensorpool.airflow.start import company_code, proved_classes, templates, ti
 from sensorpool.airflow.start.blueprint import Blueprint
 from sensorpool.airflow.task import poolable, reschedule_condition, reschedule_limits, saved_attributes
 from sensorpool.airflow.task.deferral import airflow_settings, check_secrets
+from sensorpool.airflow.task.series import series_of
 from sensorpool.client.pool import Pool
 from sensorpool.client.validate import CheckedRegistration
 from sensorpool.model.values import Key, Registration
@@ -88,7 +89,7 @@ def _prepare(pool: Pool, blueprint: Blueprint, key: Key, external_id: str, conte
         exponential_backoff=blueprint.exponential_backoff,
         max_wait=blueprint.max_wait,
         external_id=external_id,
-        logical_date=context.get("logical_date"),
+        **series_of(poke_context, context),
     )
     resume_arguments: dict[str, Any] = (
         reschedule_condition.resume_arguments(condition) | reschedule_limits.resume_arguments(sensor)

@@ -20,6 +20,7 @@ from sensorpool.airflow.proof.watch import status_reads, supervisor_requests
 from sensorpool.airflow.result import InstanceResult
 from sensorpool.airflow.task import deferral, poolable, saved_attributes
 from sensorpool.airflow.task.patch import RESUMED, Execute
+from sensorpool.airflow.task.series import series_of
 from sensorpool.model.states import Ending
 from sensorpool.model.values import LONGEST_SPAN, Registration
 
@@ -72,7 +73,7 @@ def _wait_in_pool(
         timeout=LONGEST_SPAN,  # these operators have none
         execution_timeout=limit and max(0.0, limit.total_seconds() - (time.time() - began)),
         external_id=str(context["ti"].id),
-        logical_date=context.get("logical_date"),
+        **series_of(arguments, context),
     )
     try:
         is_over, missing = _check_status(type(operator), {**arguments, **job})

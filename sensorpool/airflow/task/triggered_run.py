@@ -19,6 +19,7 @@ from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.result import InstanceResult
 from sensorpool.airflow.task import deferral, poolable
 from sensorpool.airflow.task.patch import Execute
+from sensorpool.airflow.task.series import series_of
 from sensorpool.errors import SensorpoolError
 from sensorpool.model.states import Ending, State
 from sensorpool.model.values import LONGEST_SPAN, Instance, Registration
@@ -66,7 +67,7 @@ def wait_in_pool(operator: Any, context: Any, request: DagRunTriggerException, o
         poke_interval=request.poke_interval or 1.0,
         timeout=LONGEST_SPAN,  # the operator has none
         external_id=str(context["ti"].id),
-        logical_date=context.get("logical_date"),
+        **series_of({"dag_id": request.trigger_dag_id}, context),
     )
     instance: Instance | None = None
     is_started = False

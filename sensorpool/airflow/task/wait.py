@@ -23,6 +23,7 @@ from sensorpool.airflow.task.first_poke import FirstPoke
 from sensorpool.airflow.task.patch import Execute, begins_on_worker
 from sensorpool.airflow.task.poolable import Condition
 from sensorpool.airflow.task.saved_attributes import save
+from sensorpool.airflow.task.series import series_of
 from sensorpool.model.values import Instance, Registration
 
 FLAPS = "flaps"  # the argument of the resume method: how often the task's own poke has found nothing
@@ -112,7 +113,7 @@ class Wait:
             timeout=timeout,
             execution_timeout=_execution_timeout(sensor, waited),
             external_id=str(context["ti"].id),
-            logical_date=context.get("logical_date"),
+            **series_of(poke_context, context),
             **deferral.waits_of(sensor),
         )
         direct = (

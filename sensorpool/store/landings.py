@@ -1,0 +1,120 @@
+"""The record of conditions that ended: one row each, written with the settle of the last waiter.
+
+A condition landed if it landed for one of its waiters. If it did not, and its waiters ended differently, the row has
+the ending that is last in order: so that of a cancelled waiter, which tells least of a condition, is the last resort.
+"""
+
+from collections.abc import Collection
+from functools import cache
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, bindparam, case, delete, func, insert, select, true
+
+from sensorpool.model.states import Ending
+from sensorpool.model.values import Milliseconds
+from sensorpool.store.dialects import among, count_rows, whole_quotient
+from sensorpool.store.schema import landing
+from sensorpool.store.schema import poke_group as g
+from sensorpool.store.schema import sensor_instance as s
+
+_COLUMNS = (
+    *("family", "digest", "op_classpath", "backend", "logical_date", "waiting_since"),
+    *("ended_at", "ending", "waiters", "pokes"),
+)
+
+
+class Landing(NamedTuple):
+    """An ended condition, as its family's rows have it."""
+
+    family: int
+    logical_date: Milliseconds | None
+    waiting_since: Milliseconds
+    ended_at: Milliseconds
+    waiters: int
+
+
+def note(connection: Connection, group_ids: Collection[int]) -> None:
+    """Add a row for each of these groups, whose waiters have all ended, and which are deleted next."""
+    connection.execute(_note(), {"ids": list(group_ids)})
+
+
+def with_deleted(deletion: Any) -> Any:
+    """Return PostgreSQL's statement that deletes groups, adds a row for each, and returns how many were deleted."""
+    gone = deletion.returning(g).cte("gone")
+    waiters = _waiters(s.c.group_id == gone.c.id).lateral()  # the planner cannot make a join of all rows of it
+    added = insert(landing).from_select(_COLUMNS, _rows(gone, waiters, true())).cte("added")
+    return select(count_rows).select_from(gone).add_cte(added)
+
+
+@cache
+def _note() -> Any:
+    waiters = _waiters(among(s.c.group_id)).add_columns(s.c.group_id).group_by(s.c.group_id).subquery()
+    return insert(landing).from_select(_COLUMNS, _rows(g, waiters, waiters.c.group_id == g.c.id))
+
+
+def _waiters(wanted: Any) -> Any:
+    """Return what became of the waiters of a group."""
+    return select(
+        func.min(case((s.c.ending == Ending.LANDED, s.c.settled_at))).label("landed_at"),
+        func.max(s.c.settled_at).label("last_at"),
+        func.max(s.c.ending).label("last_ending"),
+        count_rows.label("waiters"),
+    ).where(wanted, s.c.settled_at.is_not(None), s.c.ending.is_not(None))
+
+
+def _rows(groups: Any, waiters: Any, joined: Any) -> Any:
+    """Return the rows of groups: what their own row says, and what became of their waiters."""
+    c, of = groups.c, waiters.c
+    ended_at = func.coalesce(of.landed_at, of.last_at)
+    waited = case((ended_at > c.registered_at, ended_at - c.registered_at), else_=0)
+    interval = func.nullif(c.poke_interval, 0)  # 0 is an edited row
+    return (
+        select(
+            func.coalesce(c.family, c.hashcode),
+            *(c.digest, c.op_classpath, c.backend, c.logical_date, c.registered_at),
+            ended_at,
+            case((of.landed_at.is_not(None), Ending.LANDED.value), else_=of.last_ending),
+            of.waiters,
+            func.coalesce(whole_quotient(waited, interval), 0) + 1,
+        )
+        .select_from(groups.join(waiters, joined))
+        .where(of.waiters > 0)
+    )
+
+
+def of_families(
+    connection: Connection, families: Collection[int], after: Milliseconds, most: int
+) -> dict[int, list[Landing]]:
+    """Return the newest landings of families.
+
+    :param after: earlier ones are left out.
+    :param most: of each family.
+    """
+    found: dict[int, list[Landing]] = {}
+    if families:
+        for row in connection.execute(_newest(), {"ids": list(families), "after": after, "most": most}):
+            found.setdefault(row.family, []).append(Landing(*row))
+    return found
+
+
+@cache
+def _newest() -> Any:
+    newest_first = func.row_number().over(partition_by=landing.c.family, order_by=landing.c.ended_at.desc())
+    columns = [landing.c[name] for name in Landing._fields]
+    of_family = (
+        select(*columns, newest_first.label("place"))
+        .where(among(landing.c.family), landing.c.ended_at > bindparam("after"), landing.c.ending == Ending.LANDED)
+        .subquery()
+    )
+    return (
+        select(*(of_family.c[name] for name in Landing._fields))
+        .where(of_family.c.place <= bindparam("most"))
+        .order_by(of_family.c.family, of_family.c.place)
+    )
+
+
+def prune(connection: Connection, before: Milliseconds, most: int) -> int:
+    """Delete the oldest rows, if they ended before ``before``, ``most`` at a time; return how many were deleted."""
+    oldest = connection.execute(select(landing.c.id, landing.c.ended_at).order_by(landing.c.id).limit(most)).all()
+    old = [row.id for row in oldest if row.ended_at < before]
+    return connection.execute(delete(landing).where(landing.c.id.in_(old))).rowcount if old else 0
