@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,6 +34,7 @@ _SAW = {
     Outcome.CRASHED: "took its process down, and is tried again apart from others",
     Outcome.CANNOT_POKE: "was not possible in the process that tried: another one has to",
 }
+_FEWEST = 2  # pokes that are worth a sentence of their own
 _MOST_NAMED = 5  # other waiters
 _SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _LATE_AFTER = 2  # intervals without a poke
@@ -59,7 +61,8 @@ def explain(pool: Pool, instance_id: int) -> dict[str, Any]:
         explained |= _wait(pool, shown, now)
     else:
         explained |= _end(shown, now)
-    return explained | {name: shown[name] for name in ("on_settled", "quarantined") if shown[name] is not None}
+    more = ("on_settled", "quarantined", "traceback")
+    return explained | {name: shown[name] for name in more if shown[name] is not None}
 
 
 def _end(shown: dict[str, Any], now: datetime) -> dict[str, Any]:
@@ -79,12 +82,24 @@ def _wait(pool: Pool, shown: dict[str, Any], now: datetime) -> dict[str, Any]:
     return {
         "why": why,
         "last_poke_said": shown["last_reason"],
+        "last_pokes": _pokes(shown["last_pokes"], now),
         "waiting_since": _when(shown["waiting_since"], now),
         "next_poke": None if is_late else _next(shown, now),
         "deadline": _deadline(shown, now),
         "who_else_waits": _others(shown),
         "trouble": "; ".join(health(pool)) or None,
     }
+
+
+def _pokes(pokes: list[dict[str, Any]], now: datetime) -> str | None:
+    """Return how many of the last pokes saw what, and how long they took."""
+    if len(pokes) < _FEWEST:
+        return None
+    counted = Counter(each["outcome"] for each in pokes).most_common()
+    said = ", ".join(f"{number} {outcome}" for outcome, number in counted)
+    took = [each["seconds"] for each in pokes if each["seconds"] is not None]
+    spans = f"; they took {min(took):.3g} to {max(took):.3g} s" if took else ""
+    return f"{len(pokes)} since {_when(pokes[0]['at'], now)}: {said}{spans}"
 
 
 def _why(shown: dict[str, Any], now: datetime) -> str:

@@ -49,6 +49,8 @@ def show(pool: Pool, instance_id: int) -> dict[str, Any]:
         "last_poke_at": None,
         "last_outcome": None,
         "last_reason": None,
+        "last_pokes": [],
+        "traceback": None,
         "next_poke_at": None,
         "next_poke_because": None,
         "quarantined": _quarantine_of(pool, row),

@@ -4,13 +4,14 @@ from typing import Any
 
 from sensorpool.client.pool import Pool
 from sensorpool.errors import Unreachable
-from sensorpool.leases.poke_log import last_poke
+from sensorpool.leases.poke_log import Poked, pokes_of
 from sensorpool.model.due import next_period_at
 from sensorpool.model.states import State
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.times import spell_time
 from sensorpool.model.values import Milliseconds
 
+SHOWN_POKES = 20
 NOT_KEPT = "not known: Redis keeps pokes for two intervals, and so many of each shard range"
 _WHY_APART = {
     Suspicion.DEAD_HOLDER: "in a dead holder's hands",
@@ -25,18 +26,30 @@ _WHY_APART = {
 
 
 def add_last(pool: Pool, shown: dict[str, Any]) -> None:
-    """Add the last poke, as far as Redis remembers it."""
+    """Add the last pokes, as far as Redis remembers them, and the traceback of the last one if it raised an error."""
     try:
-        records = pool.leases.poke_log.records(pool.range_of(shown["shardcode"]))
+        records = pool.leases.poke_log.history(pool.range_of(shown["shardcode"]))
+        pokes = pokes_of(records, shown["group_id"], SHOWN_POKES)
+        signature = pokes[-1].signature if pokes else None
+        shown["traceback"] = None if signature is None else pool.leases.tracebacks.find(signature)
     except Unreachable as error:
         shown["last_outcome"] = f"not known: {error}"
         return
-    poked = last_poke(records, shown["group_id"])
-    if poked is not None:
+    if pokes:
+        poked, shown["last_pokes"] = pokes[-1], [_shown(each) for each in pokes]
         shown["last_poke_at"], shown["last_outcome"] = spell_time(poked.at), str(poked.outcome)
         shown["last_reason"] = poked.reason
     elif shown["state"] == State.SENSING:
         shown["last_outcome"] = NOT_KEPT
+
+
+def _shown(poked: Poked) -> dict[str, Any]:
+    return {
+        "at": spell_time(poked.at),
+        "outcome": str(poked.outcome),
+        "seconds": poked.seconds,
+        "reason": poked.reason,
+    }
 
 
 def add_next(pool: Pool, shown: dict[str, Any], group: Any, now: Milliseconds) -> None:

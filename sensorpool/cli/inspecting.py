@@ -98,8 +98,18 @@ def show(instance_id: int, as_json: bool) -> None:
     found = instances.show(pool_to_look_at(), instance_id)
     if as_json:
         print_json(found)
-    else:
-        print_fields(found)
+        return
+    pokes, traceback = found.pop("last_pokes"), found.pop("traceback")
+    print_fields(found)
+    if pokes:
+        click.echo()
+        columns = ("at", "outcome", "seconds", "reason")
+        rows = [[each[column] for column in columns] for each in pokes]
+        if is_wide():
+            print_table("last pokes", columns, rows)
+        else:
+            print_short("last pokes", columns, rows, crop=("reason",))
+    _say_traceback(traceback)
 
 
 @click.command()
@@ -114,7 +124,15 @@ def explain(instance_id: int, as_json: bool) -> None:
         print_json(found)
         return
     say(found.pop("why"))
+    traceback = found.pop("traceback", None)
     print_fields({name.replace("_", " "): value for name, value in found.items() if value is not None})
+    _say_traceback(traceback)
+
+
+def _say_traceback(text: str | None) -> None:
+    """Print the traceback of the last poke, if that raised an error."""
+    for line in text.splitlines() if text else ():
+        say(line)
 
 
 @click.command("list")

@@ -39,28 +39,36 @@ class Logger:
         """Log an event."""
         self._log(logging.INFO, event, fields)
 
-    def warning(self, event: str, **fields: Any) -> None:
-        """Log an event that an operator should look at some day."""
-        self._log(logging.WARNING, event, fields)
+    def warning(self, event: str, traceback: str | None = None, **fields: Any) -> None:
+        """Log an event that an operator should look at some day; see `error`."""
+        self._log(logging.WARNING, event, fields, traceback=traceback)
 
-    def error(self, event: str, **fields: Any) -> None:
-        """Log an event that an operator should look at now."""
-        self._log(logging.ERROR, event, fields)
+    def error(self, event: str, traceback: str | None = None, **fields: Any) -> None:
+        """Log an event that an operator should look at now.
+
+        :param traceback: of an error that another thread or process has caught; it is set off as an exception's is.
+        """
+        self._log(logging.ERROR, event, fields, traceback=traceback)
 
     def exception(self, event: str, **fields: Any) -> None:
         """Log an event with the exception that is being handled."""
         self._log(logging.ERROR, event, fields, exc_info=True)
 
-    def _log(self, level: int, event: str, fields: dict[str, Any], exc_info: bool = False) -> None:
+    def _log(
+        self, level: int, event: str, fields: dict[str, Any], exc_info: bool = False, traceback: str | None = None
+    ) -> None:
         fields = {name: _plain(value) for name, value in fields.items()}
+        error = sys.exc_info() if exc_info else None
         if _Own.handlers is None:
             if self._logger.isEnabledFor(level):
-                self._logger.log(level, "%s", event, extra={"fields": fields}, exc_info=exc_info)
+                extra = {"fields": fields}
+                record = self._logger.makeRecord(self._logger.name, level, "", 0, event, (), error, extra=extra)
+                record.exc_text = traceback
+                self._logger.handle(record)
         elif level >= self._logger.getEffectiveLevel():
             # to our own handlers, without the locks of `logging`: sensors may add handlers, and hold the locks
-            record = logging.LogRecord(
-                self._logger.name, level, "", 0, event, None, sys.exc_info() if exc_info else None
-            )
+            record = logging.LogRecord(self._logger.name, level, "", 0, event, None, error)
+            record.exc_text = traceback
             record.__dict__["fields"] = fields
             for handler in _Own.handlers:
                 if level >= handler.level:
@@ -79,9 +87,9 @@ class TextFormatter(logging.Formatter):
         fields = "".join(f" {name}={_spell(_hidden(value))}" for name, value in getattr(record, "fields", {}).items())
         line = f"{_time(record)} {record.levelname.lower()} {record.name}: {printable(record.getMessage())}{fields}"
         line = hide(line)
-        if record.exc_info:
+        if record.exc_info or record.exc_text:
             # set off and escaped, so that an exception's text cannot look like a line of ours
-            trace = hide(record.exc_text or self.formatException(record.exc_info)).split("\n")
+            trace = hide(_trace_of(self, record)).split("\n")
             line = "\n".join([line, *(f"    {printable(each)}" for each in trace)])
         return line
 
@@ -101,9 +109,14 @@ class JsonFormatter(logging.Formatter):
         }
         if _Own.name is not None:
             entry["worker"] = _Own.name
-        if record.exc_info:
-            entry["exception"] = hide(record.exc_text or self.formatException(record.exc_info))
+        if record.exc_info or record.exc_text:
+            entry["exception"] = hide(_trace_of(self, record))
         return printable(json.dumps(entry, default=str, ensure_ascii=False))
+
+
+def _trace_of(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    """Return the traceback of a record that has one."""
+    return record.exc_text or formatter.formatException(record.exc_info) if record.exc_info else str(record.exc_text)
 
 
 def formatter(log_format: str) -> logging.Formatter:

@@ -32,8 +32,10 @@ Each range has these keys beside its lease, all under one hash tag so that one s
 ``poked``     groups that one process left to the others, and when another process poked them (`poked_apart`)
 ``pokes``     what each job poked and saw, for `show`; it expires, and its size is bounded (``pokes_size``)
               (`poke_log`)
+``history``   the same of the pokes before, with a bound of its own (``history_size``)
 
-One hash serves the whole pool, ``sensorpool:{pool}:not_here``: which process cannot poke which classes (`complaints`).
+Two hashes serve the whole pool: ``sensorpool:{pool}:not_here``, which process cannot poke which classes (`complaints`),
+and ``sensorpool:{pool}:tracebacks``, of failing pokes (`tracebacks`).
 """
 
 import json
@@ -55,6 +57,7 @@ from sensorpool.leases.range_files import RangeFiles
 from sensorpool.leases.range_state import RangeState, read_in_flight, read_state
 from sensorpool.leases.redis_store import RedisStore
 from sensorpool.leases.suspects import SuspectMarks, read_suspects
+from sensorpool.leases.tracebacks import Tracebacks
 from sensorpool.leases.unsettled_groups import UnsettledGroups, read_unsettled
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.values import ShardRange, Unsettled
@@ -99,6 +102,7 @@ class Leases:
         self.unsettled = UnsettledGroups(store)
         self.poked_apart = PokedApart(store)
         self.poke_log = PokeLog(store)
+        self.tracebacks = Tracebacks(store)
         self._files: RangeFiles | None = None  # of a process whose keys end with it
         self._acquire = store.script("acquire")
         self._extend = store.script("extend")

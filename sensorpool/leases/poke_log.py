@@ -21,15 +21,19 @@ _LONGEST_REASON = 300
 _LATEST = 253_402_300_799_999  # milliseconds: the end of the year 9999
 _MOST_REASONS = 1_000  # in one record
 RECORDS, RECORDS_BYTES = 10_000, 8 * 2**20  # the most that is kept for one range
+HISTORY_BYTES = 2 * 2**20  # the most that is kept of the pokes before, for one range
+HISTORY = 5  # so many times as long as a record lives, it is kept as history
 
 
 @dataclass(frozen=True, slots=True)
 class Poked:
-    """The last poke of a group."""
+    """A poke of a group."""
 
     at: Milliseconds
     outcome: Outcome
     reason: str | None = None
+    seconds: float | None = None  # None: an older version wrote none
+    signature: str | None = None  # of its error's traceback (`tracebacks`)
 
 
 class Record:
@@ -39,7 +43,7 @@ class Record:
     :param by: the process that pokes (`process_name`), if a poke may end it.
     """
 
-    __slots__ = ("_at", "_by", "_codes", "_ids", "_intervals", "_offsets", "_reasons")
+    __slots__ = ("_at", "_by", "_codes", "_ids", "_intervals", "_offsets", "_reasons", "_signatures", "_took")
 
     def __init__(self, at: Milliseconds, by: str = "") -> None:
         self._at = at
@@ -48,7 +52,9 @@ class Record:
         self._offsets: list[Milliseconds] = []
         self._codes: list[str] = []
         self._intervals: list[Milliseconds] = []
+        self._took: list[Milliseconds] = []
         self._reasons: dict[int, str] = {}
+        self._signatures: dict[int, str] = {}
 
     def add(self, reports: Sequence[Report], offsets: Sequence[Milliseconds]) -> None:
         """Add pokes; an offset is the time from the record's `at` to the begin of the poke."""
@@ -57,9 +63,12 @@ class Record:
         self._codes += [_CODES[report.outcome] for report in reports]
         self._intervals += [report.group.poke_interval for report in reports]
         self._offsets += offsets
+        self._took += [int(report.seconds * 1000) for report in reports]
         told = [(before + place, report.reason) for place, report in enumerate(reports) if report.reason is not None]
         for place, reason in told[: _MOST_REASONS - len(self._reasons)]:
             self._reasons[place] = reason[:_LONGEST_REASON]
+            if (trace := reports[place - before].trace) is not None:
+                self._signatures[place] = trace.signature
 
     def texts(self) -> list[tuple[str, Milliseconds]]:
         """Return a text for each span of intervals, each with the time when it expires."""
@@ -68,24 +77,31 @@ class Record:
             span = _span_of(interval)
             spans[span] = max(spans.get(span, 0), interval)
         if len(spans) == 1:
-            return [(self._text(self._codes, self._offsets, self._ids, self._reasons), self._expires(*spans.values()))]
-        return [(self._text_of(span), self._expires(longest)) for span, longest in sorted(spans.items())]
+            return [(self._text(), self._expires(*spans.values()))]
+        return [(self._of_span(span)._text(), self._expires(longest)) for span, longest in sorted(spans.items())]
 
     def _expires(self, longest: Milliseconds) -> Milliseconds:
         return self._at + min(max(2 * longest, _SHORTEST), _LONGEST)
 
-    def _text_of(self, span: int) -> str:
+    def _of_span(self, span: int) -> "Record":
         of_interval = {interval: _span_of(interval) == span for interval in set(self._intervals)}
         places = [place for place, interval in enumerate(self._intervals) if of_interval[interval]]
-        told = {new: self._reasons[place] for new, place in enumerate(places) if place in self._reasons}
-        codes, offsets, ids = (
-            [values[place] for place in places] for values in (self._codes, self._offsets, self._ids)
+        part = Record(self._at, self._by)
+        part._codes = [self._codes[place] for place in places]
+        part._offsets, part._ids, part._took = (
+            [values[place] for place in places] for values in (self._offsets, self._ids, self._took)
         )
-        return self._text(codes, offsets, ids, told)
+        for new, place in enumerate(places):
+            if place in self._reasons:
+                part._reasons[new] = self._reasons[place]
+            if place in self._signatures:
+                part._signatures[new] = self._signatures[place]
+        return part
 
-    def _text(self, codes: Any, offsets: Any, ids: Any, reasons: dict[int, str]) -> str:
-        fields: Sequence[object] = (self._at, "".join(codes), offsets, ids, reasons, self._by)
-        return json.dumps(fields, separators=(",", ":"))
+    def _text(self) -> str:
+        """Return the fields in the order in which versions have added them: an older one reads the first of them."""
+        first: Sequence[object] = (self._at, "".join(self._codes), self._offsets, self._ids, self._reasons, self._by)
+        return json.dumps((*first, self._took, self._signatures), separators=(",", ":"))
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -102,14 +118,21 @@ class PokeLog:
         self._keep = store.script("keep")
 
     def keep(self, shard_range: ShardRange, records: Sequence[tuple[str, Milliseconds]], now: Milliseconds) -> None:
-        """Keep the records of a job, each until it expires; drop expired records, and the excess over the bounds."""
-        keys = [self._store.key(shard_range, name) for name in ("pokes", "pokes_size")]
+        """Keep the records of a job until each expires. Expired ones become history; what is over the bounds goes."""
+        keys = [self._store.key(shard_range, name) for name in ("pokes", "pokes_size", "history", "history_size")]
         more = [part for record in records for part in record]
-        self._store.run(self._keep, keys, [now, RECORDS_BYTES, RECORDS, *more])
+        self._store.run(self._keep, keys, [now, RECORDS_BYTES, RECORDS, HISTORY_BYTES, HISTORY, *more])
 
     def records(self, shard_range: ShardRange) -> list[str]:
         """Return the records of all jobs of a range."""
-        return list(self._store.call(self._store.client.zrange, self._store.key(shard_range, "pokes"), 0, -1))
+        return self._read(shard_range, "pokes")
+
+    def history(self, shard_range: ShardRange) -> list[str]:
+        """Return the records of all jobs of a range, those that are kept as history before the others."""
+        return [*self._read(shard_range, "history"), *self._read(shard_range, "pokes")]
+
+    def _read(self, shard_range: ShardRange, name: str) -> list[str]:
+        return list(self._store.call(self._store.client.zrange, self._store.key(shard_range, name), 0, -1))
 
 
 def process_name(worker: str, pid: int) -> str:
@@ -133,15 +156,27 @@ def last_poke(records: Iterable[str], group_id: int) -> Poked | None:
 def latest_pokes(records: Iterable[str], group_ids: Collection[int]) -> dict[int, Poked]:
     """Find the last poke of each of these groups in the records of their range."""
     latest: dict[int, Poked] = {}
+    for group_id, poked in _read_all(records, group_ids):
+        known = latest.get(group_id)
+        if known is None or poked.at > known.at:
+            latest[group_id] = poked
+    return latest
+
+
+def pokes_of(records: Iterable[str], group_id: int, most: int) -> list[Poked]:
+    """Find the last pokes of a group in the records of its range, the earliest first."""
+    name = str(group_id)
+    of_group = (text for text in records if name in text)  # most are of other groups, and large
+    found = {poked.at: poked for _, poked in _read_all(of_group, {group_id})}
+    return [found[at] for at in sorted(found)[-most:]]
+
+
+def _read_all(records: Iterable[str], group_ids: Collection[int]) -> Iterator[tuple[int, Poked]]:
     for text in records:
         try:
-            for group_id, poked in _read(text, group_ids):
-                known = latest.get(group_id)
-                if known is None or poked.at > known.at:
-                    latest[group_id] = poked
+            yield from list(_read(text, group_ids))
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError):
             continue  # a garbled record is no loss: records are for people
-    return latest
 
 
 def poked_by(records: Iterable[str], process: str) -> dict[int, Milliseconds]:
@@ -151,7 +186,7 @@ def poked_by(records: Iterable[str], process: str) -> dict[int, Milliseconds]:
         try:
             if process not in text:  # most records are of other processes, and large
                 continue
-            at, _, offsets, ids, _, by = json.loads(text)
+            at, _, offsets, ids, _, by, *_ = json.loads(text)
             if by == process:
                 for group_id, offset in zip(ids, offsets, strict=True):
                     poked[int(group_id)] = max(poked.get(int(group_id), 0), int(at) + int(offset))
@@ -161,12 +196,18 @@ def poked_by(records: Iterable[str], process: str) -> dict[int, Milliseconds]:
 
 
 def _read(text: str, group_ids: Collection[int]) -> Iterator[tuple[int, Poked]]:
-    at, codes, offsets, ids, *more = json.loads(text)  # an older version wrote no reasons
-    reasons = more[0] if more else {}
+    at, codes, offsets, ids, *more = json.loads(text)
+    reasons, _, took, signatures = (*more, *({}, "", [], {})[len(more) :])[:4]  # an older version wrote fewer fields
     for index, group_id in enumerate(ids):
         if group_id in group_ids:
-            reason, began = reasons.get(str(index)), int(at) + int(offsets[index])
+            began = int(at) + int(offsets[index])
             if not 0 <= began <= _LATEST:
                 raise ValueError(f"{began} is not a time")
             if codes[index] in _OUTCOMES:  # a newer version may have more outcomes
-                yield group_id, Poked(began, _OUTCOMES[codes[index]], None if reason is None else str(reason))
+                seconds = None if index >= len(took) else int(took[index]) / 1000
+                reason, signature = (_text_or_none(texts.get(str(index))) for texts in (reasons, signatures))
+                yield group_id, Poked(began, _OUTCOMES[codes[index]], reason, seconds, signature)
+
+
+def _text_or_none(value: Any) -> str | None:
+    return None if value is None else str(value)

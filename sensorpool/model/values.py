@@ -132,6 +132,17 @@ class DueGroup(NamedTuple):
     next_deadline: Milliseconds | None
 
 
+class Trace(NamedTuple):
+    """Where an error of a poke was raised.
+
+    :param signature: equal for equal errors.
+    :param text: the traceback, without secrets; None where it was told lately.
+    """
+
+    signature: str
+    text: str | None = None
+
+
 class Report(NamedTuple):
     """What one poke of one group saw. ``began`` is by the monotonic clock, ``seconds`` is the poke's duration."""
 
@@ -141,6 +152,7 @@ class Report(NamedTuple):
     reason: str | None = None
     xcom_value: str | None = None
     seconds: float = 0.0
+    trace: Trace | None = None
 
 
 class Fact(NamedTuple):

@@ -17,8 +17,9 @@ from sensorpool.instrumentation.redaction import LONGEST_TEXT, hide
 from sensorpool.model.exit_status import is_command_killed
 from sensorpool.model.identity import has_half_characters
 from sensorpool.model.states import Outcome
-from sensorpool.model.values import DueGroup, Report
+from sensorpool.model.values import DueGroup, Report, Trace
 from sensorpool.poke.exhaustion import is_exhaustion, is_out_of_memory, is_own_doing
+from sensorpool.poke.traces import Traces
 
 MAX_REASON = 2_000
 _LONGEST_CHAIN = 100  # exceptions
@@ -28,6 +29,7 @@ MAX_XCOM_BYTES = 256 * 1024
 
 # compared by name, because the core does not import airflow
 _SKIP = "AirflowSkipException"
+_TRACED = frozenset({Outcome.POKE_ERROR, Outcome.EXITED, Outcome.INFRA_FAILURE})  # others are raised on purpose
 _UNSPELT = frozenset({"builtins", "airflow.sdk.exceptions", "airflow.exceptions"})  # modules that a reason leaves out
 _FAIL = ("AirflowFailException", "AirflowSensorTimeout", "AirflowTaskTimeout")
 
@@ -47,10 +49,11 @@ class Reported(Exception):
     :param reason: as that process spelt it.
     """
 
-    def __init__(self, outcome: Outcome, reason: str | None) -> None:
+    def __init__(self, outcome: Outcome, reason: str | None, trace: Trace | None = None) -> None:
         super().__init__(reason)
         self.outcome = outcome
         self.reason = reason
+        self.trace = trace
 
 
 class Answers:
@@ -63,6 +66,7 @@ class Answers:
     def __init__(self, infra_failures: Collection[str], *, alone: bool = False) -> None:
         self._infra_failures = frozenset(infra_failures)
         self._alone = alone
+        self._traces = Traces()
         self.place = socket.gethostname()  # the name that reasons give; a job puts its worker's name here
 
     def of_value(self, group: DueGroup, began: float, value: Any) -> Report:
@@ -87,14 +91,15 @@ class Answers:
         """Read an exception: Airflow's rules for skip and fail, AIP-17's for infrastructure failures."""
         if type(error) is Reported:
             told = None if error.reason is None else sanitised(error.reason)
-            return Report(group, began, error.outcome, told, None, time.monotonic() - began)
+            return Report(group, began, error.outcome, told, None, time.monotonic() - began, error.trace)
         try:
             outcome, reason = self.outcome_of(error), reason_of(error)
         except BaseException:  # its attributes or its class raise
             outcome, reason = _error_of(error), f"{type.__getattribute__(type(error), '__name__')}: {_UNREADABLE}"
         if outcome is Outcome.CANNOT_POKE:
             reason = sanitised(f"{self.place}{CANNOT}{reason}")
-        return Report(group, began, outcome, reason, None, time.monotonic() - began)
+        trace = self._traces.of(error) if outcome in _TRACED else None
+        return Report(group, began, outcome, reason, None, time.monotonic() - began, trace)
 
     def outcome_of(self, error: BaseException) -> Outcome:
         """Return the outcome that an exception means."""

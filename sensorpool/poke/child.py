@@ -20,7 +20,7 @@ from sensorpool.config.settings import Settings
 from sensorpool.instrumentation.redaction import sources
 from sensorpool.model.exit_status import ending, is_from_outside
 from sensorpool.model.states import Outcome
-from sensorpool.model.values import DueGroup, Report
+from sensorpool.model.values import DueGroup, Report, Trace
 from sensorpool.poke import memory_limit
 from sensorpool.poke.answer import CANNOT
 
@@ -229,7 +229,9 @@ class Child:
             case {"end": group_id, "outcome": said, "reason": reason, "xcom_value": value} if group_id in self.in_hand:
                 suspect, began, outcome = self.in_hand.pop(group_id), self.began.pop(group_id, at), Outcome(said)
                 self.hung += outcome is Outcome.POKE_TIMEOUT
-                return suspect, Report(suspect.group, began, outcome, reason, value, at - began)
+                trace = message.get("trace")
+                told = None if trace is None else Trace(*trace)
+                return suspect, Report(suspect.group, began, outcome, reason, value, at - began, told)
             case {"question": _}:
                 self._on_question(message)
         return None

@@ -28,6 +28,7 @@ from sensorpool.settle.settler import Settler
 from sensorpool.store.database import Database
 from sensorpool.store.pool_id import PoolId
 from sensorpool.worker.clock_watch import ClockWatch
+from sensorpool.worker.failing_pokes import FailingPokes
 from sensorpool.worker.frozen_pokes import FrozenPokes
 from sensorpool.worker.held_claims import HeldClaims
 from sensorpool.worker.lingering import Lingering
@@ -106,6 +107,7 @@ class Worker:
         settings, leases, lingering = self.settings, self.leases, Lingering()
         self.infra = InfraWindow(settings.infra_failure_window)
         self.frozen_pokes = frozen_pokes = FrozenPokes(self.watchdog.pulse.stood_still, settings.poke_timeout)
+        self.failing_pokes = FailingPokes(leases.tracebacks, self.poker.cache.path_of)
         claims = HeldClaims(leases.claims, 3 * settings.heartbeat)
         self.outside = OutsideResults(
             settings,
@@ -117,6 +119,7 @@ class Worker:
             lingering,
             self.infra,
             frozen_pokes,
+            self.failing_pokes,
         )
         self.slow_pokes = SlowPokes(leases, claims, self.outside, self.watchdog, settings.heartbeat)
         self.suspects = Suspects(

@@ -18,6 +18,7 @@ from sensorpool.store import admission
 from sensorpool.store.database import Database
 from sensorpool.worker import overruns
 from sensorpool.worker.clock_watch import ClockWatch
+from sensorpool.worker.failing_pokes import FailingPokes
 from sensorpool.worker.frozen_pokes import FrozenPokes
 from sensorpool.worker.lingering import Lingering
 from sensorpool.worker.metrics import Metrics
@@ -47,6 +48,7 @@ class OutsideResults:
         lingering: Lingering,
         infra: InfraWindow,
         frozen_pokes: FrozenPokes,
+        failing_pokes: FailingPokes,
     ) -> None:
         self.process = ""  # the name of this process in the records of its jobs
         self.not_here: dict[int, str] = {}  # groups that this process turned out not to be able to poke, and why
@@ -59,6 +61,7 @@ class OutsideResults:
         self._lingering = lingering
         self._infra = infra
         self._frozen_pokes = frozen_pokes
+        self._failing_pokes = failing_pokes
         self._unsettled: set[int] = set()  # groups that this process noted as unsettled
         self._stranded: set[int] = set()  # groups that were left to other processes
         self._lock = threading.Lock()
@@ -77,6 +80,7 @@ class OutsideResults:
         """
         now, here = self._database.read(self._database.now), time.monotonic()
         self._metrics.poked(reports)
+        self._failing_pokes.take(reports, now)
         offsets = {report.group.id: round((report.began - here) * 1000) for report in reports}
         trusted = self._clock.trusts(now)
         facts = self._facts(reports, by_range, {each: now + offset for each, offset in offsets.items()}, trusted, blame)

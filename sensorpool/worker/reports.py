@@ -21,6 +21,7 @@ def take(run: JobRun, reports: Sequence[Report]) -> None:
         return
     failpoint("poke.after")
     run.worker.metrics.poked(reports)
+    run.worker.failing_pokes.take(reports, run.moment.now)
     overran, exhausted, cannot = run.outcomes.take(reports)
     frozen_pokes = run.worker.frozen_pokes
     if frozen_pokes:

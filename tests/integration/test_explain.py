@@ -13,6 +13,8 @@ from click.testing import CliRunner
 from harness.until import until
 from sensorpool import Pool
 from sensorpool.admin.explain import explain
+from sensorpool.admin.instances import show
+from sensorpool.cli import inspecting
 from sensorpool.cli.main import main
 from sensorpool.errors import InfraFailure, Unknown
 from sensorpool.model.values import Key, Registration
@@ -107,6 +109,32 @@ def test_what_the_last_poke_saw(
     assert f"every {TICK:g} s" in str(found["next_poke"]) or "is late" in found["why"]
 
 
+def test_the_last_pokes_and_the_traceback_of_the_last_one(
+    pool: Pool, register: Callable[..., int], poke_until: Any, told: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = register(timeout=3_000, silent_fail=True)
+    poke_until(one, "does not hold yet")
+    told.write_text("raise")
+    found = poke_until(one, "raised an error")
+    assert re.match(r"\d+ since 20.*: \d+ not_landed, 1 poke_error; they took \S+ to \S+ s$", found["last_pokes"])
+    last = found["traceback"].splitlines()
+    assert last[0] == "Traceback (most recent call last):"
+    assert any(line.endswith(", in poke") for line in last)
+    assert last[-1] == "ValueError: no such table: orders"
+    shown = show(pool, one)
+    assert [each["outcome"] for each in shown["last_pokes"]][-2:] == ["not_landed", "poke_error"]
+    assert shown["last_pokes"][-1]["at"] == shown["last_poke_at"]
+    assert shown["last_pokes"][-1]["reason"] == "ValueError: no such table: orders"
+    assert shown["traceback"] == found["traceback"]
+    monkeypatch.setattr(inspecting, "pool_to_look_at", lambda: pool)  # its Redis is in this process
+    for command in ("show", "explain"):
+        said = CliRunner().invoke(main, [command, str(one)]).output
+        assert said.rstrip().endswith("\nValueError: no such table: orders")
+        assert "Traceback (most recent call last):\n" in said
+    told.write_text("no")
+    assert "traceback" not in poke_until(one, "does not hold yet"), "the last poke raised nothing"
+
+
 def test_what_was_not_poked_yet_and_who_else_waits(pool: Pool, register: Callable[..., int]) -> None:
     """Nothing ticks here, and the reader learns that too."""
     first = register(key=Key("dag", "task", "run", 3, 2), execution_timeout=60)
@@ -157,7 +185,7 @@ def test_a_row_that_was_edited_by_hand_is_explained(pool: Pool, register: Callab
     assert explain(pool, other)["why"] == "It waits no more: it is cancelled, -5 ms, after a time that is not known."
 
 
-def test_the_command(pool: Pool, register: Callable[..., int], told: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command(pool: Pool, register: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("DATABASE_URL", pool.settings.database_url), ("REDIS_URL", pool.settings.redis_url)):
         monkeypatch.setenv(f"SENSORPOOL_{name}", str(value))
     one = register(key=Key("dag", "task", "run"))

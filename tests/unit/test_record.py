@@ -28,7 +28,7 @@ def test_every_poke_is_found_again(pokes: list[tuple[int, int, Outcome]]) -> Non
     assert len(record) == len(pokes)
     [(text, _)] = record.texts()
     for group_id, offset, outcome in pokes:
-        assert last_poke([text], group_id) == Poked(START + offset, outcome)
+        assert last_poke([text], group_id) == Poked(START + offset, outcome, None, 0.0)
 
 
 def _record(at: int, group_id: int, outcome: Outcome) -> str:
@@ -40,7 +40,7 @@ def _record(at: int, group_id: int, outcome: Outcome) -> str:
 
 def test_the_latest_of_many_records_wins_in_any_order() -> None:
     texts = [_record(START + shift, 5, outcome) for shift, outcome in zip((0, 9, 4), Outcome, strict=False)]
-    assert last_poke(texts, 5) == last_poke(reversed(texts), 5) == Poked(START + 9, list(Outcome)[1])
+    assert last_poke(texts, 5) == last_poke(reversed(texts), 5) == Poked(START + 9, list(Outcome)[1], None, 0.0)
 
 
 def test_a_group_that_nobody_poked_has_no_last_poke() -> None:
@@ -65,7 +65,7 @@ GARBLED = [
 @pytest.mark.parametrize("garbled", [*GARBLED, json.dumps([START, "a", None, [5]])])
 def test_a_garbled_record_is_passed_over(garbled: str) -> None:
     sound = _record(START, 5, Outcome.NOT_LANDED)
-    assert last_poke([garbled, sound, garbled], 5) == Poked(START, Outcome.NOT_LANDED)
+    assert last_poke([garbled, sound, garbled], 5) == Poked(START, Outcome.NOT_LANDED, None, 0.0)
 
 
 def test_an_outcome_keeps_its_code() -> None:

@@ -8,10 +8,10 @@ import pytest
 
 from sensorpool.leases import poke_log
 from sensorpool.leases.lease import Leases
-from sensorpool.leases.poke_log import Poked, Record, last_poke
+from sensorpool.leases.poke_log import HISTORY, Poked, Record, last_poke, pokes_of
 from sensorpool.leases.redis_store import RedisStore
 from sensorpool.model.states import Outcome
-from sensorpool.model.values import Report, ShardRange
+from sensorpool.model.values import Report, ShardRange, Trace
 from tests.support.builders import START, due_group
 
 RANGE = ShardRange(0, 1_250)
@@ -43,7 +43,7 @@ def test_one_group_of_a_long_interval_does_not_have_the_others_kept_as_long(leas
     number, total = size(leases)
     assert number <= 2 * MINUTE // TICK + 2
     assert total < 60_000
-    assert last_poke(leases.poke_log.records(RANGE), 999) == Poked(START, Outcome.NOT_LANDED, "why 999")
+    assert last_poke(leases.poke_log.records(RANGE), 999) == Poked(START, Outcome.NOT_LANDED, "why 999", 0.0)
     for group_id in range(200):
         poked = last_poke(leases.poke_log.records(RANGE), group_id)
         assert poked is not None
@@ -52,13 +52,17 @@ def test_one_group_of_a_long_interval_does_not_have_the_others_kept_as_long(leas
 
 def test_a_record_of_mixed_intervals_is_read_as_any() -> None:
     intervals = [TICK, MINUTE, MINUTE + 1, 5 * MINUTE, HOUR, 24 * HOUR, 24 * HOUR * 30]
-    made = record(START, *enumerate(intervals))
-    made.add([Report(due_group(70, poke_interval=HOUR), 0.0, Outcome.LANDED)], [7])
+    made = Record(START)
+    for n, i in enumerate(intervals):
+        group, trace = due_group(n, poke_interval=i), Trace(f"{n:08x}")
+        made.add([Report(group, 0.0, Outcome.NOT_LANDED, f"why {n}", None, 1.5, trace)], [0])
+    made.add([Report(due_group(70, poke_interval=HOUR), 0.0, Outcome.LANDED, None, None, 0.25)], [7])
     texts = made.texts()
     assert len(texts) == 6
     for group_id in range(len(intervals)):
-        assert last_poke([text for text, _ in texts], group_id) == Poked(START, Outcome.NOT_LANDED, f"why {group_id}")
-    assert last_poke([text for text, _ in texts], 70) == Poked(START + 7, Outcome.LANDED)
+        found = last_poke([text for text, _ in texts], group_id)
+        assert found == Poked(START, Outcome.NOT_LANDED, f"why {group_id}", 1.5, f"{group_id:08x}")
+    assert last_poke([text for text, _ in texts], 70) == Poked(START + 7, Outcome.LANDED, None, 0.25)
     spans = [expires - START for _, expires in texts]
     assert spans == [2 * MINUTE, 2 * (MINUTE + 1), 10 * MINUTE, 2 * HOUR, 48 * HOUR, 48 * HOUR]
 
@@ -130,3 +134,51 @@ def test_a_code_of_a_newer_version_hides_its_own_group_only() -> None:
     text = json.dumps([START, "z" + "b", [0, 0], [5, 6], {}])
     assert last_poke([text], 5) is None
     assert last_poke([text], 6) == Poked(START, Outcome.NOT_LANDED)
+
+
+# history
+
+
+def poke_every(leases: Leases, interval: int, times: int, group_id: int = 5) -> list[int]:
+    """Keep a record of each poke of a group; return the times."""
+    times_of = [START + n * interval for n in range(times)]
+    for at in times_of:
+        leases.poke_log.keep(RANGE, record(at, (group_id, interval)).texts(), at)
+    return times_of
+
+
+@pytest.mark.parametrize("interval", [TICK, MINUTE, 5 * MINUTE, HOUR, 24 * HOUR])
+def test_the_last_pokes_of_a_group_are_history(leases: Leases, interval: int) -> None:
+    made = poke_every(leases, interval, 40)
+    found = [poked.at for poked in pokes_of(leases.poke_log.history(RANGE), 5, 100)]
+    assert found == made[-len(found) :]
+    assert len(found) >= 10
+    assert len(found) <= 2 * (HISTORY + 1) + 2 if interval >= MINUTE else True
+    assert [poked.at for poked in pokes_of(leases.poke_log.history(RANGE), 5, 3)] == made[-3:]
+
+
+def test_history_is_bounded_and_the_last_pokes_are_not_what_goes(
+    leases: Leases, monkeypatch: pytest.MonkeyPatch, client: Any
+) -> None:
+    monkeypatch.setattr(poke_log, "HISTORY_BYTES", 2_000)
+    made = poke_every(leases, MINUTE, 100)
+    kept = leases.poke_log.history(RANGE)
+    recent = leases.poke_log.records(RANGE)
+    assert sum(map(len, kept)) - sum(map(len, recent)) <= 2_000
+    assert pokes_of(kept, 5, 1)[0].at == made[-1]
+    size_name = leases.store.key(RANGE, "history_size")
+    assert client.get(size_name).split()[:2] == [
+        str(len(kept) - len(recent)),
+        str(sum(map(len, kept)) - sum(map(len, recent))),
+    ]
+    assert client.pttl(leases.store.key(RANGE, "history")) > 0
+
+
+@pytest.mark.parametrize("odd", ["foreign", "[", '[1e999,"b",[0],[5]]', '["x"]', "[-5,"])
+def test_odd_records_do_not_stay_for_ever(leases: Leases, client: Any, odd: str) -> None:
+    client.zadd(leases.store.key(RANGE, "pokes"), {odd: START - 1})
+    client.set(leases.store.key(RANGE, "history"), "of another type")
+    poke_every(leases, MINUTE, 3)
+    assert len(pokes_of(leases.poke_log.history(RANGE), 5, 9)) == 3
+    poke_every(leases, HOUR, 300)
+    assert odd not in leases.poke_log.history(RANGE)

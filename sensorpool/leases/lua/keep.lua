@@ -1,14 +1,16 @@
--- keep(pokes, pokes_size; now, most_bytes, most_records, record, expires, ...) -> how many are kept
+-- keep(pokes, pokes_size, history, history_size; now, most_bytes, most_records, most_history, factor, record, expires,
+--      ...) -> how many are kept
 --
--- Keep the records of a job until they expire, drop expired records, and drop more where there are too many. Beyond
--- `most_records` the oldest long-lived records go first, because recent pokes are asked for more often. Beyond
--- `most_bytes` the records that expire soonest go first. (A pipeline would cost the client three times as much.)
+-- Keep the records of a job until they expire. An expired record is kept as history, for `factor` times as long as it
+-- has lived. Drop more where there are too many: beyond `most_records` the oldest long-lived records go first, because
+-- recent pokes are asked for more often; beyond `most_bytes` the records that expire soonest go first, and so they do in
+-- the history, beyond `most_history` bytes. (A pipeline would cost the client three times as much.)
 --
--- `pokes_size` holds the sum of what is kept: "records bytes writes". The sum is made anew now and then, because an
--- older version does not add to it, and when it is lost.
+-- The sizes hold the sum of what is kept: "records bytes writes". A sum is made anew now and then, because an older
+-- version does not add to it, and when it is lost.
 local LONG_LIVED, LONGEST, COUNT_AFRESH = 1800000, 172800000, 200
 
-for i, wanted in ipairs({ "zset", "string" }) do
+for i, wanted in ipairs({ "zset", "string", "zset", "string" }) do
   local found = redis.call("TYPE", KEYS[i]).ok
   if found ~= wanted and found ~= "none" then
     redis.call("DEL", KEYS[i])
@@ -16,44 +18,82 @@ for i, wanted in ipairs({ "zset", "string" }) do
 end
 
 local now, most_bytes, most_records = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local records, bytes, writes = string.match(redis.call("GET", KEYS[2]) or "", "^(%d+) (%d+) (%d+)$")
-records, bytes, writes = tonumber(records), tonumber(bytes), tonumber(writes)
-if not records or records > 1e9 or bytes > 1e12 or writes >= COUNT_AFRESH then
-  records, bytes, writes = 0, 0, 0
-  for _, record in ipairs(redis.call("ZRANGE", KEYS[1], 0, -1)) do
-    records, bytes = records + 1, bytes + #record
+local most_history, factor, FIRST = tonumber(ARGV[4]), tonumber(ARGV[5]), 6
+
+-- A set of records, with the sum of what it holds.
+local function open(key, size_key)
+  local self = { key = key }
+  local records, bytes, writes = string.match(redis.call("GET", size_key) or "", "^(%d+) (%d+) (%d+)$")
+  records, bytes, writes = tonumber(records), tonumber(bytes), tonumber(writes)
+  if not records or records > 1e9 or bytes > 1e12 or writes >= COUNT_AFRESH then
+    records, bytes, writes = 0, 0, 0
+    for _, record in ipairs(redis.call("ZRANGE", key, 0, -1)) do
+      records, bytes = records + 1, bytes + #record
+    end
   end
+  self.records, self.bytes = records, bytes
+
+  function self.drop(found)
+    for _, record in ipairs(found) do
+      redis.call("ZREM", key, record)
+      self.records, self.bytes = math.max(0, self.records - 1), math.max(0, self.bytes - #record)
+    end
+    return #found > 0
+  end
+
+  function self.add(record, expires, most)
+    if self.bytes + #record <= most and redis.call("ZADD", key, expires, record) == 1 then
+      self.records, self.bytes = self.records + 1, self.bytes + #record
+    end
+  end
+
+  function self.make_room(more, most)
+    while self.bytes + more > most and self.drop(redis.call("ZRANGE", key, 0, 0)) do
+    end
+  end
+
+  function self.close()
+    local last = redis.call("ZRANGE", key, -1, -1, "WITHSCORES")
+    local left = last[2] and math.floor(tonumber(last[2]) - now) or 0
+    local span = math.min(math.max(left, 0), factor * LONGEST) + 60000
+    redis.call("PEXPIRE", key, span)
+    redis.call("SET", size_key, string.format("%d %d %d", self.records, self.bytes, writes + 1), "PX", span)
+  end
+
+  return self
 end
 
-local function drop(found)
-  for _, record in ipairs(found) do
-    redis.call("ZREM", KEYS[1], record)
-    records, bytes = math.max(0, records - 1), math.max(0, bytes - #record)
+local pokes = open(KEYS[1], KEYS[2])
+local expired = redis.call("ZRANGEBYSCORE", pokes.key, "-inf", now, "WITHSCORES")
+if #expired > 0 then
+  local history = open(KEYS[3], KEYS[4])
+  history.drop(redis.call("ZRANGEBYSCORE", history.key, "-inf", now))
+  for i = 1, #expired, 2 do
+    local record, expires = expired[i], tonumber(expired[i + 1])
+    pokes.drop({ record })
+    local lived = expires - (tonumber(string.match(record, "^%[(%d+),")) or expires)
+    local until_then = expires + factor * math.min(math.max(lived, 0), LONGEST)
+    if until_then > now then
+      history.make_room(#record, most_history)
+      history.add(record, until_then, most_history)
+    end
   end
-  return #found > 0
+  history.close()
 end
 
-drop(redis.call("ZRANGEBYSCORE", KEYS[1], "-inf", now))
-local more_bytes, more_records = 0, (#ARGV - 3) / 2
-for i = 4, #ARGV, 2 do
+local more_bytes, more_records = 0, (#ARGV - FIRST + 1) / 2
+for i = FIRST, #ARGV, 2 do
   more_bytes = more_bytes + #ARGV[i]
 end
-while bytes + more_bytes > most_bytes and drop(redis.call("ZRANGE", KEYS[1], 0, 0)) do
-end
-while records + more_records > most_records do
-  local found = redis.call("ZRANGEBYSCORE", KEYS[1], now + LONG_LIVED, "+inf", "LIMIT", 0, 1)
-  if not drop(found) and not drop(redis.call("ZRANGE", KEYS[1], 0, 0)) then
+pokes.make_room(more_bytes, most_bytes)
+while pokes.records + more_records > most_records do
+  local found = redis.call("ZRANGEBYSCORE", pokes.key, now + LONG_LIVED, "+inf", "LIMIT", 0, 1)
+  if not pokes.drop(found) and not pokes.drop(redis.call("ZRANGE", pokes.key, 0, 0)) then
     break
   end
 end
-for i = 4, #ARGV, 2 do
-  if bytes + #ARGV[i] <= most_bytes and redis.call("ZADD", KEYS[1], ARGV[i + 1], ARGV[i]) == 1 then
-    records, bytes = records + 1, bytes + #ARGV[i]
-  end
+for i = FIRST, #ARGV, 2 do
+  pokes.add(ARGV[i], ARGV[i + 1], most_bytes)
 end
-local last = redis.call("ZRANGE", KEYS[1], -1, -1, "WITHSCORES")
-local left = last[2] and math.floor(tonumber(last[2]) - now) or 0
-local span = math.min(math.max(left, 0), LONGEST) + 60000
-redis.call("PEXPIRE", KEYS[1], span)
-redis.call("SET", KEYS[2], string.format("%d %d %d", records, bytes, writes + 1), "PX", span)
-return records
+pokes.close()
+return pokes.records

@@ -1,0 +1,115 @@
+"""The lines of log for failing pokes: one when a group begins to fail, or fails in another way, with the traceback.
+
+Many groups that fail in the same way, as when their backend is down, are one line a minute, which says how many.
+"""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sensorpool.errors import Unreachable
+from sensorpool.instrumentation.logs import logger
+from sensorpool.leases.tracebacks import Tracebacks
+from sensorpool.model.states import Outcome
+from sensorpool.model.values import Milliseconds, Report
+
+EVERY = 60.0  # seconds between two lines of one kind of error
+_GROUPS, _KINDS = 10_000, 200  # remembered
+
+log = logger(__name__)
+
+
+@dataclass(slots=True)
+class _Kind:
+    """An error as groups of one class raise it.
+
+    :param told: when its last line was written, by the monotonic clock.
+    :param others: groups that began to fail so since then.
+    """
+
+    told: float
+    others: int = 0
+
+
+class FailingPokes:
+    """Remembers how groups fail, and logs what changes. Safe to share between threads.
+
+    :param path_of: returns the class path of a group, if it is known.
+    """
+
+    def __init__(self, tracebacks: Tracebacks, path_of: Callable[[int], str | None]) -> None:
+        self._tracebacks = tracebacks
+        self._path_of = path_of
+        self._how: OrderedDict[int, str] = OrderedDict()  # the signature of each group that fails
+        self._texts: OrderedDict[str, str] = OrderedDict()  # the traceback of each signature
+        self._kinds: OrderedDict[tuple[str | None, str], _Kind] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def take(self, reports: Sequence[Report], now: Milliseconds) -> None:
+        """Log each change, and keep new tracebacks in Redis; a Redis that does not answer loses these.
+
+        :param now: the database's time.
+        """
+        failing = [report for report in reports if report.trace is not None]
+        if not failing and not self._how:
+            return
+        with self._lock:
+            if self._how:
+                for report in reports:
+                    if report.trace is None:
+                        self._how.pop(report.group.id, None)
+            new = {
+                report.trace.signature: report.trace.text
+                for report in failing
+                if report.trace is not None and report.trace.text is not None
+            }
+            for signature, text in new.items():
+                _put(self._texts, signature, text, _KINDS)
+            lines = [line for report in failing if (line := self._line(report)) is not None]
+        for outcome, fields in lines:
+            say = log.warning if outcome is Outcome.INFRA_FAILURE else log.error
+            say("a poke fails", **fields)
+        self._keep(new, now)
+
+    def _line(self, report: Report) -> tuple[Outcome, dict[str, Any]] | None:
+        """Return a line for a group that fails otherwise than before; None if not, or if its kind was just told."""
+        if report.trace is None:
+            return None
+        signature, group_id = report.trace.signature, report.group.id
+        is_known = self._how.get(group_id) == signature
+        _put(self._how, group_id, signature, _GROUPS)
+        if is_known:
+            return None
+        path, now = self._path_of(group_id), time.monotonic()
+        kind = self._kinds.get((path, signature))
+        if kind is not None and now - kind.told < EVERY:
+            kind.others += 1
+            return None
+        fields: dict[str, Any] = {
+            "op_classpath": path,
+            "group_id": group_id,
+            "outcome": str(report.outcome),
+            "reason": report.reason,
+        }
+        if kind is not None and kind.others:
+            fields["others"] = kind.others
+        _put(self._kinds, (path, signature), _Kind(now), _KINDS)
+        return report.outcome, fields | {"traceback": self._texts.get(signature)}
+
+    def _keep(self, texts: dict[str, str], now: Milliseconds) -> None:
+        try:
+            for signature, text in texts.items():
+                self._tracebacks.keep(signature, text, now)
+        except Unreachable as error:
+            log.warning("the traceback of a poke was not kept", error=str(error))
+
+
+def _put(kept: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:
+    """Keep a value as the newest one; drop the oldest one of too many."""
+    kept[key] = value
+    kept.move_to_end(key)
+    if len(kept) > most:
+        kept.popitem(last=False)
