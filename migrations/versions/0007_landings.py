@@ -42,9 +42,10 @@ def upgrade() -> None:
     op.add_column("poke_group", sa.Column("family", sa.BigInteger))
     op.add_column("poke_group", sa.Column("backend", _name(250)))
     op.add_column("poke_group", sa.Column("logical_date", sa.BigInteger))
+    op.add_column("poke_group", sa.Column("late_since", sa.BigInteger))
 
 
 def downgrade() -> None:
-    for column in ("logical_date", "backend", "family"):
+    for column in ("late_since", "logical_date", "backend", "family"):
         op.drop_column("poke_group", column)
     op.drop_table("landing")

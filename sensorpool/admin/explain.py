@@ -12,8 +12,11 @@ from sensorpool.client.pool import Pool
 from sensorpool.client.register import spell
 from sensorpool.model.execution_context import ExecutionContext
 from sensorpool.model.states import Ending, Outcome, State
+from sensorpool.model.times import spell_time
+from sensorpool.model.usual_landing import begins, usual
 from sensorpool.model.values import Key
 from sensorpool.store import inspecting
+from sensorpool.worker.usual_landings import earlier
 
 _ENDED = {
     Ending.LANDED: "its condition landed",
@@ -85,6 +88,7 @@ def _wait(pool: Pool, shown: dict[str, Any], now: datetime) -> dict[str, Any]:
         "last_pokes": _pokes(shown["last_pokes"], now),
         "waiting_since": _when(shown["waiting_since"], now),
         "next_poke": None if is_late else _next(shown, now),
+        "usual_landing": None if group is None else _usual_landing(pool, group, now),
         "deadline": _deadline(shown, now),
         "who_else_waits": _others(shown),
         "trouble": "; ".join(health(pool)) or None,
@@ -111,6 +115,19 @@ def _why(shown: dict[str, Any], now: datetime) -> str:
     if shown["last_outcome"] is None:
         return f"It was registered {_when(shown['waiting_since'], now)}, and its condition was not poked yet."
     return f"Its condition has not landed. When it was poked last is {shown['last_outcome']}."
+
+
+def _usual_landing(pool: Pool, group: Any, now: datetime) -> str | None:
+    """Return when the condition usually lands, by earlier landings of its family; None if that is not known."""
+    family = group["hashcode"] if group["family"] is None else group["family"]
+    began = begins(group["logical_date"], group["registered_at"])
+    found = usual(earlier(pool.database, [family], round(now.timestamp() * 1000)).get(family, ()), began)
+    if found is None:
+        return None
+    said = f"{_when(spell_time(began + found.after), now)}, by {found.landings} earlier landings"
+    if now.timestamp() * 1000 > began + found.late_after:
+        return f"{said}: it is late"
+    return f"{said}; it is late after {_when(spell_time(began + found.late_after), now)}"
 
 
 def _next(shown: dict[str, Any], now: datetime) -> str | None:

@@ -9,7 +9,7 @@ from sensorpool.leases.range_state import MISSED, RangeState
 from sensorpool.model.states import State
 from sensorpool.model.times import spell_time
 from sensorpool.model.values import Milliseconds
-from sensorpool.store import admission, callbacks, inspecting
+from sensorpool.store import admission, callbacks, inspecting, late_conditions
 from sensorpool.worker import lateness
 
 
@@ -58,6 +58,7 @@ def status(pool: Pool) -> dict[str, Any]:
         "groups": groups,
         "states": {str(state): states.get(state, 0) for state in State},
         "not_here": [each._asdict() for each in complaints.read(complaints.found(pool.leases), now)],
+        "late": database.read(late_conditions.count),
         "quarantined": database.read(admission.count_quarantined),
         "deaths": [f"{each.worker}: {each.cause}" for each in pool.child_deaths.lately()],
         "overrunning": pool.leases.suspects.count_overrunning(pool.ranges),

@@ -30,6 +30,8 @@ def status(as_json: bool) -> None:
         return
     counts = ", ".join(f"{count} {state}" for state, count in found["states"].items() if state != State.SENSING)
     click.echo(f"{found['sensing']} sensing in {found['groups']} groups; {counts}")
+    if found["late"]:
+        click.echo(f"{found['late']} conditions are later than usual: `sensorpool list --late` names who waits")
     if found["quarantined"]:
         click.echo(f"{found['quarantined']} conditions in quarantine: `sensorpool quarantine` lists them")
     if found["deaths"]:
@@ -144,6 +146,7 @@ def _say_traceback(text: str | None) -> None:
 @click.option("--class", "op_classpath", help="Only instances of this class: pkg.module.Class.")
 @click.option("--reason", help="Only instances with this text in their reason.")
 @click.option("--overdue", is_flag=True, help="Only instances that still wait, past their deadline.")
+@click.option("--late", is_flag=True, help="Only instances whose condition is later than it usually lands.")
 @click.option("--before", metavar="ID", type=click.IntRange(1, _GREATEST_ID), help="Only lower IDs: the next page.")
 @click.option(
     "--limit",

@@ -23,6 +23,14 @@ _COLUMNS = (
 )
 
 
+_KNOWN = (
+    select(landing.c.family)
+    .where(among(landing.c.family), landing.c.ended_at > bindparam("after"))
+    .group_by(landing.c.family)
+    .having(count_rows >= bindparam("fewest"))
+)
+
+
 class Landing(NamedTuple):
     """An ended condition, as its family's rows have it."""
 
@@ -80,6 +88,14 @@ def _rows(groups: Any, waiters: Any, joined: Any) -> Any:
         .select_from(groups.join(waiters, joined))
         .where(of.waiters > 0)
     )
+
+
+def known_families(connection: Connection, families: Collection[int], after: Milliseconds, fewest: int) -> set[int]:
+    """Return which of these families have at least so many rows after a time; the index alone answers."""
+    if not families:
+        return set()
+    wanted = {"ids": list(families), "after": after, "fewest": fewest}
+    return set(connection.execute(_KNOWN, wanted).scalars())
 
 
 def of_families(

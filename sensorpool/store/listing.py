@@ -8,8 +8,10 @@ from sqlalchemy import ColumnElement, Connection, select
 from sensorpool.model.states import Ending, State
 from sensorpool.model.values import Milliseconds
 from sensorpool.store.dialects import count_rows
+from sensorpool.store.schema import poke_group as g
 from sensorpool.store.schema import sensor_instance as s
 
+_LATE = select(g.c.id).where(g.c.late_since.is_not(None))
 _ESCAPE = "!"
 _COLUMNS = (
     *("id", "state", "ending", "dag_id", "task_id", "run_id", "map_index", "try_number"),
@@ -23,6 +25,7 @@ class Selection:
 
     :param reason: a part of the reason.
     :param past: only those that still wait, with a deadline before this time.
+    :param late: only those that wait for a condition that is later than usual.
     :param before: only those with a lower id: the next page.
     """
 
@@ -34,6 +37,7 @@ class Selection:
     op_classpath: str | None = None
     reason: str | None = None
     past: Milliseconds | None = None
+    late: bool = False
     before: int | None = None
 
     def texts(self) -> list[str]:
@@ -48,6 +52,8 @@ class Selection:
             found.append(s.c.reason.contains(self.reason, autoescape=True, escape=_ESCAPE))
         if self.past is not None:
             found += [s.c.state == State.SENSING, s.c.timeout_at < self.past]
+        if self.late:
+            found += [s.c.state == State.SENSING, s.c.group_id.in_(_LATE)]
         return found
 
 

@@ -58,6 +58,7 @@ poke_group = Table(
     Column("family", BigInteger),  # the series of conditions that it belongs to; None: it is a series of its own
     Column("backend", _name(250)),
     Column("logical_date", BigInteger),
+    Column("late_since", BigInteger),  # when it was found to be later than its family usually lands
     UniqueConstraint("digest"),
     # the index alone answers the load: the table's rows are wide with contexts
     Index(

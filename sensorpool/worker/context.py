@@ -38,6 +38,7 @@ from sensorpool.worker.outside_results import OutsideResults
 from sensorpool.worker.passing_on import PassingOn
 from sensorpool.worker.slow_pokes import SlowPokes
 from sensorpool.worker.suspects import Suspects
+from sensorpool.worker.usual_landings import UsualLandings
 
 log = logger(__name__)
 
@@ -66,6 +67,7 @@ class Worker:
         self.settings = settings
         self.is_struck = is_struck
         self.database = database or Database.of(settings)
+        self.usual_landings = UsualLandings(self.database)
         self.pool_id = PoolId(self.database)
         self.leases = leases_of(settings)
         self.roster = Roster(self.leases)

@@ -13,6 +13,7 @@ class Place:
 
     instance_id: int = 0
     group_id: int = 0
+    waiting_id: int = 0  # a group that is looked at for whether it is late
 
 
 @dataclass(slots=True)
@@ -24,6 +25,7 @@ class Rescued:
     pruned: int = 0
     listeners: int = 0  # abandoned queues
     let_out: int = 0  # of quarantine
+    late: int = 0  # conditions that are later than usual, found in this round
     folded: int = 0  # groups beyond a shard_code_upper_limit that was lowered
     more: dict[str, int] = field(default_factory=dict)  # what the rescuers of other packages did
 

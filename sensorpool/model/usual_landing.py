@@ -1,0 +1,63 @@
+"""When a condition usually lands, by the earlier landings of its family. Pure.
+
+A landing is measured from the logical date of its run; without one, from the time when its first waiter came. The usual
+landing is the median. A condition is late after the time that nine of ten landings took, and a margin: twice the
+distance of that time from the median, and at least five minutes. If ten landings are of the same weekday, only these
+count. The tests play a year of daily and of hourly partitions with these numbers.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from sensorpool.model.values import Milliseconds
+
+FEWEST = 10  # landings, without which nothing is usual
+MOST = 120  # landings that are looked at, the newest ones
+_SHARE = 0.9  # of landings that are not late
+_BEYOND = 2.0  # times the distance from the usual landing to the latest of that share
+_LEAST = 5 * 60_000  # milliseconds beyond it
+_DAY = 86_400_000
+
+
+class Past(NamedTuple):
+    """An earlier landing: when its time began to count, and how long it took."""
+
+    began: Milliseconds
+    took: Milliseconds
+
+
+class Usual(NamedTuple):
+    """The usual landing of a family, in time from the logical date.
+
+    :param after: half of the landings took less.
+    :param late_after: a condition that takes longer is late.
+    :param landings: how many it is known from.
+    """
+
+    after: Milliseconds
+    late_after: Milliseconds
+    landings: int
+
+
+def begins(logical_date: Milliseconds | None, waiting_since: Milliseconds) -> Milliseconds:
+    """Return the time from which a landing is measured."""
+    return waiting_since if logical_date is None else logical_date
+
+
+def usual(past: Iterable[Past], began: Milliseconds) -> Usual | None:
+    """Return the usual landing of a condition whose time began to count then; None if it is not known."""
+    known = list(past)
+    of_weekday = [each for each in known if _weekday(each.began) == _weekday(began)]
+    sample = of_weekday if len(of_weekday) >= FEWEST else known
+    return _usual(sorted(each.took for each in sample)) if len(sample) >= FEWEST else None
+
+
+def _usual(took: Sequence[Milliseconds]) -> Usual:
+    middle = took[(len(took) - 1) // 2]
+    latest = took[math.ceil(_SHARE * len(took)) - 1]
+    return Usual(middle, latest + max(round(_BEYOND * (latest - middle)), _LEAST), len(took))
+
+
+def _weekday(at: Milliseconds) -> int:
+    return at // _DAY % 7

@@ -1,0 +1,69 @@
+"""Finds the conditions that are later than their family usually lands, and logs each of them once.
+
+A round looks at a few pages of groups, and reads what is usual for a bounded number of families; the next round goes on
+from there.
+"""
+
+from sensorpool.instrumentation.logs import logger
+from sensorpool.model.times import spell_time
+from sensorpool.model.usual_landing import begins
+from sensorpool.model.values import Milliseconds
+from sensorpool.store import late_conditions
+from sensorpool.store.late_conditions import Waiting
+from sensorpool.worker.chores import pages
+from sensorpool.worker.chores.round import Round
+from sensorpool.worker.usual_landings import UsualLandings
+
+PAGES = 4  # in a round: 100,000 groups are looked at in twenty-five rounds
+FAMILIES = 500  # whose landings one round reads
+_NAMED = 5  # groups that a round names in the log
+
+log = logger(__name__)
+
+
+def find(now: Round) -> None:
+    """Look at the next groups, and mark the late ones."""
+    worker, place, done = now
+    database, usual_landings = worker.database, worker.usual_landings
+    now_ms, room = database.read(database.now), FAMILIES
+    for _ in range(PAGES):
+        page = database.read(late_conditions.waiting, place.waiting_id, pages.ROWS)
+        families = dict.fromkeys(each.family for each in page)
+        unread = [family for family in families if usual_landings.is_unread(family)][:room]
+        usual_landings.read(unread, now_ms)
+        room -= len(unread)
+        page, is_whole = _known(page, usual_landings)
+        late = [each for each in page if _is_late(each, usual_landings, now_ms)]
+        done.late += database.run(late_conditions.mark, [each.id for each in late], now_ms)
+        _tell(late, usual_landings)
+        if is_whole and len(page) < pages.ROWS:  # the end of the table
+            place.waiting_id = 0
+            return
+        place.waiting_id = page[-1].id if page else place.waiting_id
+        if not is_whole:  # the next round reads more families
+            return
+
+
+def _known(page: list[Waiting], usual_landings: UsualLandings) -> tuple[list[Waiting], bool]:
+    """Return the groups up to the first one whose family is not read yet, and whether those are all."""
+    for place, each in enumerate(page):
+        if usual_landings.is_unread(each.family):
+            return page[:place], False
+    return page, True
+
+
+def _is_late(waiting: Waiting, usual_landings: UsualLandings, now: Milliseconds) -> bool:
+    began = begins(waiting.logical_date, waiting.registered_at)
+    found = usual_landings.of(waiting.family, began)
+    return found is not None and now - began > found.late_after
+
+
+def _tell(late: list[Waiting], usual_landings: UsualLandings) -> None:
+    for each in late[:_NAMED]:
+        began = begins(each.logical_date, each.registered_at)
+        found = usual_landings.of(each.family, began)
+        if found is not None:
+            usually, at = spell_time(began + found.after), spell_time(began + found.late_after)
+            log.warning("a condition is late", group_id=each.id, usually_lands_at=usually, late_after=at)
+    if len(late) > _NAMED:
+        log.warning("more conditions are late", groups=len(late) - _NAMED)
