@@ -12,7 +12,7 @@ from sensorpool.model.times import spell_time
 from sensorpool.model.values import Milliseconds
 
 SHOWN_POKES = 20
-NOT_KEPT = "not known: Redis keeps pokes for two intervals, and so many of each shard range"
+NOT_KEPT = "not known: Redis keeps the pokes of some intervals, and so many of each shard range"
 _WHY_APART = {
     Suspicion.DEAD_HOLDER: "in a dead holder's hands",
     Suspicion.OUT_OF_MEMORY: "ran out of memory, files or threads",
