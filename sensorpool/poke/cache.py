@@ -80,12 +80,6 @@ class Cache:
             unit.put_off(why)
             self._tools.classes.note(unit.op_classpath, unit.why_not() or why)
 
-    def path_of(self, group_id: int) -> str | None:
-        """Return the class path of a group, if it is kept."""
-        with self._lock:
-            unit = self._kept.get(group_id)
-        return None if unit is None else unit.op_classpath
-
     def drop(self, group_ids: Iterable[int]) -> None:
         """Drop groups that have settled."""
         with self._lock:

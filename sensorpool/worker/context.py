@@ -109,7 +109,7 @@ class Worker:
         settings, leases, lingering = self.settings, self.leases, Lingering()
         self.infra = InfraWindow(settings.infra_failure_window)
         self.frozen_pokes = frozen_pokes = FrozenPokes(self.watchdog.pulse.stood_still, settings.poke_timeout)
-        self.failing_pokes = FailingPokes(leases.tracebacks, self.poker.cache.path_of)
+        self.failing_pokes = FailingPokes(leases.tracebacks, self.poker.cache.kinds)
         claims = HeldClaims(leases.claims, 3 * settings.heartbeat)
         self.outside = OutsideResults(
             settings,

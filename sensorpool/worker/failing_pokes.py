@@ -6,7 +6,7 @@ Many groups that fail in the same way, as when their backend is down, are one li
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,15 +37,15 @@ class _Kind:
 class FailingPokes:
     """Remembers how groups fail, and logs what changes. Safe to share between threads.
 
-    :param path_of: returns the class path of a group, if it is known.
+    :param kinds: returns the class path and the backend of groups (`Cache.kinds`).
     """
 
-    def __init__(self, tracebacks: Tracebacks, path_of: Callable[[int], str | None]) -> None:
+    def __init__(self, tracebacks: Tracebacks, kinds: Callable[[Iterable[int]], list[tuple[str, str]]]) -> None:
         self._tracebacks = tracebacks
-        self._path_of = path_of
+        self._kinds_of = kinds
         self._how: OrderedDict[int, str] = OrderedDict()  # the signature of each group that fails
         self._texts: OrderedDict[str, str] = OrderedDict()  # the traceback of each signature
-        self._kinds: OrderedDict[tuple[str | None, str], _Kind] = OrderedDict()
+        self._kinds: OrderedDict[tuple[str, str], _Kind] = OrderedDict()
         self._lock = threading.Lock()
 
     def take(self, reports: Sequence[Report], now: Milliseconds) -> None:
@@ -83,13 +83,13 @@ class FailingPokes:
         _put(self._how, group_id, signature, _GROUPS)
         if is_known:
             return None
-        path, now = self._path_of(group_id), time.monotonic()
+        [(path, _)], now = self._kinds_of([group_id]), time.monotonic()
         kind = self._kinds.get((path, signature))
         if kind is not None and now - kind.told < EVERY:
             kind.others += 1
             return None
         fields: dict[str, Any] = {
-            "op_classpath": path,
+            "op_classpath": path or None,
             "group_id": group_id,
             "outcome": str(report.outcome),
             "reason": report.reason,

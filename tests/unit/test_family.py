@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sensorpool.model.backend import backend_of
 from sensorpool.model.family import family_code, without_dates
 
 DAYS = [datetime(2026, 2, 27, tzinfo=UTC) + timedelta(days=n) for n in (0, 1, 2, 30, 31, 308)]  # months and years end
@@ -118,22 +117,3 @@ def test_a_family_has_one_number_everywhere() -> None:
 )
 def test_any_context_has_a_family(value: Any, date: datetime) -> None:
     assert json.loads(family({"value": value}, date.replace(tzinfo=UTC)))
-
-
-@pytest.mark.parametrize(
-    ("context", "backend"),
-    [
-        ('{"aws_conn_id":"lake","url":"http://a/b"}', "lake"),
-        ('{"arguments":{"http_conn_id":"api"}}', "api"),
-        ('{"url":"https://user:secret@example.com:8443/x?token=1"}', "example.com:8443"),
-        ('{"url":"postgresql+psycopg://u:p@db/x"}', "db"),
-        ('{"path":"/data","conn_id":null}', None),
-        ("{}", None),
-    ],
-)
-def test_the_backend_of_a_condition(context: str, backend: str | None) -> None:
-    assert backend_of(context) == backend
-
-
-def test_a_backend_fits_its_column() -> None:
-    assert len(backend_of(json.dumps({"conn_id": "x" * 9_000}, separators=(",", ":"))) or "") == 250

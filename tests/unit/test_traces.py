@@ -122,7 +122,7 @@ class Seen:
         self.lines: list[dict[str, Any]] = []
         self.clock = Clock(monkeypatch, failing_pokes)
         self.tracebacks = Tracebacks(RedisStore(client))
-        self.failing = FailingPokes(self.tracebacks, lambda group_id: f"a.Sensor{group_id // 100}")
+        self.failing = FailingPokes(self.tracebacks, lambda ids: [(f"a.Sensor{each // 100}", "") for each in ids])
         for level in ("warning", "error"):
             said = lambda event, level=level, **fields: self.lines.append({"level": level, **fields})  # noqa: E731
             monkeypatch.setattr(failing_pokes.log, level, said)
