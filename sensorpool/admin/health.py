@@ -14,7 +14,7 @@ from sensorpool.client.pool import Pool
 from sensorpool.config.version import __version__
 from sensorpool.errors import SensorpoolError, Unreachable
 from sensorpool.instrumentation.redaction import safe_line
-from sensorpool.leases import complaints
+from sensorpool.leases import complaints, state_file
 from sensorpool.leases.complaints import Complaint
 from sensorpool.leases.range_state import MISSED, RangeState
 from sensorpool.leases.trouble import ROUNDS
@@ -164,7 +164,9 @@ def _all_stopped(pool: Pool, latest: Milliseconds, now: Milliseconds) -> str:
     :param latest: the latest load of any range; 0: not known.
     """
     since = f"for {(now - latest) / 1000:.0f} s" if latest else "since Redis started"
-    who = "is `sensorpool standalone` running?" if pool.settings.embedded else "is beat running, and a worker?"
+    who = "is beat running, and a worker?"
+    if pool.settings.embedded:
+        who = f"is `sensorpool standalone` running? {state_file.last_written(pool.settings)}"
     try:
         probe_broker(pool)
     except SensorpoolError as error:

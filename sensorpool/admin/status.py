@@ -4,7 +4,7 @@ from typing import Any
 
 from sensorpool.admin.problems import disagreements, longest_tick, unsettled_groups
 from sensorpool.client.pool import Pool
-from sensorpool.leases import complaints
+from sensorpool.leases import complaints, state_file
 from sensorpool.leases.range_state import MISSED, RangeState
 from sensorpool.model.states import State
 from sensorpool.model.times import spell_time
@@ -53,7 +53,7 @@ def status(pool: Pool) -> dict[str, Any]:
             }
             for worker in workers
         ],
-        "problems": disagreements(pool, workers),
+        "problems": disagreements(pool, workers) + _unseen(pool),
         "sensing": states.get(State.SENSING, 0),
         "groups": groups,
         "states": {str(state): states.get(state, 0) for state in State},
@@ -85,6 +85,13 @@ def status(pool: Pool) -> dict[str, Any]:
         "unpublished_s": None if oldest is None else round((now - oldest) / 1000, 3),
         "ranges": ranges,
     }
+
+
+def _unseen(pool: Pool) -> list[str]:
+    """Return a line if `sensorpool standalone` shows no state, so that holders, ticks and pokes cannot be seen."""
+    if not pool.settings.embedded or any(state.last for _, state, _ in pool.leases.look(pool.ranges)):
+        return []
+    return [f"no tick of `sensorpool standalone` is seen: {state_file.last_written(pool.settings)}"]
 
 
 def _lag(state: RangeState, now: Milliseconds, tick_ms: Milliseconds) -> float | None:

@@ -72,6 +72,22 @@ def take_up(settings: Settings) -> None:
         return  # there is no file: the service is not running
 
 
+def last_written(settings: Settings) -> str:
+    """Return when the file was written last, or why that is not known: what other processes see goes by it."""
+    path = path_of(settings)
+    try:
+        age = max(0.0, time.time() - path.stat().st_mtime)
+    except FileNotFoundError:
+        return (
+            f"there is no {path}, where it shows its state: it does not run, has other settings, or cannot write there"
+        )
+    except OSError as error:
+        return f"{path}, where it shows its state, cannot be read: {error.strerror}"
+    return (
+        f"it wrote its state into {path} {age:.0f} s ago: it was killed, stands still, or cannot write there any more"
+    )
+
+
 def path_of(settings: Settings) -> Path:
     """Return the path of the file: beside the SQLite file, or in the user's state folder."""
     with contextlib.suppress(ArgumentError):

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,11 +13,12 @@ import pytest
 
 from harness.service import kill_tree
 from harness.until import until
-from sensorpool import Settings
+from sensorpool import Pool, Settings
 from sensorpool.leases import state_file
 from sensorpool.leases.connection import connect
 from sensorpool.model.values import shard_ranges
 from sensorpool.service.standalone import Standalone
+from tests.support.scrapes import ask, free_port, scrape, total
 
 
 @pytest.fixture
@@ -79,9 +81,40 @@ def test_another_terminal_sees_it(
     standalone.send_signal(signal.SIGTERM)
     standalone.wait(60)
     assert not seen.exists()
-    line, said = terminal(["health"])
+    line, said, status, *_ = terminal(["health"], ["status", "--json"])
     assert said == "exit 1"
-    assert "is `sensorpool standalone` running?" in line
+    assert f"is `sensorpool standalone` running? there is no {seen}" in line
+    [problem] = json.loads(status)["problems"]
+    assert problem.startswith(f"no tick of `sensorpool standalone` is seen: there is no {seen}")
+
+
+def test_how_old_the_state_is_that_others_see(tmp_path: Path) -> None:
+    settings = Settings.load(database_url=f"sqlite:///{tmp_path / 'pool.db'}")
+    path = state_file.path_of(settings)
+    assert state_file.last_written(settings).startswith(f"there is no {path}")
+    state_file.StateFile(settings).write()
+    os.utime(path, (time.time() - 90, time.time() - 90))
+    assert "9" in state_file.last_written(settings).partition(" s ago: it was killed")[0].rpartition(" ")[2]
+    os.utime(path, (time.time() + 3600, time.time() + 3600))  # the clock was put back
+    assert " 0 s ago" in state_file.last_written(settings)
+    path.unlink()
+    path.parent.joinpath("loop").symlink_to("loop")
+    looping = Settings.load(database_url=f"sqlite:///{tmp_path / 'loop' / 'pool.db'}")
+    assert "cannot be read" in state_file.last_written(looping)
+
+
+def test_metrics_of_the_one_process(tmp_path: Path) -> None:
+    port = free_port()
+    settings = Settings.load(database_url=f"sqlite:///{tmp_path / 'pool.db'}", tick=1, metrics_port=port)
+    with Standalone(settings):
+        until("the process to be ready", lambda: ask(port, "/readyz")[0] == 200)
+        path = {"path": str(tmp_path / "arrived")}
+        pool = Pool(settings)
+        pool.register("sensorpool.sensors.PathSensor", path)
+        until("its poke", lambda: total(scrape(port), "sensorpool_pokes_total") >= 1)
+        until("the figures", lambda: total(scrape(port), "sensorpool_sensing") == 1)
+        pool.close()
+    assert ask(port, "/healthz") == (0, None)
 
 
 @pytest.mark.parametrize(
