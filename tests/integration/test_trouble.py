@@ -110,7 +110,7 @@ def test_a_range_whose_jobs_fail_says_why(
 def test_a_holder_that_is_not_done_is_told_from_none(pool: Pool, worker: Worker) -> None:
     [stopped] = health.ticks(pool)
     assert stopped.startswith(
-        "ticks have stopped: no range was looked at since Redis started; is `sensorpool standalone` running? there is no "
+        "ticks have stopped: no range was looked at since Redis started; is `sensorpool standalone` running? there is "
     )
     worker.leases.acquire(pool.ranges[0], "celery@here/1")
     held, free = health.ticks(pool)
