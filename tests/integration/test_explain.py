@@ -137,9 +137,9 @@ def test_the_last_pokes_and_the_traceback_of_the_last_one(
 
 def test_what_was_not_poked_yet_and_who_else_waits(pool: Pool, register: Callable[..., int]) -> None:
     """Nothing ticks here, and the reader learns that too."""
-    first = register(key=Key("dag", "task", "run", 3, 2), execution_timeout=60)
-    others = [register(key=Key("dag", f"task{number}", "run")) for number in range(6)]
-    plain = register()
+    first = register(key=Key("dag", "task", "run", 3, 2), execution_timeout=60, poke_interval=60)
+    others = [register(key=Key("dag", f"task{number}", "run"), poke_interval=60) for number in range(6)]
+    plain = register(poke_interval=60)
     found = explain(pool, first)
     assert found["why"].endswith("and its condition was not poked yet.")
     assert found["who"] == "dag.task[3] of run, try 2"
