@@ -7,9 +7,10 @@ import socket
 import subprocess
 import time
 import types
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from concurrent.futures import Future
 from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 from sensorpool.errors import CannotPoke, ClassRefused, ClassUnavailable, FailSensor, HandBack, SkipSensor
@@ -19,7 +20,7 @@ from sensorpool.model.identity import has_half_characters
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import DueGroup, Report, Trace
 from sensorpool.poke.exhaustion import is_exhaustion, is_out_of_memory, is_own_doing
-from sensorpool.poke.traces import Traces
+from sensorpool.poke.traces import Traces, causes_of
 
 MAX_REASON = 2_000
 _LONGEST_CHAIN = 100  # exceptions
@@ -138,18 +139,8 @@ def is_of_killed_command(error: BaseException) -> bool:
         isinstance(each, subprocess.CalledProcessError)
         and isinstance(each.returncode, int)
         and is_command_killed(each.returncode)
-        for each in _chain(error)
+        for each in islice(causes_of(error), _LONGEST_CHAIN)
     )
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and those that it comes from, as a traceback shows them."""
-    found: BaseException | None = error
-    for _ in range(_LONGEST_CHAIN):
-        if found is None:
-            return
-        yield found
-        found = found.__cause__ or (None if found.__suppress_context__ else found.__context__)
 
 
 def _error_of(error: BaseException) -> Outcome:

@@ -4,6 +4,8 @@ import threading
 import time
 import traceback
 from collections import OrderedDict
+from collections.abc import Iterator
+from itertools import islice
 from zlib import crc32
 
 from sensorpool.instrumentation.redaction import LONGEST_TEXT, hide
@@ -12,6 +14,7 @@ from sensorpool.model.values import Trace
 AGAIN = 60.0  # seconds after which the text of an error is made anew
 LONGEST = 8_000  # characters of a text: its end says most
 _FRAMES = 30  # the innermost ones
+_CAUSES = 10  # exceptions that an error comes from; of more, none is shown
 _REMEMBERED = 1_000  # signatures
 
 
@@ -56,7 +59,17 @@ def _signature(error: BaseException) -> str:
     return f"{crc32(chr(10).join(map(str, parts)).encode(errors='replace')):08x}"
 
 
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and those that it comes from, as a traceback shows them; a circle has no end."""
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = found.__cause__ or (None if found.__suppress_context__ else found.__context__)
+
+
 def _text(error: BaseException) -> str:
-    lines = traceback.format_exception(type(error), error, error.__traceback__, limit=-_FRAMES)
+    causes = islice(causes_of(error), _CAUSES + 1)
+    is_short = sum(1 for _ in causes) <= _CAUSES
+    lines = traceback.format_exception(type(error), error, error.__traceback__, limit=-_FRAMES, chain=is_short)
     text = hide("".join(lines)[-LONGEST_TEXT:]).replace("\x00", "\\0").encode("utf-8", "replace").decode()
     return text if len(text) <= LONGEST else f"…{text[1 - LONGEST :]}"

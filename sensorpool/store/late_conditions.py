@@ -6,6 +6,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, func, select, update
 
 from sensorpool.model.values import Milliseconds
+from sensorpool.store import settling
 from sensorpool.store.dialects import among, count_rows
 from sensorpool.store.schema import poke_group as g
 
@@ -27,9 +28,10 @@ def waiting(connection: Connection, after_id: int, most: int) -> list[Waiting]:
 
 
 def mark(connection: Connection, group_ids: Collection[int], now: Milliseconds) -> int:
-    """Note that groups are late; return how many were not known to be so."""
+    """Note that groups are late; return how many were not known to be so. Groups that others have locked are left."""
+    free = settling.lock_groups(connection, group_ids, free_only=True)
     late = update(g).where(among(g.c.id), g.c.late_since.is_(None)).values(late_since=now)
-    return connection.execute(late, {"ids": list(group_ids)}).rowcount if group_ids else 0
+    return connection.execute(late, {"ids": free}).rowcount if free else 0
 
 
 def count(connection: Connection) -> int:

@@ -180,6 +180,19 @@ def test_many_late_conditions_are_a_few_lines(series: Late, monkeypatch: pytest.
     assert told[-1] == {"groups": 25}
 
 
+def test_a_group_that_a_settle_has_locked_is_found_later(series: Late) -> None:
+    if series.pool.database.engine.dialect.name == "sqlite":
+        return  # its transactions come one after the other
+    series.land_daily("sales")
+    held, free = series.register("held", "sales"), series.register("free", "sales")
+    series.now += DAY
+    with series.pool.database.engine.begin() as settles:
+        settles.execute(select(poke_group.c.id).where(poke_group.c.id == held.group_id).with_for_update())
+        assert series.find() == 1
+        assert series.late_groups() == [free.group_id]
+    assert series.find() == 1
+
+
 @pytest.mark.parametrize("edit", [{"logical_date": -(2**62)}, {"logical_date": 2**62}, {"registered_at": 2**62}])
 def test_odd_times_stop_no_round(series: Late, edit: dict[str, int]) -> None:
     series.land_daily("sales")

@@ -91,6 +91,17 @@ def test_a_deep_recursion_has_a_short_traceback() -> None:
     assert len(trace.text or "") <= traces.LONGEST
 
 
+def test_an_error_with_a_long_chain_of_causes_has_a_short_traceback() -> None:
+    error: BaseException = ValueError("the first")
+    for n in range(20_000):
+        error, cause = ValueError(str(n)), error
+        error.__cause__ = cause
+    trace = Traces().of(raised(error))
+    assert trace is not None
+    assert "ValueError: 19999" in (trace.text or "")
+    assert "the first" not in (trace.text or "")
+
+
 def test_an_error_that_cannot_be_read_has_none_and_the_poke_is_reported() -> None:
     report = Answers(()).of_exception(due_group(1), 0.0, raised(Odd()))
     assert report.outcome is Outcome.POKE_ERROR
