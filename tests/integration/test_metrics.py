@@ -47,7 +47,7 @@ def test_counts_by_class_ending_and_build(make_service: Callable[..., Service], 
     assert values(told, "sensorpool_server_up") == [1.0, 1.0]
     assert 0 <= total(told, "sensorpool_beat_seconds") < 60
     assert 0 <= total(told, "sensorpool_last_tick_seconds") < 60
-    assert timed(port) < 1
+    assert timed(port) < 3
 
 
 def test_a_sum_over_workers_counts_the_pool_once(make_service: Callable[..., Service], tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_probes_in_an_outage_and_at_the_end(alone: Service, redis_server: RedisS
     until("the worker to be ready", lambda: ask(port, "/readyz") == (200, {"ok": True, "reasons": []}))
     redis_server.pause()  # the worst outage: connections are open and nothing answers
     until("the outage to be seen", lambda: "Redis" in str((found := ask(port, "/readyz"))[1]) and found[0] == 503)
-    assert timed(port) < 1, "a scrape asks no server"
+    assert timed(port) < 3, "a scrape asks no server"
     assert values(scrape(port), "sensorpool_server_up", server="Redis") == [0.0]
     assert ask(port, "/healthz") == (200, {"ok": True, "reasons": []})
     redis_server.resume()
