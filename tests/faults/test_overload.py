@@ -54,8 +54,7 @@ def test_a_backend_for_everybody(stand: Stand, what: str, seconds: float) -> Non
     )
     with trial.fault():
         since = trial.wait_for_pokes(6)
-        status = service.json("status")
-        assert sum(r["left"] + r["suspects"] for r in status["ranges"]) > 0, "the backlog is seen"
+        until("the backlog", lambda: any(r["left"] or r["suspects"] for r in service.json("status")["ranges"]))
     late = trial.lateness(since)
     trial.record.recovery.append(max(0.0, late))
     (folder / "slow").unlink()
