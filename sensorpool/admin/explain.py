@@ -12,7 +12,7 @@ from sensorpool.client.pool import Pool
 from sensorpool.client.register import spell
 from sensorpool.model.execution_context import ExecutionContext
 from sensorpool.model.states import Ending, Outcome, State
-from sensorpool.model.times import spell_time
+from sensorpool.model.times import between, seconds_since, spell_time, when
 from sensorpool.model.usual_landing import begins, usual
 from sensorpool.model.values import Key
 from sensorpool.store import inspecting
@@ -39,7 +39,6 @@ _SAW = {
 }
 _FEWEST = 2  # pokes that are worth a sentence of their own
 _MOST_NAMED = 5  # other waiters
-_SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _LATE_AFTER = 2  # intervals without a poke
 
 
@@ -50,7 +49,14 @@ def explain(pool: Pool, instance_id: int) -> dict[str, Any]:
     :raises Unknown: when there is no such instance.
     :raises Unreachable: when the database does not answer.
     """
-    shown = instances.show(pool, instance_id)
+    return sentences(pool, instances.show(pool, instance_id))
+
+
+def sentences(pool: Pool, shown: dict[str, Any]) -> dict[str, Any]:
+    """Return the sentences of `explain` for what `instances.show` has returned.
+
+    :raises Unreachable: when the database does not answer.
+    """
     now = datetime.fromtimestamp(pool.database.read(pool.database.now) / 1000, UTC)
     condition = json.dumps(shown["poke_context"], ensure_ascii=False)
     explained = {
@@ -70,15 +76,15 @@ def explain(pool: Pool, instance_id: int) -> dict[str, Any]:
 
 def _end(shown: dict[str, Any], now: datetime) -> dict[str, Any]:
     ending = _ENDED.get(shown["ending"], f"it is {shown['state']}")
-    waited = _between(shown["waiting_since"], shown["settled_at"])
-    why = f"It waits no more: {ending}, {_when(shown['settled_at'], now)}, after {waited}."
+    waited = between(shown["waiting_since"], shown["settled_at"])
+    why = f"It waits no more: {ending}, {when(shown['settled_at'], now)}, after {waited}."
     return {"why": why, "reason": shown["reason"]}
 
 
 def _wait(pool: Pool, shown: dict[str, Any], now: datetime) -> dict[str, Any]:
     group = pool.database.read(inspecting.group, shown["group_id"])
     interval = math.inf if group is None else group["poke_interval"] / 1000
-    is_late = (_seconds(shown["last_poke_at"], now) or 0.0) > _LATE_AFTER * interval
+    is_late = (seconds_since(shown["last_poke_at"], now) or 0.0) > _LATE_AFTER * interval
     why = _why(shown, now)
     if is_late:
         why += f" A poke is due every {interval:g} s, and the next one is late."
@@ -86,7 +92,7 @@ def _wait(pool: Pool, shown: dict[str, Any], now: datetime) -> dict[str, Any]:
         "why": why,
         "last_poke_said": shown["last_reason"],
         "last_pokes": _pokes(shown["last_pokes"], now),
-        "waiting_since": _when(shown["waiting_since"], now),
+        "waiting_since": when(shown["waiting_since"], now),
         "next_poke": None if is_late else _next(shown, now),
         "usual_landing": None if group is None else _usual_landing(pool, group, now),
         "deadline": _deadline(shown, now),
@@ -103,7 +109,7 @@ def _pokes(pokes: list[dict[str, Any]], now: datetime) -> str | None:
     said = ", ".join(f"{number} {outcome}" for outcome, number in counted)
     took = [each["seconds"] for each in pokes if each["seconds"] is not None]
     spans = f"; they took {min(took):.3g} to {max(took):.3g} s" if took else ""
-    return f"{len(pokes)} since {_when(pokes[0]['at'], now)}: {said}{spans}"
+    return f"{len(pokes)} since {when(pokes[0]['at'], now)}: {said}{spans}"
 
 
 def _why(shown: dict[str, Any], now: datetime) -> str:
@@ -111,9 +117,9 @@ def _why(shown: dict[str, Any], now: datetime) -> str:
         return f"It has ended in fact, but {shown['unsettled']}."
     if shown["last_poke_at"] is not None:
         saw = _SAW.get(shown["last_outcome"], f"saw: {shown['last_outcome']}")
-        return f"The last poke of its condition, {_when(shown['last_poke_at'], now)}, {saw}."
+        return f"The last poke of its condition, {when(shown['last_poke_at'], now)}, {saw}."
     if shown["last_outcome"] is None:
-        return f"It was registered {_when(shown['waiting_since'], now)}, and its condition was not poked yet."
+        return f"It was registered {when(shown['waiting_since'], now)}, and its condition was not poked yet."
     return f"Its condition has not landed. When it was poked last is {shown['last_outcome']}."
 
 
@@ -124,16 +130,16 @@ def _usual_landing(pool: Pool, group: Any, now: datetime) -> str | None:
     found = usual(earlier(pool.database, [family], round(now.timestamp() * 1000)).get(family, ()), began)
     if found is None:
         return None
-    said = f"{_when(spell_time(began + found.after), now)}, by {found.landings} earlier landings"
+    said = f"{when(spell_time(began + found.after), now)}, by {found.landings} earlier landings"
     if now.timestamp() * 1000 > began + found.late_after:
         return f"{said}: it is late"
-    return f"{said}; it is late after {_when(spell_time(began + found.late_after), now)}"
+    return f"{said}; it is late after {when(spell_time(began + found.late_after), now)}"
 
 
 def _next(shown: dict[str, Any], now: datetime) -> str | None:
     if shown["next_poke_at"] is None:
         return None
-    return f"{_when(shown['next_poke_at'], now)}: {shown['next_poke_because']}"
+    return f"{when(shown['next_poke_at'], now)}: {shown['next_poke_because']}"
 
 
 def _deadline(shown: dict[str, Any], now: datetime) -> str:
@@ -144,7 +150,7 @@ def _deadline(shown: dict[str, Any], now: datetime) -> str:
         then = "one more poke, and it is skipped if that finds nothing (soft_fail)"
     else:
         then = "one more poke, and it fails if that finds nothing; Airflow retries no sensor after its timeout"
-    return f"{_when(shown['timeout_at'], now)}: {then}"
+    return f"{when(shown['timeout_at'], now)}: {then}"
 
 
 def _others(shown: dict[str, Any]) -> str | None:
@@ -152,6 +158,8 @@ def _others(shown: dict[str, Any]) -> str | None:
     if count < 1:
         return None
     named = [_name(each) for each in shown["shares_with"][:_MOST_NAMED]]
+    if not named:
+        return f"{count}, by the same pokes"
     more = f" and {count - len(named)} more" if count > len(named) else ""
     return f"{count}, by the same pokes: {', '.join(named)}{more}"
 
@@ -159,36 +167,3 @@ def _others(shown: dict[str, Any]) -> str | None:
 def _name(row: dict[str, Any]) -> str:
     key = Key(*(row[field] for field in Key._fields))
     return f"instance {row['id']}" if key.is_fresh else spell(key)
-
-
-def _when(text: str | None, now: datetime) -> str:
-    """Return a time with its distance from now; as it stands, if it is none (an edited row)."""
-    seconds = _seconds(text, now)
-    if text is None or seconds is None:
-        return str(text)
-    spelt = f"{text[:10]} {text[11:19]} UTC"
-    return f"{spelt} ({_spelt(seconds)} ago)" if seconds >= 0 else f"{spelt} (in {_spelt(-seconds)})"
-
-
-def _between(begin: str | None, end: str | None) -> str:
-    seconds = _seconds(begin, datetime.fromisoformat(end)) if end is not None and _is_time(end) else None
-    return "a time that is not known" if seconds is None else _spelt(max(0.0, seconds))
-
-
-def _seconds(text: str | None, now: datetime) -> float | None:
-    """Return the seconds from a time until now; None if it is no time."""
-    return (now - datetime.fromisoformat(text)).total_seconds() if text is not None and _is_time(text) else None
-
-
-def _is_time(text: str) -> bool:
-    return text.endswith("Z")
-
-
-def _spelt(seconds: float) -> str:
-    """Return a span in its two largest units."""
-    left, parts = round(seconds), list[str]()
-    for size, unit in _SPANS:
-        count, left = divmod(left, size)
-        if count:
-            parts.append(f"{count} {unit}")
-    return " ".join(parts[:2]) or "0 s"

@@ -37,6 +37,7 @@ _HOMES = {
     "status": "inspecting",
     "try": "running",
     "wait": "registering",
+    "web": "web",
 }
 _NAMES_OF_PYTHON = frozenset({"list", "try"})
 

@@ -17,6 +17,7 @@ _EXAMPLES = {
 }
 URLS = tuple(_EXAMPLES)
 _OF_SERVERS = ("redis_url", "broker_url", "on_settled_broker_url")
+SHORTEST_TOKEN = 16  # characters
 _REDIS = ("redis", "rediss", "unix", "memory")
 _BROKERS = (*_REDIS, "amqp", "amqps", "pyamqp")
 
@@ -24,7 +25,14 @@ _BROKERS = (*_REDIS, "amqp", "amqps", "pyamqp")
 def impossible(settings: Options) -> list[str]:
     """Return the messages of the broken rules; for each URL only the first."""
     messages: dict[str, str] = {}
-    for rules in (_names(settings), _spans(settings), _schemes(settings), _spellings(settings), _servers(settings)):
+    for rules in (
+        _names(settings),
+        _secrets(settings),
+        _spans(settings),
+        _schemes(settings),
+        _spellings(settings),
+        _servers(settings),
+    ):
         for broken, message in rules:
             name = message.split()[0]
             if broken:
@@ -38,6 +46,15 @@ def _names(settings: Options) -> Iterator[Rule]:
         settings.namespace == "results",
         "NAMESPACE must not be results: in RabbitMQ the jobs of that pool would have the name of the results of a pool "
         "without one",
+    )
+
+
+def _secrets(settings: Options) -> Iterator[Rule]:
+    """Rules for secrets; no message has one."""
+    token = settings.web_token
+    yield (
+        bool(token) and (len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable()),
+        f"WEB_TOKEN must have {SHORTEST_TOKEN} characters at least, all of them printable ASCII",
     )
 
 

@@ -147,6 +147,11 @@ class Options(BaseSettings):
         description="Port of a worker's Prometheus metrics, `/healthz` and `/readyz`; each worker of a host has its "
         "own, for all of its processes. Without a port there are none.",
     )
+    web_token: str = Field(
+        "",
+        description="The secret that `sensorpool web` asks for: as a password with any user name, or as a bearer token "
+        "(16 characters at least). Left out, each start makes one and prints it.",
+    )
     log_format: Literal["text", "json"] = Field("text", description="`text` (key=value) or `json`, one line each.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="The least level logged; `--loglevel` of a worker or beat goes before."

@@ -1,5 +1,6 @@
 """The settings: one frozen object, read from ``SENSORPOOL_*``; impossible combinations are refused at start."""
 
+import json
 import os
 
 from pydantic import ValidationError, model_validator
@@ -40,6 +41,7 @@ class Settings(Options):
             raise ValueError("\n".join(problems))
         for name in URLS:
             learn(str(getattr(self, name)))
+        learn(json.dumps({"token": self.web_token}))
         return self
 
     def shown(self) -> dict[str, object]:
@@ -47,6 +49,7 @@ class Settings(Options):
         values: dict[str, object] = dict(self)
         for name in URLS:
             values[name] = hide_password(str(values[name]))
+        values["web_token"] = "***" if self.web_token else ""
         return values
 
 

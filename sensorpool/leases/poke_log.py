@@ -163,6 +163,22 @@ def latest_pokes(records: Iterable[str], group_ids: Collection[int]) -> dict[int
     return latest
 
 
+def last_outcomes(records: Iterable[str]) -> dict[int, Outcome]:
+    """Find what the last poke of each group saw, in the records of their range."""
+    latest: dict[int, tuple[Milliseconds, str]] = {}
+    for text in records:
+        try:
+            at, codes, offsets, ids, *_ = json.loads(text)
+            for group_id, code, offset in zip(ids, codes, offsets, strict=True):
+                began = at + offset
+                known = latest.get(group_id)
+                if known is None or began > known[0]:
+                    latest[group_id] = (began, code)
+        except (ValueError, TypeError, OverflowError, RecursionError):
+            continue  # a garbled record is no loss: records are for people
+    return {group_id: _OUTCOMES[code] for group_id, (_, code) in latest.items() if code in _OUTCOMES}
+
+
 def pokes_of(records: Iterable[str], group_id: int, most: int) -> list[Poked]:
     """Find the last pokes of a group in the records of its range, the earliest first."""
     name = str(group_id)

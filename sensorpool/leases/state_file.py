@@ -59,15 +59,17 @@ class StateFile:
 def take_up(settings: Settings) -> None:
     """Read the file into this process's memory, if the settings name the one-process service.
 
-    Call it before any `Pool` is made.
+    What was read before gives way in one step, so that a process that goes on looking, as the pages do, sees no mix.
     """
     if not settings.embedded:
         return
-    client = connect(MEMORY)
     try:
         keys = json.loads(path_of(settings).read_text(encoding="utf-8"))
+        pipeline = connect(MEMORY).pipeline(transaction=True)
         for name, (kind, value, expires) in keys.items():
-            _restore(client, name, kind, value, expires)
+            pipeline.delete(name)
+            _restore(pipeline, name, kind, value, expires)
+        pipeline.execute()
     except (OSError, *_GARBLED):
         return  # there is no file: the service is not running
 

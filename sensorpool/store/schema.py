@@ -201,6 +201,19 @@ class_proof = Table(
     Column("proved_at", BigInteger, nullable=False),
 )
 
+# A row for each thing that an operator did on a page: who, when, what, and what came of it.
+action = Table(
+    "sensorpool_action",
+    metadata,
+    Column("id", Id, primary_key=True, autoincrement=True),
+    Column("at", BigInteger, nullable=False),
+    Column("who", _name(250), nullable=False),
+    Column("what", _name(24), nullable=False),
+    Column("subject", _name(1000), nullable=False),
+    Column("outcome", LongText),  # None: the process ended before it was known
+    sqlite_autoincrement=True,
+)
+
 # A single row: which version of the code may use this schema, and which pool it belongs to.
 schema_info = Table(
     "sensorpool_schema",

@@ -7,7 +7,17 @@ processes may run rescue at once: work that two of them do is harmless.
 from sensorpool.errors import SensorpoolError, Unreachable
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
-from sensorpool.worker.chores import admission, groups, instances, landings, late, left_behind, others, suspects
+from sensorpool.worker.chores import (
+    actions,
+    admission,
+    groups,
+    instances,
+    landings,
+    late,
+    left_behind,
+    others,
+    suspects,
+)
 from sensorpool.worker.chores.round import Chore, Place, Rescued, Round
 from sensorpool.worker.context import Worker
 
@@ -16,6 +26,7 @@ CHORES = (
     Chore("dropping empty groups", groups.drop_empty),
     Chore("folding shardcodes", groups.fold_shardcodes),
     Chore("pruning landings", landings.prune),
+    Chore("pruning actions", actions.prune),
     Chore("finding late conditions", late.find),
     Chore("forgetting suspects", suspects.forget_gone),
     Chore("quarantine and quotas", admission.look_again),

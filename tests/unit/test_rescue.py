@@ -34,7 +34,18 @@ from sensorpool.store.schema import (
     shared_value,
 )
 from sensorpool.worker import rescue as module
-from sensorpool.worker.chores import admission, groups, instances, landings, late, left_behind, others, pages, suspects
+from sensorpool.worker.chores import (
+    actions,
+    admission,
+    groups,
+    instances,
+    landings,
+    late,
+    left_behind,
+    others,
+    pages,
+    suspects,
+)
 from sensorpool.worker.chores.round import Chore, Place, Rescued, Round
 
 SCRIPTED = "sensorpool.testing.ScriptedSensor"
@@ -437,7 +448,7 @@ def test_a_redis_that_is_away_does_not_end_a_round(rescuing: Rescuing, monkeypat
 
 
 def test_no_chore_of_the_package_is_missing_from_the_round() -> None:
-    modules = {admission, groups, instances, landings, late, left_behind, others, suspects}
+    modules = {actions, admission, groups, instances, landings, late, left_behind, others, suspects}
     works = {
         value
         for each in modules

@@ -1,0 +1,137 @@
+"""What an operator does to conditions and waiters. Each action is recorded: who, when, what, and what came of it.
+
+An action that cannot be recorded is not done.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from sensorpool.admin import quarantine
+from sensorpool.admin.instances import instance
+from sensorpool.client.pool import Pool
+from sensorpool.errors import Refused, SensorpoolError, Unknown
+from sensorpool.instrumentation.logs import logger
+from sensorpool.instrumentation.redaction import printable
+from sensorpool.model.states import State
+from sensorpool.model.times import spell_time
+from sensorpool.store import actions, inspecting
+
+_LONGEST_NAME = 250  # as the column
+_LONGEST_SUBJECT = 1_000
+
+log = logger(__name__)
+
+
+def poke_now(pool: Pool, group_id: int, who: str) -> str:
+    """Have a condition poked at once, beside its interval; return what was done, in a sentence.
+
+    :raises Unknown: when no instance waits for it.
+    :raises Refused: when the leases are in the memory of another process.
+    :raises Unreachable: when the database or Redis does not answer.
+    """
+    group = pool.database.read(inspecting.group, group_id) if 0 < group_id < 2**63 else None
+    if group is None:
+        raise Unknown(f"there is no condition {group_id} that an instance waits for")
+    if pool.settings.embedded:
+        raise Refused("`sensorpool standalone` takes no orders from other processes: name a Redis in REDIS_URL")
+
+    def do() -> str:
+        pool.workers()
+        shard_range = pool.range_of(group["shardcode"])
+        pool.roster.raise_dirty({shard_range: [group_id]})
+        pool.outbox.nudge(shard_range)
+        return "it is poked as soon as a worker takes its range up"
+
+    return _recorded(pool, who, "poke now", f"condition {group_id} of {group['op_classpath']}", do)
+
+
+def cancel(pool: Pool, instance_id: int, who: str) -> str:
+    """Cancel an instance; return what was done, in a sentence.
+
+    :raises Unknown: when there is no such instance.
+    :raises Refused: when it waits no more.
+    :raises Unreachable: when the database does not answer.
+    """
+    row = _waiting(pool, instance_id)
+    reason = f"cancelled by {_name(who)}"
+    return _recorded(
+        pool, who, "cancel", _subject(row), lambda: _said(pool.settler.cancel({instance_id: reason}), "cancelled")
+    )
+
+
+def hand_back(pool: Pool, instance_id: int, who: str) -> str:
+    """Have a waiter poke by itself, in its own system: see `cancel`.
+
+    :raises Refused: also when it has no system of its own: it came without an ``external_id``.
+    """
+    row = _waiting(pool, instance_id)
+    if row["external_id"] is None:
+        raise Refused(f"instance {instance_id} cannot be handed back: it is no task of Airflow's. Cancel it instead")
+    reason = f"handed back by {_name(who)}"
+    return _recorded(
+        pool,
+        who,
+        "hand back",
+        _subject(row),
+        lambda: _said(pool.settler.hand_back({instance_id: reason}), "handed back"),
+    )
+
+
+def release(pool: Pool, condition_id: str, who: str) -> str:
+    """Let a condition out of quarantine; return what was done, in a sentence.
+
+    :param condition_id: as `quarantine.quarantined` lists it.
+    :raises Unknown: when it is not in quarantine.
+    :raises Unreachable: when the database does not answer.
+    """
+    inside = {each["id"]: each for each in quarantine.quarantined(pool)}
+    if condition_id not in inside:
+        raise Unknown(f"{printable(condition_id)[:20]} is not in quarantine")
+    subject = f"{condition_id} of {inside[condition_id]['op_classpath']}"
+    return _recorded(
+        pool, who, "release", subject, lambda: _said(quarantine.release(pool, [], [condition_id]), "released")
+    )
+
+
+def recorded(pool: Pool, before_id: int | None, most: int) -> list[dict[str, Any]]:
+    """Return the newest recorded actions, or the newest before one.
+
+    :raises Unreachable: when the database does not answer.
+    """
+    rows = pool.database.read(actions.newest, before_id, most)
+    return [{**row, "at": spell_time(row["at"])} for row in rows]
+
+
+def _recorded(pool: Pool, who: str, what: str, subject: str, do: Callable[[], str]) -> str:
+    database = pool.database
+    now, name = database.read(database.now), _name(who)
+    action_id = database.run(actions.note, now, name, what, subject[:_LONGEST_SUBJECT])
+    try:
+        outcome = do()
+    except SensorpoolError as error:
+        database.run(actions.conclude, action_id, f"not done: {error}")
+        log.warning("an operator's action is not done", who=name, what=what, subject=subject, error=str(error))
+        raise
+    database.run(actions.conclude, action_id, outcome)
+    log.info("an operator has acted", who=name, what=what, subject=subject, outcome=outcome)
+    return outcome
+
+
+def _waiting(pool: Pool, instance_id: int) -> Any:
+    row = instance(pool, instance_id)
+    if row["state"] != State.SENSING:
+        raise Refused(f"instance {instance_id} waits no more: it is {row['state']}")
+    return row
+
+
+def _subject(row: Any) -> str:
+    key = (row["dag_id"], row["task_id"], row["run_id"], str(row["map_index"]), str(row["try_number"]))
+    return f"instance {row['id']}: {' '.join(key)}"
+
+
+def _said(count: int, done: str) -> str:
+    return f"it is {done}" if count else f"it was not {done}: it had ended before"
+
+
+def _name(who: str) -> str:
+    return printable(who)[:_LONGEST_NAME] or "?"

@@ -1,0 +1,149 @@
+"""The conditions that are waited for: a page of a list, and one of them in detail. Plain values that print as JSON."""
+
+from collections import Counter
+from collections.abc import Collection
+from typing import Any
+
+from sensorpool.admin import next_poke
+from sensorpool.client.pool import Pool
+from sensorpool.errors import Unknown, Unreachable
+from sensorpool.instrumentation.redaction import printable
+from sensorpool.leases.poke_log import last_outcomes
+from sensorpool.model.json_text import read_json
+from sensorpool.model.states import INCONCLUSIVE, Outcome, State
+from sensorpool.model.times import spell_time
+from sensorpool.store import conditions, inspecting
+from sensorpool.store.conditions import Order, Wanted
+
+Seen = Collection[str] | None
+"""The DAGs whose waiters a reader may see; None: all."""
+
+SHOWN_WAITERS = 50
+SHOWN_LANDINGS = 30
+_MOST_FAILING = 5_000  # groups whose class is looked up
+_FAILING = frozenset(Outcome) - INCONCLUSIVE - {Outcome.LANDED, Outcome.SKIP} | {Outcome.INFRA_FAILURE, Outcome.CRASHED}
+
+
+def list_conditions(
+    pool: Pool, wanted: Wanted, order: Order, first: int, most: int, *, outcome: Outcome | None, seen: Seen
+) -> dict[str, Any]:
+    """Return a page of conditions, and how many there are on all pages.
+
+    :param outcome: only those whose last poke saw this, as far as Redis remembers the pokes.
+    :param seen: the DAGs whose waiters may be named; None: all.
+    :returns: ``count``, ``conditions``, and ``trouble``: why the last outcomes are not known, or None.
+    :raises Unreachable: when the database does not answer.
+    """
+    if not _can_be(wanted):
+        return {"count": 0, "conditions": [], "trouble": None}
+    outcomes, trouble = _outcomes(pool)
+    database = pool.database
+    if outcome is None:
+        rows = database.read(conditions.conditions, wanted, order, first, most)
+        count = database.read(conditions.count, wanted)
+    else:
+        found = [each for each in database.read(conditions.ids, wanted, order) if outcomes.get(each) == outcome]
+        rows, count = database.read(conditions.of_ids, found[first : first + most]), len(found)
+    who = database.read(conditions.first_waiters, [row["id"] for row in rows], seen)
+    return {
+        "count": count,
+        "conditions": [_shown(row) | _last(row, outcomes) | _who(who.get(row["id"])) for row in rows],
+        "trouble": trouble,
+    }
+
+
+def condition(pool: Pool, group_id: int, seen: Seen, after: int = 0) -> dict[str, Any]:
+    """Return one condition: its last pokes, its next one, its waiters, and earlier landings of its family.
+
+    :param seen: the DAGs whose waiters may be named; None: all.
+    :param after: the last waiter of the page before.
+    :raises Unknown: when no instance waits for it.
+    :raises Unreachable: when the database does not answer.
+    """
+    database = pool.database
+    row = database.read(inspecting.group, group_id) if 0 < group_id < 2**63 else None
+    if row is None:
+        raise Unknown(f"there is no condition {group_id} that an instance waits for: it has landed, or was never there")
+    shown = _shown(row) | {"state": State.SENSING, "group_id": group_id, "shardcode": row["shardcode"]}
+    shown |= dict.fromkeys(("last_poke_at", "last_outcome", "last_reason", "traceback", "unsettled"))
+    shown["last_pokes"] = []
+    next_poke.add_last(pool, shown)
+    next_poke.add_next(pool, shown, row, database.read(database.now))
+    waiters = database.read(conditions.waiters, group_id, seen, after, SHOWN_WAITERS)
+    shown["waiters"] = [
+        {**each, "start_date": spell_time(each["start_date"]), "timeout_at": spell_time(each["timeout_at"])}
+        for each in waiters
+    ]
+    family = row["hashcode"] if row["family"] is None else row["family"]
+    shown["landings"] = [
+        {
+            "logical_date": spell_time(each["logical_date"]),
+            "waiting_since": spell_time(each["waiting_since"]),
+            "ended_at": spell_time(each["ended_at"]),
+            "ending": each["ending"],
+            "waiters": each["waiters"],
+            "pokes": each["pokes"],
+        }
+        for each in database.read(conditions.landings, family, SHOWN_LANDINGS)
+    ]
+    return shown
+
+
+def failing(pool: Pool) -> dict[str, Counter[str]]:
+    """Return how many conditions of each class failed at their last poke, by what those pokes saw.
+
+    :raises Unreachable: when the database or Redis does not answer.
+    """
+    by_outcome: dict[Outcome, list[int]] = {}
+    for shard_range in pool.ranges:
+        for group_id, outcome in last_outcomes(pool.leases.poke_log.records(shard_range)).items():
+            if outcome in _FAILING:
+                by_outcome.setdefault(outcome, []).append(group_id)
+    found: dict[str, Counter[str]] = {}
+    for outcome, group_ids in by_outcome.items():
+        for op_classpath, count in pool.database.read(conditions.classes_of, group_ids[:_MOST_FAILING]).items():
+            found.setdefault(op_classpath, Counter())[outcome] += count
+    return found
+
+
+def _can_be(wanted: Wanted) -> bool:
+    """Whether the texts can be registered; some databases cannot look for others."""
+    return all(
+        printable(text) == text for text in (wanted.op_classpath, wanted.backend, *(wanted.dag_ids or ())) if text
+    )
+
+
+def _outcomes(pool: Pool) -> tuple[dict[int, Outcome], str | None]:
+    found: dict[int, Outcome] = {}
+    try:
+        pool.workers()
+        for shard_range in pool.ranges:
+            found |= last_outcomes(pool.leases.poke_log.records(shard_range))
+    except Unreachable as error:
+        return found, str(error)
+    return found, None
+
+
+def _shown(row: Any) -> dict[str, Any]:
+    return {
+        "id": row["id"],
+        "op_classpath": row["op_classpath"],
+        "poke_context": read_json(row["poke_context"], row["poke_context"]),
+        "backend": row["backend"],
+        "members": row["members"],
+        "poke_interval": row["poke_interval"] / 1000,
+        "registered_at": spell_time(row["registered_at"]),
+        "next_deadline": spell_time(row["next_deadline"]),
+        "logical_date": spell_time(row["logical_date"]),
+        "late_since": spell_time(row["late_since"]),
+        "crashes": row["crashes"],
+    }
+
+
+def _last(row: Any, outcomes: dict[int, Outcome]) -> dict[str, Any]:
+    outcome = outcomes.get(row["id"])
+    return {"last_outcome": None if outcome is None else str(outcome)}
+
+
+def _who(waiter: Any | None) -> dict[str, Any]:
+    return {"waiter": None if waiter is None else dict(waiter)}

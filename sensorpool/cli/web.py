@@ -1,0 +1,37 @@
+"""``sensorpool web``."""
+
+import click
+
+from sensorpool.cli.output import say
+from sensorpool.cli.pools import pool_to_look_at
+from sensorpool.config.settings import Settings
+from sensorpool.errors import SettingsError
+from sensorpool.instrumentation import logs
+
+_NOT_INSTALLED = "`sensorpool web` needs packages that are not installed here: pip install 'sensorpool[web]'"
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=5580, show_default=True, help="0: any free one.")
+@click.option("--allow-actions", is_flag=True, help="Let readers poke now, cancel, hand back and release.")
+def web(host: str, port: int, allow_actions: bool) -> None:
+    """Serve the pages of a pool: what waits and why, what is late, what hurts.
+
+    They are behind the token of SENSORPOOL_WEB_TOKEN; without one, a new token is made and printed.
+    """
+    try:
+        from sensorpool.web import alone
+        from sensorpool.web.token_access import TokenAccess, make_token
+    except ModuleNotFoundError as error:
+        raise SettingsError(f"{_NOT_INSTALLED} (there is no {error.name})") from None
+    settings = Settings.load()
+    logs.configure(settings.log_format, settings.log_level, settings.poke_log_level)
+    token = settings.web_token or make_token()
+    if not settings.web_token and not alone.is_loopback(host):
+        raise SettingsError(f"--host {host} is open to other machines: set SENSORPOOL_WEB_TOKEN")
+    pool = pool_to_look_at()
+    listener = alone.listen(host, port)
+    shown = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/"
+    say(f"sensorpool: {shown}{'' if settings.web_token else f'?token={token}'}", err=True)
+    alone.serve(pool, TokenAccess(token, may_act=allow_actions), listener)

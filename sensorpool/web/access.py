@@ -1,0 +1,59 @@
+"""Who may see and do what on the pages. The application that serves the pages says so; the pages ask it."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Protocol
+
+from starlette.requests import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who asks for a page.
+
+    :param name: as the record of actions has it.
+    :param seen: the DAGs whose waiters may be named to this reader; None: all. Other waiters are counted only.
+    :param changed: the DAGs whose waiters this reader may change; None: all.
+    :param operates: whether this reader may do what concerns the whole pool, as letting out of quarantine.
+    """
+
+    name: str
+    seen: Collection[str] | None = None
+    changed: Collection[str] | None = ()
+    operates: bool = False
+
+    def sees(self, dag_id: str) -> bool:
+        """Whether a waiter of this DAG may be named."""
+        return self.seen is None or dag_id in self.seen
+
+    def changes(self, dag_id: str) -> bool:
+        """Whether a waiter of this DAG may be cancelled, handed back, or poked for at once."""
+        return self.changed is None or dag_id in self.changed
+
+    @property
+    def acts(self) -> bool:
+        """Whether there is anything that this reader may do."""
+        return self.operates or self.changed is None or bool(self.changed)
+
+
+class Denied(Exception):
+    """A request is refused.
+
+    :param status: 401 if a login mends it, else 403.
+    :param challenge: what a browser asks its user for, as `WWW-Authenticate` has it.
+    """
+
+    def __init__(self, why: str, status: int = 403, challenge: str | None = None) -> None:
+        super().__init__(why)
+        self.status = status
+        self.challenge = challenge
+
+
+class Access(Protocol):
+    """Says who a request comes from."""
+
+    def reader(self, request: Request) -> Reader:
+        """Return who asks.
+
+        :raises Denied: when the request does not say, or its sender may see nothing.
+        """

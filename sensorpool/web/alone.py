@@ -1,0 +1,88 @@
+"""The pages as a service of their own, behind one token."""
+
+import socket
+import threading
+import time
+
+import uvicorn
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from sensorpool.client.pool import Pool
+from sensorpool.errors import SettingsError
+from sensorpool.instrumentation.redaction import printable
+from sensorpool.leases import state_file
+from sensorpool.web.application import application
+from sensorpool.web.rendering import secure
+from sensorpool.web.token_access import COOKIE, TokenAccess
+
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+_WEEK = 7 * 86_400  # seconds
+_QUEUE = 128  # connections
+_LOOK = 1.0  # seconds
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    return host in _LOOPBACK
+
+
+def pages(pool: Pool, access: TokenAccess) -> object:
+    """Return the application, which also logs in who opens an address with ``?token=…``."""
+    app = application(pool, access)
+    look = _LookAgain(pool)
+
+    async def see(request: Request, call_next: RequestResponseEndpoint) -> Response:
+        await run_in_threadpool(look)
+        return await call_next(request)
+
+    async def log_in(request: Request, call_next: RequestResponseEndpoint) -> Response:
+        given = request.query_params.get("token")
+        if given is None or request.method != "GET":
+            return await call_next(request)
+        # one slash: a path with two would lead to another host
+        answer = RedirectResponse(f"/{request.url.path.lstrip('/')}", 303)
+        secure(answer)
+        if access.is_token(given):
+            is_secure = request.url.scheme == "https"
+            answer.set_cookie(COOKIE, access.cookie, max_age=_WEEK, httponly=True, samesite="strict", secure=is_secure)
+        return answer
+
+    app.add_middleware(BaseHTTPMiddleware, dispatch=see)
+    app.add_middleware(BaseHTTPMiddleware, dispatch=log_in)
+    return app
+
+
+class _LookAgain:
+    """Reads what `sensorpool standalone` shows of itself, at most once a second; nothing for a pool with a Redis."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._settings = pool.settings
+        self._lock = threading.Lock()
+        self._due = 0.0
+
+    def __call__(self) -> None:
+        with self._lock:
+            if self._settings.embedded and time.monotonic() >= self._due:
+                state_file.take_up(self._settings)
+                self._due = time.monotonic() + _LOOK
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens there, so that an address in use is known before anything is printed.
+
+    :raises SettingsError: when it cannot listen.
+    """
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(address[:2], family=family, backlog=_QUEUE)
+    except OSError as error:
+        raise SettingsError(f"cannot listen on {printable(host)}:{port} ({error}): name another --port") from None
+
+
+def serve(pool: Pool, access: TokenAccess, listener: socket.socket) -> None:
+    """Serve until the process is told to end. Addresses are not logged: they may have the token."""
+    config = uvicorn.Config(pages(pool, access), access_log=False, log_level="warning", server_header=False)  # type: ignore[arg-type]
+    uvicorn.Server(config).run(sockets=[listener])

@@ -1,0 +1,53 @@
+// What the pages do beyond their HTML: they stay fresh, keys move, and what ends a wait asks first.
+
+const PERIOD = 10_000; // milliseconds between two looks
+const main = () => document.getElementById("main");
+const isTyping = () => document.activeElement?.closest("form") !== null && document.activeElement !== document.body;
+
+async function refresh() {
+  if (document.hidden || isTyping() || getSelection()?.type === "Range") return;
+  const opened = [...main().querySelectorAll("details")].map((each) => each.open);
+  const place = rows().findIndex((row) => row.classList.contains("here"));
+  try {
+    const answer = await fetch(location.href, { credentials: "same-origin" });
+    if (!answer.ok || isTyping()) return;
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    main().replaceChildren(...page.getElementById("main").childNodes);
+    main().querySelectorAll("details").forEach((each, index) => (each.open = opened[index] ?? each.open));
+    if (place >= 0) rows()[place]?.classList.add("here");
+  } catch {
+    // the server is away: the page stays as it was, and the next look tries again
+  }
+}
+
+const rows = () => [...document.querySelectorAll("table.rows tbody tr")];
+
+function move(step) {
+  const all = rows();
+  if (all.length === 0) return;
+  const here = all.findIndex((row) => row.classList.contains("here"));
+  const next = Math.min(all.length - 1, Math.max(0, here + step));
+  all[here]?.classList.remove("here");
+  all[next].classList.add("here");
+  all[next].scrollIntoView({ block: "nearest" });
+}
+
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || isTyping()) return;
+  const page = document.querySelector(`header a[data-key="${CSS.escape(event.key)}"]`);
+  if (page) page.click();
+  else if (event.key === "/") document.querySelector("[data-filter]")?.focus();
+  else if (event.key === "j") move(1);
+  else if (event.key === "k") move(-1);
+  else if (event.key === "Enter") document.querySelector("tr.here a")?.click();
+  else return;
+  event.preventDefault();
+}
+
+document.addEventListener("keydown", onKey);
+document.addEventListener("submit", (event) => {
+  const question = event.target.dataset.question;
+  if (question && !confirm(question)) event.preventDefault();
+});
+setInterval(refresh, PERIOD);
+document.addEventListener("visibilitychange", refresh);

@@ -1,0 +1,65 @@
+"""Access by one secret: the token of `sensorpool web`, as a password, as a bearer token, or kept in a cookie."""
+
+import base64
+import hmac
+import secrets
+from hashlib import sha256
+
+from starlette.requests import Request
+
+from sensorpool.web.access import Denied, Reader
+
+COOKIE = "sensorpool_login"
+_CHALLENGE = 'Basic realm="sensorpool", charset="UTF-8"'
+_LONGEST = 4_096  # characters of a header
+_LONGEST_NAME = 100
+
+
+def make_token() -> str:
+    """Return a new token."""
+    return secrets.token_urlsafe(24)
+
+
+class TokenAccess:
+    """Lets in who knows the token, to all pages.
+
+    :param may_act: whether readers may also do something, and not only look.
+    """
+
+    def __init__(self, token: str, *, may_act: bool) -> None:
+        self._token = token.encode()
+        self._may_act = may_act
+
+    @property
+    def cookie(self) -> str:
+        """The value of the cookie of who has logged in: it tells nothing of the token."""
+        return hmac.new(self._token, b"sensorpool login", sha256).hexdigest()
+
+    def is_token(self, text: str) -> bool:
+        """Whether a text is the token, in a time that tells nothing of how much of it is right."""
+        return hmac.compare_digest(text.encode(errors="replace"), self._token)
+
+    def reader(self, request: Request) -> Reader:
+        """Return who asks: the user name of a basic login, else ``token``.
+
+        :raises Denied: when the token is missing or wrong.
+        """
+        name = self._name(request.headers.get("authorization", "")[:_LONGEST])
+        if name is None and hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), self.cookie.encode()):
+            name = "token"
+        if name is None:
+            raise Denied("log in with the token: any user name, and the token as the password", 401, _CHALLENGE)
+        return Reader(name, changed=None if self._may_act else (), operates=self._may_act)
+
+    def _name(self, header: str) -> str | None:
+        kind, _, given = header.partition(" ")
+        if kind.lower() == "bearer" and self.is_token(given.strip()):
+            return "token"
+        if kind.lower() == "basic":
+            try:
+                user, _, password = base64.b64decode(given.strip(), validate=True).decode().partition(":")
+            except ValueError:
+                return None
+            if self.is_token(password):
+                return user[:_LONGEST_NAME] or "token"
+        return None
