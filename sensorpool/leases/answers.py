@@ -21,6 +21,11 @@ def read_ids(names: Iterable[str]) -> list[int]:
     return [int(name) for name in names if _is_id(name)]
 
 
+def read_late(names: Iterable[str]) -> list[int]:
+    """Read the ids of late groups; one to be poked at once is negative. A text that is neither is skipped."""
+    return [int(name) for name in names if _is_id(name.removeprefix("-"))]
+
+
 def read_count(text: str | None) -> int:
     """Read a count; a text that is no count reads as 0."""
     return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 10 else 0

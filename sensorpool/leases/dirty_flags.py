@@ -13,6 +13,19 @@ from sensorpool.model.values import ShardRange
 _LATE_KEPT = 3_600  # seconds
 
 
+def at_once(group_id: int) -> int:
+    """Return what stands among a range's late groups for a group to be poked at once, whenever it was poked last.
+
+    The version before looks for a group with this id, and finds none.
+    """
+    return -group_id
+
+
+def asked_for(late: Iterable[int]) -> set[int]:
+    """Return the groups to be poked at once, of a range's late ones."""
+    return {-group_id for group_id in late if group_id < 0}
+
+
 class DirtyFlags:
     """The flags of a pool's ranges.
 

@@ -47,7 +47,7 @@ from typing import NamedTuple
 
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Unreachable
-from sensorpool.leases.answers import pairs, read_ids
+from sensorpool.leases.answers import pairs, read_late
 from sensorpool.leases.claims import Claims
 from sensorpool.leases.connection import connect
 from sensorpool.leases.dirty_flags import DirtyFlags
@@ -120,7 +120,7 @@ class Leases:
         return Acquired(
             lease=Lease(self, shard_range, token, started + self.ttl),
             dirty=bool(answer[1]),
-            late=read_ids(answer[6]),
+            late=read_late(answer[6]),
             state=read_state(answer[2]),
             in_flight=read_in_flight(answer[3]),
             suspects=suspects,
@@ -156,7 +156,7 @@ class Leases:
         answer = self.store.run(self._finish, keys, [token, state.text(), "1" if again else "0", self.ttl_ms])
         if self._files is not None:
             self._files.put_in_flight(shard_range, [])
-        return Again(read_ids(answer[1])) if answer[0] == 2 else None
+        return Again(read_late(answer[1])) if answer[0] == 2 else None
 
     def release(self, shard_range: ShardRange, token: str) -> None:
         """Give a lease back and leave no state. Its holder lives, so no group in flight is suspect."""

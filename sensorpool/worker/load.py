@@ -12,6 +12,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection
 
 from sensorpool.config.settings import Settings
+from sensorpool.leases.dirty_flags import asked_for
 from sensorpool.leases.lease import Acquired
 from sensorpool.leases.range_state import RangeState
 from sensorpool.model.due import is_due
@@ -78,7 +79,8 @@ def load(
     rows = loading.due_groups(connection, shard_range, last=last, now=now, commit_overlap=overlap)
     not_here = cache.not_here(held.state.stranded) if held.state.stranded else set()
     # a late group is passed over by the statement; it counts as left over unless it was poked as new
-    left = (set(held.state.left) | set(held.late).difference(held.state.recent)) - not_here
+    late = asked_for(held.late) | set(held.late).difference(held.state.recent)
+    left = (set(held.state.left) | late) - not_here
     units = _look_up(connection, cache, rows, left)
     new_after = now - overlap
     recent: list[int] = []

@@ -14,6 +14,7 @@ async function refresh() {
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     main().replaceChildren(...page.getElementById("main").childNodes);
     main().querySelectorAll("details").forEach((each, index) => (each.open = opened[index] ?? each.open));
+    document.body.dataset.fresh = "1";
     if (place >= 0) rows()[place]?.classList.add("here");
   } catch {
     // the server is away: the page stays as it was, and the next look tries again

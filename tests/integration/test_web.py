@@ -1,0 +1,310 @@
+"""The pages of a pool: what they tell, to whom, and what their forms do."""
+
+import base64
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import insert, update
+
+from sensorpool import Pool
+from sensorpool.admin import actions as recorded
+from sensorpool.model.identity import identify
+from sensorpool.model.states import State
+from sensorpool.store import inspecting
+from sensorpool.store.schema import action, landing, poke_group, poke_quarantine, sensor_instance
+from sensorpool.web import alone
+from sensorpool.web.access import Reader
+from sensorpool.web.application import application
+from sensorpool.web.token_access import TokenAccess
+from tests.support.web import Named, post, served
+
+PATH = "sensorpool.sensors.PathSensor"
+TOKEN = "a-token-of-this-test-only"
+SCRIPT = "<script>alert(1)</script>"
+ALL = ("/", "/conditions", "/conditions/1", "/instances/1", "/quarantine", "/actions")
+TASK = "/task?dag_id=ours&run_id=r&task_id=t0"
+RUN = "/run?dag_id=ours&run_id=r"
+
+pytestmark = pytest.mark.usefixtures("worker")  # what the process remembers of other tests is gone
+
+
+@pytest.fixture
+def pool(make_pool: Callable[..., Pool]) -> Pool:
+    """A pool in which `ours` and `theirs` wait: two tasks for one condition, and one task each for one of its own."""
+    pool = make_pool()
+    for number, (dag_id, path) in enumerate((("ours", "/both"), ("theirs", "/both"), ("theirs", "/only-theirs"))):
+        pool.register(PATH, {"path": path}, dag_id=dag_id, task_id=f"t{number}", run_id="r")
+    return pool
+
+
+@pytest.fixture
+def only_theirs(pool: Pool) -> int:
+    """The condition for which only `theirs` waits."""
+    return int(pool.database.read(inspecting.instance, 3)["group_id"])  # type: ignore[index]
+
+
+@pytest.fixture
+def address(pool: Pool) -> Iterator[str]:
+    """The pages, for an operator, a reader of everything, and two who know of `ours` only."""
+    readers = (
+        Reader("operator", changed=None, operates=True),
+        Reader("guest"),
+        Reader("our guest", seen=("ours",)),
+        Reader("we", seen=("ours",), changed=("ours",)),
+    )
+    with served(application(pool, Named(*readers))) as found:
+        yield found
+
+
+@pytest.fixture
+def browse(address: str) -> Iterator[Callable[[str], httpx.Client]]:
+    """Returns the browser of a reader."""
+    made: list[httpx.Client] = []
+
+    def browser(name: str) -> httpx.Client:
+        made.append(httpx.Client(base_url=address, headers={"x-reader": name}))
+        return made[-1]
+
+    yield browser
+    for client in made:
+        client.close()
+
+
+def state_of(pool: Pool, instance_id: int) -> str:
+    return str(pool.database.read(inspecting.instance, instance_id)["state"])  # type: ignore[index]
+
+
+def edit(pool: Pool, statement: Any) -> None:
+    with pool.database.engine.begin() as connection:
+        connection.execute(statement)
+
+
+@pytest.mark.parametrize("path", [*ALL, TASK, RUN])
+def test_every_page_refuses_who_is_not_logged_in_and_answers_an_operator(
+    address: str, browse: Callable[[str], httpx.Client], path: str
+) -> None:
+    assert httpx.get(f"{address}{path}").status_code == 401
+    answer = browse("operator").get(path)
+    assert answer.status_code == 200
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert answer.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    "path", ["/conditions/1/poke", "/instances/1/cancel", "/instances/1/hand-back", "/quarantine/q1/release"]
+)
+def test_no_form_works_without_login_without_its_page_or_by_get(
+    address: str, browse: Callable[[str], httpx.Client], pool: Pool, path: str
+) -> None:
+    assert httpx.post(f"{address}{path}").status_code == 401
+    operator = browse("operator")
+    assert operator.post(path).status_code == 403  # no cookie, no value
+    assert operator.post(path, data={"form_token": ""}).status_code == 403
+    operator.get("/")
+    assert operator.post(path, data={"form_token": "x" * 43}).status_code == 403
+    forged = {"form_token": operator.cookies["sensorpool_form"]}
+    for headers in ({"origin": "http://evil.example"}, {"origin": "null"}, {"sec-fetch-site": "cross-site"}):
+        assert operator.post(path, data=forged, headers=headers).status_code == 403
+    assert operator.get(path).status_code in (404, 405)
+    assert state_of(pool, 1) == State.SENSING
+    assert recorded.recorded(pool, None, 10) == []
+
+
+def test_a_reader_of_one_dag_knows_of_others_as_a_number_only(
+    browse: Callable[[str], httpx.Client], only_theirs: int
+) -> None:
+    guest = browse("our guest")
+    pages = {path: guest.get(path) for path in ("/", "/conditions", "/conditions/1", "/instances/1", TASK, RUN)}
+    assert {page.status_code for page in pages.values()} == {200}
+    for path, page in pages.items():
+        assert "theirs" not in page.text, path
+    assert "1 to 1 of 1" in pages["/conditions"].text
+    assert ">2<" in pages["/conditions/1"].text  # waiters
+    assert "1, by the same pokes" in pages["/instances/1"].text
+    for path, number in (("/conditions", only_theirs), ("/instances", 2), ("/instances", 3)):
+        assert browse("operator").get(f"{path}/{number}").status_code == 200
+        unknown, missing = guest.get(f"{path}/{number}"), guest.get(f"{path}/99")
+        assert (unknown.status_code, missing.status_code) == (404, 404)
+        assert unknown.text.replace(f" {number}", "") == missing.text.replace(" 99", ""), "it can be told apart"
+    for path in ("/quarantine", "/actions", "/task?dag_id=theirs&run_id=r&task_id=t1", "/run?dag_id=theirs&run_id=r"):
+        assert guest.get(path).status_code == 403
+    assert "of 0" not in guest.get("/conditions?dag=theirs").text
+    assert "No condition" in guest.get("/conditions?dag=theirs").text
+
+
+def test_who_may_look_may_not_change(browse: Callable[[str], httpx.Client], pool: Pool) -> None:
+    for name in ("guest", "our guest"):
+        reader = browse(name)
+        assert "<button>Cancel" not in reader.get("/instances/1").text
+        assert post(reader, "/", "/instances/1/cancel").status_code == 403
+        assert post(reader, "/", "/instances/1/hand-back").status_code == 403
+        assert post(reader, "/", "/conditions/1/poke").status_code == 403
+        assert post(reader, "/", "/quarantine/q1/release").status_code == 403
+    ours = browse("we")
+    assert post(ours, "/", "/instances/2/cancel").status_code == 404
+    assert [state_of(pool, each) for each in (1, 2)] == [State.SENSING] * 2
+    assert recorded.recorded(pool, None, 10) == []
+
+
+def test_cancel_ends_the_wait_and_is_recorded(browse: Callable[[str], httpx.Client], pool: Pool) -> None:
+    ours = browse("we")
+    answer = post(ours, "/instances/1", "/instances/1/cancel")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/instances/1")
+    assert state_of(pool, 1) == State.CANCELLED
+    assert "cancelled by we" in ours.get("/instances/1").text
+    [done] = recorded.recorded(pool, None, 10)
+    assert (done["who"], done["what"], done["outcome"]) == ("we", "cancel", "it is cancelled")
+    assert "instance 1: ours t0 r" in done["subject"]
+    assert "it is cancelled" in browse("operator").get("/actions").text
+    again = post(ours, "/instances/1", "/instances/1/cancel")
+    assert again.status_code == 409
+    assert "waits no more" in again.text
+
+
+def test_only_a_task_of_airflows_is_handed_back(browse: Callable[[str], httpx.Client], pool: Pool) -> None:
+    operator = browse("operator")
+    refused = post(operator, "/instances/1", "/instances/1/hand-back")
+    assert (refused.status_code, state_of(pool, 1)) == (409, State.SENSING)
+    edit(pool, update(sensor_instance).where(sensor_instance.c.id == 1).values(external_id="an id"))
+    assert post(operator, "/instances/1", "/instances/1/hand-back").status_code == 303
+    assert pool.database.read(inspecting.instance, 1)["ending"] == "handed_back"  # type: ignore[index]
+
+
+def test_release_lets_a_condition_out(browse: Callable[[str], httpx.Client], pool: Pool) -> None:
+    condition = identify(PATH, {"path": SCRIPT})
+    values = {"digest": condition.digest, "op_classpath": PATH, "poke_context": condition.poke_context}
+    edit(pool, insert(poke_quarantine).values(values | {"crashes": 3, "reason": SCRIPT, "since": 1}))
+    operator = browse("operator")
+    page = operator.get("/quarantine").text
+    assert SCRIPT not in page
+    assert "&lt;script&gt;alert(1)" in page
+    condition_id = f"q{condition.digest.hex()[:12]}"
+    assert condition_id in page
+    assert post(operator, "/quarantine", f"/quarantine/{condition_id}/release").status_code == 303
+    assert "Nothing is in quarantine" in operator.get("/quarantine").text
+    assert post(operator, "/quarantine", f"/quarantine/{condition_id}/release").status_code == 404
+
+
+def test_nothing_is_done_that_cannot_be_recorded(browse: Callable[[str], httpx.Client], pool: Pool) -> None:
+    with pool.database.engine.begin() as connection:
+        action.drop(connection)
+    assert post(browse("operator"), "/instances/1", "/instances/1/cancel").status_code in (500, 503)
+    assert state_of(pool, 1) == State.SENSING
+
+
+def test_whatever_was_said_is_escaped(browse: Callable[[str], httpx.Client], pool: Pool) -> None:
+    odd = f"{SCRIPT}\"'><img src=x onerror=alert(1)>"
+    made = pool.register(PATH, {"path": f"/{odd}"}, dag_id=odd, task_id=odd, run_id=odd)
+    edit(pool, update(sensor_instance).where(sensor_instance.c.id == made.id).values(reason=f"{odd}\u202e"))
+    edit(pool, update(poke_group).where(poke_group.c.id == made.group_id).values(backend=odd, late_since=1))
+    operator = browse("operator")
+    found = ["/", "/conditions", f"/conditions/{made.group_id}", f"/instances/{made.id}"]
+    found += [
+        f"/conditions?class={odd}&backend={odd}&dag={odd}",
+        f"/{odd}",
+        f"/task?dag_id={odd}&run_id=r&task_id={odd}",
+    ]
+    for path in found:
+        answer = operator.get(path)
+        assert answer.status_code == (404 if path == f"/{odd}" else 200)
+        text = answer.text
+        for dangerous in (SCRIPT, "<img", "\u202e"):
+            assert dangerous not in text, path
+
+
+def test_a_list_is_filtered_sorted_and_paged(
+    browse: Callable[[str], httpx.Client], pool: Pool, only_theirs: int
+) -> None:
+    pool.register_many({"sensor": PATH, "poke_context": {"path": f"/many/{number}"}} for number in range(60))
+    edit(pool, update(poke_group).where(poke_group.c.id == only_theirs).values(late_since=1))
+    operator = browse("operator")
+    first = operator.get("/conditions").text
+    assert "1 to 50 of 62" in first
+    assert first.index("/conditions/1") < first.index(f"/conditions/{only_theirs}")  # two wait for the first
+    assert "51 to 62 of 62" in operator.get("/conditions?first=50").text
+    late = operator.get("/conditions?late=true&class=&backend=&dag=&outcome=&sort=lateness").text
+    assert "1 to 1 of 1" in late
+    assert "1 to 1 of 1" in operator.get("/conditions?dag=ours").text
+    assert "No condition" in operator.get("/conditions?class=no.such.Class").text
+    assert "No condition" in operator.get("/conditions?outcome=landed").text
+    for wrong in ("sort=x", "first=-1", "first=99999999999999999999", "outcome=x", "late=x"):
+        answer = operator.get(f"/conditions?{wrong}")
+        assert answer.status_code == 422
+        assert f"wrong value: {wrong.partition('=')[0]}" in answer.text
+
+
+def test_a_condition_shows_earlier_landings_of_its_family(browse: Callable[[str], httpx.Client], pool: Pool) -> None:
+    group = pool.database.read(inspecting.group, 1)
+    values = {"family": group["hashcode"], "digest": group["digest"], "op_classpath": PATH, "ending": "landed"}  # type: ignore[index]
+    edit(pool, insert(landing).values(values | {"waiting_since": 1, "ended_at": 61_001, "waiters": 7, "pokes": 8}))
+    text = browse("operator").get("/conditions/1").text
+    assert "1970-01-01 00:01:01" in text
+
+
+@pytest.mark.parametrize("path", ["/instances/0", "/instances/99999999999999999999", "/conditions/-1", "/nothing"])
+def test_what_is_not_there_is_said_in_a_line(browse: Callable[[str], httpx.Client], path: str) -> None:
+    answer = browse("operator").get(path)
+    assert answer.status_code == 404
+    assert 'role="alert">' in answer.text
+
+
+def test_a_database_that_is_away_is_a_line(browse: Callable[[str], httpx.Client], pool: Pool) -> None:
+    operator = browse("operator")
+    with pool.database.engine.begin() as connection:
+        sensor_instance.drop(connection)
+    assert operator.get("/instances/1").status_code == 503
+    overview = operator.get("/")
+    assert overview.status_code == 200
+    assert 'class="problems"' in overview.text
+
+
+class TestAlone:
+    """`sensorpool web`: one token."""
+
+    @pytest.fixture
+    def client(self, pool: Pool) -> Iterator[httpx.Client]:
+        with (
+            served(alone.pages(pool, TokenAccess(TOKEN, may_act=False))) as found,
+            httpx.Client(base_url=found) as made,
+        ):
+            yield made
+
+    def test_the_token_is_a_password_a_bearer_and_a_cookie(self, client: httpx.Client) -> None:
+        asked = client.get("/")
+        assert asked.status_code == 401
+        assert asked.headers["www-authenticate"].startswith("Basic ")
+        assert client.get("/", auth=("ann", TOKEN)).status_code == 200
+        assert client.get("/", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
+        for wrong in ("", "x", TOKEN[:-1], TOKEN + "x", "ü" * 30):
+            assert client.get("/", auth=("ann", wrong)).status_code == 401
+            assert client.get("/", params={"token": wrong}, follow_redirects=True).status_code == 401
+        for header in ("Basic", "Basic !", "Basic " + base64.b64encode(b"\xff").decode(), "Digest x", f"bearer{TOKEN}"):
+            assert client.get("/", headers={"authorization": header}).status_code == 401
+        logged_in = client.get("/conditions", params={"token": TOKEN})
+        assert (logged_in.status_code, logged_in.headers["location"]) == (303, "/conditions")
+        assert TOKEN not in str(logged_in.headers)
+        assert client.get("/conditions").status_code == 200
+
+    def test_a_login_leads_to_no_other_host(self, client: httpx.Client) -> None:
+        for path in ("//evil.example/", "/\\evil.example", "/%2f/evil.example", "/%5cevil.example"):
+            found = client.get(path, params={"token": TOKEN}).headers["location"]
+            assert found.startswith("/")
+            assert not found.startswith(("//", "/\\")), path
+
+    def test_it_is_read_only_unless_actions_are_allowed(self, client: httpx.Client, pool: Pool) -> None:
+        client.auth = ("ann", TOKEN)
+        assert "<button>Cancel" not in client.get("/instances/1").text
+        assert post(client, "/", "/instances/1/cancel").status_code == 403
+        assert state_of(pool, 1) == State.SENSING
+        acting = alone.pages(pool, TokenAccess(TOKEN, may_act=True))
+        with served(acting) as found, httpx.Client(base_url=found, auth=("ann", TOKEN)) as other:
+            assert post(other, "/", "/instances/1/cancel").status_code == 303
+        assert recorded.recorded(pool, None, 1)[0]["who"] == "ann"
+
+
+def test_a_pool_in_one_process_takes_no_orders(browse: Callable[[str], httpx.Client]) -> None:
+    refused = post(browse("operator"), "/conditions/1", "/conditions/1/poke")
+    assert refused.status_code == 409
+    assert "REDIS_URL" in refused.text
