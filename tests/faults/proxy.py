@@ -96,6 +96,10 @@ class Proxy:
 
     async def _refuse(self) -> None:
         if self._server is not None:
+            for listener in self._server.sockets:
+                self._loop.remove_reader(listener.fileno())
+            # what was accepted becomes a connection first: Python 3.11 leaves it open if the server closes before that
+            await asyncio.sleep(0)
             self._server.close()
             self._server = None
         await self._reset()

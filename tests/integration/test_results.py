@@ -60,7 +60,7 @@ def test_on_settled_tells_the_users_own_worker(
     )
     land(tmp_path, "x")
     service.start()
-    until("the task", theirs.exists)
+    until("a line of the task", lambda: theirs.exists() and theirs.read_text().endswith("\n"))
     result, args, kwargs = json.loads(theirs.read_text().splitlines()[0])
     assert (result["id"], result["state"], result["dag_id"]) == (instance.id, "success", "d")
     assert result["xcom_value"] == {"name": "x"}

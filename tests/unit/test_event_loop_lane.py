@@ -90,6 +90,7 @@ def test_a_lane_is_not_idle_while_a_poke_begins(
     lane.put([one(1, coroutines.AsyncWaits, name=name)])
     assert looked.wait(30)
     assert said == [False]
+    until("the poke", lambda: gates.gauges[name].inside == 1)  # its gate is there, to be opened
 
 
 @pytest.mark.parametrize("concurrency", [1, 10])
