@@ -8,7 +8,7 @@ from sensorpool.config.settings import Settings
 from sensorpool.errors import SettingsError
 from sensorpool.instrumentation import logs
 
-_NOT_INSTALLED = "`sensorpool web` needs packages that are not installed here: pip install 'sensorpool[web]'"
+_NOT_INSTALLED = "`sensorpool web` needs packages that are not here: install sensorpool with its extra `web`"
 
 
 @click.command()

@@ -3,6 +3,7 @@
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.middleware.base import RequestResponseEndpoint
 from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
@@ -13,6 +14,8 @@ from sensorpool.instrumentation.redaction import one_line
 from sensorpool.web import acting, looking
 from sensorpool.web.access import Access, Denied
 from sensorpool.web.rendering import STATIC, Pages
+
+_DIGITS = 5  # of the length of a request's body: 9,999 bytes at most
 
 log = logger(__name__)
 
@@ -28,6 +31,16 @@ def application(pool: Pool, access: Access) -> FastAPI:
     app.include_router(looking.routes(pool, access, pages))
     app.include_router(acting.routes(pool, access, pages))
     _answer_errors(app, pages)
+
+    @app.middleware("http")
+    async def refuse_large(request: Request, call_next: RequestResponseEndpoint) -> Response:
+        """Refuse what no form of ours sends, before it is read: its sender may not even be logged in."""
+        length = request.headers.get("content-length", "0")
+        is_long = not (length.isascii() and length.isdecimal() and len(length) < _DIGITS)
+        if is_long or "transfer-encoding" in request.headers:
+            return pages.page(request, None, "error", 413, line="no form of these pages is that long")
+        return await call_next(request)
+
     return app
 
 

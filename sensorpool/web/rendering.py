@@ -46,7 +46,7 @@ class Pages:
     def page(self, request: Request, reader: Reader | None, name: str, code: int = 200, **values: Any) -> HTMLResponse:
         """Return a page.
 
-        :param reader: who asks; None: a page for anyone, without forms.
+        :param reader: who asks; None: a page without forms, for who is not logged in.
         :param name: of the template.
         """
         form_token = forms.value_of(request)

@@ -78,3 +78,13 @@ def make_worker() -> Iterator[Callable[[Settings], Worker]]:
 def worker(pool: Pool, make_worker: Callable[[Settings], Worker]) -> Worker:
     """A worker of the test's pool."""
     return make_worker(pool.settings)
+
+
+@pytest.fixture(params=["sqlite", "postgres", pytest.param("mariadb", marks=pytest.mark.mariadb)])
+def each_database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """URL of a fresh database with the tables in it, of each kind in turn."""
+    url = f"sqlite:///{tmp_path / 'pool.db'}"
+    if request.param != "sqlite":
+        url = request.getfixturevalue(f"{request.param}_database")
+    upgrade(url)
+    return url

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from sensorpool.model.states import Outcome
 from sensorpool.model.values import Fact, Instance
 from sensorpool.settle.flush import drop_empty_groups
 from sensorpool.store import landings
-from sensorpool.store.migrate import upgrade
 from sensorpool.store.schema import landing, poke_group, sensor_instance
 from sensorpool.testing import ScriptedSensor
 
@@ -45,14 +43,9 @@ class Landings:
         return self.pool.database.read(lambda connection: list(connection.execute(query).mappings()))
 
 
-@pytest.fixture(params=["sqlite", "postgres", pytest.param("mariadb", marks=pytest.mark.mariadb)])
-def record(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Landings]:
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'pool.db'}"
-    else:
-        url = request.getfixturevalue(f"{request.param}_database")
-    upgrade(url)
-    made = Landings(url)
+@pytest.fixture
+def record(each_database: str) -> Iterator[Landings]:
+    made = Landings(each_database)
     yield made
     made.pool.close()
 

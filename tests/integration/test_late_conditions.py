@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from sensorpool.admin.status import status
 from sensorpool.model.family import family_code
 from sensorpool.model.values import Instance
 from sensorpool.store.listing import Selection
-from sensorpool.store.migrate import upgrade
 from sensorpool.store.schema import landing, poke_group
 from sensorpool.worker import usual_landings
 from sensorpool.worker.chores import late, pages
@@ -70,13 +68,9 @@ class Late:
         return self.pool.database.read(lambda connection: list(connection.execute(query).scalars()))
 
 
-@pytest.fixture(params=["sqlite", "postgres", pytest.param("mariadb", marks=pytest.mark.mariadb)])
-def series(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Late]:
-    url = f"sqlite:///{tmp_path / 'pool.db'}"
-    if request.param != "sqlite":
-        url = request.getfixturevalue(f"{request.param}_database")
-    upgrade(url)
-    made = Late(url)
+@pytest.fixture
+def series(each_database: str) -> Iterator[Late]:
+    made = Late(each_database)
     yield made
     made.worker.close()
     made.pool.close()

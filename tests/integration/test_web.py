@@ -243,6 +243,16 @@ def test_a_condition_shows_earlier_landings_of_its_family(browse: Callable[[str]
     assert "1970-01-01 00:01:01" in text
 
 
+def test_a_body_that_no_form_has_is_refused_before_it_is_read(address: str) -> None:
+    def endless() -> Iterator[bytes]:
+        yield b"form_token="
+        yield b"x" * 100
+
+    for content in (b"form_token=" + b"x" * 10_000, endless()):
+        form = {"content-type": "application/x-www-form-urlencoded"}
+        assert httpx.post(f"{address}/instances/1/cancel", content=content, headers=form).status_code == 413
+
+
 @pytest.mark.parametrize("path", ["/instances/0", "/instances/99999999999999999999", "/conditions/-1", "/nothing"])
 def test_what_is_not_there_is_said_in_a_line(browse: Callable[[str], httpx.Client], path: str) -> None:
     answer = browse("operator").get(path)

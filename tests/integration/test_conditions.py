@@ -1,0 +1,86 @@
+"""Lists of conditions, on each kind of database."""
+
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import update
+
+from sensorpool import Pool, Settings
+from sensorpool.admin import actions
+from sensorpool.admin.conditions import condition, list_conditions
+from sensorpool.admin.overview import overview
+from sensorpool.errors import SensorpoolError
+from sensorpool.store import actions as records
+from sensorpool.store import conditions
+from sensorpool.store.conditions import Order, Wanted
+from sensorpool.store.schema import poke_group
+
+PATH = "sensorpool.sensors.PathSensor"
+
+
+@pytest.fixture
+def pool(each_database: str) -> Iterator[Pool]:
+    """A pool in which `a` waits once, `b` twice, and `c` three times, each for a condition of its own."""
+    pool = Pool(Settings.load(database_url=each_database))
+    for count, name in enumerate("abc", 1):
+        for number in range(count):
+            pool.register(PATH, {"path": f"/{name}"}, dag_id=name, task_id=f"t{number}", run_id="r", poke_interval=10.0)
+    yield pool
+    pool.close()
+
+
+def listed(pool: Pool, wanted: Wanted, order: Order = Order.WAITERS, first: int = 0, most: int = 10) -> list[str]:
+    """Return the paths of a page."""
+    found = list_conditions(pool, wanted, order, first, most, outcome=None, seen=None)
+    assert found["count"] >= len(found["conditions"])
+    return [each["poke_context"]["path"] for each in found["conditions"]]
+
+
+def test_each_order_and_each_filter(pool: Pool) -> None:
+    assert listed(pool, Wanted()) == ["/c", "/b", "/a"]
+    assert listed(pool, Wanted(), Order.AGE) == listed(pool, Wanted(), Order.DEADLINE) == ["/a", "/b", "/c"]
+    assert listed(pool, Wanted(), first=1, most=1) == ["/b"]
+    assert listed(pool, Wanted(dag_ids=["a", "b", "x"])) == ["/b", "/a"]
+    assert listed(pool, Wanted(dag_ids=[])) == []
+    assert listed(pool, Wanted(op_classpath=PATH.upper())) == []
+    assert listed(pool, Wanted(backend="\0")) == []  # some databases cannot look for it
+    [of_b] = list_conditions(pool, Wanted(dag_ids=["b"]), Order.AGE, 0, 10, outcome=None, seen=["b"])["conditions"]
+    with pool.database.engine.begin() as connection:
+        connection.execute(update(poke_group).where(poke_group.c.id == of_b["id"]).values(late_since=1, backend="s3"))
+    assert listed(pool, Wanted(late=True)) == listed(pool, Wanted(backend="s3")) == ["/b"]
+    assert listed(pool, Wanted(), Order.LATENESS)[0] == "/b"
+
+
+def test_who_waits_is_named_to_who_may_see_it(pool: Pool) -> None:
+    every = {each["poke_context"]["path"]: each for each in _all(pool, None)}
+    assert [every[path]["waiter"]["task_id"] for path in ("/a", "/b", "/c")] == ["t0"] * 3
+    assert {each["waiter"]["dag_id"] if each["waiter"] else None for each in _all(pool, ["a"])} == {None, "a"}
+    shown = condition(pool, every["/c"]["id"], ["a"])
+    assert (shown["members"], shown["waiters"]) == (3, [])
+    assert [each["task_id"] for each in condition(pool, every["/c"]["id"], None)["waiters"]] == ["t0", "t1", "t2"]
+
+
+def _all(pool: Pool, seen: list[str] | None) -> list[dict]:  # type: ignore[type-arg]
+    return list(list_conditions(pool, Wanted(), Order.AGE, 0, 10, outcome=None, seen=seen)["conditions"])
+
+
+def test_the_load_is_that_of_the_intervals(pool: Pool) -> None:
+    load = pool.database.read(conditions.load)
+    assert (load.pokes, load.without) == pytest.approx((0.3, 0.6))
+    found = overview(pool, None)
+    assert found["status"]["sensing"] == 6
+
+
+def test_actions_are_recorded_and_pruned(pool: Pool) -> None:
+    actions.cancel(pool, 1, "ann\u202e")
+    with pytest.raises(SensorpoolError):
+        actions.cancel(pool, 1, "ann")
+    with pytest.raises(SensorpoolError):
+        actions.hand_back(pool, 2, "ann")
+    [done] = actions.recorded(pool, None, 10)
+    assert (done["what"], done["outcome"]) == ("cancel", "it is cancelled")
+    assert "\u202e" not in done["who"]
+    assert actions.recorded(pool, done["id"], 10) == []
+    later = pool.database.read(pool.database.now) + 1_000_000
+    assert pool.database.run(records.prune, later, 10) == 1
+    assert actions.recorded(pool, None, 10) == []
