@@ -96,6 +96,11 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub(lambda found: _SPELT.get(found[0]) or f"\\u{ord(found[0]):04x}", text)
 
 
+def storable(text: str) -> str:
+    """Return a text fit for every database and log, line breaks and all: no NUL, no lone surrogate, no password."""
+    return hide(text).replace("\x00", "\\0").encode("utf-8", "replace").decode()
+
+
 def safe_line(text: object, longest: int) -> str:
     """Return a text as one printable line, without passwords, cut to so many characters."""
     return printable(hide_password(str(text)[:LONGEST_TEXT]))[:longest]

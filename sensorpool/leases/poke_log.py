@@ -148,11 +148,6 @@ def _span_of(interval: Milliseconds) -> int:
     return span
 
 
-def last_poke(records: Iterable[str], group_id: int) -> Poked | None:
-    """Find the last poke of a group in the records of its range."""
-    return latest_pokes(records, {group_id}).get(group_id)
-
-
 def latest_pokes(records: Iterable[str], group_ids: Collection[int]) -> dict[int, Poked]:
     """Find the last poke of each of these groups in the records of their range."""
     latest: dict[int, Poked] = {}

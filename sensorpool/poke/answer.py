@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from sensorpool.errors import CannotPoke, ClassRefused, ClassUnavailable, FailSensor, HandBack, SkipSensor
-from sensorpool.instrumentation.redaction import LONGEST_TEXT, hide
+from sensorpool.instrumentation.redaction import LONGEST_TEXT, storable
 from sensorpool.model.exit_status import is_command_killed
 from sensorpool.model.identity import has_half_characters
 from sensorpool.model.states import Outcome
@@ -194,7 +194,7 @@ def _path_of(cls: type) -> str:
 
 def sanitised(reason: str) -> str:
     """Make a reason fit for every database and log: no NUL, no lone surrogate, no password, `MAX_REASON` characters."""
-    text = hide(reason[:LONGEST_TEXT]).replace("\x00", "\\0").encode("utf-8", "replace").decode()
+    text = storable(reason[:LONGEST_TEXT])
     return text if len(text) <= MAX_REASON else f"{text[: MAX_REASON - 1]}…"
 
 

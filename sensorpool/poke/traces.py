@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import islice
 from zlib import crc32
 
-from sensorpool.instrumentation.redaction import LONGEST_TEXT, hide
+from sensorpool.instrumentation.redaction import LONGEST_TEXT, storable
 from sensorpool.model.values import Trace
 
 AGAIN = 60.0  # seconds after which the text of an error is made anew
@@ -71,5 +71,5 @@ def _text(error: BaseException) -> str:
     causes = islice(causes_of(error), _CAUSES + 1)
     is_short = sum(1 for _ in causes) <= _CAUSES
     lines = traceback.format_exception(type(error), error, error.__traceback__, limit=-_FRAMES, chain=is_short)
-    text = hide("".join(lines)[-LONGEST_TEXT:]).replace("\x00", "\\0").encode("utf-8", "replace").decode()
+    text = storable("".join(lines)[-LONGEST_TEXT:])
     return text if len(text) <= LONGEST else f"…{text[1 - LONGEST :]}"

@@ -22,7 +22,6 @@ _COLUMNS = (
     *("ended_at", "ending", "waiters", "pokes"),
 )
 
-
 _KNOWN = (
     select(landing.c.family)
     .where(among(landing.c.family), landing.c.ended_at > bindparam("after"))
@@ -38,7 +37,11 @@ class Landing(NamedTuple):
     logical_date: Milliseconds | None
     waiting_since: Milliseconds
     ended_at: Milliseconds
-    waiters: int
+
+
+def family_of(columns: Any) -> Any:
+    """Return the family of a group, by the columns of its row: its own hashcode if none was named."""
+    return func.coalesce(columns.family, columns.hashcode)
 
 
 def note(connection: Connection, group_ids: Collection[int]) -> None:
@@ -78,7 +81,7 @@ def _rows(groups: Any, waiters: Any, joined: Any) -> Any:
     interval = func.nullif(c.poke_interval, 0)  # 0 is an edited row
     return (
         select(
-            func.coalesce(c.family, c.hashcode),
+            family_of(c),
             *(c.digest, c.op_classpath, c.backend, c.logical_date, c.registered_at),
             ended_at,
             case((of.landed_at.is_not(None), Ending.LANDED.value), else_=of.last_ending),

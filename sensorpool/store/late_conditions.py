@@ -3,11 +3,12 @@
 from collections.abc import Collection
 from typing import NamedTuple
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, select, update
 
 from sensorpool.model.values import Milliseconds
 from sensorpool.store import settling
 from sensorpool.store.dialects import among, count_rows
+from sensorpool.store.landings import family_of
 from sensorpool.store.schema import poke_group as g
 
 
@@ -22,7 +23,7 @@ class Waiting(NamedTuple):
 
 def waiting(connection: Connection, after_id: int, most: int) -> list[Waiting]:
     """Return the next groups by id that are not known to be late."""
-    columns = (g.c.id, func.coalesce(g.c.family, g.c.hashcode), g.c.logical_date, g.c.registered_at)
+    columns = (g.c.id, family_of(g.c), g.c.logical_date, g.c.registered_at)
     query = select(*columns).where(g.c.id > after_id, g.c.late_since.is_(None)).order_by(g.c.id).limit(most)
     return [Waiting(*row) for row in connection.execute(query)]
 

@@ -1,12 +1,13 @@
 """The record of a job's pokes: written pokes are found again, and a garbled record is skipped."""
 
 import json
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sensorpool.leases.poke_log import Poked, Record, last_poke
+from sensorpool.leases.poke_log import Poked, Record, latest_pokes
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import Report
 from tests.support.builders import START, due_group
@@ -17,6 +18,10 @@ _pokes = st.lists(
     min_size=1,
     max_size=50,
 )
+
+
+def last_poke(records: Iterable[str], group_id: int) -> Poked | None:
+    return latest_pokes(records, {group_id}).get(group_id)
 
 
 @given(_pokes)

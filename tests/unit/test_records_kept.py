@@ -2,13 +2,14 @@
 
 import json
 import random
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from sensorpool.leases import poke_log
 from sensorpool.leases.lease import Leases
-from sensorpool.leases.poke_log import HISTORY, Poked, Record, last_poke, pokes_of
+from sensorpool.leases.poke_log import HISTORY, Poked, Record, latest_pokes, pokes_of
 from sensorpool.leases.redis_store import RedisStore
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import Report, ShardRange, Trace
@@ -16,6 +17,10 @@ from tests.support.builders import START, due_group
 
 RANGE = ShardRange(0, 1_250)
 TICK, MINUTE, HOUR = 5_000, 60_000, 3_600_000
+
+
+def last_poke(records: Iterable[str], group_id: int) -> Poked | None:
+    return latest_pokes(records, {group_id}).get(group_id)
 
 
 @pytest.fixture

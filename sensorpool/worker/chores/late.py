@@ -4,6 +4,8 @@ A round looks at a few pages of groups, and reads what is usual for a bounded nu
 from there.
 """
 
+from typing import NamedTuple
+
 from sensorpool.instrumentation.logs import logger
 from sensorpool.model.times import spell_time
 from sensorpool.model.usual_landing import begins
@@ -33,9 +35,9 @@ def find(now: Round) -> None:
         usual_landings.read(unread, now_ms)
         room -= len(unread)
         page, is_whole = _known(page, usual_landings)
-        late = [each for each in page if _is_late(each, usual_landings, now_ms)]
-        done.late += database.run(late_conditions.mark, [each.id for each in late], now_ms)
-        _tell(late, usual_landings)
+        late = [found for each in page if (found := _late(each, usual_landings, now_ms)) is not None]
+        done.late += database.run(late_conditions.mark, [each.group_id for each in late], now_ms)
+        _tell(late)
         if is_whole and len(page) < pages.ROWS:  # the end of the table
             place.waiting_id = 0
             return
@@ -52,18 +54,25 @@ def _known(page: list[Waiting], usual_landings: UsualLandings) -> tuple[list[Wai
     return page, True
 
 
-def _is_late(waiting: Waiting, usual_landings: UsualLandings, now: Milliseconds) -> bool:
+class _Late(NamedTuple):
+    """A late condition: when it usually lands, and since when it is late."""
+
+    group_id: int
+    usually: Milliseconds
+    after: Milliseconds
+
+
+def _late(waiting: Waiting, usual_landings: UsualLandings, now: Milliseconds) -> _Late | None:
     began = begins(waiting.logical_date, waiting.registered_at)
     found = usual_landings.of(waiting.family, began)
-    return found is not None and now - began > found.late_after
+    if found is None or now - began <= found.late_after:
+        return None
+    return _Late(waiting.id, began + found.after, began + found.late_after)
 
 
-def _tell(late: list[Waiting], usual_landings: UsualLandings) -> None:
-    for each in late[:_NAMED]:
-        began = begins(each.logical_date, each.registered_at)
-        found = usual_landings.of(each.family, began)
-        if found is not None:
-            usually, at = spell_time(began + found.after), spell_time(began + found.late_after)
-            log.warning("a condition is late", group_id=each.id, usually_lands_at=usually, late_after=at)
+def _tell(late: list[_Late]) -> None:
+    for group_id, usually, after in late[:_NAMED]:
+        usually_at, late_at = spell_time(usually), spell_time(after)
+        log.warning("a condition is late", group_id=group_id, usually_lands_at=usually_at, late_after=late_at)
     if len(late) > _NAMED:
         log.warning("more conditions are late", groups=len(late) - _NAMED)
