@@ -60,7 +60,7 @@ def port(counted: metrics.Metrics) -> Iterator[int]:
 
 
 def get(port: int, path: str, method: str = "GET") -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     connection.request(method, path)
     answer = connection.getresponse()
     found = answer.status, answer.read()
@@ -85,10 +85,11 @@ def test_its_pages(port: int) -> None:
 
 def test_clients_that_send_nothing_hold_no_other_up(port: int) -> None:
     idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(10)]
-    began = time.monotonic()
     assert get(port, "/healthz")[0] == 200
-    assert time.monotonic() - began < 1
     for each in idle:
+        each.setblocking(False)
+        with pytest.raises(BlockingIOError):  # it is waited for still: the answer came before
+            each.recv(1)
         each.close()
 
 

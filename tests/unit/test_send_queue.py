@@ -80,7 +80,7 @@ def test_it_ends_within_its_bound_though_what_is_in_hand_hangs() -> None:
     began = time.monotonic()
     queue.stop(0.1)
     assert not queue.join(0.1)
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 5
     assert queue.put(lambda: None) is None
     go.set()
     assert queue.join(5)
