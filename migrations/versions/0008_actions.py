@@ -1,4 +1,4 @@
-"""A record of what operators do on the pages.
+"""A record of what operators do on the pages, and which late conditions the hook was told of.
 
 Revision ID: 0008
 Revises: 0007
@@ -33,7 +33,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_sensorpool_action"),
         sqlite_autoincrement=True,
     )
+    op.add_column("poke_group", sa.Column("late_told_at", sa.BigInteger))
 
 
 def downgrade() -> None:
+    op.drop_column("poke_group", "late_told_at")
     op.drop_table("sensorpool_action")

@@ -9,7 +9,7 @@ def get_provider_info() -> dict[str, Any]:
     """Return the provider's metadata: the entry point ``apache_airflow_provider``."""
     from sensorpool.airflow.configuration import AIRFLOW_SENSORS, SCHEMA, SECTION, AirflowSettings
     from sensorpool.config.defaults import BUILT_IN_SENSORS
-    from sensorpool.config.settings import Settings
+    from sensorpool.config.settings import SECRETS, Settings
 
     defaults = {
         "sensors_enabled": ",".join(BUILT_IN_SENSORS + AIRFLOW_SENSORS),
@@ -18,7 +18,7 @@ def get_provider_info() -> dict[str, Any]:
         "redis_url": None,
     }
     options = {
-        name: _option(name, field, defaults)
+        name: _option(name, field, defaults) | {"sensitive": name.endswith("_url") or name in SECRETS}
         for settings in (AirflowSettings, Settings)
         for name, field in settings.model_fields.items()
     }
@@ -47,5 +47,4 @@ def _option(name: str, field: Any, defaults: dict[str, str | None]) -> dict[str,
         "type": kinds.get(type(default), "string"),
         "example": None,
         "default": None if default in (None, "") else str(default),
-        "sensitive": name.endswith("_url"),
     }

@@ -26,12 +26,12 @@ def web(host: str, port: int, allow_actions: bool) -> None:
     except ModuleNotFoundError as error:
         raise SettingsError(f"{_NOT_INSTALLED} (there is no {error.name})") from None
     settings = Settings.load()
-    logs.configure(settings.log_format, settings.log_level, settings.poke_log_level)
     token = settings.web_token or make_token()
     if not settings.web_token and not alone.is_loopback(host):
         raise SettingsError(f"--host {host} is open to other machines: set SENSORPOOL_WEB_TOKEN")
     pool = pool_to_look_at()
     listener = alone.listen(host, port)
+    logs.configure(settings.log_format, settings.log_level, settings.poke_log_level)
     shown = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/"
     say(f"sensorpool: {shown}{'' if settings.web_token else f'?token={token}'}", err=True)
     alone.serve(pool, TokenAccess(token, may_act=allow_actions), listener)

@@ -4,7 +4,15 @@ from collections.abc import Iterator
 
 from sensorpool.config.defaults import MEMORY
 from sensorpool.config.options import Options
-from sensorpool.model.urls import has_no_number, has_odd_host, has_odd_port, has_scheme, is_half_quoted, odd_option
+from sensorpool.model.urls import (
+    has_no_number,
+    has_odd_host,
+    has_odd_port,
+    has_scheme,
+    is_half_quoted,
+    is_web_address,
+    odd_option,
+)
 
 Rule = tuple[bool, str]
 """Whether the rule is broken, and its message, which begins with the setting's name."""
@@ -55,6 +63,10 @@ def _secrets(settings: Options) -> Iterator[Rule]:
     yield (
         bool(token) and (len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable()),
         f"WEB_TOKEN must have {SHORTEST_TOKEN} characters at least, all of them printable ASCII",
+    )
+    yield (
+        bool(settings.on_late_url) and not is_web_address(settings.on_late_url),
+        "ON_LATE_URL must be a web address like https://host/path",
     )
 
 

@@ -134,6 +134,17 @@ class Options(BaseSettings):
         description="Queue of an `on_settled` task that names no queue and has no application to route it.",
     )
 
+    on_late_url: str = Field(
+        "",
+        description="Web address to which a JSON object is posted, once for each condition that is later than usual; "
+        "its `text` is a sentence, as chat services take it.",
+    )
+    on_late_task: str = Field(
+        "",
+        max_length=250,
+        description="Celery task that gets the same object as its argument, by the broker and queue of `on_settled`.",
+    )
+
     # to look at it
     metrics_host: str = Field(
         "127.0.0.1",

@@ -12,6 +12,7 @@ from sensorpool.config.options import Options
 from sensorpool.errors import SettingsError
 from sensorpool.instrumentation.redaction import hide_password, learn
 
+SECRETS = ("web_token", "on_late_url")
 EXTENSIONS = "sensorpool.settings"  # entry points: functions that return settings by name
 
 
@@ -41,7 +42,8 @@ class Settings(Options):
             raise ValueError("\n".join(problems))
         for name in URLS:
             learn(str(getattr(self, name)))
-        learn(json.dumps({"token": self.web_token}))
+        for name in SECRETS:  # chat services have a secret in the path of their address
+            learn(json.dumps({"token": getattr(self, name)}))
         return self
 
     def shown(self) -> dict[str, object]:
@@ -49,7 +51,8 @@ class Settings(Options):
         values: dict[str, object] = dict(self)
         for name in URLS:
             values[name] = hide_password(str(values[name]))
-        values["web_token"] = "***" if self.web_token else ""
+        for name in SECRETS:
+            values[name] = "***" if values[name] else ""
         return values
 
 

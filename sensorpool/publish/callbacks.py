@@ -69,6 +69,17 @@ class Callbacks:
         with self._lock:
             self._send(signature["task"], arguments, _mapping(signature.get("kwargs")), self._options(signature))
 
+    def send_plain(self, task: str, argument: dict[str, Any]) -> None:
+        """Send a task of the settings with one argument.
+
+        :raises Unreachable: when the broker does not answer.
+        :raises Refused: when the broker does not take this message, with the reason.
+        """
+        if self._url == MEMORY and not self._settings.on_settled_broker_url:
+            raise Refused(_MEMORY_BROKER)
+        with self._lock:
+            self._send(task, [argument], {}, self._options({}))
+
     def close(self) -> None:
         """Close the connection."""
         with self._lock:

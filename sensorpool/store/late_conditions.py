@@ -1,9 +1,9 @@
-"""The groups whose condition is later than its family usually lands."""
+"""The groups whose condition is later than its family usually lands, and which of them the hook was told of."""
 
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, or_, select, update
 
 from sensorpool.model.values import Milliseconds
 from sensorpool.store import settling
@@ -38,3 +38,26 @@ def mark(connection: Connection, group_ids: Collection[int], now: Milliseconds) 
 def count(connection: Connection) -> int:
     """Return how many groups are late."""
     return connection.execute(select(count_rows).where(g.c.late_since.is_not(None))).scalar_one()
+
+
+def untold(connection: Connection, before: Milliseconds, most: int) -> list[Any]:
+    """Return late groups of which the hook was not told.
+
+    :param before: a process that began to tell it before this time has failed, or is dead.
+    """
+    is_open = or_(g.c.late_told_at.is_(None), g.c.late_told_at.between(-before, -1))
+    query = select(g).where(g.c.late_since.is_not(None), is_open).order_by(g.c.late_since, g.c.id).limit(most)
+    return list(connection.execute(query).mappings())
+
+
+def claim(connection: Connection, group: Any, now: Milliseconds) -> bool:
+    """Note that this process begins to tell the hook of a group; return False if another one has."""
+    known = group["late_told_at"]
+    same = g.c.late_told_at.is_(None) if known is None else g.c.late_told_at == known
+    claimed = update(g).where(g.c.id == group["id"], same).values(late_told_at=-now)
+    return connection.execute(claimed).rowcount == 1
+
+
+def told(connection: Connection, group_id: int, now: Milliseconds) -> None:
+    """Note that the hook was told of a group."""
+    connection.execute(update(g).where(g.c.id == group_id).values(late_told_at=now))

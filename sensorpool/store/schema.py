@@ -59,6 +59,7 @@ poke_group = Table(
     Column("backend", _name(250)),
     Column("logical_date", BigInteger),
     Column("late_since", BigInteger),  # when it was found to be later than its family usually lands
+    Column("late_told_at", BigInteger),  # when `on_late` was told so; negative: when a process began to tell it
     UniqueConstraint("digest"),
     # the index alone answers the load: the table's rows are wide with contexts
     Index(

@@ -21,6 +21,7 @@ from sensorpool.poke.exhaustion import Shortage
 from sensorpool.poke.poker import Poker
 from sensorpool.poke.pulse import Pulse
 from sensorpool.poke.watchdog import Watchdog, limits
+from sensorpool.publish.late_hook import LateHook
 from sensorpool.publish.outbox import Outbox
 from sensorpool.publish.publisher import Publisher
 from sensorpool.settle.infra_window import InfraWindow
@@ -76,6 +77,7 @@ class Worker:
         self.late_crashes = LateCrashes(self.leases)
         self.publisher = Publisher(settings, self.pool_id.get)
         self.outbox = Outbox(settings, self.database, self.publisher)
+        self.late_hook = LateHook(settings)
         self.metrics = metrics or Metrics()
         self.poker = Poker(settings)
         self.poker.cache.notes_backends = self.metrics.is_on
@@ -202,5 +204,6 @@ class Worker:
         self.poker.close()
         self.keeper.close()
         self.outbox.close()
+        self.late_hook.close()
         self.database.dispose()
         self.watchdog.close()

@@ -14,7 +14,7 @@ from sensorpool.leases.range_state import MISSED, RangeState
 from sensorpool.leases.roster import Roster
 from sensorpool.leases.trouble import Trouble
 from sensorpool.model.values import LONGEST_SPAN, Milliseconds, ShardRange, shard_ranges
-from sensorpool.store import admission, callbacks, inspecting
+from sensorpool.store import admission, callbacks, inspecting, late_conditions
 from sensorpool.store.database import Database
 from sensorpool.worker import lateness
 
@@ -94,6 +94,8 @@ class Figures:
         groups, sensing = self._database.read(inspecting.count_waiting)
         yield Figure("sensorpool_groups", "Poke groups that instances wait for.", groups)
         yield Figure("sensorpool_sensing", "Instances that wait.", sensing)
+        late = self._database.read(late_conditions.count)
+        yield Figure("sensorpool_late", "Poke groups whose condition is later than it usually lands.", late)
         left, set_apart = lateness.who_waits(self._leases, self._database, self._settings, looked)
         too_long, first = f"have waited for more than {MISSED} intervals", "Seconds that the first of them has waited."
         yield Figure("sensorpool_overdue", f"Groups left over that {too_long}.", left.overdue)

@@ -10,6 +10,7 @@ from sensorpool import Pool, Settings
 from sensorpool.admin import instances
 from sensorpool.client import register
 from sensorpool.errors import InfraFailure
+from sensorpool.leases.dirty_flags import at_once
 from sensorpool.leases.lease import Acquired
 from sensorpool.leases.range_state import RangeState
 from sensorpool.leases.redis_store import range_key as key
@@ -121,10 +122,22 @@ def test_a_group_that_was_poked_as_new_is_not_poked_again_as_late(pool: Pool, wo
     assert job(worker, pool)["poked"] == 0
 
 
+def test_a_group_that_is_asked_for_is_poked_at_once_whenever_it_was_poked_last(
+    pool: Pool, worker: Worker, clock: Clock
+) -> None:
+    instance = pool.register(f"{Waits.__module__}.Waits", {"name": "x"})
+    for _ in range(2):
+        clock.ms += 1_000
+        worker.leases.dirty_flags.put_up(pool.ranges[0], [at_once(instance.group_id), at_once(10**12)])
+        assert job(worker, pool)["poked"] == 1
+    clock.ms += 1_000
+    assert job(worker, pool)["poked"] == 0, "once"
+
+
 def test_the_flag_of_an_older_version_and_a_garbled_one_are_understood(pool: Pool, worker: Worker) -> None:
     for flag in ("1", "nonsense"):
         worker.leases.store.client.set(key(pool.ranges[0], "dirty"), flag)
-        worker.leases.store.client.sadd(key(pool.ranges[0], "late"), "5", "x", "-1", "")
+        worker.leases.store.client.sadd(key(pool.ranges[0], "late"), "5", "x", "--1", "-", "")
         held = acquire(worker, pool)
         assert (held.dirty, held.late) == (True, [5])
         held.lease.release()

@@ -28,9 +28,9 @@ TODAY = 1_790_553_600_000
 class Late:
     """A pool whose clock the test moves, with a worker that looks for late conditions."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, **more: object) -> None:
         self.now = TODAY
-        settings = Settings.load(database_url=url, redis_url="memory://", sensors_enabled=SCRIPTED, shards=1)
+        settings = Settings.load(database_url=url, redis_url="memory://", sensors_enabled=SCRIPTED, shards=1, **more)
         self.pool = Pool(settings, clock=lambda: self.now)
         self.worker = Worker(settings, database=self.pool.database)
         self.place = Place()
