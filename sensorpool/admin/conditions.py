@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from sensorpool.admin import next_poke
@@ -36,6 +37,8 @@ def list_conditions(
     """
     if not _can_be(wanted):
         return {"count": 0, "conditions": [], "trouble": None}
+    seen = waiting(pool, seen)
+    wanted = replace(wanted, dag_ids=waiting(pool, wanted.dag_ids))
     outcomes, trouble = _outcomes(pool)
     database = pool.database
     if outcome is None:
@@ -63,13 +66,13 @@ def condition(pool: Pool, group_id: int, seen: Seen, after: int = 0) -> dict[str
     database = pool.database
     row = database.read(inspecting.group, group_id) if 0 < group_id < 2**63 else None
     if row is None:
-        raise Unknown(f"there is no condition {group_id} that an instance waits for: it has landed, or was never there")
+        raise _unknown(group_id)
     shown = _shown(row) | {"state": State.SENSING, "group_id": group_id, "shardcode": row["shardcode"]}
     shown |= dict.fromkeys(("last_poke_at", "last_outcome", "last_reason", "traceback", "unsettled"))
     shown["last_pokes"] = []
     next_poke.add_last(pool, shown)
     next_poke.add_next(pool, shown, row, database.read(database.now))
-    waiters = database.read(conditions.waiters, group_id, seen, after, SHOWN_WAITERS)
+    waiters = database.read(conditions.waiters, group_id, waiting(pool, seen), after, SHOWN_WAITERS)
     shown["waiters"] = [
         {**each, "start_date": spell_time(each["start_date"]), "timeout_at": spell_time(each["timeout_at"])}
         for each in waiters
@@ -87,6 +90,29 @@ def condition(pool: Pool, group_id: int, seen: Seen, after: int = 0) -> dict[str
         for each in database.read(conditions.landings, family, SHOWN_LANDINGS)
     ]
     return shown
+
+
+def is_waited_for(pool: Pool, group_id: int, dag_ids: Seen) -> bool:
+    """Whether a task of one of these DAGs waits for a condition; None: of any DAG."""
+    return 0 < group_id < 2**63 and pool.database.read(conditions.is_waited_for, group_id, waiting(pool, dag_ids))
+
+
+def check_seen(pool: Pool, group_id: int, seen: Seen) -> None:
+    """Check that a waiter of a condition may be named.
+
+    :raises Unknown: when there is none: that it is there for others must not be told.
+    """
+    if seen is not None and not is_waited_for(pool, group_id, seen):
+        raise _unknown(group_id)
+
+
+def waiting(pool: Pool, dag_ids: Seen) -> Seen:
+    """Return those of many DAGs that wait: a statement takes so many values, and an Airflow has as many DAGs."""
+    return dag_ids if dag_ids is None else pool.database.read(conditions.waiting_dags).intersection(dag_ids)
+
+
+def _unknown(group_id: int) -> Unknown:
+    return Unknown(f"there is no condition {group_id} that an instance waits for: it has landed, or was never there")
 
 
 def failing(pool: Pool) -> dict[str, Counter[str]]:
@@ -108,9 +134,7 @@ def failing(pool: Pool) -> dict[str, Counter[str]]:
 
 def _can_be(wanted: Wanted) -> bool:
     """Whether the texts can be registered; some databases cannot look for others."""
-    return all(
-        printable(text) == text for text in (wanted.op_classpath, wanted.backend, *(wanted.dag_ids or ())) if text
-    )
+    return all(printable(text) == text for text in (wanted.op_classpath, wanted.backend) if text)
 
 
 def _outcomes(pool: Pool) -> tuple[dict[int, Outcome], str | None]:

@@ -24,8 +24,7 @@ def overview(pool: Pool, seen: Seen) -> dict[str, Any]:
     found |= {"lag_s": None, "late_ranges": None, "late": []}
     with suppress(SensorpoolError):
         found["load"] = pool.database.read(conditions.load)._asdict()
-        named = seen if seen is None else list(seen)
-        wanted = Wanted(late=True, dag_ids=named)
+        wanted = Wanted(late=True, dag_ids=seen)
         found["late"] = list_conditions(pool, wanted, Order.LATENESS, 0, _LATEST, outcome=None, seen=seen)["conditions"]
     try:
         found["status"] = seen_now = status(pool)

@@ -123,6 +123,19 @@ def waiters(
     return list(connection.execute(query).mappings())
 
 
+def is_waited_for(connection: Connection, group_id: int, dag_ids: Collection[str] | None) -> bool:
+    """Whether a sensing instance of one of these DAGs waits for a group; None: of any DAG."""
+    waits = [s.c.group_id == group_id, s.c.state == State.SENSING]
+    if dag_ids is not None:
+        waits.append(s.c.dag_id.in_(list(dag_ids)))
+    return connection.execute(select(s.c.id).where(*waits).limit(1)).first() is not None
+
+
+def waiting_dags(connection: Connection) -> set[str]:
+    """Return the DAGs of all sensing instances."""
+    return set(connection.execute(select(s.c.dag_id).where(s.c.state == State.SENSING).distinct()).scalars())
+
+
 def classes_of(connection: Connection, group_ids: Collection[int]) -> dict[str, int]:
     """Return how many of these groups there are of each class."""
     query = select(g.c.op_classpath, count_rows).where(among(g.c.id)).group_by(g.c.op_classpath)

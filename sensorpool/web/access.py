@@ -1,10 +1,8 @@
 """Who may see and do what on the pages. The application that serves the pages says so; the pages ask it."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
-
-from starlette.requests import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,12 +13,14 @@ class Reader:
     :param seen: the DAGs whose waiters may be named to this reader; None: all. Other waiters are counted only.
     :param changed: the DAGs whose waiters this reader may change; None: all.
     :param operates: whether this reader may do what concerns the whole pool, as letting out of quarantine.
+    :param watches: whether this reader may see how the pool as a whole fares.
     """
 
     name: str
     seen: Collection[str] | None = None
     changed: Collection[str] | None = ()
     operates: bool = False
+    watches: bool = True
 
     def sees(self, dag_id: str) -> bool:
         """Whether a waiter of this DAG may be named."""
@@ -52,8 +52,6 @@ class Denied(Exception):
 class Access(Protocol):
     """Says who a request comes from."""
 
-    def reader(self, request: Request) -> Reader:
-        """Return who asks.
-
-        :raises Denied: when the request does not say, or its sender may see nothing.
-        """
+    @property
+    def reader(self) -> Callable[..., Reader]:
+        """A dependency of FastAPI that returns who asks. It raises `Denied` for who may see nothing."""

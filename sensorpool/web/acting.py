@@ -5,12 +5,12 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Form, Request
 from starlette.responses import RedirectResponse
 
-from sensorpool.admin import actions
+from sensorpool.admin import actions, conditions
 from sensorpool.client.pool import Pool
 from sensorpool.web import forms
 from sensorpool.web.access import Access, Denied, Reader
-from sensorpool.web.looking import visible_condition, visible_instance
-from sensorpool.web.rendering import Pages, secure
+from sensorpool.web.looking import visible_instance
+from sensorpool.web.rendering import Pages, kept_query, secure
 
 _SEE_OTHER = 303
 
@@ -19,8 +19,11 @@ def routes(pool: Pool, access: Access, pages: Pages) -> APIRouter:  # noqa: ARG0
     """Return the routes of the actions."""
     router = APIRouter()
 
-    def acting(request: Request, form_token: Annotated[str, Form(alias=forms.FIELD, max_length=100)] = "") -> Reader:
-        reader = access.reader(request)
+    def acting(
+        request: Request,
+        reader: Annotated[Reader, Depends(access.reader)],
+        form_token: Annotated[str, Form(alias=forms.FIELD, max_length=100)] = "",
+    ) -> Reader:
         forms.check(request, form_token)
         return reader
 
@@ -28,8 +31,8 @@ def routes(pool: Pool, access: Access, pages: Pages) -> APIRouter:  # noqa: ARG0
 
     @router.post("/conditions/{group_id}/poke")
     def poke_now(request: Request, reader: Actor, group_id: int) -> RedirectResponse:
-        found = visible_condition(pool, reader, group_id)
-        if not any(reader.changes(each["dag_id"]) for each in found["waiters"]):
+        conditions.check_seen(pool, group_id, reader.seen)
+        if not conditions.is_waited_for(pool, group_id, reader.changed):
             raise _not_allowed()
         actions.poke_now(pool, group_id, reader.name)
         return _back(request, f"/conditions/{group_id}")
@@ -66,6 +69,6 @@ def _not_allowed() -> Denied:
 
 
 def _back(request: Request, path: str) -> RedirectResponse:
-    response = RedirectResponse(f"{request.scope.get('root_path', '')}{path}", _SEE_OTHER)
+    response = RedirectResponse(f"{request.scope.get('root_path', '')}{path}{kept_query(request)}", _SEE_OTHER)
     secure(response)
     return response

@@ -1,5 +1,7 @@
 """The application that serves the pages of a pool. Another application may mount it, with an access of its own."""
 
+from http import HTTPStatus
+
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -14,21 +16,23 @@ from sensorpool.instrumentation.redaction import one_line
 from sensorpool.web import acting, looking
 from sensorpool.web.access import Access, Denied
 from sensorpool.web.rendering import STATIC, Pages
+from sensorpool.web.surroundings import Surroundings
 
 _DIGITS = 5  # of the length of a request's body: 9,999 bytes at most
 
 log = logger(__name__)
 
 
-def application(pool: Pool, access: Access) -> FastAPI:
+def application(pool: Pool, access: Access, surroundings: Surroundings | None = None) -> FastAPI:
     """Make the application.
 
     :param access: asked for each page who its reader is; only the style and the script need none.
+    :param surroundings: tells more than the pool knows; None: there is nothing around the pages.
     """
     app = FastAPI(title="sensorpool", docs_url=None, redoc_url=None, openapi_url=None)
     pages = Pages()
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
-    app.include_router(looking.routes(pool, access, pages))
+    app.include_router(looking.routes(pool, access, pages, surroundings or Surroundings()))
     app.include_router(acting.routes(pool, access, pages))
     _answer_errors(app, pages)
 
@@ -69,7 +73,8 @@ def _answer_errors(app: FastAPI, pages: Pages) -> None:
 
     @app.exception_handler(HTTPException)
     def no_page(request: Request, error: HTTPException) -> Response:
-        return say(request, f"there is no such page: {error.detail}", error.status_code)
+        is_missing = error.status_code == HTTPStatus.NOT_FOUND
+        return say(request, "there is no such page" if is_missing else str(error.detail), error.status_code)
 
     @app.exception_handler(Exception)
     def broken(request: Request, error: Exception) -> Response:

@@ -1,6 +1,5 @@
 """The pages that one looks at: the overview, conditions, waiters, tasks and runs, quarantine, recorded actions."""
 
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -15,6 +14,7 @@ from sensorpool.store.conditions import Order, Wanted
 from sensorpool.store.listing import Selection
 from sensorpool.web.access import Access, Denied, Reader
 from sensorpool.web.rendering import Pages
+from sensorpool.web.surroundings import Surroundings
 
 ON_A_PAGE = 50
 _LAST = 2**31
@@ -23,18 +23,17 @@ _TRIES = 20  # of a task that are listed
 _OF_RUN = 500  # instances of a run that are listed
 
 
-def routes(pool: Pool, access: Access, pages: Pages) -> APIRouter:
+def routes(pool: Pool, access: Access, pages: Pages, surroundings: Surroundings) -> APIRouter:
     """Return the routes of the pages."""
     router = APIRouter()
-
-    def asking(request: Request) -> Reader:
-        return access.reader(request)
-
-    AReader = Annotated[Reader, Depends(asking)]
+    AReader = Annotated[Reader, Depends(access.reader)]
 
     @router.get("/")
     def at_a_glance(request: Request, reader: AReader) -> HTMLResponse:
-        return pages.page(request, reader, "overview", **overview.overview(pool, reader.seen))
+        if not reader.watches:
+            raise Denied("you may see what waits for the tasks that you may see, and not the pool as a whole")
+        figures = surroundings.figures()
+        return pages.page(request, reader, "overview", figures=figures, **overview.overview(pool, reader.seen))
 
     @router.get("/conditions")
     def of_conditions(
@@ -63,7 +62,8 @@ def routes(pool: Pool, access: Access, pages: Pages) -> APIRouter:
         request: Request, reader: AReader, group_id: int, after: Annotated[int, Query(ge=0)] = 0
     ) -> HTMLResponse:
         found = visible_condition(pool, reader, group_id, after)
-        return pages.page(request, reader, "condition", found=found, after=after)
+        may_poke = reader.acts and conditions.is_waited_for(pool, group_id, reader.changed)
+        return pages.page(request, reader, "condition", found=found, may_poke=may_poke)
 
     @router.get("/instances/{instance_id}")
     def of_instance(request: Request, reader: AReader, instance_id: int) -> HTMLResponse:
@@ -112,8 +112,8 @@ def routes(pool: Pool, access: Access, pages: Pages) -> APIRouter:
     def _waiter(request: Request, reader: Reader, shown: dict[str, Any], tries: list[dict[str, Any]]) -> HTMLResponse:
         shown["shares_with"] = [each for each in shown["shares_with"] if reader.sees(each["dag_id"])]
         said = explain.sentences(pool, shown)
-        now = datetime.now(UTC).isoformat()
-        return pages.page(request, reader, "instance", shown=shown, said=said, tries=tries, now=now)
+        further = surroundings.sentences(shown, reader)
+        return pages.page(request, reader, "instance", shown=shown, said=said, further=further, tries=tries)
 
     return router
 
@@ -134,10 +134,8 @@ def visible_condition(pool: Pool, reader: Reader, group_id: int, after: int = 0)
 
     :raises Unknown: when there is none, or no waiter of it may be named to its reader.
     """
-    found = conditions.condition(pool, group_id, reader.seen, after)
-    if reader.seen is not None and not found["waiters"] and not after:
-        raise Unknown(f"there is no condition {group_id} that an instance waits for: it has landed, or was never there")
-    return found
+    conditions.check_seen(pool, group_id, reader.seen)
+    return conditions.condition(pool, group_id, reader.seen, after)
 
 
 def _must_see(reader: Reader, dag_id: str) -> None:

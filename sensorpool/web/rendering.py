@@ -55,7 +55,7 @@ class Pages:
             root=request.scope.get("root_path", ""),
             path=request.url.path,
             form_token=form_token,
-            is_embedded=request.query_params.get("embedded") == "1",
+            keep=kept_query(request),
             version=__version__,
             **values,
         )
@@ -64,6 +64,11 @@ class Pages:
         if reader is not None:
             forms.keep(request, response, form_token)
         return response
+
+
+def kept_query(request: Request) -> str:
+    """Return what the links of a page keep of its query: that it has no header, for it is in a frame."""
+    return "?embedded=1" if request.query_params.get("embedded") == "1" else ""
 
 
 def secure(response: Response) -> None:

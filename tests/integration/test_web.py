@@ -53,6 +53,8 @@ def address(pool: Pool) -> Iterator[str]:
         Reader("guest"),
         Reader("our guest", seen=("ours",)),
         Reader("we", seen=("ours",), changed=("ours",)),
+        Reader("one of us", seen=("ours",), watches=False),
+        Reader("reader of many", seen={"ours", *(f"d{number}" for number in range(70_000))}),
     )
     with served(application(pool, Named(*readers))) as found:
         yield found
@@ -105,7 +107,13 @@ def test_no_form_works_without_login_without_its_page_or_by_get(
     operator.get("/")
     assert operator.post(path, data={"form_token": "x" * 43}).status_code == 403
     forged = {"form_token": operator.cookies["sensorpool_form"]}
-    for headers in ({"origin": "http://evil.example"}, {"origin": "null"}, {"sec-fetch-site": "cross-site"}):
+    ours = {"origin": address}
+    for headers in (
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+        ours | {"sec-fetch-site": "same-site"},
+    ):
         assert operator.post(path, data=forged, headers=headers).status_code == 403
     assert operator.get(path).status_code in (404, 405)
     assert state_of(pool, 1) == State.SENSING
@@ -128,10 +136,42 @@ def test_a_reader_of_one_dag_knows_of_others_as_a_number_only(
         unknown, missing = guest.get(f"{path}/{number}"), guest.get(f"{path}/99")
         assert (unknown.status_code, missing.status_code) == (404, 404)
         assert unknown.text.replace(f" {number}", "") == missing.text.replace(" 99", ""), "it can be told apart"
+    assert guest.get(f"/conditions/{only_theirs}?after=1").status_code == 404
     for path in ("/quarantine", "/actions", "/task?dag_id=theirs&run_id=r&task_id=t1", "/run?dag_id=theirs&run_id=r"):
         assert guest.get(path).status_code == 403
     assert "of 0" not in guest.get("/conditions?dag=theirs").text
     assert "No condition" in guest.get("/conditions?dag=theirs").text
+
+
+def test_who_may_not_watch_the_pool_sees_what_waits_for_their_tasks(browse: Callable[[str], httpx.Client]) -> None:
+    one = browse("one of us")
+    answer = one.get("/")
+    assert answer.status_code == 403
+    assert "not the pool as a whole" in answer.text
+    page = one.get("/conditions")
+    assert "1 to 1 of 1" in page.text
+    for hidden in ("Overview", "Quarantine", "Actions"):
+        assert f">{hidden}</a>" not in page.text
+        assert f">{hidden}</a>" in browse("operator").get("/conditions").text
+
+
+def test_a_reader_of_more_dags_than_a_statement_takes(browse: Callable[[str], httpx.Client]) -> None:
+    page = browse("reader of many").get("/conditions")
+    assert "1 to 1 of 1" in page.text
+    assert "theirs" not in page.text
+    assert browse("reader of many").get("/conditions/1").status_code == 200
+
+
+def test_a_poke_is_asked_for_by_who_changes_any_waiter_however_many_wait(
+    browse: Callable[[str], httpx.Client], pool: Pool, only_theirs: int
+) -> None:
+    theirs = {"op_classpath": PATH, "poke_context": {"path": "/only-theirs"}, "dag_id": "theirs", "run_id": "r"}
+    pool.register_many([{**theirs, "task_id": f"m{number}"} for number in range(60)])
+    pool.register(PATH, {"path": "/only-theirs"}, dag_id="ours", task_id="last", run_id="r")
+    ours = browse("we")
+    assert "Poke now" in ours.get(f"/conditions/{only_theirs}").text
+    answer = post(ours, "/conditions", f"/conditions/{only_theirs}/poke")
+    assert "takes no orders" in answer.text  # of a pool in one process; it is not 403
 
 
 def test_who_may_look_may_not_change(browse: Callable[[str], httpx.Client], pool: Pool) -> None:

@@ -1,6 +1,5 @@
 """`sensorpool web` beside a running pool: as a process of its own, with an order to the pool, and in a browser."""
 
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ from sensorpool.cli.main import main
 from sensorpool.model.states import State
 from sensorpool.testing import land
 from tests.integration.test_main_run import SCRIPTED
-from tests.support.web import chromium, dom_of, post
+from tests.support.web import dom_of, needs_chromium, post
 
 TOKEN = "a-token-of-this-test-only"
 HOUR = 3_600.0
@@ -51,11 +50,7 @@ def test_a_poke_at_once_does_not_wait_for_the_interval(service: Service, address
 
 
 def test_a_browser_runs_our_script_and_no_other(service: Service, address: str, tmp_path: Path) -> None:
-    if chromium() is None:
-        message = "no Chromium here: apt-get install chromium"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
+    needs_chromium()
     instance = service.pool.register(
         SCRIPTED, {"folder": str(tmp_path), "name": SCRIPT}, dag_id=SCRIPT, task_id="t", run_id="r", poke_interval=HOUR
     )

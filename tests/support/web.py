@@ -1,5 +1,6 @@
 """The pages of a pool, served on loopback in a thread of the test; and a headless Chromium to look at them."""
 
+import os
 import shutil
 import socket
 import subprocess
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 import uvicorn
 from starlette.requests import Request
 
@@ -58,6 +60,15 @@ def post(client: httpx.Client, page: str, path: str) -> httpx.Response:
 def chromium() -> str | None:
     """Return the path of Chromium; None: it is not installed."""
     return shutil.which("chromium")
+
+
+def needs_chromium() -> None:
+    """Skip a test where there is no Chromium; fail under ``CI``."""
+    if chromium() is None:
+        message = "no Chromium here: apt-get install chromium"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
 
 
 def dom_of(url: str, profile: Path, *, milliseconds: int = 12_000) -> str:

@@ -2,12 +2,15 @@
 
 const PERIOD = 10_000; // milliseconds between two looks
 const main = () => document.getElementById("main");
-const isTyping = () => document.activeElement?.closest("form") !== null && document.activeElement !== document.body;
+const asks = () => document.getElementById("ask");
+const has = (kinds) => document.activeElement?.matches(kinds) ?? false;
+const isTyping = () => asks().open || has("input, select, textarea");
 
 async function refresh() {
   if (document.hidden || isTyping() || getSelection()?.type === "Range") return;
   const opened = [...main().querySelectorAll("details")].map((each) => each.open);
   const place = rows().findIndex((row) => row.classList.contains("here"));
+  const focused = focusable().indexOf(document.activeElement);
   try {
     const answer = await fetch(location.href, { credentials: "same-origin" });
     if (!answer.ok || isTyping()) return;
@@ -15,12 +18,14 @@ async function refresh() {
     main().replaceChildren(...page.getElementById("main").childNodes);
     main().querySelectorAll("details").forEach((each, index) => (each.open = opened[index] ?? each.open));
     document.body.dataset.fresh = "1";
+    focusable()[focused]?.focus({ preventScroll: true });
     if (place >= 0) rows()[place]?.classList.add("here");
   } catch {
     // the server is away: the page stays as it was, and the next look tries again
   }
 }
 
+const focusable = () => [...main().querySelectorAll("a, button, summary")];
 const rows = () => [...document.querySelectorAll("table.rows tbody tr")];
 
 function move(step) {
@@ -40,15 +45,21 @@ function onKey(event) {
   else if (event.key === "/") document.querySelector("[data-filter]")?.focus();
   else if (event.key === "j") move(1);
   else if (event.key === "k") move(-1);
-  else if (event.key === "Enter") document.querySelector("tr.here a")?.click();
+  else if (event.key === "Enter" && !has("a, button, summary")) document.querySelector("tr.here a")?.click();
   else return;
   event.preventDefault();
 }
 
 document.addEventListener("keydown", onKey);
+// a dialog of our own: the browser shows none of its own inside another page
 document.addEventListener("submit", (event) => {
-  const question = event.target.dataset.question;
-  if (question && !confirm(question)) event.preventDefault();
+  const form = event.target;
+  if (!form.dataset.question) return;
+  event.preventDefault();
+  document.getElementById("question").textContent = form.dataset.question;
+  asks().returnValue = "";
+  asks().showModal();
+  asks().addEventListener("close", () => asks().returnValue === "yes" && form.submit(), { once: true });
 });
 setInterval(refresh, PERIOD);
 document.addEventListener("visibilitychange", refresh);
