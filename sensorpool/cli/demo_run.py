@@ -1,7 +1,8 @@
 """The demo: sensors that wait for real files, a local HTTP server and SQL rows, which land one after the other.
 
-It runs the one-process service on an SQLite file, records every change of state in a table of its own, and compares the
-time of each settle with the time when its condition came true.
+Two more do not land: the resource of one is withdrawn, and the file of the other never comes. The one-process service
+runs on an SQLite file. Every change of state is recorded in a table of the demo's own, and the time of each settle is
+compared with the time when its condition came true.
 """
 
 import json
@@ -10,7 +11,8 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from sensorpool.config.defaults import MEMORY
 from sensorpool.config.settings import Settings
 from sensorpool.service.standalone import Standalone
 
+FAILING = 2  # sensors that are there for their failures
 DISTINCT = 0.6  # conditions a sensor: AIP-17 found 40 % of Airbnb's sensors to be duplicates
 
 _AUDIT = """
@@ -35,11 +38,12 @@ END;
 
 @dataclass
 class Summary:
-    """The result of the demo. ``doubled`` and ``lost`` must be 0."""
+    """The result of the demo: all sensors settled, the two more failed, and ``doubled`` and ``lost`` are 0."""
 
     sensors: int
     groups: int = 0
     settled: int = 0
+    failed: int = 0
     lost: int = 0
     doubled: int = 0
     pokes: int = 0
@@ -52,12 +56,26 @@ class Summary:
 
     @property
     def is_clean(self) -> bool:
-        """Whether every sensor was settled exactly once."""
-        return self.settled == self.sensors and not self.lost and not self.doubled
+        """Whether every sensor was settled exactly once, and those failed that had to."""
+        return self.settled == self.sensors and self.failed == FAILING and not self.lost and not self.doubled
+
+    @property
+    def saved(self) -> float:
+        """The part of the pokes that sharing saved."""
+        return self.pokes_saved / max(1, self.pokes + self.pokes_saved)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields with rounded numbers, for printing."""
         return {name: round(value, 3) if isinstance(value, float) else value for name, value in asdict(self).items()}
+
+
+@dataclass
+class Jobs:
+    """The sums of the jobs' results."""
+
+    ticks: int = 0
+    pokes: int = 0
+    saved: int = 0
 
 
 class Demo:
@@ -90,45 +108,35 @@ class Demo:
             self._world.condition(KINDS[number % len(KINDS)], number, chance.uniform(0.5, seconds))
             for number in range(count)
         ]
+        self.failing = [self._world.withdrawn(seconds / 3), self._world.forgotten(seconds / 2)]
         self._waiters = list(range(count)) + [chance.randrange(count) for _ in range(sensors - count)]
         self._statements = 0
+        self._jobs = Jobs()
+        self._started = 0.0
 
-    def run(self, progress: Callable[[int, int, int], None]) -> Summary:
-        """Run the demo; ``progress`` is called with the numbers of true conditions, settled instances, and pokes."""
+    @contextmanager
+    def running(self) -> Iterator[Pool]:
+        """Run the service, with all sensors waiting in its pool, until the context is left."""
         os.environ[f"SENSORPOOL_CONN_{CONN_ID}"] = self._world.connection
-        started = time.monotonic()
+        self._started = time.monotonic()
         try:
             with Standalone(self._settings) as service:
                 event.listen(service.worker.database.engine, "before_cursor_execute", self._count_statement)
                 self._watch_states()
-                jobs = _count_jobs(service)
-                pool = Pool(self._settings)
-                self._register(pool)
-                self._land(jobs, progress)
-                pool.close()
-                self._sum_up(jobs)
+                _count_jobs(service, self._jobs)
+                with closing(Pool(self._settings)) as pool:
+                    self._register(pool)
+                    yield pool
         finally:
             self._world.close()
-        self.summary.seconds = time.monotonic() - started
-        return self.summary
 
-    def _register(self, pool: Pool) -> None:
-        registrations = []
-        for number, place in enumerate(self._waiters):
-            condition = self.conditions[place]
-            key = {"dag_id": f"demo_{number % 10}", "task_id": f"wait_{number}", "run_id": "demo"}
-            registrations.append(
-                {"op_classpath": condition.op_classpath, "poke_context": condition.poke_context, **key}
-            )
-        instances = pool.register_many(registrations)
-        for place, instance in zip(self._waiters, instances, strict=True):
-            self.conditions[place].instances.append(instance.id)
-        self.summary.groups = len({instance.group_id for instance in instances})
+    def land(self, progress: Callable[[int, int, int], None]) -> None:
+        """Make the conditions true one after the other, and wait until all sensors have ended.
 
-    def _land(self, jobs: "Jobs", progress: Callable[[int, int, int], None]) -> None:
-        """Make the conditions true one after the other, and wait until all instances are settled."""
+        :param progress: is called with the numbers of true conditions, ended sensors, and pokes.
+        """
         started = time.monotonic()
-        pending = sorted(self.conditions, key=lambda condition: condition.lands_after)
+        pending = sorted([*self.conditions, *self.failing], key=lambda condition: condition.lands_after)
         give_up_at = started + self._seconds + 60
         true = 0
         while time.monotonic() < give_up_at:
@@ -138,13 +146,36 @@ class Demo:
                 pending[true].true_at = time.time()
                 true += 1
             settled = len(self._audit())
-            progress(true, settled, jobs.pokes)
-            if true == len(pending) and settled >= self.summary.sensors:
+            progress(true, settled, self._jobs.pokes)
+            if true == len(pending) and settled >= self.summary.sensors + FAILING:
                 return
             time.sleep(0.05)
 
-    def _sum_up(self, jobs: "Jobs") -> None:
-        summary = self.summary
+    def _register(self, pool: Pool) -> None:
+        registrations: list[dict[str, Any]] = []
+        for number, place in enumerate(self._waiters):
+            condition = self.conditions[place]
+            key = {"dag_id": f"demo_{number % 10}", "task_id": f"wait_{number}", "run_id": "demo"}
+            registrations.append(
+                {"op_classpath": condition.op_classpath, "poke_context": condition.poke_context, **key}
+            )
+        for condition, task_id in zip(self.failing, ("withdrawn", "forgotten"), strict=True):
+            registration: dict[str, Any] = {
+                "op_classpath": condition.op_classpath,
+                "poke_context": condition.poke_context,
+                **{"dag_id": "demo_failing", "task_id": task_id, "run_id": "demo"},
+            }
+            registrations.append(registration | ({} if condition.timeout is None else {"timeout": condition.timeout}))
+        instances = pool.register_many(registrations)
+        waited_for = [*(self.conditions[place] for place in self._waiters), *self.failing]
+        for condition, instance in zip(waited_for, instances, strict=True):
+            condition.instances.append(instance.id)
+        self.summary.groups = len({instance.group_id for instance in instances})
+
+    def sum_up(self) -> Summary:
+        """Return what came of it."""
+        summary, jobs = self.summary, self._jobs
+        summary.seconds = time.monotonic() - self._started
         seen: dict[int, int] = {}
         settled_at: dict[int, float] = {}
         for instance_id, state, at in self._audit():
@@ -152,7 +183,8 @@ class Demo:
             if state == "success":
                 settled_at[instance_id] = at / 1000
         summary.settled = len(settled_at)
-        summary.lost = summary.sensors - len(seen)
+        summary.failed = len(seen) - len(settled_at)
+        summary.lost = summary.sensors + FAILING - len(seen)
         summary.doubled = sum(1 for times in seen.values() if times > 1)
         summary.pokes, summary.pokes_saved, summary.ticks = jobs.pokes, jobs.saved, jobs.ticks
         summary.statements_per_tick = self._statements / max(1, jobs.ticks)
@@ -164,6 +196,7 @@ class Demo:
         )
         if late:
             summary.latency_p50_s, summary.latency_p99_s = late[len(late) // 2], late[int(len(late) * 0.99)]
+        return summary
 
     def _watch_states(self) -> None:
         connection = sqlite3.connect(self._database, timeout=30)
@@ -181,18 +214,9 @@ class Demo:
         self._statements += 1
 
 
-@dataclass
-class Jobs:
-    """The sums of the jobs' results."""
-
-    ticks: int = 0
-    pokes: int = 0
-    saved: int = 0
-
-
-def _count_jobs(service: Standalone) -> Jobs:
+def _count_jobs(service: Standalone, jobs: Jobs) -> None:
     """Add up the results of the service's jobs, which Flower would show."""
-    jobs, lock = Jobs(), threading.Lock()
+    lock = threading.Lock()
     count = service.worker.metrics.job
 
     def add(result: Any) -> None:
@@ -204,7 +228,6 @@ def _count_jobs(service: Standalone) -> Jobs:
                 jobs.saved += result.saved
 
     service.worker.metrics.job = add  # type: ignore[method-assign]
-    return jobs
 
 
 def as_json(summary: Summary) -> str:

@@ -1,5 +1,13 @@
 """``sensorpool web``."""
 
+import os
+import sys
+import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 import click
 
 from sensorpool.cli.output import say
@@ -8,7 +16,10 @@ from sensorpool.config.settings import Settings
 from sensorpool.errors import SettingsError
 from sensorpool.instrumentation import logs
 
-_NOT_INSTALLED = "`sensorpool web` needs packages that are not here: install sensorpool with its extra `web`"
+if TYPE_CHECKING:
+    from sensorpool.client.pool import Pool
+
+_NOT_INSTALLED = "the pages need packages that are not here: install sensorpool with its extra `web`"
 
 
 @click.command()
@@ -20,11 +31,10 @@ def web(host: str, port: int, allow_actions: bool) -> None:
 
     They are behind the token of SENSORPOOL_WEB_TOKEN; without one, a new token is made and printed.
     """
-    try:
-        from sensorpool.web import alone
-        from sensorpool.web.token_access import TokenAccess, make_token
-    except ModuleNotFoundError as error:
-        raise SettingsError(f"{_NOT_INSTALLED} (there is no {error.name})") from None
+    check_installed()
+    from sensorpool.web import alone
+    from sensorpool.web.token_access import TokenAccess, make_token
+
     settings = Settings.load()
     token = settings.web_token or make_token()
     if not settings.web_token and not alone.is_loopback(host):
@@ -35,3 +45,40 @@ def web(host: str, port: int, allow_actions: bool) -> None:
     shown = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/"
     say(f"sensorpool: {shown}{'' if settings.web_token else f'?token={token}'}", err=True)
     alone.serve(pool, TokenAccess(token, may_act=allow_actions), listener)
+
+
+@contextmanager
+def open_pages(pool: "Pool") -> Iterator[None]:
+    """Serve the pages of a pool of this process on loopback, and open them in a browser, if there is one.
+
+    :raises SettingsError: when their packages are not installed.
+    """
+    check_installed()
+    from sensorpool.web import alone
+    from sensorpool.web.token_access import TokenAccess, make_token
+
+    token = make_token()
+    with alone.listen("127.0.0.1", 0) as listener:
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}/?token={token}"
+        with alone.served_beside(pool, TokenAccess(token, may_act=False), listener):
+            say(f"sensorpool: {address}", err=True)
+            if _has_screen():
+                webbrowser.open(address)
+            yield
+
+
+def _has_screen() -> bool:
+    """Whether a browser can be seen here: without a screen one in the terminal would be started."""
+    named = any(os.environ.get(name) for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"))
+    return named or sys.platform in {"darwin", "win32"}
+
+
+def check_installed() -> None:
+    """Check that the packages of the pages are installed.
+
+    :raises SettingsError: naming the first one that is not.
+    """
+    try:
+        import_module("sensorpool.web.alone")
+    except ModuleNotFoundError as error:
+        raise SettingsError(f"{_NOT_INSTALLED} (there is no {error.name})") from None

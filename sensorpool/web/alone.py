@@ -3,6 +3,9 @@
 import socket
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 from starlette.concurrency import run_in_threadpool
@@ -22,6 +25,7 @@ _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _WEEK = 7 * 86_400  # seconds
 _QUEUE = 128  # connections
 _LOOK = 1.0  # seconds
+_GOODBYE = 5.0  # seconds for open requests to end
 
 
 def is_loopback(host: str) -> bool:
@@ -29,8 +33,11 @@ def is_loopback(host: str) -> bool:
     return host in _LOOPBACK
 
 
-def pages(pool: Pool, access: TokenAccess) -> object:
-    """Return the application, which also logs in who opens an address with ``?token=…``."""
+def pages(pool: Pool, access: TokenAccess, *, is_of_this_process: bool = False) -> object:
+    """Return the application, which also logs in who opens an address with ``?token=…``.
+
+    :param is_of_this_process: the pool runs here; otherwise what `sensorpool standalone` shows of itself is read in.
+    """
     app = application(pool, access)
     look = _LookAgain(pool)
 
@@ -50,7 +57,8 @@ def pages(pool: Pool, access: TokenAccess) -> object:
             answer.set_cookie(COOKIE, access.cookie, max_age=_WEEK, httponly=True, samesite="strict", secure=is_secure)
         return answer
 
-    app.add_middleware(BaseHTTPMiddleware, dispatch=see)
+    if not is_of_this_process:
+        app.add_middleware(BaseHTTPMiddleware, dispatch=see)
     app.add_middleware(BaseHTTPMiddleware, dispatch=log_in)
     return app
 
@@ -84,5 +92,22 @@ def listen(host: str, port: int) -> socket.socket:
 
 def serve(pool: Pool, access: TokenAccess, listener: socket.socket) -> None:
     """Serve until the process is told to end. Addresses are not logged: they may have the token."""
-    config = uvicorn.Config(pages(pool, access), access_log=False, log_level="warning", server_header=False)  # type: ignore[arg-type]
-    uvicorn.Server(config).run(sockets=[listener])
+    _server(pages(pool, access)).run(sockets=[listener])
+
+
+@contextmanager
+def served_beside(pool: Pool, access: TokenAccess, listener: socket.socket) -> Iterator[None]:
+    """Serve the pages of a pool that runs in this process in a thread, until the context is left."""
+    server = _server(pages(pool, access, is_of_this_process=True))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="pages", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.should_exit = server.force_exit = True
+        thread.join(_GOODBYE)
+
+
+def _server(app: Any) -> uvicorn.Server:
+    config = uvicorn.Config(app, access_log=False, log_level="warning", server_header=False, lifespan="off")
+    return uvicorn.Server(config)

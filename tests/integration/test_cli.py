@@ -11,6 +11,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from click.testing import CliRunner
 
@@ -338,9 +339,57 @@ def test_the_demo_settles_everything_once(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout.splitlines()[-1])
     assert (summary["sensors"], summary["settled"], summary["lost"], summary["doubled"]) == (60, 60, 0, 0)
-    assert summary["groups"] == 36
+    assert (summary["groups"], summary["failed"]) == (36 + 2, 2)
     assert summary["pokes_saved"] > 0
     assert {"pokes", "latency_p50_s", "latency_p99_s", "seconds"} <= summary.keys()
+
+
+def test_the_demo_tells_its_story(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "sensorpool", "demo", "--sensors=60", "--seconds=2"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    for said in (
+        "60 sensors wait for 36 conditions",
+        "they would hold 60 worker slots. In the pool they hold 0.",
+        "60 landed. ",
+        "its poke raised an error",
+        "answered 410 Gone",
+        "its timeout was over, and one more poke found nothing",
+        "every sensor was settled exactly once",
+    ):
+        assert said in done.stdout
+
+
+def test_the_demo_keeps_its_pages_open(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("wb") as said:
+        demo = subprocess.Popen(
+            [sys.executable, "-m", "sensorpool", "demo", "--sensors=20", "--seconds=1", "--web", "--json"],
+            cwd=tmp_path,
+            env={**os.environ, "BROWSER": "true"},  # a browser that shows nothing
+            stdout=said,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        until("its end", lambda: demo.poll() is not None or "until you press Ctrl-C" in log.read_text())
+        [address] = re.findall(r"http://127\.0\.0\.1:\d+/\?token=\S+", log.read_text())
+        with httpx.Client(follow_redirects=True) as client:
+            page = client.get(address)
+            assert page.status_code == 200
+            assert "Is it alive?" in page.text
+            assert "failed" in client.get(f"{page.url}run?dag_id=demo_failing&run_id=demo").text
+            assert httpx.get(str(page.url)).status_code == 401
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait(60) == 0, log.read_text()
+        assert "Traceback" not in log.read_text()
+    finally:
+        demo.kill()
+        demo.wait()
 
 
 @pytest.mark.parametrize("columns", [80, 100])
