@@ -7,7 +7,7 @@ from sensorpool.admin.conditions import Seen, failing, list_conditions
 from sensorpool.admin.health import health
 from sensorpool.admin.status import status
 from sensorpool.client.pool import Pool
-from sensorpool.errors import SensorpoolError
+from sensorpool.errors import SensorpoolError, Unreachable
 from sensorpool.leases.range_state import MISSED
 from sensorpool.store import conditions
 from sensorpool.store.conditions import Order, Wanted
@@ -20,8 +20,13 @@ def overview(pool: Pool, seen: Seen) -> dict[str, Any]:
 
     :param seen: the DAGs whose waiters may be named; None: all.
     """
-    found: dict[str, Any] = {"problems": health(pool), "status": None, "failing": {}, "load": None, "beat_s": None}
+    found: dict[str, Any] = {"problems": [], "status": None, "failing": {}, "load": None, "beat_s": None}
     found |= {"lag_s": None, "late_ranges": None, "late": []}
+    try:
+        pool.workers()
+    except Unreachable as error:  # each further question would wait as long for its answer
+        return found | {"problems": [str(error)]}
+    found["problems"] = health(pool)
     with suppress(SensorpoolError):
         found["load"] = pool.database.read(conditions.load)._asdict()
         wanted = Wanted(late=True, dag_ids=seen)

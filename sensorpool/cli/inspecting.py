@@ -1,92 +1,34 @@
-"""``sensorpool status``, ``show``, ``explain``, ``list``, ``quarantine``, ``release`` and ``config``."""
+"""``sensorpool show``, ``explain``, ``list``, ``quarantine``, ``release`` and ``config``."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import click
 
 from sensorpool.admin import instances
-from sensorpool.admin.status import status as state_of
-from sensorpool.cli.output import is_wide, json_option, print_fields, print_json, print_short, print_table, say
+from sensorpool.cli.output import (
+    is_wide,
+    json_option,
+    print_fields,
+    print_json,
+    print_short,
+    print_table,
+    repeat,
+    say,
+    watch_option,
+)
 from sensorpool.cli.pools import pool_to_look_at
 from sensorpool.client.pool import Pool
 from sensorpool.config.settings import Settings
 from sensorpool.config.variables import known_variables, nearest, unknown_variables
 from sensorpool.model.states import Ending, State
+from sensorpool.model.times import ago, when
 from sensorpool.store.listing import Selection
 
 _LONGEST_ID = 20  # digits
 _GREATEST_ID = 2**63 - 1
-_TIME_OF_DAY = slice(11, 19)  # of 2026-11-23T06:13:34.860Z
-
-
-@click.command()
-@json_option
-def status(as_json: bool) -> None:
-    """Show the number of instances in each state, the backlogs, and the state of each range."""
-    found = state_of(pool_to_look_at())
-    if as_json:
-        print_json(found)
-        return
-    counts = ", ".join(f"{count} {state}" for state, count in found["states"].items() if state != State.SENSING)
-    click.echo(f"{found['sensing']} sensing in {found['groups']} groups; {counts}")
-    if found["late"]:
-        click.echo(f"{found['late']} conditions are later than usual: `sensorpool list --late` names who waits")
-    if found["quarantined"]:
-        click.echo(f"{found['quarantined']} conditions in quarantine: `sensorpool quarantine` lists them")
-    if found["deaths"]:
-        count, last = len(found["deaths"]), found["deaths"][-1]
-        click.echo(f"{count} processes of the workers died in the last 10 minutes, the last one of {last}")
-    if found["overrunning"]:
-        click.echo(
-            f"the last poke of {found['overrunning']} groups overran SENSORPOOL_POKE_TIMEOUT: `show ID` says more"
-        )
-    if found["left_over"]["overdue"]:
-        click.echo(_waiting("for a poke", found["left_over"]["overdue"], found["left_over"]["longest_s"]))
-    if found["wait_apart"]["groups"]:
-        click.echo(_waiting("to be poked apart", found["wait_apart"]["groups"], found["wait_apart"]["longest_s"]))
-    for dag_id, sensing in found["dags_over_quota"].items():
-        click.echo(f"{dag_id} is over its quota ({sensing:,} sensing): its further sensors are refused")
-    for problem in found["problems"]:
-        say(problem)
-    if found["unsettled"]:
-        first = found["unsettled"][0]
-        click.echo(f"{len(found['unsettled'])} groups whose result cannot be written: {first['cause']}")
-    if found["unpublished_s"] is not None:
-        click.echo(f"results have been waiting to be published for {found['unpublished_s']} s")
-    for waiting in found["callbacks"]:
-        said = f"{waiting['waiting']} callbacks of {waiting['task']} wait to be sent, for {waiting['oldest_s']} s"
-        click.echo(f"{said}: {waiting['cause']}" if waiting["cause"] else said)
-    for each in found["not_here"]:
-        click.echo(f"{each['worker']} cannot poke {each['op_classpath']}, other workers have to: {each['why']}")
-    _print_ranges(found["ranges"])
-
-
-def _print_ranges(ranges: list[dict[str, Any]]) -> None:
-    """Print the table of the shard ranges: on a terminal with the time of day only, to leave room for the holder."""
-    is_short = not is_wide()
-    columns = ("shards", "groups", "holder", "last tick", "lag s", "pokes", "left", "apart")
-    rows = (
-        (
-            f"{r['shard_min']}-{r['shard_max']}",
-            r["groups"],
-            r["holder"],
-            (r["last_tick_at"] or "")[_TIME_OF_DAY] if is_short else r["last_tick_at"],
-            r["lag_s"],
-            r["pokes"],
-            r["left"],
-            r["suspects"],
-        )
-        for r in ranges
-    )
-    if is_short:
-        print_short("shard ranges", columns, rows, crop=("holder",))
-    else:
-        print_table("shard ranges", columns, rows)
-
-
-def _waiting(for_what: str, groups: int, seconds: float) -> str:
-    return f"{groups} groups wait {for_what}, the longest for {seconds:.0f} s"
+_TIMES = ("_at", "_since")  # how the names of times end
 
 
 @click.command()
@@ -102,6 +44,9 @@ def show(instance_id: int, as_json: bool) -> None:
         print_json(found)
         return
     pokes, traceback = found.pop("last_pokes"), found.pop("traceback")
+    if not is_wide():
+        now = datetime.now(UTC)
+        found |= {name: when(found[name], now) for name in found if name.endswith(_TIMES) and found[name]}
     print_fields(found)
     if pokes:
         click.echo()
@@ -156,6 +101,7 @@ def _say_traceback(text: str | None) -> None:
     help="The most instances to list.",
 )
 @click.option("--wide", is_flag=True, help="All columns in full, as when the output is no terminal.")
+@watch_option
 @json_option
 def list_command(
     state: str | None,
@@ -164,18 +110,27 @@ def list_command(
     overdue: bool,
     limit: int,
     wide: bool,
+    watch: float | None,
     as_json: bool,
     **wanted: Any,
 ) -> None:
     """List instances, the newest first. On a terminal the table is cut to fit: `show ID` and --wide show all."""
     pool = Pool()
-    selection = Selection(
-        state=State(state) if state else None,
-        ending=Ending(ending) if ending else None,
-        op_classpath=op_classpath.replace(":", ".") if op_classpath else None,
-        past=pool.database.read(pool.database.now) if overdue else None,
-        **wanted,
-    )
+
+    def show_list() -> None:
+        selection = Selection(
+            state=State(state) if state else None,
+            ending=Ending(ending) if ending else None,
+            op_classpath=op_classpath.replace(":", ".") if op_classpath else None,
+            past=pool.database.read(pool.database.now) if overdue else None,
+            **wanted,
+        )
+        _list(pool, selection, limit, wide, as_json)
+
+    repeat(show_list, watch, as_json=as_json)
+
+
+def _list(pool: Pool, selection: Selection, limit: int, wide: bool, as_json: bool) -> None:
     found = instances.list_instances(pool, selection, limit)
     if as_json:
         print_json(found)
@@ -186,7 +141,7 @@ def list_command(
     if not is_wide(wide):
         last = "reason" if any(row["reason"] for row in found) else "run_id"
         crop = ("dag_id", "task_id", last)
-        print_short(title, ("id", "state", "since (UTC)", *crop), (_narrow(row, last) for row in found), crop)
+        print_short(title, ("id", "state", "since", *crop), (_narrow(row, last) for row in found), crop)
         return
     columns = (
         "id",
@@ -205,8 +160,14 @@ def list_command(
 def _narrow(row: dict[str, Any], last: str) -> list[Any]:
     """Return the cells of an instance that fit on a line of a terminal."""
     mapped = "" if row["map_index"] < 0 else f"[{row['map_index']}]"
-    since = str(row["waiting_since"])[5:16].replace("T", " ")
-    return [row["id"], row["state"], since, row["dag_id"], f"{row['task_id']}{mapped}", row[last]]
+    return [
+        row["id"],
+        row["state"],
+        ago(row["waiting_since"], datetime.now(UTC)),
+        row["dag_id"],
+        f"{row['task_id']}{mapped}",
+        row[last],
+    ]
 
 
 @click.command()

@@ -34,7 +34,7 @@ _HOMES = {
     "savings": "savings",
     "show": "inspecting",
     "standalone": "serving",
-    "status": "inspecting",
+    "status": "status",
     "try": "running",
     "wait": "registering",
     "web": "web",

@@ -3,11 +3,14 @@
 import io
 import json
 import sys
-from collections.abc import Collection, Iterable, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from sensorpool.errors import SensorpoolError
 from sensorpool.instrumentation.redaction import printable
 
 if TYPE_CHECKING:
@@ -15,7 +18,21 @@ if TYPE_CHECKING:
 
 _GAP = "  "  # between two columns
 _NARROWEST = 6  # cells
+# what is on a terminal in colour, if it stands alone in a cell
+_COLOURS = (
+    dict.fromkeys(("success", "landed"), "green")
+    | dict.fromkeys(("failed", "fail", "poke_error", "crashed", "exited", "timeout"), "red")
+    | dict.fromkeys(("poke_timeout", "infra_failure", "cannot_poke"), "yellow")
+)
 
+watch_option = click.option(
+    "--watch",
+    metavar="[SECONDS]",
+    type=click.FloatRange(min=0.5, max=86_400),
+    is_flag=False,
+    flag_value=2.0,
+    help="Show it again every SECONDS (2), until Ctrl-C.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -42,6 +59,34 @@ def is_wide(wide: bool = False) -> bool:
     from rich.console import Console
 
     return wide or not Console().is_terminal
+
+
+def has_colours() -> bool:
+    """Whether the output is a terminal with colours, which ``NO_COLOR`` and ``TERM=dumb`` say it is not."""
+    from rich.console import Console
+
+    console = Console()
+    return console.is_terminal and console.color_system is not None and not console.no_color
+
+
+def repeat(show: Callable[[], None], every: float | None, *, as_json: bool) -> None:
+    """Show something, and again after each span in seconds, until Ctrl-C; None: once.
+
+    :raises click.UsageError: when the output is no terminal, or JSON.
+    """
+    if every is None:
+        show()
+        return
+    if as_json or is_wide():
+        raise click.UsageError("--watch is for a terminal, and not for --json")
+    with suppress(KeyboardInterrupt):
+        while True:
+            click.clear()
+            try:
+                show()
+            except SensorpoolError as error:  # a server that is away may come back
+                say(f"sensorpool: {error}")
+            time.sleep(every)
 
 
 def print_table(
@@ -88,9 +133,10 @@ def print_short(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
     for number, place in enumerate(places):
         widths[place] = min(widths[place], max(_NARROWEST, room // (len(places) - number)))
         room -= widths[place]
-    click.echo(title)
+    click.echo(click.style(title, bold=True) if has_colours() else title)
     ends = [0 if column == "reason" else 2 for column in columns]
-    _print_lines([[cropped(*each) for each in zip(row, widths, ends, strict=True)] for row in texts])
+    lines = [[cropped(*each) for each in zip(row, widths, ends, strict=True)] for row in texts]
+    _print_lines(lines, paint=has_colours())
 
 
 def cropped(text: str, width: int, of_its_end: int) -> str:
@@ -126,14 +172,18 @@ def print_fields(fields: dict[str, Any]) -> None:
     Console(markup=False, emoji=False, highlight=False).print(table)
 
 
-def _print_lines(rows: Sequence[Sequence[Any]]) -> None:
+def _print_lines(rows: Sequence[Sequence[Any]], *, paint: bool = False) -> None:
     """Print rows, each on one line even if a value has line breaks."""
     from rich.cells import cell_len
 
     texts = [[_one_line(cell) for cell in row] for row in rows]
     widths = [max(cell_len(text) for text in column) for column in zip(*texts, strict=True)]
     for row in texts:
-        cells = (text + " " * (width - cell_len(text)) for text, width in zip(row, widths, strict=True))
+        cells = [text + " " * (width - cell_len(text)) for text, width in zip(row, widths, strict=True)]
+        cells[-1] = cells[-1].rstrip()
+        if paint:
+            colours = [_COLOURS.get(text) for text in row]
+            cells = [click.style(cell, fg=each) if each else cell for cell, each in zip(cells, colours, strict=True)]
         click.echo(_GAP.join(cells).rstrip())
 
 
@@ -149,4 +199,5 @@ def _cell(value: object) -> "Text":
     """Make a cell of the plain text: without markup and control characters."""
     from rich.text import Text
 
-    return Text(_text(value))
+    text = _text(value)
+    return Text(text, style=_COLOURS.get(text, ""))

@@ -26,6 +26,14 @@ def when(text: str | None, now: datetime) -> str:
     return f"{spelt} ({spell_span(seconds)} ago)" if seconds >= 0 else f"{spelt} (in {spell_span(-seconds)})"
 
 
+def ago(text: str | None, now: datetime) -> str:
+    """Return a time as its distance from now; as it stands, if it is none (an edited row); nothing for None."""
+    seconds = seconds_since(text, now)
+    if seconds is None:
+        return text or ""
+    return f"{spell_span(seconds)} ago" if seconds >= 0 else f"in {spell_span(-seconds)}"
+
+
 def between(begin: str | None, end: str | None) -> str:
     """Return the span between two times in words."""
     seconds = seconds_since(begin, datetime.fromisoformat(end)) if end is not None and _is_time(end) else None

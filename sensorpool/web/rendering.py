@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, Response
 
 from sensorpool.config.version import __version__
 from sensorpool.instrumentation.redaction import printable
-from sensorpool.model.times import seconds_since, spell_span
+from sensorpool.model.times import ago
 from sensorpool.web import forms
 from sensorpool.web.access import Reader
 
@@ -79,10 +79,7 @@ def secure(response: Response) -> None:
 
 def _ago(text: str | None) -> str:
     """Spell a time as its distance from now."""
-    seconds = seconds_since(text, datetime.now(UTC))
-    if seconds is None:
-        return _clean(text)
-    return f"{spell_span(seconds)} ago" if seconds >= 0 else f"in {spell_span(-seconds)}"
+    return _clean(ago(text, datetime.now(UTC)))
 
 
 def _time(text: str | None) -> str:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -415,6 +416,39 @@ def test_status_has_a_line_for_each_range_on_a_terminal(tmp_path: Path, columns:
         assert re.fullmatch(r"\d+-\d+", shards)
         assert groups == "0"
         assert any(re.fullmatch(r"\d\d:\d\d:\d\d", cell) for cell in rest), line
+
+
+def test_a_watch_shows_what_changes_until_ctrl_c(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'pool.db'}"
+    upgrade(url)
+    ours, theirs = os.openpty()
+    environment = os.environ | {"SENSORPOOL_DATABASE_URL": url, "COLUMNS": "80", "TERM": "xterm"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sensorpool", "list", "--watch=0.5"], env=environment, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    try:
+        with closing(Pool(Settings.load(database_url=url, redis_url="memory://"))) as pool:
+            printed = _read_until(ours, b"0 instances")
+            pool.register(PATH_SENSOR, {"path": "/x"}, dag_id="sales", task_id="arrived", run_id="r")
+            printed += _read_until(ours, b"arrived")
+        assert printed.count(b"\x1b[2J") > 1  # the screen is cleared
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def _read_until(terminal: int, words: bytes) -> bytes:
+    """Return what is printed on a terminal, as far as some words."""
+    printed = b""
+    while words not in printed:
+        ready, _, _ = select.select([terminal], [], [], 60)
+        assert ready, printed
+        printed += os.read(terminal, 65536)
+    return printed
 
 
 def _with_holders(screen: list[str], count: int) -> list[str]:

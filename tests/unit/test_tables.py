@@ -1,5 +1,7 @@
 """The tables of commands: lines fit on a terminal of 80 columns, and a pipe gets all cells, a line a row."""
 
+import re
+
 import pytest
 from click.testing import CliRunner
 from rich.cells import cell_len
@@ -55,8 +57,9 @@ def test_a_terminal_of_80_columns_has_a_line_a_row() -> None:
     for row, line in zip(ROWS, lines[2:], strict=True):
         assert line.split()[:2] == [str(row["id"]), row["state"]], "an id is there to be copied"
         assert "billing" in line
-        assert "11-22 08:00" in line
-        assert f"{row['task_id'][-1]}  " in line or f"[{row['map_index']}]  " in line, "they are told apart"
+        assert re.search(r"\d+ (d|h|min|s) ago  ", line)
+        end = row["task_id"][-3:] if row["map_index"] < 0 else f"[{row['map_index']}]"
+        assert any(cell.endswith(end) for cell in line.split()), "they are told apart"
 
 
 @pytest.mark.usefixtures("on_terminal")
@@ -90,3 +93,24 @@ def test_fields_that_are_piped_have_a_line_each(capsys: pytest.CaptureFixture[st
     assert len(lines[1]) > 300
     assert "\x1b" not in lines[1]
     assert lines[3] == 'more    {"a": [1]}'
+
+
+@pytest.mark.usefixtures("on_terminal")
+@pytest.mark.parametrize(("variables", "painted"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
+def test_a_state_has_its_colour_where_colours_are_wanted(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], painted: bool
+) -> None:
+    for name, value in {"TERM": "xterm-256color", **variables}.items():
+        monkeypatch.setenv(name, value)
+    shown = CliRunner().invoke(main.main, ["list"], color=True).stdout
+    assert ("\x1b[31mfailed" in shown) is painted
+    assert ("\x1b" in shown) is painted
+    assert "\x1b[0m  " not in shown.splitlines()[2], "what waits has no colour"
+
+
+def test_a_watch_is_for_a_terminal() -> None:
+    for arguments in (["list", "--watch"], ["list", "--watch=5", "--json"], ["status", "--watch"]):
+        done = CliRunner().invoke(main.main, arguments)
+        assert done.exit_code == 2
+        assert "--watch is for a terminal" in done.output
+    assert CliRunner().invoke(main.main, ["list", "--watch=0"]).exit_code == 2
