@@ -17,18 +17,21 @@ _RUN = "dag_id={DAG_ID}&run_id={RUN_ID}"
 
 
 class _Pages:
-    """The application that Airflow's API server mounts. Belongs to one process."""
+    """The application that Airflow's API server mounts. Belongs to one process.
+
+    :ivar pages: what answers, once there was a request.
+    """
 
     def __init__(self) -> None:
-        self._pages: Any = None
+        self.pages: Any = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a request."""
-        if self._pages is None:
+        if self.pages is None:
             from sensorpool.airflow.ui.late_pages import LatePages
 
-            self._pages = self._pages or LatePages()
-        await self._pages(scope, receive, send)
+            self.pages = self.pages or LatePages()
+        await self.pages(scope, receive, send)
 
 
 class SensorpoolPlugin(AirflowPlugin):

@@ -9,13 +9,13 @@ import atexit
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from weakref import WeakSet
 
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Unreachable
-from sensorpool.instrumentation import forks
+from sensorpool.instrumentation import forks, spans
 from sensorpool.instrumentation.failpoint import failpoint
 from sensorpool.instrumentation.logs import logger
 from sensorpool.model.values import Flushed, Settled, ShardRange
@@ -72,7 +72,8 @@ class Outbox:
         """Have the results of a flush published: now, or by rescue if the queue does not take them."""
         if flushed.outbox_id is None:
             return
-        publish = partial(self._publish, flushed.settled, flushed.outbox_id)
+        send = partial(self._publish, flushed.settled, flushed.outbox_id)
+        publish = spans.following("publish", send, results=len(flushed.settled))
         if not self._is_in_background:
             self._try(publish)
             return
@@ -126,13 +127,13 @@ class Outbox:
         if self._callback_queue.join(until - time.monotonic()):
             self._callbacks.close()
 
-    def _put(self, act: "partial[None]", weight: int) -> None:
+    def _put(self, act: "Callable[[], object]", weight: int) -> None:
         clear = self._results.is_clear
         ticket: Ticket | None = self._results.put(act, weight)
         if ticket is not None and clear and self._patience:  # behind an item that hangs a wait would be in vain
             ticket.wait(self._patience)
 
-    def _try(self, act: "partial[None]") -> None:
+    def _try(self, act: "Callable[[], object]") -> None:
         try:
             act()
         except Unreachable as error:

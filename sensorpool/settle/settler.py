@@ -6,6 +6,7 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from sensorpool.errors import SchemaMismatch, Unreachable
+from sensorpool.instrumentation import spans
 from sensorpool.instrumentation.failpoint import failpoint
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
@@ -73,7 +74,8 @@ class Settler:
         """
         if any(fact.outcome not in _SURE for fact in facts) and self._is_ending():
             facts = [fact for fact in facts if fact.outcome in _SURE]
-        ended, causes = self._flush(facts, timeouts)
+        with spans.span("settle", facts=len(facts)):
+            ended, causes = self._flush(facts, timeouts)
         if not causes:
             return Settlement(ended, {})
         noted = unsettled.noted(facts, causes, known(causes.keys()))

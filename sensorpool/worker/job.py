@@ -9,6 +9,7 @@ import time
 from sqlalchemy import Connection
 
 from sensorpool.errors import Unreachable
+from sensorpool.instrumentation import spans
 from sensorpool.instrumentation.failpoint import failpoint
 from sensorpool.instrumentation.logs import logger
 from sensorpool.leases.lease import Acquired, Again
@@ -34,6 +35,13 @@ def run(worker: Worker, shard_range: ShardRange, token: str) -> JobResult:
     :param token: names this job; another holder sees it.
     :raises Unreachable: when the database or Redis does not answer. What was poked and not settled is due again.
     """
+    with spans.span("job", range=str(shard_range)) as span:
+        result = _run(worker, shard_range, token)
+        span.set_attributes({"sensorpool.groups": result.groups, "sensorpool.poked": result.poked})
+        return result
+
+
+def _run(worker: Worker, shard_range: ShardRange, token: str) -> JobResult:
     worker.goes_by(token)
     held = worker.leases.acquire(shard_range, token)
     result = JobResult()
@@ -75,7 +83,8 @@ def _round(worker: Worker, shard_range: ShardRange, held: Acquired, result: JobR
     ordinary, apart = set_apart.suspects(job_run)
     if not worker.suspects.is_retired:  # or they have lost their turn once more
         worker.leases.suspects.mark_each(shard_range, lost_turn)
-    left = dispatch.poke(job_run, ordinary)
+    with spans.span("poke", groups=len(ordinary)):
+        left = dispatch.poke(job_run, ordinary)
     if not held.lease.is_ours():
         log.warning("the lease was lost; groups that were not poked are due again", shard_range=str(shard_range))
         result.extra["lost_lease"] = True
@@ -117,7 +126,7 @@ def _load(worker: Worker, shard_range: ShardRange, held: Acquired) -> tuple[Mome
         cache, last_loads = worker.poker.cache, worker.last_loads
         return moment, load(connection, cache, shard_range, held, last_loads, now, worker.settings)
 
-    with worker.keeper.keeping(held.lease):
+    with spans.span("load"), worker.keeper.keeping(held.lease):
         return worker.database.read(ask)
 
 
