@@ -1,7 +1,7 @@
 """The conditions that are waited for: a page of a list, and one of them in detail. Plain values that print as JSON."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Container
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +13,12 @@ from sensorpool.leases.poke_log import last_outcomes
 from sensorpool.model.json_text import read_json
 from sensorpool.model.states import INCONCLUSIVE, Outcome, State
 from sensorpool.model.times import spell_time
+from sensorpool.model.usual_landing import family_of
 from sensorpool.store import conditions, inspecting
 from sensorpool.store.conditions import Order, Wanted
 
-Seen = Collection[str] | None
-"""The DAGs whose waiters a reader may see; None: all."""
+Seen = Container[str] | None
+"""The DAGs whose waiters a reader may see, or change; None: all. What holds for a DAG may be found out when asked."""
 
 SHOWN_WAITERS = 50
 SHOWN_LANDINGS = 30
@@ -31,14 +32,15 @@ def list_conditions(
     """Return a page of conditions, and how many there are on all pages.
 
     :param outcome: only those whose last poke saw this, as far as Redis remembers the pokes.
-    :param seen: the DAGs whose waiters may be named; None: all.
+    :param seen: the DAGs whose waiters may be named; None: all. Only conditions that they wait for are listed.
     :returns: ``count``, ``conditions``, and ``trouble``: why the last outcomes are not known, or None.
     :raises Unreachable: when the database does not answer.
     """
     if not _can_be(wanted):
         return {"count": 0, "conditions": [], "trouble": None}
-    seen = waiting(pool, seen)
-    wanted = replace(wanted, dag_ids=waiting(pool, wanted.dag_ids))
+    named = waiting(pool, seen)
+    if wanted.dag_ids is None:
+        wanted = replace(wanted, dag_ids=named)
     outcomes, trouble = _outcomes(pool)
     database = pool.database
     if outcome is None:
@@ -47,16 +49,21 @@ def list_conditions(
     else:
         found = [each for each in database.read(conditions.ids, wanted, order) if outcomes.get(each) == outcome]
         rows, count = database.read(conditions.of_ids, found[first : first + most]), len(found)
-    who = database.read(conditions.first_waiters, [row["id"] for row in rows], seen)
+    who = database.read(conditions.first_waiters, [row["id"] for row in rows], named)
     return {
         "count": count,
-        "conditions": [_shown(row) | _last(row, outcomes) | _who(who.get(row["id"])) for row in rows],
+        "conditions": [
+            _shown(row) | _last(row, outcomes) | _who(who.get(row["id"]), is_cut=seen is not None) for row in rows
+        ],
         "trouble": trouble,
     }
 
 
 def condition(pool: Pool, group_id: int, seen: Seen, after: int = 0) -> dict[str, Any]:
     """Return one condition: its last pokes, its next one, its waiters, and earlier landings of its family.
+
+    A reader of some DAGs gets no dates of the others: no earlier landings, and neither since when nor until when
+    others wait.
 
     :param seen: the DAGs whose waiters may be named; None: all.
     :param after: the last waiter of the page before.
@@ -72,12 +79,12 @@ def condition(pool: Pool, group_id: int, seen: Seen, after: int = 0) -> dict[str
     shown["last_pokes"] = []
     next_poke.add_last(pool, shown)
     next_poke.add_next(pool, shown, row, database.read(database.now))
-    waiters = database.read(conditions.waiters, group_id, waiting(pool, seen), after, SHOWN_WAITERS)
+    named = waiting(pool, seen)
+    waiters = database.read(conditions.waiters, group_id, named, after, SHOWN_WAITERS)
     shown["waiters"] = [
         {**each, "start_date": spell_time(each["start_date"]), "timeout_at": spell_time(each["timeout_at"])}
         for each in waiters
     ]
-    family = row["hashcode"] if row["family"] is None else row["family"]
     shown["landings"] = [
         {
             "logical_date": spell_time(each["logical_date"]),
@@ -87,14 +94,17 @@ def condition(pool: Pool, group_id: int, seen: Seen, after: int = 0) -> dict[str
             "waiters": each["waiters"],
             "pokes": each["pokes"],
         }
-        for each in database.read(conditions.landings, family, SHOWN_LANDINGS)
+        for each in (database.read(conditions.landings, family_of(row), SHOWN_LANDINGS) if seen is None else ())
     ]
+    if seen is not None:  # the other dates are of runs that may not be seen
+        shown |= {"registered_at": None, "next_deadline": None, "logical_date": None}
     return shown
 
 
 def is_waited_for(pool: Pool, group_id: int, dag_ids: Seen) -> bool:
     """Whether a task of one of these DAGs waits for a condition; None: of any DAG."""
-    return 0 < group_id < 2**63 and pool.database.read(conditions.is_waited_for, group_id, waiting(pool, dag_ids))
+    dags = pool.database.read(conditions.dags_of, group_id) if 0 < group_id < 2**63 else set()
+    return any(dag_ids is None or dag_id in dag_ids for dag_id in dags)
 
 
 def check_seen(pool: Pool, group_id: int, seen: Seen) -> None:
@@ -106,9 +116,19 @@ def check_seen(pool: Pool, group_id: int, seen: Seen) -> None:
         raise _unknown(group_id)
 
 
-def waiting(pool: Pool, dag_ids: Seen) -> Seen:
-    """Return those of many DAGs that wait: a statement takes so many values, and an Airflow has as many DAGs."""
-    return dag_ids if dag_ids is None else pool.database.read(conditions.waiting_dags).intersection(dag_ids)
+def others_seen(pool: Pool, shown: dict[str, Any], seen: Seen) -> list[dict[str, Any]]:
+    """Return who may be named of those who wait with an instance that `instances.show` has returned."""
+    if shown["state"] != State.SENSING:
+        return []
+    rows = pool.database.read(conditions.waiters, shown["group_id"], waiting(pool, seen), 0, SHOWN_WAITERS)
+    return [dict(row) for row in rows if row["id"] != shown["id"]]
+
+
+def waiting(pool: Pool, dag_ids: Seen) -> set[str] | None:
+    """Return those of many DAGs that wait: a statement takes so many values, and an Airflow may have more DAGs."""
+    if dag_ids is None:
+        return None
+    return {dag_id for dag_id in pool.database.read(conditions.waiting_dags) if dag_id in dag_ids}
 
 
 def _unknown(group_id: int) -> Unknown:
@@ -169,5 +189,9 @@ def _last(row: Any, outcomes: dict[int, Outcome]) -> dict[str, Any]:
     return {"last_outcome": None if outcome is None else str(outcome)}
 
 
-def _who(waiter: Any | None) -> dict[str, Any]:
-    return {"waiter": None if waiter is None else dict(waiter)}
+def _who(waiter: Any | None, *, is_cut: bool) -> dict[str, Any]:
+    """Return who waits; for a reader of some DAGs also since when, in the place of when the first of all began."""
+    if waiter is None:
+        return {"waiter": None}
+    who = {name: waiter[name] for name in waiter if name != "start_date"}
+    return {"waiter": who} | ({"registered_at": spell_time(waiter["start_date"])} if is_cut else {})

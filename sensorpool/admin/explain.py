@@ -13,7 +13,7 @@ from sensorpool.client.register import spell
 from sensorpool.model.execution_context import ExecutionContext
 from sensorpool.model.states import Ending, Outcome, State
 from sensorpool.model.times import between, seconds_since, spell_time, when
-from sensorpool.model.usual_landing import begins, usual
+from sensorpool.model.usual_landing import begins, family_of, usual
 from sensorpool.model.values import Key
 from sensorpool.store import inspecting
 from sensorpool.worker.usual_landings import earlier
@@ -125,15 +125,16 @@ def _why(shown: dict[str, Any], now: datetime) -> str:
 
 def _usual_landing(pool: Pool, group: Any, now: datetime) -> str | None:
     """Return when the condition usually lands, by earlier landings of its family; None if that is not known."""
-    family = group["hashcode"] if group["family"] is None else group["family"]
+    family = family_of(group)
     began = begins(group["logical_date"], group["registered_at"])
     found = usual(earlier(pool.database, [family], round(now.timestamp() * 1000)).get(family, ()), began)
     if found is None:
         return None
-    said = f"{when(spell_time(began + found.after), now)}, by {found.landings} earlier landings"
-    if now.timestamp() * 1000 > began + found.late_after:
+    expected = found.expects(began, group["registered_at"])
+    said = f"{when(spell_time(expected.usually), now)}, by {found.landings} earlier landings"
+    if now.timestamp() * 1000 > expected.late_after:
         return f"{said}: it is late"
-    return f"{said}; it is late after {when(spell_time(began + found.late_after), now)}"
+    return f"{said}; it is late after {when(spell_time(expected.late_after), now)}"
 
 
 def _next(shown: dict[str, Any], now: datetime) -> str | None:

@@ -125,7 +125,8 @@ def _callback(pool: Pool, row: Any) -> str | None:
     """Describe the state of an instance's ``on_settled`` task; None if it has none."""
     if row["on_settled"] is None:
         return None
-    task = printable(str((read_json(row["on_settled"], {}) or {}).get("task"))[:200]) if row["on_settled"] else ""
+    signature = read_json(row["on_settled"], None)
+    task = printable(str(signature.get("task"))[:200]) if isinstance(signature, dict) else "?"
     if row["state"] == State.SENSING:
         return f"{task} is sent when it settles"
     waiting = pool.database.read(callbacks.find, row["id"])

@@ -54,8 +54,9 @@ def _shown(poked: Poked) -> dict[str, Any]:
 
 def add_next(pool: Pool, shown: dict[str, Any], group: Any, now: Milliseconds) -> None:
     """Add when the group is due next, and why."""
-    at = next_period_at(now, group["poke_interval"], group["phase"])
-    because = f"every {group['poke_interval'] / 1000:g} s"
+    interval = max(1, group["poke_interval"])  # 0 is an edited row
+    at = next_period_at(now, interval, group["phase"])
+    because = f"every {interval / 1000:g} s"
     if group["next_deadline"] is not None and now < group["next_deadline"] < at:
         at, because = group["next_deadline"], "a member's deadline comes: one poke before a timeout"
     if shown["last_poke_at"] is None and now - group["registered_at"] < group["poke_interval"]:

@@ -3,16 +3,14 @@
 import asyncio
 import json
 import time
-import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sensorpool.config import allowlist
 from sensorpool.config.settings import Settings
-from sensorpool.instrumentation.redaction import LONGEST_TEXT, hide
 from sensorpool.model.states import Outcome
-from sensorpool.model.values import DueGroup, Report
+from sensorpool.model.values import DueGroup
 from sensorpool.poke.answer import Answers
 from sensorpool.poke.classes import Classes, Way
 from sensorpool.poke.tools import PokeTools
@@ -38,20 +36,6 @@ class OnePoke:
     error_text: str | None
 
 
-class _Remembering(Answers):
-    """Reads answers as the pool does, and remembers the traceback of the last error."""
-
-    error_text: str | None = None
-
-    def of_exception(self, group: DueGroup, began: float, error: BaseException) -> Report:
-        try:
-            text = "".join(traceback.format_exception(error))
-        except BaseException:  # its attributes raise
-            text = f"{type(error).__name__} (its traceback cannot be read)"
-        self.error_text = hide(text[-LONGEST_TEXT:])
-        return super().of_exception(group, began, error)
-
-
 def poke_once(settings: Settings, op_classpath: str, poke_context: Mapping[str, Any]) -> OnePoke:
     """Poke an enabled class once in this process, as a worker would. Nothing is registered or settled.
 
@@ -64,7 +48,7 @@ def poke_once(settings: Settings, op_classpath: str, poke_context: Mapping[str, 
     classes = Classes(allowlist.of(settings.sensors_enabled))
     sensor_class = classes.find(classes.allow(op_classpath))
     classes.try_out(sensor_class.op_classpath, poke_context)
-    answers = _Remembering(settings.infra_failures, alone=True)
+    answers = Answers(settings.infra_failures, alone=True)
     set_time_limit(settings.poke_timeout)
     group = DueGroup(0, 0, 0, 0, 0, 0, 0, 0, None)
     tools = PokeTools(classes, answers, {})
@@ -73,4 +57,5 @@ def poke_once(settings: Settings, op_classpath: str, poke_context: Mapping[str, 
     [report] = asyncio.run(unit.poke_async(_THIS_PROCESS)) if sensor_class.way is Way.ASYNC else unit.poke()
     seconds = time.monotonic() - began
     value = None if report.xcom_value is None else json.loads(report.xcom_value)
-    return OnePoke(sensor_class.op_classpath, report.outcome, report.reason, value, seconds, answers.error_text)
+    text = None if report.trace is None else report.trace.text
+    return OnePoke(sensor_class.op_classpath, report.outcome, report.reason, value, seconds, text)

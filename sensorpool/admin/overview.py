@@ -29,7 +29,7 @@ def overview(pool: Pool, seen: Seen) -> dict[str, Any]:
     found["problems"] = health(pool)
     with suppress(SensorpoolError):
         found["load"] = pool.database.read(conditions.load)._asdict()
-        wanted = Wanted(late=True, dag_ids=seen)
+        wanted = Wanted(late=True)
         found["late"] = list_conditions(pool, wanted, Order.LATENESS, 0, _LATEST, outcome=None, seen=seen)["conditions"]
     try:
         found["status"] = seen_now = status(pool)

@@ -36,6 +36,7 @@ def impossible(settings: Options) -> list[str]:
     for rules in (
         _names(settings),
         _secrets(settings),
+        _hooks(settings),
         _spans(settings),
         _schemes(settings),
         _spellings(settings),
@@ -67,6 +68,18 @@ def _secrets(settings: Options) -> Iterator[Rule]:
     yield (
         bool(settings.on_late_url) and not is_web_address(settings.on_late_url),
         "ON_LATE_URL must be a web address like https://host/path",
+    )
+
+
+def _hooks(settings: Options) -> Iterator[Rule]:
+    """Rules for what is told."""
+    yield (
+        bool(settings.on_late_url and settings.on_late_task),
+        "ON_LATE_TASK cannot be set beside ON_LATE_URL: each condition is told once; the task may post it as well",
+    )
+    yield (
+        bool(settings.on_late_task) and settings.broker == MEMORY and not settings.on_settled_broker_url,
+        "ON_LATE_TASK needs a broker that others can reach: name one in ON_SETTLED_BROKER_URL",
     )
 
 

@@ -142,7 +142,8 @@ class Options(BaseSettings):
     on_late_task: str = Field(
         "",
         max_length=250,
-        description="Celery task that gets the same object as its argument, by the broker and queue of `on_settled`.",
+        description="Celery task that gets the same object as its argument, by the broker and queue of `on_settled`; "
+        "it stands in the place of an address.",
     )
 
     # to look at it

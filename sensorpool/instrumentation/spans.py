@@ -1,7 +1,7 @@
 """OpenTelemetry's spans of a job: `job`, and in it `load`, `poke`, `settle`; `publish` follows a settle.
 
-They are made where OpenTelemetry's variables ask for them, and where another package of the process has set a tracer
-provider. Elsewhere its packages are not even imported. No span has the text of an error: there may be a secret in it.
+A worker makes them where OpenTelemetry's variables ask for them; each process, where another package in it has set a
+tracer provider. Elsewhere its packages are not even imported. No span has the text of an error, where a secret may be.
 """
 
 import os
@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from sensorpool.instrumentation.logs import logger
+from sensorpool.instrumentation.redaction import one_line
 
 _ASK = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_TRACES_EXPORTER")
 _PREFIX = "sensorpool."
@@ -66,22 +67,40 @@ def _begun(tracer: Any, name: str, attributes: dict[str, object], context: Any) 
             raise
 
 
+def set_up() -> None:
+    """Set a tracer provider for this process, one of the pool's own, if a variable asks for one and none is set.
+
+    Whatever is wrong with the variables or the packages is logged: it costs the traces, and no poke.
+    """
+    asked = [name for name in _ASK if os.environ.get(name)]
+    if not asked:
+        return
+    try:
+        from opentelemetry import trace
+
+        if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+            trace.set_tracer_provider(_provider())
+    except ImportError as error:
+        mend = f"{asked[0]} asks for traces: install sensorpool with its extra `otel`"
+        log.warning("no traces are made", error=one_line(error), mend=mend)
+    except Exception as error:  # a variable that the SDK does not understand
+        log.warning("no traces are made", error=one_line(error), mend="mend the variables that begin with OTEL_")
+
+
 @cache
 def _tracer() -> Any:
-    """Return what makes spans; None: nothing asks for them, or a package is missing, which is logged."""
-    asked = [name for name in _ASK if os.environ.get(name)]
-    if not asked and "opentelemetry.trace" not in sys.modules:
+    """Return what makes spans; None: no one in this process has set a provider."""
+    if "opentelemetry.trace" not in sys.modules:
         return None
     try:
         from opentelemetry import trace
 
-        if asked and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-            trace.set_tracer_provider(_provider())
-    except ImportError as error:
-        missing = f"{asked[0]} asks for traces: install sensorpool with its extra `otel`" if asked else ""
-        log.warning("no traces are made", error=str(error), mend=missing)
+        if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+            return None
+        return trace.get_tracer("sensorpool")
+    except Exception as error:
+        log.warning("no traces are made", error=one_line(error))
         return None
-    return trace.get_tracer("sensorpool")
 
 
 def _provider() -> Any:

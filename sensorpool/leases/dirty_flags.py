@@ -16,7 +16,7 @@ _LATE_KEPT = 3_600  # seconds
 def at_once(group_id: int) -> int:
     """Return what stands among a range's late groups for a group to be poked at once, whenever it was poked last.
 
-    The version before looks for a group with this id, and finds none.
+    A worker of the version before drops it: during an upgrade such an order may be lost.
     """
     return -group_id
 

@@ -99,7 +99,7 @@ class Record:
         return part
 
     def _text(self) -> str:
-        """Return the fields in the order in which versions have added them: an older one reads the first of them."""
+        """Return the fields in the order in which versions have added them. The last version drops longer ones."""
         first: Sequence[object] = (self._at, "".join(self._codes), self._offsets, self._ids, self._reasons, self._by)
         return json.dumps((*first, self._took, self._signatures), separators=(",", ":"))
 

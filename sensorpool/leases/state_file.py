@@ -65,9 +65,10 @@ def take_up(settings: Settings) -> None:
         return
     try:
         keys = json.loads(path_of(settings).read_text(encoding="utf-8"))
-        pipeline = connect(MEMORY).pipeline(transaction=True)
+        client = connect(MEMORY)
+        pipeline = client.pipeline(transaction=True)
+        pipeline.delete(*keys, *client.scan_iter("*"))  # what has left the file, too
         for name, (kind, value, expires) in keys.items():
-            pipeline.delete(name)
             _restore(pipeline, name, kind, value, expires)
         pipeline.execute()
     except (OSError, *_GARBLED):

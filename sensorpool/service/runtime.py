@@ -6,6 +6,7 @@ import threading
 from billiard import common
 
 from sensorpool.config.settings import Settings
+from sensorpool.instrumentation import spans
 from sensorpool.model.values import shard_ranges
 from sensorpool.service.alone import Alone
 from sensorpool.service.child_limits import Limits
@@ -53,6 +54,7 @@ class Runtime:
                     is_ending=lambda: self.is_told_to_end,
                     is_struck=self.is_struck,
                 )
+                spans.set_up()
                 self._worker = (os.getpid(), worker)
             return self._worker[1]
 

@@ -41,7 +41,7 @@ _SORTED = {
 class Wanted:
     """Which conditions are wanted; None: any.
 
-    :param dag_ids: only those that a task of one of these DAGs waits for.
+    :param dag_ids: only those that a task of one of these DAGs waits for; few of them, in a statement.
     :param late: only those that are later than usual.
     """
 
@@ -105,7 +105,8 @@ def first_waiters(
     if dag_ids is not None:
         waits.append(s.c.dag_id.in_(list(dag_ids)))
     oldest = select(func.min(s.c.id)).where(*waits).group_by(s.c.group_id)
-    rows = connection.execute(select(s.c.group_id, *_KEY).where(s.c.id.in_(oldest)), {"ids": list(group_ids)})
+    columns = (s.c.group_id, *_KEY, s.c.start_date)
+    rows = connection.execute(select(*columns).where(s.c.id.in_(oldest)), {"ids": list(group_ids)})
     return {row["group_id"]: row for row in rows.mappings()}
 
 
@@ -123,12 +124,10 @@ def waiters(
     return list(connection.execute(query).mappings())
 
 
-def is_waited_for(connection: Connection, group_id: int, dag_ids: Collection[str] | None) -> bool:
-    """Whether a sensing instance of one of these DAGs waits for a group; None: of any DAG."""
-    waits = [s.c.group_id == group_id, s.c.state == State.SENSING]
-    if dag_ids is not None:
-        waits.append(s.c.dag_id.in_(list(dag_ids)))
-    return connection.execute(select(s.c.id).where(*waits).limit(1)).first() is not None
+def dags_of(connection: Connection, group_id: int) -> set[str]:
+    """Return the DAGs of the sensing instances of a group."""
+    waits = (s.c.group_id == group_id, s.c.state == State.SENSING)
+    return set(connection.execute(select(s.c.dag_id).where(*waits).distinct()).scalars())
 
 
 def waiting_dags(connection: Connection) -> set[str]:

@@ -4,11 +4,12 @@ A condition landed if it landed for one of its waiters. If it did not, and its w
 the ending that is last in order: so that of a cancelled waiter, which tells least of a condition, is the last resort.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from functools import cache
+from itertools import islice
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, case, delete, func, insert, select, true
+from sqlalchemy import Connection, Integer, bindparam, case, delete, func, insert, select, true, union_all
 
 from sensorpool.model.states import Ending
 from sensorpool.model.values import Milliseconds
@@ -21,6 +22,8 @@ _COLUMNS = (
     *("family", "digest", "op_classpath", "backend", "logical_date", "waiting_since"),
     *("ended_at", "ending", "waiters", "pokes"),
 )
+
+_FAMILIES = 25  # whose landings one statement reads
 
 _KNOWN = (
     select(landing.c.family)
@@ -110,26 +113,32 @@ def of_families(
     :param most: of each family.
     """
     found: dict[int, list[Landing]] = {}
-    if families:
-        for row in connection.execute(_newest(), {"ids": list(families), "after": after, "most": most}):
+    waiting = iter(families)
+    while some := list(islice(waiting, _FAMILIES)):
+        for row in connection.execute(_newest(len(some)), {"after": after, "most": most} | _numbered(some)):
             found.setdefault(row.family, []).append(Landing(*row))
     return found
 
 
 @cache
-def _newest() -> Any:
-    newest_first = func.row_number().over(partition_by=landing.c.family, order_by=landing.c.ended_at.desc())
+def _newest(count: int) -> Any:
+    """Return a query that reads the newest rows of each of so many families by the index, and no others."""
     columns = [landing.c[name] for name in Landing._fields]
-    of_family = (
-        select(*columns, newest_first.label("place"))
-        .where(among(landing.c.family), landing.c.ended_at > bindparam("after"), landing.c.ending == Ending.LANDED)
-        .subquery()
-    )
-    return (
-        select(*(of_family.c[name] for name in Landing._fields))
-        .where(of_family.c.place <= bindparam("most"))
-        .order_by(of_family.c.family, of_family.c.place)
-    )
+    parts = []
+    for place in range(count):
+        of_family = landing.c.family == bindparam(_name(place))
+        part = select(*columns).where(of_family, landing.c.ended_at > bindparam("after"))
+        part = part.where(landing.c.ending == Ending.LANDED).order_by(landing.c.ended_at.desc())
+        parts.append(select(part.limit(bindparam("most", type_=Integer)).subquery()))
+    return union_all(*parts)
+
+
+def _numbered(families: Iterable[int]) -> dict[str, int]:
+    return {_name(place): family for place, family in enumerate(families)}
+
+
+def _name(place: int) -> str:
+    return f"family_{place}"
 
 
 def prune(connection: Connection, before: Milliseconds, most: int) -> int:

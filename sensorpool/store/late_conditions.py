@@ -28,11 +28,17 @@ def waiting(connection: Connection, after_id: int, most: int) -> list[Waiting]:
     return [Waiting(*row) for row in connection.execute(query)]
 
 
-def mark(connection: Connection, group_ids: Collection[int], now: Milliseconds) -> int:
-    """Note that groups are late; return how many were not known to be so. Groups that others have locked are left."""
+def mark(connection: Connection, group_ids: Collection[int], now: Milliseconds) -> set[int]:
+    """Note that groups are late; return those that were not known to be so. Groups that others have locked are left."""
+    if not group_ids:
+        return set()
+    settling.begin(connection)
     free = settling.lock_groups(connection, group_ids, free_only=True)
-    late = update(g).where(among(g.c.id), g.c.late_since.is_(None)).values(late_since=now)
-    return connection.execute(late, {"ids": free}).rowcount if free else 0
+    unknown = select(g.c.id).where(among(g.c.id), g.c.late_since.is_(None))
+    new = set(connection.execute(unknown, {"ids": free}).scalars()) if free else set()
+    if new:
+        connection.execute(update(g).where(among(g.c.id)).values(late_since=now), {"ids": list(new)})
+    return new
 
 
 def count(connection: Connection) -> int:
@@ -46,7 +52,9 @@ def untold(connection: Connection, before: Milliseconds, most: int) -> list[Any]
     :param before: a process that began to tell it before this time has failed, or is dead.
     """
     is_open = or_(g.c.late_told_at.is_(None), g.c.late_told_at.between(-before, -1))
-    query = select(g).where(g.c.late_since.is_not(None), is_open).order_by(g.c.late_since, g.c.id).limit(most)
+    query = select(g).where(g.c.late_since.is_not(None), is_open)
+    # those that were refused before come after the others, or they would keep them back
+    query = query.order_by(g.c.late_told_at.is_not(None), g.c.late_since, g.c.id).limit(most)
     return list(connection.execute(query).mappings())
 
 

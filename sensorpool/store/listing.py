@@ -34,6 +34,7 @@ class Selection:
     dag_id: str | None = None
     task_id: str | None = None
     run_id: str | None = None
+    map_index: int | None = None
     op_classpath: str | None = None
     reason: str | None = None
     past: Milliseconds | None = None
@@ -46,7 +47,7 @@ class Selection:
 
     def conditions(self) -> list[ColumnElement[bool]]:
         """Return what holds for each instance that is wanted, on this page or another one."""
-        equal = ("state", "ending", "dag_id", "task_id", "run_id", "op_classpath")
+        equal = ("state", "ending", "dag_id", "task_id", "run_id", "map_index", "op_classpath")
         found = [s.c[name] == value for name in equal if (value := getattr(self, name)) is not None]
         if self.reason is not None:
             found.append(s.c.reason.contains(self.reason, autoescape=True, escape=_ESCAPE))

@@ -1,8 +1,10 @@
 """Who may see and do what on the pages. The application that serves the pages says so; the pages ask it."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
+
+from sensorpool.admin.conditions import Seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,13 +16,16 @@ class Reader:
     :param changed: the DAGs whose waiters this reader may change; None: all.
     :param operates: whether this reader may do what concerns the whole pool, as letting out of quarantine.
     :param watches: whether this reader may see how the pool as a whole fares.
+    :param oversees: whether this reader may see what names conditions and waiters of any DAG: what is in quarantine,
+        and what operators did.
     """
 
     name: str
-    seen: Collection[str] | None = None
-    changed: Collection[str] | None = ()
+    seen: Seen = None
+    changed: Seen = ()
     operates: bool = False
-    watches: bool = True
+    watches: bool = False
+    oversees: bool = False
 
     def sees(self, dag_id: str) -> bool:
         """Whether a waiter of this DAG may be named."""
@@ -29,11 +34,6 @@ class Reader:
     def changes(self, dag_id: str) -> bool:
         """Whether a waiter of this DAG may be cancelled, handed back, or poked for at once."""
         return self.changed is None or dag_id in self.changed
-
-    @property
-    def acts(self) -> bool:
-        """Whether there is anything that this reader may do."""
-        return self.operates or self.changed is None or bool(self.changed)
 
 
 class Denied(Exception):

@@ -43,6 +43,13 @@ def check(request: Request, given: str) -> None:
     if site is not None:  # a browser's own word; it holds behind a proxy that changes the host's name, too
         is_ours = site in {"same-origin", "none"}
     else:
-        is_ours = origin is None or urlsplit(origin).netloc == request.headers.get("host")
+        is_ours = origin is None or _place(origin) == request.headers.get("host")
     if not is_ours:
         raise Denied("the form comes from another site")
+
+
+def _place(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None

@@ -1,9 +1,11 @@
 """The pages that one looks at: the overview, conditions, waiters, tasks and runs, quarantine, recorded actions."""
 
 from typing import Annotated, Any
+from urllib.parse import unquote
 
 from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BeforeValidator
+from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse
 
 from sensorpool.admin import actions, conditions, explain, instances, overview, quarantine
@@ -19,6 +21,8 @@ from sensorpool.web.surroundings import Surroundings
 ON_A_PAGE = 50
 _LAST = 2**31
 _EMPTY_IS_NONE = BeforeValidator(lambda given: given or None)  # a form sends its empty fields too
+_LONGEST = 250  # characters of a name
+_DIGITS = 10  # of a map index
 _TRIES = 20  # of a task that are listed
 _OF_RUN = 500  # instances of a run that are listed
 
@@ -47,7 +51,7 @@ def routes(pool: Pool, access: Access, pages: Pages, surroundings: Surroundings)
         late: Annotated[bool | None, _EMPTY_IS_NONE] = None,
         first: Annotated[int, Query(ge=0, le=_LAST)] = 0,
     ) -> HTMLResponse:
-        dag_ids = reader.seen if not dag else [dag] if reader.sees(dag) else []
+        dag_ids = None if not dag else [dag] if reader.sees(dag) else []
         wanted = Wanted(op_classpath=op_classpath or None, backend=backend or None, dag_ids=dag_ids, late=bool(late))
         found = conditions.list_conditions(pool, wanted, sort, first, ON_A_PAGE, outcome=outcome, seen=reader.seen)
         asked = {"sort": sort, "class": op_classpath, "backend": backend, "dag": dag, "outcome": outcome or ""}
@@ -59,11 +63,12 @@ def routes(pool: Pool, access: Access, pages: Pages, surroundings: Surroundings)
 
     @router.get("/conditions/{group_id}")
     def of_condition(
-        request: Request, reader: AReader, group_id: int, after: Annotated[int, Query(ge=0)] = 0
+        request: Request, reader: AReader, group_id: int, after: Annotated[int, Query(ge=0, lt=2**63)] = 0
     ) -> HTMLResponse:
         found = visible_condition(pool, reader, group_id, after)
-        may_poke = reader.acts and conditions.is_waited_for(pool, group_id, reader.changed)
-        return pages.page(request, reader, "condition", found=found, may_poke=may_poke)
+        may_poke = conditions.is_waited_for(pool, group_id, reader.changed)
+        size = conditions.SHOWN_WAITERS
+        return pages.page(request, reader, "condition", found=found, may_poke=may_poke, page_size=size)
 
     @router.get("/instances/{instance_id}")
     def of_instance(request: Request, reader: AReader, instance_id: int) -> HTMLResponse:
@@ -73,15 +78,13 @@ def routes(pool: Pool, access: Access, pages: Pages, surroundings: Surroundings)
     def of_task(
         request: Request,
         reader: AReader,
-        dag_id: Annotated[str, Query(max_length=250)],
-        run_id: Annotated[str, Query(max_length=250)],
-        task_id: Annotated[str, Query(max_length=250)],
-        map_index: str = "-1",
     ) -> HTMLResponse:
+        dag_id, run_id, task_id = _named(request, "dag_id", "run_id", "task_id")
         _must_see(reader, dag_id)
-        rows = instances.list_instances(pool, Selection(dag_id=dag_id, run_id=run_id, task_id=task_id), _TRIES)
-        index = int(map_index) if map_index.removeprefix("-").isdecimal() and len(map_index) < 10 else -1
-        tries = sorted((row for row in rows if row["map_index"] == index), key=lambda row: -row["try_number"])
+        given = request.query_params.get("map_index", "")
+        index = int(given) if given.isdecimal() and len(given) < _DIGITS else -1
+        selection = Selection(dag_id=dag_id, run_id=run_id, task_id=task_id, map_index=index)
+        tries = sorted(instances.list_instances(pool, selection, _TRIES), key=lambda row: -row["try_number"])
         if not tries:
             return pages.page(request, reader, "not_pooled", dag_id=dag_id, task_id=task_id, run_id=run_id)
         return _waiter(request, reader, instances.show(pool, tries[0]["id"]), tries)
@@ -90,9 +93,8 @@ def routes(pool: Pool, access: Access, pages: Pages, surroundings: Surroundings)
     def of_run(
         request: Request,
         reader: AReader,
-        dag_id: Annotated[str, Query(max_length=250)],
-        run_id: Annotated[str, Query(max_length=250)],
     ) -> HTMLResponse:
+        dag_id, run_id = _named(request, "dag_id", "run_id")
         _must_see(reader, dag_id)
         rows = instances.list_instances(pool, Selection(dag_id=dag_id, run_id=run_id), _OF_RUN)
         rows.sort(key=lambda row: (row["state"] != State.SENSING, row["task_id"], row["map_index"], -row["try_number"]))
@@ -110,8 +112,11 @@ def routes(pool: Pool, access: Access, pages: Pages, surroundings: Surroundings)
         return pages.page(request, reader, "actions", rows=rows, size=ON_A_PAGE)
 
     def _waiter(request: Request, reader: Reader, shown: dict[str, Any], tries: list[dict[str, Any]]) -> HTMLResponse:
-        shown["shares_with"] = [each for each in shown["shares_with"] if reader.sees(each["dag_id"])]
+        if reader.seen is not None:
+            shown["shares_with"] = conditions.others_seen(pool, shown, reader.seen)
         said = explain.sentences(pool, shown)
+        if not reader.watches:
+            said["trouble"] = None  # it is the whole pool's, and names classes and workers
         further = surroundings.sentences(shown, reader)
         return pages.page(request, reader, "instance", shown=shown, said=said, further=further, tries=tries)
 
@@ -123,10 +128,9 @@ def visible_instance(pool: Pool, reader: Reader, instance_id: int) -> dict[str, 
 
     :raises Unknown: when there is no such instance, or its reader may not see it: that must not be told apart.
     """
-    shown = instances.show(pool, instance_id)
-    if not reader.sees(shown["dag_id"]):
+    if not reader.sees(instances.instance(pool, instance_id)["dag_id"]):  # before more is read: time would tell
         raise Unknown(f"there is no instance {instance_id}: it was never registered, or has been pruned")
-    return shown
+    return instances.show(pool, instance_id)
 
 
 def visible_condition(pool: Pool, reader: Reader, group_id: int, after: int = 0) -> dict[str, Any]:
@@ -136,6 +140,19 @@ def visible_condition(pool: Pool, reader: Reader, group_id: int, after: int = 0)
     """
     conditions.check_seen(pool, group_id, reader.seen)
     return conditions.condition(pool, group_id, reader.seen, after)
+
+
+def _named(request: Request, *names: str) -> list[str]:
+    """Return values of the address's query. A plus sign is one: Airflow 3.1 does not quote those of run ids.
+
+    :raises HTTPException: when one is missing or too long.
+    """
+    pairs = (pair.partition("=") for pair in request.scope["query_string"].decode("latin-1").split("&"))
+    given = {unquote(name): unquote(value) for name, _, value in pairs}
+    for name in names:
+        if not 0 < len(given.get(name, "")) <= _LONGEST:
+            raise HTTPException(422, f"the address has a wrong value: {name}")
+    return [given[name] for name in names]
 
 
 def _must_see(reader: Reader, dag_id: str) -> None:
@@ -148,6 +165,6 @@ def _of_the_pool(reader: Reader, rows: list[dict[str, Any]]) -> list[dict[str, A
 
     :raises Denied: when the reader may not see all DAGs.
     """
-    if reader.seen is not None:
+    if not reader.oversees:
         raise Denied("this page is for who may see all DAGs")
     return rows

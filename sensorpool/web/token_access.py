@@ -49,7 +49,8 @@ class TokenAccess:
             name = "token"
         if name is None:
             raise Denied("log in with the token: any user name, and the token as the password", 401, _CHALLENGE)
-        return Reader(name, changed=None if self._may_act else (), operates=self._may_act)
+        changed = None if self._may_act else ()
+        return Reader(name, changed=changed, operates=self._may_act, watches=True, oversees=True)
 
     def _name(self, header: str) -> str | None:
         kind, _, given = header.partition(" ")

@@ -53,7 +53,7 @@ class FailingPokes:
 
         :param now: the database's time.
         """
-        failing = [report for report in reports if report.trace is not None]
+        failing = [(report, report.trace) for report in reports if report.trace is not None]
         if not failing and not self._how:
             return
         with self._lock:
@@ -61,24 +61,18 @@ class FailingPokes:
                 for report in reports:
                     if report.trace is None:
                         self._how.pop(report.group.id, None)
-            new = {
-                report.trace.signature: report.trace.text
-                for report in failing
-                if report.trace is not None and report.trace.text is not None
-            }
+            new = {trace.signature: trace.text for _, trace in failing if trace.text is not None}
             for signature, text in new.items():
                 _put(self._texts, signature, text, _KINDS)
-            lines = [line for report in failing if (line := self._line(report)) is not None]
+            lines = [line for report, trace in failing if (line := self._line(report, trace.signature)) is not None]
         for outcome, fields in lines:
             say = log.warning if outcome is Outcome.INFRA_FAILURE else log.error
             say("a poke fails", **fields)
         self._keep(new, now)
 
-    def _line(self, report: Report) -> tuple[Outcome, dict[str, Any]] | None:
+    def _line(self, report: Report, signature: str) -> tuple[Outcome, dict[str, Any]] | None:
         """Return a line for a group that fails otherwise than before; None if not, or if its kind was just told."""
-        if report.trace is None:
-            return None
-        signature, group_id = report.trace.signature, report.group.id
+        group_id = report.group.id
         is_known = self._how.get(group_id) == signature
         _put(self._how, group_id, signature, _GROUPS)
         if is_known:

@@ -29,14 +29,14 @@ CHORES = (
     Chore("pruning landings", landings.prune),
     Chore("pruning actions", actions.prune),
     Chore("finding late conditions", late.find),
-    Chore("telling on_late", late_hook.tell),
     Chore("forgetting suspects", suspects.forget_gone),
     Chore("quarantine and quotas", admission.look_again),
     Chore("dropping abandoned listeners", left_behind.drop_listeners),
     Chore("rescuers of other packages", others.rescue),
-    # last, and for half a round at most: a backlog starves no other chore
+    # last, and each for half a round at most: a backlog starves no other chore
     Chore("sending on_settled tasks", left_behind.send_callbacks),
     Chore("publishing what a dead process left", left_behind.publish),
+    Chore("telling on_late", late_hook.tell),
 )
 
 log = logger(__name__)

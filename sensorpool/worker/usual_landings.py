@@ -57,4 +57,4 @@ def earlier(database: Database, families: Collection[int], now: Milliseconds) ->
 
 def _past(landing: landings.Landing) -> Past:
     began = begins(landing.logical_date, landing.waiting_since)
-    return Past(began, landing.ended_at - began)
+    return Past(began, landing.ended_at - began, max(0, landing.waiting_since - began))

@@ -4,7 +4,7 @@ import datetime as dt
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 import httpx
@@ -133,7 +133,10 @@ def test_who_is_not_logged_in_sees_nothing(address: str, path: str) -> None:
     assert answer.status_code == 401
     assert "orders" not in answer.text
     assert httpx.get(f"{address}{path}", cookies={"_token": "x.y.z"}).status_code in (401, 403)
-    assert get(address, "stranger", path).status_code == 403
+    found = get(address, "stranger", path)
+    assert found.status_code == (200 if path.endswith("conditions") else 403)
+    assert "orders</a>" not in found.text
+    assert "/instances/" not in found.text
 
 
 def test_an_admin_sees_all(address: str) -> None:
@@ -163,6 +166,30 @@ def test_a_user_of_one_dag_knows_of_others_as_a_number(address: str) -> None:
         for path in (TASK.format("billing", "path"), RUN.format("billing"), "/sensorpool/quarantine"):
             assert clerk.get(path).status_code == 403
         assert clerk.get("/sensorpool/instances/2").status_code == 404
+
+
+def test_a_right_to_a_dag_is_none_to_its_tasks(address: str, pool: Pool) -> None:
+    with browser(address, "auditor") as auditor:
+        assert "1 to 1 of 1" in auditor.get("/sensorpool/conditions").text
+        assert auditor.get(TASK.format("orders", "path")).status_code == 200
+        assert auditor.get(TASK.format("billing", "path")).status_code == 403
+        assert post(auditor, "/sensorpool/conditions", "/sensorpool/instances/2/cancel").status_code == 404
+    assert state_of(pool, 2) == State.SENSING
+
+
+def test_a_form_that_comes_slowly_keeps_no_page_from_others(
+    serve: Callable[..., Any], pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(late_pages, "AT_ONCE", 1)
+    urls = {"database_url": pool.settings.database_url, "redis_url": pool.settings.redis_url}
+    with serve(**urls) as address, ExitStack() as stack:
+        place = address.removeprefix("http://").split(":")
+        for _ in range(3):
+            slow = stack.enter_context(socket.create_connection((place[0], int(place[1])), timeout=30))
+            slow.sendall(b"POST /sensorpool/instances/1/cancel HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\nform_")
+        assert get(address, "admin", "/sensorpool/conditions").status_code == 200
+        with browser(address, "admin") as admin:
+            assert admin.post("/sensorpool/instances/1/cancel", content=b"x" * 20_000).status_code == 413
 
 
 def test_a_task_that_is_not_pooled_is_a_quiet_line(address: str) -> None:

@@ -14,6 +14,8 @@ from sqlalchemy import select
 from sensorpool import Settings
 from sensorpool.errors import Refused, SettingsError, Unreachable
 from sensorpool.instrumentation.redaction import hide
+from sensorpool.publish import late_hook as hook
+from sensorpool.publish.late_hook import LateHook
 from sensorpool.store.schema import poke_group
 from sensorpool.worker.chores import late_hook
 from sensorpool.worker.chores.round import Rescued, Round
@@ -129,6 +131,52 @@ def test_an_address_that_is_away_ends_the_round(make: Callable[..., Late], addre
         tell(series)  # the next one
 
 
+def test_an_answer_without_an_end_holds_rescue_up_for_a_while_only(
+    make: Callable[..., Late], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hook, "PATIENCE", 0.5)
+    over = threading.Event()
+
+    class Drips(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            while not over.wait(0.05):
+                self.wfile.write(b"x-more: x\r\n")
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Log nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Drips)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        series = make(3, on_late_url=f"http://127.0.0.1:{server.server_port}/hook")
+        with pytest.raises(Unreachable, match=r"no answer within 0\.5 s"):
+            tell(series)
+        with pytest.raises(Unreachable, match="has not ended its last answer"):
+            tell(series)
+        assert told(series) == [False] * 3
+    finally:
+        over.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_what_was_refused_keeps_no_newer_one_back(make: Callable[..., Late], address: Address) -> None:
+    series = make(3, on_late_url=address.url)
+    address.answers = [500]
+    with pytest.raises(Refused):
+        tell(series)
+    series.register("n9", "sales")
+    series.now += 6 * MINUTE  # it waits since late, and has the margin from then on
+    assert series.find() == 1
+    series.now += late_hook.AGAIN + 1
+    address.posted.clear()
+    tell(series)
+    assert [each["poke_context"]["name"] for each in address.posted] == ["n9", "n0"]
+
+
 def test_two_processes_tell_it_once(make: Callable[..., Late], address: Address) -> None:
     series = make(1, on_late_url=address.url)
     database = series.pool.database
@@ -164,6 +212,24 @@ def test_the_address_is_a_secret() -> None:
     settings = Settings.load(on_late_url=f"https://hooks.example/services/{SECRET}")
     assert settings.shown()["on_late_url"] == "***"
     assert SECRET not in hide(f"HTTP Request: POST https://hooks.example/services/{SECRET}")
+
+
+def test_the_address_is_hidden_as_httpx_spells_it() -> None:
+    LateHook(Settings.load(on_late_url=f"HTTPS://HOOKS.Example:443/services/{SECRET}?key=a b"))
+    for spelt in (f"https://hooks.example/services/{SECRET}", f"GET /services/{SECRET}?key=a%20b"):
+        assert SECRET not in hide(spelt), spelt
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"on_late_url": "https://x/y", "on_late_task": "t", "broker_url": "redis://x/0"}, "beside ON_LATE_URL"),
+        ({"on_late_task": "t", "redis_url": "memory://"}, "needs a broker that others can reach"),
+    ],
+)
+def test_hooks_that_cannot_work_are_refused(settings: dict[str, str], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        Settings.load(**settings)
 
 
 @pytest.mark.parametrize(

@@ -110,28 +110,46 @@ def test_a_collector_that_is_away_holds_nothing_up(make_service: Callable[..., S
 
 
 @pytest.mark.parametrize(
-    ("hidden", "variable", "said"),
+    ("hidden", "variables", "said"),
     [
-        ("opentelemetry.sdk", "OTEL_EXPORTER_OTLP_ENDPOINT", "install sensorpool with its extra `otel`"),
-        ("opentelemetry", "OTEL_TRACES_EXPORTER", "install sensorpool with its extra `otel`"),
-        ("", "OTEL_TRACES_EXPORTER", "an exporter that is not known here"),
+        ("opentelemetry.sdk", {"OTEL_EXPORTER_OTLP_ENDPOINT": "x"}, "install sensorpool with its extra `otel`"),
+        ("opentelemetry", {"OTEL_TRACES_EXPORTER": "otlp"}, "install sensorpool with its extra `otel`"),
+        ("", {"OTEL_TRACES_EXPORTER": "jaeger"}, "an exporter that is not known here"),
+        ("", {"OTEL_TRACES_EXPORTER": "console", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "4096"}, "that begin with OTEL_"),
+        ("", {"OTEL_TRACES_EXPORTER": "console", "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "x"}, "that begin with OTEL_"),
     ],
 )
-def test_what_is_missing_is_one_line(hidden: str, variable: str, said: str) -> None:
+def test_what_is_wrong_is_one_line_and_costs_the_traces_only(hidden: str, variables: dict[str, str], said: str) -> None:
     done = _python(
         f"""
         import sys
         if {hidden!r}: sys.modules[{hidden!r}] = None
         from sensorpool.instrumentation import logs, spans
         logs.configure("text", "INFO")
+        spans.set_up()
         for _ in range(2):
             with spans.span("job") as span:
                 span.set_attributes({{}})
+                spans.following("publish", lambda: print("done"))()
         """,
-        **{variable: "jaeger"},
+        **variables,
     )
     assert done.stderr.count(said) == 1, done.stderr
+    assert done.stdout.count("done") == 2
     assert "Traceback" not in done.stderr
+
+
+def test_a_client_sets_no_provider() -> None:
+    done = _python(
+        """
+        from opentelemetry import trace
+        from sensorpool.instrumentation import spans
+        with spans.span("settle"):
+            print(type(trace.get_tracer_provider()).__name__)
+        """,
+        OTEL_TRACES_EXPORTER="console",
+    )
+    assert done.stdout.split() == ["ProxyTracerProvider"]
 
 
 def test_without_a_wish_nothing_of_it_is_imported_and_an_error_passes() -> None:
@@ -154,6 +172,7 @@ def test_an_error_is_told_without_its_text() -> None:
     done = _python(
         """
         from sensorpool.instrumentation import spans
+        spans.set_up()
         try:
             with spans.span("job"):
                 raise KeyError("a-secret")

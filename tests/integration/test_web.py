@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 from sqlalchemy import insert, update
+from sqlalchemy.event import listen
 
 from sensorpool import Pool
 from sensorpool.admin import actions as recorded
@@ -49,11 +50,11 @@ def only_theirs(pool: Pool) -> int:
 def address(pool: Pool) -> Iterator[str]:
     """The pages, for an operator, a reader of everything, and two who know of `ours` only."""
     readers = (
-        Reader("operator", changed=None, operates=True),
-        Reader("guest"),
-        Reader("our guest", seen=("ours",)),
-        Reader("we", seen=("ours",), changed=("ours",)),
-        Reader("one of us", seen=("ours",), watches=False),
+        Reader("operator", changed=None, operates=True, watches=True, oversees=True),
+        Reader("guest", watches=True, oversees=True),
+        Reader("our guest", seen=("ours",), watches=True),
+        Reader("we", seen=("ours",), changed=("ours",), watches=True),
+        Reader("one of us", seen=("ours",)),
         Reader("reader of many", seen={"ours", *(f"d{number}" for number in range(70_000))}),
     )
     with served(application(pool, Named(*readers))) as found:
@@ -111,6 +112,7 @@ def test_no_form_works_without_login_without_its_page_or_by_get(
     for headers in (
         {"origin": "http://evil.example"},
         {"origin": "null"},
+        {"origin": "http://["},
         {"sec-fetch-site": "cross-site"},
         ours | {"sec-fetch-site": "same-site"},
     ):
@@ -153,6 +155,80 @@ def test_who_may_not_watch_the_pool_sees_what_waits_for_their_tasks(browse: Call
     for hidden in ("Overview", "Quarantine", "Actions"):
         assert f">{hidden}</a>" not in page.text
         assert f">{hidden}</a>" in browse("operator").get("/conditions").text
+
+
+def test_a_reader_of_one_dag_gets_no_dates_of_others_and_no_trouble_of_the_pool(
+    browse: Callable[[str], httpx.Client], pool: Pool
+) -> None:
+    old = 1_577_836_800_000  # 2020-01-01: theirs began to wait then
+    for table in (poke_group, sensor_instance):
+        column = table.c.registered_at if table is poke_group else table.c.start_date
+        of_theirs = table.c.id == (1 if table is poke_group else 2)
+        edit(pool, update(table).where(of_theirs).values({column: old}))
+    edit(pool, update(poke_group).where(poke_group.c.id == 1).values(next_deadline=old + 1, family=7))
+    row = {"family": 7, "digest": b"x" * 32, "op_classpath": PATH, "backend": None, "logical_date": old}
+    row |= {"waiting_since": old, "ended_at": old + 1, "ending": "landed", "waiters": 3, "pokes": 1}
+    edit(pool, insert(landing).values(row))
+    for path in ("/conditions", "/conditions/1", "/instances/1", TASK):
+        assert "2020-01-01" in browse("operator").get(path).text or path in ("/instances/1", TASK), path
+        assert "2020-01-01" not in browse("one of us").get(path).text, path
+        assert "<dt>trouble</dt>" in browse("operator").get(path).text or path.startswith("/conditions")
+        assert "<dt>trouble</dt>" not in browse("one of us").get(path).text, path
+
+
+def test_fellow_waiters_are_named_however_many_others_wait(browse: Callable[[str], httpx.Client], pool: Pool) -> None:
+    theirs = {"op_classpath": PATH, "poke_context": {"path": "/both"}, "dag_id": "theirs", "run_id": "r"}
+    pool.register_many([{**theirs, "task_id": f"m{number}"} for number in range(30)])
+    pool.register(PATH, {"path": "/both"}, dag_id="ours", task_id="fellow", run_id="r")
+    assert "ours.fellow of r" in browse("one of us").get(TASK).text
+    assert "further" not in browse("one of us").get("/conditions/1").text
+
+
+def test_a_plus_sign_of_a_run_is_one_whether_it_is_quoted_or_not(
+    browse: Callable[[str], httpx.Client], pool: Pool
+) -> None:
+    """Airflow 3.1 puts a run's id into the address as it is; later versions quote it."""
+    run_id = "scheduled__2026-11-01T00:00:00+00:00"
+    pool.register(PATH, {"path": "/x"}, dag_id="ours", task_id="t 1", run_id=run_id)
+    for spelt in (run_id, run_id.replace("+", "%2B").replace(":", "%3A")):
+        page = browse("operator").get(f"/task?dag_id=ours&run_id={spelt}&task_id=t%201&map_index={{MAP_INDEX}}")
+        assert "t 1" in page.text
+        assert "knows of no try" not in page.text
+        assert "1 of 1 wait" in browse("operator").get(f"/run?dag_id=ours&run_id={spelt}").text
+    for path in ("/task?dag_id=ours&run_id=r", f"/run?dag_id=ours&run_id={'x' * 251}", "/run", "/task?&&=&dag_id"):
+        assert browse("operator").get(path).status_code == 422, path
+
+
+def test_each_of_many_mapped_tasks_is_found(browse: Callable[[str], httpx.Client], pool: Pool) -> None:
+    mapped = {"op_classpath": PATH, "dag_id": "ours", "task_id": "mapped", "run_id": "r"}
+    many = [{**mapped, "poke_context": {"path": f"/{number}"}, "map_index": number} for number in range(30)]
+    pool.register_many(many)
+    for number in (0, 29):
+        page = browse("operator").get(f"/task?dag_id=ours&run_id=r&task_id=mapped&map_index={number}")
+        assert f"mapped[{number}]" in page.text
+    assert "knows of no try" in browse("operator").get("/task?dag_id=ours&run_id=r&task_id=mapped").text
+
+
+def test_a_hidden_waiter_is_asked_for_no_more_than_a_missing_one(
+    browse: Callable[[str], httpx.Client], pool: Pool
+) -> None:
+    edit(pool, update(sensor_instance).where(sensor_instance.c.id == 2).values(on_settled="[1]"))
+    guest = browse("one of us")
+    statements: list[str] = []
+    listen(pool.database.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    assert guest.get("/instances/2").status_code == 404
+    of_hidden = statements.copy()
+    statements.clear()
+    assert guest.get("/instances/99").status_code == 404
+    assert statements == of_hidden
+    assert browse("operator").get("/instances/2").status_code == 200  # an edited callback is no reason for a 500
+
+
+def test_an_edited_row_breaks_no_page(browse: Callable[[str], httpx.Client], pool: Pool) -> None:
+    edit(pool, update(poke_group).values(poke_interval=0))
+    for path in ("/conditions", "/conditions/1", "/instances/1", f"/conditions/1?after={2**63 - 1}"):
+        assert browse("operator").get(path).status_code == 200, path
+    assert browse("operator").get(f"/conditions/1?after={2**63}").status_code == 422
 
 
 def test_a_reader_of_more_dags_than_a_statement_takes(browse: Callable[[str], httpx.Client]) -> None:

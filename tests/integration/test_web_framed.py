@@ -37,7 +37,7 @@ class Operators:
     """Takes everybody for an operator."""
 
     def reader(self) -> Reader:
-        return Reader("operator", changed=None, operates=True)
+        return Reader("operator", changed=None, operates=True, watches=True, oversees=True)
 
 
 @pytest.fixture

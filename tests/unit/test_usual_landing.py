@@ -43,6 +43,22 @@ def test_a_family_without_logical_dates_is_measured_from_its_first_waiter() -> N
     assert begins(0, 7) == 0
 
 
+def test_a_backfill_tells_nothing_of_when_data_lands() -> None:
+    ordinary = [Past(MONDAY + n * DAY, 26 * HOUR, 24 * HOUR) for n in range(40)]
+    backfill = [Past(MONDAY - n * DAY, n * DAY, n * DAY) for n in range(40, 70)]
+    found = usual(ordinary + backfill, MONDAY + 40 * DAY + DAY // 2)
+    assert found is not None
+    assert (found.after, found.late_after, found.landings) == (26 * HOUR, 26 * HOUR + 5 * MINUTE, 40)
+    assert usual(backfill[:FEWEST], MONDAY) is not None, "where nothing else is known, they are all there is"
+
+
+def test_a_run_that_is_caught_up_has_the_margin_from_when_it_waits() -> None:
+    found = usual(days(*[HOUR] * FEWEST), MONDAY)
+    assert found is not None
+    assert found.expects(MONDAY, MONDAY) == (MONDAY + HOUR, MONDAY + HOUR + 5 * MINUTE)
+    assert found.expects(MONDAY, MONDAY + 40 * DAY) == (MONDAY + HOUR, MONDAY + 40 * DAY + 5 * MINUTE)
+
+
 @given(st.lists(st.integers(-(2**60), 2**60), min_size=FEWEST, max_size=MOST), st.integers(0, 2**60))
 def test_what_is_late_is_later_than_nine_of_ten(took: list[int], began: int) -> None:
     found = usual(days(*took, every=7 * DAY), began)

@@ -7,7 +7,7 @@ from airflow.configuration import conf
 from airflow.jobs.job import Job
 from airflow.models.trigger import Trigger
 from airflow.utils.session import create_session
-from sqlalchemy import func, select
+from sqlalchemy import case, func, select
 
 from sensorpool.airflow.ui import external_runs
 from sensorpool.instrumentation.logs import logger
@@ -56,7 +56,7 @@ def _room(session: Any) -> str:
     alive = list(session.execute(select(Job.id).where(*is_alive)).scalars())
     if not alive:
         return "none: no triggerer is alive"
-    placed = func.count().filter(Trigger.triggerer_id.in_(alive))
+    placed = func.coalesce(func.sum(case((Trigger.triggerer_id.in_(alive), 1), else_=0)), 0)  # MySQL has no FILTER
     there, taken = session.execute(select(func.count(), placed).select_from(Trigger)).one()
     places = conf.getint("triggerer", "capacity") * len(alive)
     said = f"{max(0, places - taken):,} of {places:,}"

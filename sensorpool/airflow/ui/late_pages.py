@@ -21,6 +21,8 @@ from sensorpool.instrumentation.redaction import one_line
 
 AT_ONCE = 4  # requests
 PATIENCE = 10.0  # seconds that one more request waits for its turn
+_LONGEST = 9_999  # bytes of a form
+_TOO_LONG = "sensorpool: no form of these pages is that long"
 _WRONG = "sensorpool: its settings are wrong here, or its extra `web` is not installed: the API server's log says which"
 _BUSY = "sensorpool: the pages of the pool are busy, for its database or Redis answers slowly; load this one again"
 
@@ -42,9 +44,15 @@ class LatePages:
         if scope["type"] != "http":
             return
         try:
-            await asyncio.wait_for(self._turns.acquire(), PATIENCE)
+            # before its turn: who sends a form slowly must not keep others from theirs
+            receive = await asyncio.wait_for(_read(scope, receive), PATIENCE)
+            if receive is not None:
+                await asyncio.wait_for(self._turns.acquire(), PATIENCE)
         except TimeoutError:
-            await PlainTextResponse(_BUSY, 503)(scope, receive, send)
+            await PlainTextResponse(_BUSY, 503)(scope, _nothing, send)
+            return
+        if receive is None:
+            await PlainTextResponse(_TOO_LONG, 413)(scope, _nothing, send)
             return
         try:
             answer = self._made or await run_in_threadpool(self._make)
@@ -58,7 +66,7 @@ class LatePages:
             if self._made is None:
                 try:
                     self._pool, self._made = _pool_and_pages()
-                except (SensorpoolError, ImportError) as error:
+                except (SensorpoolError, ImportError, RuntimeError) as error:  # FastAPI raises the last for a package
                     if (why := one_line(error)) != self._why_not:
                         self._why_not = why
                         log.error("the pages of the pool cannot be made", error=why)
@@ -70,6 +78,31 @@ class LatePages:
             if self._pool is not None:
                 self._pool.close()
             self._pool = self._made = None
+
+
+async def _read(scope: Any, receive: Any) -> Any:
+    """Read the body of a request; return what hands it on, or None if it is longer than any form of the pages."""
+    if scope["method"] in {"GET", "HEAD"}:
+        return receive
+    messages, length = [], 0
+    while True:
+        message = await receive()
+        messages.append(message)
+        length += len(message.get("body", b""))
+        if length > _LONGEST:
+            return None
+        if not message.get("more_body", False):
+            break
+
+    async def again() -> Any:
+        return messages.pop(0) if messages else await receive()
+
+    return again
+
+
+async def _nothing() -> Any:
+    """Stand in for a request that is not read any further."""
+    return {"type": "http.disconnect"}
 
 
 def _pool_and_pages() -> tuple[Pool, Any]:

@@ -1,42 +1,70 @@
-"""Who may see and do what on the pages: what Airflow's auth manager lets its users do with the DAGs that wait."""
+"""Who may see and do what on the pages: what Airflow's auth manager lets users do with the task instances of a DAG."""
+
+from typing import Any, Literal
 
 from airflow.api_fastapi.app import get_auth_manager
-from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity, DagDetails
 from airflow.api_fastapi.core_api.security import GetUserDep
+from airflow.configuration import conf
 from airflow.models.dag import DagModel
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
-from sensorpool.web.access import Denied, Reader
+from sensorpool.web.access import Reader
+
+_Method = Literal["GET", "PUT"]
 
 
 class Permissions:
-    """Lets in whom Airflow lets see task instances; what changes a wait asks for what changes a task instance."""
+    """Has Airflow's auth manager asked: for each DAG whose tasks a page would name, and for each that is acted on."""
 
     def reader(self, user: GetUserDep) -> Reader:
-        """Return who asks. Airflow's own dependency finds the user, by the session of its UI or a bearer token.
-
-        :raises Denied: when the user may see no task instances.
-        """
-        manager = get_auth_manager()
-        if not manager.is_authorized_dag(method="GET", access_entity=DagAccessEntity.TASK_INSTANCE, user=user):
-            raise Denied("Airflow does not let you see task instances")
-        there = _all_dags()
-        seen = manager.get_authorized_dag_ids(user=user, method="GET")
-        changed: set[str] = set()
-        if manager.is_authorized_dag(method="PUT", access_entity=DagAccessEntity.TASK_INSTANCE, user=user):
-            changed = manager.get_authorized_dag_ids(user=user, method="PUT") & seen
-        watches = manager.is_authorized_view(access_view=AccessView.JOBS, user=user)
-        sees_all, changes_all = (bool(there) and some >= there for some in (seen, changed))
+        """Return who asks. Airflow's own dependency finds the user, by the session of its UI or a bearer token."""
+        watches = get_auth_manager().is_authorized_view(access_view=AccessView.JOBS, user=user)
+        oversees = watches and _of_all(user, "GET")
         return Reader(
             name=user.get_name(),
-            seen=None if sees_all else frozenset(seen),
-            changed=None if changes_all else frozenset(changed),
-            operates=watches and sees_all and changes_all,
+            seen=_Dags(user, "GET"),
+            changed=_Dags(user, "PUT"),
+            operates=oversees and _of_all(user, "PUT"),
             watches=watches,
+            oversees=oversees,
         )
 
 
-def _all_dags() -> set[str]:
+class _Dags:
+    """The DAGs whose task instances a user may see, or change. Each is asked for once; belongs to one request."""
+
+    def __init__(self, user: Any, method: _Method) -> None:
+        self._user = user
+        self._method = method
+        self._known: dict[str, bool] = {}
+
+    def __contains__(self, dag_id: object) -> bool:
+        """Ask Airflow, as it does itself before it shows or changes a task instance."""
+        name = str(dag_id)
+        if name not in self._known:
+            self._known[name] = get_auth_manager().is_authorized_dag(
+                method=self._method,
+                access_entity=DagAccessEntity.TASK_INSTANCE,
+                details=_details(name),
+                user=self._user,
+            )
+        return self._known[name]
+
+
+def _details(dag_id: str) -> DagDetails:
+    """Return what auth managers go by: the DAG, and its team where an Airflow has teams."""
+    if not conf.getboolean("core", "multi_team", fallback=False):
+        return DagDetails(id=dag_id)
+    return DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
+
+
+def _of_all(user: Any, method: _Method) -> bool:
+    """Whether a user may see, or change, the task instances of all DAGs: by a right that names none, and in fact."""
+    manager = get_auth_manager()
+    if not manager.is_authorized_dag(method=method, access_entity=DagAccessEntity.TASK_INSTANCE, user=user):
+        return False
     with create_session() as session:
-        return set(session.scalars(select(DagModel.dag_id)))
+        there = set(session.scalars(select(DagModel.dag_id)))
+    return bool(there) and bool(manager.get_authorized_dag_ids(user=user, method=method) >= there)

@@ -13,8 +13,11 @@ async function refresh() {
   const focused = focusable().indexOf(document.activeElement);
   try {
     const answer = await fetch(location.href, { credentials: "same-origin" });
-    if (!answer.ok || isTyping()) return;
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const text = await answer.text();
+    // what has ended, or asks for a login, is shown as well; a server in trouble is not
+    if (answer.status >= 500 || isTyping()) return;
+    const page = new DOMParser().parseFromString(text, "text/html");
+    if (page.getElementById("main") === null) return;
     main().replaceChildren(...page.getElementById("main").childNodes);
     main().querySelectorAll("details").forEach((each, index) => (each.open = opened[index] ?? each.open));
     document.body.dataset.fresh = "1";

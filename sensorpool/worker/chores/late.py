@@ -4,11 +4,9 @@ A round looks at a few pages of groups, and reads what is usual for a bounded nu
 from there.
 """
 
-from typing import NamedTuple
-
 from sensorpool.instrumentation.logs import logger
 from sensorpool.model.times import spell_time
-from sensorpool.model.usual_landing import begins
+from sensorpool.model.usual_landing import Expected, begins
 from sensorpool.model.values import Milliseconds
 from sensorpool.store import late_conditions
 from sensorpool.store.late_conditions import Waiting
@@ -16,7 +14,7 @@ from sensorpool.worker.chores import pages
 from sensorpool.worker.chores.round import Round
 from sensorpool.worker.usual_landings import UsualLandings
 
-PAGES = 4  # in a round: 100,000 groups are looked at in twenty-five rounds
+PAGES = 4  # in a round: 100,000 groups of known families are looked at in twenty-five rounds
 FAMILIES = 500  # whose landings one round reads
 _NAMED = 5  # groups that a round names in the log
 
@@ -35,9 +33,10 @@ def find(now: Round) -> None:
         usual_landings.read(unread, now_ms)
         room -= len(unread)
         page, is_whole = _known(page, usual_landings)
-        late = [found for each in page if (found := _late(each, usual_landings, now_ms)) is not None]
-        done.late += database.run(late_conditions.mark, [each.group_id for each in late], now_ms)
-        _tell(late)
+        late = {each.id: found for each in page if (found := _late(each, usual_landings, now_ms)) is not None}
+        new = database.run(late_conditions.mark, late.keys(), now_ms)
+        done.late += len(new)
+        _tell([(group_id, expected) for group_id, expected in late.items() if group_id in new])
         if is_whole and len(page) < pages.ROWS:  # the end of the table
             place.waiting_id = 0
             return
@@ -54,25 +53,17 @@ def _known(page: list[Waiting], usual_landings: UsualLandings) -> tuple[list[Wai
     return page, True
 
 
-class _Late(NamedTuple):
-    """A late condition: when it usually lands, and since when it is late."""
-
-    group_id: int
-    usually: Milliseconds
-    after: Milliseconds
-
-
-def _late(waiting: Waiting, usual_landings: UsualLandings, now: Milliseconds) -> _Late | None:
+def _late(waiting: Waiting, usual_landings: UsualLandings, now: Milliseconds) -> Expected | None:
+    """Return what was expected of a condition that is late; None: it is not."""
     began = begins(waiting.logical_date, waiting.registered_at)
     found = usual_landings.of(waiting.family, began)
-    if found is None or now - began <= found.late_after:
-        return None
-    return _Late(waiting.id, began + found.after, began + found.late_after)
+    expected = None if found is None else found.expects(began, waiting.registered_at)
+    return expected if expected is not None and now > expected.late_after else None
 
 
-def _tell(late: list[_Late]) -> None:
-    for group_id, usually, after in late[:_NAMED]:
-        usually_at, late_at = spell_time(usually), spell_time(after)
+def _tell(late: list[tuple[int, Expected]]) -> None:
+    for group_id, expected in late[:_NAMED]:
+        usually_at, late_at = spell_time(expected.usually), spell_time(expected.late_after)
         log.warning("a condition is late", group_id=group_id, usually_lands_at=usually_at, late_after=late_at)
     if len(late) > _NAMED:
         log.warning("more conditions are late", groups=len(late) - _NAMED)

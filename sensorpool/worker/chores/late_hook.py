@@ -3,19 +3,20 @@
 A process claims a condition before it tells it. If it dies in between, the condition is told again, too.
 """
 
+import time
 from typing import Any
 
 from sensorpool.errors import Refused
 from sensorpool.instrumentation.redaction import storable
 from sensorpool.model.json_text import read_json
 from sensorpool.model.times import spell_time
-from sensorpool.model.usual_landing import begins
+from sensorpool.model.usual_landing import begins, family_of
 from sensorpool.model.values import Milliseconds
 from sensorpool.store import inspecting, late_conditions
 from sensorpool.worker.chores.round import Round
 from sensorpool.worker.usual_landings import UsualLandings
 
-AT_ONCE = 20  # conditions that a round tells
+AT_ONCE = 20  # conditions that a round tells, and in half of `rescue_interval` at most
 AGAIN = 60_000  # milliseconds after which a condition that was claimed, and not told, is told again
 _WAITERS = 20  # that are named
 _LONGEST = 300  # characters of a condition in the sentence
@@ -31,8 +32,11 @@ def tell(now: Round) -> None:
     if not worker.late_hook.is_set:
         return
     database, refused = worker.database, None
-    now_ms = database.read(database.now)
-    for group in database.read(late_conditions.untold, now_ms - AGAIN, AT_ONCE):
+    ends = time.monotonic() + worker.settings.rescue_interval / 2
+    for group in database.read(late_conditions.untold, database.read(database.now) - AGAIN, AT_ONCE):
+        if time.monotonic() > ends:
+            break
+        now_ms = database.read(database.now)  # a slow hook must not make a claim old before its time
         if not database.run(late_conditions.claim, group, now_ms):
             continue  # another process tells it
         waiters = database.read(inspecting.others_of_group, group["id"], _WAITERS)
@@ -48,12 +52,12 @@ def tell(now: Round) -> None:
 
 def _described(group: Any, waiters: list[Any], usual_landings: UsualLandings, now: Milliseconds) -> dict[str, Any]:
     """Return what the hook is told of a late group, as plain values."""
-    family = group["hashcode"] if group["family"] is None else group["family"]
+    family = family_of(group)
     began = begins(group["logical_date"], group["registered_at"])
     if usual_landings.is_unread(family):
         usual_landings.read([family], now)
     usual = usual_landings.of(family, began)
-    usually, after = (None, None) if usual is None else (began + usual.after, began + usual.late_after)
+    usually, after = (None, None) if usual is None else usual.expects(began, group["registered_at"])
     context = storable(group["poke_context"])
     what = f"{group['op_classpath']} {context}"
     what = what if len(what) <= _LONGEST else f"{what[: _LONGEST - 1]}…"
