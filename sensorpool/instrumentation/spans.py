@@ -89,7 +89,7 @@ def set_up() -> None:
 
 @cache
 def _tracer() -> Any:
-    """Return what makes spans; None: no one in this process has set a provider."""
+    """Return what makes spans; None: this process has no provider."""
     if "opentelemetry.trace" not in sys.modules:
         return None
     try:
