@@ -143,7 +143,7 @@ def test_an_admin_sees_all(address: str) -> None:
     with browser(address, "admin") as admin:
         overview = admin.get("/sensorpool/")
         assert overview.status_code == 200
-        assert "no triggerer is alive" in overview.text
+        assert "room in the triggerers</dt>" in overview.text  # the figure: tests/e2e/test_ui.py
         conditions = admin.get("/sensorpool/conditions").text
         assert "1 to 2 of 2" in conditions
         assert 'href="/sensorpool/conditions/' in conditions
