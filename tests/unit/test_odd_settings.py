@@ -15,6 +15,7 @@ from sensorpool.config.defaults import INFRA_FAILURES
 from sensorpool.config.infra_classes import doubts, doubts_apart
 from sensorpool.config.settings import Settings
 from sensorpool.errors import SettingsError
+from sensorpool.instrumentation import redaction
 from sensorpool.service.refusals import refuse_typos
 
 ODD = ("0", "-1", "nan", "inf", "1e300", "1e-300", "soon", "5s", "5 s", "1,5")
@@ -49,6 +50,12 @@ def test_a_number_is_refused_with_what_it_may_be(monkeypatch: pytest.MonkeyPatch
         rf"(from [\d.]+|above 0) to \d+ \(it is '{re.escape(value)}'\)",
         line,
     )
+
+
+@pytest.fixture(autouse=True)
+def own_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What these tests give as a token is no secret of later tests."""
+    monkeypatch.setattr(redaction, "_known", redaction._known)
 
 
 @pytest.mark.parametrize("name", Settings.model_fields)
