@@ -79,7 +79,7 @@ def condition(pool: Pool, group_id: int, seen: Seen, after: int = 0) -> dict[str
     shown["last_pokes"] = []
     next_poke.add_last(pool, shown)
     next_poke.add_next(pool, shown, row, database.read(database.now))
-    named = waiting(pool, seen)
+    named = None if seen is None else _dags_of(pool, group_id, seen)
     waiters = database.read(conditions.waiters, group_id, named, after, SHOWN_WAITERS)
     shown["waiters"] = [
         {**each, "start_date": spell_time(each["start_date"]), "timeout_at": spell_time(each["timeout_at"])}
@@ -103,8 +103,7 @@ def condition(pool: Pool, group_id: int, seen: Seen, after: int = 0) -> dict[str
 
 def is_waited_for(pool: Pool, group_id: int, dag_ids: Seen) -> bool:
     """Whether a task of one of these DAGs waits for a condition; None: of any DAG."""
-    dags = pool.database.read(conditions.dags_of, group_id) if 0 < group_id < 2**63 else set()
-    return any(dag_ids is None or dag_id in dag_ids for dag_id in dags)
+    return bool(_dags_of(pool, group_id, dag_ids))
 
 
 def check_seen(pool: Pool, group_id: int, seen: Seen) -> None:
@@ -120,7 +119,8 @@ def others_seen(pool: Pool, shown: dict[str, Any], seen: Seen) -> list[dict[str,
     """Return who may be named of those who wait with an instance that `instances.show` has returned."""
     if shown["state"] != State.SENSING:
         return []
-    rows = pool.database.read(conditions.waiters, shown["group_id"], waiting(pool, seen), 0, SHOWN_WAITERS)
+    group_id = shown["group_id"]
+    rows = pool.database.read(conditions.waiters, group_id, _dags_of(pool, group_id, seen), 0, SHOWN_WAITERS)
     return [dict(row) for row in rows if row["id"] != shown["id"]]
 
 
@@ -129,6 +129,12 @@ def waiting(pool: Pool, dag_ids: Seen) -> set[str] | None:
     if dag_ids is None:
         return None
     return {dag_id for dag_id in pool.database.read(conditions.waiting_dags) if dag_id in dag_ids}
+
+
+def _dags_of(pool: Pool, group_id: int, seen: Seen) -> set[str]:
+    """Return those DAGs, of all that wait for a condition, that a reader may see: no others are asked for."""
+    dags = pool.database.read(conditions.dags_of, group_id) if 0 < group_id < 2**63 else set()
+    return {dag_id for dag_id in dags if seen is None or dag_id in seen}
 
 
 def _unknown(group_id: int) -> Unknown:

@@ -127,13 +127,13 @@ class Outbox:
         if self._callback_queue.join(until - time.monotonic()):
             self._callbacks.close()
 
-    def _put(self, act: "Callable[[], object]", weight: int) -> None:
+    def _put(self, act: Callable[[], object], weight: int) -> None:
         clear = self._results.is_clear
         ticket: Ticket | None = self._results.put(act, weight)
         if ticket is not None and clear and self._patience:  # behind an item that hangs a wait would be in vain
             ticket.wait(self._patience)
 
-    def _try(self, act: "Callable[[], object]") -> None:
+    def _try(self, act: Callable[[], object]) -> None:
         try:
             act()
         except Unreachable as error:
