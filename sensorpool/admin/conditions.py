@@ -59,7 +59,7 @@ def list_conditions(
     }
 
 
-def condition(pool: Pool, group_id: int, seen: Seen, after: int = 0) -> dict[str, Any]:
+def condition(pool: Pool, group_id: int, seen: Seen, after: int = 0, *, all_dates: bool = False) -> dict[str, Any]:
     """Return one condition: its last pokes, its next one, its waiters, and earlier landings of its family.
 
     A reader of some DAGs gets no dates of the others: no earlier landings, and neither since when nor until when
@@ -67,6 +67,7 @@ def condition(pool: Pool, group_id: int, seen: Seen, after: int = 0) -> dict[str
 
     :param seen: the DAGs whose waiters may be named; None: all.
     :param after: the last waiter of the page before.
+    :param all_dates: a reader who is asked for DAG by DAG, and may see what concerns all of them.
     :raises Unknown: when no instance waits for it.
     :raises Unreachable: when the database does not answer.
     """
@@ -85,6 +86,7 @@ def condition(pool: Pool, group_id: int, seen: Seen, after: int = 0) -> dict[str
         {**each, "start_date": spell_time(each["start_date"]), "timeout_at": spell_time(each["timeout_at"])}
         for each in waiters
     ]
+    has_dates = seen is None or all_dates
     shown["landings"] = [
         {
             "logical_date": spell_time(each["logical_date"]),
@@ -94,9 +96,9 @@ def condition(pool: Pool, group_id: int, seen: Seen, after: int = 0) -> dict[str
             "waiters": each["waiters"],
             "pokes": each["pokes"],
         }
-        for each in (database.read(conditions.landings, family_of(row), SHOWN_LANDINGS) if seen is None else ())
+        for each in (database.read(conditions.landings, family_of(row), SHOWN_LANDINGS) if has_dates else ())
     ]
-    if seen is not None:  # the other dates are of runs that may not be seen
+    if not has_dates:  # the other dates are of runs that may not be seen
         shown |= {"registered_at": None, "next_deadline": None, "logical_date": None}
     return shown
 

@@ -139,7 +139,7 @@ def visible_condition(pool: Pool, reader: Reader, group_id: int, after: int = 0)
     :raises Unknown: when there is none, or no waiter of it may be named to its reader.
     """
     conditions.check_seen(pool, group_id, reader.seen)
-    return conditions.condition(pool, group_id, reader.seen, after)
+    return conditions.condition(pool, group_id, reader.seen, after, all_dates=reader.oversees)
 
 
 def _named(request: Request, *names: str) -> list[str]:

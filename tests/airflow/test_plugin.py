@@ -149,6 +149,7 @@ def test_an_admin_sees_all(address: str) -> None:
         assert 'href="/sensorpool/conditions/' in conditions
         assert admin.get("/sensorpool/quarantine").status_code == 200
         assert admin.get("/sensorpool/static/sensorpool.css").status_code == 200
+        assert "<dt>waits since</dt>" in admin.get("/sensorpool/conditions/1").text
         run = admin.get(RUN.format("billing")).text
         assert "2 of 2 wait" in run
         assert '<body class="embedded">' in run
@@ -162,6 +163,7 @@ def test_a_user_of_one_dag_knows_of_others_as_a_number(address: str) -> None:
             assert page.status_code == 200
             assert "orders" in page.text
             assert "billing" not in page.text
+        assert "<dt>waits since</dt>" not in clerk.get("/sensorpool/conditions/1").text
         assert "1, by the same pokes" in clerk.get(TASK.format("orders", "path")).text
         for path in (TASK.format("billing", "path"), RUN.format("billing"), "/sensorpool/quarantine"):
             assert clerk.get(path).status_code == 403
