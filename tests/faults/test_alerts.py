@@ -63,9 +63,22 @@ class Watched:
         """Return the sum of a metric over the workers."""
         return sum(total(samples, name, **labels) for samples in self.scraped().values())
 
-    def alerts(self, *names: str) -> None:
-        """Check that these alerts fire in the present state, and that none fired before."""
-        phases = [Phase(self._well, BEFORE), Phase(self.scraped(), FAULT)]
+    def until_told(self, what: str, *names: str) -> dict[str, list[Sample]]:
+        """Wait until the workers tell more than 0 of each of these metrics, and return what they told then."""
+        found: dict[str, list[Sample]] = {}
+
+        def is_told() -> bool:
+            found.clear()
+            found.update(self.scraped())
+            told = [sample for samples in found.values() for sample in samples]
+            return all(total(told, name) > 0 for name in names)
+
+        until(what, is_told)
+        return found
+
+    def alerts(self, *names: str, seen: dict[str, list[Sample]] | None = None) -> None:
+        """Check that these alerts fire in this state (otherwise the present one), and that none fired before."""
+        phases = [Phase(self._well, BEFORE), Phase(seen or self.scraped(), FAULT)]
         expected = firing(dict.fromkeys(names, 1), at=BEFORE + FAULT - 1, among="|".join(names))
         check(self._folder, series_of(phases), [firing({}, at=BEFORE - 1), expected])
 
@@ -83,7 +96,7 @@ def running_watched(
     redis_url = f"{redis_server.start().url.rpartition('/')[0]}/{next(redis_numbers)}"
     with (
         fresh_database(postgres_server, template=postgres_template) as database_url,
-        stand_on(folder, database_url, redis_url, record_of, hanging_concurrency=4) as stand,
+        stand_on(folder, database_url, redis_url, record_of, hanging_concurrency=1) as stand,
     ):
         yield Watched(stand, folder)
 
@@ -141,13 +154,15 @@ def test_beat_dead(watched: Watched) -> None:
 
 
 def test_a_lane_that_hangs(watched: Watched, tmp_path: Path) -> None:
-    """Faults 31 and 32: more pokes hang than are poked apart at once."""
+    """Faults 31 and 32: more pokes hang than are poked apart at once.
+
+    Four children poke one hanging group each, for a second: the last of the groups waits its turn for 10 s, and is late
+    after 7 s.
+    """
     script = {"folder": str(tmp_path), "script": "hang"}
     made = [watched.service.pool.register(SENSOR, script | {"name": f"h{n}"}, timeout=600).id for n in range(40)]
-    until(
-        "groups to be late", lambda: watched.told("sensorpool_overdue_apart") and watched.told("sensorpool_overrunning")
-    )
-    watched.alerts("SensorpoolPokesHang", "SensorpoolPokesOverrun")
+    seen = watched.until_told("groups to be late", "sensorpool_overdue_apart", "sensorpool_overrunning")
+    watched.alerts("SensorpoolPokesHang", "SensorpoolPokesOverrun", seen=seen)
     for each in made:
         watched.service.pool.cancel(each)
 
