@@ -12,11 +12,12 @@ import click
 
 from benchmarks.airflow_scale.bench import Bench
 from benchmarks.airflow_scale.dag_files import DEFERRABLE, RESCHEDULE, SCHEDULER, WORKER
+from benchmarks.airflow_scale.estimate import estimate
 from benchmarks.airflow_scale.measure import at_once, measure
 from benchmarks.report import Row, console, show, write
 
 COMMAND = ".venv-e2e/bin/python -m benchmarks.airflow_scale"
-PARTS = ("sizes", "at-once", "begin", "ways")
+PARTS = ("sizes", "at-once", "begin", "ways", "savings")
 
 
 def _rows(bench: Bench, part: str, scale: float) -> Iterator[Row]:
@@ -27,6 +28,8 @@ def _rows(bench: Bench, part: str, scale: float) -> Iterator[Row]:
         for way, sensors in ((SCHEDULER, 300), (DEFERRABLE, 300), (WORKER, 300), (RESCHEDULE, 50)):
             beside = max(10, round(sensors * scale))  # one in each DAG
             yield measure(bench, way, "beside", beside, 10, beside)
+    elif part == "savings":
+        yield from estimate(bench, RESCHEDULE, WORKER, 50, 10)
     elif part == "sizes":
         for tasks in (61, 401, 1001):
             yield measure(bench, SCHEDULER, f"of_{tasks}", tasks, 1, tasks)

@@ -4,19 +4,23 @@ The pool is scraped before the fault and in it. Prometheus's evaluation is told 
 waits for is seconds, and what an alert waits for is minutes.
 """
 
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
-from sqlalchemy import text
+from sqlalchemy import make_url, text
 
 from harness.servers import Elsewhere, Server, fresh_database
-from harness.service import kill_tree
+from harness.service import children, kill_tree
 from harness.until import until
+from sensorpool.publish import wire
+from sensorpool.service.app import make_app
 from sensorpool.testing import land, pokes
 from tests.faults.conftest import record_of
 from tests.faults.stand import Stand, stand_on
@@ -24,6 +28,9 @@ from tests.support.promtool import Phase, check, firing, promtool, series_of
 from tests.support.scrapes import Sample, free_port, scrape, total, values
 
 SENSOR = "sensorpool.testing.ScriptedSensor"
+GO_ON = "theirs.go_on"  # a task that on_settled may call
+QUOTA = 50
+ROLE = f"watched_{os.urandom(6).hex()}"
 BEFORE, FAULT = 40, 60  # steps
 
 
@@ -76,11 +83,47 @@ class Watched:
         until(what, is_told)
         return found
 
-    def alerts(self, *names: str, seen: dict[str, list[Sample]] | None = None) -> None:
-        """Check that these alerts fire in this state (otherwise the present one), and that none fired before."""
-        phases = [Phase(self._well, BEFORE), Phase(seen or self.scraped(), FAULT)]
-        expected = firing(dict.fromkeys(names, 1), at=BEFORE + FAULT - 1, among="|".join(names))
+    def is_there(self, name: str) -> bool:
+        """Whether a worker tells a metric."""
+        return any(values(samples, name) for samples in self.scraped().values())
+
+    def alerts(self, *names: str, seen: dict[str, list[Sample]] | None = None, lasting: int = FAULT) -> None:
+        """Check that these alerts fire once a state has lasted, and that none fired before.
+
+        :param seen: what the workers told in the fault; otherwise they are asked now.
+        :param lasting: steps.
+        """
+        phases = [Phase(self._well, BEFORE), Phase(seen or self.scraped(), lasting)]
+        expected = firing(dict.fromkeys(names, 1), at=BEFORE + lasting - 1, among="|".join(names))
         check(self._folder, series_of(phases), [firing({}, at=BEFORE - 1), expected])
+
+
+SETTINGS = {
+    "hanging_concurrency": 1,
+    "poke_concurrency": 2,
+    "dag_quota": QUOTA,
+    "on_settled_tasks": GO_ON,
+    "on_settled_broker_url": f"redis://127.0.0.1:{free_port()}/0",  # which is not there
+}
+
+
+@contextmanager
+def role_in(stand: Stand, database_url: str) -> Iterator[None]:
+    """Have the workers connect as a role of their own, which has all rights that it needs, and is no superuser."""
+    url = make_url(database_url)
+    stand.sql(
+        f"CREATE ROLE {ROLE} LOGIN PASSWORD '{url.password}'",
+        f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {ROLE}",
+        f"GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO {ROLE}",
+    )
+    stand.service.environment["SENSORPOOL_DATABASE_URL"] = stand.postgres.url(
+        url.set(username=ROLE).render_as_string(hide_password=False)
+    )
+    try:
+        yield
+    finally:
+        stand.service.stop()
+        stand.sql(f"DROP OWNED BY {ROLE}", f"DROP ROLE {ROLE}")
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +139,8 @@ def running_watched(
     redis_url = f"{redis_server.start().url.rpartition('/')[0]}/{next(redis_numbers)}"
     with (
         fresh_database(postgres_server, template=postgres_template) as database_url,
-        stand_on(folder, database_url, redis_url, record_of, hanging_concurrency=1) as stand,
+        stand_on(folder, database_url, redis_url, record_of, **SETTINGS) as stand,
+        role_in(stand, database_url),
     ):
         yield Watched(stand, folder)
 
@@ -187,13 +231,105 @@ def test_an_outbox_that_is_stuck(watched: Watched) -> None:
 
 
 def test_a_result_that_cannot_be_written(watched: Watched, tmp_path: Path) -> None:
-    """A forgotten transaction holds the group's row."""
-    made = watched.service.pool.register(SENSOR, {"folder": str(tmp_path), "name": "held"}, timeout=600)
+    """A forgotten transaction holds the group's row, and so the deadline of a member passes without an end."""
+    script = {"folder": str(tmp_path), "name": "held"}
+    made = [watched.service.pool.register(SENSOR, script, timeout=seconds) for seconds in (600, 5)]
     until("a poke", lambda: "held" in pokes(tmp_path))
     with watched.service.pool.database.engine.begin() as connection:
         connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
-        connection.execute(text(f"SELECT id FROM poke_group WHERE id = {made.group_id} FOR UPDATE"))
+        connection.execute(text(f"SELECT id FROM poke_group WHERE id = {made[0].group_id} FOR UPDATE"))
         land(tmp_path, "held")
         until("the settle to fail", lambda: watched.told("sensorpool_unsettled_groups") == 1)
-        watched.alerts("SensorpoolResultsNotWritten")
-    assert watched.service.pool.wait([made.id], 60)[made.id] == "success"
+        seen = watched.until_told("the deadline", "sensorpool_unsettled_groups", "sensorpool_past_deadline")
+        watched.alerts("SensorpoolResultsNotWritten", "SensorpoolPastDeadline", seen=seen)
+    assert set(watched.service.pool.wait([each.id for each in made], 60).values()) == {"success"}
+
+
+def test_more_pokes_than_slots(watched: Watched, tmp_path: Path) -> None:
+    """Fault 35: eight slots take more than ten seconds for the pokes of an interval of two."""
+    script = {"folder": str(tmp_path), "seconds": 0.3}
+    each = [{"sensor": SENSOR, "poke_context": script | {"name": f"s{n}"}, "timeout": 600} for n in range(300)]
+    made = [one.id for one in watched.service.pool.register_many(each)]
+    watched.alerts("SensorpoolCannotKeepUp", seen=watched.until_told("groups left over", "sensorpool_overdue"))
+    for each in made:
+        watched.service.pool.cancel(each)
+
+
+def test_a_callback_whose_broker_is_away(watched: Watched, tmp_path: Path) -> None:
+    """Its row is as old as it would be after six minutes."""
+    script = {"folder": str(tmp_path), "name": "called"}
+    made = watched.service.pool.register(SENSOR, script, timeout=600, on_settled={"task": GO_ON})
+    land(tmp_path, "called")
+    watched.until_told("the callback to wait", "sensorpool_callbacks")
+    watched.stand.sql("UPDATE sensorpool_callback SET created_at = created_at - 360000")
+    until("its age", lambda: watched.told("sensorpool_callbacks_seconds") > 300)
+    watched.alerts("SensorpoolCallbacksStuck")
+    assert watched.service.pool.wait([made.id], 60) == {made.id: "success"}, "no settle waits for a broker"
+    watched.stand.sql("DELETE FROM sensorpool_callback")
+
+
+def test_a_dag_over_its_quota(watched: Watched, tmp_path: Path) -> None:
+    """Fault 43."""
+    script = {"folder": str(tmp_path), "name": "greedy"}
+    key = {"dag_id": "greedy", "run_id": "r", "timeout": 600}
+    made = [watched.service.pool.register(SENSOR, script, task_id=f"t{n}", **key).id for n in range(QUOTA + 1)]
+    watched.alerts("SensorpoolQuota", seen=watched.until_told("it to be seen", "sensorpool_dags_over_quota"))
+    for each in made:
+        watched.service.pool.cancel(each)
+
+
+def test_a_class_that_one_worker_lacks(watched: Watched, tmp_path: Path) -> None:
+    """Fault 39: a worker with an old allowlist beside sound ones."""
+    port = free_port()
+    odd = watched.stand.add_worker(
+        SENSORPOOL_METRICS_PORT=str(port), SENSORPOOL_SENSORS_ENABLED="sensorpool.sensors.TimeSensor"
+    )
+    watched.ports.append(port)
+    script = {"folder": str(tmp_path)}
+    made = [watched.service.pool.register(SENSOR, script | {"name": f"c{n}"}, timeout=600).id for n in range(20)]
+    watched.alerts("SensorpoolClassNotHere", seen=watched.until_told("its complaint", "sensorpool_not_here"))
+    watched.ports.remove(port)
+    kill_tree(odd)
+    for each in made:
+        watched.service.pool.cancel(each)
+
+
+@pytest.mark.parametrize(
+    ("right", "alert"),
+    [("DELETE ON poke_quarantine", "SensorpoolRescueFails"), ("SELECT ON dag_over_quota", "SensorpoolNotObserved")],
+)
+def test_a_missing_grant(watched: Watched, right: str, alert: str) -> None:
+    """What a role may not do: a chore of rescue, or to ask for one of the pool's figures."""
+    watched.stand.sql(f"REVOKE {right} FROM {ROLE}")
+    if alert == "SensorpoolRescueFails":
+        watched.alerts(alert, seen=watched.until_told("it to fail for three rounds", "sensorpool_failing_chores"))
+    else:
+        names = ("sensorpool_sensing", "sensorpool_server_up")
+        until("no figures", lambda: [watched.is_there(name) for name in names] == [False, True])
+        watched.alerts(alert)
+    watched.stand.sql(f"GRANT {right} TO {ROLE}")
+
+
+def test_a_job_of_another_pool(watched: Watched) -> None:
+    """Two pools on one broker."""
+    shard_range = watched.service.pool.ranges[0]
+    message = wire.shard_message(shard_range) | {"kwargs": {"tick": 1}, "headers": {wire.POOL: "of-another-pool"}}
+    make_app(watched.service.settings).send_task(wire.POKE_SHARD, **message)
+    seen = watched.until_told("it to be refused", "sensorpool_jobs_refused_total")
+    watched.alerts("SensorpoolJobsOfOthers", seen=seen, lasting=10)
+
+
+def test_children_that_die(watched: Watched) -> None:
+    """Fault 7, ten times. It is told for ten minutes, so it comes last."""
+    killed: set[int] = set()
+    while len(killed) < 10:
+        for child in [each for worker in watched.workers for each in _alive(worker, killed)]:
+            child.kill()
+            killed.add(child.pid)
+        until("others in their place", lambda: all(len(_alive(worker, killed)) == 2 for worker in watched.workers))
+    until("their deaths to be told", lambda: watched.told("sensorpool_child_deaths", by="outside") >= 10)
+    watched.alerts("SensorpoolChildrenDie")
+
+
+def _alive(worker: subprocess.Popen[bytes], killed: set[int]) -> list[psutil.Process]:
+    return [each for each in children(worker) if each.pid not in killed]

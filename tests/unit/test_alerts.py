@@ -87,6 +87,11 @@ def test_each_alert_has_a_case_and_what_an_operator_needs() -> None:
         assert rule["annotations"].keys() == {"summary", "description"}
 
 
+def test_each_alert_is_seen_in_its_fault() -> None:
+    seen = (ROOT / "tests" / "faults" / "test_alerts.py").read_text()
+    assert {alert for alert, *_ in CASES if f'"{alert}"' not in seen} == set()
+
+
 def test_alerts_and_dashboard_name_metrics_that_operations_lists() -> None:
     page = (ROOT / "docs" / "operations.md").read_text()
     for path in (ALERTS, ROOT / "monitoring" / "grafana.json"):
