@@ -26,6 +26,7 @@ from harness.servers import (
     Server,
     fresh_database,
 )
+from sensorpool.instrumentation import redaction
 
 AnyServer = TypeVar("AnyServer", bound=Server)
 
@@ -60,6 +61,15 @@ def garbage_of_its_own() -> Iterator[None]:
     """Collect the garbage of a file's tests at its end, and not in a later import: see `tests.support.parsing`."""
     yield
     gc.collect()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def secrets_of_its_own() -> Iterator[None]:
+    """Forget at the end of a file what its tests gave as secrets: later files would find their own words hidden."""
+    known = redaction._known
+    yield
+    redaction.learn.cache_clear()
+    redaction._known = known
 
 
 def pytest_report_header() -> str:
