@@ -372,7 +372,7 @@ def test_suspects_that_no_process_can_poke_end_as_the_others_do(
 
 
 def told(pool: Pool) -> list[str]:
-    """Return what `health` says of processes that cannot poke; it also tells of ticks of 0.1 s that a machine misses."""
+    """Return what `health` says of processes that cannot poke. It also tells of ticks that a slow machine misses."""
     return [line for line in health.health(pool) if " cannot poke " in line]
 
 
