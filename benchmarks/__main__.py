@@ -14,6 +14,7 @@ QUESTIONS = {
     "million": "from 1,000 sensors to (--full) a million: registration, CPU, memory, statements, cold start",
     "overhead": "CPU of a poke above the bare call, by kind of poke and number of groups",
     "settle": "10,000 landed groups at once; 5,000 duplicates of one; 10,000 timeouts",
+    "record": "what the record of ended conditions adds to a settled row",
     "register": "one at a time, from 8 processes, in bulk, at midnight",
     "scale": "workers and shards",
     "latency": "from a true condition to the settled row and to the message",

@@ -230,7 +230,7 @@ def _close(
     now = database.now(connection)
     if verdicts:
         flushed.settled = settling.write_verdicts(connection, verdicts, now)
-    settling.let_go(connection, flushed.emptied, staying)
+    settling.let_go(connection, flushed.emptied, staying, verdicts, now)
     if verdicts:
         ids = [verdict.instance_id for verdict in verdicts]
         flushed.outbox_id = outbox_rows.note(connection, ids, now)

@@ -9,10 +9,24 @@ from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Integer, bindparam, case, delete, func, insert, select, true, union_all
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Integer,
+    Text,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    select,
+    true,
+    union_all,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from sensorpool.model.states import Ending
-from sensorpool.model.values import Milliseconds
+from sensorpool.model.values import Milliseconds, Verdict
 from sensorpool.store.dialects import among, count_rows, whole_quotient
 from sensorpool.store.schema import landing
 from sensorpool.store.schema import poke_group as g
@@ -23,6 +37,11 @@ _COLUMNS = (
     *("ended_at", "ending", "waiters", "pokes"),
 )
 
+_OF_GROUP = (
+    *("id", "version", "family", "hashcode", "digest", "op_classpath", "backend", "logical_date"),
+    *("registered_at", "poke_interval"),
+)
+
 _FAMILIES = 25  # whose landings one statement reads
 
 _KNOWN = (
@@ -31,6 +50,15 @@ _KNOWN = (
     .group_by(landing.c.family)
     .having(count_rows >= bindparam("fewest"))
 )
+
+
+class _Waiters(NamedTuple):
+    """What became of the waiters of a group, as SQL."""
+
+    landed_at: Any
+    last_at: Any
+    last_ending: Any
+    waiters: Any
 
 
 class Landing(NamedTuple):
@@ -53,17 +81,49 @@ def note(connection: Connection, group_ids: Collection[int]) -> None:
 
 
 def with_deleted(deletion: Any) -> Any:
-    """Return PostgreSQL's statement that deletes groups, adds a row for each, and returns how many were deleted."""
-    gone = deletion.returning(g).cte("gone")
-    waiters = _waiters(s.c.group_id == gone.c.id).lateral()  # the planner cannot make a join of all rows of it
-    added = insert(landing).from_select(_COLUMNS, _rows(gone, waiters, true())).cte("added")
+    """Return PostgreSQL's statement that deletes groups, adds a row for each, and returns how many were deleted.
+
+    Its parameters: those of the deletion, and what `told` returns. A group of which no waiter has ended before, which
+    is nearly every one, has as many verdicts as its version, and its waiters are not read.
+    """
+    gone = deletion.returning(*(g.c[name] for name in _OF_GROUP)).cte("gone")
+    types = {"group_id": BigInteger, "told": Integer, "ending": Text}
+    arrays: list[Any] = [bindparam(name, type_=ARRAY(kind)) for name, kind in types.items()]
+    just = func.unnest(*arrays).table_valued(*types, name="just").render_derived()
+    is_all, now = just.c.told == gone.c.version, bindparam("now", type_=BigInteger)
+    # lateral, because the planner cannot make a join of all rows of it
+    earlier = _waiters((s.c.group_id == gone.c.id) & ~is_all).lateral("earlier")
+    of = _Waiters(
+        landed_at=case((is_all, case((just.c.ending == Ending.LANDED, now))), else_=earlier.c.landed_at),
+        last_at=case((is_all, now), else_=earlier.c.last_at),
+        last_ending=case((is_all, just.c.ending), else_=earlier.c.last_ending),
+        waiters=case((is_all, just.c.told), else_=earlier.c.waiters),
+    )
+    joined = gone.join(just, just.c.group_id == gone.c.id).join(earlier, true())
+    added = insert(landing).from_select(_COLUMNS, _rows(gone, of, joined)).cte("added")
     return select(count_rows).select_from(gone).add_cte(added)
+
+
+def told(group_ids: Collection[int], verdicts: Iterable[Verdict], now: Milliseconds) -> dict[str, Any]:
+    """Return the parameters of `with_deleted`: how many waiters of each group end just now, and how.
+
+    :param now: when they end.
+    """
+    counts, endings = dict.fromkeys(group_ids, 0), dict.fromkeys(group_ids, "")
+    for _, group_id, _, ending, _, _ in verdicts:
+        if group_id in counts:
+            counts[group_id] += 1
+            last = endings[group_id]
+            if last != Ending.LANDED and (ending is Ending.LANDED or ending > last):
+                endings[group_id] = ending
+    return {"group_id": list(counts), "told": list(counts.values()), "ending": list(endings.values()), "now": now}
 
 
 @cache
 def _note() -> Any:
     waiters = _waiters(among(s.c.group_id)).add_columns(s.c.group_id).group_by(s.c.group_id).subquery()
-    return insert(landing).from_select(_COLUMNS, _rows(g, waiters, waiters.c.group_id == g.c.id))
+    of = _Waiters(**{name: waiters.c[name] for name in _Waiters._fields})
+    return insert(landing).from_select(_COLUMNS, _rows(g, of, g.join(waiters, waiters.c.group_id == g.c.id)))
 
 
 def _waiters(wanted: Any) -> Any:
@@ -76,9 +136,9 @@ def _waiters(wanted: Any) -> Any:
     ).where(wanted, s.c.settled_at.is_not(None), s.c.ending.is_not(None))
 
 
-def _rows(groups: Any, waiters: Any, joined: Any) -> Any:
+def _rows(groups: Any, of: _Waiters, joined: Any) -> Any:
     """Return the rows of groups: what their own row says, and what became of their waiters."""
-    c, of = groups.c, waiters.c
+    c = groups.c
     ended_at = func.coalesce(of.landed_at, of.last_at)
     waited = case((ended_at > c.registered_at, ended_at - c.registered_at), else_=0)
     interval = func.nullif(c.poke_interval, 0)  # 0 is an edited row
@@ -91,7 +151,7 @@ def _rows(groups: Any, waiters: Any, joined: Any) -> Any:
             of.waiters,
             func.coalesce(whole_quotient(waited, interval), 0) + 1,
         )
-        .select_from(groups.join(waiters, joined))
+        .select_from(joined)
         .where(of.waiters > 0)
     )
 

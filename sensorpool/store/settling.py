@@ -6,7 +6,7 @@
    others the interval and deadline of their remaining members.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, select, update
@@ -168,22 +168,29 @@ def write_steps(connection: Connection, grown: Sequence[tuple[Member, Millisecon
     )
 
 
-def _delete(connection: Connection, empty: Collection[int]) -> int:
+def _delete(connection: Connection, empty: Collection[int], verdicts: Iterable[Verdict], now: Milliseconds) -> int:
     """Delete groups without a sensing member; return how many were deleted."""
     ids = {"ids": list(empty)}
     if connection.dialect.name == "postgresql":
-        return int(connection.execute(_DELETE_NOTED, ids).scalar_one())
+        return int(connection.execute(_DELETE_NOTED, ids | landings.told(empty, verdicts, now)).scalar_one())
     landings.note(connection, empty)
     return connection.execute(_DELETE, ids).rowcount
 
 
-def let_go(connection: Connection, empty: Collection[int], staying: Collection[int]) -> None:
+def let_go(
+    connection: Connection,
+    empty: Collection[int],
+    staying: Collection[int],
+    verdicts: Iterable[Verdict] = (),
+    now: Milliseconds = 0,
+) -> None:
     """Delete the emptied groups, and record that they ended; give the others the values of their remaining members.
 
+    :param verdicts: what `write_verdicts` has written just before, at ``now``.
     :raises CountMismatch: when a group that should be empty is not.
     """
     if empty:
-        gone = _delete(connection, empty)
+        gone = _delete(connection, empty, verdicts, now)
         if gone != len(empty):
             raise CountMismatch(f"{gone} of {len(empty)} groups without members could be deleted")
     if staying:

@@ -1,0 +1,103 @@
+"""What the record of ended conditions (table `landing`) adds to a settled row.
+
+The same flushes run in this process with and without it, in turn, so that both meet the machine in the same state.
+"""
+
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from itertools import count
+from unittest import mock
+
+import psutil
+from sqlalchemy import delete, func, select
+
+from benchmarks.report import Row, demand
+from benchmarks.stage import HOUR, Stage, tree_seconds
+from sensorpool.model.states import Outcome
+from sensorpool.model.values import Fact, Instance
+from sensorpool.settle import flush
+from sensorpool.store import settling
+from sensorpool.store.schema import landing, poke_group
+
+ROUNDS = 30  # of each kind
+GROUPS = 1_000  # in a flush
+SENSORS = count()
+
+
+def run(full: bool) -> Iterator[Row]:  # noqa: ARG001  # its size is what is asked for
+    """Measure landed groups with one waiter, with two, and timeouts."""
+    with Stage(rescue_interval=HOUR) as stage:
+        yield measure(stage, "groups land, one waiter each", Outcome.LANDED, waiters=1)
+        yield measure(stage, "groups land, two waiters each", Outcome.LANDED, waiters=2)
+        yield measure(stage, "timeouts, one waiter each", Outcome.NOT_LANDED, waiters=1)
+
+
+def measure(stage: Stage, case: str, outcome: Outcome, *, waiters: int) -> Row:
+    """Settle flushes of a thousand groups with the record and without, one after the other."""
+    deletion = delete(poke_group).where(settling._DELETE.whereclause).returning(poke_group.c.id).cte("gone")
+    without = select(func.count()).select_from(deletion)
+    used: dict[bool, list[float]] = {True: [], False: []}
+    for number in range(2 * ROUNDS + 2):
+        is_recorded = number % 2 == 0
+        made = _registered(stage, waiters, timeout=0.0 if outcome is Outcome.NOT_LANDED else HOUR)
+        before, rows = _records(stage), len(made)
+        statement = settling._DELETE_NOTED if is_recorded else without
+        with mock.patch.object(settling, "_DELETE_NOTED", statement):
+            seconds = _settled(stage, made, outcome)
+        demand(_records(stage) - before == is_recorded * rows // waiters, "the record has another number of rows")
+        if number >= 2:  # the first round of each kind prepares its statements
+            used[is_recorded].append(1e6 * seconds / rows)
+    # the kernel counts PostgreSQL's CPU by hundredths of a second: six flushes together are measured well enough
+    sums = {kind: [sum(some) for some in batched(used[kind], 6)] for kind in used}
+    pairs = [100 * (a / b - 1) for a, b in zip(sums[True], sums[False], strict=True)]
+    return {
+        "case": case,
+        "rows of a flush": GROUPS * waiters,
+        "flushes of each kind": ROUNDS,
+        "without, µs a row": statistics.mean(used[False]),
+        "with, µs a row": statistics.mean(used[True]),
+        "more, %": 100 * (sum(used[True]) / sum(used[False]) - 1),
+        "by six flushes, %": ", ".join(f"{each:.1f}" for each in sorted(pairs)),
+    }
+
+
+def batched(figures: Sequence[float], size: int) -> Iterator[Sequence[float]]:
+    """Yield the figures, so many at a time."""
+    return (figures[start : start + size] for start in range(0, len(figures), size))
+
+
+def _registered(stage: Stage, waiters: int, timeout: float) -> list[Instance]:
+    numbers = [next(SENSORS) for _ in range(GROUPS)]
+    return stage.pool.register_many(
+        {
+            "sensor": "benchmarks.sensors.NoOp",
+            "poke_context": {"n": n},
+            "dag_id": f"dag{n % 50}",
+            "task_id": f"task{n}_{waiter}",
+            "run_id": "run",
+            "timeout": timeout,
+        }
+        for n in numbers
+        for waiter in range(waiters)
+    )
+
+
+def _settled(stage: Stage, made: Sequence[Instance], outcome: Outcome) -> float:
+    """Settle what was registered; return the CPU of this process and of PostgreSQL in seconds."""
+    database = stage.pool.database
+    now = database.read(database.now) + 1
+    versions: dict[int, int] = {}
+    for instance in made:
+        versions[instance.group_id] = versions.get(instance.group_id, 0) + 1
+    facts = [Fact(group_id, version, now, outcome) for group_id, version in versions.items()]
+    server = psutil.Process(stage.postgres.pid)
+    before, began = tree_seconds(server), time.process_time()
+    done = flush.flush(database, facts, tick_ms=stage.service.settings.tick_ms)
+    seconds = time.process_time() - began + tree_seconds(server) - before
+    demand(sum(len(each.settled) for each in done) == len(made), "some were not settled")
+    return seconds
+
+
+def _records(stage: Stage) -> int:
+    return int(stage.rows(f"SELECT count(*) FROM {landing.name}")[0][0])
