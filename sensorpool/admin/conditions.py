@@ -77,16 +77,19 @@ def condition(pool: Pool, group_id: int, seen: Seen, after: int = 0, *, all_date
         raise _unknown(group_id)
     shown = _shown(row) | {"state": State.SENSING, "group_id": group_id, "shardcode": row["shardcode"]}
     shown |= dict.fromkeys(("last_poke_at", "last_outcome", "last_reason", "traceback", "unsettled"))
+    shown["unreachable"] = None
     shown["last_pokes"] = []
-    next_poke.add_last(pool, shown)
-    next_poke.add_next(pool, shown, row, database.read(database.now))
     named = None if seen is None else _dags_of(pool, group_id, seen)
+    has_dates = seen is None or all_dates
+    next_poke.add_last(pool, shown)
+    next_poke.add_next(pool, shown, row, database.read(database.now), None if has_dates else named)
     waiters = database.read(conditions.waiters, group_id, named, after, SHOWN_WAITERS)
     shown["waiters"] = [
         {**each, "start_date": spell_time(each["start_date"]), "timeout_at": spell_time(each["timeout_at"])}
         for each in waiters
     ]
-    has_dates = seen is None or all_dates
+    # the group's own is also when the step of a backoff grows
+    shown["next_deadline"] = spell_time(database.read(inspecting.earliest_timeout, group_id, None))
     shown["landings"] = [
         {
             "logical_date": spell_time(each["logical_date"]),
@@ -109,11 +112,11 @@ def is_waited_for(pool: Pool, group_id: int, dag_ids: Seen) -> bool:
 
 
 def check_seen(pool: Pool, group_id: int, seen: Seen) -> None:
-    """Check that a waiter of a condition may be named.
+    """Check that a condition has a waiter who may be named.
 
     :raises Unknown: when there is none: that it is there for others must not be told.
     """
-    if seen is not None and not is_waited_for(pool, group_id, seen):
+    if not is_waited_for(pool, group_id, seen):
         raise _unknown(group_id)
 
 

@@ -97,7 +97,7 @@ def _wait(pool: Pool, shown: dict[str, Any], now: datetime) -> dict[str, Any]:
         "usual_landing": None if group is None else _usual_landing(pool, group, now),
         "deadline": _deadline(shown, now),
         "who_else_waits": _others(shown),
-        "trouble": "; ".join(health(pool)) or None,
+        "trouble": shown["unreachable"] or "; ".join(health(pool)) or None,
     }
 
 

@@ -1,6 +1,5 @@
 """One instance in detail, for `show`, and lists of instances. Plain values that print as JSON."""
 
-from contextlib import suppress
 from typing import Any
 
 from sensorpool.admin import next_poke
@@ -17,15 +16,19 @@ from sensorpool.store.listing import Selection
 SHOWN_MEMBERS = 20
 
 
-def show(pool: Pool, instance_id: int) -> dict[str, Any]:
+def show(pool: Pool, instance_id: int, *, of_others: bool = True) -> dict[str, Any]:
     """Return all that the pool knows of one instance.
 
+    :param of_others: whether deadlines of other DAGs may be told, where one of them brings the next poke.
     :raises Unknown: when there is no such instance.
     """
     database = pool.database
     row = instance(pool, instance_id)
-    with suppress(Unreachable):
+    unreachable = None
+    try:
         pool.workers()
+    except Unreachable as error:
+        unreachable = str(error)
     shown: dict[str, Any] = {
         "id": row["id"],
         "state": row["state"],
@@ -55,6 +58,7 @@ def show(pool: Pool, instance_id: int) -> dict[str, Any]:
         "next_poke_because": None,
         "quarantined": _quarantine_of(pool, row),
         "unsettled": None,
+        "unreachable": unreachable,  # why Redis was not asked further
     }
     next_poke.add_last(pool, shown)
     group = database.read(inspecting.group, row["group_id"])
@@ -62,7 +66,8 @@ def show(pool: Pool, instance_id: int) -> dict[str, Any]:
         members = database.read(inspecting.others_of_group, row["group_id"], SHOWN_MEMBERS + 1)
         shown["members"] = group["members"]
         shown["shares_with"] = [dict(member) for member in members if member["id"] != instance_id][:SHOWN_MEMBERS]
-        next_poke.add_next(pool, shown, group, database.read(database.now))
+        dag_ids = None if of_others else [row["dag_id"]]
+        next_poke.add_next(pool, shown, group, database.read(database.now), dag_ids)
     return shown
 
 

@@ -1,5 +1,6 @@
 """The last and the next poke of an instance's condition, with the reasons: a part of `show`."""
 
+from collections.abc import Collection
 from typing import Any
 
 from sensorpool.client.pool import Pool
@@ -10,6 +11,7 @@ from sensorpool.model.states import State
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.times import spell_time
 from sensorpool.model.values import Milliseconds
+from sensorpool.store import inspecting
 
 SHOWN_POKES = 20
 NOT_KEPT = "not known: Redis keeps the pokes of some intervals, and so many of each shard range"
@@ -28,12 +30,14 @@ _WHY_APART = {
 def add_last(pool: Pool, shown: dict[str, Any]) -> None:
     """Add the last pokes, as far as Redis remembers them, and the traceback of the last one if it raised an error."""
     try:
+        if shown["unreachable"] is not None:  # a further question would wait as long
+            raise Unreachable(shown["unreachable"])
         records = pool.leases.poke_log.history(pool.range_of(shown["shardcode"]))
         pokes = pokes_of(records, shown["group_id"], SHOWN_POKES)
         signature = pokes[-1].signature if pokes else None
         shown["traceback"] = None if signature is None else pool.leases.tracebacks.find(signature)
     except Unreachable as error:
-        shown["last_outcome"] = f"not known: {error}"
+        shown["last_outcome"], shown["unreachable"] = f"not known: {error}", str(error)
         return
     if pokes:
         poked, shown["last_pokes"] = pokes[-1], [_shown(each) for each in pokes]
@@ -52,16 +56,26 @@ def _shown(poked: Poked) -> dict[str, Any]:
     }
 
 
-def add_next(pool: Pool, shown: dict[str, Any], group: Any, now: Milliseconds) -> None:
-    """Add when the group is due next, and why."""
+def add_next(
+    pool: Pool, shown: dict[str, Any], group: Any, now: Milliseconds, dag_ids: Collection[str] | None = None
+) -> None:
+    """Add when the group is due next, and why.
+
+    :param dag_ids: the DAGs whose deadlines may be told; None: all.
+    """
     interval = max(1, group["poke_interval"])  # 0 is an edited row
     at = next_period_at(now, interval, group["phase"])
     because = f"every {interval / 1000:g} s"
     if group["next_deadline"] is not None and now < group["next_deadline"] < at:
-        at, because = group["next_deadline"], "a member's deadline comes: one poke before a timeout"
+        if group["next_deadline"] == pool.database.read(inspecting.earliest_timeout, group["id"], dag_ids):
+            at, because = group["next_deadline"], "a member's deadline comes: one poke before a timeout"
+        elif dag_ids is None:  # to others it could be a deadline of a DAG that they may not see
+            at, because = group["next_deadline"], "the step of a member's exponential_backoff grows then"
     if shown["last_poke_at"] is None and now - group["registered_at"] < group["poke_interval"]:
         at, because, shown["last_outcome"] = now, "it was not poked yet", None
     try:
+        if shown["unreachable"] is not None:
+            raise Unreachable(shown["unreachable"])
         shard_range = pool.range_of(shown["shardcode"])
         why = pool.leases.suspects.why(shard_range, group["id"])
         unsettled = pool.leases.unsettled.of([shard_range]).get(group["id"])

@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from sensorpool.cli.output import json_option, print_fields, say
+from sensorpool.cli.output import NumberRange, json_option, print_fields, say
 from sensorpool.instrumentation import logs
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _TOLD = ("reason", "condition", "waiting_since", "last_pokes")  # of what `senso
 @click.command()
 @click.option("--sensors", type=click.IntRange(min=1), default=1_000, show_default=True, help="Number of sensors.")
 @click.option(
-    "--seconds", type=click.FloatRange(min=1), default=20, show_default=True, help="Time in which all conditions land."
+    "--seconds", type=NumberRange(min=1), default=20, show_default=True, help="Time in which all conditions land."
 )
 @click.option("--web", "with_pages", is_flag=True, help="Open the pages of the pool, until you press Ctrl-C.")
 @json_option

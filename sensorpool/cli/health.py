@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from sensorpool.cli.output import json_option, print_json, say
+from sensorpool.cli.output import NumberRange, json_option, print_json, say
 
 
 @click.command()
@@ -17,7 +17,7 @@ from sensorpool.cli.output import json_option, print_json, say
 )
 @click.option(
     "--within",
-    type=click.FloatRange(min=1),
+    type=NumberRange(min=1),
     default=60,
     show_default=True,
     help="With --self: seconds without a sign of life after which a process counts as stuck.",

@@ -2,10 +2,12 @@
 
 import io
 import json
+import math
+import os
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,10 +27,21 @@ _COLOURS = (
     | dict.fromkeys(("poke_timeout", "infra_failure", "cannot_poke"), "yellow")
 )
 
+
+class NumberRange(click.FloatRange):
+    """A number in a range; ``nan`` and ``inf``, which Python takes for numbers, are none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        converted = super().convert(value, param, ctx)
+        if not math.isfinite(converted):
+            self.fail(f"{value} is no number", param, ctx)
+        return converted
+
+
 watch_option = click.option(
     "--watch",
     metavar="[SECONDS]",
-    type=click.FloatRange(min=0.5, max=86_400),
+    type=NumberRange(min=0.5, max=86_400),
     is_flag=False,
     flag_value=2.0,
     help="Show it again every SECONDS (2), until Ctrl-C.",
@@ -47,6 +60,27 @@ def print_json(value: Any) -> None:
     """Print a value as JSON on one line."""
     has_all_letters = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
     click.echo(printable(json.dumps(value, ensure_ascii=not has_all_letters, default=str)))
+
+
+@contextmanager
+def print_apart() -> Iterator[None]:
+    """Have what other code prints go to standard error, also by its descriptor: standard output is the command's own.
+
+    A copy of the process, which such code may have made by a fork, ends here.
+    """
+    sys.stdout.flush()
+    own, kept, process = sys.stdout, os.dup(1), os.getpid()
+    os.dup2(2, 1)
+    try:
+        # of its own, because such code may close it
+        with open(os.dup(2), "w", buffering=1, errors="replace") as apart, redirect_stdout(apart):
+            yield
+    finally:
+        if os.getpid() != process:
+            os._exit(0)
+        os.dup2(kept, 1)
+        os.close(kept)
+        sys.stdout = own
 
 
 def say(line: str, *, err: bool = False) -> None:

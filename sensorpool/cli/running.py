@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
-from sensorpool.cli.output import json_option, print_json, say
+from sensorpool.cli.output import json_option, print_apart, print_json, say
 from sensorpool.client.pool import Pool
 from sensorpool.config.settings import Settings
 from sensorpool.leases.state_file import take_up
@@ -75,12 +75,15 @@ def drain(rate: float, as_json: bool) -> None:
 def try_command(sensor_class: str, context_json: str, as_json: bool) -> None:
     """Poke an enabled CLASS once, here and now, and print what the pool would see.
 
-    Nothing is registered. An error comes with its traceback. The exit code is 0 if the poke answered, landed or not.
+    Nothing is registered. What the poke prints goes to standard error. An error comes with its traceback. The exit code
+    is 0 if the poke answered, landed or not.
     """
     from sensorpool.admin.one_poke import poke_once
 
     settings = Settings.load()
-    tried = poke_once(settings, sensor_class, parse_context(context_json))
+    context = parse_context(context_json)
+    with print_apart():
+        tried = poke_once(settings, sensor_class, context)
     if as_json:
         fields = asdict(tried)
         print_json(fields | {"traceback": fields.pop("error_text")})

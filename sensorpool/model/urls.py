@@ -168,6 +168,7 @@ def is_web_address(url: str) -> bool:
     """Whether a text is an address of HTTP with a host, in printable ASCII."""
     try:
         parts = urlsplit(url)
-        return parts.scheme in {"http", "https"} and bool(parts.hostname) and url.isascii() and url.isprintable()
+        has_host = bool(parts.hostname) and parts.port != 0  # a port beyond 65535 raises
+        return parts.scheme in {"http", "https"} and has_host and url.isascii() and url.isprintable()
     except ValueError:
         return False

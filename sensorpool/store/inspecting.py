@@ -128,6 +128,17 @@ def others_of_group(connection: Connection, group_id: int, most: int) -> list[An
     return list(connection.execute(query).mappings())
 
 
+def earliest_timeout(connection: Connection, group_id: int, dag_ids: Collection[str] | None) -> Milliseconds | None:
+    """Return the earliest deadline of those who wait for a condition; None where none waits.
+
+    :param dag_ids: only of tasks of these DAGs; None: of all.
+    """
+    query = select(func.min(s.c.timeout_at)).where(s.c.group_id == group_id, s.c.state == State.SENSING)
+    if dag_ids is not None:
+        query = query.where(s.c.dag_id.in_(list(dag_ids)))
+    return connection.execute(query).scalar()
+
+
 def oldest_unpublished(connection: Connection) -> Milliseconds | None:
     """Return since when the oldest outbox row has been waiting; None if there is none."""
     return connection.execute(select(func.min(outbox.c.created_at))).scalar()

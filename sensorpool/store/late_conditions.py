@@ -58,6 +58,11 @@ def untold(connection: Connection, before: Milliseconds, most: int) -> list[Any]
     return list(connection.execute(query).mappings())
 
 
+def is_refused(connection: Connection) -> bool:
+    """Whether the hook did not take a group of which it was told, or is being told."""
+    return connection.execute(select(g.c.id).where(g.c.late_told_at < 0).limit(1)).first() is not None
+
+
 def claim(connection: Connection, group: Any, now: Milliseconds) -> bool:
     """Note that this process begins to tell the hook of a group; return False if another one has."""
     known = group["late_told_at"]

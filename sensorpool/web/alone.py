@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlencode
 
 import uvicorn
 from starlette.concurrency import run_in_threadpool
@@ -49,8 +50,9 @@ def pages(pool: Pool, access: TokenAccess, *, is_of_this_process: bool = False) 
         given = request.query_params.get("token")
         if given is None or request.method != "GET":
             return await call_next(request)
+        rest = urlencode([(name, value) for name, value in request.query_params.multi_items() if name != "token"])
         # one slash: a path with two would lead to another host
-        answer = RedirectResponse(f"/{request.url.path.lstrip('/')}", 303)
+        answer = RedirectResponse(f"/{request.url.path.lstrip('/')}{rest and f'?{rest}'}", 303)
         secure(answer)
         if access.is_token(given):
             is_secure = request.url.scheme == "https"
@@ -86,6 +88,8 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family, backlog=_QUEUE)
+    except socket.gaierror as error:
+        raise SettingsError(f"there is no host {printable(host)} ({error.strerror}): name another --host") from None
     except OSError as error:
         raise SettingsError(f"cannot listen on {printable(host)}:{port} ({error}): name another --port") from None
 

@@ -87,7 +87,8 @@ def routes(pool: Pool, access: Access, pages: Pages, surroundings: Surroundings)
         tries = sorted(instances.list_instances(pool, selection, _TRIES), key=lambda row: -row["try_number"])
         if not tries:
             return pages.page(request, reader, "not_pooled", dag_id=dag_id, task_id=task_id, run_id=run_id)
-        return _waiter(request, reader, instances.show(pool, tries[0]["id"]), tries)
+        shown = instances.show(pool, tries[0]["id"], of_others=_sees_others(reader))
+        return _waiter(request, reader, shown, tries)
 
     @router.get("/run")
     def of_run(
@@ -130,7 +131,11 @@ def visible_instance(pool: Pool, reader: Reader, instance_id: int) -> dict[str, 
     """
     if not reader.sees(instances.instance(pool, instance_id)["dag_id"]):  # before more is read: time would tell
         raise Unknown(f"there is no instance {instance_id}: it was never registered, or has been pruned")
-    return instances.show(pool, instance_id)
+    return instances.show(pool, instance_id, of_others=_sees_others(reader))
+
+
+def _sees_others(reader: Reader) -> bool:
+    return reader.seen is None or reader.oversees
 
 
 def visible_condition(pool: Pool, reader: Reader, group_id: int, after: int = 0) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from sensorpool.worker.chores import (
     others,
     suspects,
 )
-from sensorpool.worker.chores.round import Chore, Place, Rescued, Round
+from sensorpool.worker.chores.round import TRIES_LATER, Chore, Place, Rescued, Round
 from sensorpool.worker.context import Worker
 
 CHORES = (
@@ -49,16 +49,18 @@ def rescue(worker: Worker, place: Place) -> Rescued:
     """
     now = Round(worker, place, Rescued())
     failed: dict[str, str] = {}
+    done: set[str] = set()
     for chore in CHORES:
         try:
-            chore.work(now)
+            if chore.work(now) is not TRIES_LATER:
+                done.add(chore.name)
         except Exception as error:
             failed[chore.name] = one_line(error) if not isinstance(error, SensorpoolError) else str(error)
             log.warning("a chore of rescue failed", chore=chore.name, error=failed[chore.name])
             if isinstance(error, Unreachable):
                 worker.database.read(worker.database.now)  # where the database does not answer at all, the round ends
     try:
-        worker.trouble.note_chores(failed, {chore.name for chore in CHORES} - failed.keys())
+        worker.trouble.note_chores(failed, done)
     except Unreachable as error:
         log.warning("the cause of a failure was not noted", error=str(error))
     if found := now.done.as_dict():

@@ -8,6 +8,7 @@ from sqlalchemy import update
 from sensorpool import Pool, Settings
 from sensorpool.admin import actions
 from sensorpool.admin.conditions import condition, list_conditions
+from sensorpool.admin.instances import show
 from sensorpool.admin.overview import overview
 from sensorpool.errors import SensorpoolError
 from sensorpool.store import actions as records
@@ -62,6 +63,46 @@ def test_who_waits_is_named_to_who_may_see_it(pool: Pool) -> None:
 
 def _all(pool: Pool, seen: list[str] | None) -> list[dict]:  # type: ignore[type-arg]
     return list(list_conditions(pool, Wanted(), Order.AGE, 0, 10, outcome=None, seen=seen)["conditions"])
+
+
+def _register(pool: Pool, timeouts: dict[str, float], **more: object) -> int:
+    """Have a task of each DAG wait for one condition, which is due a day from now, but for deadlines; return its id."""
+    day = 86_400.0
+    for dag_id, timeout in timeouts.items():
+        key = {"dag_id": dag_id, "task_id": "t", "run_id": "next"}
+        made = pool.register(PATH, {"path": "/next"}, **key, timeout=timeout, **{"poke_interval": day} | more)
+    now = pool.database.read(pool.database.now)
+    interval = round(day * 1000)
+    far = {"registered_at": 1, "phase": interval - now % interval, "poke_interval": interval}
+    with pool.database.engine.begin() as connection:
+        connection.execute(update(poke_group).where(poke_group.c.id == made.group_id).values(**far))
+    return made.group_id
+
+
+def test_the_next_poke_tells_no_deadline_of_a_dag_that_may_not_be_seen(pool: Pool) -> None:
+    group_id = _register(pool, {"a": 7_200, "b": 3_600})
+    by = {str(seen): condition(pool, group_id, seen) for seen in (None, ["a"], ["b"], ["a", "b"])}
+    assert {seen: shown["next_poke_because"] for seen, shown in by.items()} == {
+        "None": "a member's deadline comes: one poke before a timeout",
+        "['a']": "every 86400 s",
+        "['b']": "a member's deadline comes: one poke before a timeout",
+        "['a', 'b']": "a member's deadline comes: one poke before a timeout",
+    }
+    of_b = by["['b']"]["waiters"][0]["timeout_at"]
+    assert {seen: shown["next_poke_at"] == of_b for seen, shown in by.items()} == {seen: seen != "['a']" for seen in by}
+    assert by["None"]["next_deadline"] == of_b
+    of_a = by["['a']"]["waiters"][0]["id"]
+    assert show(pool, of_a)["next_poke_at"] == of_b
+    assert show(pool, of_a, of_others=False)["next_poke_because"] == "every 86400 s"
+    assert condition(pool, group_id, ["a"], all_dates=True)["next_poke_at"] == of_b
+
+
+def test_the_growth_of_a_backoff_is_no_deadline(pool: Pool) -> None:
+    group_id = _register(pool, {"a": 7_200}, exponential_backoff=True, poke_interval=10.0)
+    shown = condition(pool, group_id, None)
+    assert shown["next_poke_because"] == "the step of a member's exponential_backoff grows then"
+    assert shown["next_deadline"] == shown["waiters"][0]["timeout_at"] > shown["next_poke_at"]
+    assert condition(pool, group_id, ["a"])["next_poke_because"] == "every 86400 s"
 
 
 def test_the_load_is_that_of_the_intervals(pool: Pool) -> None:

@@ -17,6 +17,7 @@ from sensorpool.admin.instances import show
 from sensorpool.cli import inspecting
 from sensorpool.cli.main import main
 from sensorpool.errors import InfraFailure, Unknown
+from sensorpool.leases.redis_store import RedisStore
 from sensorpool.model.values import Key, Registration
 from sensorpool.store.schema import sensor_instance
 from sensorpool.worker import job
@@ -204,3 +205,20 @@ def test_the_command(pool: Pool, register: Callable[..., int], monkeypatch: pyte
     )
     with pytest.raises(Unknown):
         explain(pool, 2**70)
+
+
+def test_a_redis_that_is_away_is_asked_once(
+    make_pool: Callable[..., Pool], told: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that hangs takes ten seconds to say nothing."""
+    pool = make_pool(sensors_enabled=[f"{__name__}.Says"], redis_url="redis://127.0.0.1:1/0")
+    made = pool.register(f"{__name__}.Says", {"path": str(told)})
+    asked: list[object] = []
+    real = RedisStore.call
+    monkeypatch.setattr(
+        RedisStore, "call", lambda store, *given, **more: (asked.append(given), real(store, *given, **more))[1]
+    )
+    explained = explain(pool, made.id)
+    assert len(asked) == 1
+    assert explained["trouble"] == show(pool, made.id)["unreachable"]
+    assert "Redis redis://127.0.0.1:1/0 does not answer" in explained["trouble"]

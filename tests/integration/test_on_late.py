@@ -14,9 +14,11 @@ from sqlalchemy import select
 from sensorpool import Settings
 from sensorpool.errors import Refused, SettingsError, Unreachable
 from sensorpool.instrumentation.redaction import hide
+from sensorpool.leases.trouble import ROUNDS
 from sensorpool.publish import late_hook as hook
 from sensorpool.publish.late_hook import LateHook
 from sensorpool.store.schema import poke_group
+from sensorpool.worker import rescue
 from sensorpool.worker.chores import late_hook
 from sensorpool.worker.chores.round import Rescued, Round
 from tests.integration.test_late_conditions import HOUR, MINUTE, SCRIPTED, TODAY, Late
@@ -239,3 +241,21 @@ def test_what_is_no_address_is_refused_without_being_shown(url: str) -> None:
     with pytest.raises(SettingsError) as raised:
         Settings.load(on_late_url=url)
     assert str(raised.value) == "SENSORPOOL_ON_LATE_URL must be a web address like https://host/path"
+
+
+def test_a_hook_that_refuses_again_and_again_turns_health_red(make: Callable[..., Late], address: Address) -> None:
+    """Between two attempts are rounds that have nothing to tell: they say nothing of whether the hook works."""
+    series = make(1, on_late_url=address.url)
+    address.answers = [404] * ROUNDS
+    for number in range(ROUNDS):
+        assert series.worker.trouble.of_chores() == {}
+        for _ in range(4):  # a minute of them
+            rescue.rescue(series.worker, series.place)
+        assert len(address.posted) == number + 1
+        series.now += late_hook.AGAIN + 1
+    [(chore, cause)] = series.worker.trouble.of_chores().items()
+    assert chore == "telling on_late"
+    assert "answers 404" in cause
+    rescue.rescue(series.worker, series.place)
+    assert told(series) == [True]
+    assert series.worker.trouble.of_chores() == {}

@@ -1,6 +1,9 @@
 """`sensorpool try`: one poke here and now, of each kind of sensor, and what goes wrong there."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,8 @@ from sensorpool.cli.main import main
 
 SENSORS = """
 import asyncio
+import os
+import sys
 
 class Divides:
     def __init__(self, by):
@@ -32,6 +37,19 @@ class Many:
     def poke_many(contexts):
         return [context["x"] > 1 for context in contexts]
 
+class Prints:
+    def __init__(self, how):
+        self.how = how
+
+    def poke(self, context):
+        print("said by the poke")
+        os.write(1, b"said to the descriptor\\n")
+        if self.how == "close":
+            sys.stdout.close()
+        if self.how == "fork":
+            os.fork()
+        return True
+
 class Off(Divides):
     pass
 """
@@ -41,7 +59,7 @@ class Off(Divides):
 def _sensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tried_sensors.py").write_text(SENSORS)
     monkeypatch.syspath_prepend(tmp_path)
-    names = [f"tried_sensors.{name}" for name in ("Divides", "Secret", "Waits", "Many")]
+    names = [f"tried_sensors.{name}" for name in ("Divides", "Secret", "Waits", "Many", "Prints")]
     monkeypatch.setenv("SENSORPOOL_SENSORS_ENABLED", ",".join(names))
     monkeypatch.setenv("SENSORPOOL_DATABASE_URL", f"sqlite:///{tmp_path / 'none.db'}")
 
@@ -85,3 +103,15 @@ def test_what_registration_would_refuse_is_one_line(name: str, context: str, sai
     assert ran.exit_code in {1, 2}
     assert said in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("how", ["print", "close", "fork"])
+def test_what_a_poke_prints_is_no_part_of_the_answer(tmp_path: Path, how: str) -> None:
+    command = [sys.executable, "-m", "sensorpool", "try", "tried_sensors.Prints", json.dumps({"how": how}), "--json"]
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    ran = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout)["outcome"] == "landed"
+    assert "said by the poke\n" in ran.stderr
+    assert "said to the descriptor\n" in ran.stderr
+    assert "Traceback" not in ran.stderr

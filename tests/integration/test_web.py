@@ -250,6 +250,21 @@ def test_a_poke_is_asked_for_by_who_changes_any_waiter_however_many_wait(
     assert "takes no orders" in answer.text  # of a pool in one process; it is not 403
 
 
+def test_a_poke_of_what_has_just_landed_is_asked_for_in_vain(browse: Callable[[str], httpx.Client], pool: Pool) -> None:
+    """Of an operator, it is no question of permission."""
+    for name in ("operator", "we", "guest"):
+        answer = post(browse(name), "/", "/conditions/999/poke")
+        assert (answer.status_code, "it has landed" in answer.text) == (404, True), name
+    assert "data-stays" in answer.text, "the script does not look again in its place"
+    assert recorded.recorded(pool, None, 10) == []
+
+
+def test_a_list_in_a_frame_keeps_its_form(browse: Callable[[str], httpx.Client]) -> None:
+    shown = browse("operator").get("/conditions?embedded=1").text
+    assert 'href="/conditions/1?embedded=1"' in shown
+    assert 'name="embedded" value="1"' in shown
+
+
 def test_who_may_look_may_not_change(browse: Callable[[str], httpx.Client], pool: Pool) -> None:
     for name in ("guest", "our guest"):
         reader = browse(name)

@@ -10,11 +10,14 @@ from click.testing import CliRunner
 
 from harness.service import Service
 from harness.until import until
+from sensorpool import Pool
 from sensorpool.cli.main import main
 from sensorpool.model.states import State
 from sensorpool.testing import land
+from sensorpool.web.alone import pages
+from sensorpool.web.token_access import TokenAccess
 from tests.integration.test_main_run import SCRIPTED
-from tests.support.web import dom_of, needs_chromium, post
+from tests.support.web import dom_of, needs_chromium, post, served
 
 TOKEN = "a-token-of-this-test-only"
 HOUR = 3_600.0
@@ -69,7 +72,7 @@ def test_a_browser_runs_our_script_and_no_other(service: Service, address: str, 
     [
         (["--host", "0.0.0.0"], {}, "set SENSORPOOL_WEB_TOKEN"),  # nothing is listened on
         ([], {"SENSORPOOL_WEB_TOKEN": "short-secret"}, "SENSORPOOL_WEB_TOKEN must have 16 characters at least"),
-        (["--host", "no.such.host.invalid"], {"SENSORPOOL_WEB_TOKEN": TOKEN}, "cannot listen on"),
+        (["--host", "no.such.host.invalid"], {"SENSORPOOL_WEB_TOKEN": TOKEN}, "name another --host"),
         (["--port", "70000"], {}, "70000"),
     ],
 )
@@ -81,6 +84,17 @@ def test_what_cannot_be_served_is_one_line(
     assert done.exit_code == 2
     assert said in done.output
     assert "short-secret" not in done.output
+
+
+def test_an_address_with_the_token_leads_to_the_page_that_it_names(make_pool: Callable[..., Pool]) -> None:
+    with (
+        served(pages(make_pool(web_token=TOKEN), TokenAccess(TOKEN, may_act=False))) as address,
+        httpx.Client() as client,
+    ):
+        found = client.get(f"{address}/conditions?late=true&token={TOKEN}&class=a%26b")
+        assert (found.status_code, found.headers["location"]) == (303, "/conditions?late=true&class=a%26b")
+        found = client.get(f"{address}//evil.example/?token={TOKEN}")
+        assert found.headers["location"].startswith("/evil.example")
 
 
 def test_the_token_is_not_shown(service: Service) -> None:

@@ -6,8 +6,13 @@ const asks = () => document.getElementById("ask");
 const has = (kinds) => document.activeElement?.matches(kinds) ?? false;
 const isTyping = () => asks().open || has("input, select, textarea");
 
+let isLooking = false;
+
 async function refresh() {
+  // an error stays until it was read; and a slow server is not asked again before it has answered
+  if (isLooking || document.querySelector("[data-stays]") !== null) return;
   if (document.hidden || isTyping() || getSelection()?.type === "Range") return;
+  isLooking = true;
   const opened = [...main().querySelectorAll("details")].map((each) => each.open);
   const place = rows().findIndex((row) => row.classList.contains("here"));
   const focused = focusable().indexOf(document.activeElement);
@@ -25,6 +30,8 @@ async function refresh() {
     if (place >= 0) rows()[place]?.classList.add("here");
   } catch {
     // the server is away: the page stays as it was, and the next look tries again
+  } finally {
+    isLooking = false;
   }
 }
 

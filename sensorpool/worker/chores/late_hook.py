@@ -13,7 +13,7 @@ from sensorpool.model.times import spell_time
 from sensorpool.model.usual_landing import begins, family_of
 from sensorpool.model.values import Milliseconds
 from sensorpool.store import inspecting, late_conditions
-from sensorpool.worker.chores.round import Round
+from sensorpool.worker.chores.round import TRIES_LATER, Round
 from sensorpool.worker.usual_landings import UsualLandings
 
 AT_ONCE = 20  # conditions that a round tells, and in half of `rescue_interval` at most
@@ -22,15 +22,16 @@ _WAITERS = 20  # that are named
 _LONGEST = 300  # characters of a condition in the sentence
 
 
-def tell(now: Round) -> None:
+def tell(now: Round) -> object:
     """Tell of the next conditions. The first one whose hook does not answer ends the round; it is told again later.
 
+    :returns: `TRIES_LATER` where one that the hook did not take has its next turn in a later round.
     :raises Refused: when the hook does not take one; the others were told.
     :raises Unreachable: when the hook, or the database, does not answer.
     """
     worker, _, _ = now
     if not worker.late_hook.is_set:
-        return
+        return None
     database, refused = worker.database, None
     ends = time.monotonic() + worker.settings.rescue_interval / 2
     for group in database.read(late_conditions.untold, database.read(database.now) - AGAIN, AT_ONCE):
@@ -48,6 +49,7 @@ def tell(now: Round) -> None:
         database.run(late_conditions.told, group["id"], now_ms)
     if refused is not None:
         raise refused
+    return TRIES_LATER if database.read(late_conditions.is_refused) else None
 
 
 def _described(group: Any, waiters: list[Any], usual_landings: UsualLandings, now: Milliseconds) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from sensorpool.worker.context import Worker
 
+TRIES_LATER = object()
+
 
 @dataclass(slots=True)
 class Place:
@@ -47,8 +49,9 @@ class Chore(NamedTuple):
     """A chore of rescue.
 
     :param name: as `health` says it.
-    :param work: does the chore for one round; any error is the chore's alone.
+    :param work: does the chore for one round; any error is the chore's alone. Returns `TRIES_LATER` where what failed
+        in an earlier round has its next turn in a later one: then this round says nothing of whether the chore fails.
     """
 
     name: str
-    work: Callable[[Round], None]
+    work: Callable[[Round], object]
