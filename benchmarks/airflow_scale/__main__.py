@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from benchmarks.airflow_scale.bench import Bench
-from benchmarks.airflow_scale.dag_files import DEFERRABLE, RESCHEDULE, SCHEDULER, WORKER
+from benchmarks.airflow_scale.dag_files import DEFERRABLE, POOLED, RESCHEDULE, SCHEDULER, WORKER
 from benchmarks.airflow_scale.estimate import estimate
 from benchmarks.airflow_scale.measure import at_once, measure
 from benchmarks.report import Row, console, show, write
@@ -29,7 +29,7 @@ def _rows(bench: Bench, part: str, scale: float) -> Iterator[Row]:
             beside = max(10, round(sensors * scale))  # one in each DAG
             yield measure(bench, way, "beside", beside, 10, beside)
     elif part == "savings":
-        yield from estimate(bench, RESCHEDULE, WORKER, 50, 10)
+        yield from estimate(bench, RESCHEDULE, POOLED, 50, 10)
     elif part == "sizes":
         for tasks in (61, 401, 1001):
             yield measure(bench, SCHEDULER, f"of_{tasks}", tasks, 1, tasks)

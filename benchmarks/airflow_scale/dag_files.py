@@ -41,6 +41,7 @@ class Way:
 SCHEDULER = Way("scheduler", f"poke_interval={INTERVAL},")
 WORKER = Way("worker", f"poke_interval={INTERVAL}, max_active_tis_per_dag=10_000,")
 RESCHEDULE = Way("reschedule", 'mode="reschedule", poke_interval=60,', "up_for_reschedule")
+POOLED = Way("pooled", "poke_interval=60, max_active_tis_per_dag=10_000,")  # as RESCHEDULE, in the pool
 DEFERRABLE = Way("deferrable", f"poke_interval={INTERVAL}, deferrable=True, start_from_trigger=True,")
 
 

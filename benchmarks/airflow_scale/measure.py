@@ -51,7 +51,7 @@ def measure(bench: Bench, way: Way, case: str, sensors: int, dags: int, land: in
     :param land: how many sensors end one after the other, 20 a second; the others end at once afterwards.
     """
     dag_ids = write(bench.dags, way, case, sensors, dags)
-    pooled = way.name in {"scheduler", "worker"}
+    pooled = way.name in {"scheduler", "worker", "pooled"}
     until(f"{len(dag_ids)} DAGs", known(bench, dag_ids), HOURS, 1.0)
     bench.sleep_until(time.monotonic() + 5)  # what the dag processor does after its last file
     idle = idle_of(bench)

@@ -72,7 +72,7 @@ def condition(pool: Pool, group_id: int, seen: Seen, after: int = 0, *, all_date
     :raises Unreachable: when the database does not answer.
     """
     database = pool.database
-    row = database.read(inspecting.group, group_id) if 0 < group_id < 2**63 else None
+    row = _group(pool, group_id)
     if row is None:
         raise _unknown(group_id)
     shown = _shown(row) | {"state": State.SENSING, "group_id": group_id, "shardcode": row["shardcode"]}
@@ -116,7 +116,7 @@ def check_seen(pool: Pool, group_id: int, seen: Seen) -> None:
 
     :raises Unknown: when there is none: that it is there for others must not be told.
     """
-    if not is_waited_for(pool, group_id, seen):
+    if not (is_waited_for(pool, group_id, seen) if seen is not None else _group(pool, group_id) is not None):
         raise _unknown(group_id)
 
 
@@ -140,6 +140,11 @@ def _dags_of(pool: Pool, group_id: int, seen: Seen) -> set[str]:
     """Return those DAGs, of all that wait for a condition, that a reader may see: no others are asked for."""
     dags = pool.database.read(conditions.dags_of, group_id) if 0 < group_id < 2**63 else set()
     return {dag_id for dag_id in dags if seen is None or dag_id in seen}
+
+
+def _group(pool: Pool, group_id: int) -> Any:
+    """Return the row of a group, or None."""
+    return pool.database.read(inspecting.group, group_id) if 0 < group_id < 2**63 else None
 
 
 def _unknown(group_id: int) -> Unknown:

@@ -34,16 +34,18 @@ def slot_seconds(held: float, starts: int, start_seconds: float) -> float:
 def costs_of(one: SensorTry, taken: Taken, start_seconds: float = START_SECONDS) -> Costs:
     """Return what a try costs, as if no other waited for the same.
 
-    With the pool a try that waits holds its slot for two starts. What ends with its first poke, what defers by itself
-    and what the pool does not take by default stays as it is.
+    With the pool a try that waits holds its slot for two starts. In mode "reschedule" each of them runs as long as
+    those that were made; in mode "poke" that is not known, and counts as nothing. What ends with its first poke, what
+    defers by itself and what the pool does not take by default stays as it is.
     """
     pokes = pokes_of(one)
     now = Costs(1, slot_seconds(one.held, one.starts, start_seconds), pokes, 0.0, one.starts)
     if taken is not Taken.BY_DEFAULT or pokes <= 1:
         return replace(now, pool_slot_seconds=now.slot_seconds, pool_pokes=pokes, pool_starts=one.starts)
+    runs = one.held / one.starts * STARTS_IN_POOL if one.mode is Mode.RESCHEDULE else 0.0
     return replace(
         now,
-        pool_slot_seconds=min(now.slot_seconds, slot_seconds(0.0, STARTS_IN_POOL, start_seconds)),
+        pool_slot_seconds=min(now.slot_seconds, slot_seconds(runs, STARTS_IN_POOL, start_seconds)),
         pool_pokes=pokes,
         pool_starts=STARTS_IN_POOL,
     )
