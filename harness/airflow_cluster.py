@@ -122,6 +122,7 @@ class AirflowCluster:
             "AIRFLOW__CORE__MAX_ACTIVE_TASKS_PER_DAG": "2000",
             "AIRFLOW__TRIGGERER__CAPACITY": "5000",
             "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "10",  # seconds
+            "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "2",  # with 5, one that is late counts as dead on a busy machine
             "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self.folder / "logs"),
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
             "AIRFLOW__SENSORPOOL__DATABASE_URL": self.postgres.url,

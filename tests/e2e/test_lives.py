@@ -120,7 +120,10 @@ def test_every_life_of_a_sensor(cluster: Cluster) -> None:
 
 
 def test_the_doctor_finds_nothing_wrong(cluster: Cluster) -> None:
-    said = cluster.run("sensorpool", "doctor", check=False)
+    for _ in range(5):  # on a busy machine a triggerer may note late that it lives
+        said = cluster.run("sensorpool", "doctor", check=False)
+        if said.returncode == 0:
+            break
     assert said.returncode == 0, said.stdout
     assert "Connections and Variables can be read from here" in said.stdout
 
