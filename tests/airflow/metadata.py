@@ -28,7 +28,7 @@ from airflow.serialization.serialized_objects import LazyDeserializedDAG
 from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState
 from airflow.utils.types import DagRunTriggeredByType, DagRunType
-from sqlalchemy import delete, event, make_url, select, update
+from sqlalchemy import delete, event, make_url, select, text, update
 
 from harness.until import until
 from tests.airflow.versions import SerializedDAG, answer
@@ -53,10 +53,12 @@ def migrate(url: str, home: Path) -> str:
 
 @contextmanager
 def in_use(url: str) -> Iterator["Metadata"]:
-    """Have Airflow in this process use a database."""
+    """Have Airflow in this process use a database, in which no DAG of another module's tests is left."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(CONNECTION, url)
         _connect()
+        with create_session() as session:
+            session.execute(text("TRUNCATE dag CASCADE"))
         with _answered():
             yield Metadata()
     _connect()
