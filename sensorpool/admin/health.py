@@ -125,14 +125,14 @@ def _missed_ticks(
     failing: dict[str, list[ShardRange]] = {}  # why jobs fail, and of which ranges
     stopped: list[str] = []
     for shard_range, (holder, state, _) in looked.items():
-        if state.last and (now - state.last) / 1000 <= limit:
+        if state.looked_at and (now - state.looked_at) / 1000 <= limit:
             continue
         if shard_range in causes:
             failing.setdefault(causes[shard_range], []).append(shard_range)
         elif (said := _why_late(pool, shard_range, holder, state, limit, now)) is not None:
             stopped.append(said)
     if len(stopped) == len(pool.ranges) > 1 and not any(holder for holder, _, _ in looked.values()):
-        stopped = [_all_stopped(pool, max(state.last for _, state, _ in looked.values()), now)]
+        stopped = [_all_stopped(pool, max(state.looked_at for _, state, _ in looked.values()), now)]
     for cause, ranges in failing.items():
         which = f"range {ranges[0]}" if len(ranges) == 1 else f"{len(ranges)} ranges ({ranges[0]} and others)"
         stopped.append(f"the jobs of {which} fail: {cause}")
@@ -146,11 +146,11 @@ def _why_late(
 
     :param limit: seconds between two jobs that are too many.
     """
-    age = (now - state.last) / 1000
-    since = f"its last tick was {age:.0f} s ago" if state.last else "no job has finished since Redis started"
+    age = (now - state.looked_at) / 1000
+    since = f"its last tick was {age:.0f} s ago" if state.looked_at else "no job has finished since Redis started"
     if holder is None:
         return f"range {shard_range} has no holder: {since}"
-    if state.last and age < pool.settings.job_time_limit + limit:
+    if state.looked_at and age < pool.settings.job_time_limit + limit:
         interval = lateness.missed_interval(pool.database, shard_range, age)
         if interval is None:
             return None

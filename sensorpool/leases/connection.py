@@ -3,29 +3,31 @@
 from typing import Any
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from sensorpool.config.defaults import MEMORY
 from sensorpool.errors import SettingsError
 from sensorpool.instrumentation.redaction import hide_password
 
 
-def connect(url: str) -> Any:
+def connect(url: str, *, patience: float | None = None) -> Any:
     """Make a Redis client. Every call has a time limit, because a half-open connection would hang for ever.
 
+    :param patience: seconds after which a call that has no answer ends, without a second attempt; None: as is usual.
     :raises SettingsError: when the URL is malformed or the embedded Redis is not installed.
     """
     if url == MEMORY:
         return _embedded()
-    keepalive = {} if url.startswith("unix") else {"socket_keepalive": True}
+    more: dict[str, Any] = {} if url.startswith("unix") else {"socket_keepalive": True}
+    if patience is not None:
+        more |= {"socket_timeout": patience, "socket_connect_timeout": patience, "retry": Retry(NoBackoff(), 0)}
     try:
         client = redis.Redis.from_url(
             url,
             decode_responses=True,
             encoding_errors="replace",  # a value of another program may be no text; it must not stop the range
-            socket_timeout=10,
-            socket_connect_timeout=5,
-            health_check_interval=10,
-            **keepalive,
+            **{"socket_timeout": 10, "socket_connect_timeout": 5, "health_check_interval": 10, **more},
         )
         client.connection_pool.make_connection()  # opens no connection, but checks the options
         return client

@@ -48,12 +48,13 @@ class DirtyFlags:
 
     def add_to(self, pipeline: Any, shard_range: ShardRange, late: Iterable[int]) -> int:
         """Add the raising of a flag to a pipeline; return how many answers it adds, the last as of `put_up`."""
-        answers = 1
+        answers = 2
         if ids := [str(group_id) for group_id in late]:
             name = self._store.key(shard_range, "late")
             pipeline.sadd(name, *ids)
             pipeline.expire(name, _LATE_KEPT)
             answers += 2
+        pipeline.delete(self._store.key(shard_range, "quiet"))
         pipeline.set(self._store.key(shard_range, "dirty"), "1", nx=True, px=self._kept)
         return answers
 

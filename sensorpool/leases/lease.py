@@ -21,6 +21,7 @@ Each range has these keys beside its lease, all under one hash tag so that one s
               (`range_state`)
 ``dirty``     raised by a registration that opened a group: look again at once (`dirty_flags`)
 ``late``      new groups whose registration took so long that the load would not take them for new
+``quiet``     nothing of the range is due for a while; ``light``: its last job was short (`range_marks`)
 ``note``      the groups in flight: they were handed to the lanes; if the next holder finds them, the last holder died
               while it poked them, so they are suspects
 ``suspects``  groups that hung or were in a dead holder's hands: poked apart from the others until they are cleared
@@ -54,6 +55,7 @@ from sensorpool.leases.dirty_flags import DirtyFlags
 from sensorpool.leases.poke_log import PokeLog
 from sensorpool.leases.poked_apart import PokedApart
 from sensorpool.leases.range_files import RangeFiles
+from sensorpool.leases.range_marks import NO_MARKS, Outlook, RangeMarks
 from sensorpool.leases.range_state import RangeState, read_in_flight, read_state
 from sensorpool.leases.redis_store import RedisStore
 from sensorpool.leases.suspects import SuspectMarks, read_suspects
@@ -97,6 +99,7 @@ class Leases:
         self.ttl = lease_ttl
         self.ttl_ms = int(lease_ttl * 1000)
         self.dirty_flags = DirtyFlags(store, self.ttl_ms)
+        self.marks = RangeMarks(store)
         self.suspects = SuspectMarks(store)
         self.claims = Claims(store)
         self.unsettled = UnsettledGroups(store)
@@ -112,7 +115,7 @@ class Leases:
     def acquire(self, shard_range: ShardRange, token: str) -> Acquired | str:
         """Acquire the lease of a range; return it with what the last holder left, or the present holder's token."""
         started = time.monotonic()
-        names = ("lease", "state", "dirty", "note", "suspects", "unsettled", "late")
+        names = ("lease", "state", "dirty", "note", "suspects", "unsettled", "late", "quiet", "light")
         answer = self.store.run(self._acquire, self._keys(shard_range, *names), [token, self.ttl_ms])
         if not answer[0]:
             return str(answer[1])
@@ -150,10 +153,13 @@ class Leases:
             self.put_in_flight(shard_range, group_ids)
         return sum(map(len, left.values()))
 
-    def finish(self, shard_range: ShardRange, token: str, state: RangeState, *, again: bool) -> Again | None:
+    def finish(
+        self, shard_range: ShardRange, token: str, state: RangeState, *, again: bool, outlook: Outlook = NO_MARKS
+    ) -> Again | None:
         """Leave the state and give a lease back; if ``again`` and the range is dirty, keep it and return `Again`."""
-        keys = self._keys(shard_range, "lease", "state", "dirty", "note", "late")
-        answer = self.store.run(self._finish, keys, [token, state.text(), "1" if again else "0", self.ttl_ms])
+        keys = self._keys(shard_range, "lease", "state", "dirty", "note", "late", "quiet", "light")
+        arguments = [token, state.text(), "1" if again else "0", self.ttl_ms, *outlook]
+        answer = self.store.run(self._finish, keys, arguments)
         if self._files is not None:
             self._files.put_in_flight(shard_range, [])
         return Again(read_late(answer[1])) if answer[0] == 2 else None
@@ -188,13 +194,14 @@ class Leases:
         return [self.store.key(shard_range, name) for name in names]
 
 
-def leases_of(settings: Settings) -> Leases:
+def leases_of(settings: Settings, *, patience: float | None = None) -> Leases:
     """Return the leases of a pool.
 
+    :param patience: seconds after which a call without an answer ends; None: as is usual.
     :raises SettingsError: when the URL is malformed or the embedded Redis is not installed.
     """
     url = settings.redis_url
-    store = RedisStore(connect(url), url=url, namespace=settings.namespace)
+    store = RedisStore(connect(url, patience=patience), url=url, namespace=settings.namespace)
     return Leases(store, lease_ttl=settings.lease_ttl)
 
 
@@ -232,13 +239,14 @@ class Lease:
         """
         self._leases.put_in_flight(self.shard_range, group_ids)
 
-    def finish(self, state: RangeState, *, again: bool = False) -> Again | None:
+    def finish(self, state: RangeState, *, again: bool = False, outlook: Outlook = NO_MARKS) -> Again | None:
         """Leave the state and give the lease back; if ``again`` and the range is dirty, keep it and return `Again`.
 
+        :param outlook: the marks for beat.
         :raises Unreachable: when Redis does not answer.
         """
         started = time.monotonic()
-        goes_on = self._leases.finish(self.shard_range, self.token, state, again=again)
+        goes_on = self._leases.finish(self.shard_range, self.token, state, again=again, outlook=outlook)
         if goes_on is not None:
             self._deadline = started + self._leases.ttl
         return goes_on

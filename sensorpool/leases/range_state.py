@@ -33,6 +33,12 @@ class RangeState:
     overdue: int = 0  # how many groups in `left` have waited over MISSED intervals; below: the longest such wait
     overdue_ms: Milliseconds = 0
     pool: str = ""  # the pool id: new tables give out the same group ids again; empty: not known
+    quiet_until: Milliseconds = 0  # so far beat has left messages out since the last load; 0: it has not
+
+    @property
+    def looked_at(self) -> Milliseconds:
+        """When the range was looked at last, or known to be quiet; 0: not known."""
+        return max(self.last, self.quiet_until)
 
     def in_turn(self, left: Sequence[int], intervals: Mapping[int, Milliseconds], now: Milliseconds) -> list[int]:
         """Return the groups that a job leaves over, the longest left over first; set `left_since` and `overdue`.
@@ -49,8 +55,13 @@ class RangeState:
         return sorted(left, key=self.left_since.__getitem__)
 
     def text(self) -> str:
-        """Return the state as text, for `read_state`."""
+        """Return the state as text, for `read_state`. While the range is quiet, `marks.lua` moves ``last`` on.
+
+        So the version before, which has no ``loaded``, takes no quiet range for a dead one. ``last`` comes first.
+        """
         values = {each.name: getattr(self, each.name) for each in fields(self)}
+        values["loaded"] = self.last
+        del values["quiet_until"]
         # runs of one time, because there may be many groups: [since, how many of `left`], ...; 0: not known
         times = groupby(self.left_since.get(group_id, 0) for group_id in self.left) if self.left_since else ()
         values["left_since"] = [[since, sum(1 for _ in run)] for since, run in times]
@@ -62,8 +73,10 @@ def read_state(text: str) -> RangeState:
     try:
         found = json.loads(text) if text else {}
         left = [_whole(group_id) for group_id in found.get("left", ())]
+        shown = _whole(found.get("last", 0))
+        loaded = _whole(found.get("loaded", shown))  # the version before does not write it
         return RangeState(
-            last=_whole(found.get("last", 0)),
+            last=loaded,
             recent=[_whole(group_id) for group_id in found.get("recent", ())],
             left=left,
             infra={_whole(group_id): _whole(since) for group_id, since in found.get("infra", {}).items()},
@@ -79,6 +92,7 @@ def read_state(text: str) -> RangeState:
             overdue=_whole(found.get("overdue", 0)),
             overdue_ms=_whole(found.get("overdue_ms", 0)),
             pool=str(found.get("pool", "")),
+            quiet_until=shown if shown != loaded else 0,
         )
     except _GARBLED:
         return RangeState()

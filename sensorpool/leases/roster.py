@@ -10,6 +10,7 @@ Beat serves no tables and has no entry; it notes its tick beside the roster, for
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sensorpool.leases.answers import milliseconds, pairs
 from sensorpool.leases.lease import Leases
@@ -51,7 +52,8 @@ class Roster:
         :param queues: the queues from which the worker takes jobs; None: not known.
         :param must_agree: enter nothing if another live worker has other terms.
         """
-        more = json.dumps({"tick": tick, "version": version} | ({} if queues is None else {"queues": list(queues)}))
+        fields: dict[str, Any] = {"tick": tick, "version": version, "marks": True}
+        more = json.dumps(fields if queues is None else fields | {"queues": list(queues)})
         arguments = [name, str(terms), more, self._fresh, "1" if must_agree else "0"]
         written, others = self._store.run(self._enroll, [self._key], arguments)
         return bool(written), _read(dict(pairs(others)))

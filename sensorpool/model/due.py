@@ -27,6 +27,14 @@ def next_period_at(at: Milliseconds, poke_interval: Milliseconds, phase: int) ->
     return (period(at, poke_interval, phase) + 1) * poke_interval - phase
 
 
+def next_due_at(
+    now: Milliseconds, poke_interval: Milliseconds, phase: int, next_deadline: Milliseconds | None
+) -> Milliseconds:
+    """Return when a group that is loaded at ``now`` is due next."""
+    at = next_period_at(now, poke_interval, phase)
+    return min(at, next_deadline) if next_deadline is not None and next_deadline > now else at
+
+
 def is_due(
     *,
     poke_interval: Milliseconds,

@@ -35,6 +35,7 @@ class LiveWorker:
     :param at: when the worker wrote its entry last, by the clock of Redis.
     :param tick: seconds.
     :param queues: the queues from which it takes jobs; None: not known, as of a worker of the version before.
+    :param marks: whether it knows the marks of ranges, and jobs that serve several; the version before does not.
     """
 
     name: str
@@ -43,6 +44,7 @@ class LiveWorker:
     tick: float  # seconds
     version: str
     queues: tuple[str, ...] | None = None
+    marks: bool = False
 
     def __str__(self) -> str:
         return self.name.rpartition("/")[0] or self.name
@@ -58,7 +60,8 @@ def read_worker(name: str, value: str) -> LiveWorker | None:
         if not 1 <= read.shards <= min(read.shard_code_upper_limit, _MOST_SHARDS):
             return None
         queues = tuple(str(queue) for queue in fields["queues"]) if isinstance(fields.get("queues"), list) else None
-        return LiveWorker(name, read, int(at), float(fields["tick"]), str(fields["version"]), queues)
+        version, marks = str(fields["version"]), fields.get("marks") is True
+        return LiveWorker(name, read, int(at), float(fields["tick"]), version, queues, marks)
     except _GARBLED:
         return None
 

@@ -9,12 +9,12 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModu
 
 from sensorpool.errors import SettingsError
 from sensorpool.sensors.connections import InfraFailure
+from sensorpool.sensors.kept_connections import KeptConnections
 from sensorpool.sensors.shared import Shared
 from sensorpool.sensors.sql_errors import said_by
 from sensorpool.sensors.statement_limits import limit_connections, limit_transaction
 
 MAX_ENGINES = 32
-KEPT_CONNECTIONS = 4  # idle ones of an engine
 CONNECT_SECONDS = 5
 
 _engines: Shared[str, Engine] = Shared(MAX_ENGINES, discard=Engine.dispose)
@@ -22,10 +22,10 @@ _engines: Shared[str, Engine] = Shared(MAX_ENGINES, discard=Engine.dispose)
 # a file that is published anew by a rename is another file: no connection is kept to the old one
 _FILE: dict[str, Any] = {"poolclass": NullPool}
 _SERVER: dict[str, Any] = {
-    "pool_size": KEPT_CONNECTIONS,
-    "max_overflow": -1,
+    "poolclass": KeptConnections,
+    "pool_size": 0,  # no limit
     "pool_pre_ping": True,
-    "pool_use_lifo": True,  # idle connections stay idle, so that the server may close them
+    "pool_use_lifo": True,  # idle connections stay idle, so that they are closed
 }
 # their drivers close a cursor after they have read all its rows
 _READ_TO_THE_END = ("mysql", "mariadb")

@@ -20,7 +20,9 @@ from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.leases.lease import leases_of
 from sensorpool.leases.roster import Roster
+from sensorpool.model.values import ShardRange
 from sensorpool.publish import wire
+from sensorpool.service.tick_plan import TickPlan
 from sensorpool.service.uptake import Uptake
 
 UNTAKEN = 3  # ticks that may wait in the queue
@@ -40,7 +42,9 @@ class Ticks(Scheduler):
     _due: dict[str, float]
     _held_back_by = ""  # the line that was logged
     _roster: Roster | None = None
+    _plan: TickPlan | None = None
     _pool_id: str | None = None
+    _know_marks = False  # whether all live workers know the marks of ranges
     _asked = -ASK_EVERY
     _quiet_until = 0.0
     _pause = 0.0  # the last pause in seconds; 0 while the broker takes messages
@@ -52,6 +56,7 @@ class Ticks(Scheduler):
         self._due = {}
         spans = [entry.schedule.seconds for entry in self._ticks()]
         self._uptake = Uptake(self._settings, UNTAKEN * max(spans, default=0.0))
+        self._plan = None if self._settings is None else TickPlan(self._settings)
 
     def tick(self, *_: Any, **__: Any) -> float:
         """Send the due entries; return the seconds until the next look."""
@@ -74,20 +79,43 @@ class Ticks(Scheduler):
                 if is_due:
                     ready.append(entry)
                 waits.append(wait)
-        if ready:
-            holds_back = self._holds_back_jobs(ready)
-            headers = wire.headers(self._ask_roster())
-            for place, entry in enumerate(ready):
+        if messages := self._planned(ready) if ready else []:
+            holds_back = self._holds_back_jobs([message[0] for message in messages])
+            headers = wire.headers(self._pool_id)
+            for place, message in enumerate(messages):
                 alive.come_round()
-                entry.options["headers"] = headers
+                entry = self._addressed(message, headers)
                 if not (holds_back and entry.task in _OURS):
                     self.apply_entry(self.reserve(entry), producer=self.producer)
                 if now < self._quiet_until:
                     # the broker takes no entry: this one and the rest are due again after the pause
-                    self._due |= {each.name: self._quiet_until for each in ready[place:] if each.name in self._due}
+                    again = [each.name for message in messages[place:] for each in message]
+                    self._due |= {name: self._quiet_until for name in again if name in self._due}
                     waits.append(self._quiet_until - now)
                     break
+                if self._plan is not None:
+                    self._plan.sent([shard_range for each in message if (shard_range := _range_of(each))])
         return max(0.0, min(waits) - (time.monotonic() - now))
+
+    def _planned(self, ready: list[ScheduleEntry]) -> list[list[ScheduleEntry]]:
+        """Return the entries of each message that is to be sent now: entries of ranges may share one, or need none."""
+        self._ask_roster()
+        if self._plan is None:
+            return [[entry] for entry in ready]
+        ranges = {shard_range: entry for entry in ready if (shard_range := _range_of(entry)) is not None}
+        messages = self._plan.messages(list(ranges), by_marks=self._know_marks)
+        planned = {id(entry) for entry in ranges.values()}
+        others = [entry for entry in ready if id(entry) not in planned]
+        return [[ranges[each] for each in message] for message in messages] + [[entry] for entry in others]
+
+    def _addressed(self, message: list[ScheduleEntry], headers: dict[str, str]) -> ScheduleEntry:
+        """Return the entry that is sent for all entries of a message."""
+        entry = message[0]
+        entry.options["headers"] = headers
+        if ranges := [shard_range for each in message if (shard_range := _range_of(each)) is not None]:
+            entry.options["headers"] = headers | wire.also(ranges[1:])
+            entry.options["argsrepr"] = wire.shown(ranges)
+        return entry
 
     def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
         """Send an entry; log each cause of a failure once, in one line."""
@@ -157,24 +185,25 @@ class Ticks(Scheduler):
         runtime = getattr(self.app, "sensorpool_runtime", None)
         return None if runtime is None else runtime.settings
 
-    def _ask_roster(self) -> str | None:
-        """Ask the roster now and then whose pool it is, and note beat's tick there: beat needs no database.
+    def _ask_roster(self) -> None:
+        """Ask the roster now and then whose pool it is, and what its workers know; note beat's tick there.
 
-        :return: the pool id, or None while it is not known.
+        Beat needs no database. The pool id is None while it is not known.
         """
         settings, now = self._settings, time.monotonic()
         if settings is None or now - self._asked < ASK_EVERY:
-            return self._pool_id
+            return
         self._asked = now
         try:
             if self._roster is None:
                 self._roster = Roster(leases_of(settings))
-            served = {worker.terms.pool_id for worker in self._roster.workers()}
+            workers = self._roster.workers()
             self._roster.note_beat(settings.tick, kept=_NOTED * (settings.tick + ASK_EVERY))
         except SensorpoolError:
-            served = set()  # Redis is away: its last answer may be out of date
+            workers = []  # Redis is away: its last answer may be out of date
+        served = {worker.terms.pool_id for worker in workers}
         self._pool_id = served.pop() if len(served) == 1 else None
-        return self._pool_id
+        self._know_marks = bool(workers) and all(worker.marks for worker in workers)
 
     @property
     def _queue(self) -> str:
@@ -188,3 +217,11 @@ class Ticks(Scheduler):
             return int(queue.queue_declare().message_count)
         except Exception:  # the broker is away, or does not tell: the send reports it
             return 0
+
+
+def _range_of(entry: ScheduleEntry) -> ShardRange | None:
+    """Return the range of an entry; None where it is another task's, or names no range."""
+    match entry.args if entry.task == wire.POKE_SHARD else None:
+        case [int(shard_min), int(shard_max)]:
+            return ShardRange(shard_min, shard_max)
+    return None

@@ -1,6 +1,8 @@
 """The bodies of the Celery tasks."""
 
-from contextlib import suppress
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from celery import Celery, Task
@@ -15,6 +17,9 @@ from sensorpool.publish import wire
 from sensorpool.service import foreign
 from sensorpool.service.runtime import Runtime
 from sensorpool.worker import job, rescue
+from sensorpool.worker.load import JobTime
+
+_AT_MOST = 0.5  # seconds: after that a job begins with no further range
 
 log = logger(__name__)
 
@@ -25,27 +30,12 @@ def add_tasks(app: Celery, runtime: Runtime) -> None:
 
     @app.task(name=wire.POKE_SHARD, bind=True, shared=False, time_limit=limit, ignore_result=True)
     def poke_shard(self: Task, shard_min: int, shard_max: int, tick: int = 0) -> dict[str, Any]:
-        """Poke the due groups of one shard range."""
+        """Poke the due groups of one shard range, or of several whose jobs are short."""
         shard_range = check_range(shard_min, shard_max, runtime.settings)
         if foreign.is_refused(runtime.worker, self.request):
             return {"refused": "it is a job of another pool"}
-        try:
-            if shard_range not in runtime.ranges:
-                return {"sent_on": foreign.send_on(runtime.worker, runtime.ranges, shard_range, self.request)}
-            try:
-                result = job.run(runtime.worker, shard_range, token(self.request.hostname, self.request.id))
-            finally:
-                logs.restore()  # Celery logs the job's result on this thread
-        except Unreachable as error:
-            log.warning("the range waits", shard_range=str(shard_range), tick=tick, error=str(error))
-            note_trouble(runtime, shard_range, str(error))
-            return {"waits": str(error)}
-        except Exception as error:
-            note_trouble(runtime, shard_range, one_line(error))
-            raise
-        if not result.skipped and (result.poked or result.left or result.extra):
-            log.info("poked", shard_range=str(shard_range), tick=tick, **result.as_dict())
-        return result.as_dict()
+        also = wire.read_also(getattr(self.request, wire.ALSO, None), runtime.ranges - {shard_range})
+        return serve_ranges([shard_range, *also], runtime, self.request, tick)
 
     @app.task(name=wire.RESCUE, bind=True, shared=False, ignore_result=True, time_limit=limit)
     def rescue_round(self: Task) -> dict[str, int] | dict[str, str]:
@@ -53,12 +43,76 @@ def add_tasks(app: Celery, runtime: Runtime) -> None:
         if foreign.is_refused(runtime.worker, self.request):
             return {"refused": "it is a job of another pool"}
         try:
-            return rescue.rescue(runtime.worker, runtime.place).as_dict()
+            with runtime.worker.database.one_connection():
+                return rescue.rescue(runtime.worker, runtime.place).as_dict()
         except Unreachable as error:
             log.warning("rescue waits", error=str(error))
             return {"waits": str(error)}
         finally:
             logs.restore()
+
+
+def serve_ranges(ranges: Sequence[ShardRange], runtime: Runtime, request: Any, tick: int) -> dict[str, Any]:
+    """Serve ranges one after the other; return what came of the only one, or what came of all.
+
+    Where they take longer than their last jobs did, the rest is sent on: each range gets a job of its own.
+
+    :raises Exception: what the last job raised that failed; the ranges after it are served all the same.
+    """
+    began, failed, results, job_time = time.monotonic(), None, [], JobTime()
+    with runtime.worker.database.one_connection() if len(ranges) > 1 else nullcontext():
+        for place, shard_range in enumerate(ranges):
+            if place and time.monotonic() - began > _AT_MOST:
+                results += _send_each(runtime, ranges[place:])
+                break
+            try:
+                results.append(_serve(shard_range, runtime, request, tick, job_time))
+            except Exception as error:
+                failed = error
+    if failed is not None:
+        raise failed
+    return results[0] if len(ranges) == 1 else _sum(results)
+
+
+def _serve(shard_range: ShardRange, runtime: Runtime, request: Any, tick: int, job_time: JobTime) -> dict[str, Any]:
+    worker = runtime.worker
+    try:
+        if shard_range not in runtime.ranges:
+            return {"sent_on": foreign.send_on(worker, runtime.ranges, shard_range, request)}
+        try:
+            result = job.run(worker, shard_range, token(request.hostname, request.id), job_time)
+        finally:
+            logs.restore()  # Celery logs the job's result on this thread
+    except Unreachable as error:
+        log.warning("the range waits", shard_range=str(shard_range), tick=tick, error=str(error))
+        note_trouble(runtime, shard_range, str(error))
+        return {"waits": str(error)}
+    except Exception as error:
+        note_trouble(runtime, shard_range, one_line(error))
+        raise
+    if not result.skipped and (result.poked or result.left or result.extra):
+        log.info("poked", shard_range=str(shard_range), tick=tick, **result.as_dict())
+    return result.as_dict()
+
+
+def _send_each(runtime: Runtime, ranges: Sequence[ShardRange]) -> list[dict[str, Any]]:
+    """Send a job for each of these ranges."""
+    try:
+        for shard_range in ranges:
+            runtime.worker.outbox.nudge(shard_range)
+    except Unreachable as error:  # their next tick comes all the same
+        return [{"waits": str(error)}]
+    return [{"sent_on": len(ranges)}]
+
+
+def _sum(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the results of several ranges as one, for Flower: numbers are added, and of texts the last stays."""
+    total: dict[str, Any] = {"ranges": len(results)}
+    for result in results:
+        for name, value in result.items():
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            total[name] = round(total.get(name, 0) + value, 3) if is_number else value
+    return total
 
 
 def note_trouble(runtime: Runtime, shard_range: ShardRange, cause: str) -> None:

@@ -1,6 +1,8 @@
 """A database: its transactions, and its clock."""
 
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from sqlalchemy import Connection, CursorResult, select
@@ -38,6 +40,19 @@ class Named(Protocol):
     def database_schema(self) -> str: ...
 
 
+class _Kept(threading.local):
+    """The connection that the reads of a thread share for a while."""
+
+    is_wanted = False
+    connection: Connection | None = None
+
+    def drop(self) -> None:
+        """Give the connection back, if there is one."""
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()
+
+
 class Database:
     """One engine. Safe to share between threads; a child after a fork makes connections of its own.
 
@@ -57,6 +72,7 @@ class Database:
         self.schema = schema
         self._clock = clock
         self._of_parents: list[Any] = []  # pools of connections
+        self._kept = _Kept()
         forks.note(self)
 
     @classmethod
@@ -89,14 +105,52 @@ class Database:
 
         :raises Unreachable: when the database does not answer.
         """
+        kept = self._kept
+        if kept.connection is not None:
+            try:
+                return question(kept.connection, *args, **named)
+            except DBAPIError as error:
+                kept.drop()
+                if not error.connection_invalidated:
+                    self._explain(error)
+                    raise
+                # the server was there when it was opened, and may be there again
         try:
-            with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            with self._reading() as connection:
                 return question(connection, *args, **named)
         except (DBAPIError, PoolTimeout) as error:
-            if is_unreachable(error):
-                raise Unreachable(told.unreachable(self.engine, error)) from error
-            told.explain(error)
+            kept.drop()
+            self._explain(error)
             raise
+
+    @contextmanager
+    def one_connection(self) -> Iterator[None]:
+        """Have the calls of `read` on this thread share a connection: each is one round trip, and no more."""
+        kept = self._kept
+        if kept.is_wanted:
+            yield
+            return
+        kept.is_wanted = True
+        try:
+            yield
+        finally:
+            kept.is_wanted = False
+            kept.drop()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        if self._kept.is_wanted:
+            self._kept.connection = connection
+            yield connection
+            return
+        with connection:
+            yield connection
+
+    def _explain(self, error: DBAPIError | PoolTimeout) -> None:
+        if is_unreachable(error):
+            raise Unreachable(told.unreachable(self.engine, error)) from error
+        told.explain(error)
 
     def run(
         self,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Select, and_, bindparam, or_, select
+from sqlalchemy import BigInteger, Connection, Select, and_, bindparam, case, func, or_, select
 
 from sensorpool.model.values import DueGroup, Milliseconds, ShardRange
 from sensorpool.store.database import fetched
@@ -66,6 +66,27 @@ def due_groups(
         },
     )
     return fetched(result)
+
+
+def _next_due() -> Select[Any]:
+    now = bindparam("now", type_=BigInteger)
+    left = g.c.poke_interval - (now + g.c.phase) % g.c.poke_interval
+    to_come = case((g.c.next_deadline > now, g.c.next_deadline))
+    return select(func.min(left), func.min(to_come)).where(
+        g.c.shardcode >= bindparam("shard_min"), g.c.shardcode < bindparam("shard_max")
+    )
+
+
+_NEXT_DUE = _next_due()
+
+
+def next_due(connection: Connection, shard_range: ShardRange, now: Milliseconds) -> Milliseconds | None:
+    """Return when the next group of a range is due; None: it has no group. See `sensorpool.model.due.next_due_at`."""
+    values = {"shard_min": shard_range.shard_min, "shard_max": shard_range.shard_max, "now": now}
+    left, deadline = connection.execute(_NEXT_DUE, values).one()
+    if left is None:
+        return None
+    return min(now + int(left), now + int(left) if deadline is None else int(deadline))
 
 
 _GROUPS = select(*_GROUP, g.c.op_classpath, g.c.poke_context).where(among(g.c.id))

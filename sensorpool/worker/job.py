@@ -5,6 +5,7 @@ load is done. What pokes saw is judged in `outcomes`; what is left to other proc
 """
 
 import time
+from functools import partial
 
 from sqlalchemy import Connection
 
@@ -19,29 +20,30 @@ from sensorpool.model.unsettled import from_registration
 from sensorpool.model.values import JobResult, Milliseconds, ShardRange
 from sensorpool.settle.infra_window import RangeFailures, moved, outage
 from sensorpool.store import loading
-from sensorpool.worker import dispatch, passing_on, set_apart
+from sensorpool.worker import dispatch, passing_on, quiet, set_apart
 from sensorpool.worker.context import Worker
 from sensorpool.worker.job_run import JobRun
-from sensorpool.worker.load import Loaded, Moment, load
+from sensorpool.worker.load import JobTime, Loaded, Moment, load
 from sensorpool.worker.outcomes import Outcomes
 from sensorpool.worker.stranded import Stranded, forget_poked_apart
 
 log = logger(__name__)
 
 
-def run(worker: Worker, shard_range: ShardRange, token: str) -> JobResult:
+def run(worker: Worker, shard_range: ShardRange, token: str, job_time: JobTime | None = None) -> JobResult:
     """Do the job of one range, and once more for as long as registrations open new groups meanwhile.
 
     :param token: names this job; another holder sees it.
+    :param job_time: the time of a job that serves further ranges.
     :raises Unreachable: when the database or Redis does not answer. What was poked and not settled is due again.
     """
     with spans.span("job", range=str(shard_range)) as span:
-        result = _run(worker, shard_range, token)
+        result = _run(worker, shard_range, token, job_time)
         span.set_attributes({"sensorpool.groups": result.groups, "sensorpool.poked": result.poked})
         return result
 
 
-def _run(worker: Worker, shard_range: ShardRange, token: str) -> JobResult:
+def _run(worker: Worker, shard_range: ShardRange, token: str, job_time: JobTime | None) -> JobResult:
     worker.goes_by(token)
     held = worker.leases.acquire(shard_range, token)
     result = JobResult()
@@ -53,7 +55,7 @@ def _run(worker: Worker, shard_range: ShardRange, token: str) -> JobResult:
         failpoint("lease.after")
         # other ranges want the process too: what is new after that is poked in the next tick
         ends = time.monotonic() + worker.settings.job_span
-        while again := _round(worker, shard_range, held, result, ends):
+        while again := _round(worker, shard_range, held, result, ends, job_time):
             held.in_flight, held.lost_turn, held.dirty, held.late = [], [], True, again.late
     except BaseException as error:
         if worker.is_struck(error) or held.in_flight:  # what a dead holder had in flight is not suspect yet
@@ -65,7 +67,14 @@ def _run(worker: Worker, shard_range: ShardRange, token: str) -> JobResult:
     return result
 
 
-def _round(worker: Worker, shard_range: ShardRange, held: Acquired, result: JobResult, ends: float) -> Again | None:
+def _round(
+    worker: Worker,
+    shard_range: ShardRange,
+    held: Acquired,
+    result: JobResult,
+    ends: float,
+    job_time: JobTime | None,
+) -> Again | None:
     """Do one round; return what it takes to do another one, if the range became dirty meanwhile and is held still.
 
     :param ends: when no further round is begun, by the monotonic clock.
@@ -75,7 +84,7 @@ def _round(worker: Worker, shard_range: ShardRange, held: Acquired, result: JobR
     lost_turn = _take_lost_turns(held)
     if held.state.stranded:
         forget_poked_apart(held.state, worker.leases.poked_apart.take(shard_range))
-    found = _load(worker, shard_range, held)
+    found = _load(worker, shard_range, held, job_time)
     if found is None:
         return _pass_on_idle(worker, shard_range, held, ends)
     failpoint("load.after")
@@ -115,16 +124,21 @@ def _take_lost_turns(held: Acquired) -> dict[int, Suspicion]:
 # load
 
 
-def _load(worker: Worker, shard_range: ShardRange, held: Acquired) -> tuple[Moment, Loaded] | None:
+def _load(
+    worker: Worker, shard_range: ShardRange, held: Acquired, job_time: JobTime | None
+) -> tuple[Moment, Loaded] | None:
     """Ask for the time, and for what is due; None if this is a repeated message."""
 
-    def ask(connection: Connection) -> tuple[Moment, Loaded] | None:
+    def ask_time(connection: Connection) -> Moment:
         now = worker.database.now(connection)
-        moment = Moment(now, time.monotonic(), worker.clock.trusts(now))
-        if _is_idle(worker, held, now):
+        return Moment(now, time.monotonic(), worker.clock.trusts(now))
+
+    def ask(connection: Connection) -> tuple[Moment, Loaded] | None:
+        moment = (job_time or JobTime()).moment(partial(ask_time, connection))
+        if _is_idle(worker, held, moment.now):
             return None
         cache, last_loads = worker.poker.cache, worker.last_loads
-        return moment, load(connection, cache, shard_range, held, last_loads, now, worker.settings)
+        return moment, load(connection, cache, shard_range, held, last_loads, moment.now, worker.settings)
 
     with spans.span("load"), worker.keeper.keeping(held.lease):
         return worker.database.read(ask)
@@ -201,12 +215,13 @@ def _finish(job_run: JobRun, left: list[int], apart: set[int], ends: float) -> A
     span = job_run.stranded.hand_over(loaded.not_here, apart.union(left))
     if left or state.left_since:
         left = state.in_turn(left, {unit.group.id: unit.group.poke_interval for unit in loaded.units}, loaded.now)
+    looked_at, state.quiet_until = state.looked_at, 0
     state.last, state.recent, state.left = loaded.now, loaded.recent, left
     if state.stranded:
         state.left = [*left, *state.stranded.keys() - set(left)]
     _forget_failures_of_the_gone(job_run)
     state.infra = job_run.infra.since
-    _note_figures(job_run)
+    _note_figures(job_run, looked_at)
     result.left += len(left)
     if len(outcomes.record):
         worker.leases.poke_log.keep(shard_range, outcomes.record.texts(), loaded.now)
@@ -215,7 +230,7 @@ def _finish(job_run: JobRun, left: list[int], apart: set[int], ends: float) -> A
     if not left:  # should Redis forget them, they are due again by an older load
         worker.last_loads.remember(shard_range, loaded.now)
     failpoint("finish.before")
-    again = job_run.lease.finish(state, again=time.monotonic() < ends)
+    again = job_run.lease.finish(state, again=time.monotonic() < ends, outlook=quiet.outlook(job_run))
     failpoint("finish.after")
     worker.pass_on(shard_range, span)
     worker.tell_what_is_not_here(loaded.now)
@@ -235,11 +250,14 @@ def _forget_failures_of_the_gone(job_run: JobRun) -> None:
     infra.forget(set(long_known) - there)
 
 
-def _note_figures(job_run: JobRun) -> None:
-    """Note what the round did, for operators: who did it, how much, how late, and how long it took."""
+def _note_figures(job_run: JobRun, looked_at: Milliseconds) -> None:
+    """Note what the round did, for operators: who did it, how much, how late, and how long it took.
+
+    :param looked_at: until when the range was looked at before, or quiet.
+    """
     worker, outcomes, loaded = job_run.worker, job_run.outcomes, job_run.loaded
     state, result, took = job_run.held.state, job_run.result, time.monotonic() - job_run.began
-    late = max(0, loaded.now - loaded.last - worker.settings.tick_ms) if loaded.last else 0
+    late = max(0, loaded.now - max(loaded.last, looked_at) - worker.settings.tick_ms) if loaded.last else 0
     poking_took = round((outcomes.last_began - job_run.moment.monotonic) * 1000) if outcomes.last_began else 0
     state.pool = worker.pool_id.get() or ""
     state.holder, state.groups, state.pokes = job_run.lease.token, len(loaded.units), len(outcomes.record)

@@ -5,7 +5,8 @@ is known from the state that the last holder left or, if Redis lost that, from w
 neither is known, the whole range is due once.
 """
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from sqlalchemy import Connection
 from sensorpool.config.settings import Settings
 from sensorpool.leases.dirty_flags import asked_for
 from sensorpool.leases.lease import Acquired
+from sensorpool.leases.range_marks import LONGEST_QUIET
 from sensorpool.leases.range_state import RangeState
 from sensorpool.model.due import is_due
 from sensorpool.model.values import DueGroup, Milliseconds, ShardRange
@@ -22,6 +24,8 @@ from sensorpool.poke.unit import PokeUnit
 from sensorpool.store import loading
 
 GROUPS_AT_ONCE = 10_000
+_RECKONED = 1.0  # seconds
+_FEW = 16  # groups; where more are due at a tick, some are due at the next tick too
 _NEWCOMERS = 600_000  # milliseconds: a group that has waited longer than this is no newcomer
 
 
@@ -34,6 +38,7 @@ class Loaded:
     units: list[PokeUnit]
     recent: list[int]  # what the next load will find again as new
     not_here: set[int] = field(default_factory=set)  # stranded, and not looked for: this process cannot poke them
+    next_due: Milliseconds | None = None  # when the next group is due; None: it was not asked for
 
 
 class Moment(NamedTuple):
@@ -46,6 +51,21 @@ class Moment(NamedTuple):
     def at(self, monotonic: float) -> Milliseconds:
         """Return a time of this process's clock by that of the database."""
         return self.now + int((monotonic - self.monotonic) * 1000)
+
+
+class JobTime:
+    """The time of a job that serves several ranges: asked for once a second, and between reckoned by our own clock."""
+
+    def __init__(self) -> None:
+        self._asked: Moment | None = None
+
+    def moment(self, ask: Callable[[], Moment]) -> Moment:
+        """Return the moment of a load."""
+        here = time.monotonic()
+        if self._asked is None or here - self._asked.monotonic > _RECKONED:
+            self._asked = ask()
+            return self._asked
+        return self._asked._replace(now=self._asked.at(here), monotonic=here)
 
 
 class LastLoads:
@@ -98,7 +118,23 @@ def load(
     if cache.newest > now - _NEWCOMERS:
         # new groups wait for older ones, so that a storm of registrations makes no older group late
         units.sort(key=lambda unit: unit.group.registered_at > now - unit.group.poke_interval)
-    return Loaded(now, last, units, recent, not_here)
+    next_due = _next_due(connection, shard_range, now, len(units), settings)
+    return Loaded(now, last, units, recent, not_here, next_due)
+
+
+def _next_due(
+    connection: Connection, shard_range: ShardRange, now: Milliseconds, due: int, settings: Settings
+) -> Milliseconds | None:
+    """Return when the next group of a range is due, at most `LONGEST_QUIET` from now; None where it does not matter.
+
+    With the one-process service, registrations of other processes raise no flag here: there no range is quiet.
+
+    :param due: how many groups are due now.
+    """
+    if due > _FEW or settings.embedded or settings.tick_ms >= LONGEST_QUIET:
+        return None
+    at = loading.next_due(connection, shard_range, now)
+    return now + LONGEST_QUIET if at is None else min(at, now + LONGEST_QUIET)
 
 
 def _look_up(connection: Connection, cache: Cache, rows: Sequence[loading.DueRow], left: set[int]) -> list[PokeUnit]:

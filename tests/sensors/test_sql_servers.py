@@ -6,7 +6,7 @@ from typing import Any
 
 import pymysql
 import pytest
-from sqlalchemy import make_url, text
+from sqlalchemy import event, make_url, text
 from sqlalchemy.exc import DBAPIError
 
 from harness.until import until
@@ -18,7 +18,8 @@ from sensorpool.poke.child import Suspect
 from sensorpool.poke.isolated_lane import IsolatedLane
 from sensorpool.poke.poker import Poker
 from sensorpool.poke.unit import PokeUnit
-from sensorpool.sensors import SqlSensor, engines, statement_limits, time_limit
+from sensorpool.sensors import SqlSensor, engines, kept_connections, statement_limits, time_limit
+from sensorpool.sensors.connections import connection
 from sensorpool.sensors.sql_errors import is_passing
 from tests.support.builders import due_group
 
@@ -80,8 +81,62 @@ def _others_are_poked_beside_pokes_that_hang(warehouse: Warehouse) -> None:
             assert any(thread.is_alive() for thread in hanging)
     for thread in hanging:
         thread.join(30)
+
+
+@pytest.mark.usefixtures("postgres")
+def test_a_burst_keeps_its_connections_until_they_have_been_idle_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    _connections_are_kept_for_a_while(monkeypatch)
+
+
+@pytest.mark.usefixtures("mariadb")
+def test_a_burst_on_mariadb_keeps_its_connections_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    _connections_are_kept_for_a_while(monkeypatch)
+
+
+def _connections_are_kept_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    _poke_at_once()
     (engine,) = engines._engines._things.values()
-    assert engine.pool.checkedin() <= engines.KEPT_CONNECTIONS
+    pool: Any = engine.pool
+    opened: list[object] = []
+    event.listen(engine, "connect", lambda *_: opened.append(1))
+    assert pool.close_idle() == 0
+    for _ in range(3):
+        _poke_at_once()
+    assert not opened
+    before, idle = pool.checkedin(), kept_connections.IDLE_KEPT
+    monkeypatch.setattr(kept_connections, "IDLE_KEPT", -1.0)
+    assert pool.close_idle() == before - kept_connections.KEPT
+    assert (pool.checkedin(), pool.checkedout()) == (kept_connections.KEPT, 0)
+    monkeypatch.setattr(kept_connections, "IDLE_KEPT", idle)
+    _poke_at_once()
+    assert pool.checkedin() > kept_connections.KEPT
+
+
+@pytest.mark.usefixtures("postgres")
+def test_they_are_closed_though_no_poke_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_connections, "IDLE_KEPT", 0.05)
+    _poke_at_once()
+    (engine,) = engines._engines._things.values()
+    pool: Any = engine.pool
+    until("the idle connections are closed", lambda: pool.checkedin() <= kept_connections.KEPT)
+    assert sensor("SELECT 1").poke({}) is True
+
+
+def _poke_at_once() -> None:
+    """Have several pokes in the server at one moment."""
+    inside = threading.Barrier(2 * kept_connections.KEPT)
+
+    def poke() -> None:
+        with engines.connect("it", connection("warehouse")) as database:
+            inside.wait(30)
+            database.execute(text("SELECT 1"))
+
+    pokes = [threading.Thread(target=poke) for _ in range(inside.parties)]
+    for thread in pokes:
+        thread.start()
+    for thread in pokes:
+        thread.join(30)
+    assert not inside.broken
 
 
 def test_a_statement_that_waits_for_a_lock_ends_on_postgresql(

@@ -1,4 +1,4 @@
-"""The core of a property test: on any database, the load's query and the pure rule find the same groups due.
+"""The core of a property test: on any database, the load's queries and the pure rules find the same groups due.
 
 Call it with a `Database` that has the tables; existing groups are deleted::
 
@@ -13,11 +13,11 @@ from typing import Any
 from hypothesis import strategies as st
 from sqlalchemy import Connection, delete, insert
 
-from sensorpool.model.due import SPREAD, is_due
+from sensorpool.model.due import SPREAD, is_due, next_due_at
 from sensorpool.model.identity import identify
 from sensorpool.model.values import DueGroup, ShardRange
 from sensorpool.store.database import Database
-from sensorpool.store.loading import DueRow, due_groups, groups
+from sensorpool.store.loading import DueRow, due_groups, groups, next_due
 from sensorpool.store.schema import poke_group
 from tests.support.builders import START
 
@@ -69,13 +69,16 @@ def assert_agreement(database: Database, look: Look) -> None:
     """Insert the groups, run the load's query, and compare its result with the rule."""
     rows = [_row(number, columns) for number, columns in enumerate(look.groups, 1)]
 
-    def ask(connection: Connection) -> tuple[list[DueRow], list[tuple[DueGroup, str, str]]]:
+    def ask(connection: Connection) -> tuple[list[DueRow], list[tuple[DueGroup, str, str]], int | None]:
         connection.execute(delete(poke_group))
         connection.execute(insert(poke_group), rows)
         due = due_groups(connection, RANGE, last=look.last, now=look.now, commit_overlap=look.commit_overlap)
-        return due, groups(connection, [row[0] for row in due])
+        return due, groups(connection, [row[0] for row in due]), next_due(connection, RANGE, look.now)
 
-    found, whole = database.run(ask)
+    found, whole, next_at = database.run(ask)
+    inside = [row for row in rows if RANGE.shard_min <= row["shardcode"] < RANGE.shard_max]
+    to_come = [next_due_at(look.now, row["poke_interval"], row["phase"], row["next_deadline"]) for row in inside]
+    assert next_at == min(to_come, default=None)
     expected = [row for row in rows if _is_due(row, look)]
     assert sorted(hashcode for _, _, hashcode in found) == [row["hashcode"] for row in expected]
     assert all(version == rows[hashcode - 1]["version"] for _, version, hashcode in found)

@@ -10,8 +10,9 @@ from kombu.exceptions import OperationalError
 
 from sensorpool import Settings
 from sensorpool.errors import Unreachable
+from sensorpool.model.terms import LiveWorker, Terms
 from sensorpool.model.values import ShardRange
-from sensorpool.publish import overlay
+from sensorpool.publish import overlay, wire
 from sensorpool.publish.overlay import Overlay
 from sensorpool.service import beat, uptake
 from sensorpool.service.app import make_app, schedule
@@ -100,6 +101,96 @@ def test_while_nobody_takes_jobs_up_no_more_are_sent(ticks: Sent) -> None:
     assert ticks.after(10) == [], "hours of rescue would stand before the ticks when the workers are back"
     ticks.waiting = 0
     assert ticks.after(15) == [*RANGES, "rescue"]
+
+
+class Planned(Sent):
+    """A beat whose plan is scripted, and that notes what it would send."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.messages: list[tuple[str, str, str | None]] = []
+        super().__init__(**settings)
+
+    def apply_entry(self, entry: ScheduleEntry, producer: object = None) -> None:
+        options = entry.options
+        self.messages.append((entry.name, options.get("argsrepr", ""), options["headers"].get(wire.ALSO)))
+        super().apply_entry(entry)
+
+
+class Plan:
+    """A plan that has all ranges share a message, or need none."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self.of_sent: list[ShardRange] = []
+
+    def messages(self, ranges: list[ShardRange], *, by_marks: bool) -> list[list[ShardRange]]:
+        ranges = sorted(ranges, key=lambda each: each.shard_min)
+        return [] if self.quiet else [ranges] if by_marks else [[each] for each in ranges]
+
+    def sent(self, ranges: list[ShardRange]) -> None:
+        self.of_sent += ranges
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> Planned:
+    made = Planned(shards=2, tick=5.0, rescue_interval=15.0)
+    monkeypatch.setattr(beat.time, "monotonic", lambda: made.here)
+    monkeypatch.setattr(made, "_ask_roster", lambda: None)
+    return made
+
+
+def test_ranges_share_a_message_and_the_next_tick_may_have_one_for_each(planned: Planned) -> None:
+    plan: Any = Plan()
+    planned._plan, planned._know_marks = plan, True
+    assert planned.after(0) == ["poke-0-5000", "rescue"]
+    assert planned.messages[0] == ("poke-0-5000", "shardcodes 0-5000 and 1 range more", "5000-10000")
+    assert plan.of_sent == [ShardRange(0, 5_000), ShardRange(5_000, 10_000)]
+    planned._know_marks = False
+    planned.messages.clear()
+    assert planned.after(5) == RANGES
+    assert sorted(planned.messages)[0] == ("poke-0-5000", "shardcodes 0-5000", None)
+
+
+def test_where_all_is_quiet_rescue_has_its_message_all_the_same(planned: Planned) -> None:
+    plan: Any = Plan(quiet=True)
+    planned._plan = plan
+    assert [planned.after(5) for _ in range(4)] == [["rescue"], [], [], ["rescue"]]
+
+
+def test_ranges_whose_message_was_not_sent_are_due_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = Refused(shards=2, tick=5.0, rescue_interval=15.0)
+    plan: Any = Plan()
+    monkeypatch.setattr(beat.time, "monotonic", lambda: ticks.here)
+    monkeypatch.setattr(ticks, "_ask_roster", lambda: None)
+    ticks._plan, ticks._know_marks = plan, True
+    ticks.after(0)
+    assert plan.of_sent == []
+    ticks.cause = None
+    assert ticks.after(5.0) == ["poke-0-5000", "rescue"]
+    assert len(plan.of_sent) == 2
+
+
+class Roster:
+    """A roster of scripted workers."""
+
+    def __init__(self, *marks: bool) -> None:
+        self._workers = [LiveWorker("a", Terms("pool", 2, 10_000), 0, 5.0, "1", None, each) for each in marks]
+
+    def workers(self) -> list[LiveWorker]:
+        return self._workers
+
+    def note_beat(self, *_: object, **__: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("workers", "known"), [((), False), ((True,), True), ((True, True), True), ((True, False), False)]
+)
+def test_the_marks_count_while_all_workers_know_them(ticks: Sent, workers: tuple[bool, ...], known: bool) -> None:
+    roster: Any = Roster(*workers)
+    ticks._roster = roster
+    ticks.after(0)
+    assert ticks._know_marks is known
 
 
 class Filled(Sent):

@@ -1,8 +1,9 @@
--- acquire(lease, state, dirty, note, suspects, unsettled, late; token, ttl_ms)
+-- acquire(lease, state, dirty, note, suspects, unsettled, late, quiet, light; token, ttl_ms)
 --   -> {1, was_dirty, state, note, {suspect, why, ...}, {unsettled, since and why, ...}, {late, ...}} | {0, holder}
 --
 -- Acquire the lease if it is free, and return what the last holder left. The dirty flag is lowered before the load
--- that follows, so a registration that comes during the load raises it again. Keys of a type that we never write, and
+-- that follows, so a registration that comes during the load raises it again. The marks for beat go: a range in work
+-- has none, nor has a range whose holder died. Keys of a type that we never write, and
 -- a lease without an expiry, are not ours: they count as lost, or they would stop the range for ever.
 for i, wanted in ipairs({ "string", "string", false, "string", "hash", "hash", "set" }) do
   local found = redis.call("TYPE", KEYS[i]).ok
@@ -21,7 +22,7 @@ end
 redis.call("SET", KEYS[1], ARGV[1], "PX", ARGV[2])
 local dirty = redis.call("DEL", KEYS[3])
 local late = redis.call("SMEMBERS", KEYS[7])
-redis.call("DEL", KEYS[7])
+redis.call("DEL", KEYS[7], KEYS[8], KEYS[9])
 return {
   1,
   dirty,

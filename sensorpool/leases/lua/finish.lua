@@ -1,9 +1,11 @@
--- finish(lease, state, dirty, note, late; token, state_json, again, ttl_ms)
+-- finish(lease, state, dirty, note, late, quiet, light;
+--        token, state_json, again, ttl_ms, quiet_span, quiet_left, took, light_kept)
 --   -> {1} (released) | {2, {late, ...}} (dirty: go on) | {0} (not ours)
 --
--- Leave the state for the next holder and give the lease back. Where `again` is 1 and the range became dirty during the
--- job, keep the lease and lower the flag: the caller loads once more. A state expires after a day, because forged
--- ranges must not fill Redis.
+-- Leave the state and the marks for the next holder and for beat, and give the lease back. Where `again` is 1 and the
+-- range became dirty during the job, keep the lease and lower the flag: the caller loads once more. A state expires
+-- after a day, because forged ranges must not fill Redis. A range that is dirty is not quiet. (For the marks see
+-- `range_marks`; a span of 0 means that there is no such mark.)
 if redis.pcall("GET", KEYS[1]) ~= ARGV[1] then
   return { 0 }
 end
@@ -17,6 +19,12 @@ if ARGV[3] == "1" and redis.call("DEL", KEYS[3]) == 1 then
     redis.call("DEL", KEYS[5])
   end
   return { 2, late }
+end
+if ARGV[6] ~= "0" and redis.call("EXISTS", KEYS[3]) == 0 then
+  redis.call("SET", KEYS[6], ARGV[5], "PX", ARGV[6])
+end
+if ARGV[8] ~= "0" then
+  redis.call("SET", KEYS[7], ARGV[7], "PX", ARGV[8])
 end
 redis.call("DEL", KEYS[1])
 return { 1 }

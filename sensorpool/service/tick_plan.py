@@ -1,0 +1,79 @@
+"""Which ranges get a message at a tick: none for a quiet range, and one for several ranges whose jobs are short.
+
+A message costs beat, the broker and a worker more than a look at a range in which nothing is due. The marks that jobs
+leave tell the ranges apart (`range_marks`). They count while all live workers know them; else, and while Redis does
+not answer within `PATIENCE`, each range gets a message of its own at each tick.
+"""
+
+import time
+from collections.abc import Sequence
+
+from sensorpool.config.settings import Settings
+from sensorpool.errors import SensorpoolError
+from sensorpool.leases.lease import Leases, leases_of
+from sensorpool.leases.range_marks import Marks
+from sensorpool.model.values import ShardRange
+
+PATIENCE = 0.5  # seconds
+_PAUSE = 10.0  # seconds without a question to a Redis that has not answered
+_TOGETHER = 0.25  # seconds that the last jobs of the ranges of one message took, in all; at most an eighth of a tick
+_NO_MARKS = Marks(None, None)
+
+
+class TickPlan:
+    """The plan of each tick of one beat."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._together = min(_TOGETHER, settings.tick / 8)
+        self._leases: Leases | None = None
+        self._sent_at: dict[ShardRange, float] = {}
+        self._asked_in_vain = -_PAUSE
+        self._turn = 0
+
+    def messages(self, ranges: Sequence[ShardRange], *, by_marks: bool) -> list[list[ShardRange]]:
+        """Return the ranges of each message that is due now.
+
+        :param ranges: the ranges whose tick it is.
+        :param by_marks: whether all live workers know the marks.
+        """
+        now = time.monotonic()
+        marks = self._look(ranges, now) if by_marks else [_NO_MARKS] * len(ranges)
+        messages: list[list[ShardRange]] = []
+        shared: list[ShardRange] = []
+        took = 0.0
+        for shard_range, mark in zip(ranges, marks, strict=True):
+            # by beat's own clock, too: Redis's may be set back, and then a mark lives on
+            if mark.quiet is not None and now - self._sent_at.get(shard_range, -mark.quiet) < mark.quiet:
+                continue
+            if mark.took is None:
+                messages.append([shard_range])
+                continue
+            if shared and took + mark.took > self._together:
+                messages.append(shared)
+                shared, took = [], 0.0
+            shared.append(shard_range)
+            took += mark.took
+        if shared:
+            messages.append(self._in_turn(shared))
+        return messages
+
+    def sent(self, ranges: Sequence[ShardRange]) -> None:
+        """Note that a message was sent for these ranges."""
+        self._sent_at.update(dict.fromkeys(ranges, time.monotonic()))
+
+    def _in_turn(self, ranges: list[ShardRange]) -> list[ShardRange]:
+        """Have another range come first each time: a worker of the version before serves no other."""
+        self._turn += 1
+        start = self._turn % len(ranges)
+        return ranges[start:] + ranges[:start]
+
+    def _look(self, ranges: Sequence[ShardRange], now: float) -> list[Marks]:
+        if now - self._asked_in_vain >= _PAUSE:
+            try:
+                if self._leases is None:
+                    self._leases = leases_of(self._settings, patience=PATIENCE)
+                return self._leases.marks.look(ranges)
+            except SensorpoolError:
+                self._asked_in_vain = now
+        return [_NO_MARKS] * len(ranges)

@@ -1,0 +1,34 @@
+"""The outlook that a job leaves for beat: for how long nothing of its range is due, and whether the job was short."""
+
+import math
+import time
+
+from sensorpool.leases.range_marks import NO_MARKS, Outlook
+from sensorpool.model.values import Milliseconds
+from sensorpool.worker.job_run import JobRun
+
+_MOST_RECENT = 100  # new groups; beat's look at a state stays cheap
+_LIGHT = 0.1  # seconds: a longer job is not light
+_LIGHT_KEPT = 3  # ticks
+
+
+def outlook(job_run: JobRun) -> Outlook:
+    """Return the marks for a range whose job ends now."""
+    state, held, result, tick_ms = job_run.held.state, job_run.held, job_run.result, job_run.settings.tick_ms
+    if state.left or state.stranded or held.suspects or result.extra or not job_run.moment.trusted:
+        return NO_MARKS
+    took = math.ceil(result.seconds * 1000)
+    span, left = _quiet(job_run)
+    is_light = result.seconds <= _LIGHT
+    return Outlook(span, left, took, left + _LIGHT_KEPT * tick_ms if is_light else 0)
+
+
+def _quiet(job_run: JobRun) -> tuple[Milliseconds, Milliseconds]:
+    """Return the span from the load to the next group that is due, and what is left of it; zeros: not worth a mark."""
+    loaded, state, held = job_run.loaded, job_run.held.state, job_run.held
+    waits = job_run.infra.since or held.unsettled or job_run.outcomes.unsettled
+    if loaded.next_due is None or waits or len(state.recent) > _MOST_RECENT:
+        return 0, 0
+    span = loaded.next_due - loaded.now
+    left = span - math.ceil((time.monotonic() - job_run.moment.monotonic) * 1000)
+    return (span, left) if left > job_run.settings.tick_ms // 2 else (0, 0)
