@@ -258,7 +258,10 @@ class Pool:
     def _wake(self, hurried: Sequence[Instance]) -> None:
         """Have no tick of the ranges left out: groups of these instances may be due earlier than their marks say."""
         try:
-            self.leases.marks.wake({self.range_of(instance.shardcode) for instance in hurried})
+            before = self.ranges
+            self._learn_ranges(self.roster.wake({self.range_of(instance.shardcode) for instance in hurried}))
+            if self.ranges != before:
+                self.roster.wake({self.range_of(instance.shardcode) for instance in hurried})
         except Exception as error:  # the instance is registered: no later error may hide that
             log.info("a quiet range was not woken; it is looked at within a minute", error=str(error))
 

@@ -41,7 +41,7 @@ class Registered:
 
     instances: list[Instance]
     superseded: list[Flushed]
-    hurried: list[Instance]  # they joined a group that may be due earlier now
+    hurried: list[Instance]  # they joined a group that may be due earlier now, or whose first nudge may be lost
     is_late: bool = False  # the batch took so long that a load may have missed it
 
     @property
@@ -149,7 +149,7 @@ class _Batch:
         flushed = [cancel_in(self._database, connection, superseded)] if superseded else []
         failpoint("register.before_commit")
         instances = made | known
-        return Registered([instances[each.key] for each in self._checked], flushed, hurried)
+        return Registered([instances[each.key] for each in self._checked], flushed, [*hurried, *known.values()])
 
     def _join(
         self, connection: Connection, fresh: Sequence[CheckedRegistration]

@@ -22,6 +22,7 @@ Each range has these keys beside its lease, all under one hash tag so that one s
 ``dirty``     raised by a registration that opened a group: look again at once (`dirty_flags`)
 ``late``      new groups whose registration took so long that the load would not take them for new
 ``quiet``     nothing of the range is due for a while; ``light``: its last job was short (`range_marks`)
+``woken``     a group may be due earlier than the job in hand knows: it leaves no quiet mark
 ``note``      the groups in flight: they were handed to the lanes; if the next holder finds them, the last holder died
               while it poked them, so they are suspects
 ``suspects``  groups that hung or were in a dead holder's hands: poked apart from the others until they are cleared
@@ -115,7 +116,7 @@ class Leases:
     def acquire(self, shard_range: ShardRange, token: str) -> Acquired | str:
         """Acquire the lease of a range; return it with what the last holder left, or the present holder's token."""
         started = time.monotonic()
-        names = ("lease", "state", "dirty", "note", "suspects", "unsettled", "late", "quiet", "light")
+        names = ("lease", "state", "dirty", "note", "suspects", "unsettled", "late", "quiet", "light", "woken")
         answer = self.store.run(self._acquire, self._keys(shard_range, *names), [token, self.ttl_ms])
         if not answer[0]:
             return str(answer[1])
@@ -157,7 +158,7 @@ class Leases:
         self, shard_range: ShardRange, token: str, state: RangeState, *, again: bool, outlook: Outlook = NO_MARKS
     ) -> Again | None:
         """Leave the state and give a lease back; if ``again`` and the range is dirty, keep it and return `Again`."""
-        keys = self._keys(shard_range, "lease", "state", "dirty", "note", "late", "quiet", "light")
+        keys = self._keys(shard_range, "lease", "state", "dirty", "note", "late", "quiet", "light", "woken")
         arguments = [token, state.text(), "1" if again else "0", self.ttl_ms, *outlook]
         answer = self.store.run(self._finish, keys, arguments)
         if self._files is not None:
@@ -183,6 +184,13 @@ class Leases:
             pipeline.hlen(self.store.key(shard_range, "suspects"))
         answers = self.store.call(pipeline.execute)
         return [(answers[i], read_state(answers[i + 1] or ""), int(answers[i + 2])) for i in range(0, len(answers), 3)]
+
+    def with_groups(self, ranges: Sequence[ShardRange]) -> list[ShardRange]:
+        """Return the ranges that have suspects or unsettled groups, or keys of theirs that are not ours."""
+        pipeline = self.store.pipeline()
+        for shard_range in ranges:
+            pipeline.exists(*self._keys(shard_range, "suspects", "unsettled"))
+        return [each for each, found in zip(ranges, self.store.call(pipeline.execute), strict=True) if found]
 
     def forget_groups(self, shard_range: ShardRange) -> None:
         """Delete all keys of a range that name groups by their ids."""

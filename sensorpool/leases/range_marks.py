@@ -7,11 +7,12 @@ several such ranges. Where a mark is missing, beat sends a message for the range
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sensorpool.leases.redis_store import RedisStore
 from sensorpool.model.values import Milliseconds, ShardRange
 
+_WOKEN_KEPT = 3_600_000  # milliseconds; the next job deletes it
 LONGEST_QUIET = 60_000  # milliseconds; a registration whose nudge is lost waits for so long
 
 
@@ -54,9 +55,16 @@ class RangeMarks:
         return [Marks(_seconds(min(span, LONGEST_QUIET)), _seconds(took)) for span, took in answers]
 
     def wake(self, ranges: Iterable[ShardRange]) -> None:
-        """Delete the quiet marks of ranges: something may be due earlier than they say."""
-        if names := [self._store.key(shard_range, "quiet") for shard_range in ranges]:
-            self._store.call(self._store.client.delete, *names)
+        """Take the quiet marks of ranges away: something may be due earlier than they say."""
+        pipeline = self._store.pipeline()
+        for shard_range in ranges:
+            self.add_wake(pipeline, shard_range)
+        self._store.call(pipeline.execute)
+
+    def add_wake(self, pipeline: Any, shard_range: ShardRange) -> None:
+        """Add the waking of a range to a pipeline; it adds two answers. A job in hand leaves no quiet mark then."""
+        pipeline.set(self._store.key(shard_range, "woken"), "1", px=_WOKEN_KEPT)
+        pipeline.delete(self._store.key(shard_range, "quiet"))
 
 
 def _seconds(milliseconds: int) -> float | None:

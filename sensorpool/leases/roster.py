@@ -9,7 +9,7 @@ Beat serves no tables and has no entry; it notes its tick beside the roster, for
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sensorpool.leases.answers import milliseconds, pairs
@@ -30,6 +30,7 @@ class Roster:
     def __init__(self, leases: Leases) -> None:
         self._store = leases.store
         self._dirty_flags = leases.dirty_flags
+        self._marks = leases.marks
         self._key = leases.store.pool_key("workers")
         self._foreign = leases.store.pool_key("foreign")
         self._beat_tick = leases.store.pool_key("beat_tick")
@@ -84,6 +85,16 @@ class Roster:
         *raised, found, time = self._store.call(pipeline.execute, raise_on_error=False)
         down = [shard_range for shard_range, place in places.items() if raised[place] is True]
         return down, self._alive(found, time)
+
+    def wake(self, ranges: Iterable[ShardRange]) -> list[LiveWorker]:
+        """Wake ranges (`RangeMarks.wake`); return the live workers, read in the same call."""
+        pipeline = self._store.pipeline()
+        for shard_range in ranges:
+            self._marks.add_wake(pipeline, shard_range)
+        pipeline.hgetall(self._key)
+        pipeline.time()
+        *_, found, time = self._store.call(pipeline.execute, raise_on_error=False)
+        return self._alive(found, time)
 
     def note_foreign(self, shard_range: ShardRange) -> None:
         """Note that a job named a range that no live worker has."""

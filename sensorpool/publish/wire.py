@@ -134,6 +134,11 @@ def shard_message(shard_range: ShardRange, queue: str = QUEUE, pool_id: str | No
     }
 
 
+def entry_of(shard_range: ShardRange) -> str:
+    """Return the name of a range's entry in beat's schedule."""
+    return f"poke-{shard_range}"
+
+
 def shown(ranges: Sequence[ShardRange]) -> str:
     """Return what Flower shows as the arguments of a job of these ranges."""
     more = {1: "", 2: " and 1 range more"}.get(len(ranges), f" and {len(ranges) - 1} ranges more")

@@ -6,6 +6,7 @@ pokes; a high one holds connections of the user's server through the hours betwe
 
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 from sqlalchemy import QueuePool
@@ -40,9 +41,13 @@ class KeptConnections(QueuePool):
     def _wait(self) -> None:
         with self._timer_lock:
             if self._timer is None:
-                self._timer = threading.Timer(IDLE_KEPT, self._look)
-                self._timer.daemon = True
-                self._timer.start()
+                timer = threading.Timer(IDLE_KEPT, self._look)
+                timer.daemon = True
+                with suppress(
+                    RuntimeError
+                ):  # no thread can be started: the next connection that is returned tries again
+                    timer.start()
+                    self._timer = timer
 
     def _look(self) -> None:
         self._timer = None

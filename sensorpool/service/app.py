@@ -75,7 +75,7 @@ def schedule(settings: Settings) -> dict[str, dict[str, Any]]:
     for shard_range in shard_ranges(settings.shards, settings.shard_code_upper_limit):
         options = wire.shard_message(shard_range, wire.queue_of(settings))
         arguments = options.pop("args")
-        entries[f"poke-{shard_range}"] = {
+        entries[wire.entry_of(shard_range)] = {
             "task": wire.POKE_SHARD,
             "schedule": every(settings.tick),
             "args": arguments,

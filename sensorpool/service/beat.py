@@ -220,8 +220,9 @@ class Ticks(Scheduler):
 
 
 def _range_of(entry: ScheduleEntry) -> ShardRange | None:
-    """Return the range of an entry; None where it is another task's, or names no range."""
+    """Return the range of an entry of ours; None for any other, which is sent as it is."""
     match entry.args if entry.task == wire.POKE_SHARD else None:
         case [int(shard_min), int(shard_max)]:
-            return ShardRange(shard_min, shard_max)
+            shard_range = ShardRange(shard_min, shard_max)
+            return shard_range if entry.name == wire.entry_of(shard_range) else None
     return None

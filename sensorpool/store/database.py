@@ -46,10 +46,12 @@ class _Kept(threading.local):
     is_wanted = False
     connection: Connection | None = None
 
-    def drop(self) -> None:
-        """Give the connection back, if there is one."""
+    def drop(self, *, spoilt: bool = False) -> None:
+        """Give the connection back, if there is one; a spoilt one is closed."""
         connection, self.connection = self.connection, None
         if connection is not None:
+            if spoilt:
+                connection.invalidate()
             connection.close()
 
 
@@ -101,25 +103,25 @@ class Database:
     ) -> Result:
         """Call ``question`` with a connection and the arguments that follow, outside of any transaction.
 
-        ``question`` takes no locks.
+        ``question`` takes no locks. It is called once more where its connection turns out to be lost.
 
         :raises Unreachable: when the database does not answer.
         """
-        kept = self._kept
-        if kept.connection is not None:
-            try:
-                return question(kept.connection, *args, **named)
-            except DBAPIError as error:
-                kept.drop()
-                if not error.connection_invalidated:
-                    self._explain(error)
-                    raise
-                # the server was there when it was opened, and may be there again
+        try:
+            with self._reading() as connection:
+                return question(connection, *args, **named)
+        except DBAPIError as error:
+            if not error.connection_invalidated:
+                self._explain(error)
+                raise
+        except PoolTimeout as error:
+            self._explain(error)
+            raise
+        # the connection was lost while it was idle: the server may be there again
         try:
             with self._reading() as connection:
                 return question(connection, *args, **named)
         except (DBAPIError, PoolTimeout) as error:
-            kept.drop()
             self._explain(error)
             raise
 
@@ -139,13 +141,20 @@ class Database:
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-        if self._kept.is_wanted:
-            self._kept.connection = connection
-            yield connection
+        connection = self._kept.connection
+        if connection is None:
+            connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        if not self._kept.is_wanted:
+            with connection:
+                yield connection
             return
-        with connection:
+        self._kept.connection = connection
+        try:
             yield connection
+        except BaseException as error:
+            # an error that is not the database's may have come in the middle of a statement
+            self._kept.drop(spoilt=not isinstance(error, DBAPIError))
+            raise
 
     def _explain(self, error: DBAPIError | PoolTimeout) -> None:
         if is_unreachable(error):
@@ -210,7 +219,8 @@ class Database:
 
     def begin_anew(self) -> None:
         """Leave the connections to the parent process. They stay open here: a close would end them on the server."""
-        self._of_parents.append(self.engine.pool)
+        self._of_parents += [self.engine.pool, self._kept, self._kept.connection]
+        self._kept = _Kept()
         self.engine.dispose(close=False)
 
 

@@ -14,6 +14,7 @@ from sensorpool.instrumentation import spans
 from sensorpool.instrumentation.failpoint import failpoint
 from sensorpool.instrumentation.logs import logger
 from sensorpool.leases.lease import Acquired, Again
+from sensorpool.leases.range_marks import NO_MARKS
 from sensorpool.leases.range_state import RangeState
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.unsettled import from_registration
@@ -230,7 +231,8 @@ def _finish(job_run: JobRun, left: list[int], apart: set[int], ends: float) -> A
     if not left:  # should Redis forget them, they are due again by an older load
         worker.last_loads.remember(shard_range, loaded.now)
     failpoint("finish.before")
-    again = job_run.lease.finish(state, again=time.monotonic() < ends, outlook=quiet.outlook(job_run))
+    outlook = NO_MARKS if apart else quiet.outlook(job_run)
+    again = job_run.lease.finish(state, again=time.monotonic() < ends, outlook=outlook)
     failpoint("finish.after")
     worker.pass_on(shard_range, span)
     worker.tell_what_is_not_here(loaded.now)

@@ -26,12 +26,12 @@ CHORES = (
     Chore("pruning and ending instances", instances.prune_and_end),
     Chore("dropping empty groups", groups.drop_empty),
     Chore("folding shardcodes", groups.fold_shardcodes),
-    Chore("pruning landings", landings.prune),
-    Chore("pruning actions", actions.prune),
+    Chore("pruning landings", landings.prune, every=4),
+    Chore("pruning actions", actions.prune, every=4),
     Chore("finding late conditions", late.find),
     Chore("forgetting suspects", suspects.forget_gone),
     Chore("quarantine and quotas", admission.look_again),
-    Chore("dropping abandoned listeners", left_behind.drop_listeners),
+    Chore("dropping abandoned listeners", left_behind.drop_listeners, every=4),
     Chore("rescuers of other packages", others.rescue),
     # last, and each for half a round at most: a backlog starves no other chore
     Chore("sending on_settled tasks", left_behind.send_callbacks),
@@ -50,7 +50,10 @@ def rescue(worker: Worker, place: Place) -> Rescued:
     now = Round(worker, place, Rescued())
     failed: dict[str, str] = {}
     done: set[str] = set()
+    turn, place.rounds = place.rounds, place.rounds + 1
     for chore in CHORES:
+        if turn % chore.every:
+            continue
         try:
             if chore.work(now) is not TRIES_LATER:
                 done.add(chore.name)

@@ -1,5 +1,6 @@
 """Reads that share a connection: as many round trips as questions, and a server that comes back is asked again."""
 
+import os
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -101,3 +102,32 @@ def test_another_thread_has_a_connection_of_its_own(database: Database, taken: l
         thread.join(30)
     assert found[0] != found[1]
     assert len(taken) == 2
+
+
+def test_an_error_in_the_middle_of_a_statement_spoils_nothing_that_follows(database: Database) -> None:
+    """A signal may raise it anywhere."""
+
+    def struck(connection: Connection) -> None:
+        result = connection.connection.driver_connection.pgconn  # type: ignore[union-attr]
+        result.send_query(b"SELECT pg_sleep(0.1)")
+        raise ZeroDivisionError
+
+    with database.one_connection():
+        first = database.read(backend)
+        with pytest.raises(ZeroDivisionError):
+            database.read(struck)
+        assert database.read(backend) != first
+
+
+def test_a_fork_has_a_connection_of_its_own(database: Database) -> None:
+    with database.one_connection():
+        first = database.read(backend)
+        read, write = os.pipe()
+        if not (child := os.fork()):
+            try:
+                os.write(write, str(database.read(backend)).encode())
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        assert int(os.read(read, 100)) not in {0, first}
+        assert database.read(backend) == first

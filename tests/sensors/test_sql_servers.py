@@ -122,6 +122,24 @@ def test_they_are_closed_though_no_poke_follows(monkeypatch: pytest.MonkeyPatch)
     assert sensor("SELECT 1").poke({}) is True
 
 
+@pytest.mark.usefixtures("postgres")
+def test_where_no_thread_can_be_started_a_poke_has_its_answer_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    _poke_at_once()
+    (engine,) = engines._engines._things.values()
+    pool: Any = engine.pool
+    pool._timer.cancel()
+    pool._timer = None
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Timer, "start", refuse)
+        assert sensor("SELECT 1").poke({}) is True
+        assert pool._timer is None
+    assert sensor("SELECT 1").poke({}) is True
+    assert pool._timer is not None
+
+
 def _poke_at_once() -> None:
     """Have several pokes in the server at one moment."""
     inside = threading.Barrier(2 * kept_connections.KEPT)

@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 
 from sensorpool.leases.range_marks import LONGEST_QUIET, Marks
+from sensorpool.leases.roster import Roster
 from sensorpool.model.states import Outcome
 from sensorpool.model.suspicion import Suspicion
+from sensorpool.model.terms import Terms
+from sensorpool.model.values import shard_ranges
 from sensorpool.store.database import Database
 from sensorpool.worker import job
 from tests.support.scripted_worker import TICK, Place, RecordingSlowPokes, RecordingSuspects
@@ -19,8 +22,9 @@ class Jobs(Place):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.settle_on(redis_url="redis://127.0.0.1:1/0", commit_overlap=1.0)
-        self.process: Any = self.worker()
-        self.process.suspects, self.process.slow_pokes = RecordingSuspects(), RecordingSlowPokes()
+        worker: Any = self.worker()
+        worker.suspects, worker.slow_pokes = RecordingSuspects(), RecordingSlowPokes()
+        self.process: Any = worker
         self.pool._leases = self.leases
 
     def marks(self, ticks: int = 1) -> Marks:
@@ -87,6 +91,55 @@ def test_what_was_left_over_keeps_a_range_from_being_quiet(place: Jobs, monkeypa
     place.process.poker.room = 1
     monkeypatch.setattr(type(place.settings), "job_span", -1.0)
     assert place.marks() == Marks(None, None)
+
+
+def test_a_settle_may_bring_a_deadline_nearer_so_it_leaves_no_quiet_mark(place: Jobs) -> None:
+    place.register("a", poke_interval=3_600.0, timeout=20.0)
+    place.register("a", poke_interval=3_600.0, timeout=34.0)
+    place.marks()
+    assert place.marks(ticks=3).quiet is None, "the first deadline has come; the second is 14 seconds away"
+    assert place.states() == ["failed", "sensing"]
+    assert place.marks().quiet == 9.0
+
+
+def test_a_group_that_goes_to_the_isolated_lane_keeps_its_range_from_being_quiet(place: Jobs) -> None:
+    [group] = place.register("a", poke_interval=3_600.0)
+    with place.pool.database.engine.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE poke_group SET crashes = 1, version = version + 1 WHERE id = {group}")
+    assert place.marks() == Marks(None, None)
+    assert place.process.suspects.offered
+
+
+def test_a_waiter_that_joins_while_a_job_runs_keeps_it_from_leaving_a_mark(place: Jobs) -> None:
+    place.register("a", poke_interval=3_600.0)
+    place.process.poker.at_step = lambda: place.register("a", poke_interval=5.0)
+    assert place.marks().quiet is None
+    place.process.poker.at_step = lambda: None
+    place.marks(ticks=2)
+    assert len(place.process.poker.poked) >= 2
+
+
+def test_a_waiter_wakes_the_ranges_of_the_workers(place: Jobs) -> None:
+    """The client was started with other shards, and has not heard of the workers yet."""
+    place.register("a", poke_interval=3_600.0)
+    while place.marks().quiet is None:
+        pass
+    terms = Terms(place.pool.pool_id.get() or "", 1, place.settings.shard_code_upper_limit)
+    Roster(place.leases).enroll("w", terms, tick=5.0, version="1", must_agree=False)
+    place.pool.ranges = shard_ranges(4, place.settings.shard_code_upper_limit)
+    [ours] = terms.ranges
+    place.register("a", poke_interval=5.0)
+    assert place.leases.marks.look([ours])[0].quiet is None
+
+
+def test_an_instance_that_is_found_again_wakes_its_range(place: Jobs) -> None:
+    """Its first registration may have had no answer, and sent no nudge."""
+    named = {"dag_id": "d", "task_id": "t", "run_id": "r"}
+    place.register("a", poke_interval=3_600.0, **named)
+    while place.marks().quiet is None:
+        pass
+    place.register("a", poke_interval=3_600.0, **named)
+    assert place.leases.marks.look([place.shard_range])[0].quiet is None
 
 
 def test_a_clock_that_cannot_be_trusted_leaves_no_mark(place: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,6 +119,18 @@ def test_a_range_is_woken(leases: Leases) -> None:
     assert look(leases) == Marks(None, 0.007)
 
 
+def test_a_range_that_is_woken_during_its_job_is_left_no_mark(leases: Leases, client: Any) -> None:
+    held = leases.acquire(RANGE, "one")
+    assert isinstance(held, Acquired)
+    leases.marks.wake([RANGE])
+    held.lease.finish(RangeState(last=LOADED), outlook=OUTLOOK)
+    assert look(leases) == Marks(None, 0.007)
+    leave(leases)
+    assert look(leases).quiet is not None, "the next job knows what has changed"
+    leases.marks.wake([RANGE])
+    assert client.pttl(key(RANGE, "woken")) > 0
+
+
 def test_a_range_that_a_worker_of_the_version_before_holds_is_not_quiet(leases: Leases, client: Any) -> None:
     leave(leases)
     client.set(key(RANGE, "lease"), "old")  # its script takes no mark away

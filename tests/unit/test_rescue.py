@@ -459,6 +459,18 @@ def test_no_chore_of_the_package_is_missing_from_the_round() -> None:
     assert works == {chore.work for chore in module.CHORES}
 
 
+def test_a_chore_may_have_its_turn_in_some_rounds_only(rescuing: Rescuing, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(
+        module,
+        "CHORES",
+        [Chore(name, lambda _, name=name: done.append(name), every) for name, every in (("a", 1), ("b", 3))],
+    )
+    for _ in range(7):
+        rescuing.rescue()
+    assert done == ["a", "b", "a", "a", "a", "b", "a", "a", "a", "b"]
+
+
 def test_a_round_of_nothing_does_nothing(rescuing: Rescuing) -> None:
     assert rescuing.rescue() == Rescued()
-    assert rescuing.place == Place()
+    assert rescuing.place == Place(rounds=1)

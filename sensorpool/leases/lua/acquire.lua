@@ -1,4 +1,4 @@
--- acquire(lease, state, dirty, note, suspects, unsettled, late, quiet, light; token, ttl_ms)
+-- acquire(lease, state, dirty, note, suspects, unsettled, late, quiet, light, woken; token, ttl_ms)
 --   -> {1, was_dirty, state, note, {suspect, why, ...}, {unsettled, since and why, ...}, {late, ...}} | {0, holder}
 --
 -- Acquire the lease if it is free, and return what the last holder left. The dirty flag is lowered before the load
@@ -22,7 +22,7 @@ end
 redis.call("SET", KEYS[1], ARGV[1], "PX", ARGV[2])
 local dirty = redis.call("DEL", KEYS[3])
 local late = redis.call("SMEMBERS", KEYS[7])
-redis.call("DEL", KEYS[7], KEYS[8], KEYS[9])
+redis.call("DEL", KEYS[7], KEYS[8], KEYS[9], KEYS[10])
 return {
   1,
   dirty,

@@ -1,11 +1,11 @@
--- finish(lease, state, dirty, note, late, quiet, light;
+-- finish(lease, state, dirty, note, late, quiet, light, woken;
 --        token, state_json, again, ttl_ms, quiet_span, quiet_left, took, light_kept)
 --   -> {1} (released) | {2, {late, ...}} (dirty: go on) | {0} (not ours)
 --
 -- Leave the state and the marks for the next holder and for beat, and give the lease back. Where `again` is 1 and the
 -- range became dirty during the job, keep the lease and lower the flag: the caller loads once more. A state expires
--- after a day, because forged ranges must not fill Redis. A range that is dirty is not quiet. (For the marks see
--- `range_marks`; a span of 0 means that there is no such mark.)
+-- after a day, because forged ranges must not fill Redis. A range that is dirty, or was woken during the
+-- job, is not quiet. (For the marks see `range_marks`; a span of 0 means that there is no such mark.)
 if redis.pcall("GET", KEYS[1]) ~= ARGV[1] then
   return { 0 }
 end
@@ -20,7 +20,7 @@ if ARGV[3] == "1" and redis.call("DEL", KEYS[3]) == 1 then
   end
   return { 2, late }
 end
-if ARGV[6] ~= "0" and redis.call("EXISTS", KEYS[3]) == 0 then
+if ARGV[6] ~= "0" and redis.call("EXISTS", KEYS[3], KEYS[8]) == 0 then
   redis.call("SET", KEYS[6], ARGV[5], "PX", ARGV[6])
 end
 if ARGV[8] ~= "0" then

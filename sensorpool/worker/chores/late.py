@@ -34,7 +34,7 @@ def find(now: Round) -> None:
         room -= len(unread)
         page, is_whole = _known(page, usual_landings)
         late = {each.id: found for each in page if (found := _late(each, usual_landings, now_ms)) is not None}
-        new = database.run(late_conditions.mark, late.keys(), now_ms)
+        new = database.run(late_conditions.mark, late.keys(), now_ms) if late else set()
         done.late += len(new)
         _tell([(group_id, expected) for group_id, expected in late.items() if group_id in new])
         if is_whole and len(page) < pages.ROWS:  # the end of the table

@@ -16,6 +16,7 @@ class Place:
     instance_id: int = 0
     group_id: int = 0
     waiting_id: int = 0  # a group that is looked at for whether it is late
+    rounds: int = 0  # that have begun
 
 
 @dataclass(slots=True)
@@ -51,7 +52,9 @@ class Chore(NamedTuple):
     :param name: as `health` says it.
     :param work: does the chore for one round; any error is the chore's alone. Returns `TRIES_LATER` where what failed
         in an earlier round has its next turn in a later one: then this round says nothing of whether the chore fails.
+    :param every: in how many rounds the chore has its turn once; the first round of a process has all.
     """
 
     name: str
     work: Callable[[Round], object]
+    every: int = 1
