@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from sensorpool.client import register, validate, wait
 from sensorpool.config import allowlist
@@ -23,6 +23,8 @@ from sensorpool.publish.publisher import Publisher
 from sensorpool.settle.settler import Settler
 from sensorpool.store.database import Database
 from sensorpool.store.pool_id import PoolId
+
+Told = TypeVar("Told")
 
 _PATIENCE = 0.5  # seconds that a call waits for the broker; a broker that is away is no error of the call
 
@@ -241,11 +243,7 @@ class Pool:
         :returns: why no worker will ever look at them, or None.
         """
         try:
-            before = self.ranges
-            raised, workers = self._raise_dirty(opened, is_late)
-            self._learn_ranges(workers)
-            if self.ranges != before:
-                raised, workers = self._raise_dirty(opened, is_late)
+            raised, workers = self._tell(lambda: self._raise_dirty(opened, is_late))
             ours = self.pool_id.get() if workers else None
             if ours and all(worker.terms.pool_id != ours for worker in workers):
                 return self.disagreements(workers)[0]
@@ -258,12 +256,16 @@ class Pool:
     def _wake(self, hurried: Sequence[Instance]) -> None:
         """Have no tick of the ranges left out: groups of these instances may be due earlier than their marks say."""
         try:
-            before = self.ranges
-            self._learn_ranges(self.roster.wake({self.range_of(instance.shardcode) for instance in hurried}))
-            if self.ranges != before:
-                self.roster.wake({self.range_of(instance.shardcode) for instance in hurried})
+            self._tell(lambda: (None, self.roster.wake({self.range_of(each.shardcode) for each in hurried})))
         except Exception as error:  # the instance is registered: no later error may hide that
             log.info("a quiet range was not woken; it is looked at within a minute", error=str(error))
+
+    def _tell(self, tell: Callable[[], tuple[Told, list[LiveWorker]]]) -> tuple[Told, list[LiveWorker]]:
+        """Tell ranges something; tell it again where the answer names workers with other ranges than ours."""
+        before = self.ranges
+        told, workers = tell()
+        self._learn_ranges(workers)
+        return (told, workers) if self.ranges == before else tell()
 
     def _raise_dirty(self, opened: Sequence[Instance], is_late: bool) -> tuple[list[ShardRange], list[LiveWorker]]:
         late: dict[ShardRange, list[int]] = defaultdict(list)

@@ -19,15 +19,17 @@ def connect(url: str, *, patience: float | None = None) -> Any:
     """
     if url == MEMORY:
         return _embedded()
-    more: dict[str, Any] = {} if url.startswith("unix") else {"socket_keepalive": True}
+    options: dict[str, Any] = {"socket_timeout": 10, "socket_connect_timeout": 5, "health_check_interval": 10}
+    if not url.startswith("unix"):
+        options["socket_keepalive"] = True
     if patience is not None:
-        more |= {"socket_timeout": patience, "socket_connect_timeout": patience, "retry": Retry(NoBackoff(), 0)}
+        options |= {"socket_timeout": patience, "socket_connect_timeout": patience, "retry": Retry(NoBackoff(), 0)}
     try:
         client = redis.Redis.from_url(
             url,
             decode_responses=True,
             encoding_errors="replace",  # a value of another program may be no text; it must not stop the range
-            **{"socket_timeout": 10, "socket_connect_timeout": 5, "health_check_interval": 10, **more},
+            **options,
         )
         client.connection_pool.make_connection()  # opens no connection, but checks the options
         return client

@@ -65,10 +65,7 @@ class Roster:
 
     def workers(self) -> list[LiveWorker]:
         """Return the live workers, sorted by name."""
-        pipeline = self._store.pipeline()
-        pipeline.hgetall(self._key)
-        pipeline.time()
-        return self._alive(*self._store.call(pipeline.execute, raise_on_error=False))
+        return self._ask(self._store.pipeline())[1]
 
     def raise_dirty(self, late: Mapping[ShardRange, Sequence[int]]) -> tuple[list[ShardRange], list[LiveWorker]]:
         """Raise dirty flags; return the ranges whose flag was down, and the live workers, read in the same call.
@@ -80,21 +77,15 @@ class Roster:
         for shard_range, group_ids in late.items():
             place += self._dirty_flags.add_to(pipeline, shard_range, group_ids)
             places[shard_range] = place - 1
-        pipeline.hgetall(self._key)
-        pipeline.time()
-        *raised, found, time = self._store.call(pipeline.execute, raise_on_error=False)
-        down = [shard_range for shard_range, place in places.items() if raised[place] is True]
-        return down, self._alive(found, time)
+        raised, workers = self._ask(pipeline)
+        return [shard_range for shard_range, place in places.items() if raised[place] is True], workers
 
     def wake(self, ranges: Iterable[ShardRange]) -> list[LiveWorker]:
         """Wake ranges (`RangeMarks.wake`); return the live workers, read in the same call."""
         pipeline = self._store.pipeline()
         for shard_range in ranges:
             self._marks.add_wake(pipeline, shard_range)
-        pipeline.hgetall(self._key)
-        pipeline.time()
-        *_, found, time = self._store.call(pipeline.execute, raise_on_error=False)
-        return self._alive(found, time)
+        return self._ask(pipeline)[1]
 
     def note_foreign(self, shard_range: ShardRange) -> None:
         """Note that a job named a range that no live worker has."""
@@ -138,6 +129,13 @@ class Roster:
         except (TypeError, ValueError):  # no note, or a key that is not ours
             return None
         return tick if 0 < tick <= LONGEST_SPAN else None
+
+    def _ask(self, pipeline: Any) -> tuple[list[Any], list[LiveWorker]]:
+        """Send a pipeline, and the question for the live workers with it; return its answers, and the workers."""
+        pipeline.hgetall(self._key)
+        pipeline.time()
+        *answers, found, time = self._store.call(pipeline.execute, raise_on_error=False)
+        return answers, self._alive(found, time)
 
     def _alive(self, found: object, time: object) -> list[LiveWorker]:
         if not (isinstance(found, dict) and isinstance(time, tuple)):

@@ -43,9 +43,8 @@ class KeptConnections(QueuePool):
             if self._timer is None:
                 timer = threading.Timer(IDLE_KEPT, self._look)
                 timer.daemon = True
-                with suppress(
-                    RuntimeError
-                ):  # no thread can be started: the next connection that is returned tries again
+                # no thread can be started: the next connection that is returned tries again
+                with suppress(RuntimeError):
                     timer.start()
                     self._timer = timer
 

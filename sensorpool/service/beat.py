@@ -7,7 +7,7 @@ entries at once.
 """
 
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from celery.beat import ScheduleEntry, Scheduler
 from celery.schedules import schedule
@@ -34,6 +34,13 @@ _NOTED = 3  # as many ticks, and reads of the roster, the note of beat's tick is
 _PAUSES = 0.5, 5.0  # seconds without an attempt after a failed one: the first time, and at most
 
 log = logger(__name__)
+
+
+class _Message(NamedTuple):
+    """A message of a tick: the first entry is sent, for all of them."""
+
+    entries: list[ScheduleEntry]
+    ranges: list[ShardRange]  # of these entries; empty: it is none of ours for a range
 
 
 class Ticks(Scheduler):
@@ -80,7 +87,7 @@ class Ticks(Scheduler):
                     ready.append(entry)
                 waits.append(wait)
         if messages := self._planned(ready) if ready else []:
-            holds_back = self._holds_back_jobs([message[0] for message in messages])
+            holds_back = self._holds_back_jobs([message.entries[0] for message in messages])
             headers = wire.headers(self._pool_id)
             for place, message in enumerate(messages):
                 alive.come_round()
@@ -89,31 +96,29 @@ class Ticks(Scheduler):
                     self.apply_entry(self.reserve(entry), producer=self.producer)
                 if now < self._quiet_until:
                     # the broker takes no entry: this one and the rest are due again after the pause
-                    again = [each.name for message in messages[place:] for each in message]
+                    again = [each.name for message in messages[place:] for each in message.entries]
                     self._due |= {name: self._quiet_until for name in again if name in self._due}
                     waits.append(self._quiet_until - now)
                     break
                 if self._plan is not None:
-                    self._plan.sent([shard_range for each in message if (shard_range := _range_of(each))])
+                    self._plan.sent(message.ranges)
         return max(0.0, min(waits) - (time.monotonic() - now))
 
-    def _planned(self, ready: list[ScheduleEntry]) -> list[list[ScheduleEntry]]:
-        """Return the entries of each message that is to be sent now: entries of ranges may share one, or need none."""
+    def _planned(self, ready: list[ScheduleEntry]) -> list[_Message]:
+        """Return the messages that are to be sent now: entries of ranges may share one, or need none."""
         self._ask_roster()
         if self._plan is None:
-            return [[entry] for entry in ready]
+            return [_Message([entry], []) for entry in ready]
         ranges = {shard_range: entry for entry in ready if (shard_range := _range_of(entry)) is not None}
-        messages = self._plan.messages(list(ranges), by_marks=self._know_marks)
-        planned = {id(entry) for entry in ranges.values()}
-        others = [entry for entry in ready if id(entry) not in planned]
-        return [[ranges[each] for each in message] for message in messages] + [[entry] for entry in others]
+        planned = self._plan.messages(list(ranges), by_marks=self._know_marks)
+        shared = [_Message([ranges[each] for each in together], together) for together in planned]
+        return shared + [_Message([entry], []) for entry in ready if _range_of(entry) is None]
 
-    def _addressed(self, message: list[ScheduleEntry], headers: dict[str, str]) -> ScheduleEntry:
+    def _addressed(self, message: _Message, headers: dict[str, str]) -> ScheduleEntry:
         """Return the entry that is sent for all entries of a message."""
-        entry = message[0]
-        entry.options["headers"] = headers
-        if ranges := [shard_range for each in message if (shard_range := _range_of(each)) is not None]:
-            entry.options["headers"] = headers | wire.also(ranges[1:])
+        entry, ranges = message.entries[0], message.ranges
+        entry.options["headers"] = headers | wire.also(ranges[1:])
+        if ranges:
             entry.options["argsrepr"] = wire.shown(ranges)
         return entry
 

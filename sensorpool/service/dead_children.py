@@ -76,12 +76,11 @@ def free_lease(runtime: Runtime, exception: object, task_id: str, hostname: str,
     try:
         shard_min, shard_max = list(args)[:2]
         first = check_range(shard_min, shard_max, runtime.settings)
-        name, leases = token(hostname, task_id), runtime.worker.leases
+        name, said, leases = token(hostname, task_id), str(exception), runtime.worker.leases
         # a job may serve several ranges, one after the other
         freed = [shard_range for shard_range in {first, *runtime.ranges} if leases.free(shard_range, name)]
         for shard_range in freed or [first]:
             runtime.worker.outbox.nudge(shard_range)
-            said = str(exception)
             log.warning("a child died in its job; its range goes on", shard_range=str(shard_range), error=said)
     except (SensorpoolError, TypeError, ValueError) as error:
         log.warning("the lease of a dead child expires by itself", error=str(error))

@@ -107,23 +107,18 @@ class Database:
 
         :raises Unreachable: when the database does not answer.
         """
-        try:
-            with self._reading() as connection:
-                return question(connection, *args, **named)
-        except DBAPIError as error:
-            if not error.connection_invalidated:
-                self._explain(error)
-                raise
-        except PoolTimeout as error:
-            self._explain(error)
-            raise
-        # the connection was lost while it was idle: the server may be there again
-        try:
-            with self._reading() as connection:
-                return question(connection, *args, **named)
-        except (DBAPIError, PoolTimeout) as error:
-            self._explain(error)
-            raise
+        for is_last in (False, True):
+            try:
+                with self._reading() as connection:
+                    return question(connection, *args, **named)
+            except (DBAPIError, PoolTimeout) as error:
+                # a connection that was lost while it was idle is replaced: the server may be there again
+                if is_last or not getattr(error, "connection_invalidated", False):
+                    if is_unreachable(error):
+                        raise Unreachable(told.unreachable(self.engine, error)) from error
+                    told.explain(error)
+                    raise
+        raise AssertionError("unreachable")
 
     @contextmanager
     def one_connection(self) -> Iterator[None]:
@@ -155,11 +150,6 @@ class Database:
             # an error that is not the database's may have come in the middle of a statement
             self._kept.drop(spoilt=not isinstance(error, DBAPIError))
             raise
-
-    def _explain(self, error: DBAPIError | PoolTimeout) -> None:
-        if is_unreachable(error):
-            raise Unreachable(told.unreachable(self.engine, error)) from error
-        told.explain(error)
 
     def run(
         self,

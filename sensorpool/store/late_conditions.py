@@ -29,9 +29,10 @@ def waiting(connection: Connection, after_id: int, most: int) -> list[Waiting]:
 
 
 def mark(connection: Connection, group_ids: Collection[int], now: Milliseconds) -> set[int]:
-    """Note that groups are late; return those that were not known to be so. Groups that others have locked are left."""
-    if not group_ids:
-        return set()
+    """Note that groups are late; return those that were not known to be so. Groups that others have locked are left.
+
+    :param group_ids: one at least: where none is late, no transaction is due.
+    """
     settling.begin(connection)
     free = settling.lock_groups(connection, group_ids, free_only=True)
     unknown = select(g.c.id).where(among(g.c.id), g.c.late_since.is_(None))

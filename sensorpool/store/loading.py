@@ -21,6 +21,7 @@ _GROUP = (
     g.c.registered_at,
     g.c.next_deadline,
 )
+_INSIDE = (g.c.shardcode >= bindparam("shard_min"), g.c.shardcode < bindparam("shard_max"))
 DueRow = tuple[int, int, int]
 """Id, version and hashcode of a group: enough for a process that has the group in its cache."""
 
@@ -33,8 +34,7 @@ def _due_groups() -> Select[Any]:
         return whole_quotient(parameter(name) + g.c.phase, g.c.poke_interval)
 
     return select(g.c.id, g.c.version, g.c.hashcode).where(
-        g.c.shardcode >= bindparam("shard_min"),
-        g.c.shardcode < bindparam("shard_max"),
+        *_INSIDE,
         or_(
             period("now") > period("last"),
             g.c.registered_at > parameter("registered_after"),
@@ -72,9 +72,7 @@ def _next_due() -> Select[Any]:
     now = bindparam("now", type_=BigInteger)
     left = g.c.poke_interval - (now + g.c.phase) % g.c.poke_interval
     to_come = case((g.c.next_deadline > now, g.c.next_deadline))
-    return select(func.min(left), func.min(to_come)).where(
-        g.c.shardcode >= bindparam("shard_min"), g.c.shardcode < bindparam("shard_max")
-    )
+    return select(func.min(left), func.min(to_come)).where(*_INSIDE)
 
 
 _NEXT_DUE = _next_due()
@@ -86,7 +84,8 @@ def next_due(connection: Connection, shard_range: ShardRange, now: Milliseconds)
     left, deadline = connection.execute(_NEXT_DUE, values).one()
     if left is None:
         return None
-    return min(now + int(left), now + int(left) if deadline is None else int(deadline))
+    at = now + int(left)
+    return at if deadline is None else min(at, int(deadline))
 
 
 _GROUPS = select(*_GROUP, g.c.op_classpath, g.c.poke_context).where(among(g.c.id))

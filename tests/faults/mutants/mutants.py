@@ -8,7 +8,7 @@ check.
 from dataclasses import dataclass
 
 LEASE_TESTS = "tests/unit/test_lease.py::"
-MARK_TESTS = "tests/unit/"
+UNIT_TESTS = "tests/unit/"
 PATTERN_TESTS = "tests/unit/test_found_classes.py::"
 
 
@@ -204,19 +204,19 @@ MUTANTS = (
         "a settle leaves a quiet mark",
         (Edit("worker/quiet.py", " or job_run.outcomes.has_facts", ""),),
         ("test_a_settle_may_bring_a_deadline_nearer_so_it_leaves_no_quiet_mark",),
-        tests=MARK_TESTS + "test_outlook.py::test_a_settle_may_bring_a_deadline_nearer_so_it_leaves_no_quiet_mark",
+        tests=UNIT_TESTS + "test_outlook.py::test_a_settle_may_bring_a_deadline_nearer_so_it_leaves_no_quiet_mark",
     ),
     Mutant(
         "what is left over is quiet",
         (Edit("worker/quiet.py", "if state.left or state.stranded", "if state.stranded"),),
         ("test_what_was_left_over_keeps_a_range_from_being_quiet",),
-        tests=MARK_TESTS + "test_outlook.py::test_what_was_left_over_keeps_a_range_from_being_quiet",
+        tests=UNIT_TESTS + "test_outlook.py::test_what_was_left_over_keeps_a_range_from_being_quiet",
     ),
     Mutant(
         "the next holder leaves the marks",
         (Edit("leases/lua/acquire.lua", ", KEYS[8], KEYS[9], KEYS[10])", ", KEYS[10])"),),
         ("test_the_next_holder_takes_them_away",),
-        tests=MARK_TESTS + "test_range_marks.py::test_the_next_holder_takes_them_away",
+        tests=UNIT_TESTS + "test_range_marks.py::test_the_next_holder_takes_them_away",
     ),
     Mutant(
         "beat goes by the clock of Redis alone",
@@ -228,7 +228,7 @@ MUTANTS = (
             ),
         ),
         ("test_of_a_range_to_which_this_beat_has_sent_nothing_the_mark_counts_not",),
-        tests=MARK_TESTS + "test_tick_plan.py::test_of_a_range_to_which_this_beat_has_sent_nothing_the_mark_counts_not",
+        tests=UNIT_TESTS + "test_tick_plan.py::test_of_a_range_to_which_this_beat_has_sent_nothing_the_mark_counts_not",
     ),
     # publish
     _one("no outbox", "settle/flush.py", _OUTBOX, "        flushed.outbox_id = 0\n", "G7"),
