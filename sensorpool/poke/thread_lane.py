@@ -68,6 +68,7 @@ class ThreadLane(Lane[Work]):
         self._lock = threading.Lock()
         self._looked_at = time.monotonic()
         self._begun = 0  # pokes since then; one that two threads count at once may be lost
+        self._went_through_at = 0.0  # when `supervise` last looked at the pokes that go on
 
     def put(self, works: Iterable[Work], *, at_once: bool = False) -> None:
         """Queue work, and make sure that a thread takes it up.
@@ -82,14 +83,9 @@ class ThreadLane(Lane[Work]):
     def supervise(self) -> None:
         """Give up the threads whose poke overran; add threads while pokes wait for answers: one, two, four, …"""
         now = time.monotonic()
-        with self._lock:
-            runners = list(self._runners)
-        for runner in runners:
-            work = runner.work
-            if work is not None and now - work.began > _HOLDS_UP:
-                self._waiting.put(work.rest())
-                if now - work.began > self._poke_timeout:
-                    self._give_up(runner, now)
+        if now - self._went_through_at >= _HOLDS_UP:
+            self._went_through_at = now
+            self._go_through(now)
         with self._lock:
             busy = len(self._runners)
         since = now - self._looked_at
@@ -99,6 +95,18 @@ class ThreadLane(Lane[Work]):
         if not self._waiting or (busy and begun * QUICK > since * busy):
             return  # quick pokes do not wait for answers: more threads would not make them faster
         self._add(min(self._waiting.takeable, max(1, busy)))
+
+    def _go_through(self, now: float) -> None:
+        """Take the units behind slow pokes back, and give up the threads whose poke overran."""
+        with self._lock:
+            runners = list(self._runners)
+        for runner in runners:
+            work = runner.work
+            if work is not None and now - work.began > _HOLDS_UP:
+                if rest := list(work.rest()):
+                    self._waiting.put(rest)
+                if now - work.began > self._poke_timeout:
+                    self._give_up(runner, now)
 
     def is_held_up(self, seconds: float) -> bool:
         """Whether every poke that goes on has been going on for so many seconds."""

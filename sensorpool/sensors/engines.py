@@ -9,7 +9,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModu
 
 from sensorpool.errors import SettingsError
 from sensorpool.sensors.connections import InfraFailure
-from sensorpool.sensors.kept_connections import KeptConnections
+from sensorpool.sensors.kept_connections import KeptConnections, try_out_connections
 from sensorpool.sensors.shared import Shared
 from sensorpool.sensors.sql_errors import said_by
 from sensorpool.sensors.statement_limits import limit_connections, limit_transaction
@@ -24,7 +24,6 @@ _FILE: dict[str, Any] = {"poolclass": NullPool}
 _SERVER: dict[str, Any] = {
     "poolclass": KeptConnections,
     "pool_size": 0,  # no limit
-    "pool_pre_ping": True,
     "pool_use_lifo": True,  # idle connections stay idle, so that they are closed
 }
 # their drivers close a cursor after they have read all its rows
@@ -62,6 +61,11 @@ def connect(name: str, url: str) -> Connection:
 
 def first_row(connection: Connection, result: CursorResult[Any]) -> Row[Any] | None:
     """Return the first row of a result; the others stay on the server."""
+    if connection.dialect.driver == "psycopg":
+        row = result.fetchone()
+        connection.rollback()  # it ends the cursor too: a close before it asks the server once more
+        result.close()
+        return row
     if connection.dialect.name not in _READ_TO_THE_END:
         return result.first()
     row = result.fetchone()
@@ -105,6 +109,8 @@ def _make_engine(name: str, url: str) -> Engine:
         raise SettingsError(f"{name} is not a SQLAlchemy URL like postgresql://user@host/database") from None
     if dialect.name == "sqlite":
         event.listen(engine, "connect", _only_query)
+    else:
+        try_out_connections(engine)
     limit_connections(engine)
     return engine
 
