@@ -12,7 +12,7 @@ from sensorpool.sensors.connections import InfraFailure
 from sensorpool.sensors.kept_connections import KeptConnections, try_out_connections
 from sensorpool.sensors.shared import Shared
 from sensorpool.sensors.sql_errors import said_by
-from sensorpool.sensors.statement_limits import limit_connections, limit_transaction
+from sensorpool.sensors.statement_limits import BEGIN_WITH_LIMIT, limit_connections, limit_transaction
 
 MAX_ENGINES = 32
 CONNECT_SECONDS = 5
@@ -28,6 +28,11 @@ _SERVER: dict[str, Any] = {
 }
 # their drivers close a cursor after they have read all its rows
 _READ_TO_THE_END = ("mysql", "mariadb")
+# by whether `limit_transaction` begins the transaction
+_TRANSACTION: dict[bool, dict[str, Any]] = {
+    True: {"isolation_level": "AUTOCOMMIT"},
+    False: {"execution_options": {"postgresql_readonly": True}},
+}
 _CONNECT_ARGUMENTS: dict[str, dict[str, Any]] = {
     # prepare_threshold: prepared statements do not survive PgBouncer in transaction mode
     "psycopg": {"connect_timeout": CONNECT_SECONDS, "prepare_threshold": None},
@@ -99,7 +104,7 @@ def _make_engine(name: str, url: str) -> Engine:
                 for argument, value in _CONNECT_ARGUMENTS.get(dialect.driver, {}).items()
                 if argument not in parsed.query
             },
-            execution_options={"postgresql_readonly": True},
+            **_TRANSACTION[dialect.driver in BEGIN_WITH_LIMIT],
         )
     except NoSuchModuleError:
         raise SettingsError(f"{name} names a database that SQLAlchemy does not know here") from None

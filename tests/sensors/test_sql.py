@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Engine, create_engine, make_url, text
 
 from sensorpool.errors import InfraFailure, SettingsError
-from sensorpool.sensors import SqlSensor, engines, time_limit
+from sensorpool.sensors import SqlSensor, engines, kept_connections, time_limit
 from sensorpool.sensors.connections import PokeFailed
 from sensorpool.sensors.sql import _holds
 
@@ -273,10 +273,48 @@ def test_only_the_first_row_is_fetched() -> None:
     assert sensor("SELECT 1 / (3 - n) + 1 FROM generate_series(1, 3) AS n").poke({}) is True
 
 
-def test_a_connection_that_the_server_closed_is_replaced(postgres: Engine) -> None:
+@pytest.mark.parametrize("trusted", [0.0, 3600.0])
+def test_a_connection_that_the_server_closed_is_replaced(
+    postgres: Engine, trusted: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_connections, "TRUSTED", trusted)
     assert sensor("SELECT 1").poke({})
     _end_sessions(postgres)
     assert sensor("SELECT 1").poke({})
+
+
+@pytest.mark.usefixtures("postgres")
+def test_a_connection_is_tried_out_only_after_it_was_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sensor("SELECT 1").poke({})
+    (engine,) = engines._engines._things.values()
+    asked: list[object] = []
+    ping = engine.dialect.do_ping
+    monkeypatch.setattr(engine.dialect, "do_ping", lambda connection: asked.append(1) or ping(connection))
+    monkeypatch.setattr(kept_connections, "TRUSTED", 3600.0)
+    assert sensor("SELECT 1").poke({})
+    assert not asked
+    monkeypatch.setattr(kept_connections, "TRUSTED", 0.0)
+    assert sensor("SELECT 1").poke({})
+    assert asked
+
+
+@pytest.mark.usefixtures("postgres")
+@pytest.mark.parametrize("limit", [None, 60.0])
+def test_a_statement_of_postgresql_reads_only_and_is_one(limit: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_limit, "_seconds", limit)
+    assert sensor("SELECT current_setting('transaction_read_only') = 'on'").poke({})
+    seconds = "0" if limit is None else "61s"
+    assert sensor("SELECT current_setting('statement_timeout') = :limit", limit=seconds).poke({})
+    for sql in ("SELECT 1; SELECT 2", "SELECT 1; COMMIT"):
+        with pytest.raises(PokeFailed):
+            sensor(sql).poke({})
+    assert sensor("SELECT 1").poke({})
+
+
+@pytest.mark.usefixtures("postgres")
+def test_a_percent_sign_stands_for_itself_on_postgresql() -> None:
+    assert sensor("SELECT 'abc' LIKE 'a%' AND '5%' = '5' || '%'").poke({})
+    assert sensor("SELECT 'abc' LIKE 'a%' AND '5%' = :is", **{"is": "5%"}).poke({})
 
 
 # psycopg cannot close its cursor when the connection is gone, and complains when the cursor is collected
