@@ -87,6 +87,9 @@ class PokeLoop:
 
     def limit(self, going: RunningPoke) -> None:
         """Have a poke that begins end when its time is over. One timer is for all of them. Runs on the loop."""
+        if self._ender is not None and self._ender.when() > going.ends:  # the others have more time, for they were held
+            self._ender.cancel()
+            self._ender = None
         if self._ender is None:
             # a context of its own, for what a timer does is taken for the work of the poke in its context
             self._ender = self.loop.call_at(going.ends, self._end_pokes, context=Context())
