@@ -1,7 +1,7 @@
 """Rows on their way into a statement of PostgreSQL: a parameter for each column, whatever the number of rows.
 
-VALUES of a thousand rows would be parsed anew each time. Most columns of a batch have one value in all rows: it goes once.
-Of the others, numbers and texts go as one text, for the driver takes five times as long over an array.
+VALUES of a thousand rows would take long to parse. Most columns of a batch have one value in all rows: it goes once. Of
+the others, numbers and texts go as one text, for the driver takes five times as long over an array.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,10 +26,7 @@ def source(name: str, types: Mapping[str, str], rows: Sequence[tuple[Any, ...]])
         else:
             arrays[column], values[parameter] = _array(parameter, kind, cells)
             selected.append(column)
-    if arrays:
-        each = f" FROM unnest({', '.join(arrays.values())}) AS each ({', '.join(arrays)})"
-    else:
-        each = ""
+    each = f" FROM unnest({', '.join(arrays.values())}) AS each ({', '.join(arrays)})" if arrays else ""
     return f"(SELECT {', '.join(selected)}{each}) AS new", values
 
 

@@ -53,6 +53,8 @@ def listen(engine: Engine) -> None:
     def forget(context: ExceptionContext) -> None:
         if context.connection is not None and has_lost_plan(context.original_exception):
             context.connection.info[_IS_DIRECT] = False
+            driver: Any = context.connection.connection.driver_connection
+            driver.prepare_threshold = None
 
     event.listen(engine, "do_execute", execute)
     event.listen(engine, "handle_error", forget)

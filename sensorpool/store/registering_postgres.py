@@ -139,7 +139,7 @@ def _join_one(
     if chosen:
         ((values["lock"], later),) = _locks(chosen)
         locked = _LOCKED_ONE.format(shared="" if later else "_shared", space=_SPACE)
-    own = instance[_KEY]
+    own = tuple(instance)[_KEY]
     return [(*own, *row) for row in fetch(connection, _text_for_one(prefix, locked), values, planned_once=True)]
 
 
