@@ -12,7 +12,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation import forks
 from sensorpool.model.values import Milliseconds
-from sensorpool.store import told
+from sensorpool.store import planned, told
 from sensorpool.store.codes import is_unreachable
 from sensorpool.store.dialects import clock_ms
 from sensorpool.store.engine import make_engine
@@ -220,9 +220,15 @@ def table_prefix(connection: Connection) -> str:
     return f'"{schema}".' if schema else ""
 
 
-def fetch(connection: Connection, statement: str, values: Mapping[str, Any]) -> list[Any]:
-    """Run SQL in the driver's form; return the driver's rows: SQLAlchemy's cost four times as much."""
-    return fetched(connection.exec_driver_sql(statement, dict(values)))
+def fetch(
+    connection: Connection, statement: str, values: Mapping[str, Any], *, planned_once: bool = False
+) -> list[Any]:
+    """Run SQL in the driver's form; return the driver's rows: SQLAlchemy's cost four times as much.
+
+    :param planned_once: keep the plan for the next time (`planned.options`).
+    """
+    options = planned.options(connection) if planned_once else None
+    return fetched(connection.exec_driver_sql(statement, dict(values), execution_options=options))
 
 
 def fetched(result: CursorResult[Any]) -> list[Any]:
