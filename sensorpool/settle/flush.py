@@ -16,7 +16,7 @@ from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.states import Ending, Outcome, State
 from sensorpool.model.unsettled import LOCKED
-from sensorpool.model.values import Fact, Flushed, Verdict
+from sensorpool.model.values import Fact, Flushed, Milliseconds, Verdict
 from sensorpool.settle import decide
 from sensorpool.store import callbacks, outbox_rows, settling
 from sensorpool.store.codes import is_data_error, is_locked
@@ -128,7 +128,7 @@ def cancel_in(
     database: Database, connection: Connection, reasons: Mapping[int, str], ending: Ending = Ending.CANCELLED
 ) -> Flushed:
     """Cancel instances inside of the caller's transaction."""
-    settling.begin(connection)
+    clock = settling.begin(connection)
     locked = settling.lock_groups(connection, set(settling.groups_of(connection, reasons).values()))
     groups = settling.groups_of(connection, reasons)  # again: some may have settled before we had the locks
     if not groups:
@@ -139,7 +139,8 @@ def cancel_in(
         for instance_id, group_id in groups.items()
     ]
     staying = {m.group_id for m in settling.sensing_members(connection, group_ids) if m.id not in groups}
-    return _close(database, connection, verdicts, {each: locked[each] for each in group_ids}, staying)
+    touched = {each: locked[each] for each in group_ids}
+    return _close(database.now(connection, clock), connection, verdicts, touched, staying)
 
 
 def fail_groupless(database: Database, instances: Sequence[tuple[int, int]]) -> Flushed:
@@ -150,13 +151,13 @@ def fail_groupless(database: Database, instances: Sequence[tuple[int, int]]) -> 
     reason = "its poke group is gone: the tables were changed by hand"
 
     def change(connection: Connection) -> Flushed:
-        settling.begin(connection)
+        clock = settling.begin(connection)
         sensing = settling.groups_of(connection, [instance_id for instance_id, _ in instances])
         verdicts = [
             Verdict(instance_id, group_id, State.FAILED, Ending.FAIL, reason)
             for instance_id, group_id in sensing.items()
         ]
-        return _close(database, connection, verdicts, {}, ())
+        return _close(database.now(connection, clock), connection, verdicts, {}, ())
 
     return database.transaction(kept=_is_kept).run(change)
 
@@ -197,7 +198,7 @@ def _settle(
     """
     by_group = {fact.group_id: fact for fact in facts}
     failpoint("settle.before")
-    settling.begin(connection)
+    clock = settling.begin(connection)
     locked = settling.lock_groups(connection, by_group, free_only=free_only)
     passed_over = settling.there(connection, by_group.keys() - locked.keys()) if free_only else set()
     unsettled = dict.fromkeys(passed_over, LOCKED)
@@ -213,13 +214,14 @@ def _settle(
     ending = {verdict.instance_id for verdict in decision.verdicts}
     touched = {v.group_id for v in decision.verdicts} | {member.group_id for member, _ in decision.grown}
     staying = {m.group_id for m in members if m.id not in ending} & touched
-    flushed = _close(database, connection, decision.verdicts, {each: locked[each] for each in touched}, staying)
+    versions = {each: locked[each] for each in touched}
+    flushed = _close(database.now(connection, clock), connection, decision.verdicts, versions, staying)
     flushed.unsettled = unsettled
     return flushed
 
 
 def _close(
-    database: Database,
+    now: Milliseconds,
     connection: Connection,
     verdicts: Sequence[Verdict],
     touched: Mapping[int, int],
@@ -231,7 +233,6 @@ def _close(
     """
     empty = {group_id: version for group_id, version in touched.items() if group_id not in staying}
     flushed = Flushed(emptied=list(empty))
-    now = database.now(connection)
     if verdicts:
         flushed.settled = settling.write_verdicts(connection, verdicts, now)
     settling.let_go(connection, empty, staying, verdicts, now)

@@ -99,9 +99,7 @@ def with_whole_deleted(deletion: Any) -> Any:
     return _added(gone, _rows(gone, of).select_from(gone))
 
 
-def whole_groups(
-    versions: Mapping[int, int], verdicts: Iterable[Verdict]
-) -> dict[Ending, list[int]]:
+def whole_groups(versions: Mapping[int, int], verdicts: Iterable[Verdict]) -> dict[Ending, list[int]]:
     """Return the groups, by ending, of which `with_whole_deleted` may add a row.
 
     :param versions: of the groups in question, by id, as they were when they were locked.

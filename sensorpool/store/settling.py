@@ -6,7 +6,8 @@
    others the interval and deadline of their remaining members.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, all_, bindparam, delete, func, select, update
@@ -15,8 +16,8 @@ from sensorpool.errors import CountMismatch
 from sensorpool.model.states import State
 from sensorpool.model.values import Key, Member, Milliseconds, Settled, Verdict
 from sensorpool.store import landings, settling_postgres, values
-from sensorpool.store.dialects import among, count_rows
 from sensorpool.store.database import fetched
+from sensorpool.store.dialects import POSTGRES_CLOCK, among, count_rows
 from sensorpool.store.engine import IDLE_LIMIT_MS, LOCK_WAIT_MS
 from sensorpool.store.schema import poke_group as g
 from sensorpool.store.schema import sensor_instance as s
@@ -59,18 +60,21 @@ _DELETE_NOTED = landings.with_deleted(_DELETE_POSTGRES)
 _DELETE_WHOLE = landings.with_whole_deleted(_DELETE_POSTGRES)
 
 
-def begin(connection: Connection) -> None:
-    """Set the limits of this transaction on PostgreSQL.
+def begin(connection: Connection) -> Callable[[], Milliseconds] | None:
+    """Set the limits of this transaction on PostgreSQL; return its clock, which `Database.now` takes.
 
     PostgreSQL ends the transaction if its process freezes in it, so that its locks do not last, and bounds its waits
     for locks. It must also read indexes: when thousands have just settled, its statistics say that no row is sensing,
-    and that a read of the whole table is quickest.
+    and that a read of the whole table is quickest. The time comes with the same answer, and goes on from there.
     """
-    if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql(
-            f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_LIMIT_MS}; "
-            f"SET LOCAL lock_timeout = {LOCK_WAIT_MS}; SET LOCAL enable_seqscan = off"
-        )
+    if connection.dialect.name != "postgresql":
+        return None
+    now = connection.exec_driver_sql(
+        f"SELECT {POSTGRES_CLOCK}; SET LOCAL idle_in_transaction_session_timeout = {IDLE_LIMIT_MS}; "
+        f"SET LOCAL lock_timeout = {LOCK_WAIT_MS}; SET LOCAL enable_seqscan = off"
+    ).scalar_one()
+    asked_at = time.monotonic()
+    return lambda: int(now + (time.monotonic() - asked_at) * 1000)
 
 
 def lock_groups(connection: Connection, group_ids: Collection[int], *, free_only: bool = False) -> dict[int, int]:
@@ -175,9 +179,7 @@ def write_steps(connection: Connection, grown: Sequence[tuple[Member, Millisecon
     )
 
 
-def _delete(
-    connection: Connection, empty: Mapping[int, int], verdicts: Iterable[Verdict], now: Milliseconds
-) -> int:
+def _delete(connection: Connection, empty: Mapping[int, int], verdicts: Iterable[Verdict], now: Milliseconds) -> int:
     """Delete groups without a sensing member; return how many were deleted."""
     if connection.dialect.name != "postgresql":
         landings.note(connection, empty)
