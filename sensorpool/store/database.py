@@ -84,10 +84,13 @@ class Database:
         """Return the database that settings name."""
         return cls(settings.database_url, schema=settings.database_schema, pool_size=pool_size, clock=clock)
 
-    def now(self, connection: Connection) -> Milliseconds:
-        """Return the time by the database's clock."""
-        if self._clock is not None:
-            return self._clock()
+    def now(self, connection: Connection, clock: Callable[[], Milliseconds] | None = None) -> Milliseconds:
+        """Return the time by the database's clock.
+
+        :param clock: that of the transaction, which spares a question.
+        """
+        if (clock := self._clock or clock) is not None:
+            return clock()
         return int(connection.execute(select(clock_ms())).scalar_one())
 
     def given_now(self, connection: Connection) -> Milliseconds | None:
@@ -163,6 +166,22 @@ class Database:
         :raises Unreachable: when the database does not answer, or stays busy, after the last attempt.
         """
         return self.transaction().run(change, *args, **named)
+
+    def run_alone(
+        self,
+        change: Callable[Concatenate[Connection, Arguments], Result],
+        /,
+        *args: Arguments.args,
+        **named: Arguments.kwargs,
+    ) -> Result:
+        """Call a ``change`` of one statement, which may be repeated: it commits by itself, without two round trips.
+
+        :raises Unreachable: when the database does not answer, or stays busy.
+        """
+        try:
+            return self.read(change, *args, **named)
+        except DBAPIError:  # busy, perhaps: a transaction has more patience
+            return self.run(change, *args, **named)
 
     def transaction(
         self,

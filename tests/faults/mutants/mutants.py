@@ -59,6 +59,11 @@ _NEWER_FORGOTTEN = Edit(
 _DELETE_UNSEEN = Edit(
     "store/settling.py", "delete(g).where(among(g.c.id), _STILL_SENSING.is_(None))", "delete(g).where(among(g.c.id))"
 )
+_DELETE_UNSEEN_POSTGRES = Edit(
+    "store/settling.py",
+    "delete(g).where(among(g.c.id), g.c.id != all_(_SENSING_GROUPS))",
+    "delete(g).where(among(g.c.id))",
+)
 _DIGEST_OF_HASHCODE = Edit("model/identity.py", "        digest=digest,\n", "        digest=digest[:8] + bytes(24),\n")
 _SQLITE_UNCOMPARED = Edit(
     "store/registering.py",
@@ -270,7 +275,7 @@ MUTANTS = (
     ),
     # groups
     Mutant("a group goes while a newer member waits", (_NEWER_FORGOTTEN, _DELETE_UNSEEN), ("GROUPS",)),
-    Mutant("the same, on PostgreSQL", (_NEWER_FORGOTTEN, _DELETE_UNSEEN), ("GROUPS",), "postgres"),
+    Mutant("the same, on PostgreSQL", (_NEWER_FORGOTTEN, _DELETE_UNSEEN_POSTGRES), ("GROUPS",), "postgres"),
     _one(
         "an interval outlives its member",
         "store/settling.py",
