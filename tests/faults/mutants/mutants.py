@@ -375,6 +375,25 @@ MUTANTS = (
         ("test_another_token_can_neither_renew_nor_end_a_lease",),
         tests=LEASE_TESTS + "test_another_token_can_neither_renew_nor_end_a_lease",
     ),
+    # many pokes as one value
+    Mutant(
+        "pokes in a row forget deadlines",
+        (
+            Edit(
+                "worker/outcomes.py",
+                "if watched or (trusted and deadline is not None and ",
+                "if watched or (False and ",
+            ),
+        ),
+        ("test_a_job_makes_the_same_of_it",),
+        tests=UNIT_TESTS + "test_not_landed.py::test_a_job_makes_the_same_of_it",
+    ),
+    Mutant(
+        "pokes in a row end no failure",
+        (Edit("worker/outcomes.py", "            if watched or (trusted and ", "            if (trusted and "),),
+        ("test_a_job_makes_the_same_of_it",),
+        tests=UNIT_TESTS + "test_not_landed.py::test_a_job_makes_the_same_of_it",
+    ),
     # patterns
     Mutant(
         "a pattern enables what runs commands",
