@@ -273,7 +273,6 @@ def test_a_malformed_connection_is_named_but_not_shown(set_connection: SetConnec
 
 def test_a_worker_that_cannot_speak_http_leaves_it_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_client, "_clients", Shared(1))
-    monkeypatch.setattr(http_client, "_direct", Shared(1))
     monkeypatch.setenv("HTTP_PROXY", "no-proxy://of.ours")
     with pytest.raises(CannotPoke, match="this worker cannot speak HTTP"):
         HttpSensor("http://127.0.0.1:9/").poke({})
