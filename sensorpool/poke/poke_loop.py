@@ -95,15 +95,20 @@ class PokeLoop:
             self._ender = self.loop.call_at(going.ends, self._end_pokes, context=Context())
 
     def _end_pokes(self) -> None:
+        self._ender = None
         now, later = time.monotonic(), math.inf
         for going in list(self.running.values()):
             if going.has_ended:
                 continue
             if going.ends <= now and going.task is not None:
-                going.end()
+                try:
+                    going.end()
+                except Exception as error:  # what it waits for cannot be cancelled: `LoopLane.supervise` reports it
+                    log.warning("a poke whose time is over cannot be cancelled", error=one_line(error))
             else:
                 later = min(later, max(going.ends, now + _TURN))
-        self._ender = None if later == math.inf else self.loop.call_at(later, self._end_pokes, context=Context())
+        if later != math.inf:
+            self._ender = self.loop.call_at(later, self._end_pokes, context=Context())
 
     def end(self) -> None:
         """Have the loop end; a blocked one ends if it ever goes on."""

@@ -96,7 +96,8 @@ class QuickBatch:
         """Report what was seen, and that the unit that is being poked overran its limit (seconds)."""
         found_nothing, reports, poking = self._found_nothing.copy(), self._reports.copy(), self._poking
         seen = self._seen(found_nothing, reports, 0.0)
-        if poking is None or poking.group in (found_nothing[-1:] + [report.group for report in reports[-1:]]):
+        last = [*found_nothing[-1:], *(report.group for report in reports[-1:])]
+        if poking is None or any(group is poking.group for group in last):
             return seen  # the poke has just returned
         return [*seen, overran(poking.group, self.began, limit)]
 

@@ -54,8 +54,10 @@ class RunningPoke:
         if not self.has_ended and self.task is not None:
             self.has_ended = True
             token = CURRENT_POKE.set(self)  # or it might not cancel its tasks
-            self.task.cancel()
-            CURRENT_POKE.reset(token)
+            try:
+                self.task.cancel()
+            finally:
+                CURRENT_POKE.reset(token)
 
     @property
     def busy(self) -> int:

@@ -12,7 +12,7 @@ from sensorpool.sensors.connections import InfraFailure
 from sensorpool.sensors.kept_connections import KeptConnections, try_out_connections
 from sensorpool.sensors.shared import Shared
 from sensorpool.sensors.sql_errors import said_by
-from sensorpool.sensors.statement_limits import BEGIN_WITH_LIMIT, limit_connections, limit_transaction
+from sensorpool.sensors.statement_limits import begins, limit_connections, limit_transaction
 
 MAX_ENGINES = 32
 CONNECT_SECONDS = 5
@@ -66,7 +66,7 @@ def connect(name: str, url: str) -> Connection:
 
 def first_row(connection: Connection, result: CursorResult[Any]) -> Row[Any] | None:
     """Return the first row of a result; the others stay on the server."""
-    if connection.dialect.driver == "psycopg":
+    if begins(connection.dialect):
         row = result.fetchone()
         connection.rollback()  # it ends the cursor too: a close before it asks the server once more
         result.close()
@@ -104,7 +104,7 @@ def _make_engine(name: str, url: str) -> Engine:
                 for argument, value in _CONNECT_ARGUMENTS.get(dialect.driver, {}).items()
                 if argument not in parsed.query
             },
-            **_TRANSACTION[dialect.driver in BEGIN_WITH_LIMIT],
+            **_TRANSACTION[begins(dialect)],
         )
     except NoSuchModuleError:
         raise SettingsError(f"{name} names a database that SQLAlchemy does not know here") from None

@@ -52,7 +52,7 @@ class SqlSensor:
         self.sql = sql
         self.conn_id = arguments.conn_id(conn_id)
         self.parameters = None if parameters is None else _check_parameters(parameters)
-        self._spelling: tuple[Dialect, str, Any] | None = None  # the statement, as the last poke's driver took it
+        self._spelling: tuple[Any, str, Any] | None = None  # what the last poke asked, and as its driver took it
         _compare(named=set(text(sql).compile().params), given=set(self.parameters or ()))
 
     def poke(self, context: Any = None) -> bool:  # noqa: ARG002  # every sensor's poke takes one
@@ -86,12 +86,13 @@ class SqlSensor:
 
         Kept here: an engine keeps 500 compiled statements, and each sensor may have one of its own.
         """
-        if self._spelling is None or self._spelling[0] is not dialect:
+        asked = (dialect, self.sql, None if self.parameters is None else {**self.parameters})
+        if self._spelling is None or self._spelling[0] != asked:  # a subclass may change them
             compiled: Any = text(self.sql).compile(dialect=dialect)
             values = compiled.construct_params(self.parameters)
             if compiled.positional:
                 values = tuple(values[name] for name in compiled.positiontup)
-            self._spelling = (dialect, compiled.string, values)
+            self._spelling = (asked, compiled.string, values)
         return self._spelling[1:]
 
 

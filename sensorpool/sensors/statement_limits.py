@@ -8,7 +8,7 @@ import time
 from contextlib import closing, suppress
 from typing import Any
 
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, Dialect, Engine, event
 from sqlalchemy.exc import DBAPIError
 
 from sensorpool.sensors.sql_errors import is_passing
@@ -26,11 +26,14 @@ _MYSQL = (
     " /*M!100101 , SESSION max_statement_time = IF(@@max_statement_time = 0, {seconds}, @@max_statement_time) */"
     " /*!50708 , SESSION max_execution_time = IF(@@max_execution_time = 0, {milliseconds}, @@max_execution_time) */"
 )
-# drivers that take the begin of a transaction and the limit as one message; their connections autocommit
-BEGIN_WITH_LIMIT = frozenset({"psycopg"})
 _BEGIN = "BEGIN READ ONLY;"
 _AS_IT_STANDS = {"no_parameters": True}
 _SQLITE_STEPS = 10_000  # SQLite's virtual machine makes them in well under a millisecond
+
+
+def begins(dialect: Dialect | type[Dialect]) -> bool:
+    """Whether `limit_transaction` begins a transaction, in one message with its limit. Such connections autocommit."""
+    return dialect.name == "postgresql" and dialect.driver == "psycopg"
 
 
 def limit_connections(engine: Engine) -> None:
@@ -47,7 +50,7 @@ def limit_transaction(connection: Connection) -> None:
     :raises DBAPIError: when the database is away or busy.
     """
     seconds = _limit()
-    begin = _BEGIN if connection.dialect.driver in BEGIN_WITH_LIMIT else ""
+    begin = _BEGIN if begins(connection.dialect) else ""
     if connection.dialect.name != "postgresql" or not (begin or seconds):
         return
     limit = "" if seconds is None else _POSTGRESQL.format(milliseconds=round(seconds * 1000))

@@ -48,6 +48,6 @@ def _array(parameter: str, kind: str, cells: tuple[Any, ...]) -> tuple[str, Any]
         if text.count(_BETWEEN) == len(cells) - 1:
             return f"string_to_array(%({parameter})s::text, E'\\x1f')", text
     if kind in {"int4", "int8"}:
-        numbers = ",".join(["NULL" if cell is None else str(cell) for cell in cells])
+        numbers = ",".join(["NULL" if cell is None else f"{int(cell)}" for cell in cells])
         return f"%({parameter})s::{kind}[]", f"{{{numbers}}}"
     return f"%({parameter})b::{kind}[]", list(cells)

@@ -1,6 +1,7 @@
 """Rows come into a statement of PostgreSQL as they are, whatever their values."""
 
 from collections.abc import Iterator
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -38,6 +39,18 @@ def test_rows_are_read_as_they_are_and_in_their_order(pool: Pool, rows: list[tup
     new, values = columns.source("x", TYPES, rows)
     found = pool.database.read(fetch, f"SELECT {', '.join(TYPES)} FROM {new}", values)
     assert [tuple(row) for row in found] == rows
+
+
+class Number(int, Enum):
+    """A number that is spelt otherwise."""
+
+    ONE = 1
+    TWO = 2
+
+
+def test_a_number_of_an_enumeration_is_a_number(pool: Pool) -> None:
+    new, values = columns.source("x", {"place": "int4"}, [(Number.ONE,), (Number.TWO,)])
+    assert [tuple(row) for row in pool.database.read(fetch, f"SELECT place FROM {new}", values)] == [(1,), (2,)]
 
 
 def test_a_single_row_has_the_same_source_by_itself() -> None:

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine, make_url, text
+from sqlalchemy.dialects import registry
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from sensorpool.errors import InfraFailure, SettingsError
 from sensorpool.sensors import SqlSensor, engines, kept_connections, time_limit
@@ -105,6 +107,17 @@ def test_a_row_that_comes(file: Path) -> None:
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("INSERT INTO landed VALUES (?, 5)", ["'; DROP TABLE landed; --"])
     assert waiting.poke({}) is True
+
+
+@pytest.mark.usefixtures("file")
+def test_what_a_subclass_changes_between_pokes_is_asked() -> None:
+    changing = sensor("SELECT :value", value=0)
+    assert changing.poke({}) is False
+    assert changing.parameters is not None
+    changing.parameters["value"] = 1
+    assert changing.poke({}) is True
+    changing.sql = "SELECT :value - 1"
+    assert changing.poke({}) is False
 
 
 @pytest.mark.usefixtures("file")
@@ -309,6 +322,24 @@ def test_a_statement_of_postgresql_reads_only_and_is_one(limit: float | None, mo
         with pytest.raises(PokeFailed):
             sensor(sql).poke({})
     assert sensor("SELECT 1").poke({})
+
+
+class OtherDialect(PGDialect_psycopg):
+    """A server that speaks PostgreSQL's protocol by the same driver."""
+
+    name = "otherdb"
+    supports_statement_cache = True
+
+
+@pytest.mark.usefixtures("postgres")
+def test_another_dialect_of_the_driver_begins_its_transactions_itself(
+    postgres_url: str, set_connection: SetConnection
+) -> None:
+    registry.register("otherdb.psycopg", __name__, OtherDialect.__name__)
+    other = make_url(postgres_url).set(drivername="otherdb+psycopg").render_as_string(hide_password=False)
+    set_connection("warehouse", other)
+    assert sensor("SELECT 1").poke({}) is True
+    assert sensor("SELECT 1 WHERE false").poke({}) is False
 
 
 @pytest.mark.usefixtures("postgres")
