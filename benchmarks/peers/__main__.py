@@ -83,9 +83,12 @@ def main(only: tuple[str, ...], size: int, seconds: float, results: Path, go_on:
     known = json.loads(results.read_text()) if (only or go_on) and results.exists() else {}
     found: dict[str, Result] = {}
     failed, code = [], code_version()
+    asked = {"code": code, "size": size, "seconds": seconds}
+    measured = {name for name, each in known.items() if go_on and code is not None and each.get("asked") == asked}
+    if not only:  # figures of other code do not stand beside new ones
+        known = {name: known[name] for name in measured}
     for name in only or PEERS:
-        asked = {"code": code, "size": size, "seconds": seconds}
-        if go_on and code is not None and known.get(name, {}).get("asked") == asked:
+        if name in measured:
             click.echo(f"{name}: measured already", err=True)
             found[name] = known[name]
             continue

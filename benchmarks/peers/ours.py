@@ -4,7 +4,7 @@ import time
 from importlib.metadata import version
 
 from benchmarks.peers.window import INTERVAL, Result, paths, resident, result, transactions, watch, whole_intervals
-from benchmarks.stage import Stage
+from benchmarks.stage import UNTIL_QUIET, Stage
 from harness.until import until
 
 TICK = 5.0
@@ -23,7 +23,7 @@ def measure(size: int, seconds: float, interval: float = INTERVAL) -> Result:
         def sent() -> int:
             return transactions(stage.service.settings.database_url)
 
-        time.sleep(4 * TICK)  # the start is over, and the ranges are known to be quiet
+        time.sleep(UNTIL_QUIET)
         idle = watch(IDLE, stage.cpu, lambda: 0, sent)
         stage.pool.register_many(
             {
