@@ -33,16 +33,17 @@ class Keeper:
         self._thread = BackgroundThread("lease keeper", self._keep)
 
     @contextmanager
-    def keeping(self, lease: Lease) -> Iterator[None]:
-        """Keep a lease within this context."""
+    def keeping(self, *leases: Lease) -> Iterator[None]:
+        """Keep leases within this context."""
         with self._lock:
-            self._kept[lease] = time.monotonic()
+            self._kept.update(dict.fromkeys(leases, time.monotonic()))
             self._thread.start()
         try:
             yield
         finally:
             with self._lock:
-                self._kept.pop(lease, None)
+                for lease in leases:
+                    self._kept.pop(lease, None)
 
     @property
     def is_alive(self) -> bool:

@@ -43,9 +43,9 @@ and ``sensorpool:{pool}:tracebacks``, of failing pokes (`tracebacks`).
 import json
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Unreachable
@@ -58,12 +58,12 @@ from sensorpool.leases.poked_apart import PokedApart
 from sensorpool.leases.range_files import RangeFiles
 from sensorpool.leases.range_marks import NO_MARKS, Outlook, RangeMarks
 from sensorpool.leases.range_state import RangeState, read_in_flight, read_state
-from sensorpool.leases.redis_store import RedisStore
+from sensorpool.leases.redis_store import Call, RedisStore
 from sensorpool.leases.suspects import SuspectMarks, read_suspects
 from sensorpool.leases.tracebacks import Tracebacks
 from sensorpool.leases.unsettled_groups import UnsettledGroups, read_unsettled
 from sensorpool.model.suspicion import Suspicion
-from sensorpool.model.values import ShardRange, Unsettled
+from sensorpool.model.values import Milliseconds, ShardRange, Unsettled
 
 _BY_ID = ("suspects", "overruns", "unsettled", "deaths", "poked")  # keys of a range that name groups by their ids
 
@@ -115,9 +115,17 @@ class Leases:
 
     def acquire(self, shard_range: ShardRange, token: str) -> Acquired | str:
         """Acquire the lease of a range; return it with what the last holder left, or the present holder's token."""
+        return self.acquire_each([shard_range], token)[0]
+
+    def acquire_each(self, ranges: Sequence[ShardRange], token: str) -> list[Acquired | str]:
+        """Acquire the leases of ranges, as far as they are free."""
         started = time.monotonic()
         names = ("lease", "state", "dirty", "note", "suspects", "unsettled", "late", "quiet", "light", "woken")
-        answer = self.store.run(self._acquire, self._keys(shard_range, *names), [token, self.ttl_ms])
+        calls = [(self._acquire, self._keys(shard_range, *names), [token, self.ttl_ms]) for shard_range in ranges]
+        answers = self.store.run_each(calls)
+        return [self._read(*each, token, started) for each in zip(ranges, answers, strict=True)]
+
+    def _read(self, shard_range: ShardRange, answer: Any, token: str, started: float) -> Acquired | str:
         if not answer[0]:
             return str(answer[1])
         suspects, lost_turn = read_suspects(pairs(answer[4]))
@@ -136,11 +144,13 @@ class Leases:
         """Renew a lease; return whether the holder still has it."""
         return bool(self.store.run(self._extend, self._keys(shard_range, "lease"), [token, self.ttl_ms]))
 
-    def put_in_flight(self, shard_range: ShardRange, group_ids: Sequence[int]) -> None:
+    def put_in_flight(self, by_range: Mapping[ShardRange, Sequence[int]]) -> None:
         """Record which groups are about to be poked. If this holder dies, the next one reads them as suspects."""
         if self._files is not None:
-            self._files.put_in_flight(shard_range, group_ids)
-        self.store.call(self.store.client.set, self.store.key(shard_range, "note"), json.dumps(list(group_ids)))
+            for shard_range, group_ids in by_range.items():
+                self._files.put_in_flight(shard_range, group_ids)
+        notes = {self.store.key(each, "note"): json.dumps(list(ids)) for each, ids in by_range.items()}
+        self.store.call(self.store.client.mset, notes)
 
     def keep_in_files(self, files: RangeFiles, ranges: Collection[ShardRange]) -> int:
         """Record what is in flight, and the suspects, in files too; take up what the last process left there.
@@ -150,20 +160,33 @@ class Leases:
         self._files = files
         self.suspects.keep_in_files(files, ranges)
         left = {shard_range: group_ids for shard_range in ranges if (group_ids := files.in_flight(shard_range))}
-        for shard_range, group_ids in left.items():
-            self.put_in_flight(shard_range, group_ids)
+        if left:
+            self.put_in_flight(left)
         return sum(map(len, left.values()))
 
-    def finish(
-        self, shard_range: ShardRange, token: str, state: RangeState, *, again: bool, outlook: Outlook = NO_MARKS
-    ) -> Again | None:
-        """Leave the state and give a lease back; if ``again`` and the range is dirty, keep it and return `Again`."""
-        keys = self._keys(shard_range, "lease", "state", "dirty", "note", "late", "quiet", "light", "woken")
-        arguments = [token, state.text(), "1" if again else "0", self.ttl_ms, *outlook]
-        answer = self.store.run(self._finish, keys, arguments)
-        if self._files is not None:
-            self._files.put_in_flight(shard_range, [])
-        return Again(read_late(answer[1])) if answer[0] == 2 else None
+    def finish(self, endings: Sequence["Ending"], *, again: bool) -> list[Again | None]:
+        """Leave the state of ranges and give their leases back.
+
+        :param again: keep the lease of a range that is dirty, and return `Again` for it.
+        """
+        started, calls = time.monotonic(), list[Call]()
+        names = ("lease", "state", "dirty", "note", "late", "quiet", "light", "woken")
+        for each in endings:
+            shard_range = each.lease.shard_range
+            if each.records:
+                calls.append(self.poke_log.keeping(shard_range, each.records, each.state.last))
+            arguments = [each.lease.token, each.state.text(), "1" if again else "0", self.ttl_ms, *each.outlook]
+            calls.append((self._finish, self._keys(shard_range, *names), arguments))
+        answers = [
+            answer for call, answer in zip(calls, self.store.run_each(calls), strict=True) if call[0] is self._finish
+        ]
+        kept = [Again(read_late(answer[1])) if answer[0] == 2 else None for answer in answers]
+        for each, goes_on in zip(endings, kept, strict=True):
+            if self._files is not None:
+                self._files.put_in_flight(each.lease.shard_range, [])
+            if goes_on is not None:
+                each.lease.is_kept_since(started)
+        return kept
 
     def release(self, shard_range: ShardRange, token: str) -> None:
         """Give a lease back and leave no state. Its holder lives, so no group in flight is suspect."""
@@ -245,7 +268,7 @@ class Lease:
 
         :raises Unreachable: when Redis does not answer.
         """
-        self._leases.put_in_flight(self.shard_range, group_ids)
+        self._leases.put_in_flight({self.shard_range: group_ids})
 
     def finish(self, state: RangeState, *, again: bool = False, outlook: Outlook = NO_MARKS) -> Again | None:
         """Leave the state and give the lease back; if ``again`` and the range is dirty, keep it and return `Again`.
@@ -253,11 +276,11 @@ class Lease:
         :param outlook: the marks for beat.
         :raises Unreachable: when Redis does not answer.
         """
-        started = time.monotonic()
-        goes_on = self._leases.finish(self.shard_range, self.token, state, again=again, outlook=outlook)
-        if goes_on is not None:
-            self._deadline = started + self._leases.ttl
-        return goes_on
+        return self._leases.finish([Ending(self, state, outlook)], again=again)[0]
+
+    def is_kept_since(self, started: float) -> None:
+        """Note that Redis has renewed the lease; its question began then, by the monotonic clock."""
+        self._deadline = started + self._leases.ttl
 
     def release(self) -> None:
         """Give the lease back and leave no state: this job's groups are due again. While Redis is away, it expires."""
@@ -272,3 +295,16 @@ class Lease:
             self._leases.free(self.shard_range, self.token)
         except Unreachable:
             self._lost.set()
+
+
+class Ending(NamedTuple):
+    """What a holder leaves as it gives a lease back.
+
+    :param outlook: the marks for beat.
+    :param records: what was poked (`poke_log`), each with the time when it expires.
+    """
+
+    lease: Lease
+    state: RangeState
+    outlook: Outlook = NO_MARKS
+    records: Sequence[tuple[str, Milliseconds]] = ()

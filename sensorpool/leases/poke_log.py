@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sensorpool.leases.redis_store import RedisStore
+from sensorpool.leases.redis_store import Call, RedisStore
 from sensorpool.model.not_landed import NotLanded
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import Milliseconds, Report, ShardRange
@@ -131,9 +131,13 @@ class PokeLog:
 
     def keep(self, shard_range: ShardRange, records: Sequence[tuple[str, Milliseconds]], now: Milliseconds) -> None:
         """Keep the records of a job until each expires. Expired ones become history; what is over the bounds goes."""
+        self._store.run(*self.keeping(shard_range, records, now))
+
+    def keeping(self, shard_range: ShardRange, records: Sequence[tuple[str, Milliseconds]], now: Milliseconds) -> Call:
+        """Return the call of `keep`, to be sent together with others."""
         keys = [self._store.key(shard_range, name) for name in ("pokes", "pokes_size", "history", "history_size")]
         more = [part for record in records for part in record]
-        self._store.run(self._keep, keys, [now, RECORDS_BYTES, RECORDS, HISTORY_BYTES, HISTORY, *more])
+        return self._keep, keys, [now, RECORDS_BYTES, RECORDS, HISTORY_BYTES, HISTORY, *more]
 
     def records(self, shard_range: ShardRange) -> list[str]:
         """Return the records of all jobs of a range."""

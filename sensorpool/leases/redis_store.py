@@ -4,7 +4,14 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
-from redis.exceptions import AskError, ClusterCrossSlotError, ClusterError, RedisError, ResponseError
+from redis.exceptions import (
+    AskError,
+    ClusterCrossSlotError,
+    ClusterError,
+    NoScriptError,
+    RedisError,
+    ResponseError,
+)
 
 from sensorpool.config.defaults import MEMORY, key_prefix
 from sensorpool.errors import Unreachable
@@ -13,6 +20,8 @@ from sensorpool.model.values import ShardRange
 
 PROBE_KEPT = 10_000  # milliseconds
 _LONGEST = 200  # characters of what Redis says
+Call = tuple[Any, list[str], Sequence[Any]]
+"""A script, its keys and its arguments."""
 
 
 class RedisStore:
@@ -42,6 +51,24 @@ class RedisStore:
     def run(self, script: Any, keys: list[str], arguments: Sequence[Any]) -> Any:
         """Run a script; return its answer."""
         return self.call(script, keys=keys, args=arguments)
+
+    def run_each(self, calls: Sequence[Call]) -> list[Any]:
+        """Run scripts one after the other in one round trip; return their answers.
+
+        Where one fails, the others have run all the same.
+        """
+        if len(calls) == 1:
+            return [self.run(*calls[0])]
+        pipeline = self.pipeline()
+        for script, keys, arguments in calls:
+            pipeline.evalsha(script.sha, len(keys), *keys, *arguments)
+        answers = self.call(pipeline.execute, raise_on_error=False)
+        for place, answer in enumerate(answers):
+            if isinstance(answer, NoScriptError):  # Redis has been started anew
+                answers[place] = self.run(*calls[place])
+            elif isinstance(answer, RedisError):
+                raise self.unreachable(answer) from answer
+        return list(answers)
 
     def call(self, function: Any, *arguments: Any, **named: Any) -> Any:
         """Call a command of the client, or of a pipeline; return the answer of Redis."""

@@ -77,7 +77,7 @@ def free_lease(runtime: Runtime, exception: object, task_id: str, hostname: str,
         shard_min, shard_max = list(args)[:2]
         first = check_range(shard_min, shard_max, runtime.settings)
         name, said, leases = token(hostname, task_id), str(exception), runtime.worker.leases
-        # a job may serve several ranges, one after the other
+        # a job may serve several ranges
         freed = [shard_range for shard_range in {first, *runtime.ranges} if leases.free(shard_range, name)]
         for shard_range in freed or [first]:
             runtime.worker.outbox.nudge(shard_range)

@@ -1,8 +1,7 @@
 """The bodies of the Celery tasks."""
 
-import time
-from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from celery import Celery, Task
@@ -12,14 +11,14 @@ from sensorpool.errors import Unreachable
 from sensorpool.instrumentation import logs
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
-from sensorpool.model.values import ShardRange
+from sensorpool.model.values import JobResult, ShardRange
 from sensorpool.publish import wire
 from sensorpool.service import foreign
 from sensorpool.service.runtime import Runtime
 from sensorpool.worker import job, rescue
-from sensorpool.worker.load import JobTime
 
-_AT_MOST = 0.5  # seconds: after that a job begins with no further range
+# a result with no more than these, of which nothing was poked, is worth no line in the log
+_USUAL = {"ranges", "groups", "poked", "landed", "errors", "seconds", "saved", "settled", "skipped"}
 
 log = logger(__name__)
 
@@ -53,56 +52,38 @@ def add_tasks(app: Celery, runtime: Runtime) -> None:
 
 
 def serve_ranges(ranges: Sequence[ShardRange], runtime: Runtime, request: Any, tick: int) -> dict[str, Any]:
-    """Serve ranges one after the other; return what came of the only one, or what came of all.
+    """Serve ranges by one job; return what came of the only one, or what came of all.
 
-    Where they take longer than their last jobs did, the rest is sent on: each range gets a job of its own.
-
-    :raises Exception: what the last job raised that failed; the ranges after it are served all the same.
+    :raises Exception: what the job raised. Then no range has a mark (`leases.range_marks`), and each has its next
+        message to itself: one that fails again keeps no other waiting.
     """
-    began, failed, results, job_time = time.monotonic(), None, [], JobTime()
-    with runtime.worker.database.one_connection() if len(ranges) > 1 else nullcontext():
-        for place, shard_range in enumerate(ranges):
-            if place and time.monotonic() - began > _AT_MOST:
-                results += _send_each(runtime, ranges[place:])
-                break
-            try:
-                results.append(_serve(shard_range, runtime, request, tick, job_time))
-            except Exception as error:
-                failed = error
-    if failed is not None:
-        raise failed
-    return results[0] if len(ranges) == 1 else _sum(results)
-
-
-def _serve(shard_range: ShardRange, runtime: Runtime, request: Any, tick: int, job_time: JobTime) -> dict[str, Any]:
     worker = runtime.worker
+    about: dict[str, Any] = {"shard_range": " ".join(map(str, ranges)), "tick": tick}
+    foreign_ranges = [each for each in ranges if each not in runtime.ranges]
     try:
-        if shard_range not in runtime.ranges:
-            return {"sent_on": foreign.send_on(worker, runtime.ranges, shard_range, request)}
-        try:
-            result = job.run(worker, shard_range, token(request.hostname, request.id), job_time)
-        finally:
-            logs.restore()  # Celery logs the job's result on this thread
+        results: list[dict[str, Any]] = [
+            {"sent_on": foreign.send_on(worker, runtime.ranges, each, request)} for each in foreign_ranges
+        ]
+        if ours := [each for each in ranges if each in runtime.ranges]:
+            results += [each.as_dict() for each in _serve(ours, runtime, request)]
     except Unreachable as error:
-        log.warning("the range waits", shard_range=str(shard_range), tick=tick, error=str(error))
-        note_trouble(runtime, shard_range, str(error))
+        log.warning("the range waits", **about, error=str(error))
+        note_trouble(runtime, ranges, str(error))
         return {"waits": str(error)}
     except Exception as error:
-        note_trouble(runtime, shard_range, one_line(error))
+        note_trouble(runtime, ranges, one_line(error))
         raise
-    if not result.skipped and (result.poked or result.left or result.extra):
-        log.info("poked", shard_range=str(shard_range), tick=tick, **result.as_dict())
-    return result.as_dict()
+    result = results[0] if len(results) == 1 else _sum(results)
+    if result.get("poked") or result.keys() - _USUAL:
+        log.info("poked", **about, **result)
+    return result
 
 
-def _send_each(runtime: Runtime, ranges: Sequence[ShardRange]) -> list[dict[str, Any]]:
-    """Send a job for each of these ranges."""
+def _serve(ranges: Sequence[ShardRange], runtime: Runtime, request: Any) -> Sequence[JobResult]:
     try:
-        for shard_range in ranges:
-            runtime.worker.outbox.nudge(shard_range)
-    except Unreachable as error:  # their next tick comes all the same
-        return [{"waits": str(error)}]
-    return [{"sent_on": len(ranges)}]
+        return job.run_each(runtime.worker, ranges, token(request.hostname, request.id))
+    finally:
+        logs.restore()  # Celery logs the job's result on this thread
 
 
 def _sum(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -115,10 +96,11 @@ def _sum(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return total
 
 
-def note_trouble(runtime: Runtime, shard_range: ShardRange, cause: str) -> None:
-    """Note why a job failed: `health` shows it if jobs of the range keep failing."""
+def note_trouble(runtime: Runtime, ranges: Iterable[ShardRange], cause: str) -> None:
+    """Note why a job failed: `health` shows it if jobs of a range keep failing."""
     with suppress(Unreachable):
-        runtime.worker.trouble.note_job(shard_range, cause, runtime.settings.tick)
+        for shard_range in ranges:
+            runtime.worker.trouble.note_job(shard_range, cause, runtime.settings.tick)
 
 
 def check_range(shard_min: object, shard_max: object, settings: Settings) -> ShardRange:

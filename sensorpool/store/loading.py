@@ -1,9 +1,22 @@
 """The load of due groups: the query is the scheduler."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Select, and_, bindparam, case, func, or_, select
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Executable,
+    Select,
+    and_,
+    bindparam,
+    case,
+    func,
+    literal_column,
+    or_,
+    select,
+)
 
 from sensorpool.model.values import DueGroup, Milliseconds, ShardRange
 from sensorpool.store.database import fetched
@@ -21,71 +34,98 @@ _GROUP = (
     g.c.registered_at,
     g.c.next_deadline,
 )
-_INSIDE = (g.c.shardcode >= bindparam("shard_min"), g.c.shardcode < bindparam("shard_max"))
 DueRow = tuple[int, int, int]
 """Id, version and hashcode of a group: enough for a process that has the group in its cache."""
 
 
-def _due_groups() -> Select[Any]:
-    def parameter(name: str) -> Any:
-        return bindparam(name, type_=BigInteger)
+def _parameter(name: str) -> Any:
+    return bindparam(name, type_=BigInteger)
 
-    def period(name: str) -> Any:
-        return whole_quotient(parameter(name) + g.c.phase, g.c.poke_interval)
 
-    return select(g.c.id, g.c.version, g.c.hashcode).where(
-        *_INSIDE,
+def _inside(place: int) -> tuple[Any, Any]:
+    """Return what holds for the groups of the range with this place in a question."""
+    return g.c.shardcode >= bindparam(f"shard_min_{place}"), g.c.shardcode < bindparam(f"shard_max_{place}")
+
+
+def _due_groups(place: int) -> Select[Any]:
+    last, after, now = _parameter(f"last_{place}"), _parameter(f"registered_after_{place}"), _parameter("now")
+
+    def period(at: Any) -> Any:
+        return whole_quotient(at + g.c.phase, g.c.poke_interval)
+
+    return select(g.c.id, g.c.version, g.c.hashcode, literal_column(str(place))).where(
+        *_inside(place),
         or_(
-            period("now") > period("last"),
-            g.c.registered_at > parameter("registered_after"),
-            and_(g.c.next_deadline > parameter("last"), g.c.next_deadline <= parameter("now")),
+            period(now) > period(last),
+            g.c.registered_at > after,
+            and_(g.c.next_deadline > last, g.c.next_deadline <= now),
         ),
     )
 
 
-DUE_GROUPS = _due_groups()
+def _next_due(place: int) -> Select[Any]:
+    now = _parameter("now")
+    left = g.c.poke_interval - (now + g.c.phase) % g.c.poke_interval
+    to_come = case((g.c.next_deadline > now, g.c.next_deadline))
+    return select(func.min(left), func.min(to_come), literal_column(str(place))).where(*_inside(place))
+
+
+@lru_cache(maxsize=64)
+def due_groups_statement(ranges: int) -> Executable:
+    """Return the statement of `due_groups` for so many ranges."""
+    return _of_each(_due_groups, ranges)
+
+
+@lru_cache(maxsize=64)
+def _next_due_statement(ranges: int) -> Executable:
+    return _of_each(_next_due, ranges)
+
+
+def _of_each(of_one: Callable[[int], Select[Any]], ranges: int) -> Executable:
+    first, *others = (of_one(place) for place in range(ranges))
+    if others:
+        return first.union_all(*others)
+    return first.with_only_columns(*list(first.selected_columns)[:-1])  # there may be very many rows
 
 
 def due_groups(
     connection: Connection,
-    shard_range: ShardRange,
+    lasts: Mapping[ShardRange, Milliseconds],
     *,
-    last: Milliseconds,
     now: Milliseconds,
     commit_overlap: Milliseconds,
-) -> list[DueRow]:
-    """Return the due groups of a range; the rule is `sensorpool.model.due.is_due`."""
-    result = connection.execute(
-        DUE_GROUPS,
-        {
-            "shard_min": shard_range.shard_min,
-            "shard_max": shard_range.shard_max,
-            "last": last,
-            "now": now,
-            "registered_after": last - commit_overlap,
-        },
-    )
-    return fetched(result)
+) -> list[list[DueRow]]:
+    """Return the due groups of each range; the rule is `sensorpool.model.due.is_due`.
+
+    :param lasts: the ranges, each with its last load.
+    """
+    values = _bounds(lasts) | {"now": now}
+    for place, last in enumerate(lasts.values()):
+        values[f"last_{place}"], values[f"registered_after_{place}"] = last, last - commit_overlap
+    rows = fetched(connection.execute(due_groups_statement(len(lasts)), values))
+    if len(lasts) == 1:
+        return [rows]
+    found: list[list[DueRow]] = [[] for _ in lasts]
+    for row in rows:
+        found[row[3]].append(row[:3])
+    return found
 
 
-def _next_due() -> Select[Any]:
-    now = bindparam("now", type_=BigInteger)
-    left = g.c.poke_interval - (now + g.c.phase) % g.c.poke_interval
-    to_come = case((g.c.next_deadline > now, g.c.next_deadline))
-    return select(func.min(left), func.min(to_come)).where(*_INSIDE)
+def next_due(connection: Connection, ranges: Sequence[ShardRange], now: Milliseconds) -> list[Milliseconds | None]:
+    """Return when the next group of each range is due; None: it has none. See `sensorpool.model.due.next_due_at`."""
+    found: list[Milliseconds | None] = [None] * len(ranges)
+    for left, deadline, *place in connection.execute(_next_due_statement(len(ranges)), _bounds(ranges) | {"now": now}):
+        if left is not None:
+            at = now + int(left)
+            found[place[0] if place else 0] = at if deadline is None else min(at, int(deadline))
+    return found
 
 
-_NEXT_DUE = _next_due()
-
-
-def next_due(connection: Connection, shard_range: ShardRange, now: Milliseconds) -> Milliseconds | None:
-    """Return when the next group of a range is due; None: it has no group. See `sensorpool.model.due.next_due_at`."""
-    values = {"shard_min": shard_range.shard_min, "shard_max": shard_range.shard_max, "now": now}
-    left, deadline = connection.execute(_NEXT_DUE, values).one()
-    if left is None:
-        return None
-    at = now + int(left)
-    return at if deadline is None else min(at, int(deadline))
+def _bounds(ranges: Iterable[ShardRange]) -> dict[str, int]:
+    values = dict[str, int]()
+    for place, each in enumerate(ranges):
+        values[f"shard_min_{place}"], values[f"shard_max_{place}"] = each.shard_min, each.shard_max
+    return values
 
 
 _GROUPS = select(*_GROUP, g.c.op_classpath, g.c.poke_context).where(among(g.c.id))

@@ -1,10 +1,11 @@
 """The step that pokes: groups go to the lanes class by class, and reports are taken and settled until none is left."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 
-from sensorpool.model.not_landed import number_of
+from sensorpool.model.not_landed import NotLanded, Seen, number_of
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.poke.poker import Poking
 from sensorpool.poke.unit import PokeUnit
@@ -18,85 +19,163 @@ _MOST_AT_ONCE = 5_000  # groups of a class that are handed over in one go
 _LONG = 1.0  # seconds: a job does not wait longer for pokes that have begun
 
 
-def poke(run: JobRun, units: list[PokeUnit]) -> list[int]:
-    """Poke groups and settle what they saw; return the ids of those that there was no time for.
+@dataclass(slots=True, eq=False)
+class Share:
+    """What one range has in a dispatch.
+
+    :param units: its groups to be poked.
+    """
+
+    run: JobRun
+    units: list[PokeUnit]
+    left: list[int] = field(default_factory=list)  # ids of the groups that there was no time for
+    lines: dict[str, Iterator[PokeUnit]] = field(default_factory=dict)  # the groups that wait, by class
+
+
+def poke(shares: Sequence[Share]) -> None:
+    """Poke the groups of a job's ranges and settle what they saw; note which groups there was no time for.
 
     Pokes that take longer than their job go on by themselves.
 
     :raises Unreachable: when the database or Redis does not answer.
     """
-    if not units:
-        reports.settle(run)  # the step before may have left facts
-        return []
-    worker = run.worker
+    some = [share for share in shares if share.units]
+    if len(some) < len(shares):  # the step before may have left facts
+        reports.settle([share.run for share in shares])
+    if not some:
+        return
+    worker = some[0].run.worker
     worker.watchdog.guard()
     poking = worker.poker.begin()
     try:
-        return _poke_in_turn(run, poking, units)
+        _Dispatch(some, poking).poke_in_turn()
     except BaseException:
         poking.withdraw()
         raise
     finally:
-        if slow := list(poking.outstanding):
-            run.result.extra["slow"] = len(slow)
-            run.held.suspects.update(dict.fromkeys(slow, Suspicion.SLOW))
-            worker.slow_pokes.adopt(run.shard_range, poking, run.infra, run.moment.now)
+        if poking.outstanding:
+            _let_go_on(some, poking)
         else:
             poking.end()
             worker.watchdog.rest()
 
 
-def _poke_in_turn(run: JobRun, poking: Poking, units: list[PokeUnit]) -> list[int]:
-    settings, lease, outcomes = run.settings, run.lease, run.outcomes
-    chunk, wait = 2 * settings.poke_concurrency, _WAITS[0]
-    lines = _line_up(units)
-    flushed_at, renewed_at = time.monotonic(), run.began
-    # counted from here on: some groups are poked however long the load took
-    stop_at, patience = flushed_at + settings.job_span, min(_LONG, settings.tick / 2)
-    step = run.worker.watchdog.job.step
-    while lines or poking.outstanding:
-        step()
-        here = time.monotonic()
-        if here - renewed_at >= settings.heartbeat:
-            renewed_at = here
-            lease.extend()
-        if not lease.is_ours() or here > stop_at:
-            break
-        if lines:
-            _hand_over(run, poking, lines, chunk)
-        seen = poking.step()
-        reports.take(run, seen)
-        chunk = max(2 * settings.poke_concurrency, min(2 * number_of(seen), _MOST_AT_ONCE))
-        if outcomes.facts and (here - flushed_at >= FLUSH_EVERY or len(outcomes.facts) >= GROUPS):
-            reports.settle(run)
-            flushed_at = time.monotonic()
-        if not seen and poking.is_held_up(patience):
-            break
-        wait = _WAITS[0] if seen else min(wait * 1.5, _WAITS[1])
-        if poking.outstanding:
-            time.sleep(wait)
-    left = poking.withdraw() + [unit for line in lines.values() for unit in line]
-    reports.take(run, poking.step())  # what has ended since the last look is not slow
-    reports.settle(run)
-    return set_apart.stuck(run, poking, left)
+def _let_go_on(shares: Sequence[Share], poking: Poking) -> None:
+    """Have the pokes go on that take too long."""
+    slow_of: list[tuple[JobRun, list[int]]] = []
+    for share in shares:
+        if slow := _of_share(share, poking.outstanding, len(shares)):
+            share.run.result.extra["slow"] = len(slow)
+            share.run.held.suspects.update(dict.fromkeys(slow, Suspicion.SLOW))
+            slow_of.append((share.run, slow))
+    run = shares[0].run
+    run.worker.slow_pokes.adopt(
+        poking, [(each.shard_range, slow, each.infra) for each, slow in slow_of], run.moment.now
+    )
 
 
-def _hand_over(run: JobRun, poking: Poking, lines: dict[str, Iterator[PokeUnit]], chunk: int) -> None:
-    """Note which groups are about to be poked, then hand them to the lanes: as many as keep the slots of a class busy.
+def _of_share(share: Share, group_ids: Iterable[int], shares: int) -> list[int]:
+    if shares == 1:
+        return list(group_ids)
+    ours = {unit.group.id for unit in share.units}
+    return [group_id for group_id in group_ids if group_id in ours]
 
-    :raises Unreachable: when Redis does not answer; then no group is handed over.
-    """
-    units: list[PokeUnit] = []
-    for op_classpath, line in list(lines.items()):
-        if poking.wants_more(op_classpath):
-            some = list(islice(line, chunk))
-            units += some
-            if len(some) < chunk:
-                del lines[op_classpath]
-    if units:
-        group_ids = [unit.group.id for unit in units]
-        run.lease.put_in_flight([*poking.outstanding, *group_ids])
-        poking.put(units, group_ids)
+
+class _Dispatch:
+    """The dispatch of one round of a job."""
+
+    def __init__(self, shares: Sequence[Share], poking: Poking) -> None:
+        self._shares = shares
+        self._poking = poking
+        self._runs = [share.run for share in shares]
+        first = self._runs[0]
+        self._worker, self._settings = first.worker, first.settings
+        self._few = 2 * self._settings.poke_concurrency
+        self._chunk = self._few  # groups of a class and range that are handed over in one go
+        self._owners: dict[int, Share] = {}  # whose a group is; empty: there is one range only
+        for share in shares:
+            share.lines = _line_up(share.units)
+            if len(shares) > 1:
+                self._owners.update((unit.group.id, share) for unit in share.units)
+
+    def poke_in_turn(self) -> None:
+        """Poke until no group waits, or time is up."""
+        settings, poking = self._settings, self._poking
+        wait = _WAITS[0]
+        flushed_at, renewed_at = time.monotonic(), self._runs[0].began
+        # counted from here on: some groups are poked however long the load took
+        stop_at, patience = flushed_at + settings.job_span, min(_LONG, settings.tick / 2)
+        step = self._worker.watchdog.job.step
+        while poking.outstanding or any(share.lines for share in self._shares):
+            step()
+            here = time.monotonic()
+            if here - renewed_at >= settings.heartbeat:
+                renewed_at = here
+                for run in self._runs:
+                    run.lease.extend()
+            if here > stop_at or not all(run.lease.is_ours() for run in self._runs):
+                break
+            self._hand_over()
+            seen = poking.step()
+            self._take(seen)
+            facts = sum([len(run.outcomes.facts) for run in self._runs])
+            if facts and (here - flushed_at >= FLUSH_EVERY or facts >= GROUPS):
+                reports.settle(self._runs)
+                flushed_at = time.monotonic()
+            if not seen and poking.is_held_up(patience):
+                break
+            wait = _WAITS[0] if seen else min(wait * 1.5, _WAITS[1])
+            if poking.outstanding:
+                time.sleep(wait)
+        waiting = poking.withdraw()
+        self._take(poking.step())  # what has ended since the last look is not slow
+        reports.settle(self._runs)
+        for share in self._shares:
+            own = [unit for unit in waiting if self._owners.get(unit.group.id, share) is share]
+            left = own + [unit for line in share.lines.values() for unit in line]
+            share.left = set_apart.stuck(share.run, poking, left)
+
+    def _hand_over(self) -> None:
+        """Note which groups are about to be poked, then hand them over: as many as keep the slots of a class busy.
+
+        :raises Unreachable: when Redis does not answer; then no group is handed over.
+        """
+        poking, taken = self._poking, list[tuple[Share, list[PokeUnit]]]()
+        wanted = {name: poking.wants_more(name) for share in self._shares for name in share.lines}
+        for share in self._shares:
+            units: list[PokeUnit] = []
+            for op_classpath, line in list(share.lines.items()):
+                if wanted[op_classpath]:
+                    some = list(islice(line, self._chunk))
+                    units += some
+                    if len(some) < self._chunk:
+                        del share.lines[op_classpath]
+            if units:
+                taken.append((share, units))
+        if not taken:
+            return
+        ids = [[unit.group.id for unit in units] for _, units in taken]
+        in_flight = {
+            share.run.shard_range: [*_of_share(share, poking.outstanding, len(self._shares)), *own]
+            for (share, _), own in zip(taken, ids, strict=True)
+        }
+        self._worker.leases.put_in_flight(in_flight)
+        for (_, units), own in zip(taken, ids, strict=True):
+            poking.put(units, own)
+
+    def _take(self, seen: Sequence[Seen]) -> None:
+        """Take in what pokes saw, each range its own."""
+        self._chunk = max(self._few, min(2 * number_of(seen), _MOST_AT_ONCE))
+        if not self._owners:
+            reports.take(self._runs[0], seen)
+            return
+        by_share: dict[Share, list[Seen]] = {}
+        for each in seen:
+            # the pokes of one value were handed over together, and so are of one range
+            group_id = each.ids[0] if isinstance(each, NotLanded) else each.group.id
+            by_share.setdefault(self._owners[group_id], []).append(each)
+        for share, own in by_share.items():
+            reports.take(share.run, own)
 
 
 def _line_up(units: list[PokeUnit]) -> dict[str, Iterator[PokeUnit]]:

@@ -5,7 +5,7 @@ load is done. What pokes saw is judged in `outcomes`; what is left to other proc
 """
 
 import time
-from functools import partial
+from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
@@ -13,7 +13,7 @@ from sensorpool.errors import Unreachable
 from sensorpool.instrumentation import spans
 from sensorpool.instrumentation.failpoint import failpoint
 from sensorpool.instrumentation.logs import logger
-from sensorpool.leases.lease import Acquired, Again
+from sensorpool.leases.lease import Acquired, Again, Ending
 from sensorpool.leases.range_marks import NO_MARKS
 from sensorpool.leases.range_state import RangeState
 from sensorpool.model.suspicion import Suspicion
@@ -21,88 +21,130 @@ from sensorpool.model.unsettled import from_registration
 from sensorpool.model.values import JobResult, Milliseconds, ShardRange
 from sensorpool.settle.infra_window import RangeFailures, moved, outage
 from sensorpool.store import loading
-from sensorpool.worker import dispatch, passing_on, quiet, set_apart
+from sensorpool.worker import dispatch, load, passing_on, quiet, set_apart
 from sensorpool.worker.context import Worker
-from sensorpool.worker.job_run import JobRun
-from sensorpool.worker.load import JobTime, Loaded, Moment, load
+from sensorpool.worker.dispatch import Share
+from sensorpool.worker.job_run import JobRun, Visit
+from sensorpool.worker.load import Loaded, Moment
 from sensorpool.worker.outcomes import Outcomes
 from sensorpool.worker.stranded import Stranded, forget_poked_apart
 
 log = logger(__name__)
 
 
-def run(worker: Worker, shard_range: ShardRange, token: str, job_time: JobTime | None = None) -> JobResult:
-    """Do the job of one range, and once more for as long as registrations open new groups meanwhile.
+MOST_TOGETHER = 5_000  # groups that are due: with more, each range of a job is sent on as a job of its own
+
+
+def run(worker: Worker, shard_range: ShardRange, token: str) -> JobResult:
+    """Do the job of one range: see `run_each`."""
+    return run_each(worker, [shard_range], token)[0]
+
+
+def run_each(worker: Worker, ranges: Sequence[ShardRange], token: str) -> list[JobResult]:
+    """Do one job for ranges, each step for all of them, and once more for those that were woken meanwhile.
+
+    Each range has a lease and a state of its own, so another holder may have some of them.
 
     :param token: names this job; another holder sees it.
-    :param job_time: the time of a job that serves further ranges.
     :raises Unreachable: when the database or Redis does not answer. What was poked and not settled is due again.
     """
-    with spans.span("job", range=str(shard_range)) as span:
-        result = _run(worker, shard_range, token, job_time)
-        span.set_attributes({"sensorpool.groups": result.groups, "sensorpool.poked": result.poked})
-        return result
+    with spans.span("job", range=" ".join(map(str, ranges))) as span:
+        results = _run(worker, ranges, token)
+        groups, poked = (sum(values) for values in zip(*((each.groups, each.poked) for each in results), strict=True))
+        span.set_attributes({"sensorpool.groups": groups, "sensorpool.poked": poked})
+        return results
 
 
-def _run(worker: Worker, shard_range: ShardRange, token: str, job_time: JobTime | None) -> JobResult:
+def _run(worker: Worker, ranges: Sequence[ShardRange], token: str) -> list[JobResult]:
     worker.goes_by(token)
-    held = worker.leases.acquire(shard_range, token)
-    result = JobResult()
-    if isinstance(held, str):
-        result.skipped = f"held by {held}"
-        worker.metrics.job(result)
-        return result
+    results = {shard_range: JobResult() for shard_range in ranges}
+    visits: list[Visit] = []
+    for shard_range, held in zip(ranges, worker.leases.acquire_each(ranges, token), strict=True):
+        if isinstance(held, str):
+            results[shard_range].skipped = f"held by {held}"
+        else:
+            visits.append(Visit(shard_range, held, results[shard_range]))
     try:
         failpoint("lease.after")
         # other ranges want the process too: what is new after that is poked in the next tick
         ends = time.monotonic() + worker.settings.job_span
-        while again := _round(worker, shard_range, held, result, ends, job_time):
-            held.in_flight, held.lost_turn, held.dirty, held.late = [], [], True, again.late
+        while visits:
+            visits = _round(worker, visits, ends)
     except BaseException as error:
-        if worker.is_struck(error) or held.in_flight:  # what a dead holder had in flight is not suspect yet
-            held.lease.give_up()
-        else:
-            held.lease.release()
+        for visit in visits:
+            _give_back(worker, visit.held, error)
         raise
-    worker.metrics.job(result)
-    return result
+    for result in results.values():
+        worker.metrics.job(result)
+    return [*results.values()]
 
 
-def _round(
-    worker: Worker,
-    shard_range: ShardRange,
-    held: Acquired,
-    result: JobResult,
-    ends: float,
-    job_time: JobTime | None,
-) -> Again | None:
-    """Do one round; return what it takes to do another one, if the range became dirty meanwhile and is held still.
+def _give_back(worker: Worker, held: Acquired, error: BaseException) -> None:
+    """Give a lease back after an error."""
+    if worker.is_struck(error) or held.in_flight:  # what a dead holder had in flight is not suspect yet
+        held.lease.give_up()
+    else:
+        held.lease.release()
+
+
+def _round(worker: Worker, visits: Sequence[Visit], ends: float) -> list[Visit]:
+    """Do one round; return the ranges that take another one: they became dirty meanwhile, and are held still.
 
     :param ends: when no further round is begun, by the monotonic clock.
     """
     began = time.monotonic()
+    lost_turns = [_before_load(worker, visit) for visit in visits]
+    moment, loads = _load(worker, visits)
+    if any(loads):
+        failpoint("load.after")
+    again: list[Visit] = []
+    shares: list[tuple[Share, set[int]]] = []
+    due = 0
+    for visit, lost_turn, loaded in zip(visits, lost_turns, loads, strict=True):
+        if loaded is None:
+            again += _pass_on_idle(worker, visit, ends)
+            continue
+        if shares and due + len(loaded.units) > MOST_TOGETHER:
+            _send_on(worker, visit)
+            continue
+        due += len(loaded.units)
+        job_run = _begin(worker, visit, began, len(visits), moment, loaded)
+        ordinary, apart = set_apart.suspects(job_run)
+        if not worker.suspects.is_retired:  # or they have lost their turn once more
+            worker.leases.suspects.mark_each(visit.shard_range, lost_turn)
+        shares.append((Share(job_run, ordinary), apart))
+    with spans.span("poke", groups=due):
+        dispatch.poke([share for share, _ in shares])
+    return again + _finish(worker, [(share, apart) for share, apart in shares if _is_ours(share.run)], ends)
+
+
+def _is_ours(job_run: JobRun) -> bool:
+    if job_run.lease.is_ours():
+        return True
+    log.warning("the lease was lost; groups that were not poked are due again", shard_range=str(job_run.shard_range))
+    job_run.result.extra["lost_lease"] = True
+    return False
+
+
+def _send_on(worker: Worker, visit: Visit) -> None:
+    """Have another job serve a range: there is too much for one."""
+    worker.leases.dirty_flags.put_up(visit.shard_range, visit.held.late)
+    visit.held.lease.give_up()
+    worker.outbox.nudge(visit.shard_range)
+    visit.result.count("sent_on", 1)
+
+
+# before the load
+
+
+def _before_load(worker: Worker, visit: Visit) -> dict[int, Suspicion]:
+    """Bring what is known of a range up to date; return the suspects that lost their turn."""
+    shard_range, held, _ = visit
     _forget_other_tables(worker, shard_range, held)
     lost_turn = _take_lost_turns(held)
     if held.state.stranded:
         forget_poked_apart(held.state, worker.leases.poked_apart.take(shard_range))
-    found = _load(worker, shard_range, held, job_time)
-    if found is None:
-        return _pass_on_idle(worker, shard_range, held, ends)
-    failpoint("load.after")
-    job_run = _begin(worker, shard_range, held, result, began, *found)
-    ordinary, apart = set_apart.suspects(job_run)
-    if not worker.suspects.is_retired:  # or they have lost their turn once more
-        worker.leases.suspects.mark_each(shard_range, lost_turn)
-    with spans.span("poke", groups=len(ordinary)):
-        left = dispatch.poke(job_run, ordinary)
-    if not held.lease.is_ours():
-        log.warning("the lease was lost; groups that were not poked are due again", shard_range=str(shard_range))
-        result.extra["lost_lease"] = True
-        return None
-    return _finish(job_run, left, apart, ends)
-
-
-# before the load
+    return lost_turn
 
 
 def _forget_other_tables(worker: Worker, shard_range: ShardRange, held: Acquired) -> None:
@@ -125,23 +167,20 @@ def _take_lost_turns(held: Acquired) -> dict[int, Suspicion]:
 # load
 
 
-def _load(
-    worker: Worker, shard_range: ShardRange, held: Acquired, job_time: JobTime | None
-) -> tuple[Moment, Loaded] | None:
-    """Ask for the time, and for what is due; None if this is a repeated message."""
+def _load(worker: Worker, visits: Sequence[Visit]) -> tuple[Moment, list[Loaded | None]]:
+    """Ask for the time, and for what is due in each range; None for a range whose message is a repeated one."""
 
-    def ask_time(connection: Connection) -> Moment:
+    def ask(connection: Connection) -> tuple[Moment, list[Loaded | None]]:
         now = worker.database.now(connection)
-        return Moment(now, time.monotonic(), worker.clock.trusts(now))
+        moment = Moment(now, time.monotonic(), worker.clock.trusts(now))
+        held = {shard_range: held for shard_range, held, _ in visits if not _is_idle(worker, held, now)}
+        if not held:
+            return moment, [None] * len(visits)
+        loads = load.load_each(connection, worker.poker.cache, held, worker.last_loads, now, worker.settings)
+        loaded = dict(zip(held, loads, strict=True))
+        return moment, [loaded.get(shard_range) for shard_range, _, _ in visits]
 
-    def ask(connection: Connection) -> tuple[Moment, Loaded] | None:
-        moment = (job_time or JobTime()).moment(partial(ask_time, connection))
-        if _is_idle(worker, held, moment.now):
-            return None
-        cache, last_loads = worker.poker.cache, worker.last_loads
-        return moment, load(connection, cache, shard_range, held, last_loads, moment.now, worker.settings)
-
-    with spans.span("load"), worker.keeper.keeping(held.lease):
+    with spans.span("load"), worker.keeper.keeping(*(visit.held.lease for visit in visits)):
         return worker.database.read(ask)
 
 
@@ -154,24 +193,25 @@ def _is_idle(worker: Worker, held: Acquired, now: Milliseconds) -> bool:
     return not state.stranded or len(worker.poker.cache.not_here(state.stranded)) == len(state.stranded)
 
 
-def _pass_on_idle(worker: Worker, shard_range: ShardRange, held: Acquired, ends: float) -> Again | None:
-    """Leave the range as it is; another process may poke the groups that are stranded."""
+def _pass_on_idle(worker: Worker, visit: Visit, ends: float) -> list[Visit]:
+    """Leave the range as it is, unless it is dirty; another process may poke the groups that are stranded."""
+    shard_range, held, _ = visit
     span = passing_on.again(held.state, worker.settings.tick)
     again = held.lease.finish(held.state, again=time.monotonic() < ends)
     worker.pass_on(shard_range, span)
-    return again
+    return [_once_more(visit, again)] if again else []
 
 
-def _begin(
-    worker: Worker,
-    shard_range: ShardRange,
-    held: Acquired,
-    result: JobResult,
-    began: float,
-    moment: Moment,
-    loaded: Loaded,
-) -> JobRun:
+def _once_more(visit: Visit, again: Again) -> Visit:
+    """Make a range ready for another round."""
+    held = visit.held
+    held.in_flight, held.lost_turn, held.dirty, held.late = [], [], True, again.late
+    return visit
+
+
+def _begin(worker: Worker, visit: Visit, began: float, ranges: int, moment: Moment, loaded: Loaded) -> JobRun:
     """Make the value that the later steps work on."""
+    shard_range, held, result = visit
     settings = worker.settings
     infra = worker.infra.of_range(held.state.infra)
     _allow_for_outage(worker, shard_range, held, loaded, infra)
@@ -181,7 +221,7 @@ def _begin(
     stranded = Stranded(held.state, settings, trusted=moment.trusted)
     limit, process = settings.overrun_limit, worker.process
     outcomes = Outcomes(moment, result, infra, stranded, held.unsettled, overrun_limit=limit, process=process)
-    return JobRun(worker, shard_range, held, result, began, moment, loaded, infra, stranded, outcomes)
+    return JobRun(worker, shard_range, held, result, began, ranges, moment, loaded, infra, stranded, outcomes)
 
 
 def _allow_for_outage(
@@ -205,8 +245,37 @@ def _allow_for_outage(
 # finish
 
 
-def _finish(job_run: JobRun, left: list[int], apart: set[int], ends: float) -> Again | None:
-    """Leave the range to the next holder.
+def _finish(worker: Worker, shares: Sequence[tuple[Share, set[int]]], ends: float) -> list[Visit]:
+    """Leave the ranges to the next holders; return those that are kept for another round.
+
+    :param shares: with the ids of the groups that are poked outside of the job.
+    """
+    if not shares:
+        return []
+    spans_on: list[float | None] = []
+    for share, apart in shares:
+        spans_on.append(_leave(share.run, share.left, apart))
+    failpoint("finish.before")
+    endings = [
+        Ending(
+            share.run.lease,
+            share.run.held.state,
+            NO_MARKS if apart else quiet.outlook(share.run),
+            share.run.outcomes.record.texts(),
+        )
+        for share, apart in shares
+    ]
+    again = worker.leases.finish(endings, again=time.monotonic() < ends)
+    failpoint("finish.after")
+    for (share, _), span in zip(shares, spans_on, strict=True):
+        worker.pass_on(share.run.shard_range, span)
+    worker.tell_what_is_not_here(shares[0][0].run.loaded.now)
+    kept = [(share.run, more) for (share, _), more in zip(shares, again, strict=True) if more is not None]
+    return [_once_more(Visit(run.shard_range, run.held, run.result), more) for run, more in kept]
+
+
+def _leave(job_run: JobRun, left: list[int], apart: set[int]) -> float | None:
+    """Note in the state what the next holder has to know; return in how many seconds the range is passed on, if so.
 
     :param left: groups that there was no time for.
     :param apart: groups that are poked outside of the job.
@@ -224,19 +293,11 @@ def _finish(job_run: JobRun, left: list[int], apart: set[int], ends: float) -> A
     state.infra = job_run.infra.since
     _note_figures(job_run, looked_at)
     result.left += len(left)
-    if len(outcomes.record):
-        worker.leases.poke_log.keep(shard_range, outcomes.record.texts(), loaded.now)
     if outcomes.written:
         worker.leases.unsettled.keep(shard_range, {}, outcomes.written)
     if not left:  # should Redis forget them, they are due again by an older load
         worker.last_loads.remember(shard_range, loaded.now)
-    failpoint("finish.before")
-    outlook = NO_MARKS if apart else quiet.outlook(job_run)
-    again = job_run.lease.finish(state, again=time.monotonic() < ends, outlook=outlook)
-    failpoint("finish.after")
-    worker.pass_on(shard_range, span)
-    worker.tell_what_is_not_here(loaded.now)
-    return again
+    return span
 
 
 def _forget_failures_of_the_gone(job_run: JobRun) -> None:
@@ -258,7 +319,8 @@ def _note_figures(job_run: JobRun, looked_at: Milliseconds) -> None:
     :param looked_at: until when the range was looked at before, or quiet.
     """
     worker, outcomes, loaded = job_run.worker, job_run.outcomes, job_run.loaded
-    state, result, took = job_run.held.state, job_run.result, time.monotonic() - job_run.began
+    state, result = job_run.held.state, job_run.result
+    took = (time.monotonic() - job_run.began) / job_run.ranges
     late = max(0, loaded.now - max(loaded.last, looked_at) - worker.settings.tick_ms) if loaded.last else 0
     poking_took = round((outcomes.last_began - job_run.moment.monotonic) * 1000) if outcomes.last_began else 0
     state.pool = worker.pool_id.get() or ""

@@ -1,6 +1,7 @@
 """One round of a job as one value: every field is there from the start, and each step of `worker.job` works on it."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sensorpool.config.settings import Settings
 from sensorpool.leases.lease import Acquired, Lease
@@ -13,15 +14,24 @@ from sensorpool.worker.outcomes import Outcomes
 from sensorpool.worker.stranded import Stranded
 
 
+class Visit(NamedTuple):
+    """What a job has of one range while it holds the lease."""
+
+    shard_range: ShardRange
+    held: Acquired  # the lease, and what is known of the range
+    result: JobResult  # of all rounds of the job
+
+
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """One round of a job, made once its load is done: a step that needs the load cannot run before it."""
+    """One round of a job in one range, made once its load is done: a step that needs the load cannot run before it."""
 
     worker: Worker
     shard_range: ShardRange
     held: Acquired  # the lease, and what is known of the range
     result: JobResult  # of all rounds of the job
     began: float  # when the round began, by the monotonic clock
+    ranges: int  # how many ranges the round is for, which share its time
     moment: Moment  # when it loaded, by both clocks
     loaded: Loaded
     infra: RangeFailures

@@ -5,8 +5,7 @@ is known from the state that the last holder left or, if Redis lost that, from w
 neither is known, the whole range is due once.
 """
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -24,7 +23,6 @@ from sensorpool.poke.unit import PokeUnit
 from sensorpool.store import loading
 
 GROUPS_AT_ONCE = 10_000
-_RECKONED = 1.0  # seconds
 _FEW = 16  # groups; where more are due at a tick, some are due at the next tick too
 _NEWCOMERS = 600_000  # milliseconds: a group that has waited longer than this is no newcomer
 
@@ -53,21 +51,6 @@ class Moment(NamedTuple):
         return self.now + int((monotonic - self.monotonic) * 1000)
 
 
-class JobTime:
-    """The time of a job that serves several ranges: asked for once a second, and between reckoned by our own clock."""
-
-    def __init__(self) -> None:
-        self._asked: Moment | None = None
-
-    def moment(self, ask: Callable[[], Moment]) -> Moment:
-        """Return the moment of a load."""
-        here = time.monotonic()
-        if self._asked is None or here - self._asked.monotonic > _RECKONED:
-            self._asked = ask()
-            return self._asked
-        return self._asked._replace(now=self._asked.at(here), monotonic=here)
-
-
 class LastLoads:
     """When this process loaded its ranges last, should Redis forget."""
 
@@ -84,19 +67,40 @@ class LastLoads:
         self._last[shard_range] = now
 
 
-def load(
+def load_each(
     connection: Connection,
     cache: Cache,
-    shard_range: ShardRange,
-    held: Acquired,
+    held: Mapping[ShardRange, Acquired],
     last_loads: LastLoads,
     now: Milliseconds,
     settings: Settings,
+) -> list[Loaded]:
+    """Ask what is due in each range: one statement for all of them, and the further ones of `load`."""
+    lasts = {shard_range: last_loads.last(shard_range, each.state, now) for shard_range, each in held.items()}
+    found = loading.due_groups(connection, lasts, now=now, commit_overlap=_overlap(settings))
+    loads = [
+        load(connection, cache, each, rows, last, now, settings)
+        for each, last, rows in zip(held.values(), lasts.values(), found, strict=True)
+    ]
+    _ask_when_next(connection, dict(zip(held, loads, strict=True)), now, settings)
+    return loads
+
+
+def load(
+    connection: Connection,
+    cache: Cache,
+    held: Acquired,
+    rows: Sequence[loading.DueRow],
+    last: Milliseconds,
+    now: Milliseconds,
+    settings: Settings,
 ) -> Loaded:
-    """Ask what is due: one statement, and one more for groups that this process has not seen as they are now."""
-    last = last_loads.last(shard_range, held.state, now)
-    overlap = round(settings.commit_overlap * 1000)
-    rows = loading.due_groups(connection, shard_range, last=last, now=now, commit_overlap=overlap)
+    """Return what is due in one range. It asks for the groups that this process has not seen as they are now.
+
+    :param rows: what is due by the database.
+    :param last: the time of the last load.
+    """
+    overlap = _overlap(settings)
     not_here = cache.not_here(held.state.stranded) if held.state.stranded else set()
     # a late group is passed over by the statement; it counts as left over unless it was poked as new
     late = asked_for(held.late) | set(held.late).difference(held.state.recent)
@@ -116,8 +120,7 @@ def load(
     # new groups wait for older ones, so that a storm of registrations makes no older group late
     if last_ones := {unit for unit in new if unit.group.registered_at > now - unit.group.poke_interval}:
         units.sort(key=last_ones.__contains__)
-    next_due = _next_due(connection, shard_range, now, len(units), settings)
-    return Loaded(now, last, units, recent, not_here, next_due)
+    return Loaded(now, last, units, recent, not_here)
 
 
 def _newcomers(cache: Cache, units: Sequence[PokeUnit], now: Milliseconds, overlap: Milliseconds) -> list[PokeUnit]:
@@ -128,19 +131,22 @@ def _newcomers(cache: Cache, units: Sequence[PokeUnit], now: Milliseconds, overl
     return [unit for unit in units if unit.group.registered_at > since]
 
 
-def _next_due(
-    connection: Connection, shard_range: ShardRange, now: Milliseconds, due: int, settings: Settings
-) -> Milliseconds | None:
-    """Return when the next group of a range is due, at most `LONGEST_QUIET` from now; None where it does not matter.
+def _ask_when_next(
+    connection: Connection, loads: Mapping[ShardRange, Loaded], now: Milliseconds, settings: Settings
+) -> None:
+    """Note when the next group of each range is due, at most `LONGEST_QUIET` from now, where that may matter.
 
     With the one-process service, registrations of other processes raise no flag here: there no range is quiet.
-
-    :param due: how many groups are due now.
     """
-    if due > _FEW or settings.embedded or settings.tick_ms >= LONGEST_QUIET:
-        return None
-    at = loading.next_due(connection, shard_range, now)
-    return now + LONGEST_QUIET if at is None else min(at, now + LONGEST_QUIET)
+    few = [shard_range for shard_range, loaded in loads.items() if len(loaded.units) <= _FEW]
+    if not few or settings.embedded or settings.tick_ms >= LONGEST_QUIET:
+        return
+    for shard_range, at in zip(few, loading.next_due(connection, few, now), strict=True):
+        loads[shard_range].next_due = now + LONGEST_QUIET if at is None else min(at, now + LONGEST_QUIET)
+
+
+def _overlap(settings: Settings) -> Milliseconds:
+    return round(settings.commit_overlap * 1000)
 
 
 def _look_up(connection: Connection, cache: Cache, rows: Sequence[loading.DueRow], left: set[int]) -> list[PokeUnit]:

@@ -128,17 +128,20 @@ class Outcomes:
         return facts
 
     def settled(self, facts: Sequence[Fact], done: Settlement) -> None:
-        """Count what came of facts, and note which groups are unsettled now, and which are so no more."""
+        """Count what came of our facts, and note which groups are unsettled now, and which are so no more.
+
+        :param done: the result; facts of other ranges may have been settled with ours.
+        """
+        known, ours = self.unsettled, {fact.group_id for fact in facts}
         self._result.settled += done.ended
-        known = self.unsettled
         if known:
-            written = {fact.group_id for fact in facts if fact.group_id in known} - done.unsettled.keys()
+            written = ours & known.keys() - done.unsettled.keys()
             self.written |= written
             for group_id in written:
                 del known[group_id]
-        if done.unsettled:
-            self._result.count("unsettled", len(done.unsettled))
-            for group_id, each in done.unsettled.items():
+        if unsettled := {group_id: each for group_id, each in done.unsettled.items() if group_id in ours}:
+            self._result.count("unsettled", len(unsettled))
+            for group_id, each in unsettled.items():
                 if group_id in known or len(known) < MOST:
                     known[group_id] = each
             self.written -= known.keys()

@@ -1,5 +1,6 @@
 """The step that takes reports in: `outcomes` judges them; what follows in Redis and the database is done here."""
 
+from collections import ChainMap
 from collections.abc import Sequence
 
 from sensorpool.instrumentation.failpoint import failpoint
@@ -44,17 +45,21 @@ def take(run: JobRun, seen: Sequence[Seen]) -> None:
         run.suspect([report.group.id for report in exhausted], Suspicion.OUT_OF_MEMORY)
 
 
-def settle(run: JobRun) -> None:
-    """Settle the facts so far.
+def settle(runs: Sequence[JobRun]) -> None:
+    """Settle the facts so far of the ranges of a job: together, because each flush has a price of its own.
 
     :raises Unreachable: when the database or Redis does not answer; what was not settled is due again.
     """
-    facts = run.outcomes.hand_over()
-    if not facts:
+    handed_over = [(run, facts) for run in runs if (facts := run.outcomes.hand_over())]
+    if not handed_over:
         return
-    known = run.outcomes.unsettled
-    with run.worker.keeper.keeping(run.lease):
-        done = run.worker.settler.settle(facts, run.moment.trusted, lambda _: known)
-    run.outcomes.settled(facts, done)
-    if done.unsettled:
-        run.worker.leases.unsettled.keep(run.shard_range, known)
+    worker, trusted = runs[0].worker, runs[0].moment.trusted
+    every = [fact for _, facts in handed_over for fact in facts]
+    known = dict(ChainMap(*(run.outcomes.unsettled for run, _ in handed_over)))
+    with worker.keeper.keeping(*(run.lease for run in runs)):
+        done = worker.settler.settle(every, trusted, lambda _: known)
+    for run, facts in handed_over:
+        run.outcomes.settled(facts, done)
+        if done.unsettled.keys() & {fact.group_id for fact in facts}:
+            worker.leases.unsettled.keep(run.shard_range, run.outcomes.unsettled)
+        done = done._replace(ended=0)  # they count for the first range

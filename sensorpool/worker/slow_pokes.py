@@ -6,6 +6,7 @@ reports.
 
 import threading
 import time
+from collections.abc import Sequence
 
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.background import BackgroundThread
@@ -45,19 +46,24 @@ class SlowPokes:
         self._thread = BackgroundThread("poke-on", self._look_after)
         self._lock = threading.Lock()
 
-    def adopt(self, shard_range: ShardRange, poking: Poking, infra: RangeFailures, now: Milliseconds) -> None:
+    def adopt(
+        self, poking: Poking, slow: Sequence[tuple[ShardRange, Sequence[int], RangeFailures]], now: Milliseconds
+    ) -> None:
         """Let pokes go on that take too long for their job; the watchdog is on guard until they have ended.
 
-        :param infra: since when groups of the range fail; the failures of these groups are left to the process.
+        :param slow: the ranges, each with its groups that are being poked, and since when groups of the range fail;
+            the failures of these groups are left to the process.
         :raises Unreachable: when Redis does not answer; the pokes go on all the same.
         """
-        group_ids = list(poking.outstanding)
-        infra.leave_outside(group_ids, now)
+        for _, group_ids, infra in slow:
+            infra.leave_outside(group_ids, now)
         try:  # the marks come first, for the thread may clear a group at once
-            self._leases.suspects.mark(shard_range, group_ids, Suspicion.SLOW)
-            self._claims.take(shard_range, group_ids, now)
+            for shard_range, group_ids, _ in slow:
+                self._leases.suspects.mark(shard_range, group_ids, Suspicion.SLOW)
+                self._claims.take(shard_range, group_ids, now)
         finally:
-            self._claims.hold(shard_range, group_ids)
+            for shard_range, group_ids, _ in slow:
+                self._claims.hold(shard_range, group_ids)
             with self._lock:
                 self._going_on.append(poking)
                 self._thread.start()

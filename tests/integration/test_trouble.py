@@ -95,7 +95,7 @@ def test_a_range_whose_jobs_fail_says_why(
         raise error
 
     app = make_app(pool.settings)
-    monkeypatch.setattr(job, "run", fails)
+    monkeypatch.setattr(job, "run_each", fails)
     for shard_range in pool.ranges:
         app.tasks[wire.POKE_SHARD].apply([shard_range.shard_min, shard_range.shard_max])
     [problem] = health.ticks(pool)

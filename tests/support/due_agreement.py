@@ -22,6 +22,7 @@ from sensorpool.store.schema import poke_group
 from tests.support.builders import START
 
 RANGE = ShardRange(100, 200)
+BELOW, ABOVE = ShardRange(0, 100), ShardRange(200, 300)
 _LONGEST = 10 * 365 * 86_400_000
 
 
@@ -72,8 +73,13 @@ def assert_agreement(database: Database, look: Look) -> None:
     def ask(connection: Connection) -> tuple[list[DueRow], list[tuple[DueGroup, str, str]], int | None]:
         connection.execute(delete(poke_group))
         connection.execute(insert(poke_group), rows)
-        due = due_groups(connection, RANGE, last=look.last, now=look.now, commit_overlap=look.commit_overlap)
-        return due, groups(connection, [row[0] for row in due]), next_due(connection, RANGE, look.now)
+        overlap = look.commit_overlap
+        [due] = due_groups(connection, {RANGE: look.last}, now=look.now, commit_overlap=overlap)
+        [at] = next_due(connection, [RANGE], look.now)
+        several = {ABOVE: look.last, RANGE: look.last, BELOW: 0}
+        assert sorted(due_groups(connection, several, now=look.now, commit_overlap=overlap)[1]) == sorted(due)
+        assert next_due(connection, [BELOW, RANGE], look.now)[1] == at
+        return due, groups(connection, [row[0] for row in due]), at
 
     found, whole, next_at = database.run(ask)
     inside = [row for row in rows if RANGE.shard_min <= row["shardcode"] < RANGE.shard_max]

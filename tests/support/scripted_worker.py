@@ -210,10 +210,13 @@ class RecordingSlowPokes:
 
     def __init__(self) -> None:
         self.adopted: list[int] = []
+        self.by_range: dict[ShardRange, list[int]] = {}
 
-    def adopt(self, shard_range: ShardRange, poking: Any, infra: Any, now: Milliseconds) -> None:
+    def adopt(self, poking: Any, slow: Sequence[tuple[ShardRange, Sequence[int], object]], now: Milliseconds) -> None:
         """Note the pokes that go on."""
-        self.adopted += poking.outstanding
+        for shard_range, group_ids, _ in slow:
+            self.adopted += group_ids
+            self.by_range[shard_range] = list(group_ids)
 
     def has(self, group_id: int) -> bool:
         """Whether a poke of a group goes on."""

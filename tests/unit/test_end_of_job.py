@@ -43,6 +43,8 @@ def test_what_ends_at_the_last_moment_is_not_slow(monkeypatch: pytest.MonkeyPatc
     settings = SimpleNamespace(poke_concurrency=4, job_span=0.0, tick=5.0, heartbeat=5.0)
     run: Any = SimpleNamespace(settings=settings, lease=Mock(), outcomes=Mock(), worker=Mock(), began=0.0)
     poking: Any = Late(one(1, Lands))
-    assert dispatch._poke_in_turn(run, poking, []) == []
+    share = dispatch.Share(run, [])
+    dispatch._Dispatch([share], poking).poke_in_turn()
+    assert share.left == []
     assert [each.group.id for each in taken if isinstance(each, Report)] == [1]
     assert not poking.outstanding

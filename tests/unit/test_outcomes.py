@@ -139,7 +139,8 @@ def test_a_poke_that_finds_nothing_leaves_no_result_to_be_written() -> None:
 
 def test_no_more_groups_than_so_many_are_kept_in_mind() -> None:
     seen = Seen(unsettled=(unsettled := {each: Unsettled(START, "") for each in range(MOST)}))
-    seen.settled([], Settlement(0, {MOST: Unsettled(START, "new"), 0: Unsettled(START, "known")}))
+    facts = [Fact(group_id, 1, START, Outcome.LANDED) for group_id in (0, MOST)]
+    seen.settled(facts, Settlement(0, {MOST: Unsettled(START, "new"), 0: Unsettled(START, "known")}))
     assert len(unsettled) == MOST
     assert unsettled[0].cause == "known"
 

@@ -105,8 +105,8 @@ MUTANTS = (
     _one(
         "a poke counts from when it is handed in",
         "worker/dispatch.py",
-        "        seen = poking.step()\n",
-        "        seen = [report._replace(began=time.monotonic()) for report in poking.step()]\n",
+        "            seen = poking.step()\n",
+        "            seen = [report._replace(began=time.monotonic()) for report in poking.step()]\n",
         "G6",
     ),
     _one(
@@ -127,8 +127,8 @@ MUTANTS = (
     _one(
         "the query misses the first moment of a period",
         "store/loading.py",
-        'period("now") > period("last"),',
-        'whole_quotient(parameter("now") - 1 + g.c.phase, g.c.poke_interval) > period("last"),',
+        "period(now) > period(last),",
+        "period(now - 1) > period(last),",
         "G5",
     ),
     Mutant(
@@ -136,8 +136,8 @@ MUTANTS = (
         (
             Edit(
                 "store/loading.py",
-                'period("now") > period("last"),',
-                'whole_quotient(parameter("now") - 1 + g.c.phase, g.c.poke_interval) > period("last"),',
+                "period(now) > period(last),",
+                "period(now - 1) > period(last),",
             ),
             Edit(
                 "model/due.py",
@@ -150,14 +150,14 @@ MUTANTS = (
     _one(
         "the query misses the first moment of a deadline",
         "store/loading.py",
-        'g.c.next_deadline <= parameter("now")',
-        'g.c.next_deadline < parameter("now")',
+        "g.c.next_deadline <= now",
+        "g.c.next_deadline < now",
         *("G5", "G1"),
     ),
     Mutant(
         "query and rule miss the first moment of a deadline",
         (
-            Edit("store/loading.py", 'g.c.next_deadline <= parameter("now")', 'g.c.next_deadline < parameter("now")'),
+            Edit("store/loading.py", "g.c.next_deadline <= now", "g.c.next_deadline < now"),
             Edit("model/due.py", "last < next_deadline <= now", "last < next_deadline < now"),
         ),
         ("G1",),
@@ -165,8 +165,8 @@ MUTANTS = (
     _one(
         "what commits late is missed",
         "worker/load.py",
-        "    overlap = round(settings.commit_overlap * 1000)\n",
-        "    overlap = 0\n",
+        "    return round(settings.commit_overlap * 1000)\n",
+        "    return 0\n",
         "G5",
     ),
     _one(
@@ -179,8 +179,8 @@ MUTANTS = (
     _one(
         "what was poked as new is not noted",
         "worker/load.py",
-        "return Loaded(now, last, units, recent, not_here, next_due)",
-        "return Loaded(now, last, units, [], not_here, next_due)",
+        "return Loaded(now, last, units, recent, not_here)",
+        "return Loaded(now, last, units, [], not_here)",
         "G4",
     ),
     _one(

@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from sensorpool.model.due import is_due, period
 from sensorpool.model.states import Ending, State
-from sensorpool.model.values import DueGroup, Key
+from sensorpool.model.values import DueGroup, Key, ShardRange
 
 if TYPE_CHECKING:
     from tests.faults.stateful.simulated import SimulatedWorker
     from tests.faults.stateful.world import Arrival, Round, World
+
+
+def is_inside(group: Any, shard_range: ShardRange) -> bool:
+    """Whether the row of a group is in a range."""
+    return shard_range.shard_min <= group.shardcode < shard_range.shard_max
 
 
 def key_of(row: Any) -> Key:
@@ -97,9 +102,13 @@ def of_groups(world: "World") -> None:
 
 
 def after_load(world: "World", worker: "SimulatedWorker", rows: dict[int, Any], held: Any, loaded: Any) -> None:
-    """Check that a load returned the groups that the rule finds due or that were left over, without recent ones."""
+    """Check that a load returned the groups that the rule finds due or that were left over, without recent ones.
+
+    :param rows: the groups of the range.
+    """
+    shard_range = held.lease.shard_range
     overlap = round(world.settings.commit_overlap * 1000)
-    known = (held.state.last, world.finished.get(worker.name, 0))
+    known = (held.state.last, world.finished.get((worker.name, shard_range), 0))
     last = max((each for each in known if each <= loaded.now), default=0)
     left, recent = set(held.state.left), set(held.state.recent)
     found = {unit.group.id for unit in loaded.units}
@@ -119,19 +128,21 @@ def after_load(world: "World", worker: "SimulatedWorker", rows: dict[int, Any], 
             world.problems.append(f"G5: group {group_id} is new and was not loaded at {loaded.now} after {last}")
 
     if world.fault_ms is None:
-        _none_is_passed_over(world, rows, found, loaded.now)
+        _none_is_passed_over(world, shard_range, rows, found, loaded.now)
 
 
-def _none_is_passed_over(world: "World", rows: dict[int, Any], found: set[int], now: int) -> None:
+def _none_is_passed_over(
+    world: "World", shard_range: ShardRange, rows: dict[int, Any], found: set[int], now: int
+) -> None:
     """Check, without faults, that groups whose period began since the last round, or that it left over, are loaded."""
-    then, intervals = world.last_round
+    then, intervals = world.last_round.get(shard_range, (0, {}))
     for group_id, row in rows.items():
         # the rule is written once more, because the query and the code might share an error
         same = row.poke_interval == intervals.get(group_id)
         began = (now + row.phase) // row.poke_interval > (then + row.phase) // row.poke_interval
         if same and began and group_id not in found:
             world.problems.append(f"G5: a period of group {group_id} began after {then}; not loaded at {now}")
-        if group_id in world.owed - found:
+        if group_id in world.owed.get(shard_range, set()) - found:
             world.problems.append(f"G5: group {group_id} was left over at {then}, and not loaded at {now}")
 
 
@@ -154,16 +165,20 @@ def before_poke(world: "World", round_: "Round", group: DueGroup) -> None:
         )
 
 
-def after_round(world: "World", worker: "SimulatedWorker") -> None:
+def after_round(world: "World", worker: "SimulatedWorker", shard_range: ShardRange) -> None:
     """Check that instances of the load have been settled if their condition or deadline came an interval before."""
-    round_ = world.rounds[worker.name]
-    left = world.owed = round_.ids - round_.poked
+    round_ = world.rounds[worker.name][shard_range]
+    left = world.owed[shard_range] = round_.ids - round_.poked
     if not left - round_.apart:  # groups that are poked apart are not left over
-        world.finished[worker.name] = round_.now
+        world.finished[worker.name, shard_range] = round_.now
     world.look()
-    world.last_round = round_.now, {group_id: group.poke_interval for group_id, group in world.groups.items()}
+    intervals = {group_id: group.poke_interval for group_id, group in world.groups.items()}
+    world.last_round[shard_range] = round_.now, intervals
     for row in world.sensing():
         arrival = world.arrivals[row.id]
+        group = world.groups.get(row.group_id)
+        if group is None or not is_inside(group, shard_range):
+            continue
         if arrival.place > round_.place or row.group_id in left | world.excused:
             continue
         true_ms = world.true_since.get(arrival.name)

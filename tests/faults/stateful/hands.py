@@ -6,7 +6,7 @@ from typing import ClassVar
 from hypothesis.stateful import RuleBasedStateMachine
 
 from sensorpool.errors import Refused, Unreachable
-from sensorpool.model.values import Instance, Key, ShardRange
+from sensorpool.model.values import Instance, Key, shard_ranges
 from sensorpool.store.outbox_rows import LONGEST_PAUSE
 from sensorpool.worker import job as cycle
 from sensorpool.worker.chores.round import Place
@@ -17,7 +17,7 @@ from tests.faults.stateful.simulated import SimulatedWorker
 from tests.faults.stateful.world import Broken, World, make_pool
 
 TICK = 5_000
-RANGE = ShardRange(0, 16)
+RANGES = shard_ranges(2, 16)
 
 
 class Hands(RuleBasedStateMachine):
@@ -71,7 +71,7 @@ class Hands(RuleBasedStateMachine):
         if worker.job is None:
             self.jobs += 1
             token = f"{worker.name}, job {self.jobs}"
-            worker.job = Actor(lambda: cycle.run(worker, RANGE, token), owner=worker)
+            worker.job = Actor(lambda: cycle.run_each(worker, RANGES, token), owner=worker)
         job = worker.job
         job.run(until)
         if job.ended:

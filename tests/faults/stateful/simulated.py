@@ -230,7 +230,7 @@ class SimulatedKeeper(Keeper):
     """Keeps no lease: a simulated statement takes no time."""
 
     @contextmanager
-    def keeping(self, lease: Lease) -> Iterator[None]:
+    def keeping(self, *leases: Lease) -> Iterator[None]:
         """Do nothing."""
         yield
 
@@ -271,7 +271,7 @@ class SimulatedWorker(Worker):
             shard_range: ShardRange, groups: Mapping[DueGroup, Suspicion | None], *more: Any, **named: Any
         ) -> int:
             world.excused.update(group.id for group in groups)
-            world.rounds[self.name].apart.update(group.id for group in groups)
+            world.rounds[self.name][shard_range].apart.update(group.id for group in groups)
             return offer(shard_range, groups, *more, **named)
 
         self.suspects.offer = noted  # type: ignore[method-assign]

@@ -29,8 +29,9 @@ from sensorpool.store.migrate import upgrade
 from sensorpool.store.schema import outbox, poke_group, sensor_instance
 from sensorpool.worker import clock_watch as clock_module
 from sensorpool.worker import dispatch, job, lingering, outside_results, set_apart, suspects
+from sensorpool.worker import load as load_module
 from sensorpool.worker.chores import others
-from tests.faults.stateful.hands import RANGE, TICK
+from tests.faults.stateful.hands import RANGES, TICK
 from tests.faults.stateful.machine import SENSOR, PoolMachine, squeezed
 from tests.faults.stateful.simulated import ConditionSensor, SimulatedDatabase, Time
 from tests.faults.stateful.world import World
@@ -64,20 +65,29 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the failpoints steps of actors, and watch loads."""
-    real, real_load = failpoint.failpoint, job.load
+    real, real_load = failpoint.failpoint, load_module.load_each
 
     def reach(step: str) -> None:
         ConditionSensor.world.reach(step)
 
-    def load(connection: Any, cache: Any, shard_range: Any, held: Any, *rest: Any) -> Any:
-        loaded = real_load(connection, cache, shard_range, held, *rest)
-        ConditionSensor.world.loaded(connection, held, loaded)
-        return loaded
+    def load_each(connection: Any, cache: Any, held: Any, *rest: Any) -> Any:
+        loads = real_load(connection, cache, held, *rest)
+        ConditionSensor.world.loaded(connection, held, loads)
+        return loads
 
     for name, module in list(sys.modules.items()):
         if name.startswith("sensorpool.") and getattr(module, "failpoint", None) is real and module is not failpoint:
             monkeypatch.setattr(module, "failpoint", reach)
-    monkeypatch.setattr(job, "load", load)
+    real_is_ours = job._is_ours
+
+    def is_ours(job_run: Any) -> bool:
+        kept = real_is_ours(job_run)
+        if not kept:
+            ConditionSensor.world.lost_lease(job_run.shard_range)
+        return kept
+
+    monkeypatch.setattr(load_module, "load_each", load_each)
+    monkeypatch.setattr(job, "_is_ours", is_ours)
     for name in list(logging.root.manager.loggerDict):
         if name.startswith("sensorpool."):
             monkeypatch.setattr(logging.getLogger(name), "disabled", True)
@@ -101,8 +111,8 @@ def machine(url: str, time: Time, steps: None, hashing: None) -> Iterator[type[P
     made = Settings.load(
         database_url=url,
         sensors_enabled=(SENSOR,),
-        shards=1,
-        shard_code_upper_limit=RANGE.shard_max,
+        shards=len(RANGES),
+        shard_code_upper_limit=RANGES[-1].shard_max,
         tick=TICK / 1000,
         lease_ttl=30,
         heartbeat=5,

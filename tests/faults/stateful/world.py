@@ -2,6 +2,7 @@
 
 import json
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,7 @@ from sensorpool.client.register import spell
 from sensorpool.config.settings import Settings
 from sensorpool.leases.lease import Leases
 from sensorpool.model.states import State
-from sensorpool.model.values import Milliseconds, Report
+from sensorpool.model.values import Milliseconds, Report, ShardRange
 from sensorpool.poke.unit import PokeUnit
 from sensorpool.publish.outbox import Outbox
 from sensorpool.settle.settler import Settler
@@ -107,10 +108,10 @@ class World:
         self.loaded_once: set[int] = set()
         self.excused: set[int] = set()  # handed to the isolated lane, which has not handed in yet
         self.called_off: set[int] = set()
-        self.rounds: dict[str, Round] = {}
-        self.last_round: tuple[Milliseconds, dict[int, Milliseconds]] = (0, {})  # when, and the intervals then
-        self.owed: set[int] = set()  # loaded in the last round, and not poked
-        self.finished: dict[str, Milliseconds] = {}  # worker: its last load whose round it finished
+        self.rounds: dict[str, dict[ShardRange, Round]] = {}  # of each worker's job
+        self.last_round: dict[ShardRange, tuple[Milliseconds, dict[int, Milliseconds]]] = {}  # when; the intervals then
+        self.owed: dict[ShardRange, set[int]] = {}  # loaded in the last round, and not poked
+        self.finished: dict[tuple[str, ShardRange], Milliseconds] = {}  # of a worker: its last load that it finished
         self.fault_ms: int | None = None
         self.jumps: list[Jump] = []
         self.writer: Actor | None = None
@@ -123,7 +124,8 @@ class World:
         """Note a step; an actor that is to stop there does."""
         actor = current()
         if step == "finish.before" and actor is not None and not actor.killed:
-            guarantees.after_round(self, actor.owner)
+            for shard_range in self.rounds[actor.owner.name]:
+                guarantees.after_round(self, actor.owner, shard_range)
         if actor is not None:
             actor.reach(step)
 
@@ -188,20 +190,34 @@ class World:
         """Poke a group."""
         actor = current()
         if actor is not None:
-            guarantees.before_poke(self, self.rounds[actor.owner.name], one.group)
+            guarantees.before_poke(self, self._round_of(actor, one.group.id), one.group)
             self.excused.discard(one.group.id)
         return one.poke()
 
-    def loaded(self, connection: Connection, held: Any, loaded: Any) -> None:
-        """Note a load."""
+    def _round_of(self, actor: Actor, group_id: int) -> "Round":
+        """Return the round in which a worker's job loaded a group."""
+        return next(each for each in self.rounds[actor.owner.name].values() if group_id in each.ids)
+
+    def loaded(self, connection: Connection, held: Mapping[ShardRange, Any], loads: Sequence[Any]) -> None:
+        """Note the load of a job's ranges."""
         actor = current()
         assert actor is not None
-        ids = {unit.group.id for unit in loaded.units}
-        if len(ids) != len(loaded.units):
-            self.problems.append("G4: a group is loaded twice at once")
-        self.rounds[actor.owner.name] = Round(loaded.now, self.time.ms, self.place, ids)
-        guarantees.after_load(self, actor.owner, _all(connection, poke_group), held, loaded)
-        self.loaded_once |= ids
+        rounds = self.rounds[actor.owner.name] = {}
+        rows = _all(connection, poke_group)
+        for (shard_range, each), loaded in zip(held.items(), loads, strict=True):
+            ids = {unit.group.id for unit in loaded.units}
+            if len(ids) != len(loaded.units):
+                self.problems.append("G4: a group is loaded twice at once")
+            rounds[shard_range] = Round(loaded.now, self.time.ms, self.place, ids)
+            own = {group_id: row for group_id, row in rows.items() if guarantees.is_inside(row, shard_range)}
+            guarantees.after_load(self, actor.owner, own, each, loaded)
+            self.loaded_once |= ids
+
+    def lost_lease(self, shard_range: ShardRange) -> None:
+        """Note that a worker's job lost the lease of a range: it leaves no state there."""
+        actor = current()
+        assert actor is not None
+        del self.rounds[actor.owner.name][shard_range]
 
     # looks at the tables
 
