@@ -1,5 +1,6 @@
 """Quick pokes in a row on one thread: a hand-over to a thread costs more than a quick poke."""
 
+import math
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -11,6 +12,7 @@ from sensorpool.poke.copies import FORKED, end_copy
 from sensorpool.poke.tools import PokeTools, overran
 from sensorpool.poke.unit import PokeUnit
 
+_PARTS = 4
 SIZE = 64  # pokes of a quick class that a thread takes up at once
 
 _INSTANT = 1e-3  # seconds: a poke that found nothing and took no longer needs no report of its own
@@ -89,8 +91,15 @@ class QuickBatch:
         except IndexError:
             pass  # no unit waits
         if poked := len(self._reports) + len(self._found_nothing):
-            self._tools.pace[self.op_classpath] = (began - first) / poked
+            self._tools.pace[self.op_classpath] = min((began - first) / poked, self._best_pace())
         return self._seen(self._found_nothing, self._reports, began - first)
+
+    def _best_pace(self) -> float:
+        """Return how long a poke took in the best part of the batch: in others, another thread may have run."""
+        began, part = self._began, len(self._began) // _PARTS
+        if not part:
+            return math.inf
+        return min([began[at + part] - began[at] for at in range(0, (_PARTS - 1) * part, part)]) / part
 
     def overran(self, limit: float) -> list[Seen]:
         """Report what was seen, and that the unit that is being poked overran its limit (seconds)."""
