@@ -227,7 +227,7 @@ class RecordingSlowPokes:
 
 
 class Place:
-    """A pool on one range, its clock, and workers with scripted pokes.
+    """A pool on one range, unless it is settled otherwise, its clock, and workers with scripted pokes.
 
     :ivar leases: the leases on the Redis that all workers share.
     """
@@ -256,9 +256,8 @@ class Place:
         self.settings = Settings.load(
             database_url=self._url,
             sensors_enabled=(classpath(Waits),),
-            shards=1,
             tick=TICK / 1000,
-            **{"poke_interval": TICK / 1000, "timeout": 3_600.0} | changed,
+            **{"shards": 1, "poke_interval": TICK / 1000, "timeout": 3_600.0} | changed,
         )
         return self.settings
 

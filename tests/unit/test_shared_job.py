@@ -1,6 +1,5 @@
-"""A job that serves several ranges: one after the other, each as if it were alone."""
+"""The task's body: one job for all ranges of a message, and what is said of it."""
 
-from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,31 +18,25 @@ class Stand:
     """A process with scripted jobs."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.here = 100.0
-        self.takes = 0.01
-        self.fails: dict[ShardRange, Exception] = {}
+        self.fails: BaseException | None = None
         self.served: list[int] = []
-        self.nudged: list[int] = []
         self.troubled: list[int] = []
-        self.broker_is_away = False
-        monkeypatch.setattr(tasks.time, "monotonic", lambda: self.here)
-        monkeypatch.setattr(tasks.job, "run", self._run)
+        self.sent_on: list[ShardRange] = []
+        monkeypatch.setattr(tasks.job, "run_each", self._run)
+        monkeypatch.setattr(tasks.foreign, "send_on", self._send_on)
         self.settings = Settings.load()
         self.ranges = frozenset(RANGES)
-        self.worker = SimpleNamespace(outbox=self, trouble=self, database=SimpleNamespace(one_connection=nullcontext))
+        self.worker = SimpleNamespace(trouble=self)
 
-    def _run(self, worker: object, shard_range: ShardRange, token: str, job_time: object) -> JobResult:
-        self.here += self.takes
-        self.served.append(RANGES.index(shard_range))
-        if shard_range in self.fails:
-            raise self.fails[shard_range]
-        return JobResult(groups=2, poked=2, seconds=self.takes, extra={"slow": 1})
+    def _run(self, worker: object, ranges: list[ShardRange], token: str) -> list[JobResult]:
+        self.served += [RANGES.index(each) for each in ranges]
+        if self.fails is not None:
+            raise self.fails
+        return [JobResult(groups=2, poked=2, seconds=0.01, extra={"slow": 1}) for _ in ranges]
 
-    def nudge(self, shard_range: ShardRange) -> None:
-        """Stand in for the outbox."""
-        if self.broker_is_away:
-            raise Unreachable("the broker is away")
-        self.nudged.append(RANGES.index(shard_range))
+    def _send_on(self, worker: object, ranges: object, shard_range: ShardRange, request: object) -> int:
+        self.sent_on.append(shard_range)
+        return 2
 
     def note_job(self, shard_range: ShardRange, *_: object) -> None:
         """Stand in for the notes of trouble."""
@@ -71,33 +64,31 @@ def test_several_ranges_have_their_sum(stand: Stand) -> None:
     assert stand.served == [0, 1, 2]
 
 
-def test_a_range_that_fails_keeps_no_other_waiting(stand: Stand) -> None:
-    stand.fails = {RANGES[0]: Unreachable("away"), RANGES[2]: ZeroDivisionError("a fault")}
+def test_a_range_of_another_cut_is_sent_on_and_ours_are_served(stand: Stand) -> None:
+    foreign = ShardRange(0, 5_000)
+    assert stand.serve(foreign, RANGES[3])["sent_on"] == 2
+    assert (stand.sent_on, stand.served) == ([foreign], [3])
+    assert stand.serve(foreign) == {"sent_on": 2}
+
+
+def test_while_a_server_is_away_the_ranges_wait_for_their_tick(stand: Stand) -> None:
+    stand.fails = Unreachable("away")
+    assert stand.serve(*RANGES) == {"waits": "away"}
+    assert stand.troubled == [0, 1, 2, 3]
+
+
+def test_a_fault_is_noted_for_each_range_and_raised(stand: Stand) -> None:
+    stand.fails = ZeroDivisionError("a fault")
     with pytest.raises(ZeroDivisionError):
         stand.serve(*RANGES)
-    assert stand.served == [0, 1, 2, 3]
-    assert stand.troubled == [0, 2]
+    assert stand.troubled == [0, 1, 2, 3]
 
 
 def test_a_signal_ends_the_job_at_once(stand: Stand) -> None:
-    def struck(*_: object) -> JobResult:
-        raise SystemExit(1)
-
-    tasks.job.run = struck  # type: ignore[assignment]  # the fixture restores it
+    stand.fails = SystemExit(1)
     with pytest.raises(SystemExit):
         stand.serve(*RANGES)
-
-
-def test_ranges_that_take_longer_than_they_did_are_sent_on(stand: Stand) -> None:
-    stand.takes = 0.3
-    assert stand.serve(*RANGES)["sent_on"] == 2
-    assert (stand.served, stand.nudged) == ([0, 1], [2, 3])
-
-
-def test_while_the_broker_is_away_they_wait_for_their_tick(stand: Stand) -> None:
-    stand.takes, stand.broker_is_away = 0.6, True
-    assert stand.serve(*RANGES)["waits"] == "the broker is away"
-    assert stand.served == [0]
+    assert not stand.troubled
 
 
 def test_the_header_names_the_other_ranges() -> None:

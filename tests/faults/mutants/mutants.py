@@ -235,6 +235,31 @@ MUTANTS = (
         ("test_of_a_range_to_which_this_beat_has_sent_nothing_the_mark_counts_not",),
         tests=UNIT_TESTS + "test_tick_plan.py::test_of_a_range_to_which_this_beat_has_sent_nothing_the_mark_counts_not",
     ),
+    # several ranges
+    Mutant(
+        "what pokes saw is the first range's",
+        (Edit("worker/dispatch.py", "self._owners[group_id]", "self._shares[0]"),),
+        ("test_each_range_has_its_own_groups_state_record_and_result",),
+        tests=UNIT_TESTS + "test_joint_job.py::test_each_range_has_its_own_groups_state_record_and_result",
+    ),
+    Mutant(
+        "all slow pokes are each range's",
+        (Edit("worker/dispatch.py", "[group_id for group_id in group_ids if group_id in ours]", "list(group_ids)"),),
+        ("test_slow_pokes_go_on_each_for_its_own_range",),
+        tests=UNIT_TESTS + "test_joint_job.py::test_slow_pokes_go_on_each_for_its_own_range",
+    ),
+    Mutant(
+        "one error gives back one lease",
+        (
+            Edit(
+                "worker/job.py",
+                "for visit in visits:\n            _give_back",
+                "for visit in visits[:1]:\n            _give_back",
+            ),
+        ),
+        ("test_an_error_gives_all_leases_back_and_all_groups_are_due_again",),
+        tests=UNIT_TESTS + "test_joint_job.py::test_an_error_gives_all_leases_back_and_all_groups_are_due_again",
+    ),
     # publish
     _one("no outbox", "settle/flush.py", _OUTBOX, "        flushed.outbox_id = 0\n", "G7"),
     Mutant(
