@@ -33,7 +33,7 @@ class _Incoming(io.RawIOBase):
         super().close()
 
 
-class StrictResponse(HTTPResponse):
+class HttpAnswer(HTTPResponse):
     """An answer. Its whole has the time that the socket has for each step."""
 
     fp: Any

@@ -22,7 +22,7 @@ from urllib3.exceptions import HTTPError, ProtocolError
 
 from sensorpool.errors import CannotPoke
 from sensorpool.sensors.connections import one_line
-from sensorpool.sensors.http_answers import StrictResponse
+from sensorpool.sensors.http_answers import HttpAnswer
 
 MAX_POOLS = 256  # one for each server
 MAX_KEPT = 128  # connections in all
@@ -38,7 +38,7 @@ class _ClosedMeanwhile(ConnectionResetError):
     """The server closed a kept connection before it answered."""
 
 
-class _Response(StrictResponse):
+class _Response(HttpAnswer):
     def begin(self) -> None:
         super().begin()
         if len(_open) > MAX_KEPT:
