@@ -148,7 +148,6 @@ def ask(
                 _read(response, None, deadline)
             finally:
                 response.close()  # the connection, too, unless all is read
-                response.release_conn()
             asked = _redirected(asked, location)
     except (LocationParseError, DecodeError) as error:
         raise PokeFailed(f"{shown_url(first.url)}: {one_line(error, first.credentials.values())}") from error

@@ -158,6 +158,12 @@ def test_what_is_no_answer_is_an_infra_failure(listen: Listen, answer: bytes) ->
     assert not http_connections._open
 
 
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nA: b\r\n", b"HTTP/1.1 20"])
+def test_a_head_that_is_cut_off_lands_nothing(listen: Listen, answer: bytes) -> None:
+    with pytest.raises(InfraFailure):
+        HttpSensor(listen([answer]).url).poke({})
+
+
 def test_headers_that_come_in_drops_are_not_waited_for() -> None:
     is_over = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listening:
