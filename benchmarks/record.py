@@ -36,15 +36,15 @@ def run(full: bool) -> Iterator[Row]:  # noqa: ARG001  # its size is what is ask
 
 def measure(stage: Stage, case: str, outcome: Outcome, *, waiters: int) -> Row:
     """Settle flushes of a thousand groups with the record and without, one after the other."""
-    deletion = delete(poke_group).where(settling._DELETE.whereclause).returning(poke_group.c.id).cte("gone")
-    without = select(func.count()).select_from(deletion)
+    plain = delete(poke_group).where(settling._DELETE_POSTGRES.whereclause).returning(poke_group.c.id).cte("gone")
+    without = select(func.count()).select_from(plain)
     used: dict[bool, list[float]] = {True: [], False: []}
     for number in range(2 * ROUNDS + 2):
         is_recorded = number % 2 == 0
         made = _registered(stage, waiters, timeout=0.0 if outcome is Outcome.NOT_LANDED else HOUR)
         before, rows = _records(stage), len(made)
-        statement = settling._DELETE_NOTED if is_recorded else without
-        with mock.patch.object(settling, "_DELETE_NOTED", statement):
+        statement = settling._DELETE_WHOLE if is_recorded else without
+        with mock.patch.object(settling, "_DELETE_WHOLE", statement):
             seconds = _settled(stage, made, outcome)
         demand(_records(stage) - before == is_recorded * rows // waiters, "the record has another number of rows")
         if number >= 2:  # the first round of each kind prepares its statements

@@ -20,6 +20,7 @@ from sensorpool.publish import signature
 
 _KEY_LENGTH = 250
 _NAMES = {field.name for field in fields(Registration)} - {"key", "sensor"} | set(Key._fields)
+_parse = json.JSONDecoder().raw_decode  # of a text that we wrote: `json.loads` first looks for its encoding and spaces
 
 
 class CheckedRegistration(NamedTuple):
@@ -40,7 +41,7 @@ def from_mapping(named: Mapping[str, Any]) -> Registration:
 
     :raises Refused: when it has an unknown name, or lacks a required one.
     """
-    if not isinstance(named, Mapping):
+    if not isinstance(named, dict | Mapping):  # dict first: its check is quick
         raise Refused("a registration is an object with op_classpath and poke_context")
     rest = dict(named)
     sensor = rest.pop("op_classpath", None) or rest.pop("sensor", None)
@@ -49,7 +50,14 @@ def from_mapping(named: Mapping[str, Any]) -> Registration:
     if unknown := rest.keys() - _NAMES:
         raise Refused(f"there is no field {min(map(str, unknown))[:80]!r} in a registration")
     given = {name: value for name, value in rest.items() if value is not None}
-    key = key_of(**{name: given.pop(name) for name in Key._fields if name in given})
+    take = given.pop
+    key = key_of(
+        dag_id=take("dag_id", None),
+        task_id=take("task_id", None),
+        run_id=take("run_id", None),
+        map_index=take("map_index", None),
+        try_number=take("try_number", None),
+    )
     return Registration(sensor=sensor, key=key, **given)
 
 
@@ -93,7 +101,7 @@ def check(registration: Registration, settings: Settings, classes: Classes, *, t
     op_classpath = classes.allow(op_classpath)
     identity = identify(op_classpath, {} if poke_context is None else poke_context)
     if try_out:
-        classes.try_out(op_classpath, json.loads(identity.poke_context))
+        classes.try_out(op_classpath, _parse(identity.poke_context)[0])
     return CheckedRegistration(
         identity=identity,
         key=_check_key(registration.key or Key.fresh(op_classpath.rpartition(".")[2])),
@@ -116,6 +124,14 @@ def _check_key(key: Key) -> Key:
 
 
 def _check_id(name: str, value: Any) -> None:
+    if (
+        type(value) is str
+        and 0 < len(value) <= _KEY_LENGTH
+        and value.isascii()
+        and value.isprintable()
+        and value[0] != " " != value[-1]
+    ):
+        return  # nearly all
     if not isinstance(value, str) or not value:
         raise Refused(f"{name} must be a non-empty string")
     if len(value) > _KEY_LENGTH:
@@ -124,8 +140,6 @@ def _check_id(name: str, value: Any) -> None:
         raise Refused(f"{name} has a NUL character")
     if value != value.strip():  # to MySQL, 'a' and 'a ' are equal
         raise Refused(f"{name} begins or ends with a space")
-    if value.isascii() and value.isprintable():
-        return
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -135,6 +149,8 @@ def _check_id(name: str, value: Any) -> None:
 
 
 def _check_whole_number(name: str, value: Any, least: int) -> None:
+    if type(value) is int and least <= value < 2**31:
+        return
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**31:
         raise Refused(f"{name} must be a whole number of at least {least}")
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sensorpool.leases.redis_store import RedisStore
+from sensorpool.model.not_landed import NotLanded
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import Milliseconds, Report, ShardRange
 
@@ -70,6 +71,16 @@ class Record:
             if (trace := reports[place - before].trace) is not None:
                 self._signatures[place] = trace.signature
 
+    def add_not_landed(self, each: NotLanded, offsets: Sequence[Milliseconds]) -> None:
+        """Add pokes that found nothing."""
+        number = len(each.ids)
+        self._ids += each.ids
+        self._codes += [_CODES[Outcome.NOT_LANDED]] * number
+        alike = len(each.intervals) == 1
+        self._intervals += [*each.intervals] * number if alike else [group.poke_interval for group in each.groups]
+        self._offsets += offsets
+        self._took += [int(each.seconds * 1000)] * number
+
     def texts(self) -> list[tuple[str, Milliseconds]]:
         """Return a text for each span of intervals, each with the time when it expires."""
         spans: dict[int, Milliseconds] = {}  # each span with its longest interval
@@ -101,7 +112,8 @@ class Record:
     def _text(self) -> str:
         """Return the fields in the order in which versions have added them. The last version drops longer ones."""
         first: Sequence[object] = (self._at, "".join(self._codes), self._offsets, self._ids, self._reasons, self._by)
-        return json.dumps((*first, self._took, self._signatures), separators=(",", ":"))
+        took = self._took if any(self._took) else ()  # a list that is too short goes on with zeros
+        return json.dumps((*first, took, self._signatures), separators=(",", ":"))
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -208,14 +220,14 @@ def poked_by(records: Iterable[str], process: str) -> dict[int, Milliseconds]:
 
 def _read(text: str, group_ids: Collection[int]) -> Iterator[tuple[int, Poked]]:
     at, codes, offsets, ids, *more = json.loads(text)
-    reasons, _, took, signatures = (*more, *({}, "", [], {})[len(more) :])[:4]  # an older version wrote fewer fields
+    reasons, _, took, signatures = (*more, *({}, "", None, {})[len(more) :])[:4]  # an older version wrote fewer fields
     for index, group_id in enumerate(ids):
         if group_id in group_ids:
             began = int(at) + int(offsets[index])
             if not 0 <= began <= _LATEST:
                 raise ValueError(f"{began} is not a time")
             if codes[index] in _OUTCOMES:  # a newer version may have more outcomes
-                seconds = None if index >= len(took) else int(took[index]) / 1000
+                seconds = None if took is None else int(took[index]) / 1000 if index < len(took) else 0.0
                 reason, signature = (_text_or_none(texts.get(str(index))) for texts in (reasons, signatures))
                 yield group_id, Poked(began, _OUTCOMES[codes[index]], reason, seconds, signature)
 

@@ -7,6 +7,7 @@ None of it depends on the process, the machine or the Python version. The origin
 import hashlib
 import json
 import re
+import struct
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ MAX_CLASSPATH_LENGTH = 500
 _encoder = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=dict
 )  # dict: other mappings are JSON objects, too
+_NUMBERS = struct.Struct(">qI").unpack_from  # of a digest
 _CLASSPATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
 
 
@@ -64,7 +66,7 @@ def canonical_context(poke_context: object) -> str:
         raise Refused(f"a poke_context is a JSON object, not {_json_name(poke_context)}")
     _check_values(poke_context)
     text = _encoder.encode(poke_context)
-    if (size := len(text.encode())) > MAX_CONTEXT_BYTES:
+    if (size := len(text) if text.isascii() else len(text.encode())) > MAX_CONTEXT_BYTES:
         raise Refused(f"the poke_context has {size:,} bytes; {MAX_CONTEXT_BYTES:,} are allowed")
     return text
 
@@ -94,12 +96,13 @@ def identify(op_classpath: str, poke_context: object) -> Identity:
     """
     classpath, context = canonical_classpath(op_classpath), canonical_context(poke_context)
     digest = hashlib.sha256(f"{classpath}\n{context}".encode()).digest()
+    hashcode, later_bits = _NUMBERS(digest)
     return Identity(
         op_classpath=classpath,
         poke_context=context,
         digest=digest,
-        hashcode=int.from_bytes(digest[:8], "big", signed=True),
-        phase=int.from_bytes(digest[8:12], "big") >> 1,
+        hashcode=hashcode,
+        phase=later_bits >> 1,
     )
 
 

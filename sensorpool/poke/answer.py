@@ -76,6 +76,8 @@ class Answers:
         A value that Python takes for true though it answers nothing (a generator, a function, a coroutine that was
         not awaited) is an error too.
         """
+        if value is False:
+            return Report(group, began, Outcome.NOT_LANDED, None, None, time.monotonic() - began)
         xcom_value = None
         try:
             if value is not True and value is not None:

@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from inspect import isawaitable
 from typing import Any, Protocol
 
-from sensorpool.model.states import Outcome
+from sensorpool.model.not_landed import Seen, not_landed
 from sensorpool.model.values import DueGroup, Report
 from sensorpool.poke.answer import close
 from sensorpool.poke.classes import SensorClass
@@ -15,7 +15,6 @@ from sensorpool.poke.tools import PokeTools, awaited, overran
 
 SIZE = 500  # contexts in one call of poke_many
 
-_NOT_LANDED = Outcome.NOT_LANDED
 _monotonic = time.monotonic
 
 
@@ -32,6 +31,8 @@ class Asked(Protocol):
 class BulkCall:
     """Groups of one class that answers many contexts in one call."""
 
+    size = 1  # call, which waits for one answer
+
     __slots__ = ("_away", "_most_away", "_tools", "_units", "began", "op_classpath")
 
     def __init__(self, units: Sequence[Asked], tools: PokeTools) -> None:
@@ -47,7 +48,7 @@ class BulkCall:
         """The groups."""
         return [unit.group for unit in self._units]
 
-    def poke(self) -> list[Report]:
+    def poke(self) -> list[Seen]:
         """Ask for all groups in one call; if the call raises, halve it until the bad context stands alone.
 
         Where the backend of one context is away, the other contexts are asked. Where it is away for all of them, a few
@@ -67,7 +68,7 @@ class BulkCall:
         """Return nothing: all groups are in the call that goes on."""
         return ()
 
-    def _ask(self, units: Sequence[Asked]) -> list[Report]:
+    def _ask(self, units: Sequence[Asked]) -> list[Seen]:
         groups, began, read = [unit.group for unit in units], _monotonic(), self._tools.answers
         if self._away is not None:
             return [read.of_exception(group, began, self._away) for group in groups]
@@ -96,14 +97,18 @@ class BulkCall:
             wrong = ValueError(f"{asked}: give a list with one answer for each, in their order")
             return [read.of_exception(group, began, wrong) for group in groups]
         took = _monotonic() - began
-        return [
-            Report(group, began, _NOT_LANDED, None, None, took)
-            if value is False
-            else read.of_exception(group, began, value)
-            if isinstance(value, BaseException)
-            else read.of_value(group, began, value)
-            for group, value in zip(groups, answers, strict=True)
-        ]
+        found_nothing: list[DueGroup] = []
+        seen: list[Seen] = []
+        for group, value in zip(groups, answers, strict=True):
+            if value is False:
+                found_nothing.append(group)
+            elif isinstance(value, BaseException):
+                seen.append(read.of_exception(group, began, value))
+            else:
+                seen.append(read.of_value(group, began, value))
+        if found_nothing:
+            seen.append(not_landed(found_nothing, [began] * len(found_nothing), took))
+        return seen
 
 
 def _gives_no_list(returned: Any) -> bool:

@@ -23,6 +23,7 @@ class Cache:
         self._kept: OrderedDict[int, PokeUnit] = OrderedDict()
         self._lock = threading.Lock()
         self.newest = 0  # the latest registration time of all groups ever kept
+        self.longest_interval = 0  # of all groups ever kept
         self.crashed = False  # whether a group ever kept has taken its process down
         self.notes_backends = False  # which costs a microsecond a group
 
@@ -48,6 +49,7 @@ class Cache:
         """Keep a group as it is now, with the sensor that it has already; drop the oldest entry of too many."""
         with self._lock:
             self.newest = max(self.newest, group.registered_at)
+            self.longest_interval = max(self.longest_interval, group.poke_interval)
             self.crashed = self.crashed or group.crashes > 0
             unit = self._kept.get(group.id)
             if unit is not None and unit.group.hashcode == group.hashcode:

@@ -17,10 +17,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from itertools import chain
 from typing import Any, TextIO
 
 from sensorpool.instrumentation import logs
 from sensorpool.instrumentation.redaction import ask_named
+from sensorpool.model.not_landed import each_report
 from sensorpool.model.values import DueGroup, Report
 from sensorpool.poke import copies, memory_limit, patches
 from sensorpool.poke.answer import Answers
@@ -119,7 +121,7 @@ def _poke_all(settings: dict[str, Any], commands: TextIO, out: TextIO, prepare: 
         threads.supervise()
         loops.supervise()
         disposal.look_after()
-        for report in (report for reports in threads.collect() + loops.collect() for report in reports):
+        for report in each_report(chain(*threads.collect(), *loops.collect())):
             missing.discard(report.group.id)
             ending = {"end": report.group.id, "outcome": report.outcome, "reason": report.reason}
             tell(ending | {"xcom_value": report.xcom_value, "trace": report.trace})

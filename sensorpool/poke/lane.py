@@ -1,9 +1,10 @@
 """The base of the lanes: pokes that wait for a slot, and the reports since the job last asked."""
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
-from sensorpool.model.values import Report
+from sensorpool.model.not_landed import Seen
 from sensorpool.poke.queues import drained
 from sensorpool.poke.reusable_threads import ReusableThreads
 from sensorpool.poke.slots import FairQueue, Slots
@@ -25,7 +26,7 @@ class Lane(Generic[Work]):
         self._poke_timeout = poke_timeout
         self._reusable = reusable or ReusableThreads()
         self._waiting: FairQueue[Work] = FairQueue(slots)
-        self._done: deque[list[Report]] = deque()
+        self._done: deque[Sequence[Seen]] = deque()
 
     @property
     def queued(self) -> int:
@@ -45,6 +46,6 @@ class Lane(Generic[Work]):
         """Take back the work that has not begun."""
         return self._waiting.drain()
 
-    def collect(self) -> list[list[Report]]:
-        """Return the reports since the last call."""
+    def collect(self) -> list[Sequence[Seen]]:
+        """Return what pokes saw since the last call."""
         return drained(self._done)

@@ -25,6 +25,7 @@ from sensorpool.poke.slots import Slots
 from sensorpool.poke.tools import overran
 from sensorpool.poke.unit import PokeUnit
 
+_LOOK_EVERY = 0.02  # seconds between two looks at a loop: each wakes it
 _MOST_MOVES = 3  # of a poke in a row, from loops that code of no running poke holds
 
 log = logger(__name__)
@@ -96,6 +97,11 @@ class LoopLane(Lane[PokeUnit]):
             if self._waiting:
                 self._wake()
             return
+        if self._waiting.takeable:  # a slot came free, in this lane or in one that shares the slots
+            self._wake()
+        if (now := time.monotonic()) - loop.looked_at < _LOOK_EVERY:
+            return
+        loop.looked_at = now
         if loop.is_dead:
             self._give_up(loop)
             return
@@ -115,9 +121,6 @@ class LoopLane(Lane[PokeUnit]):
                     self._report(loop, unit, [_overran(unit, going)])
         elif now - loop.asked_at > self._poke_timeout + GRACE:
             self._give_up(loop, holder and _unit_of(holder.going, loop), holder and holder.name)
-            return
-        if self._waiting.takeable:  # a slot came free, in this lane or in one that shares the slots
-            self._wake()
 
     def close(self) -> None:
         """Stop the loop. An idle loop has ended when this returns; pokes that go on are cancelled without a wait."""
@@ -192,6 +195,7 @@ class LoopLane(Lane[PokeUnit]):
                 if unit is None:
                     return
                 going = loop.running[unit] = RunningPoke(time.monotonic(), self._poke_timeout)
+            loop.limit(going)
             own = contextvars.Context()
             own.run(CURRENT_POKE.set, going)
             coroutine = SteppedCoroutine(self._poke(loop, unit, going), unit, going, loop)
@@ -201,17 +205,14 @@ class LoopLane(Lane[PokeUnit]):
     async def _poke(self, loop: PokeLoop, unit: PokeUnit, going: RunningPoke) -> None:
         if loop.running.get(unit) is not going:
             return  # it is reported, or has moved: a loop that was given up goes on again
+        going.task = asyncio.current_task()
         try:
-            async with asyncio.timeout_at(going.ends) as timeout:
-                going.timeout = timeout
-                reports = await unit.poke_async(loop.name)
-        except TimeoutError:
-            pass
+            reports = await unit.poke_async(loop.name)
         except asyncio.CancelledError as error:  # the poke itself raised it, unless its time was over
             if loop.is_ending:
                 return  # `_give_up` has reported it
             reports = [unit.failed(going.began, error)]
-        if timeout.expired():  # whatever the poke did when it was cancelled
+        if going.has_ended:  # whatever the poke did when it was cancelled
             reports = [_overran(unit, going)]
         self._report(loop, unit, reports)
         self._start(loop)
@@ -228,7 +229,7 @@ class LoopLane(Lane[PokeUnit]):
 
     def _leave(self, going: RunningPoke) -> None:
         """Note that a poke is over, and keep it if its threads are still busy."""
-        going.is_over, going.timeout = True, None  # the timeout has the poke's task
+        going.is_over, going.task = True, None
         if going.threads is not None and going.busy:
             self._left.append((time.monotonic(), going))
 

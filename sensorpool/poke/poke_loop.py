@@ -2,10 +2,12 @@
 
 import asyncio
 import itertools
+import math
 import threading
 import time
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import closing, suppress
+from contextvars import Context
 from typing import Any
 
 from sensorpool.instrumentation.logs import logger
@@ -17,6 +19,7 @@ from sensorpool.poke.sharing import RunningPoke, share
 from sensorpool.poke.unit import PokeUnit
 
 GRACE = 1.0  # seconds that a cancelled coroutine has to end
+_TURN = 0.01  # seconds that a poke whose time is over has for its first turn
 
 log = logger(__name__)
 
@@ -50,6 +53,8 @@ class PokeLoop:
         self.left_behind: str | None = None  # the name of the code that held the loop last, of what pokes left behind
         self.stepping: tuple[PokeUnit, float] | None = None  # the poke that has the loop just now, and since when
         self.asked_at = self.answered_at = time.monotonic()  # of the last check whether the loop still turns
+        self.looked_at = 0.0  # when `LoopLane.supervise` last looked at it
+        self._ender: asyncio.TimerHandle | None = None  # ends the pokes whose time is over
         self.given_up = False  # its pokes have moved to another loop
         self.lock = threading.Lock()
         self.is_ending = False  # `_end_tasks` is cancelling all tasks
@@ -79,6 +84,31 @@ class PokeLoop:
     def answer(self) -> None:
         """Note that the loop turns. Runs on the loop."""
         self.answered_at = time.monotonic()
+
+    def limit(self, going: RunningPoke) -> None:
+        """Have a poke that begins end when its time is over. One timer is for all of them. Runs on the loop."""
+        if self._ender is not None and self._ender.when() > going.ends:  # the others have more time, for they were held
+            self._ender.cancel()
+            self._ender = None
+        if self._ender is None:
+            # a context of its own, for what a timer does is taken for the work of the poke in its context
+            self._ender = self.loop.call_at(going.ends, self._end_pokes, context=Context())
+
+    def _end_pokes(self) -> None:
+        self._ender = None
+        now, later = time.monotonic(), math.inf
+        for going in list(self.running.values()):
+            if going.has_ended:
+                continue
+            if going.ends <= now and going.task is not None:
+                try:
+                    going.end()
+                except Exception as error:  # what it waits for cannot be cancelled: `LoopLane.supervise` reports it
+                    log.warning("a poke whose time is over cannot be cancelled", error=one_line(error))
+            else:
+                later = min(later, max(going.ends, now + _TURN))
+        if later != math.inf:
+            self._ender = self.loop.call_at(later, self._end_pokes, context=Context())
 
     def end(self) -> None:
         """Have the loop end; a blocked one ends if it ever goes on."""

@@ -8,6 +8,7 @@ from sensorpool.config import allowlist
 from sensorpool.config.settings import Settings
 from sensorpool.errors import ClassUnavailable
 from sensorpool.instrumentation.logs import logger
+from sensorpool.model.not_landed import NotLanded, Seen
 from sensorpool.model.values import Report
 from sensorpool.poke import bulk_call, copies, patches, quick_batch
 from sensorpool.poke.answer import Answers
@@ -20,12 +21,13 @@ from sensorpool.poke.quick_batch import QuickBatch
 from sensorpool.poke.reusable_threads import ReusableThreads
 from sensorpool.poke.slots import Slots
 from sensorpool.poke.thread_lane import ThreadLane
-from sensorpool.poke.tools import QUICK, WAITS_FOR_ANSWERS, PokeTools
+from sensorpool.poke.tools import WAITS_FOR_ANSWERS, PokeTools
 from sensorpool.poke.unit import PokeUnit
 from sensorpool.sensors.time_limit import set_time_limit
 
 log = logger(__name__)
 
+_QUICK_SHARE = 4  # of the slots: so few `QuickBatch`es need to wait
 IMPORT_LIMIT = 60.0  # seconds that groups wait for the import of their class; then they are due again
 
 
@@ -168,7 +170,10 @@ class Poking:
     def wants_more(self, op_classpath: str) -> bool:
         """Whether so few groups of a class wait that its slots may soon be without work."""
         waiting = self._threads.queued_of(op_classpath) + self._loops.queued_of(op_classpath)
-        return waiting < self._poker.concurrency and op_classpath not in self._importing
+        enough = self._poker.concurrency
+        if self._poker.tools.is_quick(op_classpath):  # then many wait as one, and each hand-over notes them again
+            enough = max(1, enough // _QUICK_SHARE)
+        return waiting < enough and op_classpath not in self._importing
 
     def is_held_up(self, seconds: float) -> bool:
         """Whether no poke began and none was reported for so many seconds: slow pokes or imports hold the job up."""
@@ -199,12 +204,13 @@ class Poking:
         self.outstanding.clear()
         return lost
 
-    def step(self) -> list[Report]:
-        """Look after the lanes, and return the reports since the last step."""
+    def step(self) -> list[Seen]:
+        """Look after the lanes, and return what pokes saw since the last step."""
         waiting, self._importing = self._importing, {}
         for op_classpath, units in waiting.items():
             self._deal(op_classpath, units)
-        reports, self._failed = self._failed, []
+        seen: list[Seen] = [*self._failed]
+        self._failed.clear()
         for lane in self._lanes:
             try:
                 lane.supervise()
@@ -213,13 +219,17 @@ class Poking:
                     self._has_said = True
                     log.exception("a lane of pokes cannot be looked after")
             for some in lane.collect():
-                reports.extend(some)
-        if reports:
+                seen.extend(some)
+        if seen:
             self._moved = time.monotonic()
         reported = self.outstanding.pop
-        for report in reports:
-            reported(report.group.id, None)
-        return reports
+        for each in seen:
+            if isinstance(each, NotLanded):
+                for group_id in each.ids:
+                    reported(group_id, None)
+            else:
+                reported(each.group.id, None)
+        return seen
 
     def is_stuck(self, op_classpath: str, seconds: float) -> bool:
         """Whether a class has had no free slot for so many seconds: all its slots are with pokes that do not return."""
@@ -254,10 +264,10 @@ class Poking:
             self._loops.put(units)
         elif sensor_class.way is Way.MANY:
             self._threads.put(BulkCall(some, tools) for some in _in_parts(units, bulk_call.SIZE))
-        elif (pace := tools.pace.get(op_classpath)) is None or pace > QUICK:
-            self._threads.put(units, at_once=pace is not None and pace > WAITS_FOR_ANSWERS)
-        else:
+        elif tools.is_quick(op_classpath):
             self._threads.put(QuickBatch(some, tools) for some in _in_parts(units, quick_batch.SIZE))
+        else:
+            self._threads.put(units, at_once=tools.pace.get(op_classpath, 0.0) > WAITS_FOR_ANSWERS)
 
 
 def _in_parts(units: Sequence[PokeUnit], size: int) -> Iterator[Sequence[PokeUnit]]:

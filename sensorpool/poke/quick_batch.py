@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterable
 from contextvars import Context
 
-from sensorpool.model.states import Outcome
+from sensorpool.model.not_landed import Seen, not_landed
 from sensorpool.model.values import DueGroup, Report
 from sensorpool.poke.copies import FORKED, end_copy
 from sensorpool.poke.tools import PokeTools, overran
@@ -13,7 +13,7 @@ from sensorpool.poke.unit import PokeUnit
 
 SIZE = 64  # pokes of a quick class that a thread takes up at once
 
-_NOT_LANDED = Outcome.NOT_LANDED
+_INSTANT = 1e-3  # seconds: a poke that found nothing and took no longer needs no report of its own
 _monotonic = time.monotonic
 
 
@@ -23,14 +23,27 @@ class QuickBatch:
     The lane's supervisor may take back the units that wait behind a slow one.
     """
 
-    __slots__ = ("_poking", "_reports", "_tools", "_waiting", "began", "op_classpath")
+    __slots__ = (
+        "_began",
+        "_found_nothing",
+        "_poking",
+        "_reports",
+        "_tools",
+        "_waiting",
+        "began",
+        "op_classpath",
+        "size",
+    )
 
     def __init__(self, units: Iterable[PokeUnit], tools: PokeTools) -> None:
         self.began = 0.0
         self._waiting = deque(units)
+        self.size = len(self._waiting)
         self.op_classpath = self._waiting[0].op_classpath
         self._poking: PokeUnit | None = None
         self._reports: list[Report] = []
+        self._found_nothing: list[DueGroup] = []
+        self._began: list[float] = []  # when the poke of each of these began; never shorter than they are
         self._tools = tools
 
     @property
@@ -38,9 +51,15 @@ class QuickBatch:
         """The groups whose poke has not begun."""
         return [unit.group for unit in self._waiting]
 
-    def poke(self) -> list[Report]:
-        """Poke the units one after the other; return the reports of all."""
-        take, report, began = self._waiting.popleft, self._reports.append, _monotonic()
+    def poke(self) -> list[Seen]:
+        """Poke the units one after the other; return what all saw."""
+        take, report, note_began, found_nothing = (
+            self._waiting.popleft,
+            self._reports.append,
+            self._began.append,
+            self._found_nothing.append,
+        )
+        began = first = _monotonic()
         try:
             while True:
                 self._poking = unit = take()
@@ -60,25 +79,37 @@ class QuickBatch:
                 if FORKED:
                     end_copy()
                 self.began = now = _monotonic()
-                if value is False:
-                    report(Report(group, began, _NOT_LANDED, None, None, now - began))
+                if value is False and now - began < _INSTANT:
+                    note_began(began)
+                    found_nothing(group)
                 else:
                     report(own.run(unit.read, group, began, value))
                     self.began = now = _monotonic()
                 began = now
         except IndexError:
             pass  # no unit waits
-        if self._reports:
-            took = sum([each.seconds for each in self._reports]) / len(self._reports)
-            self._tools.pace[self.op_classpath] = took
-        return self._reports
+        if poked := len(self._reports) + len(self._found_nothing):
+            self._tools.pace[self.op_classpath] = (began - first) / poked
+        return self._seen(self._found_nothing, self._reports, began - first)
 
-    def overran(self, limit: float) -> list[Report]:
+    def overran(self, limit: float) -> list[Seen]:
         """Report what was seen, and that the unit that is being poked overran its limit (seconds)."""
-        seen, poking = self._reports.copy(), self._poking
-        if poking is None or (seen and seen[-1].group is poking.group):
+        found_nothing, reports, poking = self._found_nothing.copy(), self._reports.copy(), self._poking
+        seen = self._seen(found_nothing, reports, 0.0)
+        last = [*found_nothing[-1:], *(report.group for report in reports[-1:])]
+        if poking is None or any(group is poking.group for group in last):
             return seen  # the poke has just returned
         return [*seen, overran(poking.group, self.began, limit)]
+
+    def _seen(self, found_nothing: list[DueGroup], reports: list[Report], seconds: float) -> list[Seen]:
+        """Return what was seen, in as few values as may be.
+
+        :param seconds: what all pokes took.
+        """
+        if not found_nothing:
+            return [*reports]
+        rest = max(0.0, seconds - sum([report.seconds for report in reports])) / len(found_nothing)
+        return [not_landed(found_nothing, self._began[: len(found_nothing)], rest), *reports]
 
     def rest(self) -> Iterable[PokeUnit]:
         """Take back the units whose poke has not begun."""

@@ -10,7 +10,6 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
@@ -28,7 +27,7 @@ T = TypeVar("T")
 class RunningPoke:
     """One poke that goes on, as its tasks and threads know it."""
 
-    __slots__ = ("began", "is_over", "left", "limit", "more", "stepped", "threads", "timeout")
+    __slots__ = ("began", "has_ended", "is_over", "left", "limit", "more", "stepped", "task", "threads")
 
     def __init__(self, began: float, limit: float) -> None:
         self.began = began  # by the monotonic clock
@@ -36,7 +35,8 @@ class RunningPoke:
         self.more = 0.0  # seconds by which its limit has moved, for other code held the loop
         self.left = 0.0  # seconds for which code that is left behind held the loop
         self.stepped = 0.0  # seconds of its own long step in the loop's present round
-        self.timeout: asyncio.Timeout | None = None  # once it has its first turn
+        self.task: asyncio.Task[Any] | None = None  # once it has its first turn
+        self.has_ended = False  # its time is over, and it is being cancelled
         self.is_over = False
         self.threads: _Threads | None = None  # made at its first blocking call
 
@@ -48,11 +48,16 @@ class RunningPoke:
     def prolong(self, seconds: float) -> None:
         """Move its limit. Runs on the loop."""
         self.more = min(self.more + seconds, (_MOST - 1) * self.limit)
-        if (timeout := self.timeout) is not None:
-            token = CURRENT_POKE.set(self)  # or it might not cancel its tasks when its time is over
-            with suppress(RuntimeError):  # it is being cancelled, or has just ended
-                timeout.reschedule(self.ends)
-            CURRENT_POKE.reset(token)
+
+    def end(self) -> None:
+        """Cancel it, for its time is over. Runs on the loop."""
+        if not self.has_ended and self.task is not None:
+            self.has_ended = True
+            token = CURRENT_POKE.set(self)  # or it might not cancel its tasks
+            try:
+                self.task.cancel()
+            finally:
+                CURRENT_POKE.reset(token)
 
     @property
     def busy(self) -> int:

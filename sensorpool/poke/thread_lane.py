@@ -7,19 +7,21 @@ work.
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextvars import Context
 from functools import partial
 from typing import Protocol
 
 from sensorpool.instrumentation.logs import logger
-from sensorpool.model.values import DueGroup, Report
+from sensorpool.model.not_landed import Seen
+from sensorpool.model.values import DueGroup
 from sensorpool.poke.copies import FORKED, end_copy
 from sensorpool.poke.lane import Lane
 from sensorpool.poke.reusable_threads import ReusableThreads
 from sensorpool.poke.slots import Slots
 from sensorpool.poke.tools import QUICK
 
+_TELLS = 0.0005  # seconds, after which the number of pokes tells how quick they are
 _HOLDS_UP = 0.01  # seconds after which the units behind a slow poke go to other threads
 
 log = logger(__name__)
@@ -30,15 +32,16 @@ class Work(Protocol):
 
     op_classpath: str
     began: float  # when the poke that goes on began, by the monotonic clock
+    size: int  # how many pokes it was made of
 
     @property
     def groups(self) -> list[DueGroup]:
         """The groups that have not been poked."""
 
-    def poke(self) -> list[Report]:
-        """Poke; return the reports. Raises nothing."""
+    def poke(self) -> Sequence[Seen]:
+        """Poke; return what was seen. Raises nothing."""
 
-    def overran(self, limit: float) -> list[Report]:
+    def overran(self, limit: float) -> Sequence[Seen]:
         """Report what was seen so far, and that the poke that goes on overran its limit (seconds)."""
 
     def rest(self) -> "Iterable[Work]":
@@ -63,7 +66,9 @@ class ThreadLane(Lane[Work]):
         super().__init__(slots, poke_timeout, reusable)
         self._runners: set[_Runner] = set()
         self._lock = threading.Lock()
-        self._looked_at, self._queued_then = time.monotonic(), 0
+        self._looked_at = time.monotonic()
+        self._begun = 0  # pokes since then; one that two threads count at once may be lost
+        self._went_through_at = 0.0  # when `supervise` last looked at the pokes that go on
 
     def put(self, works: Iterable[Work], *, at_once: bool = False) -> None:
         """Queue work, and make sure that a thread takes it up.
@@ -71,7 +76,6 @@ class ThreadLane(Lane[Work]):
         :param at_once: whether as many pokes begin as there are slots, because they are known to wait for answers.
         """
         self._waiting.put(works)
-        self._queued_then = len(self._waiting)
         self.supervise()
         if at_once:
             self._add(self._waiting.takeable)
@@ -79,21 +83,30 @@ class ThreadLane(Lane[Work]):
     def supervise(self) -> None:
         """Give up the threads whose poke overran; add threads while pokes wait for answers: one, two, four, …"""
         now = time.monotonic()
+        if now - self._went_through_at >= _HOLDS_UP:
+            self._went_through_at = now
+            self._go_through(now)
+        with self._lock:
+            busy = len(self._runners)
+        since = now - self._looked_at
+        if busy and since < _TELLS:
+            return
+        begun, self._looked_at, self._begun = self._begun, now, 0
+        if not self._waiting or (busy and begun * QUICK > since * busy):
+            return  # quick pokes do not wait for answers: more threads would not make them faster
+        self._add(min(self._waiting.takeable, max(1, busy)))
+
+    def _go_through(self, now: float) -> None:
+        """Take the units behind slow pokes back, and give up the threads whose poke overran."""
         with self._lock:
             runners = list(self._runners)
         for runner in runners:
             work = runner.work
             if work is not None and now - work.began > _HOLDS_UP:
-                self._waiting.put(work.rest())
+                if rest := list(work.rest()):
+                    self._waiting.put(rest)
                 if now - work.began > self._poke_timeout:
                     self._give_up(runner, now)
-        with self._lock:
-            busy = len(self._runners)
-        queued, since = len(self._waiting), now - self._looked_at
-        taken, self._looked_at, self._queued_then = self._queued_then - queued, now, queued
-        if not queued or (busy and taken * QUICK > since * busy):
-            return  # quick pokes do not wait for answers: more threads would not make them faster
-        self._add(min(self._waiting.takeable, max(1, busy)))
 
     def is_held_up(self, seconds: float) -> bool:
         """Whether every poke that goes on has been going on for so many seconds."""
@@ -135,6 +148,7 @@ class ThreadLane(Lane[Work]):
         take, done, monotonic, lock = self._waiting.take, self._done, time.monotonic, runner.lock
         while (work := take()) is not None:
             work.began = monotonic()
+            self._begun += work.size
             runner.work = work
             try:
                 reports = Context().run(work.poke)

@@ -1,6 +1,7 @@
 """The tools of every poke besides its group: the classes, the reader of answers, and the report of an overrun."""
 
 import asyncio
+import math
 from collections.abc import Awaitable
 from typing import Any, NamedTuple
 
@@ -20,6 +21,10 @@ class PokeTools(NamedTuple):
     classes: Classes
     answers: Answers
     pace: dict[str, float]  # how long the latest poke of a class took, in seconds
+
+    def is_quick(self, op_classpath: str) -> bool:
+        """Whether a class is quick."""
+        return self.pace.get(op_classpath, math.inf) <= QUICK
 
 
 def overran(group: DueGroup, began: float, limit: float, more: float = 0.0, why: str = "") -> Report:

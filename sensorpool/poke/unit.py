@@ -14,6 +14,7 @@ from sensorpool.errors import ClassUnavailable
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.backend import NO_BACKEND
+from sensorpool.model.not_landed import each_report
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import DueGroup, Report
 from sensorpool.poke.answer import CANNOT
@@ -46,6 +47,8 @@ class Renewable:
 class PokeUnit:
     """One group and its sensor, which is constructed at its first poke, under that poke's time limit."""
 
+    size = 1  # pokes
+
     __slots__ = ("_context", "_home", "_poke", "_put_off", "_tools", "backend", "began", "group", "op_classpath")
 
     def __init__(self, group: DueGroup, op_classpath: str, poke_context: str, tools: PokeTools) -> None:
@@ -76,7 +79,7 @@ class PokeUnit:
             if self._poke is None:
                 sensor_class = self._tools.classes.find(self.op_classpath)
                 if sensor_class.way is Way.MANY:  # this group is poked apart from the others of its class
-                    return BulkCall([self], self._tools).poke()
+                    return each_report(BulkCall([self], self._tools).poke())
                 self._construct(sensor_class)
             value = self._poke({})
         except BaseException as error:

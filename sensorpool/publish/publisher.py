@@ -23,7 +23,7 @@ from sensorpool.model.values import Settled, ShardRange
 from sensorpool.publish import abandoned_listeners, broker, wire
 from sensorpool.publish.application import Application
 from sensorpool.publish.exchange import MIXED, results_exchange, routing_key
-from sensorpool.publish.messages import results_of
+from sensorpool.publish.messages import bodies_of
 
 log = logger(__name__)
 
@@ -53,16 +53,16 @@ class Publisher:
     def publish(self, settled: Sequence[Settled]) -> None:
         """Publish settled instances, in messages of bounded size."""
         headers = wire.headers(self._pool_id())
-        for body in results_of(settled):
-            dag_ids = {result["dag_id"] for result in body}
+        for body, dag_ids in bodies_of(settled):
             with self._sending("publish results") as producer:
                 producer.publish(
-                    {"settled": body},
+                    body,
                     routing_key=routing_key(dag_ids.pop()) if len(dag_ids) == 1 else MIXED,
                     exchange=self._results_exchange,
                     declare=[self._results_exchange],
                     headers=headers,
-                    serializer="json",
+                    content_type="application/json",
+                    content_encoding="utf-8",
                     retry=True,
                     retry_policy=wire.RETRY,
                     **wire.publish_options(self._settings.broker),

@@ -9,10 +9,10 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModu
 
 from sensorpool.errors import SettingsError
 from sensorpool.sensors.connections import InfraFailure
-from sensorpool.sensors.kept_connections import KeptConnections
+from sensorpool.sensors.kept_connections import KeptConnections, try_out_connections
 from sensorpool.sensors.shared import Shared
 from sensorpool.sensors.sql_errors import said_by
-from sensorpool.sensors.statement_limits import limit_connections, limit_transaction
+from sensorpool.sensors.statement_limits import begins, limit_connections, limit_transaction
 
 MAX_ENGINES = 32
 CONNECT_SECONDS = 5
@@ -24,11 +24,15 @@ _FILE: dict[str, Any] = {"poolclass": NullPool}
 _SERVER: dict[str, Any] = {
     "poolclass": KeptConnections,
     "pool_size": 0,  # no limit
-    "pool_pre_ping": True,
     "pool_use_lifo": True,  # idle connections stay idle, so that they are closed
 }
 # their drivers close a cursor after they have read all its rows
 _READ_TO_THE_END = ("mysql", "mariadb")
+# by whether `limit_transaction` begins the transaction
+_TRANSACTION: dict[bool, dict[str, Any]] = {
+    True: {"isolation_level": "AUTOCOMMIT"},
+    False: {"execution_options": {"postgresql_readonly": True}},
+}
 _CONNECT_ARGUMENTS: dict[str, dict[str, Any]] = {
     # prepare_threshold: prepared statements do not survive PgBouncer in transaction mode
     "psycopg": {"connect_timeout": CONNECT_SECONDS, "prepare_threshold": None},
@@ -62,6 +66,11 @@ def connect(name: str, url: str) -> Connection:
 
 def first_row(connection: Connection, result: CursorResult[Any]) -> Row[Any] | None:
     """Return the first row of a result; the others stay on the server."""
+    if begins(connection.dialect):
+        row = result.fetchone()
+        connection.rollback()  # it ends the cursor too: a close before it asks the server once more
+        result.close()
+        return row
     if connection.dialect.name not in _READ_TO_THE_END:
         return result.first()
     row = result.fetchone()
@@ -95,7 +104,7 @@ def _make_engine(name: str, url: str) -> Engine:
                 for argument, value in _CONNECT_ARGUMENTS.get(dialect.driver, {}).items()
                 if argument not in parsed.query
             },
-            execution_options={"postgresql_readonly": True},
+            **_TRANSACTION[begins(dialect)],
         )
     except NoSuchModuleError:
         raise SettingsError(f"{name} names a database that SQLAlchemy does not know here") from None
@@ -105,6 +114,8 @@ def _make_engine(name: str, url: str) -> Engine:
         raise SettingsError(f"{name} is not a SQLAlchemy URL like postgresql://user@host/database") from None
     if dialect.name == "sqlite":
         event.listen(engine, "connect", _only_query)
+    else:
+        try_out_connections(engine)
     limit_connections(engine)
     return engine
 

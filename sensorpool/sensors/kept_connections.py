@@ -4,15 +4,18 @@ SQLAlchemy's pool keeps a fixed number for ever. A low number has each burst con
 pokes; a high one holds connections of the user's server through the hours between two bursts.
 """
 
+import select
 import threading
 import time
 from contextlib import suppress
 from typing import Any
 
-from sqlalchemy import QueuePool
+from sqlalchemy import Engine, QueuePool, event
+from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 IDLE_KEPT = 30.0  # seconds
+TRUSTED = 1.0  # seconds after its last use; a connection that was idle for longer is tried out
 KEPT = 4  # connections that are kept however long they are idle
 
 
@@ -67,3 +70,34 @@ class KeptConnections(QueuePool):
             self._dec_overflow()
             record.close()
             closed += 1
+
+
+def try_out_connections(engine: Engine) -> None:
+    """Have a kept connection tried out before it is used, for its server may have closed it.
+
+    SQLAlchemy's `pool_pre_ping` asks the server each time; where pokes follow one another, a look at the socket does.
+    """
+    dialect = engine.dialect
+
+    def try_out(connection: Any, record: ConnectionPoolEntry, _: Any) -> None:
+        since = record.info.get("idle_since")
+        if since is None or (time.monotonic() - since < TRUSTED and _is_quiet(connection)):
+            return  # it is fresh, or has just been used
+        try:
+            dialect.do_ping(connection)
+        except dialect.loaded_dbapi.Error as error:
+            if dialect.is_disconnect(error, connection, None):
+                raise InvalidatePoolError from error
+            raise
+
+    event.listen(engine, "checkout", try_out)
+
+
+def _is_quiet(connection: Any) -> bool:
+    """Whether an idle connection is known to be open: the server has neither closed it nor said a last word."""
+    try:
+        looking = select.poll()
+        looking.register(connection.fileno(), select.POLLIN)
+        return not looking.poll(0)
+    except Exception:  # the driver does not tell, or has closed it
+        return False

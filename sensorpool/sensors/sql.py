@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from sqlalchemy import text
+from sqlalchemy import Dialect, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from sensorpool.sensors import arguments
@@ -52,6 +52,7 @@ class SqlSensor:
         self.sql = sql
         self.conn_id = arguments.conn_id(conn_id)
         self.parameters = None if parameters is None else _check_parameters(parameters)
+        self._spelling: tuple[Any, str, Any] | None = None  # what the last poke asked, and as its driver took it
         _compare(named=set(text(sql).compile().params), given=set(self.parameters or ()))
 
     def poke(self, context: Any = None) -> bool:  # noqa: ARG002  # every sensor's poke takes one
@@ -68,7 +69,8 @@ class SqlSensor:
             with connect(name, url) as database:
                 # one row at a time: psycopg would fetch the whole result
                 options = {"stream_results": True, "max_row_buffer": 1}
-                result = database.execute(text(self.sql), self.parameters or {}, execution_options=options)
+                spelled, values = self._spelled(database.dialect)
+                result = database.exec_driver_sql(spelled, values, execution_options=options)
                 if not result.returns_rows:
                     raise PokeFailed("the statement returns no rows: a sensor waits for what a SELECT finds")
                 row = first_row(database, result)
@@ -78,6 +80,20 @@ class SqlSensor:
         except SQLAlchemyError as error:
             raise PokeFailed(f"{name}: {said_by(error, url)}") from error
         return row is not None and _holds(row[0])
+
+    def _spelled(self, dialect: Dialect) -> tuple[str, Any]:
+        """Return the statement and its parameters as the driver of a dialect takes them.
+
+        Kept here: an engine keeps 500 compiled statements, and each sensor may have one of its own.
+        """
+        asked = (dialect, self.sql, None if self.parameters is None else {**self.parameters})
+        if self._spelling is None or self._spelling[0] != asked:  # a subclass may change them
+            compiled: Any = text(self.sql).compile(dialect=dialect)
+            values = compiled.construct_params(self.parameters)
+            if compiled.positional:
+                values = tuple(values[name] for name in compiled.positiontup)
+            self._spelling = (asked, compiled.string, values)
+        return self._spelling[1:]
 
 
 def _holds(cell: object) -> bool:

@@ -8,7 +8,7 @@ import time
 from contextlib import closing, suppress
 from typing import Any
 
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, Dialect, Engine, event
 from sqlalchemy.exc import DBAPIError
 
 from sensorpool.sensors.sql_errors import is_passing
@@ -26,7 +26,14 @@ _MYSQL = (
     " /*M!100101 , SESSION max_statement_time = IF(@@max_statement_time = 0, {seconds}, @@max_statement_time) */"
     " /*!50708 , SESSION max_execution_time = IF(@@max_execution_time = 0, {milliseconds}, @@max_execution_time) */"
 )
+_BEGIN = "BEGIN READ ONLY;"
+_AS_IT_STANDS = {"no_parameters": True}
 _SQLITE_STEPS = 10_000  # SQLite's virtual machine makes them in well under a millisecond
+
+
+def begins(dialect: Dialect | type[Dialect]) -> bool:
+    """Whether `limit_transaction` begins a transaction, in one message with its limit. Such connections autocommit."""
+    return dialect.name == "postgresql" and dialect.driver == "psycopg"
 
 
 def limit_connections(engine: Engine) -> None:
@@ -38,19 +45,23 @@ def limit_connections(engine: Engine) -> None:
 
 
 def limit_transaction(connection: Connection) -> None:
-    """Limit the statements of the transaction that begins, where the server limits by transaction.
+    """Begin a transaction where the driver does not, and limit its statements where the server limits by transaction.
 
     :raises DBAPIError: when the database is away or busy.
     """
     seconds = _limit()
-    if seconds is None or connection.dialect.name != "postgresql":
+    begin = _BEGIN if begins(connection.dialect) else ""
+    if connection.dialect.name != "postgresql" or not (begin or seconds):
         return
+    limit = "" if seconds is None else _POSTGRESQL.format(milliseconds=round(seconds * 1000))
     try:
-        connection.exec_driver_sql(_POSTGRESQL.format(milliseconds=round(seconds * 1000)))
+        connection.exec_driver_sql(begin + limit, execution_options=_AS_IT_STANDS)
     except DBAPIError as error:
         if is_passing(error):
             raise
         connection.rollback()  # a server that speaks PostgreSQL's protocol, and lacks the setting
+        if begin:
+            connection.exec_driver_sql(begin, execution_options=_AS_IT_STANDS)
 
 
 def _limit_mysql(connection: Any, _record: Any) -> None:

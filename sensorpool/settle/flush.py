@@ -16,7 +16,7 @@ from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.states import Ending, Outcome, State
 from sensorpool.model.unsettled import LOCKED
-from sensorpool.model.values import Fact, Flushed, Verdict
+from sensorpool.model.values import Fact, Flushed, Milliseconds, Verdict
 from sensorpool.settle import decide
 from sensorpool.store import callbacks, outbox_rows, settling
 from sensorpool.store.codes import is_data_error, is_locked
@@ -128,18 +128,19 @@ def cancel_in(
     database: Database, connection: Connection, reasons: Mapping[int, str], ending: Ending = Ending.CANCELLED
 ) -> Flushed:
     """Cancel instances inside of the caller's transaction."""
-    settling.begin(connection)
+    clock = settling.begin(connection)
     locked = settling.lock_groups(connection, set(settling.groups_of(connection, reasons).values()))
     groups = settling.groups_of(connection, reasons)  # again: some may have settled before we had the locks
     if not groups:
         return Flushed()
-    group_ids = set(groups.values()) & set(locked)
+    group_ids = set(groups.values()) & locked.keys()
     verdicts = [
         Verdict(instance_id, group_id, State.CANCELLED, ending, reasons[instance_id])
         for instance_id, group_id in groups.items()
     ]
     staying = {m.group_id for m in settling.sensing_members(connection, group_ids) if m.id not in groups}
-    return _close(database, connection, verdicts, group_ids, staying)
+    touched = {each: locked[each] for each in group_ids}
+    return _close(database.now(connection, clock), connection, verdicts, touched, staying)
 
 
 def fail_groupless(database: Database, instances: Sequence[tuple[int, int]]) -> Flushed:
@@ -150,13 +151,13 @@ def fail_groupless(database: Database, instances: Sequence[tuple[int, int]]) -> 
     reason = "its poke group is gone: the tables were changed by hand"
 
     def change(connection: Connection) -> Flushed:
-        settling.begin(connection)
+        clock = settling.begin(connection)
         sensing = settling.groups_of(connection, [instance_id for instance_id, _ in instances])
         verdicts = [
             Verdict(instance_id, group_id, State.FAILED, Ending.FAIL, reason)
             for instance_id, group_id in sensing.items()
         ]
-        return _close(database, connection, verdicts, (), ())
+        return _close(database.now(connection, clock), connection, verdicts, {}, ())
 
     return database.transaction(kept=_is_kept).run(change)
 
@@ -197,9 +198,9 @@ def _settle(
     """
     by_group = {fact.group_id: fact for fact in facts}
     failpoint("settle.before")
-    settling.begin(connection)
+    clock = settling.begin(connection)
     locked = settling.lock_groups(connection, by_group, free_only=free_only)
-    passed_over = settling.there(connection, by_group.keys() - set(locked)) if free_only else set()
+    passed_over = settling.there(connection, by_group.keys() - locked.keys()) if free_only else set()
     unsettled = dict.fromkeys(passed_over, LOCKED)
     members = settling.sensing_members(connection, locked)
     if free_only and (held := settling.held_groups(connection, members)):  # a group's members settle together
@@ -213,24 +214,28 @@ def _settle(
     ending = {verdict.instance_id for verdict in decision.verdicts}
     touched = {v.group_id for v in decision.verdicts} | {member.group_id for member, _ in decision.grown}
     staying = {m.group_id for m in members if m.id not in ending} & touched
-    flushed = _close(database, connection, decision.verdicts, touched, staying)
+    versions = {each: locked[each] for each in touched}
+    flushed = _close(database.now(connection, clock), connection, decision.verdicts, versions, staying)
     flushed.unsettled = unsettled
     return flushed
 
 
 def _close(
-    database: Database,
+    now: Milliseconds,
     connection: Connection,
     verdicts: Sequence[Verdict],
-    touched: Collection[int],
+    touched: Mapping[int, int],
     staying: Collection[int],
 ) -> Flushed:
-    """Write verdicts, delete emptied groups, and insert the outbox row. The groups are locked already."""
-    flushed = Flushed(emptied=list(set(touched).difference(staying)))
-    now = database.now(connection)
+    """Write verdicts, delete emptied groups, and insert the outbox row. The groups are locked already.
+
+    :param touched: the versions of the groups, by id.
+    """
+    empty = {group_id: version for group_id, version in touched.items() if group_id not in staying}
+    flushed = Flushed(emptied=list(empty))
     if verdicts:
         flushed.settled = settling.write_verdicts(connection, verdicts, now)
-    settling.let_go(connection, flushed.emptied, staying, verdicts, now)
+    settling.let_go(connection, empty, staying, verdicts, now)
     if verdicts:
         ids = [verdict.instance_id for verdict in verdicts]
         flushed.outbox_id = outbox_rows.note(connection, ids, now)

@@ -12,7 +12,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation import forks
 from sensorpool.model.values import Milliseconds
-from sensorpool.store import told
+from sensorpool.store import planned, told
 from sensorpool.store.codes import is_unreachable
 from sensorpool.store.dialects import clock_ms
 from sensorpool.store.engine import make_engine
@@ -84,10 +84,13 @@ class Database:
         """Return the database that settings name."""
         return cls(settings.database_url, schema=settings.database_schema, pool_size=pool_size, clock=clock)
 
-    def now(self, connection: Connection) -> Milliseconds:
-        """Return the time by the database's clock."""
-        if self._clock is not None:
-            return self._clock()
+    def now(self, connection: Connection, clock: Callable[[], Milliseconds] | None = None) -> Milliseconds:
+        """Return the time by the database's clock.
+
+        :param clock: that of the transaction, which spares a question.
+        """
+        if (clock := self._clock or clock) is not None:
+            return clock()
         return int(connection.execute(select(clock_ms())).scalar_one())
 
     def given_now(self, connection: Connection) -> Milliseconds | None:
@@ -164,6 +167,22 @@ class Database:
         """
         return self.transaction().run(change, *args, **named)
 
+    def run_alone(
+        self,
+        change: Callable[Concatenate[Connection, Arguments], Result],
+        /,
+        *args: Arguments.args,
+        **named: Arguments.kwargs,
+    ) -> Result:
+        """Call a ``change`` of one statement, which may be repeated: it commits by itself, without two round trips.
+
+        :raises Unreachable: when the database does not answer, or stays busy.
+        """
+        try:
+            return self.read(change, *args, **named)
+        except DBAPIError:  # busy, perhaps: a transaction has more patience
+            return self.run(change, *args, **named)
+
     def transaction(
         self,
         *,
@@ -220,9 +239,15 @@ def table_prefix(connection: Connection) -> str:
     return f'"{schema}".' if schema else ""
 
 
-def fetch(connection: Connection, statement: str, values: Mapping[str, Any]) -> list[Any]:
-    """Run SQL in the driver's form; return the driver's rows: SQLAlchemy's cost four times as much."""
-    return fetched(connection.exec_driver_sql(statement, dict(values)))
+def fetch(
+    connection: Connection, statement: str, values: Mapping[str, Any], *, planned_once: bool = False
+) -> list[Any]:
+    """Run SQL in the driver's form; return the driver's rows: SQLAlchemy's cost four times as much.
+
+    :param planned_once: keep the plan for the next time (`planned.options`).
+    """
+    options = planned.options(connection) if planned_once else None
+    return fetched(connection.exec_driver_sql(statement, dict(values), execution_options=options))
 
 
 def fetched(result: CursorResult[Any]) -> list[Any]:

@@ -8,6 +8,8 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement, GenericFunction
 from sqlalchemy.types import UserDefinedType
 
+POSTGRES_CLOCK = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
+
 
 class clock_ms(GenericFunction[int]):  # the name of an SQL function
     """The database's wall clock in milliseconds since 1970 UTC, also inside a transaction."""
@@ -18,7 +20,7 @@ class clock_ms(GenericFunction[int]):  # the name of an SQL function
 
 @compiles(clock_ms, "postgresql")
 def _clock_postgresql(*_: Any, **__: Any) -> str:
-    return "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
+    return POSTGRES_CLOCK
 
 
 @compiles(clock_ms, "mysql")

@@ -10,6 +10,7 @@ from sqlalchemy.exc import ArgumentError, InvalidatePoolError, NoSuchModuleError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from sensorpool.errors import SettingsError
+from sensorpool.store import planned
 from sensorpool.store.codes import spoils_connections
 
 _PING_AFTER = 1.0  # seconds without use
@@ -65,6 +66,8 @@ def make_engine(url: str, pool_size: int) -> Engine:
         _tune_sqlite(engine)
     elif backend in {"mysql", "mariadb"}:
         event.listen(engine, "connect", _bound_mysql)
+    else:
+        planned.listen(engine)
     event.listen(engine, "handle_error", _drop_spoilt_connections)
     _ping_idle_connections(engine)
     return engine
@@ -109,7 +112,7 @@ def _drop_spoilt_connections(context: ExceptionContext) -> None:
 
 def _connect_arguments(backend: str) -> dict[str, Any]:
     if backend == "postgresql":
-        # prepare_threshold: prepared statements do not survive PgBouncer in transaction mode
+        # prepare_threshold: prepared statements do not survive PgBouncer in transaction mode (see `planned`)
         return {
             "connect_timeout": 5,
             "prepare_threshold": None,

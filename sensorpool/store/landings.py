@@ -4,7 +4,7 @@ A condition landed if it landed for one of its waiters. If it did not, and its w
 the ending that is last in order: so that of a cancelled waiter, which tells least of a condition, is the last resort.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
@@ -23,7 +23,6 @@ from sqlalchemy import (
     true,
     union_all,
 )
-from sqlalchemy.dialects.postgresql import ARRAY
 
 from sensorpool.model.states import Ending
 from sensorpool.model.values import Milliseconds, Verdict
@@ -81,49 +80,56 @@ def note(connection: Connection, group_ids: Collection[int]) -> None:
 
 
 def with_deleted(deletion: Any) -> Any:
-    """Return PostgreSQL's statement that deletes groups, adds a row for each, and returns how many were deleted.
-
-    Its parameters: those of the deletion, and what `told` returns. A group of which no waiter has ended before, which
-    is nearly every one, has as many verdicts as its version, and its waiters are not read.
-    """
-    gone = deletion.returning(*(g.c[name] for name in _OF_GROUP)).cte("gone")
-    types = {"group_id": BigInteger, "told": Integer, "ending": Text}
-    arrays: list[Any] = [bindparam(name, type_=ARRAY(kind)) for name, kind in types.items()]
-    just = func.unnest(*arrays).table_valued(*types, name="just").render_derived()
-    is_all, now = just.c.told == gone.c.version, bindparam("now", type_=BigInteger)
+    """Return PostgreSQL's statement that deletes groups, adds a row for each, and returns how many were deleted."""
+    gone = _gone(deletion)
     # lateral, because the planner cannot make a join of all rows of it
-    earlier = _waiters((s.c.group_id == gone.c.id) & ~is_all).lateral("earlier")
-    of = _Waiters(
-        landed_at=case((is_all, case((just.c.ending == Ending.LANDED, now))), else_=earlier.c.landed_at),
-        last_at=case((is_all, now), else_=earlier.c.last_at),
-        last_ending=case((is_all, just.c.ending), else_=earlier.c.last_ending),
-        waiters=case((is_all, just.c.told), else_=earlier.c.waiters),
-    )
-    joined = gone.join(just, just.c.group_id == gone.c.id).join(earlier, true())
-    added = insert(landing).from_select(_COLUMNS, _rows(gone, of, joined)).cte("added")
-    return select(count_rows).select_from(gone).add_cte(added)
+    of = _waiters(s.c.group_id == gone.c.id).lateral("of")
+    return _added(gone, _rows(gone, of.c).select_from(gone.join(of, true())))
 
 
-def told(group_ids: Collection[int], verdicts: Iterable[Verdict], now: Milliseconds) -> dict[str, Any]:
-    """Return the parameters of `with_deleted`: how many waiters of each group end just now, and how.
+def with_whole_deleted(deletion: Any) -> Any:
+    """Return the same for groups all of whose waiters have just ended alike: their rows are not read again.
 
-    :param now: when they end.
+    Its parameters: those of the deletion, ``ending``, and ``now``, when they ended. Such a group has had as many
+    waiters as its version says.
     """
-    counts, endings = dict.fromkeys(group_ids, 0), dict.fromkeys(group_ids, "")
+    gone = _gone(deletion)
+    now, ending = bindparam("now", type_=BigInteger), bindparam("ending", type_=Text)
+    of = _Waiters(case((ending == Ending.LANDED, now)), now, ending, gone.c.version)
+    return _added(gone, _rows(gone, of).select_from(gone))
+
+
+def whole_groups(versions: Mapping[int, int], verdicts: Iterable[Verdict]) -> dict[Ending, list[int]]:
+    """Return the groups, by ending, of which `with_whole_deleted` may add a row.
+
+    :param versions: of the groups in question, by id, as they were when they were locked.
+    """
+    counts = dict.fromkeys(versions, 0)
+    endings: dict[int, Ending] = {}
     for _, group_id, _, ending, _, _ in verdicts:
-        if group_id in counts:
+        if group_id in counts and endings.setdefault(group_id, ending) is ending:
             counts[group_id] += 1
-            last = endings[group_id]
-            if last != Ending.LANDED and (ending is Ending.LANDED or ending > last):
-                endings[group_id] = ending
-    return {"group_id": list(counts), "told": list(counts.values()), "ending": list(endings.values()), "now": now}
+    found: dict[Ending, list[int]] = {}
+    for group_id, ending in endings.items():
+        if counts[group_id] == versions[group_id]:
+            found.setdefault(ending, []).append(group_id)
+    return found
+
+
+def _gone(deletion: Any) -> Any:
+    return deletion.returning(*(g.c[name] for name in _OF_GROUP)).cte("gone")
+
+
+def _added(gone: Any, rows: Any) -> Any:
+    added = insert(landing).from_select(_COLUMNS, rows).cte("added")
+    return select(count_rows).select_from(gone).add_cte(added)
 
 
 @cache
 def _note() -> Any:
     waiters = _waiters(among(s.c.group_id)).add_columns(s.c.group_id).group_by(s.c.group_id).subquery()
-    of = _Waiters(**{name: waiters.c[name] for name in _Waiters._fields})
-    return insert(landing).from_select(_COLUMNS, _rows(g, of, g.join(waiters, waiters.c.group_id == g.c.id)))
+    joined = g.join(waiters, waiters.c.group_id == g.c.id)
+    return insert(landing).from_select(_COLUMNS, _rows(g, waiters.c).select_from(joined))
 
 
 def _waiters(wanted: Any) -> Any:
@@ -136,24 +142,20 @@ def _waiters(wanted: Any) -> Any:
     ).where(wanted, s.c.settled_at.is_not(None), s.c.ending.is_not(None))
 
 
-def _rows(groups: Any, of: _Waiters, joined: Any) -> Any:
-    """Return the rows of groups: what their own row says, and what became of their waiters."""
+def _rows(groups: Any, of: Any) -> Any:
+    """Return the rows of groups: what their own row says, and what became of their waiters (`_Waiters`)."""
     c = groups.c
     ended_at = func.coalesce(of.landed_at, of.last_at)
     waited = case((ended_at > c.registered_at, ended_at - c.registered_at), else_=0)
     interval = func.nullif(c.poke_interval, 0)  # 0 is an edited row
-    return (
-        select(
-            family_of(c),
-            *(c.digest, c.op_classpath, c.backend, c.logical_date, c.registered_at),
-            ended_at,
-            case((of.landed_at.is_not(None), Ending.LANDED.value), else_=of.last_ending),
-            of.waiters,
-            func.coalesce(whole_quotient(waited, interval), 0) + 1,
-        )
-        .select_from(joined)
-        .where(of.waiters > 0)
-    )
+    return select(
+        family_of(c),
+        *(c.digest, c.op_classpath, c.backend, c.logical_date, c.registered_at),
+        ended_at,
+        case((of.landed_at.is_not(None), Ending.LANDED.value), else_=of.last_ending),
+        of.waiters,
+        func.coalesce(whole_quotient(waited, interval), 0) + 1,
+    ).where(of.waiters > 0)
 
 
 def known_families(connection: Connection, families: Collection[int], after: Milliseconds, fewest: int) -> set[int]:

@@ -36,7 +36,7 @@ def mark(connection: Connection, group_ids: Collection[int], now: Milliseconds) 
     settling.begin(connection)
     free = settling.lock_groups(connection, group_ids, free_only=True)
     unknown = select(g.c.id).where(among(g.c.id), g.c.late_since.is_(None))
-    new = set(connection.execute(unknown, {"ids": free}).scalars()) if free else set()
+    new = set(connection.execute(unknown, {"ids": list(free)}).scalars()) if free else set()
     if new:
         connection.execute(update(g).where(among(g.c.id)).values(late_since=now), {"ids": list(new)})
     return new

@@ -95,8 +95,8 @@ def groups(connection: Connection, ids: Sequence[int]) -> list[tuple[DueGroup, s
     """Return the groups that exist, each with class path and context."""
     if not ids:
         return []
-    rows = connection.execute(_GROUPS, {"ids": ids})
-    return [(DueGroup(*row[:-2]), row[-2], row[-1]) for row in rows]
+    rows = fetched(connection.execute(_GROUPS, {"ids": ids}))
+    return [(DueGroup._make(group), op_classpath, poke_context) for *group, op_classpath, poke_context in rows]
 
 
 def there(connection: Connection, ids: Sequence[int]) -> set[int]:

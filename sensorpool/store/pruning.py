@@ -59,7 +59,7 @@ def fold(connection: Connection, group_ids: Sequence[int], limit: int) -> int:
     """Give the groups of `beyond` shardcodes below the limit; return how many groups changed."""
     locked = settling.lock_groups(connection, group_ids)
     codes = update(g).where(among(g.c.id), g.c.shardcode >= limit).values(shardcode=g.c.shardcode % limit)
-    return connection.execute(codes, {"ids": locked}).rowcount if locked else 0
+    return connection.execute(codes, {"ids": list(locked)}).rowcount if locked else 0
 
 
 def prune(connection: Connection, instance_ids: Sequence[int]) -> int:

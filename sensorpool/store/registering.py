@@ -107,8 +107,8 @@ def join(
 
 def _made(row: Any, groups: Mapping[bytes, NewGroup], instances: Mapping[Key, NewInstance]) -> Instance:
     """Return the instance of a row of `_ADDED`; its group is new if no version is older than the batch."""
-    *of_key, instance_id, group_id, version = row
-    key = Key(*of_key)
+    instance_id, group_id, version = row[5:]
+    key = Key._make(row[:5])
     group = groups[instances[key].joined_digest]
     opened = version == group.members
     return Instance(instance_id, group_id, group.hashcode, group.shardcode, State.SENSING, True, key, opened)

@@ -1,10 +1,9 @@
-"""The insertion of groups and instances on PostgreSQL: a batch in one statement, with a binary array for each column.
+"""The insertion of groups and instances on PostgreSQL: a batch in one statement.
 
-The statement is constant; VALUES of a thousand rows would be parsed anew each time. As text, an array costs three times
-as much to write, and SQLAlchemy's rows for the result cost as much again.
+The statement for one registration is constant, so that the server can keep its plan.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 from zlib import crc32
@@ -12,19 +11,27 @@ from zlib import crc32
 from sqlalchemy import Connection
 
 from sensorpool.model.values import Key, Milliseconds
+from sensorpool.store import columns
 from sensorpool.store.database import fetch, table_prefix
 from sensorpool.store.engine import IDLE_LIMIT_MS, LOCK_WAIT_MS
 from sensorpool.store.rows import NewGroup, NewInstance, Try, column_types, is_later_try
 
 _GROUP_TYPES, _INSTANCE_TYPES = column_types(NewGroup), column_types(NewInstance)
+_KEY = slice(1, 1 + len(Key._fields))  # in a NewInstance
 _KEY_TYPES = {name: _INSTANCE_TYPES[name] for name in Key._fields}
 
 # A process that freezes in its transaction holds its locks for at most IDLE_LIMIT_MS, and a wait for a lock takes at
-# most LOCK_WAIT_MS. Both limits hold from the first lock on, and need no statement of their own.
+# most LOCK_WAIT_MS. Both limits hold from the first lock on, and need no statement of their own. The look for other
+# tries comes after, and reads the index, whatever the size of the table was when it was planned.
 _BOUNDS = ", ".join(
-    f"set_config('{name}', '{limit}', true)"
-    for name, limit in (("lock_timeout", LOCK_WAIT_MS), ("idle_in_transaction_session_timeout", IDLE_LIMIT_MS))
+    f"set_config('{name}', '{value}', true)"
+    for name, value in (
+        ("lock_timeout", LOCK_WAIT_MS),
+        ("idle_in_transaction_session_timeout", IDLE_LIMIT_MS),
+        ("enable_seqscan", "off"),
+    )
 )
+_MADE = "id, group_id, joined_version"
 _JOIN = """
 WITH bounded AS MATERIALIZED (SELECT {bounds}),
 {locked}
@@ -59,7 +66,7 @@ SELECT new.dag_id, new.task_id, new.run_id, new.map_index, new.try_number, new.e
        clock.now + new.deadline, new.on_settled
 FROM {instances} JOIN joined ON joined.digest = new.joined_digest, clock
 WHERE NOT EXISTS (SELECT FROM {prefix}dag_over_quota o WHERE o.dag_id = new.dag_id)
-RETURNING dag_id, task_id, run_id, map_index, try_number, id, group_id, joined_version
+RETURNING {returned}
 """
 
 # Two tries of one task must not be registered at once, because neither would see the other. First tries, which are
@@ -78,6 +85,11 @@ locked AS MATERIALIZED (
 """
 _LOCKS, _SPACE = 64, 0x73656E73
 
+_OTHER_TRIES_OF_ONE = """
+SELECT try_number, id, state FROM {prefix}sensor_instance
+WHERE dag_id = %(k0)b::text AND task_id = %(k1)b::text AND run_id = %(k2)b::text AND map_index = %(k3)b::int4
+      AND try_number <> %(k4)b::int4
+"""
 # OFFSET 0 keeps the planner from a join, for which it would read the whole table while its statistics are old
 _OTHER_TRIES = """
 SELECT new.dag_id, new.task_id, new.run_id, new.map_index, other.try_number, other.id, other.state
@@ -99,37 +111,64 @@ def join(
     now: Milliseconds | None,
 ) -> list[Any]:
     """See `registering.join`; return the key of each new instance, its id, its group, and its version of the group."""
-    alone = len(instances) == 1
-    values = {"now": now, **_values("g", groups, alone), **_values("i", instances, alone)}
-    locked = ""
-    if alone and chosen:
-        ((values["lock"], later),) = _locks(chosen)
-        locked = _LOCKED_ONE.format(shared="" if later else "_shared", space=_SPACE)
-    elif chosen:
+    prefix = table_prefix(connection)
+    if len(instances) == 1:
+        return _join_one(connection, prefix, groups[0], instances[0], chosen, now)
+    locked, values = "", dict[str, Any](now=now)
+    if chosen:
         values["locks"], values["later"] = map(list, zip(*_locks(chosen), strict=True))
         locked = _LOCKED_MANY.format(space=_SPACE)
-    return fetch(connection, _join_text(table_prefix(connection), alone, locked), values)
+    new_groups, of_groups = columns.source("g", _GROUP_TYPES, groups)
+    new_instances, of_instances = columns.source("i", _INSTANCE_TYPES, instances)
+    returned = ", ".join((*Key._fields, _MADE))
+    return fetch(
+        connection, _join_text(prefix, new_groups, new_instances, locked, returned), values | of_groups | of_instances
+    )
+
+
+def _join_one(
+    connection: Connection,
+    prefix: str,
+    group: NewGroup,
+    instance: NewInstance,
+    chosen: Sequence[Key],
+    now: Milliseconds | None,
+) -> list[Any]:
+    values = {"now": now, **columns.values_of_one("g", group), **columns.values_of_one("i", instance)}
+    locked = ""
+    if chosen:
+        ((values["lock"], later),) = _locks(chosen)
+        locked = _LOCKED_ONE.format(shared="" if later else "_shared", space=_SPACE)
+    own = tuple(instance)[_KEY]
+    return [(*own, *row) for row in fetch(connection, _text_for_one(prefix, locked), values, planned_once=True)]
 
 
 def other_tries(connection: Connection, keys: Sequence[Key]) -> list[Try]:
     """See `registering.other_tries`."""
-    alone = len(keys) == 1
-    rows = fetch(connection, _other_tries_text(table_prefix(connection), alone), _values("k", keys, alone))
+    prefix = table_prefix(connection)
+    if len(keys) == 1:
+        text, values = _OTHER_TRIES_OF_ONE.format(prefix=prefix), columns.values_of_one("k", keys[0])
+        found = fetch(connection, text, values, planned_once=True)
+        return [Try(keys[0]._replace(try_number=number), *row) for number, *row in found]
+    new, values = columns.source("k", _KEY_TYPES, keys)
+    rows = fetch(connection, _OTHER_TRIES.format(prefix=prefix, keys=new), values)
     return [Try(Key(*row[:5]), *row[5:]) for row in rows]
 
 
 @cache
-def _join_text(prefix: str, alone: bool, locked: str) -> str:
-    groups = _source("g", _GROUP_TYPES, alone)
-    instances = _source("i", _INSTANCE_TYPES, alone)
-    after_locked = ", locked" if locked else ""
+def _text_for_one(prefix: str, locked: str) -> str:
+    return _join_text(prefix, columns.of_one("g", _GROUP_TYPES), columns.of_one("i", _INSTANCE_TYPES), locked, _MADE)
+
+
+def _join_text(prefix: str, groups: str, instances: str, locked: str, returned: str) -> str:
     return _JOIN.format(
         prefix=prefix,
         bounds=_BOUNDS,
         groups=groups,
         instances=instances,
         locked=locked,
-        after_locked=after_locked,
+        after_locked=", locked" if locked else "",
+        returned=returned,
     )
 
 
@@ -140,22 +179,3 @@ def _locks(keys: Sequence[Key]) -> list[tuple[int, bool]]:
         lock = crc32("\0".join(map(str, key.task)).encode()) % _LOCKS
         locks[lock] = locks.get(lock, False) or is_later_try(key)
     return sorted(locks.items())
-
-
-@cache
-def _other_tries_text(prefix: str, alone: bool) -> str:
-    return _OTHER_TRIES.format(prefix=prefix, keys=_source("k", _KEY_TYPES, alone))
-
-
-def _source(name: str, types: Mapping[str, str], alone: bool) -> str:
-    """Return the source of rows: a single row, by far the most frequent, as values; several rows as arrays."""
-    if alone:
-        row = (f"%({name}{place})b::{kind} AS {column}" for place, (column, kind) in enumerate(types.items()))
-        return f"(SELECT {', '.join(row)}) AS new"
-    arrays = ", ".join(f"%({name}{place})b::{kind}[]" for place, kind in enumerate(types.values()))
-    return f"unnest({arrays}) AS new ({', '.join(types)})"
-
-
-def _values(name: str, rows: Sequence[tuple[Any, ...]], alone: bool) -> dict[str, Any]:
-    columns = rows[0] if alone else map(list, zip(*rows, strict=True))
-    return {f"{name}{place}": column for place, column in enumerate(columns)}

@@ -113,6 +113,7 @@ sensor_instance = Table(
     Column("shared_value_id", BigInteger),  # the row of its XCom value, if that is kept once for several instances
     UniqueConstraint("dag_id", "task_id", "run_id", "map_index", "try_number"),
     Index(None, "group_id"),
+    postgresql_with={"fillfactor": 50},  # the end of a row is written beside it, and no index is touched
     sqlite_autoincrement=True,
 )
 

@@ -6,23 +6,26 @@
    others the interval and deadline of their remaining members.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, select, update
+from sqlalchemy import Connection, all_, bindparam, delete, func, select, update
 
 from sensorpool.errors import CountMismatch
 from sensorpool.model.states import State
 from sensorpool.model.values import Key, Member, Milliseconds, Settled, Verdict
 from sensorpool.store import landings, settling_postgres, values
-from sensorpool.store.dialects import among, count_rows
+from sensorpool.store.database import fetched
+from sensorpool.store.dialects import POSTGRES_CLOCK, among, count_rows
 from sensorpool.store.engine import IDLE_LIMIT_MS, LOCK_WAIT_MS
 from sensorpool.store.schema import poke_group as g
 from sensorpool.store.schema import sensor_instance as s
 
 _THERE = select(g.c.id).where(among(g.c.id))
-_LOCK = _THERE.order_by(g.c.hashcode, g.c.id).with_for_update()
-_LOCK_FREE = _THERE.order_by(g.c.hashcode, g.c.id).with_for_update(skip_locked=True)
+_IN_ORDER = _THERE.add_columns(g.c.version).order_by(g.c.hashcode, g.c.id)
+_LOCK = _IN_ORDER.with_for_update()
+_LOCK_FREE = _IN_ORDER.with_for_update(skip_locked=True)
 
 _MEMBERS = select(
     s.c.id,
@@ -47,34 +50,40 @@ def _over_sensing(value: Any) -> Any:
     return select(value).where(s.c.group_id == g.c.id, s.c.state == State.SENSING).correlate(g).scalar_subquery()
 
 
-# one look at the index for each group: of EXISTS, PostgreSQL makes a join whose cost it cannot guess
 _STILL_SENSING = _over_sensing(s.c.id).element.limit(1).scalar_subquery()
+# PostgreSQL reads it once, before the first group: of EXISTS it makes a join whose cost it cannot guess
+_SENSING_GROUPS = func.array(_MEMBERS.with_only_columns(s.c.group_id).scalar_subquery())
 
 _DELETE = delete(g).where(among(g.c.id), _STILL_SENSING.is_(None))
-_DELETE_NOTED = landings.with_deleted(_DELETE)
+_DELETE_POSTGRES = delete(g).where(among(g.c.id), g.c.id != all_(_SENSING_GROUPS))
+_DELETE_NOTED = landings.with_deleted(_DELETE_POSTGRES)
+_DELETE_WHOLE = landings.with_whole_deleted(_DELETE_POSTGRES)
 
 
-def begin(connection: Connection) -> None:
-    """Set the limits of this transaction on PostgreSQL.
+def begin(connection: Connection) -> Callable[[], Milliseconds] | None:
+    """Set the limits of this transaction on PostgreSQL; return its clock, which `Database.now` takes.
 
     PostgreSQL ends the transaction if its process freezes in it, so that its locks do not last, and bounds its waits
     for locks. It must also read indexes: when thousands have just settled, its statistics say that no row is sensing,
-    and that a read of the whole table is quickest.
+    and that a read of the whole table is quickest. The time comes with the same answer, and goes on from there.
     """
-    if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql(
-            f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_LIMIT_MS}; "
-            f"SET LOCAL lock_timeout = {LOCK_WAIT_MS}; SET LOCAL enable_seqscan = off"
-        )
+    if connection.dialect.name != "postgresql":
+        return None
+    now = connection.exec_driver_sql(
+        f"SELECT {POSTGRES_CLOCK}; SET LOCAL idle_in_transaction_session_timeout = {IDLE_LIMIT_MS}; "
+        f"SET LOCAL lock_timeout = {LOCK_WAIT_MS}; SET LOCAL enable_seqscan = off"
+    ).scalar_one()
+    asked_at = time.monotonic()
+    return lambda: int(now + (time.monotonic() - asked_at) * 1000)
 
 
-def lock_groups(connection: Connection, group_ids: Collection[int], *, free_only: bool = False) -> list[int]:
-    """Lock the groups in hashcode order; return the groups that still exist.
+def lock_groups(connection: Connection, group_ids: Collection[int], *, free_only: bool = False) -> dict[int, int]:
+    """Lock the groups in hashcode order; return the versions of those that still exist.
 
     :param free_only: skip groups that another transaction has locked.
     """
     lock = _LOCK_FREE if free_only else _LOCK
-    return list(connection.execute(lock, {"ids": list(group_ids)}).scalars()) if group_ids else []
+    return dict(fetched(connection.execute(lock, {"ids": list(group_ids)}))) if group_ids else {}
 
 
 def there(connection: Connection, group_ids: Collection[int]) -> set[int]:
@@ -84,7 +93,9 @@ def there(connection: Connection, group_ids: Collection[int]) -> set[int]:
 
 def sensing_members(connection: Connection, group_ids: Collection[int]) -> list[Member]:
     """Return the sensing instances of groups."""
-    return [Member(*row) for row in connection.execute(_MEMBERS, {"ids": list(group_ids)})] if group_ids else []
+    if not group_ids:
+        return []
+    return list(map(Member._make, fetched(connection.execute(_MEMBERS, {"ids": list(group_ids)}))))
 
 
 def held_groups(connection: Connection, members: Collection[Member]) -> set[int]:
@@ -168,24 +179,30 @@ def write_steps(connection: Connection, grown: Sequence[tuple[Member, Millisecon
     )
 
 
-def _delete(connection: Connection, empty: Collection[int], verdicts: Iterable[Verdict], now: Milliseconds) -> int:
+def _delete(connection: Connection, empty: Mapping[int, int], verdicts: Iterable[Verdict], now: Milliseconds) -> int:
     """Delete groups without a sensing member; return how many were deleted."""
-    ids = {"ids": list(empty)}
-    if connection.dialect.name == "postgresql":
-        return int(connection.execute(_DELETE_NOTED, ids | landings.told(empty, verdicts, now)).scalar_one())
-    landings.note(connection, empty)
-    return connection.execute(_DELETE, ids).rowcount
+    if connection.dialect.name != "postgresql":
+        landings.note(connection, empty)
+        return connection.execute(_DELETE, {"ids": list(empty)}).rowcount
+    gone, others = 0, set(empty)
+    for ending, ids in landings.whole_groups(empty, verdicts).items():
+        gone += connection.execute(_DELETE_WHOLE, {"ids": ids, "ending": ending, "now": now}).scalar_one()
+        others.difference_update(ids)
+    if others:
+        gone += connection.execute(_DELETE_NOTED, {"ids": list(others)}).scalar_one()
+    return gone
 
 
 def let_go(
     connection: Connection,
-    empty: Collection[int],
+    empty: Mapping[int, int],
     staying: Collection[int],
     verdicts: Iterable[Verdict] = (),
     now: Milliseconds = 0,
 ) -> None:
     """Delete the emptied groups, and record that they ended; give the others the values of their remaining members.
 
+    :param empty: their versions, by id.
     :param verdicts: what `write_verdicts` has written just before, at ``now``.
     :raises CountMismatch: when a group that should be empty is not.
     """

@@ -1,4 +1,4 @@
-"""The end of instances on PostgreSQL: a flush in one statement, whatever the number of states and reasons."""
+"""The end of instances on PostgreSQL: a statement for each state and ending, whatever the number of reasons."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,20 +7,20 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from sensorpool.model.states import Ending, State
 from sensorpool.model.values import Milliseconds, Verdict
 from sensorpool.store.database import fetch, table_prefix
 
-# The values of each instance are looked up by its id. After a mass settle, the planner would expect a single sensing
+# The texts of each instance are looked up by its id. After a mass settle, the planner would expect a single sensing
 # row, and a join would compare each row with each other.
 _WRITE = """
 UPDATE {prefix}sensor_instance s
-SET state = told.by_id -> s.id::text ->> 0, ending = told.by_id -> s.id::text ->> 1,
-    reason = told.by_id -> s.id::text ->> 2, xcom_value = told.by_id -> s.id::text ->> 3, settled_at = %(now)s{shared}
-FROM (SELECT %(told)s::jsonb AS by_id) AS told
+SET state = %(state)s, ending = %(ending)s, reason = %(reasons)s::jsonb ->> s.id::text,
+    xcom_value = %(values)s::jsonb ->> s.id::text, settled_at = %(now)s{shared}
 WHERE s.id = ANY (%(ids)s::bigint[]) AND s.state = 'sensing'
 RETURNING s.id, s.dag_id, s.task_id, s.run_id, s.map_index, s.try_number, s.on_settled
 """
-_SHARED = ", shared_value_id = (told.by_id -> s.id::text ->> 4)::bigint"
+_SHARED = ", shared_value_id = (%(shared)s::jsonb ->> s.id::text)::bigint"
 
 
 def write_verdicts(
@@ -30,20 +30,29 @@ def write_verdicts(
 
     :param shared: the row ids of shared values, by group.
     """
-    told: dict[int, tuple[Any, ...]]
-    if shared:
+    alike: dict[tuple[State, Ending], list[Verdict]] = {}
+    for each in verdicts:
+        alike.setdefault((each.state, each.ending), []).append(each)
+    rows: list[Any] = []
+    for (state, ending), some in alike.items():
         told = {
-            v.instance_id: (
-                *(v.state, v.ending, v.reason),
-                *((None, shared[v.group_id]) if v.group_id in shared else (v.xcom_value, None)),
-            )
-            for v in verdicts
+            "state": state,
+            "ending": ending,
+            "now": now,
+            "ids": f"{{{','.join([str(v.instance_id) for v in some])}}}",
+            "reasons": _by_id({v.instance_id: v.reason for v in some if v.reason is not None}),
+            "values": _by_id(
+                {v.instance_id: v.xcom_value for v in some if v.xcom_value is not None and v.group_id not in shared}
+            ),
         }
-    else:
-        told = {each.instance_id: (each.state, each.ending, each.reason, each.xcom_value) for each in verdicts}
-    ids = f"{{{','.join(map(str, told))}}}"
-    statement = _write(table_prefix(connection), bool(shared))
-    return fetch(connection, statement, {"now": now, "told": json.dumps(told), "ids": ids})
+        if shared:
+            told["shared"] = _by_id({v.instance_id: shared[v.group_id] for v in some if v.group_id in shared})
+        rows += fetch(connection, _write(table_prefix(connection), bool(shared)), told)
+    return rows
+
+
+def _by_id(values: dict[int, Any]) -> str | None:
+    return json.dumps(values) if values else None
 
 
 @cache

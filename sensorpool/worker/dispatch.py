@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from itertools import islice
 
+from sensorpool.model.not_landed import number_of
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.poke.poker import Poking
 from sensorpool.poke.unit import PokeUnit
@@ -65,7 +66,7 @@ def _poke_in_turn(run: JobRun, poking: Poking, units: list[PokeUnit]) -> list[in
             _hand_over(run, poking, lines, chunk)
         seen = poking.step()
         reports.take(run, seen)
-        chunk = max(2 * settings.poke_concurrency, min(2 * len(seen), _MOST_AT_ONCE))
+        chunk = max(2 * settings.poke_concurrency, min(2 * number_of(seen), _MOST_AT_ONCE))
         if outcomes.facts and (here - flushed_at >= FLUSH_EVERY or len(outcomes.facts) >= GROUPS):
             reports.settle(run)
             flushed_at = time.monotonic()
@@ -75,6 +76,7 @@ def _poke_in_turn(run: JobRun, poking: Poking, units: list[PokeUnit]) -> list[in
         if poking.outstanding:
             time.sleep(wait)
     left = poking.withdraw() + [unit for line in lines.values() for unit in line]
+    reports.take(run, poking.step())  # what has ended since the last look is not slow
     reports.settle(run)
     return set_apart.stuck(run, poking, left)
 

@@ -13,6 +13,7 @@ from typing import Any
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.logs import logger
 from sensorpool.leases.tracebacks import Tracebacks
+from sensorpool.model.not_landed import NotLanded
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import Milliseconds, Report
 
@@ -69,6 +70,13 @@ class FailingPokes:
             say = log.warning if outcome is Outcome.INFRA_FAILURE else log.error
             say("a poke fails", **fields)
         self._keep(new, now)
+
+    def fail_no_more(self, many: Iterable[NotLanded]) -> None:
+        """Forget how groups failed whose poke found nothing now."""
+        if self._how:
+            with self._lock:
+                for group_id in self._how.keys() & {group_id for each in many for group_id in each.ids}:
+                    del self._how[group_id]
 
     def _line(self, report: Report, signature: str) -> tuple[Outcome, dict[str, Any]] | None:
         """Return a line for a group that fails otherwise than before; None if not, or if its kind was just told."""

@@ -102,10 +102,8 @@ def load(
     late = asked_for(held.late) | set(held.late).difference(held.state.recent)
     left = (set(held.state.left) | late) - not_here
     units = _look_up(connection, cache, rows, left)
-    new_after = now - overlap
-    recent: list[int] = []
-    if cache.newest > new_after:
-        recent = [unit.group.id for unit in units if unit.group.registered_at > new_after]
+    new = _newcomers(cache, units, now, overlap)
+    recent = [unit.group.id for unit in new if unit.group.registered_at > now - overlap]
     if poked_as_new := set(held.state.recent) - left:
         units = [unit for unit in units if unit.group.id not in poked_as_new or _is_due_again(unit.group, last, now)]
     # each job starts elsewhere in its range, so that no group always comes last
@@ -115,11 +113,19 @@ def load(
         # the groups come first that have been left over for longest, or for a time that is not known
         since = held.state.left_since
         units.sort(key=lambda unit: since_left(since, unit.group.id, now) if unit.group.id in left else now)
-    if cache.newest > now - _NEWCOMERS:
-        # new groups wait for older ones, so that a storm of registrations makes no older group late
-        units.sort(key=lambda unit: unit.group.registered_at > now - unit.group.poke_interval)
+    # new groups wait for older ones, so that a storm of registrations makes no older group late
+    if last_ones := {unit for unit in new if unit.group.registered_at > now - unit.group.poke_interval}:
+        units.sort(key=last_ones.__contains__)
     next_due = _next_due(connection, shard_range, now, len(units), settings)
     return Loaded(now, last, units, recent, not_here, next_due)
+
+
+def _newcomers(cache: Cache, units: Sequence[PokeUnit], now: Milliseconds, overlap: Milliseconds) -> list[PokeUnit]:
+    """Return the groups that were registered within the overlap, or within their interval, and some more."""
+    since = now - max(overlap, min(_NEWCOMERS, cache.longest_interval))
+    if cache.newest <= since:
+        return []
+    return [unit for unit in units if unit.group.registered_at > since]
 
 
 def _next_due(

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any
 
+from sensorpool.model.not_landed import NotLanded
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import JobResult, Report, Settled
 from sensorpool.worker.bounded_labels import OTHER, Names
@@ -103,11 +104,12 @@ class Metrics:
             self._were_not_here |= listed
             self._not_here.labels(_NOT_LISTED).set(others)
 
-    def poked(self, reports: Sequence[Report]) -> None:
+    def poked(self, reports: Sequence[Report], many: Sequence[NotLanded] = ()) -> None:
         """Count pokes of which the length is known. They are written within a second, or at the end of the job."""
         if not self.is_on:
             return
         kinds = self._kinds([report.group.id for report in reports])
+        kinds_of_many = [Counted(self._kinds(each.ids)) for each in many]
         with self._lock:
             added, took, lengths = self._added, self._took, self._lengths
             for report, kind in zip(reports, kinds, strict=True):
@@ -115,6 +117,11 @@ class Metrics:
                 added[kind, report.outcome] += 1
                 took[kind[0]] += seconds
                 lengths[bisect_left(_POKE_SECONDS, seconds)] += 1
+            for each, counted in zip(many, kinds_of_many, strict=True):
+                lengths[bisect_left(_POKE_SECONDS, each.seconds)] += len(each.ids)
+                for kind, number in counted.items():
+                    added[kind, Outcome.NOT_LANDED] += number
+                    took[kind[0]] += number * each.seconds
         if time.monotonic() - self._written_at > _WRITE_EVERY:
             self.write()
 

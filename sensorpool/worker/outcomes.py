@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from sensorpool.leases.poke_log import Record
+from sensorpool.model.not_landed import NotLanded
 from sensorpool.model.states import Outcome
 from sensorpool.model.unsettled import MOST
 from sensorpool.model.values import Fact, JobResult, Milliseconds, Report, Settlement, Unsettled
@@ -22,6 +23,19 @@ class Exceptional(NamedTuple):
     overran: list[Report]  # not judged yet: `Outcomes.take_overruns`
     exhausted: list[Report]  # memory, files or threads ran out: which group's doing that is, is not known
     cannot: list[Report]  # this process cannot poke them
+
+
+def _offsets(began: Sequence[float], started: float) -> list[Milliseconds]:
+    """Return how long after the load each poke began; pokes in a row often begin within one millisecond."""
+    first = _offset(began[0], started)
+    if first == _offset(began[-1], started):
+        return [first] * len(began)
+    return [_offset(each, started) for each in began]
+
+
+def _offset(began: float, started: float) -> Milliseconds:
+    """Return how long after the load a poke began."""
+    return int((began - started) * 1000)
 
 
 class Outcomes:
@@ -56,11 +70,26 @@ class Outcomes:
         self._stranded = stranded
         self._overrun_limit = overrun_limit
 
-    def take(self, reports: Sequence[Report]) -> Exceptional:
-        """Count reports, and keep the facts that can change anything. Most pokes found nothing, and cost least."""
+    def take(self, reports: Sequence[Report], many: Sequence[NotLanded] = ()) -> Exceptional:
+        """Count what pokes saw, and keep the facts that can change anything.
+
+        :param many: pokes that found nothing, which cost least: only where that may matter is each looked at.
+        """
         now, started, trusted = self._moment
         watched = self._infra or self.unsettled
-        offsets = [int((report.began - started) * 1000) for report in reports]
+        reports = list(reports)
+        for each in many:
+            deadline = each.deadline
+            if watched or (trusted and deadline is not None and now + _offset(each.began[-1], started) >= deadline):
+                reports += each.reports()
+                continue
+            self.record.add_not_landed(each, _offsets(each.began, started))
+            self._result.poked += len(each.ids)
+            self._result.saved += each.members - len(each.ids)
+            self.last_began = max(self.last_began, each.began[-1])
+        if not reports:
+            return Exceptional([], [], [])
+        offsets = [_offset(report.began, started) for report in reports]
         self.record.add(reports, offsets)
         self._result.poked += len(reports)
         self._result.saved += sum([report.group.members for report in reports]) - len(reports)

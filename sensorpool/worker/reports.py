@@ -4,28 +4,30 @@ from collections.abc import Sequence
 
 from sensorpool.instrumentation.failpoint import failpoint
 from sensorpool.instrumentation.logs import logger
+from sensorpool.model.not_landed import Seen, apart, each_report
 from sensorpool.model.suspicion import Suspicion
-from sensorpool.model.values import Report
 from sensorpool.worker import overruns
 from sensorpool.worker.job_run import JobRun
 
 log = logger(__name__)
 
 
-def take(run: JobRun, reports: Sequence[Report]) -> None:
-    """Take reports in: count and judge them; groups that overran, or ran out of memory, are poked apart from now on.
+def take(run: JobRun, seen: Sequence[Seen]) -> None:
+    """Take in what pokes saw: it is counted and judged; groups that overran, or ran out of memory, are poked apart.
 
     :raises Unreachable: when Redis does not answer.
     """
-    if not reports:
+    if not seen:
         return
     failpoint("poke.after")
-    run.worker.metrics.poked(reports)
+    reports, many = apart(seen)
+    run.worker.metrics.poked(reports, many)
     run.worker.failing_pokes.take(reports, run.moment.now)
-    overran, exhausted, cannot = run.outcomes.take(reports)
+    run.worker.failing_pokes.fail_no_more(many)
+    overran, exhausted, cannot = run.outcomes.take(reports, many)
     frozen_pokes = run.worker.frozen_pokes
     if frozen_pokes:
-        frozen_pokes.answered(reports)
+        frozen_pokes.answered(each_report(seen))
     if overran:
         overran = frozen_pokes.count(overran)
     for report in cannot:

@@ -11,6 +11,7 @@ from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.background import BackgroundThread
 from sensorpool.instrumentation.logs import logger
 from sensorpool.leases.lease import Leases
+from sensorpool.model.not_landed import each_report
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.values import Milliseconds, ShardRange
 from sensorpool.poke.poker import Poking
@@ -96,7 +97,7 @@ class SlowPokes:
     def _take(self, poking: Poking) -> None:
         try:
             was_idle = poking.is_idle
-            if reports := poking.step():
+            if reports := each_report(poking.step()):
                 with self._claims.ending(reports) as by_range:
                     self._results.settle(reports, by_range, blame=False)
             if was_idle and (lost := poking.forget_lost()):

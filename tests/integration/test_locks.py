@@ -34,7 +34,7 @@ def make_pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Pool]]:
     own = registering_postgres._BOUNDS.replace("'3000'", f"'{IDLE_MS}'").replace("'4000'", f"'{WAIT_MS}'")
     assert own != registering_postgres._BOUNDS
     monkeypatch.setattr(registering_postgres, "_BOUNDS", own)
-    registering_postgres._join_text.cache_clear()
+    registering_postgres._text_for_one.cache_clear()
     with ExitStack() as made:
 
         def make(url: str, idle: int = IDLE_MS, wait: int = WAIT_MS) -> Pool:
@@ -44,7 +44,7 @@ def make_pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Pool]]:
             return pool
 
         yield make
-    registering_postgres._join_text.cache_clear()
+    registering_postgres._text_for_one.cache_clear()
 
 
 def register(pool: Pool, name: str, task_id: str = "t", **more: Any) -> Any:

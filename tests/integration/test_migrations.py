@@ -16,7 +16,7 @@ from sensorpool.cli.main import main
 from sensorpool.errors import SchemaMismatch, Unreachable
 from sensorpool.store import blocking, migrate
 from sensorpool.store.database import Database
-from sensorpool.store.schema import metadata, schema_info
+from sensorpool.store.schema import metadata, schema_info, sensor_instance
 
 OLDER = "those of an older version: run `sensorpool db upgrade`"
 
@@ -102,6 +102,17 @@ def test_head_equals_the_metadata(url: str) -> None:
         differences = compare_metadata(context, metadata)
     database.dispose()
     assert differences == []
+
+
+def test_the_end_of_a_row_touches_no_index(postgres_database: str) -> None:
+    """Alembic does not compare how full the pages are."""
+    database = Database(postgres_database)
+    options = "SELECT array_to_string(reloptions, ',') FROM pg_class WHERE relname = 'sensor_instance'"
+    full = sensor_instance.dialect_options["postgresql"]["with"]["fillfactor"]
+    assert database.read(lambda c: c.execute(text(options)).scalar()) == f"fillfactor={full}"
+    migrate.downgrade(postgres_database, "0008")
+    assert database.read(lambda c: c.execute(text(options)).scalar()) is None
+    database.dispose()
 
 
 def test_check_says_what_mends_it(url: str) -> None:

@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine, make_url, text
+from sqlalchemy.dialects import registry
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from sensorpool.errors import InfraFailure, SettingsError
-from sensorpool.sensors import SqlSensor, engines, time_limit
+from sensorpool.sensors import SqlSensor, engines, kept_connections, time_limit
 from sensorpool.sensors.connections import PokeFailed
 from sensorpool.sensors.sql import _holds
 
@@ -105,6 +107,17 @@ def test_a_row_that_comes(file: Path) -> None:
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("INSERT INTO landed VALUES (?, 5)", ["'; DROP TABLE landed; --"])
     assert waiting.poke({}) is True
+
+
+@pytest.mark.usefixtures("file")
+def test_what_a_subclass_changes_between_pokes_is_asked() -> None:
+    changing = sensor("SELECT :value", value=0)
+    assert changing.poke({}) is False
+    assert changing.parameters is not None
+    changing.parameters["value"] = 1
+    assert changing.poke({}) is True
+    changing.sql = "SELECT :value - 1"
+    assert changing.poke({}) is False
 
 
 @pytest.mark.usefixtures("file")
@@ -273,10 +286,66 @@ def test_only_the_first_row_is_fetched() -> None:
     assert sensor("SELECT 1 / (3 - n) + 1 FROM generate_series(1, 3) AS n").poke({}) is True
 
 
-def test_a_connection_that_the_server_closed_is_replaced(postgres: Engine) -> None:
+@pytest.mark.parametrize("trusted", [0.0, 3600.0])
+def test_a_connection_that_the_server_closed_is_replaced(
+    postgres: Engine, trusted: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_connections, "TRUSTED", trusted)
     assert sensor("SELECT 1").poke({})
     _end_sessions(postgres)
     assert sensor("SELECT 1").poke({})
+
+
+@pytest.mark.usefixtures("postgres")
+def test_a_connection_is_tried_out_only_after_it_was_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sensor("SELECT 1").poke({})
+    (engine,) = engines._engines._things.values()
+    asked: list[object] = []
+    ping = engine.dialect.do_ping
+    monkeypatch.setattr(engine.dialect, "do_ping", lambda connection: asked.append(1) or ping(connection))
+    monkeypatch.setattr(kept_connections, "TRUSTED", 3600.0)
+    assert sensor("SELECT 1").poke({})
+    assert not asked
+    monkeypatch.setattr(kept_connections, "TRUSTED", 0.0)
+    assert sensor("SELECT 1").poke({})
+    assert asked
+
+
+@pytest.mark.usefixtures("postgres")
+@pytest.mark.parametrize("limit", [None, 60.0])
+def test_a_statement_of_postgresql_reads_only_and_is_one(limit: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_limit, "_seconds", limit)
+    assert sensor("SELECT current_setting('transaction_read_only') = 'on'").poke({})
+    seconds = "0" if limit is None else "61s"
+    assert sensor("SELECT current_setting('statement_timeout') = :limit", limit=seconds).poke({})
+    for sql in ("SELECT 1; SELECT 2", "SELECT 1; COMMIT"):
+        with pytest.raises(PokeFailed):
+            sensor(sql).poke({})
+    assert sensor("SELECT 1").poke({})
+
+
+class OtherDialect(PGDialect_psycopg):
+    """A server that speaks PostgreSQL's protocol by the same driver."""
+
+    name = "otherdb"
+    supports_statement_cache = True
+
+
+@pytest.mark.usefixtures("postgres")
+def test_another_dialect_of_the_driver_begins_its_transactions_itself(
+    postgres_url: str, set_connection: SetConnection
+) -> None:
+    registry.register("otherdb.psycopg", __name__, OtherDialect.__name__)
+    other = make_url(postgres_url).set(drivername="otherdb+psycopg").render_as_string(hide_password=False)
+    set_connection("warehouse", other)
+    assert sensor("SELECT 1").poke({}) is True
+    assert sensor("SELECT 1 WHERE false").poke({}) is False
+
+
+@pytest.mark.usefixtures("postgres")
+def test_a_percent_sign_stands_for_itself_on_postgresql() -> None:
+    assert sensor("SELECT 'abc' LIKE 'a%' AND '5%' = '5' || '%'").poke({})
+    assert sensor("SELECT 'abc' LIKE 'a%' AND '5%' = :is", **{"is": "5%"}).poke({})
 
 
 # psycopg cannot close its cursor when the connection is gone, and complains when the cursor is collected

@@ -1,11 +1,12 @@
 """Builders of values for unit tests: groups, pokes, facts and members."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from harness.until import until
 from sensorpool.config.defaults import INFRA_FAILURES
+from sensorpool.model.not_landed import Seen, each_report
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import DueGroup, Fact, Member, Report
 from sensorpool.poke.answer import Answers
@@ -51,15 +52,21 @@ def drive(lane: Any, finished: Callable[[list[Report]], Any], what: str) -> list
     def enough() -> bool:
         lane.supervise()
         for reports in lane.collect():
-            seen.extend(reports)
+            seen.extend(each_report(reports))
         return bool(finished(seen))
 
     until(what, enough, every=0.005)
     return seen
 
 
-def outcomes(reports: Sequence[Report]) -> dict[int, Outcome]:
+def in_order(seen: Iterable[Seen]) -> list[Report]:
+    """Return a report for each poke, in the order of the groups' ids."""
+    return sorted(each_report(seen), key=lambda report: report.group.id)
+
+
+def outcomes(seen: Sequence[Seen]) -> dict[int, Outcome]:
     """Return the outcome of each group; no group may be reported twice."""
+    reports = each_report(seen)
     found = {report.group.id: report.outcome for report in reports}
     assert len(found) == len(reports), f"reported twice: {sorted(report.group.id for report in reports)}"
     return found

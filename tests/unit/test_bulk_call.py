@@ -17,7 +17,7 @@ from sensorpool.poke.classes import Classes, Way
 from sensorpool.poke.loop_lane import LoopLane
 from sensorpool.poke.slots import Slots
 from sensorpool.poke.tools import PokeTools
-from tests.support.builders import classpath, drive, one
+from tests.support.builders import classpath, drive, in_order, one, outcomes
 from tests.support.sensors import answering, many
 
 LANDED, NOT_LANDED, ERROR, INFRA = (
@@ -45,8 +45,9 @@ def lane() -> Iterator[LoopLane]:
 
 def _ask(says: list[Any], cls: type = many.Many) -> list[Report]:
     tools = PokeTools(Classes([classpath(cls)]), Answers(INFRA_FAILURES), {})
-    reports = BulkCall([one(number, cls, tools, say=say) for number, say in enumerate(says, 1)], tools).poke()
-    assert [report.group.id for report in reports] == list(range(1, len(says) + 1)), "in order"
+    call = BulkCall([one(number, cls, tools, say=say) for number, say in enumerate(says, 1)], tools)
+    reports = in_order(call.poke())
+    assert [report.group.id for report in reports] == list(range(1, len(says) + 1)), "each has one"
     return reports
 
 
@@ -123,7 +124,7 @@ def test_a_call_that_changes_its_contexts_changes_no_later_call(alone: bool, nes
         one(number, many.ManyChanges, tools, say=say, day="2026-11-23", **nested) for number, say in enumerate(says)
     ]
     for _ in range(3):
-        reports = units[0].poke() if alone else BulkCall(units, tools).poke()
+        reports = in_order(units[0].poke() if alone else BulkCall(units, tools).poke())
         assert [(report.outcome, report.reason) for report in reports] == [(_of(say), None) for say in says]
     assert len(many.ManyChanges.changed) == 3 * len(says)
     for left in many.ManyChanges.changed:
@@ -138,7 +139,7 @@ def test_a_halved_call_gets_unchanged_contexts(nested: dict[str, Any]) -> None:
     units = [
         one(number, many.ManyChanges, tools, say=say, day="2026-11-23", **nested) for number, say in enumerate(says)
     ]
-    reports = BulkCall(units, tools).poke()
+    reports = in_order(BulkCall(units, tools).poke())
     assert [report.outcome for report in reports] == [NOT_LANDED, ERROR, LANDED]
     assert reports[1].reason == "ValueError: one of them is bad"
     assert len(many.Many.calls) > 1
@@ -189,7 +190,7 @@ def test_its_class_is_poked_on_the_event_loop_from_then_on(lane: LoopLane) -> No
     tools = PokeTools(Classes([classpath(answering.DecoratedHome)]), Answers([]), {})
     work = one(1, answering.DecoratedHome, tools)
     assert tools.classes.find(work.op_classpath).way is Way.SYNC
-    assert [report.outcome for report in work.poke()] == [NOT_LANDED]
+    assert outcomes(work.poke()) == {1: NOT_LANDED}
     assert tools.classes.find(work.op_classpath).way is Way.ASYNC
     for _ in range(2):
         lane.put([work])
@@ -222,7 +223,7 @@ def test_a_poke_alone_of_a_class_that_answers_many_asks_with_one_context() -> No
 def test_a_class_that_is_not_enabled_is_left_to_others_and_is_not_imported(many: bool) -> None:
     tools = PokeTools(Classes(["other.Class"]), Answers([]), {})
     ones = [one(number, answering.Lands, tools) for number in (1, 2)]
-    reports = BulkCall(ones, tools).poke() if many else ones[0].poke()
+    reports = in_order(BulkCall(ones, tools).poke() if many else ones[0].poke())
     assert {report.outcome for report in reports} == {Outcome.CANNOT_POKE}
     assert "tests.support.sensors.answering.Lands is not enabled" in str(reports[0].reason)
     with pytest.raises(ClassRefused, match="is not enabled"):

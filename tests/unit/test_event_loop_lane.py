@@ -50,6 +50,19 @@ def _lane(lanes: list[LoopLane], concurrency: int, limit: float) -> LoopLane:
     return lanes[-1]
 
 
+def test_a_poke_that_cannot_be_cancelled_keeps_no_other_from_its_end(lanes: list[LoopLane], name: str) -> None:
+    lane = LoopLane(Slots(4), LIMIT)  # it is never idle: its first poke does not end
+    lane.put([one(1, coroutines.AsyncAwaitsTheStubborn, name=name)])
+    drive(lane, lambda seen: len(seen) == 1, "it is reported")
+    gauge = gates.gauges[name]
+    lane.put([one(2, coroutines.AsyncWaits, name=name)])
+    found = outcomes(drive(lane, lambda seen: len(seen) == 1, "the next one is reported"))
+    assert found == {2: POKE_TIMEOUT}
+    until("it is cancelled", lambda: gauge.inside == 0)
+    assert lane.abandoned == 0
+    lane.close()
+
+
 def test_everything_is_reported_once(lanes: list[LoopLane]) -> None:
     lane = _lane(lanes, 8, PATIENT)
     lane.put([one(number, answering.AsyncLands) for number in range(1, 301)])

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,14 +13,24 @@ from sensorpool.errors import Refused
 from sensorpool.model.states import Ending, State
 from sensorpool.model.values import Key, Settled
 from sensorpool.publish.callbacks import Callbacks
-from sensorpool.publish.messages import MESSAGE, results_of
+from sensorpool.publish.messages import MESSAGE, bodies_of, result_of
 
 
 def settled(number: int, value: str | None = None, reason: str | None = None) -> Settled:
     return Settled(number, Key("d", "t", str(number)), State.SUCCESS, Ending.LANDED, reason, value, 1, None)
 
 
-def sizes(messages: list[list[dict[str, object]]]) -> list[int]:
+def results_of(given: list[Settled]) -> list[list[dict[str, Any]]]:
+    """What the messages of settled instances say."""
+    said = []
+    for body, dag_ids in bodies_of(given):
+        said.append(json.loads(body)["settled"])
+        assert dag_ids == {each["dag_id"] for each in said[-1]}
+        assert len(body) <= MESSAGE + 20 or len(said[-1]) == 1
+    return said
+
+
+def sizes(messages: list[list[dict[str, Any]]]) -> list[int]:
     return [len(json.dumps({"settled": said})) for said in messages]
 
 
@@ -27,6 +38,24 @@ def test_a_small_flush_is_one_message_that_says_all() -> None:
     [said] = results_of([settled(1, '{"a": 1}'), settled(2)])
     assert [each["xcom_value"] for each in said] == [{"a": 1}, None]
     assert all("xcom_value_left_out" not in each for each in said)
+
+
+@given(
+    st.builds(
+        Settled,
+        st.integers(1, 2**63),
+        st.builds(Key, st.text(), st.text(), st.text(), st.integers(-1, 9), st.integers(1, 9)),
+        st.sampled_from(State),
+        st.sampled_from(Ending),
+        st.none() | st.text(),
+        st.sampled_from((None, "null", '{"a": [1.5, "\\u00e9é"]}', "NaN", "no JSON")),
+        st.just(1),
+        st.none(),
+    )
+)
+def test_a_text_says_what_a_callback_is_told(one: Settled) -> None:
+    [[said]] = results_of([one])
+    assert json.dumps(said) == json.dumps(result_of(one))
 
 
 def test_a_large_value_is_left_out() -> None:

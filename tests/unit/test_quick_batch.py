@@ -16,7 +16,7 @@ from sensorpool.poke.reusable_threads import ReusableThreads
 from sensorpool.poke.slots import Slots
 from sensorpool.poke.thread_lane import ThreadLane
 from sensorpool.poke.tools import PokeTools
-from tests.support.builders import classpath, drive, due_group, one, outcomes
+from tests.support.builders import classpath, drive, due_group, in_order, one, outcomes
 
 PATIENT = 60.0  # seconds; no poke overruns
 LIMIT = 1.0
@@ -74,14 +74,14 @@ def test_each_is_poked_once_in_order_and_an_error_is_its_own(tools: PokeTools, c
             each.poke()
     work = QuickBatch(ones, tools)
     assert [group.id for group in work.groups] == [1, 2, 3, 4]
-    reports = work.poke()
+    reports = in_order(work.poke())
     assert [report.group.id for report in reports] == [1, 2, 3, 4]
     assert outcomes(reports) == {1: NOT_LANDED, 2: LANDED, 3: ERROR, 4: NOT_LANDED}
     assert tools.pace[classpath(Says)] < 1
 
 
 def test_a_report_says_when_its_own_poke_began(tools: PokeTools) -> None:
-    reports = row(tools, "", "", "").poke()
+    reports = in_order(row(tools, "", "", "").poke())
     assert [report.began for report in reports] == sorted(report.began for report in reports)
     for report in reports:
         assert report.seconds >= 0

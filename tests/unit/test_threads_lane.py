@@ -22,6 +22,7 @@ class Work:
     """A piece of work that does as it is told, and lands."""
 
     op_classpath = "pkg.mod.Told"
+    size = 1
 
     def __init__(self, group_id: int, act: Callable[[], object] = lambda: None) -> None:
         self.began = 0.0
@@ -57,6 +58,29 @@ def test_everything_is_reported_once() -> None:
     reports = drive(lane, lambda seen: lane.idle and len(seen) >= 2_000, "all are poked")
     assert outcomes(reports) == dict.fromkeys(range(1, 2_001), Outcome.LANDED)
     assert (lane.queued, lane.abandoned, lane.collect()) == (0, 0, [])
+
+
+def test_quick_pokes_get_no_more_threads_and_slow_ones_do(
+    gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_000.0
+    monkeypatch.setattr("sensorpool.poke.thread_lane.time.monotonic", lambda: now)
+    works = [Work(number, gate.wait) for number in range(1, 9)]
+    for work in works:
+        work.size = 64
+    lane = ThreadLane(Slots(8), PATIENT)
+    lane.put(works)
+    begun = lambda: sum(work.begun.is_set() for work in works)  # noqa: E731
+    until("the first one has begun", lambda: begun() == 1)
+    for _ in range(5):
+        lane.supervise()  # too soon to tell
+    now += 0.001
+    lane.supervise()  # 64 quick pokes take three times as long
+    assert len(lane._runners) == 1
+    now += 0.005
+    lane.supervise()
+    until("another one has begun", lambda: begun() == 2)
+    gate.set()
 
 
 def test_no_more_are_poked_at_once_than_the_concurrency(gate: threading.Event) -> None:

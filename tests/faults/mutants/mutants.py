@@ -59,6 +59,11 @@ _NEWER_FORGOTTEN = Edit(
 _DELETE_UNSEEN = Edit(
     "store/settling.py", "delete(g).where(among(g.c.id), _STILL_SENSING.is_(None))", "delete(g).where(among(g.c.id))"
 )
+_DELETE_UNSEEN_POSTGRES = Edit(
+    "store/settling.py",
+    "delete(g).where(among(g.c.id), g.c.id != all_(_SENSING_GROUPS))",
+    "delete(g).where(among(g.c.id))",
+)
 _DIGEST_OF_HASHCODE = Edit("model/identity.py", "        digest=digest,\n", "        digest=digest[:8] + bytes(24),\n")
 _SQLITE_UNCOMPARED = Edit(
     "store/registering.py",
@@ -270,7 +275,7 @@ MUTANTS = (
     ),
     # groups
     Mutant("a group goes while a newer member waits", (_NEWER_FORGOTTEN, _DELETE_UNSEEN), ("GROUPS",)),
-    Mutant("the same, on PostgreSQL", (_NEWER_FORGOTTEN, _DELETE_UNSEEN), ("GROUPS",), "postgres"),
+    Mutant("the same, on PostgreSQL", (_NEWER_FORGOTTEN, _DELETE_UNSEEN_POSTGRES), ("GROUPS",), "postgres"),
     _one(
         "an interval outlives its member",
         "store/settling.py",
@@ -369,6 +374,25 @@ MUTANTS = (
         (Edit("leases/lua/finish.lua", 'redis.pcall("GET", KEYS[1]) ~= ARGV[1]', 'not redis.pcall("GET", KEYS[1])'),),
         ("test_another_token_can_neither_renew_nor_end_a_lease",),
         tests=LEASE_TESTS + "test_another_token_can_neither_renew_nor_end_a_lease",
+    ),
+    # many pokes as one value
+    Mutant(
+        "pokes in a row forget deadlines",
+        (
+            Edit(
+                "worker/outcomes.py",
+                "if watched or (trusted and deadline is not None and ",
+                "if watched or (False and ",
+            ),
+        ),
+        ("test_a_job_makes_the_same_of_it",),
+        tests=UNIT_TESTS + "test_not_landed.py::test_a_job_makes_the_same_of_it",
+    ),
+    Mutant(
+        "pokes in a row end no failure",
+        (Edit("worker/outcomes.py", "            if watched or (trusted and ", "            if (trusted and "),),
+        ("test_a_job_makes_the_same_of_it",),
+        tests=UNIT_TESTS + "test_not_landed.py::test_a_job_makes_the_same_of_it",
     ),
     # patterns
     Mutant(

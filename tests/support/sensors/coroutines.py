@@ -44,6 +44,18 @@ class AsyncSwallows(AsyncBlocks):
         return True
 
 
+class _Stubborn(asyncio.Future[Any]):
+    def cancel(self, msg: Any = None) -> bool:
+        raise RuntimeError("it cannot be cancelled")
+
+
+class AsyncAwaitsTheStubborn(AsyncBlocks):
+    """Awaits what cannot be cancelled: an attempt raises."""
+
+    async def poke(self, context: Any) -> Any:
+        return await _Stubborn()
+
+
 class AsyncCancels(AsyncBlocks):
     """Raises `CancelledError` although it was not cancelled."""
 

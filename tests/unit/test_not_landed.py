@@ -1,0 +1,110 @@
+"""Many pokes that found nothing, as one value: whoever takes it does what it would do with a report for each."""
+
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sensorpool import Settings
+from sensorpool.leases.poke_log import Poked, Record, latest_pokes
+from sensorpool.leases.range_state import RangeState
+from sensorpool.model.not_landed import NotLanded, Seen, apart, each_report, not_landed, number_of
+from sensorpool.model.states import Outcome
+from sensorpool.model.values import Fact, JobResult, Report, Trace
+from sensorpool.settle.infra_window import InfraWindow
+from sensorpool.worker.failing_pokes import FailingPokes
+from sensorpool.worker.load import Moment
+from sensorpool.worker.metrics import Metrics
+from sensorpool.worker.outcomes import Outcomes
+from sensorpool.worker.stranded import Stranded
+from tests.support.builders import START, due_group
+
+BEGAN = 100.0  # the load, by the monotonic clock
+SETTINGS = Settings.load(infra_failure_window=60)
+
+
+@st.composite
+def values(draw: st.DrawFn) -> NotLanded:
+    """Pokes in a row, of groups with and without deadlines, some of which have passed."""
+    deadlines = draw(st.lists(st.none() | st.integers(START - 50, START + 200), min_size=1, max_size=20))
+    members = draw(st.integers(1, 3))
+    intervals = draw(st.sampled_from([(5_000,), (5_000, 3_600_000)]))
+    groups = [
+        due_group(n, next_deadline=at, members=members, poke_interval=intervals[n % len(intervals)])
+        for n, at in enumerate(deadlines, 1)
+    ]
+    step = draw(st.sampled_from([0.0, 1e-5, 1e-2]))
+    return not_landed(groups, [BEGAN + n * step for n in range(len(groups))], draw(st.sampled_from([0.0, 1e-5, 0.25])))
+
+
+def took(seen: list[Seen], *, trusted: bool, fails: bool) -> tuple[Any, ...]:
+    """Return what a job makes of what pokes saw."""
+    infra = InfraWindow(60).of_range({})
+    if fails:
+        infra.judge(Fact(1, 1, START, Outcome.INFRA_FAILURE, "away"), 5_000, START)
+    result = JobResult()
+    stranded = Stranded(RangeState(), SETTINGS, trusted=trusted)
+    outcomes = Outcomes(Moment(START, BEGAN, trusted), result, infra, stranded, {}, overrun_limit=3)
+    assert outcomes.take(*apart(seen)) == ([], [], [])
+    pokes: dict[int, Poked] = latest_pokes([text for text, _ in outcomes.record.texts()], set(range(100)))
+    return (outcomes.hand_over(), result, dict(infra.since), outcomes.last_began, len(outcomes.record), pokes)
+
+
+@given(values(), st.booleans(), st.booleans())
+def test_a_job_makes_the_same_of_it(many: NotLanded, trusted: bool, fails: bool) -> None:
+    assert took([many], trusted=trusted, fails=fails) == took([*many.reports()], trusted=trusted, fails=fails)
+
+
+@given(values())
+def test_it_is_taken_apart(many: NotLanded) -> None:
+    single = Report(due_group(99), BEGAN, Outcome.LANDED)
+    seen: list[Seen] = [single, many]
+    assert apart(seen) == ([single], [many])
+    assert each_report(seen) == [single, *many.reports()]
+    assert number_of(seen) == 1 + len(many.groups)
+    assert {report.outcome for report in many.reports()} == {Outcome.NOT_LANDED}
+
+
+@given(values())
+def test_its_record_says_how_long_a_poke_took(many: NotLanded) -> None:
+    record = Record(START)
+    record.add_not_landed(many, [0] * len(many.ids))
+    pokes = latest_pokes([text for text, _ in record.texts()], set(many.ids))
+    assert {poked.seconds for poked in pokes.values()} == {many.seconds if many.seconds > 0.001 else 0.0}
+
+
+def test_a_record_of_an_older_version_does_not_say_how_long() -> None:
+    pokes = latest_pokes([f'[{START},"bb",[0,1],[1,2],{{}},""]'], {1, 2})
+    assert {poked.seconds for poked in pokes.values()} == {None}
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1e-5, 0.3])
+def test_metrics_count_the_same(seconds: float) -> None:
+    many = not_landed([due_group(n) for n in range(1, 6)], [BEGAN] * 5, seconds)
+    counted = []
+    for given_ in (([], [many]), (many.reports(), [])):
+        metrics = Metrics()
+        metrics.start()
+        metrics.know(lambda ids: [("pkg.Class", f"backend {n % 2}") for n in ids])
+        metrics.poked(*given_)
+        metrics.write()
+        counted.append(
+            {
+                (each.name, *sorted(each.labels.items())): pytest.approx(each.value)
+                for metric in metrics.registry.collect()
+                for each in metric.samples
+                if not each.name.endswith("_created")
+            }
+        )
+    assert counted[0] == counted[1]
+    assert counted[0][("sensorpool_pokes_total",)] == 5
+
+
+def test_a_group_that_found_nothing_fails_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    pokes = FailingPokes(Mock(), lambda ids: [("pkg.Class", "")] * len(list(ids)))
+    failing = Report(due_group(1), BEGAN, Outcome.POKE_ERROR, "why", None, 0.1, Trace("one", "Traceback"))
+    pokes.take([failing], START)
+    pokes.fail_no_more([not_landed([due_group(1), due_group(2)], [BEGAN] * 2, 0.0)])
+    assert not pokes._how
