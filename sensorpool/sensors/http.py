@@ -115,9 +115,9 @@ class HttpSensor:
             found = base(variable(self.conn_id), connection(self.conn_id))
             url, credentials = found.url + self.url, found.headers
         asked = self._asked
-        if asked is None or asked.url != url or asked.credentials != credentials:
-            asked = question(self.method, url, headers=self.headers or {}, credentials=credentials)
-            self._asked = asked
+        parts = self.method, url, self.headers or {}, credentials  # a subclass may change them between two pokes
+        if asked is None or parts != (asked.method, asked.url, asked.headers, asked.credentials):
+            self._asked = asked = question(self.method, url, headers=self.headers or {}, credentials=credentials)
         answer = ask(
             asked,
             timeout=self.timeout,

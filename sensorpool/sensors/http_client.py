@@ -120,7 +120,7 @@ def question(method: str, url: str, *, headers: Mapping[str, str], credentials: 
         sent["authorization"] = ("Authorization", _basic(user, password))
     port = None if parts.port == _PORTS[parts.scheme] else parts.port
     origin = Origin(parts.scheme, parts.host, port)
-    return Question(method, url, headers, credentials, origin, parts.request_uri, dict(sent.values()))
+    return Question(method, url, dict(headers), credentials, origin, parts.request_uri, dict(sent.values()))
 
 
 def ask(
@@ -160,10 +160,8 @@ def ask(
 
 def _redirected(asked: Question, location: str) -> Question:
     """Return the next question. What a connection adds does not go to another server, nor on from there."""
-    with suppress(UnicodeError):
-        location = location.encode("latin-1").decode()  # the standard library reads headers as latin-1
     try:
-        url = urljoin(asked.url, location)
+        url = urljoin(asked.url, _as_utf8(location))
     except ValueError:
         raise PokeFailed(f"{shown_url(asked.url)} redirects to a malformed URL") from None
     there = question(asked.method, url, headers=asked.headers, credentials=asked.credentials)
@@ -185,19 +183,33 @@ def _read(response: BaseHTTPResponse, body_if: Callable[[int], bool] | None, dea
             if wanted:
                 raise TimeoutError("the body did not come in time")
             break
-    phrase = response.reason or ""
+    phrase = _as_utf8(response.reason or "")
     if not wanted:
         return Answer(response.status, phrase)
-    return Answer(response.status, phrase, bytes(body[:limit]), len(body) <= limit, _charset(response))
+    return Answer(
+        response.status,
+        phrase,
+        bytes(body[:limit]),
+        len(body) <= limit,
+        _charset(response.headers.get("Content-Type", "")),
+    )
 
 
-def _charset(response: BaseHTTPResponse) -> str:
+@lru_cache(maxsize=256)
+def _charset(content_type: str) -> str:
     message = Message()
-    message["Content-Type"] = response.headers.get("Content-Type", "")
+    message["Content-Type"] = content_type
     try:
         return lookup(message.get_content_charset("utf-8")).name
     except (LookupError, ValueError):
         return "utf-8"
+
+
+def _as_utf8(text: str) -> str:
+    """Return a text of a head, which the standard library reads as latin-1."""
+    with suppress(UnicodeError):
+        return text.encode("latin-1").decode()
+    return text
 
 
 def _basic(user: str, password: str) -> str:
