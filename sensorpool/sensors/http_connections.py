@@ -1,16 +1,18 @@
 """Connections to HTTP servers, kept for the next request. urllib3 speaks HTTP on them.
 
 All connections to a server are made anew after `KEEP_SECONDS`. So one that has been idle for long, and may have died
-without a word, is not used; a server that has moved is found; and no connection needs to be looked after.
+without a word, is not used, and a server that has moved is found. Any request closes what is past its time.
 """
 
+import http.client
 import os
+import socket
 import ssl
 import threading
 import time
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
 from urllib.request import getproxies, proxy_bypass
 from weakref import WeakSet
@@ -38,22 +40,24 @@ class _ClosedMeanwhile(ConnectionResetError):
     """The server closed a kept connection before it answered."""
 
 
-class _Response(HttpAnswer):
-    def begin(self) -> None:
-        super().begin()
-        if len(_open) > MAX_KEPT:
-            self.will_close = True
+class _Response(urllib3.HTTPResponse):
+    """An answer as urllib3 hands it out. It gives its connection back when it has been read, or closes it."""
+
+    def release_conn(self) -> None:
+        if isinstance(self.connection, HttpConnection) and not self.connection.may_be_kept:
+            self.connection.close()
+        super().release_conn()
 
 
 class HttpConnection(HTTPConnection):
-    """A connection that is counted, and tells when the server has closed it between two requests."""
+    """A connection that is counted, is kept only where nothing is left over, and tells a close by the server."""
 
-    response_class = _Response
-    _has_answered = False
+    response_class = HttpAnswer
+    _answer: HttpAnswer | None = None  # the last one on this connection
 
     def connect(self) -> None:
         """Connect, and count."""
-        self._has_answered = False
+        self._answer = None
         super().connect()
         _open.add(self)
 
@@ -62,16 +66,45 @@ class HttpConnection(HTTPConnection):
         _open.discard(self)
         super().close()
 
+    @property
+    def may_be_kept(self) -> bool:
+        """Whether the last answer is at its end for certain, and there is a place."""
+        is_at_end = self._answer is not None and self._answer.has_clean_end
+        return is_at_end and not _has_decrypted(self.sock) and len(_open) <= MAX_KEPT
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the server has neither closed it nor sent anything since the last answer."""
+        return super().is_connected and not _has_decrypted(self.sock)
+
     def getresponse(self) -> Any:
         """Return the answer to the last request."""
+        self.sock.settimeout(self.timeout)
         try:
-            response = super().getresponse()
+            # that of urllib3 logs a warning for some answers that are well-formed
+            answer = cast(HttpAnswer, http.client.HTTPConnection.getresponse(self))
         except ConnectionError as error:
-            if self._has_answered:
+            if self._answer is not None:
                 raise _ClosedMeanwhile(str(error)) from error
             raise
-        self._has_answered = True
-        return response
+        self._answer = answer
+        return _Response(
+            body=answer,
+            headers=urllib3.HTTPHeaderDict(answer.headers.items()),
+            status=answer.status,
+            version=answer.version,
+            reason=answer.reason,
+            preload_content=False,
+            original_response=answer,
+            request_method=answer.method,
+        )
+
+
+def _has_decrypted(sock: socket.socket | None) -> bool:
+    """Whether TLS holds bytes that no look at the connection shows."""
+    if isinstance(sock, ssl.SSLSocket):
+        return sock.pending() > 0
+    return not isinstance(sock, socket.socket)  # TLS in the TLS of a proxy does not tell
 
 
 class HttpsConnection(HttpConnection, HTTPSConnection):
@@ -106,6 +139,7 @@ class Connections:
 
     def __init__(self) -> None:
         self._pools: dict[Origin, tuple[float, urllib3.HTTPConnectionPool]] = {}  # with its end; the oldest first
+        self._first_end = 0.0  # the end of the oldest
         self._lock = threading.Lock()
 
     def ask(
@@ -128,21 +162,20 @@ class Connections:
         return _send(pool, method, target, headers, timeout)
 
     def _pool(self, origin: Origin) -> urllib3.HTTPConnectionPool:
-        found = self._pools.get(origin)
         now = time.monotonic()
-        if found is not None and now < found[0]:
+        if now < self._first_end and (found := self._pools.get(origin)):
             return found[1]
         with self._lock:
-            found = self._pools.get(origin)
-            if found is not None and now < found[0]:
-                return found[1]
             for oldest, (end, _) in list(self._pools.items()):
-                if now < end and len(self._pools) < MAX_POOLS:
+                if now < end:
                     break
                 del self._pools[oldest]  # closes its connections when its last request has ended
-            pool = self._make(origin)
-            self._pools[origin] = now + KEEP_SECONDS, pool
-            return pool
+            if origin not in self._pools:
+                if len(self._pools) >= MAX_POOLS:
+                    del self._pools[next(iter(self._pools))]
+                self._pools[origin] = now + KEEP_SECONDS, self._make(origin)
+            self._first_end = next(iter(self._pools.values()))[0]
+            return self._pools[origin][1]
 
     def _make(self, origin: Origin) -> urllib3.HTTPConnectionPool:
         try:
