@@ -68,9 +68,11 @@ faults-full: $(VENV)/test.stamp ## try the guarantees for hours: outages of a mi
 bench: $(VENV)/bench.stamp ## measure: a quarter of an hour (ARGS='settle register' for some questions)
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-bench-full: $(VENV)/bench.stamp $(VENV_E2E)/e2e.stamp ## measure at full size, beside the peers, and write docs/benchmarks.md: two hours
-	@$(BIN)/python -m benchmarks --full $(ARGS)
-	@$(BIN)/python -m benchmarks.peers
+bench-full: $(VENV)/bench.stamp $(VENV_E2E)/e2e.stamp ## measure at full size, beside the peers, and write docs/benchmarks.md: two hours; a run that was cut off goes on
+	@$(BIN)/python -m benchmarks --full --go-on $(ARGS)
+	@$(BIN)/python -m benchmarks.peers --go-on
+	@$(BIN)/python -m benchmarks.peers --go-on --size 200 --results benchmarks/results/peers_few.json \
+		--only sensorpool --only smart-sensor --only apscheduler
 	@$(BIN)/python tools/benchmarks_page.py
 
 .PHONY: check

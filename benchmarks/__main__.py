@@ -8,6 +8,7 @@ import time
 import click
 
 from benchmarks import report
+from benchmarks.code_version import code_version
 
 QUESTIONS = {
     "airbnb": "20,000 sensors on 12,000 groups, pokes of 100 ms: processes, CPU, missed intervals, latency",
@@ -27,10 +28,17 @@ QUESTIONS = {
 @click.command(help=__doc__)
 @click.argument("questions", nargs=-1, type=click.Choice(list(QUESTIONS)))
 @click.option("--full", is_flag=True, help="At full size: an hour.")
-def main(questions: tuple[str, ...], full: bool) -> None:
+@click.option("--go-on", is_flag=True, help="Leave out what was measured already, of the same commit.")
+def main(questions: tuple[str, ...], full: bool, go_on: bool) -> None:
     """Run the benchmarks of the command line."""
-    failed = []
+    failed, code = [], code_version()
+    if go_on and code is None:
+        report.console.print("the code has changes that are in no commit: all is measured")
     for question in questions or QUESTIONS:
+        command = f"python -m benchmarks {question}" + (" --full" if full else "")
+        if go_on and report.is_measured(question, command, code):
+            report.console.print(f"[bold]{question}[/bold]: measured already")
+            continue
         report.console.print(f"[bold]{question}[/bold]: {QUESTIONS[question]}")
         began = time.monotonic()
         module = importlib.import_module(f"benchmarks.{question}")
@@ -42,9 +50,8 @@ def main(questions: tuple[str, ...], full: bool) -> None:
         except report.Failed as error:
             report.console.print(f"[red]{question}: {error}[/red]")
             failed.append(question)
-        command = f"python -m benchmarks {question}" + (" --full" if full else "")
         report.show(f"{question} ({shlex.join(command.split())}, {time.monotonic() - began:.0f} s)", rows)
-        report.write(question, rows, command)
+        report.write(question, rows, command, code=None if question in failed else code)
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
 

@@ -10,7 +10,7 @@ import psutil
 from sqlalchemy import text
 
 from benchmarks.report import Row
-from benchmarks.stage import Stage, less, tree_seconds
+from benchmarks.stage import UNTIL_QUIET, Stage, less, tree_seconds
 from harness.service import kill_tree
 from harness.until import until
 
@@ -52,7 +52,7 @@ def measure(case: str, sensors: int, interval: float, window: float) -> Row:
             connection.execute(text("VACUUM (ANALYZE)"))
         stage.start()
         until("a poke of each", lambda: stage.counters()["poked"] >= sensors, 60, 0.5)
-        time.sleep(25)  # the marks of the first jobs are there, and beat has read the roster again
+        time.sleep(UNTIL_QUIET)
         before, counted, began = stage.cpu(), stage.counters(), time.monotonic()
         time.sleep(window)
         used, seconds = less(stage.cpu(), before), time.monotonic() - began
@@ -73,7 +73,7 @@ def measure_floor(window: float) -> Row:
         beat = _celery(stage.folder, "beat")
         try:
             until("the child of the worker", lambda: len(psutil.Process(worker.pid).children()) > 0)
-            time.sleep(25)
+            time.sleep(UNTIL_QUIET)
             processes = {
                 "beat": psutil.Process(beat.pid),
                 "workers": psutil.Process(worker.pid),

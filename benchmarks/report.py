@@ -60,13 +60,17 @@ def said(value: object) -> str:
     return str(value)
 
 
-def write(question: str, rows: Iterable[Row], command: str) -> Path:
-    """Write the rows as JSON, with the machine and the command of the run."""
+def write(question: str, rows: Iterable[Row], command: str, *, code: str | None = None) -> Path:
+    """Write the rows as JSON, with the machine and the command of the run.
+
+    :param code: the version of the code, of which these are all rows; None: it is not known, or rows are missing.
+    """
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{question}.json"
     found = {
         "question": question,
         "command": command,
+        "code": code,
         "date": time.strftime("%Y-%m-%d"),
         "machine": {
             "cores": psutil.cpu_count(),
@@ -78,6 +82,15 @@ def write(question: str, rows: Iterable[Row], command: str) -> Path:
     }
     path.write_text(json.dumps(found, indent=1, default=str) + "\n")
     return path
+
+
+def is_measured(question: str, command: str, code: str | None) -> bool:
+    """Whether all rows of a question were written by this command for this version of the code."""
+    try:
+        found = json.loads((RESULTS / f"{question}.json").read_text())
+        return code is not None and (found["code"], found["command"]) == (code, command)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def loop_speed() -> float:

@@ -24,6 +24,7 @@ from sensorpool.store.migrate import upgrade
 
 ROOT = Path(__file__).parents[1]
 HOUR = 3600.0
+UNTIL_QUIET = 25.0  # seconds: the marks of the first jobs are there, and beat has read the roster again
 # settings of a usual server of this size
 POSTGRES = {"shared_buffers": "1GB", "max_wal_size": "4GB", "track_io_timing": "off"}
 

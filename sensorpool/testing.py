@@ -155,8 +155,11 @@ def pokes(folder: str | os.PathLike[str]) -> dict[str, list[Poke]]:
     by_name: dict[str, list[Poke]] = defaultdict(list)
     record = Path(folder, "pokes.jsonl")
     if record.exists():
-        for line in record.read_text().splitlines():
-            poke = Poke(**json.loads(line))
+        for line in record.read_text().splitlines(keepends=True):
+            if not line.endswith("\n"):
+                continue  # the write of the last line may still go on
+            # A writer that was killed leaves half a line, and the next line stands behind it.
+            poke = Poke(**json.loads(line[line.rindex('{"name"') :]))
             by_name[poke.name].append(poke)
     for some in by_name.values():
         some.sort(key=lambda poke: poke.at)

@@ -20,7 +20,7 @@ Rows = list[dict[str, Any]]
 def main() -> None:
     """Write the page: the text, with its tables and plots in their places."""
     read = {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
-    measured = read.pop("peers", {})
+    measured, few = read.pop("peers", {}), read.pop("peers_few", {})
     found = {name: each for name, each in read.items() if isinstance(each, dict) and "rows" in each}
     PLOTS.mkdir(exist_ok=True)
     matplotlib.rcParams["svg.hashsalt"] = "sensorpool"  # the same figures give the same file
@@ -28,7 +28,8 @@ def main() -> None:
     places: dict[str, Callable[[], str]] = {
         "machine": lambda: machine(found),
         "budgets": lambda: budgets({name: each["rows"] for name, each in found.items()}),
-        "peers": lambda: peers(measured),
+        "peers": lambda: peers(measured) + notes(measured),
+        "peers_few": lambda: peers(few),
         **{name: lambda name=name: table(found[name]) for name in found},  # type: ignore[misc]
         "plot growth": lambda: growth(found["million"]["rows"]),
         "plot overhead": lambda: bars("overhead", found["overhead"]["rows"], "above the bare call, µs", "µs of CPU"),
@@ -133,24 +134,36 @@ def _least(rows: Rows, start: str) -> float | None:
 
 
 def peers(found: dict[str, dict[str, Any]]) -> str:
-    """Return the table of the peers, each with its ratio to ours, and a note on each."""
+    """Return the table of the peers, each with its ratio to ours."""
     if "sensorpool" not in found:
         return "Not measured yet."
     ours = found["sensorpool"]["cpu_us_per_unique_poke"]
     lines = [
-        "| peer | version | sensors | every, s | µs of CPU a poke | a unique poke | ratio | MB | transactions a poke |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| peer | version | sensors | every, s | µs of CPU a poke | a unique poke | ratio | one core, % "
+        "| taken off, % | MB | transactions a poke |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for row in sorted(found.values(), key=lambda row: float(row["cpu_us_per_unique_poke"])):
         fewer = " (fewer)" if row["extrapolated"] else ""
         figures = (row["cpu_us_per_poke"], row["cpu_us_per_unique_poke"], row["cpu_us_per_unique_poke"] / ours)
-        more = (row["memory_bytes"] / 1e6, row.get("db_transactions_per_poke"))
+        share, idle = 100 * sum(row["cpu_s"].values()) / row["window_s"], row.get("idle_cpu_s_per_s")
+        more = (
+            share,
+            None if idle is None else 100 * idle,
+            row["memory_bytes"] / 1e6,
+            row.get("db_transactions_per_poke"),
+        )
         lines.append(
             f"| {row['peer']} | {row['version']} | {row['sensors']:,}{fewer} | {row['interval_s']:g} | "
             + " | ".join(said(None if value is None else float(value)) for value in (*figures, *more))
             + " |"
         )
-    return "\n".join(lines) + "\n\n" + "\n".join(f"- **{row['peer']}**: {row['note']}" for row in found.values())
+    return "\n".join(lines)
+
+
+def notes(found: dict[str, dict[str, Any]]) -> str:
+    """Return a note on each peer."""
+    return "\n\n" + "\n".join(f"- **{row['peer']}**: {row['note']}" for row in found.values())
 
 
 def growth(rows: Rows) -> str:

@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.code_version import code_version
 from benchmarks.peers import airflow3, apscheduler3, celery_retry, ours, smart_sensor
 from benchmarks.peers.window import Result
 from benchmarks.stage import write_json
@@ -75,16 +76,25 @@ def table(found: dict[str, Result]) -> Table:
 @click.option(
     "--results", default=RESULTS, type=click.Path(path_type=Path), show_default="benchmarks/results/peers.json"
 )
-def main(only: tuple[str, ...], size: int, seconds: float, results: Path) -> None:
+@click.option("--go-on", is_flag=True, help="Leave out what was measured already, of the same commit.")
+def main(only: tuple[str, ...], size: int, seconds: float, results: Path, go_on: bool) -> None:
     """Measure what users have today beside the pool."""
     console = Console(width=160)
-    known = json.loads(results.read_text()) if only and results.exists() else {}
+    known = json.loads(results.read_text()) if (only or go_on) and results.exists() else {}
     found: dict[str, Result] = {}
-    failed = []
+    failed, code = [], code_version()
+    asked = {"code": code, "size": size, "seconds": seconds}
+    measured = {name for name, each in known.items() if go_on and code is not None and each.get("asked") == asked}
+    if not only:  # figures of other code do not stand beside new ones
+        known = {name: known[name] for name in measured}
     for name in only or PEERS:
+        if name in measured:
+            click.echo(f"{name}: measured already", err=True)
+            found[name] = known[name]
+            continue
         click.echo(f"{name} …", err=True)
         try:
-            found[name] = PEERS[name](size, seconds)
+            found[name] = PEERS[name](size, seconds) | {"asked": asked}
         except (RuntimeError, AssertionError, OSError, subprocess.CalledProcessError) as error:
             click.echo(f"{name} could not be measured: {error}", err=True)
             failed.append(name)

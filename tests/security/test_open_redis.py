@@ -40,7 +40,7 @@ def test_forged_messages_and_keys_change_nothing(
     client = service.pool.leases.store.client
     for forge in attack(rng, service, group_ids, canary):
         with suppress(ResponseError):  # an earlier one left another type there
-            forge(client)
+            together(client, forge)
     at = max(poke.at for some in pokes(tmp_path).values() for poke in some)
     # nothing was due twice in less than an interval but for what Redis lost: two more rounds of everybody
     until("two rounds after the attack", lambda: all(len(since(some, at)) > 1 for some in pokes(tmp_path).values()))
@@ -64,8 +64,7 @@ def test_keys_of_wrong_types_do_not_stop_the_pool(service: Service, tmp_path: Pa
     client = service.pool.leases.store.client
     for kind in ("list", "hash"):  # no key of ours is right with both
         for name in ours(client, service):
-            client.delete(name)
-            make(client, kind, name)
+            together(client, lambda c, kind=kind, name=name: (c.delete(name), make(c, kind, name)))
         at = max(poke.at for some in pokes(tmp_path).values() for poke in some)
         until(f"pokes of all after {kind}", lambda at=at: all(since(some, at) for some in pokes(tmp_path).values()))
     for number in range(GROUPS):
@@ -145,6 +144,13 @@ def make(client: Any, kind: str, name: str, value: Any = "forged") -> None:
             client.hset(name, "7", value)
         case "zset":
             client.zadd(name, {value: 1e300})
+
+
+def together(client: Any, act: Callable[[Any], object]) -> None:
+    """Send commands as one: the pool makes no key between a deletion and what comes into its place."""
+    with client.pipeline(transaction=True) as pipeline:
+        act(pipeline)
+        pipeline.execute()
 
 
 def message(task: object, args: object, headers: Any = None, spoilt: Any = None) -> str:

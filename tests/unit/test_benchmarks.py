@@ -1,9 +1,15 @@
-"""The modules of the package that benchmarks name exist."""
+"""The modules of the package that benchmarks name exist; a run that was cut off goes on."""
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+from click.testing import CliRunner
 
+import benchmarks.__main__ as command_line
+from benchmarks import report
 from benchmarks.hotpath import PARTS, part_of
 
 ROOT = Path(__file__).parents[2]
@@ -17,3 +23,41 @@ def test_a_part_of_the_hot_path_is_there(path: str) -> None:
 def test_the_innermost_part_counts() -> None:
     stack = ["billiard/pool.py:1", "sensorpool/worker/job.py:2", "sensorpool/settle/flush.py:3", "sqlalchemy/x.py:4"]
     assert part_of(stack) == "settle"
+
+
+class Question(ModuleType):
+    """A benchmark that counts its runs, and fails if it is told so."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"benchmarks.{name}")
+        self.runs, self.fails = 0, False
+
+    def run(self, full: bool) -> Iterator[report.Row]:
+        self.runs += 1
+        yield {"case": "full" if full else "small"}
+        report.demand(not self.fails, "the case failed")
+
+
+def test_a_run_that_was_cut_off_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    questions = {name: Question(name) for name in ("settle", "register")}
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    for name, question in questions.items():
+        monkeypatch.setitem(sys.modules, f"benchmarks.{name}", question)
+    code: list[str | None] = ["abc"]
+    monkeypatch.setattr(command_line, "code_version", lambda: code[0])
+
+    def runs(*arguments: str) -> tuple[int, int]:
+        CliRunner().invoke(command_line.main, ["settle", "register", *arguments])
+        return questions["settle"].runs, questions["register"].runs
+
+    questions["register"].fails = True
+    assert runs("--go-on") == (1, 1)
+    questions["register"].fails = False
+    assert runs("--go-on") == (1, 2)  # the failed one is measured again
+    assert runs("--go-on") == (1, 2)
+    assert runs("--go-on", "--full") == (2, 3)  # another command
+    code[0] = "def"
+    assert runs("--go-on", "--full") == (3, 4)  # another commit
+    assert runs("--full") == (4, 5)  # it was not asked to go on
+    code[0] = None
+    assert runs("--go-on", "--full") == (5, 6)  # what is measured is in no commit
