@@ -8,9 +8,11 @@ import io
 import re
 import time
 from email import errors
-from http.client import HTTPException, HTTPResponse, IncompleteRead
+from http.client import BadStatusLine, HTTPException, HTTPResponse, IncompleteRead, RemoteDisconnected
 from typing import Any, cast
 
+_STATUS_LINE = re.compile(r"(HTTP/[0-9]\.[0-9]) ([1-9][0-9]{2})(?: (.*))?\r?\n", re.ASCII)
+_UNFIT_FOR_LINES = re.compile(rb"\0|\r(?!\n)")
 _LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\n]*)?\r?\n")
 _MAX_LINE = 65536
@@ -50,6 +52,16 @@ class _Incoming(io.RawIOBase):
         super().close()
 
 
+class _Lines(io.BufferedReader):
+    """A reader of lines. To the library a lone CR ends a line, too: a text of a header could so add another one."""
+
+    def readline(self, size: int | None = -1) -> bytes:
+        line = super().readline(size)
+        if _UNFIT_FOR_LINES.search(line):
+            raise HTTPException("the answer has a malformed line")
+        return line
+
+
 class HttpAnswer(HTTPResponse):
     """An answer. Its whole has the time that the socket has for each step."""
 
@@ -63,7 +75,7 @@ class HttpAnswer(HTTPResponse):
         self._is_certain = False  # where it ends
         self._had_last_chunk = False
         self._incoming = _Incoming(self.fp.detach(), time.monotonic() + sock.gettimeout())
-        self.fp = io.BufferedReader(self._incoming)
+        self.fp = _Lines(self._incoming)
 
     def begin(self) -> None:
         """Read the head of the answer.
@@ -98,7 +110,13 @@ class HttpAnswer(HTTPResponse):
 
     def _read_status(self) -> tuple[str, int, str]:
         self._heads += 1
-        return super()._read_status()  # type: ignore[misc,no-any-return]
+        line = self.fp.readline(_MAX_LINE).decode("latin-1")
+        if not line:
+            raise RemoteDisconnected("the server closed the connection without an answer")
+        found = _STATUS_LINE.fullmatch(line)
+        if found is None:
+            raise BadStatusLine(line)
+        return found[1], int(found[2]), found[3] or ""
 
     def _read_next_chunk_size(self) -> int:
         size = _CHUNK_SIZE.fullmatch(self.fp.readline(_MAX_LINE))

@@ -146,6 +146,8 @@ def ask(
                 if not location or response.status == wanted:
                     return _read(response, body_if, deadline)
                 _read(response, None, deadline)
+                if time.monotonic() > deadline:
+                    raise TimeoutError("the redirects did not end in time")
             finally:
                 response.close()  # the connection, too, unless all is read
             asked = _redirected(asked, location)
@@ -200,9 +202,11 @@ def _charset(content_type: str) -> str:
     message = Message()
     message["Content-Type"] = content_type
     try:
-        return lookup(message.get_content_charset("utf-8")).name
-    except (LookupError, ValueError):
+        name = lookup(message.get_content_charset("utf-8")).name
+        b"a".decode(name, "replace")  # some codecs are for other things than text
+    except (LookupError, ValueError, TypeError):
         return "utf-8"
+    return name
 
 
 def _as_utf8(text: str) -> str:

@@ -226,4 +226,6 @@ def _proxy(origin: Origin) -> str | None:
     proxy = proxies.get(origin.scheme) or proxies.get("all")
     if not proxy or proxy_bypass(origin.host.strip("[]")):
         return None
+    if origin.port and proxy_bypass(f"{origin.host}:{origin.port}"):  # NO_PROXY may name a port
+        return None
     return proxy if "://" in proxy else f"http://{proxy}"

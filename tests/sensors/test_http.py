@@ -96,7 +96,7 @@ def test_waits_for_a_text(server: Server, body: bytes, holds: bool) -> None:
     assert HttpSensor(f"{server.url}/", contains="grün").poke({}) is holds
 
 
-@pytest.mark.parametrize("charset", ["iso-8859-1", "no-such-charset"])
+@pytest.mark.parametrize("charset", ["iso-8859-1", "no-such-charset", "hex", "idna", "undefined", "a; charset*0*=b"])
 def test_reads_a_text_in_its_charset(server: Server, charset: str) -> None:
     body = "grün".encode("iso-8859-1" if charset == "iso-8859-1" else "utf-8")
     server.at["/"] = answer(200, body, Content_Type=f"text/plain; charset={charset}")

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler
 from types import SimpleNamespace
 from weakref import WeakSet
 
@@ -143,6 +144,14 @@ def test_an_answer_to_head_has_no_body(listen: Listen, status: int) -> None:
         b"HTTP/2 200\r\n\r\n",
         b"HTTP/1.1 20x OK\r\n\r\n",
         b"HTTP/1.1 099 OK\r\n\r\n",
+        b"HTTP/1.1 2_0_0 OK\r\nContent-Length: 5\r\n\r\nready",
+        b"HTTP/1.1 +200 OK\r\nContent-Length: 5\r\n\r\nready",
+        b" HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nready",
+        b"HTTP/1.x 200 OK\r\nContent-Length: 5\r\n\r\nready",
+        b"HTTP/1.1 200 OK\rA: b\r\nContent-Length: 5\r\n\r\nready",
+        b"HTTP/1.1 200 OK\r\nA: b\rContent-Length: 5\r\n\r\nready",
+        b"HTTP/1.1 200 OK\r\nA: b\r\r\nContent-Length: 50\r\n\r\nready",
+        b"HTTP/1.1 200 OK\r\nA: b\0\r\nContent-Length: 5\r\n\r\nready",
         b"HTTP/1.1 200 OK\r\nContent-Len",
         b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nBad Name: 1\r\n\r\n",
@@ -199,6 +208,17 @@ def test_headers_that_come_in_drops_are_not_waited_for() -> None:
         finally:
             is_over.set()
         assert time.monotonic() - began < 30
+
+
+def test_redirects_are_not_followed_for_long(server: Server) -> None:
+    def redirect(request: BaseHTTPRequestHandler) -> None:
+        server.closing.wait(0.6)
+        answer(302, Location="/")(request)
+
+    server.at["/"] = redirect
+    with pytest.raises(InfraFailure, match="redirects did not end in time"):
+        HttpSensor(f"{server.url}/", timeout=1).poke({})
+    assert len(server.asked) <= 2
 
 
 def test_a_compressed_body_is_read_all_the_same(listen: Listen) -> None:

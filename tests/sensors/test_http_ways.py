@@ -12,6 +12,7 @@ import pytest
 
 from sensorpool.errors import CannotPoke, InfraFailure
 from sensorpool.sensors import HttpSensor, http_client
+from sensorpool.sensors.http_connections import Origin, _proxy
 from sensorpool.sensors.shared import Shared
 
 from .serving import Server, answer
@@ -112,6 +113,15 @@ def test_asks_by_the_proxy_of_the_environment(server: Server, monkeypatch: pytes
     assert HttpSensor(f"{server.url}/").poke({}), "not by the proxy"
     with pytest.raises(InfraFailure, match="NameResolutionError"):
         HttpSensor("http://a.inside.invalid/").poke({})
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "[::1]"])
+def test_a_port_may_be_asked_without_the_proxy(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid:3128")
+    monkeypatch.setenv("NO_PROXY", f"{address}:8080")
+    assert _proxy(Origin("http", address, 8080)) is None
+    assert _proxy(Origin("http", address, 8081)) == "http://proxy.invalid:3128"
+    assert _proxy(Origin("http", address, None)) == "http://proxy.invalid:3128"
 
 
 def test_a_proxy_that_gives_no_tunnel_is_an_infra_failure(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
