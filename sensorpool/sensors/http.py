@@ -3,12 +3,15 @@
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 from sensorpool.sensors import arguments
 from sensorpool.sensors.connections import InfraFailure, PokeFailed, connection, shown_url, variable
 from sensorpool.sensors.failures import BUSY_STATUSES
+
+if TYPE_CHECKING:
+    from sensorpool.sensors.http_client import Question
 
 METHODS = ("GET", "HEAD")
 _SECRET_HEADER = re.compile(
@@ -91,6 +94,7 @@ class HttpSensor:
         self.timeout = arguments.amount("timeout", timeout, "seconds")
         if not timeout:
             raise ValueError("timeout is a number of seconds above 0")
+        self._asked: Question | None = None  # the request of the last poke
 
     @property
     def _asks_for_body(self) -> bool:
@@ -103,18 +107,19 @@ class HttpSensor:
         :raises PokeFailed: for another status from 400 on but 404; for a body that is too long or no JSON.
         :raises SettingsError: when this worker does not know the connection.
         """
-        from sensorpool.sensors.http_client import ask, base  # httpx takes 0.1 s to import
+        from sensorpool.sensors.http_client import ask, base, question  # urllib3 takes 0.1 s to import
 
         url = self.url
         credentials: Mapping[str, str] = {}
         if self.conn_id is not None:
             found = base(variable(self.conn_id), connection(self.conn_id))
             url, credentials = found.url + self.url, found.headers
+        asked = self._asked
+        parts = self.method, url, self.headers or {}, credentials  # a subclass may change them between two pokes
+        if asked is None or parts != (asked.method, asked.url, asked.headers, asked.credentials):
+            self._asked = asked = question(self.method, url, headers=self.headers or {}, credentials=credentials)
         answer = ask(
-            self.method,
-            url,
-            headers=self.headers or {},
-            credentials=credentials,
+            asked,
             timeout=self.timeout,
             wanted=self.status,
             body_if=self._is_wanted if self._asks_for_body else None,

@@ -1,5 +1,7 @@
 """Servers on the loopback interface, and connections in the environment."""
 
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,6 +23,19 @@ def other_server() -> Iterator[Server]:
     serving = Server()
     yield serving
     serving.close()
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with a certificate of localhost, and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl")
+    made = tmp_path_factory.mktemp("tls") / "both.pem"
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,DNS:far.invalid"]
+    new = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", str(made)]
+    done = subprocess.run([*new, *names], capture_output=True, text=True, check=True)
+    made.write_text(made.read_text() + done.stdout)
+    return made
 
 
 @pytest.fixture(autouse=True)

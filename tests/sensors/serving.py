@@ -38,6 +38,7 @@ class Server:
 
         class Listener(ThreadingHTTPServer):
             daemon_threads = True
+            request_queue_size = 128
 
             def handle_error(self, *_: Any) -> None:
                 pass  # a client that goes away is what some tests are about

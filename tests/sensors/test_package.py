@@ -23,17 +23,17 @@ EXAMPLES: list[tuple[type, dict[str, Any]]] = [
 def test_importing_the_package_imports_no_sensor() -> None:
     script = (
         "import sys, sensorpool.sensors;"
-        "print(sorted({'fsspec', 'httpx', 'sqlalchemy', 'json', 'asyncio'} & set(sys.modules)))"
+        "print(sorted({'fsspec', 'urllib3', 'httpx', 'sqlalchemy', 'json', 'asyncio'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
-def test_a_local_path_needs_neither_fsspec_nor_httpx() -> None:
+def test_a_local_path_needs_neither_fsspec_nor_urllib3() -> None:
     script = (
         "import sys; from sensorpool.sensors import PathSensor, HttpSensor;"
         "PathSensor('/etc').poke({}); HttpSensor('http://127.0.0.1/');"
-        "print(sorted({'fsspec', 'httpx', 'sqlalchemy'} & set(sys.modules)))"
+        "print(sorted({'fsspec', 'urllib3', 'sqlalchemy'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
