@@ -149,8 +149,11 @@ class Leases:
         if self._files is not None:
             for shard_range, group_ids in by_range.items():
                 self._files.put_in_flight(shard_range, group_ids)
-        notes = {self.store.key(each, "note"): json.dumps(list(ids)) for each, ids in by_range.items()}
-        self.store.call(self.store.client.mset, notes)
+        client = self.store.client if len(by_range) == 1 else self.store.pipeline()
+        for shard_range, group_ids in by_range.items():
+            self.store.call(client.set, self.store.key(shard_range, "note"), json.dumps(list(group_ids)))
+        if len(by_range) > 1:
+            self.store.call(client.execute)
 
     def keep_in_files(self, files: RangeFiles, ranges: Collection[ShardRange]) -> int:
         """Record what is in flight, and the suspects, in files too; take up what the last process left there.

@@ -91,13 +91,13 @@ def test_a_job_ends_though_somebody_registers_all_the_time(
 def test_somebody_is_poked_however_long_the_load_takes(
     pool: Pool, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = cycle.load
+    real = cycle.load.load_each
 
     def load(*arguments: Any) -> Any:
         time.sleep(2 * TICK)
         return real(*arguments)
 
-    monkeypatch.setattr(cycle, "load", load)
+    monkeypatch.setattr(cycle.load, "load_each", load)
     landing = register(pool, Lands)
     job(worker, pool)
     assert pool.wait([landing], 0) == {landing: State.SUCCESS}

@@ -32,6 +32,8 @@ def stopped(service: Service, redis_server: RedisServer) -> list[psutil.Process]
     until("the round of rescue", lambda: "sensorpool.rescue" in service.logs() and not _unfinished(service.logs()))
     for child in standing:
         child.suspend()
+    for shard_range in service.pool.ranges[:CONCURRENCY]:  # beat sends none for quiet ranges
+        service.pool.publisher.nudge(shard_range)
     until("jobs received", lambda: _unfinished(service.logs()) >= CONCURRENCY)
     redis_server.kill()
     return standing

@@ -47,19 +47,20 @@ def register(pool: Pool) -> list[int]:
     return [instance.id for instance in made]
 
 
-@pytest.mark.parametrize("where", ["load", "settle"])
+@pytest.mark.parametrize("where", ["load_each", "settle"])
 def test_a_holder_keeps_its_lease_though_the_database_is_slow(
     pool: Pool, worker: Worker, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     is_slow = threading.Event()
-    real = cycle.load if where == "load" else worker.settler.settle
+    place = cycle.load if where == "load_each" else worker.settler
+    real = getattr(place, where)
 
     def slowly(*arguments: Any) -> Any:
         is_slow.set()
         time.sleep(3 * LEASE)
         return real(*arguments)
 
-    monkeypatch.setattr(cycle if where == "load" else worker.settler, where, slowly)
+    monkeypatch.setattr(place, where, slowly)
     ids, done = register(pool), JobResult()
 
     def job() -> None:

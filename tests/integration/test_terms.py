@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -183,8 +183,13 @@ def test_jobs_of_another_pool_and_of_other_ranges(
     with caplog.at_level(logging.ERROR, "sensorpool"), Standalone(settings) as running:
         worker = running.worker
         ranges = list(running.app.sensorpool_runtime.ranges)
-        acquire = worker.leases.acquire
-        worker.leases.acquire = lambda r, token: (seen.append(r), acquire(r, token))[1]  # type: ignore[method-assign]
+        acquire = worker.leases.acquire_each
+
+        def acquired(ranges: Sequence[ShardRange], token: str) -> Any:
+            seen.extend(ranges)
+            return acquire(ranges, token)
+
+        monkeypatch.setattr(worker.leases, "acquire_each", acquired)
         until("beat's first ticks", lambda: all(state.last for _, state, _ in worker.leases.look(ranges)), 60)
         seen.clear()
         theirs = Publisher(settings, lambda: "b" * 32)
