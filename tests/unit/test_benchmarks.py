@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import benchmarks.__main__ as command_line
-from benchmarks import report
+from benchmarks import compare, report
 from benchmarks.hotpath import PARTS, part_of
 
 ROOT = Path(__file__).parents[2]
@@ -61,3 +61,22 @@ def test_a_run_that_was_cut_off_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert runs("--full") == (4, 5)  # it was not asked to go on
     code[0] = None
     assert runs("--go-on", "--full") == (5, 6)  # what is measured is in no commit
+
+
+def test_a_comparison_has_the_figures_that_both_commits_have() -> None:
+    rows = [{"case": "a", "CPU, µs": 4.0, "by part": {"worker": 3.0, "beat": 1}, "is met": True, "left": None}]
+    before = compare.figures("settle", rows)
+    assert before == {
+        ("settle", "a", "CPU, µs"): 4.0,
+        ("settle", "a", "by part: worker"): 3.0,
+        ("settle", "a", "by part: beat"): 1,
+    }
+    here = [{("settle", "a", "CPU, µs"): value} for value in (1.0, 2.0, 9.0)]
+    shown = compare.table([before, before, before], here, "v1")
+    assert shown.row_count == 1
+    assert [list(column.cells) for column in shown.columns][2:] == [
+        ["CPU, µs"],
+        ["4 (4 to 4)"],
+        ["2 (1 to 9)"],
+        ["0.50"],
+    ]
