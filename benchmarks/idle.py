@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
-from sqlalchemy import text
-
 from benchmarks.report import Row
 from benchmarks.stage import UNTIL_QUIET, Stage, less, tree_seconds
 from harness.service import kill_tree
@@ -48,8 +46,7 @@ def measure(case: str, sensors: int, interval: float, window: float) -> Row:
             }
             for n in range(sensors)
         )
-        with stage.pool.database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.execute(text("VACUUM (ANALYZE)"))
+        stage.vacuum()
         stage.start()
         until("a poke of each", lambda: stage.counters()["poked"] >= sensors, 60, 0.5)
         time.sleep(UNTIL_QUIET)

@@ -49,6 +49,11 @@ class Stage:
         } | settings
         self._stack = ExitStack()
 
+    def vacuum(self) -> None:
+        """Do what PostgreSQL does once after so many new rows: else it falls into the one window and not the other."""
+        with self.pool.database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text("VACUUM (ANALYZE)"))
+
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sensorpool-bench-")))

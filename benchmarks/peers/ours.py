@@ -41,6 +41,7 @@ def measure(size: int, seconds: float, interval: float = INTERVAL) -> Result:
 
         distinct = len(set(paths(stage.folder, size)))
         until("a round", lambda: pokes() >= distinct, 600, 1.0)
+        stage.vacuum()
         time.sleep(TICK)  # the work after the first pokes is over
         seen = watch(
             whole_intervals(seconds, interval),
