@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
+
 from benchmarks.report import Row
 from benchmarks.stage import UNTIL_QUIET, Stage, less, tree_seconds
 from harness.service import kill_tree
