@@ -23,8 +23,9 @@ from sensorpool.worker.chores.round import TRIES_LATER, Chore, Place, Rescued, R
 from sensorpool.worker.context import Worker
 
 CHORES = (
-    Chore("pruning and ending instances", instances.prune_and_end),
-    Chore("dropping empty groups", groups.drop_empty),
+    # these walk through all rows, of which only a hand on the tables could have left some astray
+    Chore("pruning and ending instances", instances.prune_and_end, every=4),
+    Chore("dropping empty groups", groups.drop_empty, every=4),
     Chore("folding shardcodes", groups.fold_shardcodes),
     Chore("pruning landings", landings.prune, every=4),
     Chore("pruning actions", actions.prune, every=4),
