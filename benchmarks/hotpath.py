@@ -8,8 +8,6 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from sqlalchemy import text
-
 from benchmarks.report import Row, demand
 from benchmarks.sensors import NEVER
 from benchmarks.stage import Stage
@@ -58,8 +56,7 @@ def measure(case: str, kind: str, groups: int, *, interval: float, landing: bool
             }
             for n in range(groups)
         )
-        with stage.pool.database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.execute(text("VACUUM (ANALYZE)"))
+        stage.vacuum()
         stage.start()
         until("a poke of each", lambda: stage.counters()["poked"] >= groups, 120, 0.5)
         time.sleep(max(2.0, from_ - time.time()))

@@ -3,8 +3,6 @@
 import time
 from collections.abc import Iterator
 
-from sqlalchemy import text
-
 from benchmarks.report import Row, demand
 from benchmarks.sensors import NEVER
 from benchmarks.stage import Stage, less
@@ -46,8 +44,7 @@ def measure(case: str, sensors: int, *, interval: float, tick: float, shards: in
             )
         register_cpu, registered = less(stage.cpu(), before), time.monotonic() - began
         demand(stage.sensing() == sensors, "not all were registered")
-        with stage.pool.database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.execute(text("VACUUM (ANALYZE)"))  # as autovacuum does within a minute
+        stage.vacuum()  # as autovacuum does within a minute
         stage.start()
         poked_all = until("a poke of each", lambda: stage.counters()["poked"] >= groups, 3 * interval + 300, 1.0)
         demand(poked_all, "not all were poked")

@@ -9,7 +9,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import psutil
-from sqlalchemy import text
 
 from benchmarks import sensors
 from benchmarks.report import Row, demand
@@ -49,8 +48,7 @@ def measure(
             {"sensor": path, "poke_context": each, "dag_id": "dag", "task_id": f"task{n}", "run_id": "run"}
             for n, each in enumerate(contexts)
         )
-        with stage.pool.database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.execute(text("VACUUM (ANALYZE)"))
+        stage.vacuum()
         stage.start()
         until("a poke of each", lambda: stage.counters()["poked"] >= groups, 120, 0.5)
         time.sleep(2 * interval)

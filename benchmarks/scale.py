@@ -3,8 +3,6 @@
 import time
 from collections.abc import Iterator
 
-from sqlalchemy import text
-
 from benchmarks.report import Row, demand
 from benchmarks.stage import Stage, less, tree_seconds
 from harness.until import until
@@ -32,8 +30,7 @@ def measure(workers: int, shards: int) -> Row:
             }
             for n in range(GROUPS)
         )
-        with stage.pool.database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.execute(text("VACUUM (ANALYZE)"))
+        stage.vacuum()
         stage.start()
         until("a poke of each", lambda: stage.counters()["poked"] >= GROUPS, 60, 0.5)
         time.sleep(INTERVAL)

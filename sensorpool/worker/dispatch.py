@@ -44,49 +44,27 @@ def poke(shares: Sequence[Share]) -> None:
         reports.settle([share.run for share in shares])
     if not some:
         return
-    worker = some[0].run.worker
+    worker, dispatch = some[0].run.worker, _Dispatch(some)
     worker.watchdog.guard()
     poking = worker.poker.begin()
     try:
-        _Dispatch(some, poking).poke_in_turn()
+        dispatch.poke_in_turn(poking)
     except BaseException:
         poking.withdraw()
         raise
     finally:
         if poking.outstanding:
-            _let_go_on(some, poking)
+            dispatch.let_go_on(poking)
         else:
             poking.end()
             worker.watchdog.rest()
 
 
-def _let_go_on(shares: Sequence[Share], poking: Poking) -> None:
-    """Have the pokes go on that take too long."""
-    slow_of: list[tuple[JobRun, list[int]]] = []
-    for share in shares:
-        if slow := _of_share(share, poking.outstanding, len(shares)):
-            share.run.result.extra["slow"] = len(slow)
-            share.run.held.suspects.update(dict.fromkeys(slow, Suspicion.SLOW))
-            slow_of.append((share.run, slow))
-    run = shares[0].run
-    run.worker.slow_pokes.adopt(
-        poking, [(each.shard_range, slow, each.infra) for each, slow in slow_of], run.moment.now
-    )
-
-
-def _of_share(share: Share, group_ids: Iterable[int], shares: int) -> list[int]:
-    if shares == 1:
-        return list(group_ids)
-    ours = {unit.group.id for unit in share.units}
-    return [group_id for group_id in group_ids if group_id in ours]
-
-
 class _Dispatch:
     """The dispatch of one round of a job."""
 
-    def __init__(self, shares: Sequence[Share], poking: Poking) -> None:
+    def __init__(self, shares: Sequence[Share]) -> None:
         self._shares = shares
-        self._poking = poking
         self._runs = [share.run for share in shares]
         first = self._runs[0]
         self._worker, self._settings = first.worker, first.settings
@@ -98,10 +76,9 @@ class _Dispatch:
             if len(shares) > 1:
                 self._owners.update((unit.group.id, share) for unit in share.units)
 
-    def poke_in_turn(self) -> None:
+    def poke_in_turn(self, poking: Poking) -> None:
         """Poke until no group waits, or time is up."""
-        settings, poking = self._settings, self._poking
-        wait = _WAITS[0]
+        settings, wait = self._settings, _WAITS[0]
         flushed_at, renewed_at = time.monotonic(), self._runs[0].began
         # counted from here on: some groups are poked however long the load took
         stop_at, patience = flushed_at + settings.job_span, min(_LONG, settings.tick / 2)
@@ -115,7 +92,7 @@ class _Dispatch:
                     run.lease.extend()
             if here > stop_at or not all(run.lease.is_ours() for run in self._runs):
                 break
-            self._hand_over()
+            self._hand_over(poking)
             seen = poking.step()
             self._take(seen)
             facts = sum([len(run.outcomes.facts) for run in self._runs])
@@ -135,12 +112,27 @@ class _Dispatch:
             left = own + [unit for line in share.lines.values() for unit in line]
             share.left = set_apart.stuck(share.run, poking, left)
 
-    def _hand_over(self) -> None:
+    def let_go_on(self, poking: Poking) -> None:
+        """Have the pokes go on that take too long."""
+        slow_of: list[tuple[JobRun, list[int]]] = []
+        for share in self._shares:
+            if slow := self._own(share, poking.outstanding):
+                share.run.result.extra["slow"] = len(slow)
+                share.run.held.suspects.update(dict.fromkeys(slow, Suspicion.SLOW))
+                slow_of.append((share.run, slow))
+        adopted = [(run.shard_range, slow, run.infra) for run, slow in slow_of]
+        self._worker.slow_pokes.adopt(poking, adopted, self._runs[0].moment.now)
+
+    def _own(self, share: Share, group_ids: Iterable[int]) -> list[int]:
+        """Return the groups that are of a range."""
+        return [group_id for group_id in group_ids if self._owners.get(group_id, share) is share]
+
+    def _hand_over(self, poking: Poking) -> None:
         """Note which groups are about to be poked, then hand them over: as many as keep the slots of a class busy.
 
         :raises Unreachable: when Redis does not answer; then no group is handed over.
         """
-        poking, taken = self._poking, list[tuple[Share, list[PokeUnit]]]()
+        taken: list[tuple[Share, list[PokeUnit]]] = []
         wanted = {name: poking.wants_more(name) for share in self._shares for name in share.lines}
         for share in self._shares:
             units: list[PokeUnit] = []
@@ -156,7 +148,7 @@ class _Dispatch:
             return
         ids = [[unit.group.id for unit in units] for _, units in taken]
         in_flight = {
-            share.run.shard_range: [*_of_share(share, poking.outstanding, len(self._shares)), *own]
+            share.run.shard_range: [*self._own(share, poking.outstanding), *own]
             for (share, _), own in zip(taken, ids, strict=True)
         }
         self._worker.leases.put_in_flight(in_flight)

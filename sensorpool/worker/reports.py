@@ -1,6 +1,5 @@
 """The step that takes reports in: `outcomes` judges them; what follows in Redis and the database is done here."""
 
-from collections import ChainMap
 from collections.abc import Sequence
 
 from sensorpool.instrumentation.failpoint import failpoint
@@ -55,7 +54,7 @@ def settle(runs: Sequence[JobRun]) -> None:
         return
     worker, trusted = runs[0].worker, runs[0].moment.trusted
     every = [fact for _, facts in handed_over for fact in facts]
-    known = dict(ChainMap(*(run.outcomes.unsettled for run, _ in handed_over)))
+    known = {group_id: each for run, _ in handed_over for group_id, each in run.outcomes.unsettled.items()}
     with worker.keeper.keeping(*(run.lease for run in runs)):
         done = worker.settler.settle(every, trusted, lambda _: known)
     for run, facts in handed_over:

@@ -23,7 +23,7 @@ from sensorpool.worker.chores.round import TRIES_LATER, Chore, Place, Rescued, R
 from sensorpool.worker.context import Worker
 
 CHORES = (
-    # these walk through all rows, of which only a hand on the tables could have left some astray
+    # these walk through all rows, for what is old, and for what only a hand on the tables could have left astray
     Chore("pruning and ending instances", instances.prune_and_end, every=4),
     Chore("dropping empty groups", groups.drop_empty, every=4),
     Chore("folding shardcodes", groups.fold_shardcodes),

@@ -44,7 +44,7 @@ def test_what_ends_at_the_last_moment_is_not_slow(monkeypatch: pytest.MonkeyPatc
     run: Any = SimpleNamespace(settings=settings, lease=Mock(), outcomes=Mock(), worker=Mock(), began=0.0)
     poking: Any = Late(one(1, Lands))
     share = dispatch.Share(run, [])
-    dispatch._Dispatch([share], poking).poke_in_turn()
+    dispatch._Dispatch([share]).poke_in_turn(poking)
     assert share.left == []
     assert [each.group.id for each in taken if isinstance(each, Report)] == [1]
     assert not poking.outstanding

@@ -244,7 +244,7 @@ MUTANTS = (
     ),
     Mutant(
         "all slow pokes are each range's",
-        (Edit("worker/dispatch.py", "[group_id for group_id in group_ids if group_id in ours]", "list(group_ids)"),),
+        (Edit("worker/dispatch.py", "group_ids if self._owners.get(group_id, share) is share]", "group_ids]"),),
         ("test_slow_pokes_go_on_each_for_its_own_range",),
         tests=UNIT_TESTS + "test_joint_job.py::test_slow_pokes_go_on_each_for_its_own_range",
     ),
