@@ -1,6 +1,8 @@
 """Compare this commit with another one: each question is asked there and here in turn, several times.
 
 python -m benchmarks.compare v0.1.0 settle register          five runs each: the median, and the least and the most
+
+What was measured is kept in a file. A comparison that was cut off goes on there, as long as both commits are the same.
 """
 
 import json
@@ -20,8 +22,12 @@ from rich.table import Table
 
 from benchmarks.__main__ import QUESTIONS
 from benchmarks.code_version import ROOT, code_version
+from benchmarks.stage import write_json
 
 Figures = dict[tuple[str, str, str], float]  # by question, case and name
+THERE, HERE = "there", "here"
+RESULTS = ROOT / "benchmarks" / "results" / "compare.json"
+TRIES = 3  # of a question in one tree: a machine that is busy elsewhere may fail one
 
 
 @click.command(help=__doc__)
@@ -29,23 +35,66 @@ Figures = dict[tuple[str, str, str], float]  # by question, case and name
 @click.argument("questions", nargs=-1, required=True, type=click.Choice(list(QUESTIONS)))
 @click.option("--runs", default=5, type=click.IntRange(min=1), show_default=True, help="Of each commit.")
 @click.option("--full", is_flag=True, help="At full size.")
-@click.option("--results", type=click.Path(path_type=Path), help="A file for all figures, as JSON.")
-def main(commit: str, questions: tuple[str, ...], runs: int, full: bool, results: Path | None) -> None:
+@click.option("--results", default=RESULTS, type=click.Path(path_type=Path), help="The file that keeps all figures.")
+def main(commit: str, questions: tuple[str, ...], runs: int, full: bool, results: Path) -> None:
     """Compare."""
-    if code_version() is None:
+    code = code_version()
+    if code is None:
         raise click.ClickException("the code has changes that are in no commit: commit them, or put them aside")
-    before: list[Figures] = []
-    after: list[Figures] = []
+    commits = {THERE: _run("git", "rev-parse", f"{commit}^{{commit}}"), HERE: code}
+    kept = Kept.read(results, {**commits, "size": "full" if full else "usual"})
     with ExitStack() as stack:
-        trees = [stack.enter_context(_tree(each)) for each in (commit, "HEAD")]
-        for number in range(1, runs + 1):
-            # in turn, and each first as often as the other: a machine has faster and slower hours
-            for tree, found in list(zip(trees, (before, after), strict=True))[:: 1 if number % 2 else -1]:
-                click.echo(f"run {number} of {runs}: {'there' if found is before else 'here'} …", err=True)
-                found.append(_measure(tree, questions, full=full))
-                if results:
-                    results.write_text(json.dumps({"before": _written(before), "after": _written(after)}, indent=1))
-    Console(soft_wrap=True).print(table(before, after, commit))
+        trees = {side: stack.enter_context(_tree(each)) for side, each in commits.items()}
+        for number in range(runs):
+            for question in questions:
+                # in turn, and each first as often as the other: a machine has faster and slower hours
+                for side in (THERE, HERE)[:: -1 if number % 2 else 1]:
+                    if kept.runs(question, side) <= number:
+                        click.echo(f"{question}, run {number + 1} of {runs}: {side} …", err=True)
+                        kept.add(question, side, _measure(trees[side], question, full=full))
+    for question in questions:
+        Console(soft_wrap=True).print(table(kept.of(question, THERE), kept.of(question, HERE), commit))
+
+
+class Kept:
+    """The figures that were measured, in a file.
+
+    :param about: what they are of: figures of anything else are not kept beside them.
+    """
+
+    def __init__(self, path: Path, about: Mapping[str, str], measured: list[dict[str, Any]]) -> None:
+        self._path = path
+        self._about = about
+        self._measured = measured
+
+    @classmethod
+    def read(cls, path: Path, about: Mapping[str, str]) -> "Kept":
+        """Read what is there; nothing, if that is about other commits."""
+        found = json.loads(path.read_text()) if path.exists() else {}
+        return cls(path, about, found["measured"] if found.get("about") == about else [])
+
+    def runs(self, question: str, side: str) -> int:
+        """Return how often a question was asked on one side."""
+        return len(self.of(question, side))
+
+    def add(self, question: str, side: str, found: Figures) -> None:
+        """Keep the figures of a run."""
+        named = {" | ".join(key[1:]): value for key, value in found.items()}
+        self._measured.append({"question": question, "side": side, "figures": named})
+        write_json(self._path, {"about": self._about, "measured": self._measured})
+
+    def of(self, question: str, side: str) -> list[Figures]:
+        """Return the figures of each run."""
+        return [
+            {(question, *_split(name)): value for name, value in each["figures"].items()}
+            for each in self._measured
+            if (each["question"], each["side"]) == (question, side)
+        ]
+
+
+def _split(name: str) -> tuple[str, str]:
+    case, _, figure = name.rpartition(" | ")
+    return case, figure
 
 
 def table(before: Sequence[Figures], after: Sequence[Figures], commit: str) -> Table:
@@ -87,35 +136,33 @@ def _tree(commit: str) -> Iterator[Path]:
             _run("git", "worktree", "remove", "--force", str(tree))
 
 
-def _measure(tree: Path, questions: Sequence[str], *, full: bool) -> Figures:
-    """Ask the questions of the code in a tree."""
-    command = [sys.executable, "-m", "benchmarks", *questions, *(["--full"] if full else [])]
-    done = subprocess.run(
-        command, cwd=tree, env=os.environ | {"PYTHONPATH": str(tree)}, stdout=subprocess.DEVNULL, check=False
-    )
-    if done.returncode:
-        raise click.ClickException(f"the benchmarks failed: {' '.join(command[1:])}")
-    found: Figures = {}
-    for question in questions:
-        found |= figures(
-            question, json.loads((tree / "benchmarks" / "results" / f"{question}.json").read_text())["rows"]
+def _measure(tree: Path, question: str, *, full: bool) -> Figures:
+    """Ask a question of the code in a tree."""
+    command = [sys.executable, "-m", "benchmarks", question, *(["--full"] if full else [])]
+    for _ in range(TRIES):
+        done = subprocess.run(
+            command, cwd=tree, env=os.environ | {"PYTHONPATH": str(tree)}, capture_output=True, text=True, check=False
         )
-    return found
+        if not done.returncode:
+            found = json.loads((tree / "benchmarks" / "results" / f"{question}.json").read_text())
+            return figures(question, found["rows"])
+        said = [
+            line for line in done.stdout.splitlines() if line.startswith(f"{question}: ")
+        ] or done.stderr.splitlines()
+        click.echo(f"  it failed: {said[-1] if said else 'it says nothing'}", err=True)
+    raise click.ClickException(f"the benchmark failed {TRIES} times: {' '.join(command[1:])}")
 
 
-def _run(*command: str) -> None:
+def _run(*command: str) -> str:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         said = (done.stderr.strip() or "it failed").splitlines()[-1]
         raise click.ClickException(f"{' '.join(command[:3])}: {said}")
+    return done.stdout.strip()
 
 
 def _spread(values: Sequence[float]) -> str:
     return f"{median(values):,.4g} ({min(values):,.4g} to {max(values):,.4g})"
-
-
-def _written(runs: Sequence[Figures]) -> list[dict[str, float]]:
-    return [{" | ".join(key): value for key, value in run.items()} for run in runs]
 
 
 if __name__ == "__main__":

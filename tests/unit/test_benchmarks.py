@@ -1,11 +1,13 @@
 """The modules of the package that benchmarks name exist; a run that was cut off goes on."""
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
+from click import ClickException
 from click.testing import CliRunner
 
 import benchmarks.__main__ as command_line
@@ -80,3 +82,28 @@ def test_a_comparison_has_the_figures_that_both_commits_have() -> None:
         ["2 (1 to 9)"],
         ["0.50"],
     ]
+
+
+def test_a_comparison_that_was_cut_off_goes_on_with_the_same_commits(tmp_path: Path) -> None:
+    path, about = tmp_path / "compare.json", {"there": "a", "here": "b"}
+    found = {("settle", "10,000 | at once", "CPU, µs"): 4.5}
+    compare.Kept.read(path, about).add("settle", "there", found)
+    kept = compare.Kept.read(path, about)
+    assert kept.of("settle", "there") == [found]
+    assert (kept.runs("settle", "there"), kept.runs("settle", "here"), kept.runs("idle", "there")) == (1, 0, 0)
+    assert compare.Kept.read(path, about | {"here": "c"}).runs("settle", "there") == 0
+
+
+def test_a_question_that_fails_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "benchmarks" / "results").mkdir(parents=True)
+    (tmp_path / "benchmarks" / "results" / "settle.json").write_text('{"rows": [{"case": "a", "CPU": 3.0}]}')
+    codes = [1, 1, 0]
+
+    def run(*_: object, **__: object) -> SimpleNamespace:
+        return SimpleNamespace(returncode=codes.pop(0), stdout="settle: too slow", stderr="")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert compare._measure(tmp_path, "settle", full=False) == {("settle", "a", "CPU"): 3.0}
+    codes[:] = [1] * compare.TRIES
+    with pytest.raises(ClickException, match="failed 3 times"):
+        compare._measure(tmp_path, "settle", full=False)
