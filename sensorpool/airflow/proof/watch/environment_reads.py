@@ -37,6 +37,13 @@ _READ_IN_C = (
     (re.compile(r"LDAP\w*|SASL_\w+"), ("_ldap",)),
     (re.compile(r"\w+_proxy|\w+_PROXY|CURL_\w+"), ("pycurl",)),
 )
+# modules that read these names for the user agent of their requests, which no answer depends on
+_FOR_USER_AGENT = {
+    "airflow.providers.amazon.aws.hooks.base_aws": frozenset({"AIRFLOW_CTX_DAG_ID", "AIRFLOW_CTX_TEAM_NAME"})
+}
+_OF_PYTHON = frozenset(
+    {"os", "collections.abc", "_collections_abc", watched_environment.__name__}
+)  # they read for their callers
 _DEEPEST = 8
 _POOL = "sensorpool.airflow.pool.adapters."
 
@@ -88,6 +95,8 @@ def _noting(
     watched = (OF_TASK, *_LOOK_UPS) if found else ()
 
     def ask(name: str) -> None:
+        if _is_for_user_agent(name):
+            return
         if found and name not in changed and (lookup := _lookup_of(name)) is not None:
             if process_start.has(name):
                 found(lookup)
@@ -127,6 +136,16 @@ def reason_against(sensor: BaseOperator, hooks: Iterable[type] = ()) -> str | No
     return None
 
 
+def _is_for_user_agent(name: str) -> bool:
+    """Whether a name is read, just now, for the user agent of a request and for nothing else."""
+    if not any(name in names for names in _FOR_USER_AGENT.values()):
+        return False
+    frame = sys._getframe(2)
+    while frame is not None and (module := str(frame.f_globals.get("__name__"))) in _OF_PYTHON:
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame is not None and name in _FOR_USER_AGENT.get(module, ())
+
+
 def _lookup_of(name: str) -> str | None:
     """Return the Connection or Variable, in capitals, that a name in the environment holds; None for other names."""
     return next(
@@ -162,6 +181,8 @@ def deny_names() -> None:
     """Deny pokes of this process, one of the pool's, the names of their task: a read raises `OnlyOnWorker`."""
 
     def deny(name: str) -> None:
+        if _is_for_user_agent(name):
+            return
         frame = sys._getframe(2)
         while frame is not None and not str(frame.f_globals.get("__name__")).startswith(_POOL):
             frame = frame.f_back  # type: ignore[assignment]
