@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import matplotlib
@@ -20,7 +21,7 @@ Rows = list[dict[str, Any]]
 def main() -> None:
     """Write the page: the text, with its tables and plots in their places."""
     read = {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
-    measured, few = read.pop("peers", {}), read.pop("peers_few", {})
+    measured, few, beside = read.pop("peers", {}), read.pop("peers_few", {}), read.pop("compare", {})
     found = {name: each for name, each in read.items() if isinstance(each, dict) and "rows" in each}
     PLOTS.mkdir(exist_ok=True)
     matplotlib.rcParams["svg.hashsalt"] = "sensorpool"  # the same figures give the same file
@@ -30,6 +31,7 @@ def main() -> None:
         "budgets": lambda: budgets({name: each["rows"] for name, each in found.items()}),
         "peers": lambda: peers(measured) + notes(measured),
         "peers_few": lambda: peers(few),
+        "compare": lambda: compared(beside),
         **{name: lambda name=name: table(found[name]) for name in found},  # type: ignore[misc]
         "plot growth": lambda: growth(found["million"]["rows"]),
         "plot overhead": lambda: bars("overhead", found["overhead"]["rows"], "above the bare call, µs", "µs of CPU"),
@@ -159,6 +161,36 @@ def peers(found: dict[str, dict[str, Any]]) -> str:
             + " |"
         )
     return "\n".join(lines)
+
+
+_SHOWN = ("CPU of a poke, µs", "CPU of a row, µs")
+
+
+def compared(found: dict[str, Any]) -> str:
+    """Return the CPU of each case at two commits, and the ratio of the two runs that were made one after the other."""
+    if not found.get("measured"):
+        return "Not measured yet."
+    runs: dict[tuple[str, str], list[dict[str, float]]] = {}
+    for each in found["measured"]:
+        runs.setdefault((each["question"], each["side"]), []).append(each["figures"])
+    lines = ["| | runs each | before, µs | now, µs | now / before |", "| --- | ---: | ---: | ---: | ---: |"]
+    for question in dict.fromkeys(question for question, _ in runs):
+        pairs = list(zip(runs.get((question, "there"), ()), runs.get((question, "here"), ()), strict=False))
+        for name in pairs[0][0] if pairs else ():
+            case, _, figure = name.rpartition(" | ")
+            # what a busy machine has made less than nothing says nothing
+            both = [(one[name], other[name]) for one, other in pairs if min(one[name], other.get(name, 0)) > 0]
+            if figure in _SHOWN and both:
+                before, now = ([pair[side] for pair in both] for side in (0, 1))
+                ratios = [other / one for one, other in both]
+                lines.append(
+                    f"| {question}: {case} | {len(both)} | {_spread(before)} | {_spread(now)} | {_spread(ratios)} |"
+                )
+    return "\n".join(lines)
+
+
+def _spread(values: list[float]) -> str:
+    return f"{said(median(values))} ({said(min(values))} to {said(max(values))})"
 
 
 def notes(found: dict[str, dict[str, Any]]) -> str:
