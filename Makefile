@@ -45,7 +45,7 @@ airflow: $(VENV_E2E)/e2e.stamp ## run the tests of Airflow's side, on its code a
 	@$(VENV_E2E)/bin/python -m pytest tests/airflow $(SLOWEST) -n 2 --dist loadfile $(ARGS)
 
 e2e: $(VENV_E2E)/e2e.stamp ## run the tests on a whole Airflow of their own
-	@$(VENV_E2E)/bin/python -m pytest tests/e2e $(SLOWEST) --maxfail 4 $(ARGS)
+	@$(VENV_E2E)/bin/python -m pytest tests/e2e $(SLOWEST) --maxfail 4 -n 2 --dist loadgroup $(ARGS)
 
 .PHONY: airflow-versions e2e-versions
 airflow-versions: ## run the tests of Airflow's side on other versions of Airflow (VERSIONS=3.1.8 for one)
@@ -54,9 +54,12 @@ airflow-versions: ## run the tests of Airflow's side on other versions of Airflo
 e2e-versions: ## run the lives of a sensor on other versions of a whole Airflow
 	@$(PYTHON) tools/airflow_versions.py $(VERSIONS) -- tests/e2e/test_lives.py $(ARGS)
 
-.PHONY: faults faults-full
-faults: $(VENV)/test.stamp ## try the guarantees: every fault once, mutants, the model
+.PHONY: faults mutants faults-full
+faults: $(VENV)/test.stamp ## try the guarantees: every fault once, one mutant in four, the model
 	@$(BIN)/python -m pytest tests/faults $(SLOWEST) -n 3 --dist loadfile $(ARGS)
+
+mutants: $(VENV)/test.stamp ## hunt for all seeded faults: ten minutes
+	@SENSORPOOL_TEST_MUTANTS=all $(BIN)/python -m pytest tests/faults/mutants $(ARGS)
 
 faults-full: $(VENV)/test.stamp ## try the guarantees for hours: outages of a minute, thousands of kills, a soak
 	@SENSORPOOL_TEST_FULL=1 SENSORPOOL_TEST_FAULTS_TABLE=benchmarks/results/faults.json \

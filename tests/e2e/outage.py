@@ -12,8 +12,8 @@ from harness import audit
 from harness.servers import guard
 from sensorpool.model.states import State
 from sensorpool.store.database import Database
+from tests.e2e import report
 from tests.e2e.cluster import Cluster
-from tests.e2e.report import ROWS
 
 INTERVAL = 2.0  # seconds; of the DAG and of the cluster
 _WRONG = frozenset({"failed", "up_for_retry", "skipped", "upstream_failed", "removed"})
@@ -104,7 +104,7 @@ class Outage:
             "the end of the run", lambda: self.cluster.run_state(self.dag_id, self.run_id) in {"success", "failed"}
         )
         self.settle()
-        row, states = ROWS[self.row], self.states()
+        row, states = report.row(self.row), self.states()
         row.runs += 1
         became = self._became()
         succeeded = {key for key in states if became[*key, "success"]}
