@@ -38,14 +38,17 @@ test: $(VENV)/test.stamp ## run the tests on a PostgreSQL and a Redis of their o
 
 .PHONY: test-variants
 test-variants: $(VENV)/test.stamp ## run the tests that need MariaDB or RabbitMQ
-	@$(BIN)/python -m pytest -m "mariadb or rabbitmq" $(NOT_SLOW) $(SLOWEST) $(ARGS)
+	@$(BIN)/python -m pytest -m "mariadb or rabbitmq" $(NOT_SLOW) $(SLOWEST) -n 2 --dist loadfile $(ARGS)
 
-.PHONY: airflow e2e
+.PHONY: airflow e2e e2e-all
 airflow: $(VENV_E2E)/e2e.stamp ## run the tests of Airflow's side, on its code and its database
 	@$(VENV_E2E)/bin/python -m pytest tests/airflow $(SLOWEST) -n 2 --dist loadfile $(ARGS)
 
-e2e: $(VENV_E2E)/e2e.stamp ## run the tests on a whole Airflow of their own
-	@$(VENV_E2E)/bin/python -m pytest tests/e2e $(SLOWEST) --maxfail 4 -n 2 --dist loadgroup $(ARGS)
+e2e: $(VENV_E2E)/e2e.stamp ## run the tests on whole Airflows of their own: of the faults, one in three
+	@$(VENV_E2E)/bin/python -m pytest tests/e2e $(SLOWEST) --maxfail 4 $(ARGS)
+
+e2e-all: $(VENV_E2E)/e2e.stamp ## run all tests on whole Airflows: half an hour
+	@SENSORPOOL_TEST_E2E=all $(VENV_E2E)/bin/python -m pytest tests/e2e $(SLOWEST) --maxfail 4 $(ARGS)
 
 .PHONY: airflow-versions e2e-versions
 airflow-versions: ## run the tests of Airflow's side on other versions of Airflow (VERSIONS=3.1.8 for one)

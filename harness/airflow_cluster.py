@@ -24,7 +24,7 @@ from harness.service import kill_tree
 from harness.until import until
 
 ROOT = Path(__file__).parents[1]
-PATIENCE = 120.0
+PATIENCE = 240.0
 COMPONENTS = {
     "api-server": ("airflow", "api-server"),
     "scheduler": ("airflow", "scheduler"),

@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 
+from harness.forked_cli import CLI
 from harness.until import until
 from sensorpool.client.pool import Pool
 from sensorpool.config.settings import Settings
@@ -71,14 +72,7 @@ class Service:
 
     def cli(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run the command line."""
-        return subprocess.run(
-            [sys.executable, "-m", "sensorpool", *arguments],
-            env=os.environ | self.environment | environment,
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        return CLI.run(arguments, os.environ | self.environment | environment, self.folder, limit=60)
 
     def json(self, *arguments: str) -> Any:
         """Run the command line, and return what it printed as JSON."""

@@ -1,6 +1,12 @@
-"""Two Airflows for the whole suite: each takes 20 s to start. Tests that break parts of one put them back."""
+"""Two Airflows for the whole suite: each takes 20 s to start. Tests that break parts of one put them back.
 
+A run of the whole suite takes one in three of the faults and of what operators do, chosen by its seed; ``make e2e-all``
+takes all of them.
+"""
+
+import math
 import os
+import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -8,6 +14,7 @@ from typing import TypeVar
 
 import pytest
 
+from tests.conftest import SEED
 from tests.e2e import report
 from tests.e2e.cluster import Cluster
 from tests.e2e.fleet import Fleet
@@ -16,13 +23,23 @@ from tests.e2e.starting import Starting
 Airflow = TypeVar("Airflow", bound=Cluster)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave all tests of one kind of Airflow to one process, where there are two: each then starts one Airflow."""
-    for item in items:
-        for kind in ("cluster", "starting"):
-            if kind in getattr(item, "fixturenames", ()):
-                item.add_marker(pytest.mark.xdist_group(kind))
+ALL = os.environ.get("SENSORPOOL_TEST_E2E") == "all"
+CHOSEN_FROM = ("test_faults", "test_operations", "test_start_faults", "test_start_operations")
+ONE_IN = 3
+
+
+@pytest.hookimpl(trylast=True)  # after `-k` has taken its pick
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose one in three of the faults and of what operators do, by the run's seed, where the whole suite runs."""
+    if ALL or config.option.keyword or not any(Path(each.partition("::")[0]).is_dir() for each in config.args):
+        return
+    chosen: set[pytest.Item] = set(items)
+    for name in CHOSEN_FROM:
+        of_module = [item for item in items if item.path.stem == name]
+        rng = random.Random(f"{os.environ[SEED]} {name}")
+        chosen.difference_update(rng.sample(of_module, len(of_module) - math.ceil(len(of_module) / ONE_IN)))
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = [item for item in items if item in chosen]
 
 
 class Running:

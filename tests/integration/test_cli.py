@@ -16,6 +16,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
+from harness.forked_cli import CLI
 from harness.until import until
 from sensorpool import Key, Pool, Registration, Settings
 from sensorpool.cli.main import main
@@ -33,15 +34,8 @@ def run(tmp_path: Path) -> Run:
     upgrade(url)
 
     def run_it(*arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "sensorpool", *arguments],
-            env=os.environ | {"SENSORPOOL_DATABASE_URL": url} | environment,
-            input=stdin,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        given = os.environ | {"SENSORPOOL_DATABASE_URL": url} | environment
+        return CLI.run(arguments, given, tmp_path, stdin=stdin, limit=60)
 
     return run_it
 
