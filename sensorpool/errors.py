@@ -81,9 +81,22 @@ class InfraFailure(Exception):
     """Raised by a poke whose backend refuses, throttles or cannot be reached. Retried for a window before it counts.
 
     ``is_infra_failure`` is AIP-17's mark; any exception with this attribute counts as an infrastructure failure.
+
+    :param retry_after: seconds for which the backend wants to be left alone; None: it did not say so.
     """
 
     is_infra_failure = True
+    concerns_backend = True
+
+    def __init__(self, *said: object, retry_after: float | None = None) -> None:
+        super().__init__(*said)
+        self.retry_after = retry_after
+
+
+class NotReady(InfraFailure):
+    """Raised where the pool itself cannot ask yet, as while it loads a DAG file: it says nothing of a backend."""
+
+    concerns_backend = False
 
 
 class SkipSensor(Exception):

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
+from sensorpool.admin import backends
 from sensorpool.client.pool import Pool
 from sensorpool.errors import Unreachable
 from sensorpool.leases.poke_log import Poked, pokes_of
@@ -80,8 +81,10 @@ def add_next(
         why = pool.leases.suspects.why(shard_range, group["id"])
         unsettled = pool.leases.unsettled.of([shard_range]).get(group["id"])
         overruns = pool.leases.suspects.overruns(shard_range, group["id"])
+        backend = group["backend"] or group["op_classpath"]
+        outage, budget = backends.away(pool).get(backend), backends.budget_of(pool, backend)
     except Unreachable:
-        why, unsettled, overruns = None, None, 0
+        why, unsettled, overruns, outage, budget = None, None, 0, None, None
     if unsettled is not None:
         shown["unsettled"] = f"its result cannot be written, since {spell_time(unsettled.since)}: {unsettled.cause}"
     if group["crashes"]:
@@ -90,4 +93,9 @@ def add_next(
         because += f"; poked apart: {_WHY_APART[why]}"
     if overruns > 1:
         because += f"; {overruns} pokes in a row overran SENSORPOOL_POKE_TIMEOUT, and one that needs longer never lands"
+    if outage is not None:
+        because += f"; {backends.said(outage)}, and before a deadline one poke at a time asks it"
+    if budget is not None:
+        because += f"; the budget of {budget.budget.pattern} ({budget.budget}) stretches the interval "
+        because += f"to {budget.stretch:.2g} times as long"
     shown["next_poke_at"], shown["next_poke_because"] = spell_time(at), because

@@ -8,7 +8,7 @@ from sensorpool.instrumentation.redaction import hide_password, printable
 from sensorpool.leases.child_deaths import LATELY, ChildDeath
 from sensorpool.leases.connection import connect
 from sensorpool.leases.redis_store import RedisStore
-from sensorpool.model.terms import LiveWorker, untaken
+from sensorpool.model.terms import LiveWorker, unequal_budgets, untaken
 from sensorpool.model.times import spell_time
 from sensorpool.model.unsettled import LOCKED
 from sensorpool.model.values import LONGEST_SPAN, Unsettled
@@ -28,7 +28,7 @@ def disagreements(pool: Pool, workers: list[LiveWorker]) -> list[str]:
     :raises Unreachable: when Redis does not answer.
     """
     problems = pool.disagreements(workers) + [
-        printable(line)[:400] for line in untaken(queue_of(pool.settings), workers)
+        printable(line)[:400] for line in untaken(queue_of(pool.settings), workers) + unequal_budgets(workers)
     ]
     foreign = pool.roster.foreign()
     if foreign is not None:

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from sensorpool.admin import backends
 from sensorpool.admin.problems import disagreements, longest_tick, unsettled_groups
 from sensorpool.client.pool import Pool
 from sensorpool.leases import complaints, state_file
 from sensorpool.leases.range_state import MISSED, RangeState
+from sensorpool.leases.wrong_calls import WrongCalls
 from sensorpool.model.states import State
 from sensorpool.model.times import spell_time
 from sensorpool.model.values import Milliseconds
@@ -58,6 +60,9 @@ def status(pool: Pool) -> dict[str, Any]:
         "groups": groups,
         "states": {str(state): states.get(state, 0) for state in State},
         "not_here": [each._asdict() for each in complaints.read(complaints.found(pool.leases), now)],
+        "away": [backends.shown(outage) for outage in backends.away(pool).values()],
+        "budgets": backends.budgets(pool),
+        "wrong_calls": WrongCalls(pool.leases.store).found(),
         "late": database.read(late_conditions.count),
         "quarantined": database.read(admission.count_quarantined),
         "deaths": [f"{each.worker}: {each.cause}" for each in pool.child_deaths.lately()],

@@ -36,6 +36,16 @@ def _status(as_json: bool) -> None:
     if found["deaths"]:
         count, last = len(found["deaths"]), found["deaths"][-1]
         click.echo(f"{count} processes of the workers died in the last 10 minutes, the last one of {last}")
+    for away in found["away"]:
+        why = "wants to be left alone" if away["why"] == "throttled" else "is away"
+        since = f"the backend {away['backend']} {why}, for {away['for_s']:.0f} s now"
+        click.echo(f"{since}; one poke asks it in {away['asked_in_s']:.0f} s: {away['cause']}")
+    for op_classpath, why in found["wrong_calls"].items():
+        click.echo(f"{op_classpath} is poked one by one: its call for many was wrong, {why}")
+    for each in found["budgets"]:
+        if each["waiting"]:
+            said = f"{each['waiting']} groups wait for the budget of {each['backends']} ({each['budget']})"
+            click.echo(f"{said}: it stretches their intervals to {each['stretch']:g} times as long")
     if found["overrunning"]:
         click.echo(
             f"the last poke of {found['overrunning']} groups overran SENSORPOOL_POKE_TIMEOUT: `show ID` says more"

@@ -78,6 +78,7 @@ class Pool:
         external_id: str | None = None,
         logical_date: datetime | None = None,
         family: str | None = None,
+        backend: str | None = None,
     ) -> Instance:
         """Register one sensor. Spans are seconds.
 
@@ -85,6 +86,7 @@ class Pool:
         :param dag_id: with task_id and run_id the key of the waiter; without it a fresh key is made.
         :param logical_date: the date that the condition is of, if it is one of a series.
         :param family: the name of that series (see `Registration`).
+        :param backend: the name of what its pokes ask (see `Registration`).
         :raises Refused: with one line that says what is wrong; nothing is kept.
         :raises KeyConflict: when the key and try waits for another condition, or a higher try is registered.
         :raises Unreachable: when the database does not answer.
@@ -107,6 +109,7 @@ class Pool:
             external_id=external_id,
             logical_date=logical_date,
             family=family,
+            backend=backend,
         )
         return self.register_many([registration])[0]
 

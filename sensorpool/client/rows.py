@@ -5,7 +5,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from sensorpool.client.validate import CheckedRegistration
-from sensorpool.model.backend import NO_BACKEND, backend_of
 from sensorpool.model.due import SPREAD, step_at, whole_ticks
 from sensorpool.model.execution_context import ExecutionContext
 from sensorpool.model.identity import shardcode
@@ -77,7 +76,7 @@ def _group(each: CheckedRegistration, spans: _Spans, shard_code_upper_limit: int
         phase=identity.phase % SPREAD,
         next_deadline=spans.deadline,
         family=each.family,
-        backend=None if (backend := backend_of(identity.poke_context)) == NO_BACKEND else backend,
+        backend=each.backend,
         logical_date=each.logical_date,
     )
 

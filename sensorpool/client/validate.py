@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused
 from sensorpool.instrumentation.redaction import printable
+from sensorpool.model.backend import NO_BACKEND, backend_named, backend_of
 from sensorpool.model.execution_context import ExecutionContext
 from sensorpool.model.family import family_code
 from sensorpool.model.identity import Identity, identify
 from sensorpool.model.values import LONGEST_SPAN, Key, Milliseconds, Registration
-from sensorpool.poke.classes import Classes, describe
+from sensorpool.poke.classes import Classes, SensorClass, describe
 from sensorpool.publish import signature
 
 _KEY_LENGTH = 250
@@ -34,6 +35,7 @@ class CheckedRegistration(NamedTuple):
     external_id: str | None
     logical_date: Milliseconds | None
     family: int | None = None  # None: the condition is a series of its own
+    backend: str | None = None  # None: its class stands for it
 
 
 def from_mapping(named: Mapping[str, Any]) -> Registration:
@@ -111,6 +113,7 @@ def check(registration: Registration, settings: Settings, classes: Classes, *, t
         external_id=_external_id(registration.external_id),
         logical_date=_milliseconds(registration.logical_date),
         family=_family(op_classpath, registration.family),
+        backend=_backend(registration.backend, classes.known(op_classpath), identity.poke_context),
     )
 
 
@@ -171,6 +174,17 @@ def _family(op_classpath: str, family: Any) -> int | None:
     if not isinstance(family, str) or not family:
         raise Refused("family must be a non-empty string: the name of a series of conditions")
     return family_code(op_classpath, family)
+
+
+def _backend(given: Any, sensor_class: SensorClass | None, poke_context: str) -> str | None:
+    if given is not None:
+        if (name := backend_named(given)) is None:
+            raise Refused("backend must be a string with printable characters: the name of what the pokes ask")
+        return name
+    named = None
+    if sensor_class is not None and sensor_class.names_backend is not None:
+        named = sensor_class.backend_of(_parse(poke_context)[0])
+    return named or (None if (found := backend_of(poke_context)) == NO_BACKEND else found)
 
 
 def _milliseconds(logical_date: Any) -> Milliseconds | None:

@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_settings import NoDecode
 
 from sensorpool.errors import Refused
+from sensorpool.model.budgets import Budget, read_budgets
 from sensorpool.model.identity import canonical_classpath
 from sensorpool.model.patterns import canonical_entry
 from sensorpool.model.values import LONGEST_SPAN
@@ -37,9 +38,14 @@ def _enabled(value: object) -> object:
     return _spelled(value, canonical_entry)
 
 
+def _budgets(value: object) -> object:
+    return () if value == "" else read_budgets(value)
+
+
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 ClassPaths = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_classpaths)]
 Enabled = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_enabled)]
+BudgetsOfBackends = Annotated[tuple[Budget, ...], NoDecode, BeforeValidator(_budgets)]
 Seconds = Annotated[float, Field(gt=0, le=LONGEST_SPAN, allow_inf_nan=False)]
 # spans between repeated actions: with shorter ones the process would do nothing else
 Moments = Annotated[float, Field(ge=0.05, le=LONGEST_SPAN, allow_inf_nan=False)]

@@ -6,7 +6,16 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from sensorpool.config.defaults import BUILT_IN_SENSORS, INFRA_FAILURES, MEMORY, PREFIX, default_database
-from sensorpool.config.fields import ClassPaths, Count, Enabled, Moments, Names, Seconds, WholeSeconds
+from sensorpool.config.fields import (
+    BudgetsOfBackends,
+    ClassPaths,
+    Count,
+    Enabled,
+    Moments,
+    Names,
+    Seconds,
+    WholeSeconds,
+)
 
 
 class Options(BaseSettings):
@@ -63,6 +72,11 @@ class Options(BaseSettings):
     # how
     poke_timeout: Moments = Field(10.0, description="Time limit of one poke.")
     poke_concurrency: Count = Field(64, le=100_000, description="Pokes that one worker process makes at once.")
+    budgets: BudgetsOfBackends = Field(
+        (),
+        description="What backends can bear: a JSON object that gives each name of a backend, or pattern with `*`, a "
+        "budget like `50/s`, `8 at once`, or `50/s, 8 at once`. All workers share it.",
+    )
     hanging_concurrency: Count = Field(
         256,
         le=100_000,

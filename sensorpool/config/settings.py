@@ -11,6 +11,7 @@ from sensorpool.config.defaults import PREFIX
 from sensorpool.config.options import Options
 from sensorpool.errors import SettingsError
 from sensorpool.instrumentation.redaction import hide_password, learn
+from sensorpool.model.budgets import as_text
 
 SECRETS = ("web_token", "on_late_url")
 EXTENSIONS = "sensorpool.settings"  # entry points: functions that return settings by name
@@ -53,6 +54,7 @@ class Settings(Options):
             values[name] = hide_password(str(values[name]))
         for name in SECRETS:
             values[name] = "***" if values[name] else ""
+        values["budgets"] = as_text(self.budgets)
         return values
 
 

@@ -47,13 +47,15 @@ class Roster:
         version: str,
         must_agree: bool,
         queues: Sequence[str] | None = None,
+        budgets: str = "",
     ) -> tuple[bool, list[LiveWorker]]:
         """Enter a worker; return whether it was entered, and the other live workers.
 
+        :param budgets: its budgets, as `model.budgets.as_text` writes them.
         :param queues: the queues from which the worker takes jobs; None: not known.
         :param must_agree: enter nothing if another live worker has other terms.
         """
-        fields: dict[str, Any] = {"tick": tick, "version": version, "marks": True}
+        fields: dict[str, Any] = {"tick": tick, "version": version, "marks": True, "budgets": budgets}
         more = json.dumps(fields if queues is None else fields | {"queues": list(queues)})
         arguments = [name, str(terms), more, self._fresh, "1" if must_agree else "0"]
         written, others = self._store.run(self._enroll, [self._key], arguments)

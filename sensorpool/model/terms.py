@@ -36,6 +36,7 @@ class LiveWorker:
     :param tick: seconds.
     :param queues: the queues from which it takes jobs; None: not known, as of a worker of the version before.
     :param marks: whether it knows the marks of ranges, and jobs that serve several; the version before does not.
+    :param budgets: its budgets as text; None: not known, as of a worker of the version before.
     """
 
     name: str
@@ -45,6 +46,7 @@ class LiveWorker:
     version: str
     queues: tuple[str, ...] | None = None
     marks: bool = False
+    budgets: str | None = None
 
     def __str__(self) -> str:
         return self.name.rpartition("/")[0] or self.name
@@ -61,7 +63,8 @@ def read_worker(name: str, value: str) -> LiveWorker | None:
             return None
         queues = tuple(str(queue) for queue in fields["queues"]) if isinstance(fields.get("queues"), list) else None
         version, marks = str(fields["version"]), fields.get("marks") is True
-        return LiveWorker(name, read, int(at), float(fields["tick"]), version, queues, marks)
+        budgets = fields["budgets"] if isinstance(fields.get("budgets"), str) else None
+        return LiveWorker(name, read, int(at), float(fields["tick"]), version, queues, marks, budgets)
     except _GARBLED:
         return None
 
@@ -91,6 +94,18 @@ def disagreements(ours: Terms, workers: Sequence[LiveWorker]) -> list[str]:
                 "stop all workers and beats, set one value for all, and start them"
             )
     return problems
+
+
+def unequal_budgets(workers: Sequence[LiveWorker]) -> list[str]:
+    """Return a line if live workers have other budgets than others have: the backends bear the sum of both."""
+    by_budgets: dict[str, list[LiveWorker]] = {}
+    for worker in workers:
+        if worker.budgets is not None:
+            by_budgets.setdefault(worker.budgets, []).append(worker)
+    if len(by_budgets) < 2:
+        return []
+    said = "; ".join(f"{text or 'none'} at {_names(some)}" for text, some in sorted(by_budgets.items()))
+    return [f"BUDGETS are not the same for all workers: {said}: set one value for all, and restart those that differ"]
 
 
 def untaken(queue: str, workers: Sequence[LiveWorker]) -> list[str]:

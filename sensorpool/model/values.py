@@ -66,6 +66,8 @@ class Registration:
     :param logical_date: the logical date of the waiter's DAG run.
     :param family: the name of the series that the condition belongs to, as yesterday's and today's partition do: what
         is usual in it is known of its earlier landings. Default: the condition is a series of its own.
+    :param backend: the name of what its pokes ask, for budgets and outages. Default: what ``backend_of`` of its class
+        returns, else the Airflow connection or the host in its context, else its class.
     """
 
     sensor: object
@@ -83,6 +85,7 @@ class Registration:
     external_id: str | None = None
     logical_date: datetime | None = None
     family: str | None = None
+    backend: str | None = None
 
 
 class Instance(NamedTuple):
@@ -144,7 +147,13 @@ class Trace(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What one poke of one group saw. ``began`` is by the monotonic clock, ``seconds`` is the poke's duration."""
+    """What one poke of one group saw.
+
+    :param began: by the monotonic clock.
+    :param seconds: the poke's duration.
+    :param quiet_for: seconds for which the backend wants to be left alone; None: it did not say so; below 0: the
+        failure is the pool's own, and says nothing of the backend.
+    """
 
     group: DueGroup
     began: float
@@ -153,6 +162,7 @@ class Report(NamedTuple):
     xcom_value: str | None = None
     seconds: float = 0.0
     trace: Trace | None = None
+    quiet_for: float | None = None
 
 
 class Fact(NamedTuple):

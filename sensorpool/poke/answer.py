@@ -20,6 +20,7 @@ from sensorpool.model.identity import has_half_characters
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import DueGroup, Report, Trace
 from sensorpool.poke.exhaustion import is_exhaustion, is_out_of_memory, is_own_doing
+from sensorpool.poke.throttling import NO_BACKEND_OF_ITS, concerns_no_backend, quiet_for
 from sensorpool.poke.traces import Traces, causes_of
 
 MAX_REASON = 2_000
@@ -50,11 +51,14 @@ class Reported(Exception):
     :param reason: as that process spelt it.
     """
 
-    def __init__(self, outcome: Outcome, reason: str | None, trace: Trace | None = None) -> None:
+    def __init__(
+        self, outcome: Outcome, reason: str | None, trace: Trace | None = None, quiet_for: float | None = None
+    ) -> None:
         super().__init__(reason)
         self.outcome = outcome
         self.reason = reason
         self.trace = trace
+        self.quiet_for = quiet_for
 
 
 class Answers:
@@ -94,7 +98,8 @@ class Answers:
         """Read an exception: Airflow's rules for skip and fail, AIP-17's for infrastructure failures."""
         if type(error) is Reported:
             told = None if error.reason is None else sanitised(error.reason)
-            return Report(group, began, error.outcome, told, None, time.monotonic() - began, error.trace)
+            seconds = time.monotonic() - began
+            return Report(group, began, error.outcome, told, None, seconds, error.trace, error.quiet_for)
         try:
             outcome, reason = self.outcome_of(error), reason_of(error)
         except BaseException:  # its attributes or its class raise
@@ -102,7 +107,10 @@ class Answers:
         if outcome is Outcome.CANNOT_POKE:
             reason = sanitised(f"{self.place}{CANNOT}{reason}")
         trace = self._traces.of(error) if outcome in _TRACED else None
-        return Report(group, began, outcome, reason, None, time.monotonic() - began, trace)
+        quiet: float | None = None
+        if outcome is Outcome.INFRA_FAILURE:
+            quiet = NO_BACKEND_OF_ITS if concerns_no_backend(error) else quiet_for(error)
+        return Report(group, began, outcome, reason, None, time.monotonic() - began, trace, quiet)
 
     def outcome_of(self, error: BaseException) -> Outcome:
         """Return the outcome that an exception means."""
@@ -123,12 +131,14 @@ class Answers:
             return Outcome.INFRA_FAILURE
         if is_of_killed_command(error):  # no answer; what stops a service signals its commands too
             return Outcome.INFRA_FAILURE
+        if quiet_for(error) is not None:  # natively the task would fail, and be tried again
+            return Outcome.INFRA_FAILURE
         if isinstance(error, ImportError):  # the poke imports a module that this process does not have
             return Outcome.CANNOT_POKE
         return _error_of(error)
 
     def is_infra_failure(self, error: BaseException) -> bool:
-        """Whether an exception says that the backend could not be asked."""
+        """Whether an exception says that the backend could not be asked, apart from throttling."""
         with suppress(BaseException):  # its attributes may raise
             if getattr(error, "is_infra_failure", False) is True:
                 return True

@@ -11,6 +11,7 @@ from sensorpool.model.values import DueGroup, Report
 from sensorpool.poke.answer import close
 from sensorpool.poke.classes import SensorClass
 from sensorpool.poke.copies import end_copy
+from sensorpool.poke.throttling import quiet_for
 from sensorpool.poke.tools import PokeTools, awaited, overran
 
 SIZE = 500  # contexts in one call of poke_many
@@ -80,7 +81,9 @@ class BulkCall:
             answers: list[Any] | None = None if _gives_no_list(returned) else list(returned)
         except BaseException as error:
             end_copy()
-            if read.is_infra_failure(error):
+            if quiet_for(error) is not None:
+                self._away = error  # it wants to be asked less, and not once more for each half
+            elif read.is_infra_failure(error):
                 self._most_away -= 1
                 self._away = None if self._most_away else error
             if len(units) == 1 or self._away is not None or self._tools.classes.refusal(units[0].op_classpath):

@@ -4,7 +4,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from sensorpool.model.backend import backend_of
 from sensorpool.model.values import DueGroup
 from sensorpool.poke.tools import PokeTools
 from sensorpool.poke.unit import PokeUnit
@@ -25,7 +24,6 @@ class Cache:
         self.newest = 0  # the latest registration time of all groups ever kept
         self.longest_interval = 0  # of all groups ever kept
         self.crashed = False  # whether a group ever kept has taken its process down
-        self.notes_backends = False  # which costs a microsecond a group
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -45,8 +43,11 @@ class Cache:
                     missing.append(group_id)
         return hits, missing
 
-    def keep(self, group: DueGroup, op_classpath: str, poke_context: str) -> PokeUnit:
-        """Keep a group as it is now, with the sensor that it has already; drop the oldest entry of too many."""
+    def keep(self, group: DueGroup, op_classpath: str, poke_context: str, backend: str | None = None) -> PokeUnit:
+        """Keep a group as it is now, with the sensor that it has already; drop the oldest entry of too many.
+
+        :param backend: its name; None: its class stands for it.
+        """
         with self._lock:
             self.newest = max(self.newest, group.registered_at)
             self.longest_interval = max(self.longest_interval, group.poke_interval)
@@ -55,9 +56,7 @@ class Cache:
             if unit is not None and unit.group.hashcode == group.hashcode:
                 unit.join(group)
             else:
-                unit = self._kept[group.id] = PokeUnit(group, op_classpath, poke_context, self._tools)
-                if self.notes_backends:
-                    unit.backend = backend_of(poke_context)
+                unit = self._kept[group.id] = PokeUnit(group, op_classpath, poke_context, self._tools, backend)
             if len(self._kept) > self._size:
                 self._kept.popitem(last=False)
         return unit

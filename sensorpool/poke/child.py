@@ -231,7 +231,8 @@ class Child:
                 self.hung += outcome is Outcome.POKE_TIMEOUT
                 trace = message.get("trace")
                 told = None if trace is None else Trace(*trace)
-                return suspect, Report(suspect.group, began, outcome, reason, value, at - began, told)
+                quiet = message.get("quiet_for")
+                return suspect, Report(suspect.group, began, outcome, reason, value, at - began, told, quiet)
             case {"question": _}:
                 self._on_question(message)
         return None

@@ -2,9 +2,9 @@
 
 It speaks JSON lines. In: one line of settings, then one line for each group. Out: ``{"ready": true}``, then
 ``{"alive": true}`` twice a second, ``{"import": path}`` and ``{"imported": path}`` for each class, ``{"begin": id}``
-and ``{"end": id, "outcome", "reason", "xcom_value", "trace"}`` for each group. The output of pokes is discarded. A
-child for other classes than those of the allowlist (`serve`) may ask its parent: ``{"question": number, …}`` out, an
-object in.
+and ``{"end": id, "outcome", "reason", "xcom_value", "trace", "quiet_for"}`` for each group. The output of pokes is
+discarded. A child for other classes than those of the allowlist (`serve`) may ask its parent:
+``{"question": number, …}`` out, an object in.
 """
 
 import ctypes
@@ -124,7 +124,7 @@ def _poke_all(settings: dict[str, Any], commands: TextIO, out: TextIO, prepare: 
         for report in each_report(chain(*threads.collect(), *loops.collect())):
             missing.discard(report.group.id)
             ending = {"end": report.group.id, "outcome": report.outcome, "reason": report.reason}
-            tell(ending | {"xcom_value": report.xcom_value, "trace": report.trace})
+            tell(ending | {"xcom_value": report.xcom_value, "trace": report.trace, "quiet_for": report.quiet_for})
         time.sleep(0.005)
 
     def end_pokes() -> None:

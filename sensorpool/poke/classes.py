@@ -14,11 +14,14 @@ from sensorpool.errors import ClassRefused, ClassUnavailable, Refused
 from sensorpool.instrumentation import logs
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
+from sensorpool.model.backend import backend_named
 from sensorpool.model.identity import canonical_classpath
 from sensorpool.poke.importing import import_anew
 
 FIELDS = "poke_context_fields"  # AIP-17's word
+BACKEND_OF = "backend_of"  # a static or class method: takes a poke_context, and returns the name of its backend
 ADAPTERS = "sensorpool.adapters"  # entry points: a class path, and a function that makes the class poked in its place
+SHARED_CALLS = "sensorpool.shared_calls"  # entry points: a class path, and a function that returns its shared call
 RETRY_AFTER = 15.0  # seconds until a process tries an unavailable class again; doubles with each failure
 _LONGEST_RETRY = 300.0  # seconds
 _REFUSALS = 1_000  # the most that are remembered: rows may name any number of class paths
@@ -42,6 +45,8 @@ class SensorClass:
     cls: Any
     way: Way
     declared: frozenset[str] | None = None  # its poke_context_fields, the only names that a context may have
+    names_backend: Callable[[dict[str, Any]], Any] | None = None  # its `backend_of`
+    shared: Any = None  # its `shared_call.SharedCall`
 
     def construct(self, poke_context: Mapping[str, Any]) -> Any:
         """Construct the sensor of a context; for a class with `poke_many`, return the context itself.
@@ -55,6 +60,15 @@ class SensorClass:
             unknown = min(poke_context.keys() - self.declared)
             raise TypeError(f"its poke_context_fields do not name {unknown[:80]!r}")
         return poke_context if self.way is Way.MANY else self.cls(**poke_context)
+
+    def backend_of(self, poke_context: Mapping[str, Any]) -> str | None:
+        """Return the name that the class gives to the backend of a context; None: it gives none, or its code raises."""
+        if self.names_backend is None:
+            return None
+        try:
+            return backend_named(self.names_backend(dict(poke_context)))
+        except (Exception, SystemExit):
+            return None
 
 
 class _Refusal(NamedTuple):
@@ -261,12 +275,21 @@ def _read(classpath: str, cls: type) -> SensorClass:
     found = _adapted(cls)
     names = getattr(cls, FIELDS, None) if found is cls else None  # an adapter has fields of its own
     declared = None if names is None else frozenset(names)
+    names_backend = getattr(found, BACKEND_OF, None)
+    names_backend = names_backend if callable(names_backend) else None
     if callable(getattr(found, "poke_many", None)):
-        return SensorClass(classpath, found, Way.MANY, declared)
+        return SensorClass(classpath, found, Way.MANY, declared, names_backend)
     poke = getattr(found, "poke", None)
     if not callable(poke):
         raise ClassUnavailable(f"{classpath} is not a sensor: it has neither poke nor poke_many")
-    return SensorClass(classpath, found, Way.ASYNC if inspect.iscoroutinefunction(poke) else Way.SYNC, declared)
+    way = Way.ASYNC if inspect.iscoroutinefunction(poke) else Way.SYNC
+    return SensorClass(classpath, found, way, declared, names_backend, _shared_call(cls, found))
+
+
+def _shared_call(cls: type, found: Any) -> Any:
+    """Return the shared call of a class itself: one of a base may not fit its poke. None: it has none."""
+    entry_point = extensions.named(SHARED_CALLS).get(f"{cls.__module__}.{cls.__qualname__}")
+    return None if entry_point is None else entry_point.load()(cls, found)
 
 
 def adapter_of(cls: type) -> EntryPoint | None:

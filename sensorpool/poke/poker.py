@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from sensorpool.config import allowlist
 from sensorpool.config.settings import Settings
@@ -10,7 +11,7 @@ from sensorpool.errors import ClassUnavailable
 from sensorpool.instrumentation.logs import logger
 from sensorpool.model.not_landed import NotLanded, Seen
 from sensorpool.model.values import Report
-from sensorpool.poke import bulk_call, copies, patches, quick_batch
+from sensorpool.poke import bulk_call, copies, patches, quick_batch, shared_call
 from sensorpool.poke.answer import Answers
 from sensorpool.poke.bulk_call import BulkCall
 from sensorpool.poke.cache import Cache
@@ -19,8 +20,9 @@ from sensorpool.poke.disposal import Disposal
 from sensorpool.poke.loop_lane import LoopLane
 from sensorpool.poke.quick_batch import QuickBatch
 from sensorpool.poke.reusable_threads import ReusableThreads
+from sensorpool.poke.shared_call import FEWEST, SharedBatch, SharedCalls
 from sensorpool.poke.slots import Slots
-from sensorpool.poke.thread_lane import ThreadLane
+from sensorpool.poke.thread_lane import ThreadLane, Work
 from sensorpool.poke.tools import WAITS_FOR_ANSWERS, PokeTools
 from sensorpool.poke.unit import PokeUnit
 from sensorpool.sensors.time_limit import set_time_limit
@@ -40,6 +42,7 @@ class Poker:
         listed = allowlist.of(settings.sensors_enabled)
         self.classes = Classes(listed.resolved(), retry_after=RETRY_AFTER, why_not=listed.why_not)
         self.tools = PokeTools(self.classes, Answers(settings.infra_failures), {})
+        self.shared_calls = SharedCalls()
         self.cache = Cache(settings.groups_cached, self.tools)
         self.concurrency = settings.poke_concurrency
         self.poke_timeout = settings.poke_timeout
@@ -92,6 +95,25 @@ class Poker:
         """Return the slots that a class shares with other classes."""
         found = self.classes.known(op_classpath)
         return self._loop_slots if found is not None and found.way is Way.ASYNC else self._slots
+
+    def is_bulk(self, op_classpath: str) -> bool:
+        """Whether one call is known to answer many contexts of a class."""
+        found = self.classes.known(op_classpath)
+        return found is not None and (found.way is Way.MANY or self.shares(found))
+
+    def shares(self, sensor_class: SensorClass) -> bool:
+        """Whether groups of a class are asked for by shared calls now; quick pokes cost less than that."""
+        path = sensor_class.op_classpath
+        return sensor_class.shared is not None and self.shared_calls.is_on(path) and not self.tools.is_quick(path)
+
+    def call_of(self, unit: PokeUnit) -> Any:
+        """Return what names the call by which a group is asked for together with others; None: it is asked alone."""
+        found = self.classes.known(unit.op_classpath)
+        if found is None:
+            return None
+        if found.way is Way.MANY:
+            return found.op_classpath
+        return (found.op_classpath, unit.question.kin) if self.shares(found) and unit.may_share(found) else None
 
     def importing_since(self, op_classpath: str) -> float:
         """Return since when a class is being imported, by the monotonic clock; now, if it is not."""
@@ -266,8 +288,30 @@ class Poking:
             self._threads.put(BulkCall(some, tools) for some in _in_parts(units, bulk_call.SIZE))
         elif tools.is_quick(op_classpath):
             self._threads.put(QuickBatch(some, tools) for some in _in_parts(units, quick_batch.SIZE))
+        elif self._poker.shares(sensor_class):
+            self._deal_shared(sensor_class, units)
         else:
             self._threads.put(units, at_once=tools.pace.get(op_classpath, 0.0) > WAITS_FOR_ANSWERS)
+
+    def _deal_shared(self, sensor_class: SensorClass, units: Sequence[PokeUnit]) -> None:
+        """Deal groups out by what they ask: those that can share a call to one call, the others by themselves."""
+        by_kin: dict[Any, list[PokeUnit]] = {}
+        alone: list[PokeUnit] = []
+        for unit in units:
+            if unit.may_share(sensor_class):
+                by_kin.setdefault(unit.question.kin, []).append(unit)
+            else:
+                alone.append(unit)
+        poker, works = self._poker, list[Work]()
+        for kin in by_kin.values():
+            if len(kin) < FEWEST:
+                alone += kin
+                continue
+            for some in _in_parts(kin, shared_call.SIZE):
+                works.append(
+                    SharedBatch(some, sensor_class.shared, poker.shared_calls, poker.tools, self._threads.put_back)
+                )
+        self._threads.put([*works, *alone])
 
 
 def _in_parts(units: Sequence[PokeUnit], size: int) -> Iterator[Sequence[PokeUnit]]:

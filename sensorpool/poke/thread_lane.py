@@ -80,6 +80,10 @@ class ThreadLane(Lane[Work]):
         if at_once:
             self._add(self._waiting.takeable)
 
+    def put_back(self, works: Iterable[Work]) -> None:
+        """Queue work that other work has made, on its thread; a thread takes it up soon."""
+        self._waiting.put(works)
+
     def supervise(self) -> None:
         """Give up the threads whose poke overran; add threads while pokes wait for answers: one, two, four, …"""
         now = time.monotonic()

@@ -7,13 +7,13 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from inspect import isawaitable
+from sys import intern
 from types import MethodType
 from typing import Any
 
 from sensorpool.errors import ClassUnavailable
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
-from sensorpool.model.backend import NO_BACKEND
 from sensorpool.model.not_landed import each_report
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import DueGroup, Report
@@ -49,12 +49,28 @@ class PokeUnit:
 
     size = 1  # pokes
 
-    __slots__ = ("_context", "_home", "_poke", "_put_off", "_tools", "backend", "began", "group", "op_classpath")
+    __slots__ = (
+        "_context",
+        "_home",
+        "_poke",
+        "_put_off",
+        "_tools",
+        "backend",
+        "began",
+        "dag_id",
+        "group",
+        "op_classpath",
+        "question",
+    )
 
-    def __init__(self, group: DueGroup, op_classpath: str, poke_context: str, tools: PokeTools) -> None:
+    def __init__(
+        self, group: DueGroup, op_classpath: str, poke_context: str, tools: PokeTools, backend: str | None = None
+    ) -> None:
         self.group = group
         self.op_classpath = op_classpath
-        self.backend = NO_BACKEND
+        self.backend = intern(backend or op_classpath)  # groups by the thousand have one backend
+        self.dag_id: str | None = None  # of one that waits for the group; None: not known
+        self.question: Any = None  # what it asks a shared call; False: it is poked by itself; None: not known
         self.began = 0.0
         self._tools = tools
         self._poke: Any = None  # the sensor's `poke`, once the sensor is constructed
@@ -137,6 +153,17 @@ class PokeUnit:
         self._context = context.copy() if is_flat else marshal.dumps(context)
         return context
 
+    def may_share(self, sensor_class: SensorClass) -> bool:
+        """Whether a shared call may be asked for the group, with its `question`."""
+        if self.question is None:
+            self.question = False
+            if sensor_class.shared is not None and isinstance(self._context, str):
+                try:
+                    self.question = sensor_class.shared.question(json.loads(self._context)) or False
+                except Exception:  # garbled, or not as the call expects it: the poke itself says what is wrong
+                    log.debug("a condition is poked by itself", op_classpath=self.op_classpath, exc_info=True)
+        return self.question is not False
+
     def failed(self, began: float, error: BaseException) -> Report:
         """Report the exception of its poke."""
         return self._tools.answers.of_exception(self.group, began, error)
@@ -161,7 +188,7 @@ class PokeUnit:
 
     def join(self, group: DueGroup) -> None:
         """Take the group as it is now: other instances wait for it, or they wait in another way."""
-        has_changed, self.group = group.version != self.group.version, group
+        has_changed, self.group, self.dag_id = group.version != self.group.version, group, None
         if not has_changed or type(self._poke) is not MethodType:  # another callable may have odd attributes
             return
         sensor: Any = self._poke.__self__

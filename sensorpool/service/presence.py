@@ -10,6 +10,7 @@ from sensorpool.errors import SettingsError, Unreachable
 from sensorpool.instrumentation.background import BackgroundThread
 from sensorpool.instrumentation.logs import logger
 from sensorpool.leases.roster import Roster
+from sensorpool.model.budgets import as_text
 from sensorpool.model.terms import LiveWorker, Terms, disagreements
 from sensorpool.store import pool_id
 from sensorpool.store.database import Database
@@ -98,6 +99,7 @@ class Presence:
             tick=self._settings.tick,
             version=self._version,
             queues=None if self.queues is None else self.queues(),
+            budgets=as_text(self._settings.budgets),
             must_agree=must_agree,
         )
         if written:

@@ -18,10 +18,12 @@ from sqlalchemy import (
     select,
 )
 
+from sensorpool.model.states import State
 from sensorpool.model.values import DueGroup, Milliseconds, ShardRange
 from sensorpool.store.database import fetched
 from sensorpool.store.dialects import among, whole_quotient
 from sensorpool.store.schema import poke_group as g
+from sensorpool.store.schema import sensor_instance as s
 
 _GROUP = (
     g.c.id,
@@ -34,6 +36,7 @@ _GROUP = (
     g.c.registered_at,
     g.c.next_deadline,
 )
+_AT_ONCE = 10_000  # ids in one statement
 DueRow = tuple[int, int, int]
 """Id, version and hashcode of a group: enough for a process that has the group in its cache."""
 
@@ -128,17 +131,33 @@ def _bounds(ranges: Iterable[ShardRange]) -> dict[str, int]:
     return values
 
 
-_GROUPS = select(*_GROUP, g.c.op_classpath, g.c.poke_context).where(among(g.c.id))
+_GROUPS = select(*_GROUP, g.c.op_classpath, g.c.poke_context, g.c.backend).where(among(g.c.id))
 
 
-def groups(connection: Connection, ids: Sequence[int]) -> list[tuple[DueGroup, str, str]]:
-    """Return the groups that exist, each with class path and context."""
+def groups(connection: Connection, ids: Sequence[int]) -> list[tuple[DueGroup, str, str, str | None]]:
+    """Return the groups that exist, each with class path, context, and the name of its backend, if it has one."""
     if not ids:
         return []
     rows = fetched(connection.execute(_GROUPS, {"ids": ids}))
-    return [(DueGroup._make(group), op_classpath, poke_context) for *group, op_classpath, poke_context in rows]
+    return [(DueGroup._make(group), path, context, backend) for *group, path, context, backend in rows]
 
 
 def there(connection: Connection, ids: Sequence[int]) -> set[int]:
     """Return the ids of the groups that exist."""
     return set(connection.execute(select(g.c.id).where(among(g.c.id)), {"ids": ids}).scalars())
+
+
+_DAGS = (
+    select(s.c.group_id, func.min(s.c.dag_id))
+    .where(among(s.c.group_id), s.c.state == State.SENSING)
+    .group_by(s.c.group_id)
+)
+
+
+def dags_of(connection: Connection, ids: Sequence[int]) -> dict[int, str]:
+    """Return a DAG of each of these groups that waits for it; a group without waiters is left out."""
+    found: dict[int, str] = {}
+    for start in range(0, len(ids), _AT_ONCE):
+        rows = connection.execute(_DAGS, {"ids": list(ids[start : start + _AT_ONCE])})
+        found.update((int(group_id), str(dag_id)) for group_id, dag_id in rows)
+    return found

@@ -7,14 +7,18 @@ from collections.abc import Callable
 
 from sensorpool.config.settings import Settings
 from sensorpool.instrumentation.logs import logger
+from sensorpool.leases.budgets import BudgetsLeft
 from sensorpool.leases.child_deaths import ChildDeaths
 from sensorpool.leases.complaints import Complaints
 from sensorpool.leases.keeper import Keeper
 from sensorpool.leases.late_crashes import LateCrashes
 from sensorpool.leases.lease import leases_of
+from sensorpool.leases.outages import Outages
 from sensorpool.leases.poke_log import process_name
 from sensorpool.leases.roster import Roster
 from sensorpool.leases.trouble import Trouble
+from sensorpool.leases.wrong_calls import WrongCalls
+from sensorpool.model.budgets import Budgets
 from sensorpool.model.values import Flushed, Milliseconds, ShardRange
 from sensorpool.poke.child import START_LIMIT
 from sensorpool.poke.exhaustion import Shortage
@@ -35,11 +39,13 @@ from sensorpool.worker.held_claims import HeldClaims
 from sensorpool.worker.lingering import Lingering
 from sensorpool.worker.load import LastLoads
 from sensorpool.worker.metrics import Metrics
+from sensorpool.worker.outages import BackendsAway
 from sensorpool.worker.outside_results import OutsideResults
 from sensorpool.worker.passing_on import PassingOn
 from sensorpool.worker.slow_pokes import SlowPokes
 from sensorpool.worker.suspects import Suspects
 from sensorpool.worker.usual_landings import UsualLandings
+from sensorpool.worker.wrong_calls import WrongCallsHere
 
 log = logger(__name__)
 
@@ -75,12 +81,13 @@ class Worker:
         self.trouble = Trouble(self.leases)
         self.child_deaths = ChildDeaths(self.leases)
         self.late_crashes = LateCrashes(self.leases)
+        self.budgets = Budgets(settings.budgets)
+        self.budgets_left = BudgetsLeft(self.leases.store, kept=settings.lease_ttl + settings.poke_timeout)
         self.publisher = Publisher(settings, self.pool_id.get)
         self.outbox = Outbox(settings, self.database, self.publisher)
         self.late_hook = LateHook(settings)
         self.metrics = metrics or Metrics()
         self.poker = Poker(settings)
-        self.poker.cache.notes_backends = self.metrics.is_on
         self.metrics.know(self.poker.cache.kinds)
         self.last_loads = LastLoads()
         self._shortage = Shortage(2 * settings.poke_concurrency + 3 * settings.hanging_concurrency)
@@ -111,7 +118,16 @@ class Worker:
         settings, leases, lingering = self.settings, self.leases, Lingering()
         self.infra = InfraWindow(settings.infra_failure_window)
         self.frozen_pokes = frozen_pokes = FrozenPokes(self.watchdog.pulse.stood_still, settings.poke_timeout)
-        self.failing_pokes = FailingPokes(leases.tracebacks, self.poker.cache.kinds)
+        kinds = self.poker.cache.kinds
+        self.away = BackendsAway(
+            Outages(leases.store),
+            kinds,
+            poke_timeout=settings.poke_timeout,
+            wait=settings.tick,
+            window=settings.infra_failure_window,
+        )
+        self.wrong_calls = WrongCallsHere(WrongCalls(leases.store), self.poker.shared_calls)
+        self.failing_pokes = FailingPokes(leases.tracebacks, kinds, self.away.is_away)
         claims = HeldClaims(leases.claims, 3 * settings.heartbeat)
         self.outside = OutsideResults(
             settings,
@@ -124,6 +140,7 @@ class Worker:
             self.infra,
             frozen_pokes,
             self.failing_pokes,
+            self.away,
         )
         self.slow_pokes = SlowPokes(leases, claims, self.outside, self.watchdog, settings.heartbeat)
         self.suspects = Suspects(
@@ -185,6 +202,11 @@ class Worker:
         """Have a range looked at by another process in so many seconds: this one cannot poke all of it."""
         if span is not None and not self.settings.embedded:
             self._passing_on.pass_on(shard_range, span)
+
+    def look_again(self, shard_range: ShardRange, seconds: float) -> None:
+        """Have a range looked at again in so many seconds, for groups that wait for a budget."""
+        if seconds < self.settings.tick:  # or the tick comes before that
+            self._passing_on.pass_on(shard_range, seconds)
 
     def tell_what_is_not_here(self, now: Milliseconds) -> None:
         """Tell operators which classes this process cannot poke, now and then for as long as there are some."""

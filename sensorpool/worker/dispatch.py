@@ -10,12 +10,15 @@ from sensorpool.model.suspicion import Suspicion
 from sensorpool.poke.poker import Poking
 from sensorpool.poke.unit import PokeUnit
 from sensorpool.settle.flush import GROUPS
+from sensorpool.store import loading
 from sensorpool.worker import reports, set_apart
+from sensorpool.worker.budgeted import Budgeted, Turn
 from sensorpool.worker.job_run import JobRun
 
 FLUSH_EVERY = 0.1  # seconds
 _WAITS = (0.001, 0.05)  # seconds between two looks at the lanes: the first, and the longest
 _MOST_AT_ONCE = 5_000  # groups of a class that are handed over in one go
+_SOON = 0.1  # seconds: a job waits so long for a budget
 _LONG = 1.0  # seconds: a job does not wait longer for pokes that have begun
 
 
@@ -24,11 +27,17 @@ class Share:
     """What one range has in a dispatch.
 
     :param units: its groups to be poked.
+    :param waiting: ids of the groups that wait for their backend.
+    :param budgeted: the groups whose backend has a budget; None: no budget is set.
+    :param again_in: seconds until the turn of groups that wait for a budget; None: none waits.
     """
 
     run: JobRun
     units: list[PokeUnit]
     left: list[int] = field(default_factory=list)  # ids of the groups that there was no time for
+    waiting: list[int] = field(default_factory=list)
+    budgeted: Budgeted | None = None
+    again_in: float | None = None
     lines: dict[str, Iterator[PokeUnit]] = field(default_factory=dict)  # the groups that wait, by class
 
 
@@ -72,7 +81,7 @@ class _Dispatch:
         self._chunk = self._few  # groups of a class and range that are handed over in one go
         self._owners: dict[int, Share] = {}  # whose a group is; empty: there is one range only
         for share in shares:
-            share.lines = _line_up(share.units)
+            share.lines = _line_up(self._set_apart(share) if self._worker.budgets else share.units)
             if len(shares) > 1:
                 self._owners.update((unit.group.id, share) for unit in share.units)
 
@@ -83,7 +92,7 @@ class _Dispatch:
         # counted from here on: some groups are poked however long the load took
         stop_at, patience = flushed_at + settings.job_span, min(_LONG, settings.tick / 2)
         step = self._worker.watchdog.job.step
-        while poking.outstanding or any(share.lines for share in self._shares):
+        while poking.outstanding or any(share.lines for share in self._shares) or self._may_ask():
             step()
             here = time.monotonic()
             if here - renewed_at >= settings.heartbeat:
@@ -102,7 +111,7 @@ class _Dispatch:
             if not seen and poking.is_held_up(patience):
                 break
             wait = _WAITS[0] if seen else min(wait * 1.5, _WAITS[1])
-            if poking.outstanding:
+            if poking.outstanding or self._worker.budgets:
                 time.sleep(wait)
         waiting = poking.withdraw()
         self._take(poking.step())  # what has ended since the last look is not slow
@@ -111,6 +120,12 @@ class _Dispatch:
             own = [unit for unit in waiting if self._owners.get(unit.group.id, share) is share]
             left = own + [unit for line in share.lines.values() for unit in line]
             share.left = set_apart.stuck(share.run, poking, left)
+            if share.budgeted is not None:
+                share.budgeted.ended([unit.group.id for unit in own])
+                if over_budget := share.budgeted.waiting:
+                    share.waiting += over_budget
+                    share.run.result.count("over_budget", len(over_budget))
+                share.again_in = share.budgeted.leave()
 
     def let_go_on(self, poking: Poking) -> None:
         """Have the pokes go on that take too long."""
@@ -133,15 +148,20 @@ class _Dispatch:
         :raises Unreachable: when Redis does not answer; then no group is handed over.
         """
         taken: list[tuple[Share, list[PokeUnit]]] = []
-        wanted = {name: poking.wants_more(name) for share in self._shares for name in share.lines}
+        names = {name for share in self._shares for name in share.lines}
+        names |= {name for share in self._shares if share.budgeted for name in share.budgeted.classes()}
+        wanted = {name: poking.wants_more(name) for name in names}
         for share in self._shares:
-            units: list[PokeUnit] = []
+            units = [] if share.budgeted is None else share.budgeted.take(wanted, self._most_of)
             for op_classpath, line in list(share.lines.items()):
                 if wanted[op_classpath]:
-                    some = list(islice(line, self._chunk))
+                    most = self._most_of(op_classpath)
+                    some = list(islice(line, most))
                     units += some
-                    if len(some) < self._chunk:
+                    if len(some) < most:
                         del share.lines[op_classpath]
+            if units and self._worker.away:
+                units = self._sift(share, units)
             if units:
                 taken.append((share, units))
         if not taken:
@@ -155,11 +175,49 @@ class _Dispatch:
         for (_, units), own in zip(taken, ids, strict=True):
             poking.put(units, own)
 
+    def _most_of(self, op_classpath: str) -> int:
+        """Return how many groups of a class are handed over in one go: full calls, where one call answers many."""
+        return _MOST_AT_ONCE if self._worker.poker.is_bulk(op_classpath) else self._chunk
+
+    def _set_apart(self, share: Share) -> list[PokeUnit]:
+        """Take the groups apart whose backend has a budget; return the others. Groups that are not asked for none."""
+        run, worker = share.run, self._worker
+        for op_classpath in {unit.op_classpath for unit in share.units}:
+            worker.poker.find(op_classpath)  # whether one call answers many is known of an imported class
+        turn = Turn(
+            run.loaded.now,
+            run.held.state.left_since,
+            lambda group_ids: worker.database.read(loading.dags_of, group_ids),
+            worker.poker.call_of,
+        )
+        share.budgeted = Budgeted(worker.budgets, worker.budgets_left, str(run.shard_range), turn)
+        return share.budgeted.set_apart(self._sift(share, share.units) if worker.away else share.units)
+
+    def _may_ask(self) -> bool:
+        """Whether a budget may be asked now, or in a moment, for groups that wait."""
+        soon = time.monotonic() + _SOON
+        asks = [share.budgeted.next_ask for share in self._shares if share.budgeted is not None]
+        return any(at is not None and at <= soon for at in asks)
+
+    def _sift(self, share: Share, units: Sequence[PokeUnit]) -> list[PokeUnit]:
+        """Return the groups whose backend is asked now; the others are not poked.
+
+        :raises Unreachable: when Redis does not answer.
+        """
+        run = share.run
+        now = run.moment.at(time.monotonic())
+        sifted = self._worker.away.sift(units, now, set(run.held.state.left), run.lease.token)
+        share.waiting += sifted.left
+        if sifted.missed:
+            run.result.count("held", sifted.missed.total())
+            self._worker.metrics.held(sifted.missed)
+        return sifted.units
+
     def _take(self, seen: Sequence[Seen]) -> None:
         """Take in what pokes saw, each range its own."""
         self._chunk = max(self._few, min(2 * number_of(seen), _MOST_AT_ONCE))
         if not self._owners:
-            reports.take(self._runs[0], seen)
+            self._take_of(self._shares[0], seen)
             return
         by_share: dict[Share, list[Seen]] = {}
         for each in seen:
@@ -167,7 +225,15 @@ class _Dispatch:
             group_id = each.ids[0] if isinstance(each, NotLanded) else each.group.id
             by_share.setdefault(self._owners[group_id], []).append(each)
         for share, own in by_share.items():
-            reports.take(share.run, own)
+            self._take_of(share, own)
+
+    @staticmethod
+    def _take_of(share: Share, seen: Sequence[Seen]) -> None:
+        if share.budgeted is not None:
+            share.budgeted.ended(
+                [i for each in seen for i in (each.ids if isinstance(each, NotLanded) else [each.group.id])]
+            )
+        reports.take(share.run, seen)
 
 
 def _line_up(units: list[PokeUnit]) -> dict[str, Iterator[PokeUnit]]:

@@ -39,11 +39,18 @@ class FailingPokes:
     """Remembers how groups fail, and logs what changes. Safe to share between threads.
 
     :param kinds: returns the class path and the backend of groups (`Cache.kinds`).
+    :param is_away: whether a backend is known to be away: its pokes that fail have no lines.
     """
 
-    def __init__(self, tracebacks: Tracebacks, kinds: Callable[[Iterable[int]], list[tuple[str, str]]]) -> None:
+    def __init__(
+        self,
+        tracebacks: Tracebacks,
+        kinds: Callable[[Iterable[int]], list[tuple[str, str]]],
+        is_away: Callable[[str], bool] = lambda _: False,
+    ) -> None:
         self._tracebacks = tracebacks
         self._kinds_of = kinds
+        self._is_away = is_away
         self._how: OrderedDict[int, str] = OrderedDict()  # the signature of each group that fails
         self._texts: OrderedDict[str, str] = OrderedDict()  # the traceback of each signature
         self._kinds: OrderedDict[tuple[str, str], _Kind] = OrderedDict()
@@ -85,7 +92,9 @@ class FailingPokes:
         _put(self._how, group_id, signature, _GROUPS)
         if is_known:
             return None
-        [(path, _)], now = self._kinds_of([group_id]), time.monotonic()
+        [(path, backend)], now = self._kinds_of([group_id]), time.monotonic()
+        if report.outcome is Outcome.INFRA_FAILURE and self._is_away(backend):
+            return None
         kind = self._kinds.get((path, signature))
         if kind is not None and now - kind.told < EVERY:
             kind.others += 1
@@ -96,6 +105,8 @@ class FailingPokes:
             "outcome": str(report.outcome),
             "reason": report.reason,
         }
+        if backend and backend != path:
+            fields["backend"] = backend
         if kind is not None and kind.others:
             fields["others"] = kind.others
         _put(self._kinds, (path, signature), _Kind(now), _KINDS)

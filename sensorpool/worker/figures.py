@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from sensorpool.config.settings import Settings
+from sensorpool.leases.budgets import BudgetsLeft
 from sensorpool.leases.child_deaths import ChildDeaths
 from sensorpool.leases.lease import Leases
+from sensorpool.leases.outages import Kind, Outages
 from sensorpool.leases.range_state import MISSED, RangeState
 from sensorpool.leases.roster import Roster
 from sensorpool.leases.trouble import Trouble
@@ -17,6 +19,7 @@ from sensorpool.model.values import LONGEST_SPAN, Milliseconds, ShardRange, shar
 from sensorpool.store import admission, callbacks, inspecting, late_conditions
 from sensorpool.store.database import Database
 from sensorpool.worker import lateness
+from sensorpool.worker.bounded_labels import MOST
 
 _NO_LABELS: Mapping[str, str] = {}
 
@@ -47,6 +50,8 @@ class Figures:
         self._roster = Roster(leases)
         self._trouble = Trouble(leases)
         self._child_deaths = ChildDeaths(leases)
+        self._outages = Outages(leases.store)
+        self._budgets_left = BudgetsLeft(leases.store, kept=0.0)
         self._ranges = shard_ranges(settings.shards, settings.shard_code_upper_limit)
         self._unknown_since: dict[ShardRange, float] = {}  # ranges without a known last load, by the monotonic clock
 
@@ -66,6 +71,7 @@ class Figures:
             Figure("sensorpool_tick_seconds", "The longest tick of workers and beat.", tick),
             *self._of_ranges({shard_range: state for shard_range, (_, state, _) in looked.items()}, now, tick),
             *self._of_waiting(looked),
+            *self._of_backends(),
             *self._of_sending(now),
             *self._of_trouble(now, tick),
         ]
@@ -108,6 +114,20 @@ class Figures:
         yield Figure("sensorpool_suspects", "Groups that are poked apart.", sum(each for _, _, each in looked.values()))
         overrunning = self._leases.suspects.count_overrunning(self._ranges)
         yield Figure("sensorpool_overrunning", "Groups whose last poke overran its limit.", overrunning)
+
+    def _of_backends(self) -> Iterator[Figure]:
+        away = [each for each in self._outages.look() if each.kind is not Kind.HEALED]
+        yield Figure("sensorpool_backends_away", "Backends that are away.", len(away))
+        budgets = self._budgets_left.look(self._settings.budgets) if self._settings.budgets else []
+        for each in budgets:
+            yield Figure("sensorpool_over_budget", "Groups that wait for a budget.", each.waiting,
+                         {"budget": each.budget.pattern})  # fmt: skip
+        for each in budgets:
+            said = "By how much a budget stretches the intervals of its groups; 1: not at all."
+            yield Figure("sensorpool_budget_stretch", said, each.stretch, {"budget": each.budget.pattern})
+        for outage in sorted(away, key=lambda each: -each.lasted)[:MOST]:
+            yield Figure("sensorpool_backend_away_seconds", "Seconds since a backend went away.", outage.lasted,
+                         {"backend": outage.backend}, is_age=True)  # fmt: skip
 
     def _of_sending(self, now: Milliseconds) -> Iterator[Figure]:
         oldest = self._database.read(inspecting.oldest_unpublished)

@@ -66,6 +66,8 @@ def _run(worker: Worker, ranges: Sequence[ShardRange], token: str) -> list[JobRe
             visits.append(Visit(shard_range, held, results[shard_range]))
     try:
         failpoint("lease.after")
+        worker.away.look()
+        worker.wrong_calls.exchange()
         # other ranges want the process too: what is new after that is poked in the next tick
         ends = time.monotonic() + worker.settings.job_span
         while visits:
@@ -74,6 +76,7 @@ def _run(worker: Worker, ranges: Sequence[ShardRange], token: str) -> list[JobRe
         for visit in visits:
             _give_back(worker, visit.held, error)
         raise
+    worker.metrics.shared(worker.poker.shared_calls.taken())
     for result in results.values():
         worker.metrics.job(result)
     return [*results.values()]
@@ -187,7 +190,7 @@ def _load(worker: Worker, visits: Sequence[Visit]) -> tuple[Moment, list[Loaded 
 def _is_idle(worker: Worker, held: Acquired, now: Milliseconds) -> bool:
     """Whether this is a repeated message: the range was looked at less than half a tick ago, and nothing is new."""
     state = held.state
-    new = held.dirty or held.late or held.in_flight
+    new = held.dirty or held.late or held.in_flight or (worker.budgets and state.left)
     if new or not 0 <= now - state.last < worker.settings.tick_ms // 2:
         return False
     return not state.stranded or len(worker.poker.cache.not_here(state.stranded)) == len(state.stranded)
@@ -254,7 +257,7 @@ def _finish(worker: Worker, shares: Sequence[tuple[Share, set[int]]], ends: floa
         return []
     spans_on: list[float | None] = []
     for share, apart in shares:
-        spans_on.append(_leave(share.run, share.left, apart))
+        spans_on.append(_leave(share.run, share.left, share.waiting, apart))
     failpoint("finish.before")
     endings = [
         Ending(
@@ -269,22 +272,28 @@ def _finish(worker: Worker, shares: Sequence[tuple[Share, set[int]]], ends: floa
     failpoint("finish.after")
     for (share, _), span in zip(shares, spans_on, strict=True):
         worker.pass_on(share.run.shard_range, span)
+        if share.again_in is not None:
+            worker.look_again(share.run.shard_range, share.again_in)
     worker.tell_what_is_not_here(shares[0][0].run.loaded.now)
     kept = [(share.run, more) for (share, _), more in zip(shares, again, strict=True) if more is not None]
     return [_once_more(Visit(run.shard_range, run.held, run.result), more) for run, more in kept]
 
 
-def _leave(job_run: JobRun, left: list[int], apart: set[int]) -> float | None:
+def _leave(job_run: JobRun, no_time: list[int], waiting: list[int], apart: set[int]) -> float | None:
     """Note in the state what the next holder has to know; return in how many seconds the range is passed on, if so.
 
-    :param left: groups that there was no time for.
+    :param no_time: groups that there was no time for.
+    :param waiting: groups that wait for their backend; they are left over too, and never overdue.
     :param apart: groups that are poked outside of the job.
     """
     worker, shard_range, outcomes, loaded = job_run.worker, job_run.shard_range, job_run.outcomes, job_run.loaded
     state, result = job_run.held.state, job_run.result
+    left = no_time + waiting
     span = job_run.stranded.hand_over(loaded.not_here, apart.union(left))
     if left or state.left_since:
-        left = state.in_turn(left, {unit.group.id: unit.group.poke_interval for unit in loaded.units}, loaded.now)
+        may_wait = set(waiting)
+        units = [unit for unit in loaded.units if unit.group.id not in may_wait] if may_wait else loaded.units
+        left = state.in_turn(left, {unit.group.id: unit.group.poke_interval for unit in units}, loaded.now)
     looked_at, state.quiet_until = state.looked_at, 0
     state.last, state.recent, state.left = loaded.now, loaded.recent, left
     if state.stranded:
@@ -292,7 +301,7 @@ def _leave(job_run: JobRun, left: list[int], apart: set[int]) -> float | None:
     _forget_failures_of_the_gone(job_run)
     state.infra = job_run.infra.since
     _note_figures(job_run, looked_at)
-    result.left += len(left)
+    result.left += len(no_time)
     if outcomes.written:
         worker.leases.unsettled.keep(shard_range, {}, outcomes.written)
     if not left:  # should Redis forget them, they are due again by an older load

@@ -155,8 +155,8 @@ def _look_up(connection: Connection, cache: Cache, rows: Sequence[loading.DueRow
     if left:
         missing = [*missing, *left.difference(row[0] for row in rows)]
     for start in range(0, len(missing), GROUPS_AT_ONCE):
-        for group, op_classpath, poke_context in loading.groups(connection, missing[start : start + GROUPS_AT_ONCE]):
-            units.append(cache.keep(group, op_classpath, poke_context))
+        for found in loading.groups(connection, missing[start : start + GROUPS_AT_ONCE]):
+            units.append(cache.keep(*found))
     return units
 
 

@@ -77,6 +77,8 @@ class Metrics:
         self._skipped = counter("sensorpool_jobs_skipped", "Jobs that found their range taken.")
         self._left = counter("sensorpool_left", "Due groups that a job had no time for; the next one begins with them.")
         self._busy = counter("sensorpool_busy", "Due groups that missed their turn: their last poke went on still.")
+        self._held = counter("sensorpool_held", "Pokes left out because their backend is away.", "backend")
+        self._shared = counter("sensorpool_shared_calls", "Calls that asked for many groups.", "op_classpath")
         self._refused = counter("sensorpool_jobs_refused", "Jobs of another pool that came by our broker.")
         self._not_here = Gauge(
             "sensorpool_not_here",
@@ -158,6 +160,22 @@ class Metrics:
         self._left.inc(result.left)
         self._busy.inc(result.extra.get("busy", 0))
         self._lag.observe(result.lag_seconds)
+
+    def held(self, missed: Counted[str]) -> None:
+        """Count pokes that were left out, by backend."""
+        if self.is_on:
+            with self._lock:
+                named = [(self._backends.of(backend), number) for backend, number in missed.items()]
+            for name, number in named:
+                self._held.labels(name).inc(number)
+
+    def shared(self, calls: Counted[str]) -> None:
+        """Count calls that asked for many groups, by class."""
+        if self.is_on and calls:
+            with self._lock:
+                named = [(self._classes.of(op_classpath), number) for op_classpath, number in calls.items()]
+            for name, number in named:
+                self._shared.labels(name).inc(number)
 
     def unsettled(self, groups: int) -> None:
         """Count groups whose result could not be written."""

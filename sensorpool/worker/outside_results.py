@@ -22,6 +22,7 @@ from sensorpool.worker.failing_pokes import FailingPokes
 from sensorpool.worker.frozen_pokes import FrozenPokes
 from sensorpool.worker.lingering import Lingering
 from sensorpool.worker.metrics import Metrics
+from sensorpool.worker.outages import BackendsAway
 
 _STILL_SUSPECT = frozenset({Outcome.POKE_TIMEOUT, Outcome.CRASHED, Outcome.CANNOT_POKE})
 _NOT_HERE = 10_000  # remembered
@@ -49,6 +50,7 @@ class OutsideResults:
         infra: InfraWindow,
         frozen_pokes: FrozenPokes,
         failing_pokes: FailingPokes,
+        away: BackendsAway,
     ) -> None:
         self.process = ""  # the name of this process in the records of its jobs
         self.not_here: dict[int, str] = {}  # groups that this process turned out not to be able to poke, and why
@@ -62,6 +64,7 @@ class OutsideResults:
         self._infra = infra
         self._frozen_pokes = frozen_pokes
         self._failing_pokes = failing_pokes
+        self._away = away
         self._unsettled: set[int] = set()  # groups that this process noted as unsettled
         self._stranded: set[int] = set()  # groups that were left to other processes
         self._lock = threading.Lock()
@@ -80,6 +83,7 @@ class OutsideResults:
         """
         now, here = self._database.read(self._database.now), time.monotonic()
         self._metrics.poked(reports)
+        self._away.take(reports)
         self._failing_pokes.take(reports, now)
         offsets = {report.group.id: round((report.began - here) * 1000) for report in reports}
         trusted = self._clock.trusts(now)

@@ -22,6 +22,7 @@ def take(run: JobRun, seen: Sequence[Seen]) -> None:
     failpoint("poke.after")
     reports, many = apart(seen)
     run.worker.metrics.poked(reports, many)
+    run.worker.away.take(reports, many)
     run.worker.failing_pokes.take(reports, run.moment.now)
     run.worker.failing_pokes.fail_no_more(many)
     overran, exhausted, cannot = run.outcomes.take(reports, many)

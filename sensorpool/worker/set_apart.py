@@ -9,6 +9,7 @@ from sensorpool.model.values import DueGroup, Report
 from sensorpool.poke.poker import Poking
 from sensorpool.poke.unit import PokeUnit
 from sensorpool.worker import reports
+from sensorpool.worker.budgeted import charge
 from sensorpool.worker.job_run import JobRun
 
 _STUCK = 0.25  # of a poke's time limit: a class of which no poke has come back for so long hangs
@@ -34,6 +35,10 @@ def suspects(run: JobRun) -> tuple[list[PokeUnit], set[int]]:
         busy = run.worker.suspects.offer(run.shard_range, found, run.held.state.stranded, due=run.moment.now)
     if busy:
         run.result.count("busy", busy)
+    if run.worker.budgets:
+        charge(
+            run.worker.budgets, run.worker.budgets_left, str(run.shard_range), [u for u in units if u.group in found]
+        )
     return [unit for unit in units if unit.group.id not in group_ids], {group.id for group in found}
 
 

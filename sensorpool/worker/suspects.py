@@ -94,16 +94,16 @@ class Suspects:
             self._claims.drop(shard_range, claimed)
             raise
         here = time.monotonic()
-        self._claims.hold(shard_range, [group.id for group, _, _ in rows])
+        self._claims.hold(shard_range, [group.id for group, *_ in rows])
         with self._lock:
-            self._why.update((group.id, whys[group.id]) for group, _, _ in rows)
+            self._why.update((group.id, whys[group.id]) for group, *_ in rows)
         watched = self._lingering.begin(
-            shard_range, [group.id for group, _, _ in rows if group.crashes or group.id in shares]
+            shard_range, [group.id for group, *_ in rows if group.crashes or group.id in shares]
         )
-        self._results.expect_stranded([group.id for group, _, _ in rows if group.id in stranded])
+        self._results.expect_stranded([group.id for group, *_ in rows if group.id in stranded])
         hanging: list[Suspect] = []
         crashing: list[Suspect] = []
-        for group, op_classpath, poke_context in rows:
+        for group, op_classpath, poke_context, _ in rows:
             why, at = whys[group.id], group.next_deadline
             deadline = None if at is None else here + (at - now) / 1000
             watch = (1 if group.crashes else shares[group.id]) if group.id in watched else 0

@@ -42,7 +42,7 @@ def test_counts_by_class_ending_and_build(make_service: Callable[..., Service], 
     )
     assert values(told, "sensorpool_outcomes_total", op_classpath=SENSOR, outcome="landed") == [1.0]
     assert total(told, "sensorpool_outcomes_total") == total(told, "sensorpool_pokes_total")
-    assert total(told, "sensorpool_backend_outcomes_total", backend="none") == total(told, "sensorpool_pokes_total")
+    assert total(told, "sensorpool_backend_outcomes_total", backend=SENSOR) == total(told, "sensorpool_pokes_total")
     assert total(told, "sensorpool_class_seconds_total", op_classpath=SENSOR) > 0
     assert [each.labels.keys() for each in told if each.name == "sensorpool_build_info"] == [{"version", "python"}]
     assert values(told, "sensorpool_server_up") == [1.0, 1.0]

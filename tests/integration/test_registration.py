@@ -369,7 +369,7 @@ def test_minus_zero_is_not_zero(pool: Pool) -> None:
     made = [pool.register(SCRIPTED, each) for each in contexts]
     assert len({instance.group_id for instance in made}) == 3
     rows = pool.database.read(loading.groups, [instance.group_id for instance in made])
-    spelt = {group.id: json.loads(poke_context)["seconds"] for group, _, poke_context in rows}
+    spelt = {group.id: json.loads(poke_context)["seconds"] for group, _, poke_context, _ in rows}
     assert [repr(spelt[instance.group_id]) for instance in made] == ["0.0", "-0.0", "0"]
 
 

@@ -70,7 +70,7 @@ def assert_agreement(database: Database, look: Look) -> None:
     """Insert the groups, run the load's query, and compare its result with the rule."""
     rows = [_row(number, columns) for number, columns in enumerate(look.groups, 1)]
 
-    def ask(connection: Connection) -> tuple[list[DueRow], list[tuple[DueGroup, str, str]], int | None]:
+    def ask(connection: Connection) -> tuple[list[DueRow], list[tuple[DueGroup, str, str, str | None]], int | None]:
         connection.execute(delete(poke_group))
         connection.execute(insert(poke_group), rows)
         overlap = look.commit_overlap
@@ -88,8 +88,8 @@ def assert_agreement(database: Database, look: Look) -> None:
     expected = [row for row in rows if _is_due(row, look)]
     assert sorted(hashcode for _, _, hashcode in found) == [row["hashcode"] for row in expected]
     assert all(version == rows[hashcode - 1]["version"] for _, version, hashcode in found)
-    assert {group.id for group, _, _ in whole} == {row[0] for row in found}
-    for group, op_classpath, poke_context in whole:
+    assert {group.id for group, *_ in whole} == {row[0] for row in found}
+    for group, op_classpath, poke_context, _ in whole:
         row = rows[group.hashcode - 1]
         assert (group.version, group.members, group.crashes) == (row["version"], row["members"], row["crashes"])
         assert (group.poke_interval, group.phase) == (row["poke_interval"], row["phase"])

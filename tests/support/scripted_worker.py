@@ -16,6 +16,7 @@ from sensorpool.poke.answer import CANNOT, Answers
 from sensorpool.poke.cache import Cache
 from sensorpool.poke.child import Suspect
 from sensorpool.poke.classes import Classes
+from sensorpool.poke.shared_call import SharedCalls
 from sensorpool.poke.tools import PokeTools
 from sensorpool.poke.unit import PokeUnit
 from sensorpool.store.database import Database
@@ -85,6 +86,7 @@ class ScriptedPoker:
         self.classes = Classes(settings.sensors_enabled)
         self.tools = PokeTools(self.classes, Answers(settings.infra_failures), {})
         self.cache = Cache(settings.groups_cached, self.tools)
+        self.shared_calls = SharedCalls()
         self.script: dict[int, Outcome | None] = {}
         self.at_step: Callable[[], object] = lambda: None
         self.poked: list[int] = []  # in order
@@ -100,6 +102,10 @@ class ScriptedPoker:
     def wants_more(self, op_classpath: str) -> bool:
         """Whether there is room."""
         return len(self.outstanding) < self.room
+
+    def is_bulk(self, op_classpath: str) -> bool:
+        """Whether one call answers many."""
+        return False
 
     def put(self, units: Sequence[PokeUnit], group_ids: Sequence[int]) -> None:
         """Take groups."""

@@ -41,7 +41,9 @@ def test_what_ends_at_the_last_moment_is_not_slow(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(dispatch.reports, "settle", lambda _: None)
     monkeypatch.setattr(set_apart, "stuck", lambda run, poking, left: left)
     settings = SimpleNamespace(poke_concurrency=4, job_span=0.0, tick=5.0, heartbeat=5.0)
-    run: Any = SimpleNamespace(settings=settings, lease=Mock(), outcomes=Mock(), worker=Mock(), began=0.0)
+    run: Any = SimpleNamespace(
+        settings=settings, lease=Mock(), outcomes=Mock(), worker=Mock(budgets=(), away=()), began=0.0
+    )
     poking: Any = Late(one(1, Lands))
     share = dispatch.Share(run, [])
     dispatch._Dispatch([share]).poke_in_turn(poking)

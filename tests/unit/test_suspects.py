@@ -35,7 +35,7 @@ class Apart(Place):
 
     def groups(self, *group_ids: int) -> list[DueGroup]:
         """The groups as they are now."""
-        return [group for group, _, _ in self.process.database.read(loading.groups, group_ids)]
+        return [group for group, *_ in self.process.database.read(loading.groups, group_ids)]
 
     def marks(self) -> dict[int, Suspicion | None]:
         """The suspects of the range, as Redis has them."""

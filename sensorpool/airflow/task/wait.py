@@ -19,6 +19,7 @@ from sensorpool.airflow.task import (
     reschedule_condition,
     reschedule_limits,
 )
+from sensorpool.airflow.task.backend import backend_of
 from sensorpool.airflow.task.first_poke import FirstPoke
 from sensorpool.airflow.task.patch import Execute, begins_on_worker
 from sensorpool.airflow.task.poolable import Condition
@@ -113,6 +114,7 @@ class Wait:
             timeout=timeout,
             execution_timeout=_execution_timeout(sensor, waited),
             external_id=str(context["ti"].id),
+            backend=backend_of(sensor, poke_context),
             **series_of(poke_context, context),
             **deferral.waits_of(sensor),
         )

@@ -4,6 +4,7 @@ Load, settle, flush, leases, registration, rescue and `job.run` itself are the p
 threads that poke (one poke after the other), the child process of the isolated lane, and the message broker.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,12 +17,14 @@ from sensorpool.leases.keeper import Keeper
 from sensorpool.leases.lease import Lease, Leases
 from sensorpool.leases.redis_store import RedisStore
 from sensorpool.leases.trouble import Trouble
+from sensorpool.model.budgets import Budgets
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.values import DueGroup, Report, Settled, ShardRange
 from sensorpool.poke.answer import Answers
 from sensorpool.poke.cache import Cache
 from sensorpool.poke.child import Suspect
 from sensorpool.poke.classes import Classes
+from sensorpool.poke.shared_call import SharedCalls
 from sensorpool.poke.tools import PokeTools
 from sensorpool.poke.unit import PokeUnit
 from sensorpool.poke.watchdog import Watchdog, limits
@@ -148,8 +151,13 @@ class SimulatedPoker:
         self.classes = Classes(settings.sensors_enabled)
         self.tools = PokeTools(self.classes, Answers(()), {})
         self.cache = Cache(settings.groups_cached, self.tools)
+        self.shared_calls = SharedCalls()
         self.outstanding: dict[int, PokeUnit] = {}
         self._queue: deque[PokeUnit] = deque()
+
+    def is_bulk(self, op_classpath: str) -> bool:
+        """Return False: each poke is one group's."""
+        return False
 
     def begin(self) -> "SimulatedPoker":
         """Begin."""
@@ -253,6 +261,7 @@ class SimulatedWorker(Worker):
         self.watchdog = Watchdog(limits(1), enabled=False)
         self.keeper, self._complaints = SimulatedKeeper(1, 1), Complaints()
         self.trouble = Trouble(leases)
+        self.budgets = Budgets(())
         self.poker: Any = SimulatedPoker(settings, world)
         self.settler = Settler(
             database,
@@ -262,6 +271,7 @@ class SimulatedWorker(Worker):
             window=settings.infra_failure_window,
         )
         self._make_outside()
+        self.away._looked_at = self.wrong_calls._looked_at = math.inf  # a look would depend on the machine's clock
         self.lane = SimulatedIsolatedLane(world, self.poker.cache._tools)
         self.suspects._crashing = self.suspects._hanging = self.lane  # type: ignore[assignment]
         self.first_load_ms: int | None = None  # when its ClockWatch first saw the database's clock

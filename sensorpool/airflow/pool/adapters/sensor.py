@@ -1,6 +1,6 @@
 """Sensors that can be built again from their arguments."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache
 from types import FunctionType
 from typing import Any, ClassVar, NoReturn, Self, cast
@@ -11,7 +11,7 @@ from airflow.sdk.bases.sensor import PokeReturnValue as Returned
 from sensorpool.airflow.compat import operators, server_process
 from sensorpool.airflow.compat.exceptions import REQUESTS_OF_TASK
 from sensorpool.airflow.errors import OnlyOnWorker
-from sensorpool.airflow.pool.adapters.kept_operator import KeptOperator
+from sensorpool.airflow.pool.adapters.kept_operator import Answer, KeptOperator
 from sensorpool.airflow.pool.adapters.landing import landing_of
 from sensorpool.airflow.proof import gates, known_sensors, own_execute
 from sensorpool.airflow.proof.arguments import callables
@@ -119,6 +119,18 @@ class RebuiltSensor(KeptOperator):
         if value is None and not changed:
             return bool(found) if hasattr(found, "xcom_value") else found
         return PokeReturnValue(True, landing_of(value, self._operator, changed).as_xcom())
+
+    def share(self, ask: Callable[[Any], Answer]) -> Answer:
+        """Ask for others as well, by the sensor that is kept here; what a poke may not do, this may not do either.
+
+        :raises Exception: whatever ``ask`` raises.
+        """
+
+        def watched(sensor: BaseSensorOperator) -> Answer:
+            with task_reads.raising_denials(sensor, self.known_missing, self.of_environment, None):
+                return ask(sensor)
+
+        return self.use(watched, REQUESTS_OF_TASK)
 
     def _poke(self, sensor: BaseSensorOperator) -> Any:
         hooks = None if self.declares_fields else self.hooks

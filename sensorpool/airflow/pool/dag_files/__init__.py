@@ -39,4 +39,4 @@ class DagFileSensor:
             return PokeReturnValue(True, None if report.xcom_value is None else json.loads(report.xcom_value))
         if report.outcome is Outcome.NOT_LANDED:
             return False
-        raise Reported(report.outcome, report.reason, report.trace)
+        raise Reported(report.outcome, report.reason, report.trace, report.quiet_for)

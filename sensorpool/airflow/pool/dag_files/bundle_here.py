@@ -6,7 +6,7 @@ import time
 from sensorpool.airflow.compat import dag_bundles
 from sensorpool.airflow.compat.dag_bundles import Bundle
 from sensorpool.airflow.pool.dag_files.lookups import Questions
-from sensorpool.errors import HandBack, InfraFailure
+from sensorpool.errors import HandBack, InfraFailure, NotReady
 from sensorpool.instrumentation.redaction import one_line
 
 _PATIENCE = 20.0  # seconds that a load waits for its bundle
@@ -43,7 +43,7 @@ class BundleHere:
         if self._thread is not None:
             self._thread.join(_PATIENCE)
             if self._thread.is_alive():
-                raise InfraFailure(f"the DAG bundle {self._name} is still being brought here")
+                raise NotReady(f"the DAG bundle {self._name} is still being brought here")
             self._thread = None
         if self.bundle is not None:
             return self.bundle
@@ -58,4 +58,4 @@ class BundleHere:
             said = f"its DAG bundle cannot be had in the pool: {one_line(error)}"
             is_for_now = self._questions.unanswered > unanswered or not dag_bundles.is_gone(error)
             self._tried_at = time.monotonic()
-            self._failure = InfraFailure(said) if is_for_now else HandBack(said)
+            self._failure = NotReady(said) if is_for_now else HandBack(said)

@@ -18,7 +18,7 @@ from sensorpool.airflow.pool.dag_files.loaded_sensor import LoadedSensor
 from sensorpool.airflow.pool.dag_files.lookups import Questions
 from sensorpool.airflow.proof.arguments import dag_file
 from sensorpool.airflow.proof.state import bundle_files
-from sensorpool.errors import CannotPoke, HandBack, InfraFailure
+from sensorpool.errors import CannotPoke, HandBack, InfraFailure, NotReady
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.poke.classes import Classes, SensorClass, Way
 
@@ -132,7 +132,7 @@ class LoadedFiles(Classes):
         :raises InfraFailure: when a later process may.
         """
         if file.failure is not None:
-            raise InfraFailure(file.failure) if file.is_for_now else HandBack(file.failure)
+            raise NotReady(file.failure) if file.is_for_now else HandBack(file.failure)
         if file.module != poke_context["module"]:
             raise HandBack("the bundle of its DAG file lies in another folder in the pool than on its worker")
         if self._version is not None:

@@ -9,7 +9,7 @@ from typing import Any
 from sensorpool.airflow.compat import dag_bundles
 from sensorpool.airflow.pool.dag_files import lookups
 from sensorpool.config.settings import Settings
-from sensorpool.errors import HandBack, InfraFailure
+from sensorpool.errors import HandBack, NotReady
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.exit_status import ending
@@ -109,7 +109,7 @@ class BundleProcess:
         limit = self._settings.poke_timeout
         patience = time.monotonic() + 0.7 * limit  # the poke's own time begins with it, and the caller's has begun
         if not self._room.acquire(timeout=0.7 * limit):
-            raise InfraFailure(f"the process of the bundle {self.bundle[0]} has too many pokes in hand")
+            raise NotReady(f"the process of the bundle {self.bundle[0]} has too many pokes in hand")
         try:
             poked = self._give(path, poke_context, patience)
             while not poked.done.wait(min(0.2, max(0.0, patience - time.monotonic()))):
@@ -126,7 +126,7 @@ class BundleProcess:
         if poked.report is not None:
             return poked.report
         if self._began(poked) is None:
-            raise InfraFailure(f"the process of the bundle {self.bundle[0]} is still loading {path}")
+            raise NotReady(f"the process of the bundle {self.bundle[0]} is still loading {path}")
         return Report(_group(poked.number), 0.0, Outcome.POKE_TIMEOUT, f"no answer within {limit:g} s", None, limit)
 
     def _began(self, poked: Poked) -> float | None:
@@ -142,7 +142,7 @@ class BundleProcess:
                 self._is_retired = True
                 raise Gone
             if self._child is None:
-                raise InfraFailure(f"the process of the bundle {self.bundle[0]} is being started")
+                raise NotReady(f"the process of the bundle {self.bundle[0]} is being started")
             poked = Poked(self._free.pop(), (path, poke_context))
             self._given[poked.number] = poked
             self._child.give(Suspect(_group(poked.number), path, poke_context, alone=False))
@@ -213,14 +213,14 @@ class BundleProcess:
 
     def _meaning(self, child: Child, poked: Poked, begun: list[Poked], how: str) -> Exception:
         if child.was_killed:
-            return InfraFailure("the process of its DAG bundle was killed from outside")
+            return NotReady("the process of its DAG bundle was killed from outside")
         if child.importing is not None:  # no poke goes on while a file is loaded
-            return InfraFailure(f"the process of its DAG bundle {how} as it loaded {child.importing}")
+            return NotReady(f"the process of its DAG bundle {how} as it loaded {child.importing}")
         if not child.ready:
             return HandBack(f"the process of its DAG bundle {how} as it started")
         if poked in begun and (len(begun) == 1 or self._has_died_with(poked.what)):
             return HandBack(f"its poke had the process of its DAG bundle in hand when that {how}")
-        return InfraFailure(f"the process of its DAG bundle {how}; it is poked again")
+        return NotReady(f"the process of its DAG bundle {how}; it is poked again")
 
 
 def _group(number: int) -> DueGroup:

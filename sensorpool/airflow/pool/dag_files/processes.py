@@ -15,7 +15,7 @@ from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.pool.dag_files.process import Bundle, BundleProcess, Gone
 from sensorpool.airflow.proof.arguments import dag_file
 from sensorpool.config.settings import Settings
-from sensorpool.errors import HandBack, InfraFailure
+from sensorpool.errors import HandBack, NotReady
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import Report
 from sensorpool.poke.answer import CANNOT
@@ -85,7 +85,7 @@ class Processes:
                     continue
                 break
             return report
-        raise InfraFailure(f"the process of the bundle {bundle[0]} is replaced by one with the present code")
+        raise NotReady(f"the process of the bundle {bundle[0]} is replaced by one with the present code")
 
     @property
     def running(self) -> list[BundleProcess]:
@@ -127,7 +127,7 @@ class Processes:
             yield
             return
         if not self._one_at_a_time.acquire(timeout=0.3 * self._settings.poke_timeout):
-            raise InfraFailure(f"a process of the bundle {bundle[0]} died with its poke; it waits for others of these")
+            raise NotReady(f"a process of the bundle {bundle[0]} died with its poke; it waits for others of these")
         try:
             yield
         finally:

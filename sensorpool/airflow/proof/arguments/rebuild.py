@@ -25,7 +25,7 @@ from sensorpool.airflow.proof.state.opaque_state import Unreadable
 from sensorpool.airflow.proof.watch import denials, environment_reads, task_reads
 from sensorpool.airflow.proof.watch.denials import Denials
 from sensorpool.config.defaults import INFRA_FAILURES
-from sensorpool.errors import HandBack, InfraFailure
+from sensorpool.errors import HandBack, NotReady
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.poke.answer import Answers
 
@@ -181,13 +181,13 @@ def build_in_pool(cls: Any, poke_context: Mapping[str, Any], functions: callable
                 operator, poke_context
             ) or external_inputs.differing_shared_state(operator, poke_context)
         if denied_here.unavailable is not None:
-            raise InfraFailure(denied_here.unavailable)
+            raise NotReady(denied_here.unavailable)
         if denied_here.denied:
             raise OnlyOnWorker(denied_here.denied[0])
         if name is None:
             return task_reads.seal(operator)
     except LookupUnavailable as error:
-        raise InfraFailure(str(error)) from None
+        raise NotReady(str(error)) from None
     except (Exception, SystemExit, OnlyOnWorker) as error:
         if Answers(INFRA_FAILURES).is_infra_failure(error):
             raise

@@ -22,7 +22,7 @@ from sensorpool.airflow.proof.state.held_code import NOTHING, StandIn, unwatched
 from sensorpool.airflow.proof.watch import denials, hooks_in_pool
 from sensorpool.airflow.proof.watch.company_hooks import HooksOfSensor
 from sensorpool.airflow.proof.watch.denials import Denials
-from sensorpool.errors import InfraFailure
+from sensorpool.errors import NotReady
 from sensorpool.instrumentation.redaction import one_line
 
 _SEALED = "_sensorpool_sealed"  # an attribute of sealed operators, which compares in their place
@@ -94,7 +94,7 @@ def raising_denials(
         try:
             yield denied_here.denied
         except LookupUnavailable as error:
-            raise InfraFailure(str(error)) from None
+            raise NotReady(str(error)) from None
         except Exception as error:
             if (name := denied_here.possibly_missing) is not None:  # the worker may have it
                 why = f"its poke failed, and the pool does not find the {name}: {one_line(error)}"
@@ -107,7 +107,7 @@ def raising_denials(
             if denied_here.denied:
                 raise OnlyOnWorker(denied_here.denied[0])
             if denied_here.unavailable is not None:
-                raise InfraFailure(denied_here.unavailable)
+                raise NotReady(denied_here.unavailable)
 
 
 class _Seal:

@@ -1,0 +1,64 @@
+"""The backends of a pool's conditions, as its workers know them: which are away, and what is left of their budgets."""
+
+from typing import Any
+
+from sensorpool.client.pool import Pool
+from sensorpool.leases.budgets import BudgetsLeft, BudgetState
+from sensorpool.leases.outages import Kind, Outage, Outages
+from sensorpool.model.budgets import Budgets
+
+
+def away(pool: Pool) -> dict[str, Outage]:
+    """Return the backends that are away, by name.
+
+    :raises Unreachable: when Redis does not answer.
+    """
+    return {each.backend: each for each in Outages(pool.leases.store).look() if each.kind is not Kind.HEALED}
+
+
+def said(outage: Outage) -> str:
+    """Say of a backend that it is away, and since when."""
+    what = "wants to be left alone" if outage.kind is Kind.THROTTLED else "is away"
+    return f"its backend {outage.backend} {what}, for {outage.lasted:.0f} s now"
+
+
+def shown(outage: Outage) -> dict[str, Any]:
+    """Return an outage as plain values."""
+    return {
+        "backend": outage.backend,
+        "why": str(outage.kind),
+        "for_s": round(outage.lasted, 3),
+        "asked_in_s": round(max(0.0, outage.left), 3),
+        "cause": outage.cause,
+    }
+
+
+def budgets(pool: Pool) -> list[dict[str, Any]]:
+    """Return the budgets that this process knows by its settings, with what waits for each.
+
+    :raises Unreachable: when Redis does not answer.
+    """
+    if not pool.settings.budgets:
+        return []
+    found = BudgetsLeft(pool.leases.store, kept=0.0).look(pool.settings.budgets)
+    return [
+        {
+            "backends": each.budget.pattern,
+            "budget": str(each.budget),
+            "waiting": each.waiting,
+            "stretch": round(each.stretch, 2),
+            "at_once": each.at_once,
+        }
+        for each in found
+    ]
+
+
+def budget_of(pool: Pool, backend: str) -> BudgetState | None:
+    """Return the budget of a backend, if it has one and groups wait for it.
+
+    :raises Unreachable: when Redis does not answer.
+    """
+    if (budget := Budgets(pool.settings.budgets).of(backend)) is None:
+        return None
+    [found] = BudgetsLeft(pool.leases.store, kept=0.0).look([budget])
+    return found if found.waiting else None

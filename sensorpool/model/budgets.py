@@ -1,0 +1,180 @@
+"""Budgets: how often a backend may be asked, and by how many pokes at once; and whose turn it is. Pure.
+
+A budget is written as ``50/s``, ``600/m``, ``8 at once``, or ``50/s, 8 at once``, for the name of a backend or for a
+pattern of names, in which ``*`` stands for any letters. All backends that a pattern covers share its budget. The first
+budget that covers a backend is its budget.
+"""
+
+import json
+import re
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from sensorpool.model.values import Milliseconds
+
+MOST = 100  # budgets
+HIGHEST = 1_000_000.0  # pokes a second, and pokes at once
+LOWEST = 1 / 3600  # pokes a second
+_LONGEST = 100  # characters of a pattern
+_PATTERN = re.compile(r"[!-~]+", re.ASCII)
+_RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*/\s*(s|m|h)")
+_AT_ONCE = re.compile(r"([0-9]+)\s+at\s+once")
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
+_STEPS = 10  # parts of an interval: groups that have waited for the same number of parts have waited for as long
+_KEPT = 10_000  # names of backends whose budget is remembered
+
+Unit = TypeVar("Unit")
+
+
+class Budget(NamedTuple):
+    """What the backends of a pattern can bear.
+
+    :param per_second: pokes a second; None: any number.
+    :param at_once: pokes at once; None: any number.
+    """
+
+    pattern: str
+    per_second: float | None
+    at_once: int | None
+
+    def __str__(self) -> str:
+        rate = None if self.per_second is None else _spell_rate(self.per_second)
+        return ", ".join(each for each in (rate, self.at_once and f"{self.at_once} at once") if each)
+
+
+def _spell_rate(per_second: float) -> str:
+    unit, seconds = next((each for each in _SECONDS.items() if per_second * each[1] >= 1), ("h", 3600))
+    return f"{per_second * seconds:.6g}/{unit}"
+
+
+def read_budgets(value: object) -> tuple[Budget, ...]:
+    """Read budgets: a JSON object of names or patterns, each with its budget, or the same as a mapping.
+
+    :raises ValueError: with one line that says what is wrong and how it is written.
+    """
+    if isinstance(value, str):
+        try:
+            value = json.loads(value, object_pairs_hook=_no_repeats)
+        except (ValueError, RecursionError) as error:
+            repeated = str(error) if isinstance(error, _Repeated) else "is not JSON"
+            raise ValueError(f"{repeated}: {_EXAMPLE}") from None
+    if isinstance(value, tuple) and all(isinstance(each, Budget) for each in value):
+        return value
+    if not isinstance(value, Mapping):
+        raise ValueError(f"is no JSON object: {_EXAMPLE}")
+    if len(value) > MOST:
+        raise ValueError(f"has {len(value)} budgets; {MOST} are allowed: name backends by patterns")
+    return tuple(_budget(pattern, said) for pattern, said in value.items())
+
+
+_EXAMPLE = 'write it like {"warehouse": "50/s, 8 at once", "s3*": "100/s"}'
+
+
+class _Repeated(ValueError):
+    pass
+
+
+def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _Repeated(f"names {next(name for name in names if names.count(name) > 1)[:80]!r} twice")
+    return found
+
+
+def _budget(pattern: object, said: object) -> Budget:
+    if not isinstance(pattern, str) or not _PATTERN.fullmatch(pattern) or len(pattern) > _LONGEST:
+        raise ValueError(f"{ascii(pattern)[:80]} is no name of a backend, nor a pattern like 's3*'")
+    if not isinstance(said, str):
+        raise ValueError(f"the budget of {pattern} is no text like '50/s, 8 at once'")
+    rate: float | None = None
+    at_once: int | None = None
+    for part in said.split(","):
+        if (found := _RATE.fullmatch(part.strip())) is not None and rate is None:
+            rate = float(found[1]) / _SECONDS[found[2]]
+        elif (found := _AT_ONCE.fullmatch(part.strip())) is not None and at_once is None:
+            at_once = int(found[1])
+        else:
+            raise ValueError(f"the budget of {pattern} is {said[:80]!r}: write it like '50/s, 8 at once'")
+    if rate is not None and not LOWEST <= rate <= HIGHEST:
+        raise ValueError(f"the budget of {pattern} allows {said[:80]!r}: from 1/h to {HIGHEST:,.0f}/s can be set")
+    if at_once is not None and not 1 <= at_once <= HIGHEST:
+        raise ValueError(f"the budget of {pattern} allows {at_once} at once: 1 is the least")
+    return Budget(pattern, rate, at_once)
+
+
+def as_text(budgets: Iterable[Budget]) -> str:
+    """Write budgets as `read_budgets` reads them; no text if there are none."""
+    found = {budget.pattern: str(budget) for budget in budgets}
+    return json.dumps(found) if found else ""
+
+
+class Budgets:
+    """The budgets of a pool, in their order. Safe to share between threads."""
+
+    def __init__(self, budgets: Iterable[Budget]) -> None:
+        self._budgets = tuple(budgets)
+        self._patterns = [_pattern(budget.pattern) for budget in self._budgets]
+        self._found: dict[str, Budget | None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._budgets)
+
+    def __iter__(self) -> Any:
+        return iter(self._budgets)
+
+    def of(self, backend: str) -> Budget | None:
+        """Return the budget of a backend; None: it has none."""
+        try:
+            return self._found[backend]
+        except KeyError:
+            pairs = zip(self._budgets, self._patterns, strict=True)
+            found = next((budget for budget, pattern in pairs if pattern.fullmatch(backend)), None)
+            if len(self._found) >= _KEPT:
+                self._found.clear()
+            self._found[backend] = found
+            return found
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, text.split("*"))), re.DOTALL)
+
+
+class Waits(NamedTuple):
+    """How a group waits for its turn.
+
+    :param since: since when it is due.
+    :param dag_id: of one that waits for it; groups of one DAG take turns with those of another.
+    """
+
+    poke_interval: Milliseconds
+    next_deadline: Milliseconds | None
+    since: Milliseconds
+    dag_id: str
+
+
+def stretch(waits: Waits, now: Milliseconds) -> float:
+    """Return by how much a wait for the budget has stretched a group's interval: 1 is not at all."""
+    return 1 + max(0, now - waits.since) / max(1, waits.poke_interval)
+
+
+def in_turn(units: Sequence[Unit], waits_of: Callable[[Unit], Waits], now: Milliseconds) -> list[Unit]:
+    """Return groups in the order of their turns.
+
+    Passed deadlines come first. Then those come that have waited for longest, in parts of their interval, so that all
+    intervals are stretched alike; and among those that have waited for as long, the DAGs take turns.
+    """
+    by_wait: dict[tuple[bool, int], dict[str, deque[Unit]]] = defaultdict(dict)
+    for unit in units:
+        waits = waits_of(unit)
+        is_early = waits.next_deadline is None or now < waits.next_deadline
+        steps = int((stretch(waits, now) - 1) * _STEPS)
+        by_wait[is_early, -steps].setdefault(waits.dag_id, deque()).append(unit)
+    ordered: list[Unit] = []
+    for key in sorted(by_wait):
+        lines = list(by_wait[key].values())
+        while lines:
+            ordered += [line.popleft() for line in lines]
+            lines = [line for line in lines if line]
+    return ordered

@@ -1,0 +1,235 @@
+"""Shared calls: one call to a backend answers for many groups whose class pokes one by one.
+
+A shared call answers no for sure, or perhaps. What perhaps holds is poked by its own ``poke`` in the same job, so no
+group lands, fails or is skipped by a shared call. One batch in some is compared with single pokes; a class whose shared
+call has said no to what its poke finds is poked one by one from then on (`SharedCalls`).
+"""
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from sensorpool.instrumentation.logs import logger
+from sensorpool.instrumentation.redaction import one_line
+from sensorpool.model.not_landed import Seen, each_report, not_landed
+from sensorpool.model.states import Outcome
+from sensorpool.model.values import DueGroup, Report
+from sensorpool.poke.copies import end_copy
+from sensorpool.poke.tools import PokeTools
+from sensorpool.poke.unit import PokeUnit
+
+SIZE = 1_000  # groups in one shared call
+FEWEST = 2  # groups that are worth one
+COMPARED = 50  # one batch in so many is compared
+_SHADOWS = 3  # groups of such a batch that are poked one by one
+_PAUSE = 300.0  # seconds for which a class is poked one by one after its shared call has failed
+_monotonic = time.monotonic
+
+log = logger(__name__)
+
+
+class Question(NamedTuple):
+    """What a group asks.
+
+    :param kin: questions of equal kin go into one call.
+    :param asked: what the call is given.
+    """
+
+    kin: Hashable
+    asked: Any
+
+
+class SharedCall(Protocol):
+    """A way to ask for many contexts of a class at once."""
+
+    def question(self, poke_context: Mapping[str, Any]) -> Question | None:
+        """Return the question of a context; None: it is poked by itself."""
+
+    def ask(self, kin: Any, asked: Sequence[Any]) -> Sequence[bool]:
+        """Return for each question whether it may hold. False is sure; what is true is poked by itself.
+
+        :raises Exception: when the backend cannot be asked, or the answer is of no use.
+        """
+
+
+class SharedCalls:
+    """The shared calls of a process: counted, compared, and turned off. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self.unequal: dict[str, str] = {}  # classes whose shared call was wrong, each with what it was wrong about
+        self.calls: Counter[str] = Counter()  # by class
+        self._paused: dict[str, float] = {}  # until when a class is poked one by one, by the monotonic clock
+        self._batches: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def is_on(self, op_classpath: str) -> bool:
+        """Whether a class is asked by shared calls now."""
+        if op_classpath in self.unequal:
+            return False
+        return not self._paused or _monotonic() >= self._paused.get(op_classpath, 0.0)
+
+    def count(self, op_classpath: str) -> bool:
+        """Count a call; return whether its batch is compared with single pokes: the first one is."""
+        with self._lock:
+            self.calls[op_classpath] += 1
+            self._batches[op_classpath] += 1
+            return self._batches[op_classpath] % COMPARED == 1
+
+    def taken(self) -> Counter[str]:
+        """Return how many calls were made since the last time, by class."""
+        if not self.calls:
+            return Counter()
+        with self._lock:
+            calls, self.calls = self.calls, Counter()
+        return calls
+
+    def failed(self, op_classpath: str, why: str) -> None:
+        """Have a class poked one by one for a while."""
+        with self._lock:
+            is_new = _monotonic() >= self._paused.get(op_classpath, 0.0)
+            self._paused[op_classpath] = _monotonic() + _PAUSE
+        if is_new:
+            log.warning("one call for many fails; its groups are poked one by one", op_classpath=op_classpath, why=why)
+
+    def turn_off(self, op_classpath: str, why: str) -> None:
+        """Have a class poked one by one from now on: its shared call is wrong."""
+        with self._lock:
+            is_new = op_classpath not in self.unequal
+            self.unequal.setdefault(op_classpath, why)
+        if is_new:
+            log.error("one call for many is wrong; its class is poked one by one", op_classpath=op_classpath, why=why)
+
+
+class SharedBatch:
+    """Groups that one shared call is asked for.
+
+    :param again: has units poked by themselves, in the same job.
+    """
+
+    size = 1  # call, which waits for one answer
+
+    __slots__ = ("_again", "_call", "_calls", "_given_up", "_lock", "_tools", "_units", "began", "op_classpath")
+
+    def __init__(
+        self,
+        units: Sequence[PokeUnit],
+        call: SharedCall,
+        calls: SharedCalls,
+        tools: PokeTools,
+        again: Callable[[Iterable[Any]], None],
+    ) -> None:
+        self.op_classpath = units[0].op_classpath
+        self.began = 0.0
+        self._units = units
+        self._call = call
+        self._calls = calls
+        self._tools = tools
+        self._again = again
+        self._given_up = False
+        self._lock = threading.Lock()
+
+    @property
+    def groups(self) -> list[DueGroup]:
+        """The groups."""
+        return [unit.group for unit in self._units]
+
+    def poke(self) -> list[Seen]:
+        """Ask for all groups in one call; have those poked by themselves that may hold."""
+        units, began = self._units, _monotonic()
+        groups = [unit.group for unit in units]  # the versions of now
+        questions = [unit.question for unit in units]
+        try:
+            answers = list(self._call.ask(questions[0].kin, [each.asked for each in questions]))
+            if len(answers) != len(units):
+                raise ValueError(f"{len(answers)} answers to {len(units)} questions")
+        except BaseException as error:
+            end_copy()
+            return self._failed(groups, began, error)
+        end_copy()
+        took = _monotonic() - began
+        no = [place for place, answer in enumerate(answers) if answer is False]
+        perhaps: list[Any] = [unit for unit, answer in zip(units, answers, strict=True) if answer is not False]
+        if self._calls.count(self.op_classpath) and no:
+            shadows = set(random.sample(no, min(_SHADOWS, len(no))))
+            no = [place for place in no if place not in shadows]
+            perhaps += [_Shadow(units[place], self._call, self._calls) for place in sorted(shadows)]
+        with self._lock:
+            if self._given_up:
+                return []
+            if perhaps:
+                self._again(perhaps)
+        if not no:
+            return []
+        return [not_landed([groups[place] for place in no], [began] * len(no), took)]
+
+    def overran(self, limit: float) -> list[Seen]:
+        """Have all groups poked by themselves: one call was too long, not each of them."""
+        self._calls.failed(self.op_classpath, f"a call took longer than its limit of {limit:g} s")
+        with self._lock:
+            self._given_up = True
+            self._again(self._units)
+        return []
+
+    def rest(self) -> tuple[()]:
+        """Return nothing: all groups are in the call that goes on."""
+        return ()
+
+    def _failed(self, groups: Sequence[DueGroup], began: float, error: BaseException) -> list[Seen]:
+        with self._lock:
+            if self._given_up:
+                return []
+        read = self._tools.answers
+        try:
+            is_away = read.outcome_of(error) is Outcome.INFRA_FAILURE
+        except BaseException:  # its attributes raise
+            is_away = False
+        if is_away:  # each of them would find so too
+            return [read.of_exception(group, began, error) for group in groups]
+        self._calls.failed(self.op_classpath, one_line(error))
+        self._again(self._units)
+        return []
+
+
+class _Shadow:
+    """A group to which a shared call said no: its own poke tells whether that is right."""
+
+    size = 1  # pokes
+
+    __slots__ = ("_call", "_calls", "_unit", "began", "op_classpath")
+
+    def __init__(self, unit: PokeUnit, call: SharedCall, calls: SharedCalls) -> None:
+        self.op_classpath = unit.op_classpath
+        self.began = 0.0
+        self._unit = unit
+        self._call = call
+        self._calls = calls
+
+    @property
+    def groups(self) -> list[DueGroup]:
+        return self._unit.groups
+
+    def poke(self) -> list[Report]:
+        reports = each_report(self._unit.poke())
+        if any(report.outcome is Outcome.LANDED for report in reports):
+            self._compare()
+        return reports
+
+    def overran(self, limit: float) -> list[Report]:
+        return self._unit.overran(limit)
+
+    def rest(self) -> tuple[()]:
+        return ()
+
+    def _compare(self) -> None:
+        """Ask once more: it may have landed since the shared call."""
+        question = self._unit.question
+        try:
+            [answer] = self._call.ask(question.kin, [question.asked])
+        except BaseException:
+            end_copy()
+            return
+        if answer is False:
+            self._calls.turn_off(self.op_classpath, f"it says no to group {self._unit.group.id}, which its poke finds")

@@ -1,0 +1,190 @@
+"""Budgets in jobs: a backend is asked no more than it can bear, other groups do not wait, and all have their turn."""
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from harness.until import until
+from sensorpool import Pool
+from sensorpool.admin.instances import show
+from sensorpool.admin.status import status
+from sensorpool.model.states import State
+from sensorpool.model.suspicion import Suspicion
+from sensorpool.testing import land, pokes
+from sensorpool.worker import job as cycle
+from sensorpool.worker.context import Worker
+from tests.support.builders import classpath
+from tests.support.sensors.backends import Asks
+
+TICK = 0.2
+ASKS = classpath(Asks)
+RATE = 40
+
+
+class Counts:
+    """Counts how many of its pokes go on at once."""
+
+    now: ClassVar[int] = 0
+    most: ClassVar[int] = 0
+    poked: ClassVar[Counter[str]] = Counter()
+    lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, name: str, conn_id: str) -> None:
+        self.name = name
+
+    def poke(self, context: Any) -> bool:
+        with self.lock:
+            Counts.now += 1
+            Counts.most = max(Counts.most, Counts.now)
+            Counts.poked[self.name] += 1
+        time.sleep(0.02)
+        with self.lock:
+            Counts.now -= 1
+        return False
+
+
+class Together:
+    """Answers many contexts in one call."""
+
+    calls: ClassVar[list[int]] = []
+
+    @staticmethod
+    def backend_of(poke_context: dict[str, Any]) -> str:
+        return "hive"
+
+    @classmethod
+    def poke_many(cls, contexts: list[dict[str, Any]]) -> list[bool]:
+        cls.calls.append(len(contexts))
+        return [False] * len(contexts)
+
+
+@pytest.fixture
+def pool(make_pool: Callable[..., Pool], request: pytest.FixtureRequest) -> Pool:
+    """A pool with one range, and a budget for the backend `hive`."""
+    Counts.most = 0
+    Counts.poked.clear()
+    Together.calls.clear()
+    return make_pool(
+        sensors_enabled=[ASKS, classpath(Counts), classpath(Together)],
+        shards=1,
+        tick=TICK,
+        poke_interval=TICK,
+        poke_concurrency=16,
+        budgets=json.dumps({"hive": getattr(request, "param", f"{RATE}/s")}),
+    )
+
+
+def job(worker: Worker, pool: Pool) -> dict[str, Any]:
+    """Run the job of the one range, a moment later."""
+    time.sleep(TICK / 4)
+    return cycle.run(worker, pool.ranges[0], "us").as_dict()
+
+
+def some(pool: Pool, folder: Path, names: Iterable[str], conn_id: str = "hive", **how: Any) -> dict[str, int]:
+    """Register groups that ask the backend of a connection."""
+    contexts = {name: {"folder": str(folder), "name": name, "conn_id": conn_id} for name in names}
+    made = pool.register_many({"sensor": ASKS, "poke_context": each, **how} for each in contexts.values())
+    return dict(zip(contexts, (instance.id for instance in made), strict=True))
+
+
+def most_in(folder: Path, names: Iterable[str], seconds: float) -> int:
+    """Return the most pokes of these groups in any span of so many seconds."""
+    found = pokes(folder)
+    moments = sorted(poke.at for name in names for poke in found.get(name, ()))
+    return max(sum(at <= other < at + seconds for other in moments) for at in moments)
+
+
+def test_a_rate_is_kept_by_two_workers_and_all_groups_have_their_turn(
+    pool: Pool, worker: Worker, tmp_path: Path
+) -> None:
+    waiting = some(pool, tmp_path, [f"hive{n}" for n in range(5 * RATE)])
+    others = some(pool, tmp_path, ["one", "two"], "other")
+    began = time.monotonic()
+    with closing(Worker(pool.settings)) as second:
+
+        def all_poked() -> bool:
+            for each in (worker, second):
+                job(each, pool)
+            return pokes(tmp_path).keys() >= waiting.keys()
+
+        until("a poke of each", all_poked, every=0.01)
+        took = time.monotonic() - began
+    allowed = RATE * took + RATE
+    assert sum(len(pokes(tmp_path)[name]) for name in waiting) <= allowed
+    assert most_in(tmp_path, waiting, 1.0) <= 2 * RATE
+    assert len(pokes(tmp_path)["one"]) >= 5
+    assert others
+
+
+def test_a_stretched_interval_is_told_and_is_no_trouble(pool: Pool, worker: Worker, tmp_path: Path) -> None:
+    waiting = some(pool, tmp_path, [f"hive{n}" for n in range(5 * RATE)])
+    until("a stretch", lambda: job(worker, pool) and status(pool)["budgets"][0]["stretch"] > 1.5, every=0.01)
+    found = status(pool)
+    [budget] = found["budgets"]
+    assert (budget["backends"], budget["budget"]) == ("hive", f"{RATE}/s")
+    assert RATE < budget["waiting"] <= 5 * RATE
+    assert found["left_over"]["overdue"] == 0
+    shown = show(pool, next(iter(waiting.values())))
+    assert f"the budget of hive ({RATE}/s) stretches the interval" in shown["next_poke_because"]
+    for name in waiting:
+        land(tmp_path, name)
+    ids = [*waiting.values()]
+    until("all to land", lambda: job(worker, pool) and set(pool.wait(ids, 0).values()) == {State.SUCCESS}, every=0.01)
+    assert job(worker, pool).get("over_budget") is None
+
+
+def test_passed_deadlines_come_first(pool: Pool, worker: Worker, tmp_path: Path) -> None:
+    some(pool, tmp_path, [f"hive{n}" for n in range(20 * RATE)])
+    job(worker, pool)
+    ends = some(pool, tmp_path, ["ends"], timeout=TICK)
+    until(
+        "its end", lambda: job(worker, pool) and State.SENSING not in pool.wait(ends.values(), 0).values(), every=0.01
+    )
+    assert len(pokes(tmp_path)) < 10 * RATE, "it did not wait for the others"
+
+
+def test_dags_take_turns(pool: Pool, worker: Worker, tmp_path: Path) -> None:
+    def of(dag_id: str, number: int) -> dict[str, int]:
+        names = [f"{dag_id}{n}" for n in range(number)]
+        contexts = [{"folder": str(tmp_path), "name": name, "conn_id": "hive"} for name in names]
+        pool.register_many(
+            {"sensor": ASKS, "poke_context": each, "dag_id": dag_id, "task_id": each["name"], "run_id": "r"}
+            for each in contexts
+        )
+        return dict.fromkeys(names, 0)
+
+    many, few = of("many", 10 * RATE), of("few", 10)
+    until("the few", lambda: job(worker, pool) and pokes(tmp_path).keys() >= few.keys(), every=0.01)
+    assert len(pokes(tmp_path).keys() & many.keys()) < 4 * RATE
+
+
+@pytest.mark.parametrize("pool", ["3 at once"], indirect=True)
+def test_so_many_pokes_at_once(pool: Pool, worker: Worker) -> None:
+    sensor = classpath(Counts)
+    pool.register_many({"sensor": sensor, "poke_context": {"name": str(n), "conn_id": "hive"}} for n in range(40))
+    until("a poke of each", lambda: job(worker, pool) and len(Counts.poked) == 40, every=0.01)
+    assert Counts.most == 3
+
+
+@pytest.mark.parametrize("pool", ["5/s"], indirect=True)
+def test_one_call_for_many_is_one_poke(pool: Pool, worker: Worker) -> None:
+    pool.register_many({"sensor": classpath(Together), "poke_context": {"n": n}} for n in range(1_200))
+    until("a poke of each", lambda: job(worker, pool) and sum(Together.calls) >= 1_200, every=0.01)
+    assert len(Together.calls) <= 5, "three, and perhaps some before the class was known"
+
+
+def test_groups_that_are_poked_apart_are_counted(pool: Pool, worker: Worker, tmp_path: Path) -> None:
+    apart = some(pool, tmp_path, [f"apart{n}" for n in range(2 * RATE)])
+    groups = [row["group_id"] for row in (show(pool, each) for each in apart.values())]
+    worker.leases.suspects.mark(pool.ranges[0], groups, Suspicion.OVERRAN)
+    some(pool, tmp_path, ["hive"])
+    done = job(worker, pool)
+    assert done["over_budget"] == 1
+    assert done["poked"] == 0

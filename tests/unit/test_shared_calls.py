@@ -1,0 +1,259 @@
+"""Shared calls: what they say no to is not poked, what perhaps holds is, and a wrong or failing one is turned off."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import pytest
+
+from harness.until import until
+from sensorpool.config.defaults import INFRA_FAILURES
+from sensorpool.config.settings import Settings
+from sensorpool.model.not_landed import each_report
+from sensorpool.model.states import Outcome
+from sensorpool.model.values import Report
+from sensorpool.poke import classes as module
+from sensorpool.poke.poker import Poker
+from sensorpool.poke.shared_call import COMPARED, Question, SharedCalls
+from sensorpool.poke.shared_files import FEWEST, Folders, in_folder
+from sensorpool.poke.unit import PokeUnit
+from tests.support.builders import classpath, due_group
+
+
+class Waits:
+    """Is poked by itself: for long enough not to be quick."""
+
+    there: ClassVar[set[str]] = set()
+    poked: ClassVar[list[str]] = []
+
+    def __init__(self, kin: str, name: str) -> None:
+        self.name = name
+
+    def poke(self, context: Any) -> bool:
+        self.poked.append(self.name)
+        time.sleep(0.001)
+        return self.name in self.there
+
+
+class Call:
+    """A shared call that does as the test says."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, list[str]]] = []
+        self.answer: Callable[[str], Any] = lambda name: name in Waits.there
+        self.before: Callable[[], object] = lambda: None
+
+    def question(self, poke_context: Mapping[str, Any]) -> Question | None:
+        if poke_context["kin"] == "raises":
+            raise LookupError("no such kin")
+        return None if poke_context["kin"] == "none" else Question(poke_context["kin"], poke_context["name"])
+
+    def ask(self, kin: Any, asked: Sequence[Any]) -> Sequence[bool]:
+        self.asked.append((kin, list(asked)))
+        self.before()
+        return [self.answer(name) for name in asked]
+
+
+class Entry:
+    """An entry point."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def load(self) -> Any:
+        return lambda cls, found: self._call
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch) -> Call:
+    """The shared call of `Waits`."""
+    Waits.there.clear()
+    Waits.poked.clear()
+    made = Call()
+    found = {classpath(Waits): Entry(made)}
+    monkeypatch.setattr(module.extensions, "named", lambda group: found if group == module.SHARED_CALLS else {})
+    return made
+
+
+@pytest.fixture
+def poker(call: Call) -> Any:
+    """A process that pokes `Waits`."""
+    made = Poker(Settings.load(sensors_enabled=[classpath(Waits)], poke_timeout=1.0, poke_concurrency=8))
+    yield made
+    made.close()
+
+
+def units(poker: Poker, names: Sequence[str], kin: str = "a", first: int = 1) -> list[PokeUnit]:
+    """Make groups."""
+    texts = [f'{{"kin": "{kin}", "name": "{name}"}}' for name in names]
+    return [PokeUnit(due_group(first + place), classpath(Waits), text, poker.tools) for place, text in enumerate(texts)]
+
+
+def poke(poker: Poker, some: Sequence[PokeUnit]) -> dict[int, Report]:
+    """Poke groups as a job does; return the report of each."""
+    poking, seen = poker.begin(), list[Report]()
+    poking.put(some, [unit.group.id for unit in some])
+
+    def all_reported() -> bool:
+        seen.extend(each_report(poking.step()))
+        return not poking.outstanding
+
+    until("a report of each", all_reported, every=0.005)
+    poking.end()
+    found = {report.group.id: report for report in seen}
+    assert len(found) == len(seen), "reported twice"
+    return found
+
+
+def no_comparison(poker: Poker) -> None:
+    """Let no batch be compared."""
+    poker.shared_calls._batches[classpath(Waits)] = 1
+
+
+def test_what_is_not_there_is_not_poked_and_what_perhaps_is_there_is(poker: Poker, call: Call) -> None:
+    no_comparison(poker)
+    Waits.there.update({"n3", "n7"})
+    call.answer = lambda name: name in {"n3", "n7", "n9"}
+    found = poke(poker, units(poker, [f"n{n}" for n in range(1, 101)]))
+    assert call.asked == [("a", [f"n{n}" for n in range(1, 101)])]
+    assert sorted(Waits.poked) == ["n3", "n7", "n9"]
+    assert {key for key, report in found.items() if report.outcome is Outcome.LANDED} == {3, 7}
+    assert len(found) == 100
+
+
+def test_each_kin_has_a_call_and_a_single_one_is_poked(poker: Poker, call: Call) -> None:
+    no_comparison(poker)
+    some = [*units(poker, ["x", "y"], "a"), *units(poker, ["z"], "b", 3), *units(poker, ["u", "v"], "c", 4)]
+    poke(poker, some)
+    assert sorted(kin for kin, _ in call.asked) == ["a", "c"]
+    assert Waits.poked == ["z"]
+
+
+@pytest.mark.parametrize("kin", ["none", "raises"])
+def test_what_has_no_question_is_poked_by_itself(poker: Poker, call: Call, kin: str) -> None:
+    assert len(poke(poker, units(poker, ["x", "y"], kin))) == 2
+    assert call.asked == []
+    assert sorted(Waits.poked) == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [lambda _: None, lambda _: "no", lambda _: 0, lambda _: True],
+    ids=["None", "text", "zero", "True"],
+)
+def test_only_false_is_no(poker: Poker, call: Call, answer: Callable[[str], Any]) -> None:
+    call.answer = answer
+    poke(poker, units(poker, ["x", "y"]))
+    assert sorted(Waits.poked) == ["x", "y"]
+
+
+def raises(error: BaseException) -> Callable[[str], Any]:
+    def answer(name: str) -> Any:
+        raise error
+
+    return answer
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), SystemExit(1), KeyError("x")], ids=repr)
+def test_a_call_that_fails_costs_no_poke_and_is_not_made_for_a_while(
+    poker: Poker, call: Call, error: BaseException
+) -> None:
+    call.answer = raises(error)
+    for _ in range(2):
+        assert {report.outcome for report in poke(poker, units(poker, ["x", "y"])).values()} == {Outcome.NOT_LANDED}
+    assert len(call.asked) == 1
+    assert sorted(Waits.poked) == ["x", "x", "y", "y"]
+
+
+def test_a_call_with_too_few_answers_counts_as_failed(poker: Poker, call: Call, monkeypatch: Any) -> None:
+    monkeypatch.setattr(call, "ask", lambda kin, asked: [False])
+    poke(poker, units(poker, ["x", "y"]))
+    assert sorted(Waits.poked) == ["x", "y"]
+
+
+def test_where_the_backend_is_away_no_group_is_poked(poker: Poker, call: Call) -> None:
+    call.answer = raises(ConnectionRefusedError(111, "refused"))
+    assert {report.outcome for report in poke(poker, units(poker, ["x", "y"])).values()} == {Outcome.INFRA_FAILURE}
+    assert Waits.poked == []
+    assert poker.shared_calls.is_on(classpath(Waits))
+    assert ConnectionError.__mro__[1].__name__ == "OSError"
+    assert "builtins.ConnectionError" in INFRA_FAILURES
+
+
+def test_a_call_that_takes_too_long_costs_no_group_its_poke(poker: Poker, call: Call) -> None:
+    gate = threading.Event()
+    call.before = lambda: gate.wait(30)
+    found = poke(poker, units(poker, ["x", "y"]))
+    assert {report.outcome for report in found.values()} == {Outcome.NOT_LANDED}
+    assert sorted(Waits.poked) == ["x", "y"]
+    gate.set()
+    until("its thread", lambda: poker.abandoned == 0)
+    assert sorted(Waits.poked) == ["x", "y"], "what came late is not poked again"
+
+
+def test_a_wrong_call_is_found_and_turned_off(poker: Poker, call: Call) -> None:
+    call.answer = lambda _: False
+    Waits.there.update(f"n{n}" for n in range(10))
+    found = poke(poker, units(poker, [f"n{n}" for n in range(10)]))
+    assert any(report.outcome is Outcome.LANDED for report in found.values())
+    assert "says no to group" in poker.shared_calls.unequal[classpath(Waits)]
+    found = poke(poker, units(poker, [f"n{n}" for n in range(10)]))
+    assert {report.outcome for report in found.values()} == {Outcome.LANDED}
+
+
+def test_what_lands_between_call_and_poke_is_no_difference(poker: Poker, call: Call) -> None:
+    call.before = lambda: len(call.asked) > 1 or Waits.there.clear()
+    call.answer = lambda name: len(call.asked) > 1
+    Waits.there.update({"x", "y"})
+
+    def lands(name: str) -> Any:
+        if len(call.asked) > 1:
+            return True
+        Waits.there.update({"x", "y"})
+        return False
+
+    call.answer = lands
+    found = poke(poker, units(poker, ["x", "y"]))
+    assert {report.outcome for report in found.values()} == {Outcome.LANDED}
+    assert poker.shared_calls.unequal == {}
+
+
+def test_the_first_batch_and_one_in_some_are_compared() -> None:
+    calls = SharedCalls()
+    found = [calls.count("company.Sensor") for _ in range(2 * COMPARED + 1)]
+    assert [place for place, compared in enumerate(found) if compared] == [0, COMPARED, 2 * COMPARED]
+    assert calls.calls["company.Sensor"] == 2 * COMPARED + 1
+
+
+# files
+
+
+def test_the_files_of_a_folder(tmp_path: Any) -> None:
+    for name in ("there", "Upper", "e\u0301t\u00e9", "folder"):
+        (tmp_path / name).touch() if name != "folder" else (tmp_path / name).mkdir()
+    names = ["there", "upper", "\u00e9te\u0301", "folder", "not", "THERE", "a", "b"]
+    assert len(names) >= FEWEST
+    assert in_folder(str(tmp_path), names) == [True, True, True, True, False, True, False, False]
+    assert in_folder(str(tmp_path / "nowhere"), names) == [False] * len(names)
+    assert in_folder(str(tmp_path / "there"), names) == [False] * len(names)
+    assert in_folder(str(tmp_path), ["not"]) == [True], "one file is not worth a look at a folder"
+
+
+@pytest.mark.parametrize(
+    ("path", "question"),
+    [
+        ("/a/b/c", ("/a/b", "c")),
+        ("file:///a/b", ("/a", "b")),
+        ("/a", ("/", "a")),
+        ("/a/*", None),
+        ("/a[0]/b", None),
+        ("/a/b/", None),
+        ("/a/..", None),
+        ("s3://bucket/a", None),
+        (7, None),
+    ],
+)
+def test_the_question_of_a_path(path: Any, question: tuple[str, str] | None) -> None:
+    assert Folders().question({"path": path}) == question
+    assert Folders().question({"path": path, "conn_id": "x"}) is None
