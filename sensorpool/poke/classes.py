@@ -288,8 +288,14 @@ def _read(classpath: str, cls: type) -> SensorClass:
 
 def _shared_call(cls: type, found: Any) -> Any:
     """Return the shared call of a class itself: one of a base may not fit its poke. None: it has none."""
-    entry_point = extensions.named(SHARED_CALLS).get(f"{cls.__module__}.{cls.__qualname__}")
-    return None if entry_point is None else entry_point.load()(cls, found)
+    classpath = f"{cls.__module__}.{cls.__qualname__}"
+    if (entry_point := extensions.named(SHARED_CALLS).get(classpath)) is None:
+        return None
+    try:
+        return entry_point.load()(cls, found)
+    except Exception as error:  # as with another version of a provider: each group is poked by itself
+        log.warning("a class has no call for many here", op_classpath=classpath, error=one_line(error))
+        return None
 
 
 def adapter_of(cls: type) -> EntryPoint | None:

@@ -226,6 +226,17 @@ def test_the_first_batch_and_one_in_some_are_compared() -> None:
     assert calls.calls["company.Sensor"] == 2 * COMPARED + 1
 
 
+def test_a_shared_call_that_cannot_be_loaded_costs_no_poke(
+    poker: Poker, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(self: Entry) -> Any:
+        raise ImportError("the provider is another one")
+
+    monkeypatch.setattr(Entry, "load", fails)
+    assert len(poke(poker, units(poker, ["x", "y"]))) == 2
+    assert sorted(Waits.poked) == ["x", "y"]
+
+
 # files
 
 
