@@ -15,6 +15,14 @@ NO_BACKEND_OF_ITS = -1.0  # in the place of seconds: the failure is the pool's o
 UNTOLD = 5.0  # seconds that a backend is left alone which does not say for how long
 LONGEST = 600.0  # seconds: a backend that asks for more is asked again all the same
 _CHAIN = 10  # exceptions, of those that an exception comes from
+# the packages whose exceptions carry the answer of a server; an exception of another package is its own affair, and may
+# be what a retry policy of its task waits for
+_CLIENTS = frozenset(
+    {
+        *("requests", "httpx", "aiohttp", "urllib3", "urllib", "botocore", "boto3", "s3fs", "aiobotocore"),
+        *("google", "googleapiclient", "gcsfs", "azure", "adlfs", "snowflake", "databricks", "elasticsearch"),
+    }
+)
 _TOO_MANY = 429
 _UNAVAILABLE = 503  # counts as throttling only with a Retry-After
 # botocore's own list, in `botocore.retries.standard.ThrottledRetryableChecker`
@@ -88,11 +96,15 @@ def _of_one(error: BaseException) -> float | None:
     """Return the seconds that one exception says."""
     if (told := seconds_of(getattr(error, "retry_after", None))) is not None:
         return told
+    if _is_full_database(error):
+        return UNTOLD
+    if not any(cls.__module__.partition(".")[0] in _CLIENTS for cls in type(error).__mro__):
+        return None
     asked = _asked_for(error)
     statuses = set(_statuses(error))
     if _TOO_MANY in statuses or (_UNAVAILABLE in statuses and asked is not None):
         return UNTOLD if asked is None else asked
-    if not _OF_QUOTAS.isdisjoint(_codes(error)) or _is_full_database(error):
+    if not _OF_QUOTAS.isdisjoint(_codes(error)):
         return UNTOLD if asked is None else asked
     return None
 

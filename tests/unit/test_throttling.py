@@ -27,6 +27,8 @@ class Answer:
 class HTTPError(Exception):
     """As of requests and httpx."""
 
+    __module__ = "requests.exceptions"
+
     def __init__(self, status_code: int, headers: Any = None) -> None:
         super().__init__(f"{status_code} error")
         self.response = Answer(status_code, headers)
@@ -35,6 +37,8 @@ class HTTPError(Exception):
 class ClientResponseError(Exception):
     """As of aiohttp: its headers may be None."""
 
+    __module__ = "aiohttp.client_exceptions"
+
     def __init__(self, status: int, headers: Any = None) -> None:
         super().__init__()
         self.status, self.headers = status, headers
@@ -42,6 +46,8 @@ class ClientResponseError(Exception):
 
 class ClientError(Exception):
     """As of botocore."""
+
+    __module__ = "botocore.exceptions"
 
     def __init__(self, code: str, status: int = 400, headers: dict[str, str] | None = None) -> None:
         super().__init__(f"An error occurred ({code})")
@@ -52,6 +58,8 @@ class ClientError(Exception):
 class GoogleAPICallError(Exception):
     """As of google.api_core."""
 
+    __module__ = "google.api_core.exceptions"
+
     def __init__(self, code: int, *reasons: str) -> None:
         super().__init__(f"{code} quota")
         self.code = code
@@ -60,6 +68,8 @@ class GoogleAPICallError(Exception):
 
 class OldGoogleError(Exception):
     """As googleapiclient's HttpError: its answer is a dictionary of headers, with a status."""
+
+    __module__ = "googleapiclient.errors"
 
     class Answer(dict[str, str]):
         status = 429
@@ -152,6 +162,7 @@ def test_throttling_is_heard(error: Exception, seconds: float) -> None:
         mysql(1146),
         chained(KeyError("beside it"), HTTPError(429), named=False),
         type("Odd", (Exception,), {"code": True, "retry_after": True})(),
+        type("Own", (Exception,), {"status": 429})(),  # of a company: its task may have a retry policy for it
     ],
     ids=lambda value: repr(value)[:60],
 )

@@ -12,6 +12,8 @@ from sensorpool.testing import LONG, ScriptedSensor
 class Throttled(Exception):
     """The error of a client of the backend."""
 
+    __module__ = "httpx"
+
     def __init__(self, retry_after: str) -> None:
         super().__init__("429 Too Many Requests")
         self.status_code = 429
