@@ -1,5 +1,6 @@
 """The backends of a pool's conditions, as its workers know them: which are away, and what is left of their budgets."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from sensorpool.client.pool import Pool
@@ -13,13 +14,16 @@ def away(pool: Pool) -> dict[str, Outage]:
 
     :raises Unreachable: when Redis does not answer.
     """
-    return {each.backend: each for each in Outages(pool.leases.store).look() if each.kind is not Kind.HEALED}
+    return {each.backend: each for each in Outages(pool.leases.store).away()}
 
 
-def said(outage: Outage) -> str:
-    """Say of a backend that it is away, and since when."""
-    what = "wants to be left alone" if outage.kind is Kind.THROTTLED else "is away"
-    return f"its backend {outage.backend} {what}, for {outage.lasted:.0f} s now"
+def said(outage: Mapping[str, Any]) -> str:
+    """Say of a backend that it is away, and since when.
+
+    :param outage: as `shown` returns it.
+    """
+    what = "wants to be left alone" if outage["why"] == Kind.THROTTLED else "is away"
+    return f"backend {outage['backend']} {what}, for {outage['for_s']:.0f} s now"
 
 
 def shown(outage: Outage) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def add_next(
     if overruns > 1:
         because += f"; {overruns} pokes in a row overran SENSORPOOL_POKE_TIMEOUT, and one that needs longer never lands"
     if outage is not None:
-        because += f"; {backends.said(outage)}, and before a deadline one poke at a time asks it"
+        because += f"; its {backends.said(backends.shown(outage))}, and before a deadline one poke at a time asks it"
     if budget is not None:
         because += f"; the budget of {budget.budget.pattern} ({budget.budget}) stretches the interval "
         because += f"to {budget.stretch:.2g} times as long"

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from sensorpool.admin.backends import said
 from sensorpool.admin.status import status as state_of
 from sensorpool.cli.output import is_wide, json_option, print_json, print_short, print_table, repeat, say, watch_option
 from sensorpool.cli.pools import pool_to_look_at
@@ -37,9 +38,7 @@ def _status(as_json: bool) -> None:
         count, last = len(found["deaths"]), found["deaths"][-1]
         click.echo(f"{count} processes of the workers died in the last 10 minutes, the last one of {last}")
     for away in found["away"]:
-        why = "wants to be left alone" if away["why"] == "throttled" else "is away"
-        since = f"the backend {away['backend']} {why}, for {away['for_s']:.0f} s now"
-        click.echo(f"{since}; one poke asks it in {away['asked_in_s']:.0f} s: {away['cause']}")
+        click.echo(f"the {said(away)}; one poke asks it in {away['asked_in_s']:.0f} s: {away['cause']}")
     for op_classpath, why in found["wrong_calls"].items():
         click.echo(f"{op_classpath} is poked one by one: its call for many was wrong, {why}")
     for each in found["budgets"]:

@@ -75,6 +75,10 @@ class Outages:
             return []  # the key has a type that is not ours
         return sorted(_read(found, milliseconds(time)))
 
+    def away(self) -> list[Outage]:
+        """Return the backends that are not asked now."""
+        return [each for each in self.look() if each.kind is not Kind.HEALED]
+
     def begin(self, backend: str, kind: Kind, cause: str, *, wait: float, quiet: float = 0.0) -> Begun:
         """Note that a backend is away.
 

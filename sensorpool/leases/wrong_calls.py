@@ -31,7 +31,3 @@ class WrongCalls:
         """Return the noted classes, each with the reason."""
         noted = self._store.read_hash(self._key) or {}
         return {safe_line(path, _LONGEST): safe_line(why, _LONGEST) for path, why in noted.items()}
-
-    def forget(self) -> None:
-        """Forget all: after a newer version of a provider, or of this package."""
-        self._store.call(self._store.client.delete, self._key)

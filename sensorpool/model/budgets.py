@@ -121,9 +121,6 @@ class Budgets:
     def __bool__(self) -> bool:
         return bool(self._budgets)
 
-    def __iter__(self) -> Any:
-        return iter(self._budgets)
-
     def of(self, backend: str) -> Budget | None:
         """Return the budget of a backend; None: it has none."""
         try:

@@ -5,7 +5,7 @@ A job does not wait for a budget alone: what is left at its end waits for its tu
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from sensorpool.leases.budgets import Asked, BudgetsLeft
@@ -113,7 +113,7 @@ class Budgeted:
                 self._at_once.update((unit.group.id, budget) for unit in some)
         return taken
 
-    def ended(self, group_ids: Collection[int]) -> None:
+    def ended(self, group_ids: Iterable[int]) -> None:
         """Take note of pokes that have ended."""
         if self._at_once:
             for group_id in group_ids:

@@ -121,7 +121,7 @@ class _Dispatch:
             left = own + [unit for line in share.lines.values() for unit in line]
             share.left = set_apart.stuck(share.run, poking, left)
             if share.budgeted is not None:
-                share.budgeted.ended([unit.group.id for unit in own])
+                share.budgeted.ended(unit.group.id for unit in own)
                 if over_budget := share.budgeted.waiting:
                     share.waiting += over_budget
                     share.run.result.count("over_budget", len(over_budget))
@@ -231,7 +231,7 @@ class _Dispatch:
     def _take_of(share: Share, seen: Sequence[Seen]) -> None:
         if share.budgeted is not None:
             share.budgeted.ended(
-                [i for each in seen for i in (each.ids if isinstance(each, NotLanded) else [each.group.id])]
+                i for each in seen for i in (each.ids if isinstance(each, NotLanded) else [each.group.id])
             )
         reports.take(share.run, seen)
 

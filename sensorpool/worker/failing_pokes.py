@@ -16,6 +16,7 @@ from sensorpool.leases.tracebacks import Tracebacks
 from sensorpool.model.not_landed import NotLanded
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import Milliseconds, Report
+from sensorpool.worker.metrics import Kinds
 
 EVERY = 60.0  # seconds between two lines of one kind of error
 _GROUPS, _KINDS = 10_000, 200  # remembered
@@ -45,7 +46,7 @@ class FailingPokes:
     def __init__(
         self,
         tracebacks: Tracebacks,
-        kinds: Callable[[Iterable[int]], list[tuple[str, str]]],
+        kinds: Kinds,
         is_away: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._tracebacks = tracebacks

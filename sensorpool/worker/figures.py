@@ -11,7 +11,7 @@ from sensorpool.config.settings import Settings
 from sensorpool.leases.budgets import BudgetsLeft
 from sensorpool.leases.child_deaths import ChildDeaths
 from sensorpool.leases.lease import Leases
-from sensorpool.leases.outages import Kind, Outages
+from sensorpool.leases.outages import Outages
 from sensorpool.leases.range_state import MISSED, RangeState
 from sensorpool.leases.roster import Roster
 from sensorpool.leases.trouble import Trouble
@@ -116,7 +116,7 @@ class Figures:
         yield Figure("sensorpool_overrunning", "Groups whose last poke overran its limit.", overrunning)
 
     def _of_backends(self) -> Iterator[Figure]:
-        away = [each for each in self._outages.look() if each.kind is not Kind.HEALED]
+        away = self._outages.away()
         yield Figure("sensorpool_backends_away", "Backends that are away.", len(away))
         budgets = self._budgets_left.look(self._settings.budgets) if self._settings.budgets else []
         for each in budgets:

@@ -12,8 +12,9 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 from sensorpool.instrumentation.logs import logger
@@ -23,6 +24,7 @@ from sensorpool.model.not_landed import NotLanded
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import DueGroup, Milliseconds, Report
 from sensorpool.poke.unit import PokeUnit
+from sensorpool.worker.metrics import Kinds
 
 FEWEST = 10  # groups without an answer, before their backend counts as away
 SHARE = 0.5  # of the pokes, from which on it does
@@ -35,9 +37,6 @@ _JITTER = 0.25  # of a quiet span, at most, is added to it
 _UNANSWERED = frozenset({Outcome.INFRA_FAILURE, Outcome.POKE_TIMEOUT})
 _TELLS_NOTHING = frozenset({Outcome.CRASHED, Outcome.CANNOT_POKE, Outcome.UNPOKEABLE})
 _MOST = 1_000  # backends that are counted
-
-Kinds = Callable[[Iterable[int]], list[tuple[str, str]]]
-"""Returns the class and the backend of each of these groups; both are empty of a group that is not known."""
 
 log = logger(__name__)
 
@@ -154,7 +153,8 @@ class BackendsAway:
         """
         if not self._counted and not self._known and not any(each.outcome in _UNANSWERED for each in reports):
             return
-        now, kinds = time.monotonic(), self._kinds([report.group.id for report in reports])
+        group_ids = [report.group.id for report in reports]
+        now, kinds = time.monotonic(), self._kinds(group_ids)
         answers: dict[str, float] = {}  # when the last poke began that each backend answered
         told: dict[str, Report] = {}  # the first poke of each backend that has no answer
         quiet: dict[str, float] = {}
@@ -174,9 +174,9 @@ class BackendsAway:
                 if backend:
                     answers[backend] = max(answers.get(backend, 0.0), each.began[-1])
                     self._count(backend, now, answered=number)
-        asked = {self._asking.pop(report.group.id, None) for report in reports} if self._asking else {None}
-        asked |= {self._asking.pop(group_id, None) for each in many for group_id in each.ids} if self._asking else set()
-        self._judge(now, answers, told, quiet, {backend for backend in asked if backend is not None})
+        ended = chain(group_ids, *(each.ids for each in many)) if self._asking else ()
+        asked = {name for group_id in ended if (name := self._asking.pop(group_id, None)) is not None}
+        self._judge(now, answers, told, quiet, asked)
 
     def _count(self, backend: str, now: float, *, answered: int = 0, unanswered: int = 0) -> None:
         """Count pokes that were answered, or the one of a group that was not."""

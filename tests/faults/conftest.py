@@ -72,18 +72,25 @@ def sensors() -> Sequence[str]:
 
 
 @pytest.fixture(scope="module")
+def stand_settings() -> dict[str, Any]:
+    """How the service of a module differs from others; a module may have its own."""
+    return {"sensors": OF_FAULTS}
+
+
+@pytest.fixture(scope="module")
 def running(
     tmp_path_factory: pytest.TempPathFactory,
     postgres_server: Server | Elsewhere,
     postgres_template: str,
     redis_server: Server | Elsewhere,
     redis_numbers: Iterator[int],
+    stand_settings: dict[str, Any],
 ) -> Iterator[Stand]:
     """A service with one worker of two children and a beat, for the whole module."""
     redis_url = f"{redis_server.start().url.rpartition('/')[0]}/{next(redis_numbers)}"
     with (
         fresh_database(postgres_server, template=postgres_template) as database_url,
-        stand_on(tmp_path_factory.mktemp("stand"), database_url, redis_url, record_of, sensors=OF_FAULTS) as stand,
+        stand_on(tmp_path_factory.mktemp("stand"), database_url, redis_url, record_of, **stand_settings) as stand,
     ):
         stand.start()
         yield stand

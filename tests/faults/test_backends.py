@@ -3,16 +3,14 @@
 No sensor of it fails, it is asked less and less, others are on time, and one outage is one line of log.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from harness.servers import Elsewhere, Server, fresh_database
 from harness.until import until
 from sensorpool.testing import land, pokes
-from tests.faults.conftest import record_of
-from tests.faults.stand import Stand, stand_on
+from tests.faults.stand import Stand
 from tests.faults.trial import OF_FAULTS, lasts
 from tests.support.sensors.backends import tell
 
@@ -23,30 +21,9 @@ INTERVAL = 2.0  # seconds
 
 
 @pytest.fixture(scope="module")
-def running(
-    tmp_path_factory: pytest.TempPathFactory,
-    postgres_server: Server | Elsewhere,
-    postgres_template: str,
-    redis_server: Server | Elsewhere,
-    redis_numbers: Iterator[int],
-) -> Iterator[Stand]:
-    """A service with a budget for one backend."""
-    redis_url = f"{redis_server.start().url.rpartition('/')[0]}/{next(redis_numbers)}"
-    folder = tmp_path_factory.mktemp("backends")
-    with (
-        fresh_database(postgres_server, template=postgres_template) as database_url,
-        stand_on(
-            folder,
-            database_url,
-            redis_url,
-            record_of,
-            sensors=(*OF_FAULTS, ASKS),
-            budgets=f'{{"metered": "{RATE}/s"}}',
-        ) as stand,
-    ):
-        stand.start()
-        yield stand
-        redis_server.start()
+def stand_settings() -> dict[str, Any]:
+    """A budget for one backend."""
+    return {"sensors": (*OF_FAULTS, ASKS), "budgets": f'{{"metered": "{RATE}/s"}}'}
 
 
 def register(stand: Stand, conn_id: str) -> dict[str, int]:
