@@ -19,6 +19,7 @@ from sensorpool.errors import FailSensor, InfraFailure, SkipSensor
 from sensorpool.model.values import Milliseconds, PokeReturnValue
 
 LONG = 3_600  # seconds
+_LEAKED = 256  # times 16 MB
 
 
 class Clock:
@@ -41,7 +42,7 @@ class ScriptedSensor:
     :param folder: the folder in which it writes and reads.
     :param name: its name.
     :param script: ``wait`` (the default), ``raise``, ``infra``, ``skip``, ``fail``, ``hang`` (in Python), ``freeze``
-        (holding the interpreter lock), ``exit``, ``segfault``, ``leak`` (takes all memory), ``print`` (100 MB).
+        (holding the interpreter lock), ``exit``, ``segfault``, ``leak`` (takes memory, up to 4 GB), ``print`` (100 MB).
     :param seconds: the duration of each poke.
     """
 
@@ -117,8 +118,9 @@ def act(script: str, name: str) -> bool:
             ctypes.string_at(0)
         case "leak":
             kept = []
-            while True:
+            while len(kept) < _LEAKED:
                 kept.append(bytearray(16 * 2**20))
+            time.sleep(LONG)
         case "print":
             for _ in range(100):
                 print("x" * 1_000_000)

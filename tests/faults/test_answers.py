@@ -45,9 +45,9 @@ def test_a_backend_refuses_connections(stand: Stand) -> None:
         )
         ids = [instance.id for instance in made]
         with trial.fault():
-            until("a reason", lambda i=ids[0]: stand.service.json("show", str(i))["last_outcome"] == "infra_failure")
-            shown = stand.service.json("show", str(ids[0]))
-            assert "Connection refused" in shown["last_reason"]
+            [away] = until("the outage", lambda: stand.service.json("status")["away"])
+            assert "Connection refused" in away["cause"]
+            assert f"its backend {BACKEND} is away" in stand.service.json("show", str(ids[0]))["next_poke_because"]
             trial.wait_for_pokes(round(outage(6) / 2), patience=200)
             assert set(pool.wait(ids, 0).values()) == {"sensing"}
             for number in range(GROUPS):
