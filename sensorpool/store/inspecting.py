@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, func, or_, select
+from sqlalchemy import Connection, and_, func, or_, select
 
 from sensorpool.model.states import State
 from sensorpool.model.values import Key, Milliseconds, ShardRange
@@ -11,6 +11,7 @@ from sensorpool.store.dialects import among, count_rows
 from sensorpool.store.schema import outbox
 from sensorpool.store.schema import poke_group as g
 from sensorpool.store.schema import sensor_instance as s
+from sensorpool.store.shards import within
 
 
 def conditions(connection: Connection, instance_ids: Collection[int]) -> dict[int, tuple[State, int]]:
@@ -101,8 +102,8 @@ def intervals(connection: Connection, ids: Sequence[int]) -> dict[int, Milliseco
 
 def shortest_interval(connection: Connection, shard_range: ShardRange) -> Milliseconds | None:
     """Return the shortest interval of a range's groups; None if the range has no group."""
-    inside = (g.c.shardcode >= shard_range.shard_min, g.c.shardcode < shard_range.shard_max)
-    return connection.execute(select(func.min(g.c.poke_interval)).where(*inside)).scalar()
+    inside = within(shard_range.shard_min, shard_range.shard_max)
+    return connection.execute(select(func.min(g.c.poke_interval)).where(inside)).scalar()
 
 
 def past_deadline(connection: Connection, now: Milliseconds, intervals: int, more: Milliseconds) -> tuple[int, Any]:
@@ -111,7 +112,8 @@ def past_deadline(connection: Connection, now: Milliseconds, intervals: int, mor
     :param intervals: how many of its intervals a group must be past its deadline.
     :param more: milliseconds that are added to them.
     """
-    late = g.c.next_deadline + intervals * g.c.poke_interval < now - more
+    past = g.c.next_deadline < now - more  # so far, an index answers it
+    late = and_(past, g.c.next_deadline + intervals * g.c.poke_interval < now - more)
     count, first = connection.execute(select(count_rows, func.min(g.c.next_deadline)).where(late)).one()
     query = select(g.c.id, g.c.op_classpath, g.c.next_deadline).where(late, g.c.next_deadline == first)
     return int(count), connection.execute(query.order_by(g.c.id).limit(1)).one_or_none() if count else None

@@ -20,10 +20,12 @@ from sqlalchemy import (
 
 from sensorpool.model.states import State
 from sensorpool.model.values import DueGroup, Milliseconds, ShardRange
+from sensorpool.store import due_postgres
 from sensorpool.store.database import fetched
 from sensorpool.store.dialects import among, whole_quotient
 from sensorpool.store.schema import poke_group as g
 from sensorpool.store.schema import sensor_instance as s
+from sensorpool.store.shards import within
 
 _GROUP = (
     g.c.id,
@@ -45,9 +47,9 @@ def _parameter(name: str) -> Any:
     return bindparam(name, type_=BigInteger)
 
 
-def _inside(place: int) -> tuple[Any, Any]:
+def _inside(place: int) -> Any:
     """Return what holds for the groups of the range with this place in a question."""
-    return g.c.shardcode >= bindparam(f"shard_min_{place}"), g.c.shardcode < bindparam(f"shard_max_{place}")
+    return within(bindparam(f"shard_min_{place}"), bindparam(f"shard_max_{place}"))
 
 
 def _due_groups(place: int) -> Select[Any]:
@@ -57,7 +59,7 @@ def _due_groups(place: int) -> Select[Any]:
         return whole_quotient(at + g.c.phase, g.c.poke_interval)
 
     return select(g.c.id, g.c.version, g.c.hashcode, literal_column(str(place))).where(
-        *_inside(place),
+        _inside(place),
         or_(
             period(now) > period(last),
             g.c.registered_at > after,
@@ -70,7 +72,7 @@ def _next_due(place: int) -> Select[Any]:
     now = _parameter("now")
     left = g.c.poke_interval - (now + g.c.phase) % g.c.poke_interval
     to_come = case((g.c.next_deadline > now, g.c.next_deadline))
-    return select(func.min(left), func.min(to_come), literal_column(str(place))).where(*_inside(place))
+    return select(func.min(left), func.min(to_come), literal_column(str(place))).where(_inside(place))
 
 
 @lru_cache(maxsize=64)
@@ -102,10 +104,13 @@ def due_groups(
 
     :param lasts: the ranges, each with its last load.
     """
-    values = _bounds(lasts) | {"now": now}
-    for place, last in enumerate(lasts.values()):
-        values[f"last_{place}"], values[f"registered_after_{place}"] = last, last - commit_overlap
-    rows = fetched(connection.execute(due_groups_statement(len(lasts)), values))
+    if due_postgres.answers(connection, lasts, now):
+        rows = due_postgres.due_groups(connection, lasts, now=now, commit_overlap=commit_overlap)
+    else:
+        values = _bounds(lasts) | {"now": now}
+        for place, last in enumerate(lasts.values()):
+            values[f"last_{place}"], values[f"registered_after_{place}"] = last, last - commit_overlap
+        rows = fetched(connection.execute(due_groups_statement(len(lasts)), values))
     if len(lasts) == 1:
         return [rows]
     found: list[list[DueRow]] = [[] for _ in lasts]

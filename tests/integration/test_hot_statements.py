@@ -1,16 +1,18 @@
 """The statements of the hot paths: they read indexes, whatever the statistics say, and their number does not grow."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import Connection, event, text
 
 from harness.service import SCRIPTED
 from sensorpool import Pool, Settings
 from sensorpool.model.values import JobResult, ShardRange
+from sensorpool.store import due_postgres, loading
 from sensorpool.worker import job
 from sensorpool.worker.context import Worker
 
@@ -130,9 +132,34 @@ def test_a_job_reads_indexes(filled: Pool, worker: Worker, tmp_path: Path) -> No
             (tmp_path / f"r{n}.landed").touch()
         assert look_at_all(worker, filled.ranges[0]).settled > GROUPS / SHARDS / 2
     due = next(plan for statement, plan in plans.items() if "registered_after" in statement)
-    assert "ix_poke_group_load" in due, due
+    assert "ix_poke_group_due" in due, due
     # the load, the groups, the locks, the members, the verdicts, the deletion of groups
     assert_indexed(plans, at_least=6)
+
+
+def test_the_load_of_a_large_table_reads_what_is_due(
+    request: pytest.FixtureRequest, filled: Pool, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each part of its statement finds its groups by an index, and is no cause to compile the plan (JIT)."""
+    monkeypatch.setattr(due_postgres, "LARGE", GROUPS // 2)
+    now = filled.database.read(filled.database.now)
+    lasts = dict.fromkeys(filled.ranges[:8], now - 10_000)
+
+    def ask(connection: Connection) -> list[list[loading.DueRow]]:
+        return loading.due_groups(connection, lasts, now=now, commit_overlap=0)
+
+    with explained(worker.database.engine) as plans:
+        worker.database.read(ask)
+    plan = next((plan for statement, plan in plans.items() if "RECURSIVE" in statement), None)
+    if request.node.callspec.params["filled"] != "fresh statistics":  # these say that the table is small
+        assert plan is None
+    else:
+        assert plan is not None
+        for index in ("due", "registered_at", "next_deadline"):
+            assert f"ix_poke_group_{index}" in plan, plan
+        cost = float(re.findall(r"cost=[0-9.]+\.\.([0-9.]+)", plan)[0])
+        assert cost < 100_000, "PostgreSQL's jit_above_cost"
+    assert_indexed(plans, at_least=1)
 
 
 def test_cancelling_reads_indexes(filled: Pool) -> None:

@@ -9,7 +9,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from click.testing import CliRunner
-from sqlalchemy import inspect, text, update
+from sqlalchemy import MetaData, inspect, text, update
 
 from sensorpool import Pool, Settings, __version__
 from sensorpool.cli.main import main
@@ -18,6 +18,8 @@ from sensorpool.store import blocking, migrate
 from sensorpool.store.database import Database
 from sensorpool.store.schema import metadata, schema_info, sensor_instance
 
+OF_POSTGRES = {"ix_poke_group_due", "ix_poke_group_registered_at", "ix_poke_group_next_deadline"}
+OF_OTHERS = "ix_poke_group_load"
 OLDER = "those of an older version: run `sensorpool db upgrade`"
 
 
@@ -99,9 +101,19 @@ def test_head_equals_the_metadata(url: str) -> None:
         context = MigrationContext.configure(
             connection, opts={"version_table": migrate.VERSION_TABLE, "compare_type": True}
         )
-        differences = compare_metadata(context, metadata)
+        differences = compare_metadata(context, _of(connection.dialect.name))
     database.dispose()
     assert differences == []
+
+
+def _of(dialect: str) -> MetaData:
+    """Return the tables with those indexes that they have on this kind of database; Alembic would take them all."""
+    foreign = {OF_OTHERS} if dialect == "postgresql" else OF_POSTGRES
+    found = MetaData(naming_convention=metadata.naming_convention)
+    for table in metadata.sorted_tables:
+        copied = table.to_metadata(found)
+        copied.indexes -= {index for index in copied.indexes if index.name in foreign}
+    return found
 
 
 def test_the_end_of_a_row_touches_no_index(postgres_database: str) -> None:

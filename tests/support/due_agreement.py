@@ -16,6 +16,7 @@ from sqlalchemy import Connection, delete, insert
 from sensorpool.model.due import SPREAD, is_due, next_due_at
 from sensorpool.model.identity import identify
 from sensorpool.model.values import DueGroup, ShardRange
+from sensorpool.store import due_postgres
 from sensorpool.store.database import Database
 from sensorpool.store.loading import DueRow, due_groups, groups, next_due
 from sensorpool.store.schema import poke_group
@@ -79,6 +80,11 @@ def assert_agreement(database: Database, look: Look) -> None:
         several = {ABOVE: look.last, RANGE: look.last, BELOW: 0}
         assert sorted(due_groups(connection, several, now=look.now, commit_overlap=overlap)[1]) == sorted(due)
         assert next_due(connection, [BELOW, RANGE], look.now)[1] == at
+        if connection.dialect.name == "postgresql":  # the statement for large tables
+            asked = {"now": look.now, "commit_overlap": overlap}
+            assert sorted(due_postgres.due_groups(connection, {RANGE: look.last}, **asked)) == sorted(due)
+            found = due_postgres.due_groups(connection, several, **asked)
+            assert sorted(row[:3] for row in found if row[3] == 1) == sorted(due)
         return due, groups(connection, [row[0] for row in due]), at
 
     found, whole, next_at = database.run(ask)

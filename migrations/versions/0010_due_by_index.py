@@ -1,0 +1,39 @@
+"""PostgreSQL finds the groups that are due by indexes, and reads no others.
+
+An index of cells of shardcodes takes the place of that of shardcodes; a process of an older version, which asks by
+shardcode, reads the table until it is replaced.
+
+Revision ID: 0010
+Revises: 0009
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0010"
+down_revision = "0009"
+
+LOADED = ["id", "version", "hashcode", "members", "crashes", "poke_interval", "phase", "registered_at", "next_deadline"]
+DUE = ["id", "version", "hashcode", "shardcode", "phase", "registered_at", "next_deadline"]
+
+
+def upgrade() -> None:
+    if op.get_bind().dialect.name != "postgresql":
+        return
+    op.create_index(
+        "ix_poke_group_due",
+        "poke_group",
+        [sa.text("(shardcode >> 7)"), "poke_interval", sa.text("mod(phase, poke_interval)")],
+        postgresql_include=DUE,
+    )
+    op.create_index("ix_poke_group_registered_at", "poke_group", ["registered_at"])
+    op.create_index("ix_poke_group_next_deadline", "poke_group", ["next_deadline"])
+    op.drop_index("ix_poke_group_load", "poke_group")
+
+
+def downgrade() -> None:
+    if op.get_bind().dialect.name != "postgresql":
+        return
+    op.create_index("ix_poke_group_load", "poke_group", ["shardcode"], postgresql_include=LOADED)
+    for name in ("ix_poke_group_due", "ix_poke_group_registered_at", "ix_poke_group_next_deadline"):
+        op.drop_index(name, "poke_group")

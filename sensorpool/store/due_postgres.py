@@ -1,0 +1,133 @@
+"""The load of due groups on PostgreSQL where the table is large: it reads what is due, and no other group.
+
+Of the groups with one interval, those are due whose phase, modulo the interval, lies between two numbers. So an index
+answers, once for each interval and each of a range's cells; a cell is `CELL` shardcodes. Two more indexes answer which
+groups are new, and whose deadline has come. Among few groups, to look at all is as cheap.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Connection
+
+from sensorpool.model.values import Milliseconds, ShardRange
+from sensorpool.store.database import fetch, table_prefix
+from sensorpool.store.schema import CELL_BITS
+
+LARGE = 30_000  # groups in the table; with fewer, to look at all of them costs less
+LATEST = 60_000  # milliseconds since the last load of a range; after a longer time most of its groups may be due
+_LOOK_EVERY = 60.0  # seconds between two looks at the size of the table
+_IS_LARGE, _LOOKED_AT = "sensorpool_is_large", "sensorpool_looked_at"  # in the notes of SQLAlchemy's pool
+
+# Due since the last load: with p = phase % step, a = last % step, b = now % step, where now - last < step, the groups of
+# a <= b are those of step - b <= p < step - a; of a > b, those of p < step - a, and of step - b <= p.
+# OFFSET 0 keeps the planner from a join, for which it could read the whole table.
+_DUE = """
+WITH RECURSIVE ranges AS (
+    SELECT * FROM unnest(
+        %(places)s::int4[], %(lows)s::int4[], %(highs)s::int4[], %(lasts)s::int8[], %(afters)s::int8[]
+    ) AS given (place, low, high, last, after)
+),
+steps AS (
+    SELECT ranges.*, cell,
+           (SELECT min(g.poke_interval) FROM {prefix}poke_group g WHERE g.shardcode >> {bits} = cell) AS step
+    FROM unnest(%(cells)s::int4[], %(places_of_cells)s::int4[]) AS given (cell, place) JOIN ranges USING (place)
+    UNION ALL
+    SELECT place, low, high, last, after, cell,
+           (SELECT min(g.poke_interval) FROM {prefix}poke_group g
+            WHERE g.shardcode >> {bits} = cell AND g.poke_interval > steps.step)
+    FROM steps WHERE step IS NOT NULL
+)
+SELECT due.id, due.version, due.hashcode{place}
+FROM steps
+CROSS JOIN LATERAL (
+    SELECT last %% step AS a, %(now)s::int8 %% step AS b, %(now)s::int8 - last >= step AS are_all
+) AS t
+CROSS JOIN LATERAL (VALUES
+    (CASE WHEN are_all OR a > b THEN 0 ELSE step - b END, CASE WHEN are_all THEN step ELSE step - a END),
+    (CASE WHEN a > b AND NOT are_all THEN step - b END, step)
+) AS part (start, stop)
+CROSS JOIN LATERAL (
+    SELECT g.id, g.version, g.hashcode FROM {prefix}poke_group g
+    WHERE g.shardcode >> {bits} = cell AND g.poke_interval = step
+          AND mod(g.phase, g.poke_interval) >= start AND mod(g.phase, g.poke_interval) < stop
+          AND g.shardcode >= low AND g.shardcode < high
+    OFFSET 0
+) AS due
+WHERE step IS NOT NULL
+UNION ALL
+SELECT due.id, due.version, due.hashcode{place}
+FROM (
+    SELECT * FROM {prefix}poke_group WHERE registered_at > (SELECT min(after) FROM ranges) OFFSET 0
+) AS due
+JOIN ranges ON shardcode >= low AND shardcode < high AND registered_at > after
+WHERE (%(now)s::int8 + phase) / poke_interval = (last + phase) / poke_interval
+UNION ALL
+SELECT due.id, due.version, due.hashcode{place}
+FROM (
+    SELECT * FROM {prefix}poke_group
+    WHERE next_deadline > (SELECT min(last) FROM ranges) AND next_deadline <= %(now)s::int8 OFFSET 0
+) AS due
+JOIN ranges ON shardcode >= low AND shardcode < high AND next_deadline > last AND registered_at <= after
+WHERE (%(now)s::int8 + phase) / poke_interval = (last + phase) / poke_interval
+"""
+
+
+def answers(connection: Connection, lasts: Mapping[ShardRange, Milliseconds], now: Milliseconds) -> bool:
+    """Whether `due_groups` costs less than a look at all groups of the ranges.
+
+    :param lasts: the ranges, each with its last load.
+    """
+    if connection.dialect.name != "postgresql" or now - min(lasts.values()) > LATEST:
+        return False
+    notes = connection.info
+    here = time.monotonic()
+    if here - notes.get(_LOOKED_AT, -_LOOK_EVERY) >= _LOOK_EVERY:
+        notes[_LOOKED_AT], notes[_IS_LARGE] = here, _size(connection) >= LARGE
+    return bool(notes[_IS_LARGE])
+
+
+def due_groups(
+    connection: Connection,
+    lasts: Mapping[ShardRange, Milliseconds],
+    *,
+    now: Milliseconds,
+    commit_overlap: Milliseconds,
+) -> list[Any]:
+    """Return the due groups of the ranges; with several ranges, each with the place of its own.
+
+    The rule is `sensorpool.model.due.is_due`.
+    """
+    cells = [(cell, place) for place, shard_range in enumerate(lasts) for cell in _cells(shard_range)]
+    values = {
+        "now": now,
+        "places": _array(range(len(lasts))),
+        "lows": _array(each.shard_min for each in lasts),
+        "highs": _array(each.shard_max for each in lasts),
+        "lasts": _array(lasts.values()),
+        "afters": _array(last - commit_overlap for last in lasts.values()),
+        "cells": _array(cell for cell, _ in cells),
+        "places_of_cells": _array(place for _, place in cells),
+    }
+    return fetch(connection, _text(table_prefix(connection), len(lasts) > 1), values, planned_once=True)
+
+
+def _size(connection: Connection) -> float:
+    """Return how many rows the table has by PostgreSQL's statistics; below 0: it does not know."""
+    question = f"SELECT reltuples FROM pg_class WHERE oid = to_regclass('{table_prefix(connection)}poke_group')"
+    return float(connection.exec_driver_sql(question).scalar() or 0)
+
+
+@cache
+def _text(prefix: str, several: bool) -> str:
+    return _DUE.format(prefix=prefix, bits=CELL_BITS, place=", place" if several else "")
+
+
+def _cells(shard_range: ShardRange) -> range:
+    return range(shard_range.shard_min >> CELL_BITS, (shard_range.shard_max - 1 >> CELL_BITS) + 1)
+
+
+def _array(numbers: Iterable[int]) -> str:
+    return f"{{{','.join(map(str, numbers))}}}"
