@@ -1,4 +1,4 @@
-"""PostgreSQL finds the groups that are due by indexes, and reads no others.
+"""PostgreSQL finds the groups that are due, and those that are late, by indexes, and reads no others.
 
 An index of cells of shardcodes takes the place of that of shardcodes; a process of an older version, which asks by
 shardcode, reads the table until it is replaced.
@@ -14,7 +14,7 @@ revision = "0010"
 down_revision = "0009"
 
 LOADED = ["id", "version", "hashcode", "members", "crashes", "poke_interval", "phase", "registered_at", "next_deadline"]
-DUE = ["id", "version", "hashcode", "shardcode", "phase", "registered_at", "next_deadline"]
+DUE = ["id", "version", "hashcode", "shardcode", "members", "phase", "registered_at", "next_deadline"]
 
 
 def upgrade() -> None:
@@ -28,6 +28,8 @@ def upgrade() -> None:
     )
     op.create_index("ix_poke_group_registered_at", "poke_group", ["registered_at"])
     op.create_index("ix_poke_group_next_deadline", "poke_group", ["next_deadline"])
+    late = sa.text("late_since IS NOT NULL")
+    op.create_index("ix_poke_group_late_since", "poke_group", ["late_since"], postgresql_where=late)
     op.drop_index("ix_poke_group_load", "poke_group")
 
 
@@ -35,5 +37,5 @@ def downgrade() -> None:
     if op.get_bind().dialect.name != "postgresql":
         return
     op.create_index("ix_poke_group_load", "poke_group", ["shardcode"], postgresql_include=LOADED)
-    for name in ("ix_poke_group_due", "ix_poke_group_registered_at", "ix_poke_group_next_deadline"):
-        op.drop_index(name, "poke_group")
+    for name in ("due", "registered_at", "next_deadline", "late_since"):
+        op.drop_index(f"ix_poke_group_{name}", "poke_group")

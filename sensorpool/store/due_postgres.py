@@ -60,7 +60,7 @@ WHERE step IS NOT NULL
 UNION ALL
 SELECT due.id, due.version, due.hashcode{place}
 FROM (
-    SELECT * FROM {prefix}poke_group WHERE registered_at > (SELECT min(after) FROM ranges) OFFSET 0
+    SELECT * FROM {prefix}poke_group WHERE registered_at > %(after)s::int8 OFFSET 0
 ) AS due
 JOIN ranges ON shardcode >= low AND shardcode < high AND registered_at > after
 WHERE (%(now)s::int8 + phase) / poke_interval = (last + phase) / poke_interval
@@ -68,7 +68,7 @@ UNION ALL
 SELECT due.id, due.version, due.hashcode{place}
 FROM (
     SELECT * FROM {prefix}poke_group
-    WHERE next_deadline > (SELECT min(last) FROM ranges) AND next_deadline <= %(now)s::int8 OFFSET 0
+    WHERE next_deadline > %(last)s::int8 AND next_deadline <= %(now)s::int8 OFFSET 0
 ) AS due
 JOIN ranges ON shardcode >= low AND shardcode < high AND next_deadline > last AND registered_at <= after
 WHERE (%(now)s::int8 + phase) / poke_interval = (last + phase) / poke_interval
@@ -103,6 +103,8 @@ def due_groups(
     cells = [(cell, place) for place, shard_range in enumerate(lasts) for cell in _cells(shard_range)]
     values = {
         "now": now,
+        "last": min(lasts.values()),
+        "after": min(lasts.values()) - commit_overlap,
         "places": _array(range(len(lasts))),
         "lows": _array(each.shard_min for each in lasts),
         "highs": _array(each.shard_max for each in lasts),
@@ -111,7 +113,8 @@ def due_groups(
         "cells": _array(cell for cell, _ in cells),
         "places_of_cells": _array(place for _, place in cells),
     }
-    return fetch(connection, _text(table_prefix(connection), len(lasts) > 1), values, planned_once=True)
+    # planned each time: how much is new shows in the plan
+    return fetch(connection, _text(table_prefix(connection), len(lasts) > 1), values)
 
 
 def _size(connection: Connection) -> float:

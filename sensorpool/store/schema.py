@@ -80,10 +80,20 @@ poke_group = Table(
         text(f"(shardcode >> {CELL_BITS})"),
         "poke_interval",
         text("mod(phase, poke_interval)"),
-        postgresql_include=["id", "version", "hashcode", "shardcode", "phase", "registered_at", "next_deadline"],
+        postgresql_include=[
+            "id",
+            "version",
+            "hashcode",
+            "shardcode",
+            "members",
+            "phase",
+            "registered_at",
+            "next_deadline",
+        ],
     ).ddl_if(dialect="postgresql"),
     Index(None, "registered_at").ddl_if(dialect="postgresql"),
     Index(None, "next_deadline").ddl_if(dialect="postgresql"),
+    Index(None, "late_since", postgresql_where=text("late_since IS NOT NULL")).ddl_if(dialect="postgresql"),
     sqlite_autoincrement=True,
 )
 
