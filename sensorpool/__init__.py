@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sensorpool.config.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from sensorpool.client.default import cancel, register, register_many, wait
+    from sensorpool.client.default import cancel, register, register_many, wait, wake
     from sensorpool.client.pool import Pool
     from sensorpool.config.settings import Settings
     from sensorpool.model.values import Instance, Key, PokeReturnValue, Registration
@@ -26,6 +26,7 @@ __all__ = [
     "register",
     "register_many",
     "wait",
+    "wake",
 ]
 
 _HOMES = {
@@ -39,6 +40,7 @@ _HOMES = {
     "register": "client.default",
     "register_many": "client.default",
     "wait": "client.default",
+    "wake": "client.default",
 }
 
 

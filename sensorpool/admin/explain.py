@@ -11,6 +11,7 @@ from sensorpool.admin.health import health
 from sensorpool.client.pool import Pool
 from sensorpool.client.register import spell
 from sensorpool.model.execution_context import ExecutionContext
+from sensorpool.model.sparse import FACTOR
 from sensorpool.model.states import Ending, Outcome, State
 from sensorpool.model.times import between, seconds_since, spell_time, when
 from sensorpool.model.usual_landing import begins, family_of, usual
@@ -84,6 +85,7 @@ def _end(shown: dict[str, Any], now: datetime) -> dict[str, Any]:
 def _wait(pool: Pool, shown: dict[str, Any], now: datetime) -> dict[str, Any]:
     group = pool.database.read(inspecting.group, shown["group_id"])
     interval = math.inf if group is None else group["poke_interval"] / 1000
+    interval *= FACTOR if shown["is_sparse"] else 1
     is_late = (seconds_since(shown["last_poke_at"], now) or 0.0) > _LATE_AFTER * interval
     why = _why(shown, now)
     if is_late:

@@ -56,6 +56,7 @@ def show(pool: Pool, instance_id: int, *, of_others: bool = True) -> dict[str, A
         "traceback": None,
         "next_poke_at": None,
         "next_poke_because": None,
+        "is_sparse": False,
         "quarantined": _quarantine_of(pool, row),
         "unsettled": None,
         "unreachable": unreachable,  # why Redis was not asked further

@@ -8,11 +8,14 @@ from sensorpool.client.pool import Pool
 from sensorpool.errors import Unreachable
 from sensorpool.leases.poke_log import Poked, pokes_of
 from sensorpool.model.due import next_period_at
+from sensorpool.model.sparse import FACTOR
 from sensorpool.model.states import State
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.times import spell_time
+from sensorpool.model.usual_landing import begins, earliest, family_of
 from sensorpool.model.values import Milliseconds
 from sensorpool.store import inspecting
+from sensorpool.worker.usual_landings import earlier
 
 SHOWN_POKES = 20
 NOT_KEPT = "not known: Redis keeps the pokes of some intervals, and so many of each shard range"
@@ -67,6 +70,12 @@ def add_next(
     interval = max(1, group["poke_interval"])  # 0 is an edited row
     at = next_period_at(now, interval, group["phase"])
     because = f"every {interval / 1000:g} s"
+    if (until := _sparse_until(pool, group, interval, now)) is not None:
+        at = next_period_at(now, FACTOR * interval, group["phase"])
+        because = f"every {FACTOR * interval / 1000:g} s: it never landed so early"
+        if dag_ids is None:  # others could conclude when a condition of a DAG landed that they may not see
+            because += f"; every {interval / 1000:g} s from {spell_time(until)} on"
+        shown["is_sparse"] = True
     if group["next_deadline"] is not None and now < group["next_deadline"] < at:
         if group["next_deadline"] == pool.database.read(inspecting.earliest_timeout, group["id"], dag_ids):
             at, because = group["next_deadline"], "a member's deadline comes: one poke before a timeout"
@@ -99,3 +108,13 @@ def add_next(
         because += f"; the budget of {budget.budget.pattern} ({budget.budget}) stretches the interval "
         because += f"to {budget.stretch:.2g} times as long"
     shown["next_poke_at"], shown["next_poke_because"] = spell_time(at), because
+
+
+def _sparse_until(pool: Pool, group: Any, interval: Milliseconds, now: Milliseconds) -> Milliseconds | None:
+    """Return until when the condition is poked more seldom (the setting ``adaptive``); None: it is not."""
+    if not pool.settings.adaptive:
+        return None
+    began, family = begins(group["logical_date"], group["registered_at"]), family_of(group)
+    first = earliest(earlier(pool.database, [family], now).get(family, ()), began)
+    until = None if first is None else first - FACTOR * interval
+    return until if until is not None and now < until else None

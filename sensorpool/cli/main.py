@@ -37,6 +37,7 @@ _HOMES = {
     "status": "status",
     "try": "running",
     "wait": "registering",
+    "wake": "waking",
     "web": "web",
 }
 _NAMES_OF_PYTHON = frozenset({"list", "try"})

@@ -51,9 +51,9 @@ def register(
     """Register a sensor: CLASS (pkg.mod.Class) waits for what CONTEXT_JSON says.
 
     With --from, the file has one JSON object a line, with the keys op_classpath, poke_context, dag_id, task_id, run_id,
-    map_index, try_number, poke_interval, timeout, logical_date, family, backend, soft_fail. Refused lines are reported
-    by number, and the others are registered. Ctrl-C ends the command after the present thousand; the registered lines
-    are counted in any case.
+    map_index, try_number, poke_interval, timeout, logical_date, family, backend, location, soft_fail. Refused lines
+    are reported by number, and the others are registered. Ctrl-C ends the command after the present thousand; the
+    registered lines are counted in any case.
     """
     if source is not None:
         if sensor_class is not None:

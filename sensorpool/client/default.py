@@ -53,3 +53,8 @@ def wait(
 def cancel(instance_id: int | Instance, reason: str = "cancelled") -> State:
     """Cancel an instance of the pool of the environment: see `Pool.cancel`."""
     return default_pool().cancel(instance_id, reason)
+
+
+def wake(op_classpath: str | None = None, poke_context: Mapping[str, Any] | None = None, **named: Any) -> int:
+    """Have conditions of the pool of the environment poked at once: see `Pool.wake`."""
+    return default_pool().wake(op_classpath, poke_context, **named)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from sensorpool.client import register, validate, wait
+from sensorpool.client import register, validate, wait, wake
 from sensorpool.config import allowlist
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused, SensorpoolError, SettingsError
@@ -79,6 +79,7 @@ class Pool:
         logical_date: datetime | None = None,
         family: str | None = None,
         backend: str | None = None,
+        location: str | None = None,
     ) -> Instance:
         """Register one sensor. Spans are seconds.
 
@@ -87,6 +88,7 @@ class Pool:
         :param logical_date: the date that the condition is of, if it is one of a series.
         :param family: the name of that series (see `Registration`).
         :param backend: the name of what its pokes ask (see `Registration`).
+        :param location: the URL of what it waits for (see `Registration`).
         :raises Refused: with one line that says what is wrong; nothing is kept.
         :raises KeyConflict: when the key and try waits for another condition, or a higher try is registered.
         :raises Unreachable: when the database does not answer.
@@ -110,6 +112,7 @@ class Pool:
             logical_date=logical_date,
             family=family,
             backend=backend,
+            location=location,
         )
         return self.register_many([registration])[0]
 
@@ -182,6 +185,24 @@ class Pool:
         :raises Unknown: when there is no such instance, or another has the id of an `Instance` since a restore.
         """
         return wait.cancel(self.settler, instance_id, reason)
+
+    def wake(
+        self,
+        op_classpath: str | None = None,
+        poke_context: Mapping[str, Any] | None = None,
+        *,
+        prefix: str | None = None,
+        location: str | None = None,
+    ) -> int:
+        """Have conditions poked at once, because they may hold now; return how many there are, up to `wake.MOST`.
+
+        :param op_classpath: with ``poke_context`` the condition, as it was registered.
+        :param prefix: wakes all conditions whose location begins so.
+        :param location: wakes all conditions at this location, and those at the folders that it lies in.
+        :raises Refused: when not exactly one of these is named; with `sensorpool standalone`.
+        :raises Unreachable: when the database or Redis does not answer.
+        """
+        return wake.wake(self, [wake.wake_up(op_classpath, poke_context, prefix=prefix, location=location)])
 
     @property
     def leases(self) -> Leases:

@@ -77,6 +77,7 @@ def _group(each: CheckedRegistration, spans: _Spans, shard_code_upper_limit: int
         next_deadline=spans.deadline,
         family=each.family,
         backend=each.backend,
+        location=each.location,
         logical_date=each.logical_date,
     )
 

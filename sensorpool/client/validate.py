@@ -15,6 +15,7 @@ from sensorpool.model.backend import NO_BACKEND, backend_named, backend_of
 from sensorpool.model.execution_context import ExecutionContext
 from sensorpool.model.family import family_code
 from sensorpool.model.identity import Identity, identify
+from sensorpool.model.location import location_named
 from sensorpool.model.values import LONGEST_SPAN, Key, Milliseconds, Registration
 from sensorpool.poke.classes import Classes, SensorClass, describe
 from sensorpool.publish import signature
@@ -36,6 +37,7 @@ class CheckedRegistration(NamedTuple):
     logical_date: Milliseconds | None
     family: int | None = None  # None: the condition is a series of its own
     backend: str | None = None  # None: its class stands for it
+    location: str | None = None  # None: no wake-up finds it by its location
 
 
 def from_mapping(named: Mapping[str, Any]) -> Registration:
@@ -114,6 +116,7 @@ def check(registration: Registration, settings: Settings, classes: Classes, *, t
         logical_date=_milliseconds(registration.logical_date),
         family=_family(op_classpath, registration.family),
         backend=_backend(registration.backend, classes.known(op_classpath), identity.poke_context),
+        location=_location(registration.location, classes.known(op_classpath), identity.poke_context),
     )
 
 
@@ -185,6 +188,16 @@ def _backend(given: Any, sensor_class: SensorClass | None, poke_context: str) ->
     if sensor_class is not None and sensor_class.names_backend is not None:
         named = sensor_class.backend_of(_parse(poke_context)[0])
     return named or (None if (found := backend_of(poke_context)) == NO_BACKEND else found)
+
+
+def _location(given: Any, sensor_class: SensorClass | None, poke_context: str) -> str | None:
+    if given is not None:
+        if (where := location_named(given)) is None:
+            raise Refused("location must be a URL like s3://bucket/folder/name: of what the sensor waits for")
+        return where
+    if sensor_class is None or sensor_class.names_location is None:
+        return None
+    return sensor_class.location_of(_parse(poke_context)[0])
 
 
 def _milliseconds(logical_date: Any) -> Milliseconds | None:

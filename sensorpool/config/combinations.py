@@ -60,10 +60,14 @@ def _names(settings: Options) -> Iterator[Rule]:
 
 def _secrets(settings: Options) -> Iterator[Rule]:
     """Rules for secrets; no message has one."""
-    token = settings.web_token
+    for name, token in (("WEB_TOKEN", settings.web_token), ("WAKE_TOKEN", settings.wake_token)):
+        yield (
+            bool(token) and (len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable()),
+            f"{name} must have {SHORTEST_TOKEN} characters at least, all of them printable ASCII",
+        )
     yield (
-        bool(token) and (len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable()),
-        f"WEB_TOKEN must have {SHORTEST_TOKEN} characters at least, all of them printable ASCII",
+        bool(settings.wake_token) and settings.wake_token == settings.web_token,
+        "WAKE_TOKEN must be another one than WEB_TOKEN: who sends events may not see the pages",
     )
     yield (
         bool(settings.on_late_url) and not is_web_address(settings.on_late_url),

@@ -77,6 +77,11 @@ class Options(BaseSettings):
         description="What backends can bear: a JSON object that gives each name of a backend, or pattern with `*`, a "
         "budget like `50/s`, `8 at once`, or `50/s, 8 at once`. All workers share it.",
     )
+    adaptive: bool = Field(
+        False,
+        description="Poke every tenth interval only, until ten intervals before the earliest time at which a condition of "
+        "the same family has ever landed; by ten landings at least.",
+    )
     hanging_concurrency: Count = Field(
         256,
         le=100_000,
@@ -177,6 +182,11 @@ class Options(BaseSettings):
         "",
         description="The secret that `sensorpool web` asks for: as a password with any user name, or as a bearer token "
         "(16 characters at least). Left out, each start makes one and prints it.",
+    )
+    wake_token: str = Field(
+        "",
+        description="The secret of `POST /wake`, by which `sensorpool web` takes wake-ups and events of buckets (16 "
+        "characters at least). Without it there is no such address.",
     )
     log_format: Literal["text", "json"] = Field("text", description="`text` (key=value) or `json`, one line each.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(

@@ -20,8 +20,10 @@ Each range has these keys beside its lease, all under one hash tag so that one s
 ``state``     what the last holder left: when it loaded, which due groups it left over, and figures for `status`
               (`range_state`)
 ``dirty``     raised by a registration that opened a group: look again at once (`dirty_flags`)
-``late``      new groups whose registration took so long that the load would not take them for new
+``late``      new groups whose registration took so long that the load would not take them for new; groups to be poked at
+              once
 ``quiet``     nothing of the range is due for a while; ``light``: its last job was short (`range_marks`)
+``nudged``    a job was sent for wake-ups a moment ago (`wake_ups`)
 ``woken``     a group may be due earlier than the job in hand knows: it leaves no quiet mark
 ``note``      the groups in flight: they were handed to the lanes; if the next holder finds them, the last holder died
               while it poked them, so they are suspects
@@ -62,6 +64,7 @@ from sensorpool.leases.redis_store import Call, RedisStore
 from sensorpool.leases.suspects import SuspectMarks, read_suspects
 from sensorpool.leases.tracebacks import Tracebacks
 from sensorpool.leases.unsettled_groups import UnsettledGroups, read_unsettled
+from sensorpool.leases.wake_ups import WakeUps
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.values import Milliseconds, ShardRange, Unsettled
 
@@ -101,6 +104,7 @@ class Leases:
         self.ttl_ms = int(lease_ttl * 1000)
         self.dirty_flags = DirtyFlags(store, self.ttl_ms)
         self.marks = RangeMarks(store)
+        self.wake_ups = WakeUps(store, self.ttl_ms)
         self.suspects = SuspectMarks(store)
         self.claims = Claims(store)
         self.unsettled = UnsettledGroups(store)

@@ -67,10 +67,22 @@ def family_of(group: Mapping[str, Any]) -> int:
 
 def usual(past: Iterable[Past], began: Milliseconds) -> Usual | None:
     """Return the usual landing of a condition whose time began to count then; None if it is not known."""
+    took = _sample(past, began)
+    return _usual(took) if took else None
+
+
+def earliest(past: Iterable[Past], began: Milliseconds) -> Milliseconds | None:
+    """Return the time before which no such condition has ever landed, as far as is known; None if it is not known."""
+    took = _sample(past, began)
+    return began + took[0] if took else None
+
+
+def _sample(past: Iterable[Past], began: Milliseconds) -> list[Milliseconds]:
+    """Return how long the landings took that count, sorted; nothing, if they are too few."""
     known = _not_caught_up(list(past))
     of_weekday = [each for each in known if _weekday(each.began) == _weekday(began)]
     sample = of_weekday if len(of_weekday) >= FEWEST else known
-    return _usual(sorted(each.took for each in sample)) if len(sample) >= FEWEST else None
+    return sorted(each.took for each in sample) if len(sample) >= FEWEST else []
 
 
 def _not_caught_up(past: Sequence[Past]) -> list[Past]:

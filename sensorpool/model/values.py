@@ -68,6 +68,8 @@ class Registration:
         is usual in it is known of its earlier landings. Default: the condition is a series of its own.
     :param backend: the name of what its pokes ask, for budgets and outages. Default: what ``backend_of`` of its class
         returns, else the Airflow connection or the host in its context, else its class.
+    :param location: the URL of what it waits for (``s3://bucket/folder/name``; a folder ends with a slash), for
+        wake-ups. Default: what ``location_of`` of its class returns, else none.
     """
 
     sensor: object
@@ -86,6 +88,7 @@ class Registration:
     logical_date: datetime | None = None
     family: str | None = None
     backend: str | None = None
+    location: str | None = None
 
 
 class Instance(NamedTuple):

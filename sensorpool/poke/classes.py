@@ -16,10 +16,12 @@ from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.backend import backend_named
 from sensorpool.model.identity import canonical_classpath
+from sensorpool.model.location import location_named
 from sensorpool.poke.importing import import_anew
 
 FIELDS = "poke_context_fields"  # AIP-17's word
 BACKEND_OF = "backend_of"  # a static or class method: takes a poke_context, and returns the name of its backend
+LOCATION_OF = "location_of"  # likewise: the URL of what it waits for
 ADAPTERS = "sensorpool.adapters"  # entry points: a class path, and a function that makes the class poked in its place
 SHARED_CALLS = "sensorpool.shared_calls"  # entry points: a class path, and a function that returns its shared call
 RETRY_AFTER = 15.0  # seconds until a process tries an unavailable class again; doubles with each failure
@@ -46,6 +48,7 @@ class SensorClass:
     way: Way
     declared: frozenset[str] | None = None  # its poke_context_fields, the only names that a context may have
     names_backend: Callable[[dict[str, Any]], Any] | None = None  # its `backend_of`
+    names_location: Callable[[dict[str, Any]], Any] | None = None  # its `location_of`
     shared: Any = None  # its `shared_call.SharedCall`
 
     def construct(self, poke_context: Mapping[str, Any]) -> Any:
@@ -63,12 +66,25 @@ class SensorClass:
 
     def backend_of(self, poke_context: Mapping[str, Any]) -> str | None:
         """Return the name that the class gives to the backend of a context; None: it gives none, or its code raises."""
-        if self.names_backend is None:
-            return None
-        try:
-            return backend_named(self.names_backend(dict(poke_context)))
-        except (Exception, SystemExit):
-            return None
+        return _named(self.names_backend, backend_named, poke_context)
+
+    def location_of(self, poke_context: Mapping[str, Any]) -> str | None:
+        """Return the location that the class gives to a context; None: it gives none, or its code raises."""
+        return _named(self.names_location, location_named, poke_context)
+
+
+def _named(
+    names: Callable[[dict[str, Any]], Any] | None,
+    as_kept: Callable[[object], str | None],
+    poke_context: Mapping[str, Any],
+) -> str | None:
+    """Return what a method of a class says of a context."""
+    if names is None:
+        return None
+    try:
+        return as_kept(names(dict(poke_context)))
+    except (Exception, SystemExit):
+        return None
 
 
 class _Refusal(NamedTuple):
@@ -275,15 +291,19 @@ def _read(classpath: str, cls: type) -> SensorClass:
     found = _adapted(cls)
     names = getattr(cls, FIELDS, None) if found is cls else None  # an adapter has fields of its own
     declared = None if names is None else frozenset(names)
-    names_backend = getattr(found, BACKEND_OF, None)
-    names_backend = names_backend if callable(names_backend) else None
+    names_backend, names_location = _method(found, BACKEND_OF), _method(found, LOCATION_OF)
     if callable(getattr(found, "poke_many", None)):
-        return SensorClass(classpath, found, Way.MANY, declared, names_backend)
+        return SensorClass(classpath, found, Way.MANY, declared, names_backend, names_location)
     poke = getattr(found, "poke", None)
     if not callable(poke):
         raise ClassUnavailable(f"{classpath} is not a sensor: it has neither poke nor poke_many")
     way = Way.ASYNC if inspect.iscoroutinefunction(poke) else Way.SYNC
-    return SensorClass(classpath, found, way, declared, names_backend, _shared_call(cls, found))
+    return SensorClass(classpath, found, way, declared, names_backend, names_location, _shared_call(cls, found))
+
+
+def _method(cls: Any, name: str) -> Callable[[dict[str, Any]], Any] | None:
+    found = getattr(cls, name, None)
+    return found if callable(found) else None
 
 
 def _shared_call(cls: type, found: Any) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
+from sensorpool.model.location import pattern_folder
 from sensorpool.sensors import arguments
 from sensorpool.sensors.connections import PokeFailed, connection, connection_object, shown_url, variable
 from sensorpool.sensors.failures import as_infra_failure
@@ -56,6 +57,12 @@ class PathSensor:
         else:
             _check_url(path, protocol)
             self._root, self._pattern = _split(path)
+
+    @staticmethod
+    def location_of(poke_context: dict[str, Any]) -> str | None:
+        """Return the location of the file, or the folder before the first wildcard of a pattern."""
+        path = poke_context["path"]
+        return pattern_folder(path if "://" in path else f"file://{path}")
 
     def poke(self, context: Any = None) -> bool:  # noqa: ARG002  # every sensor's poke takes one
         """Return whether such a file is there.

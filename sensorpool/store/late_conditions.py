@@ -28,6 +28,12 @@ def waiting(connection: Connection, after_id: int, most: int) -> list[Waiting]:
     return [Waiting(*row) for row in connection.execute(query)]
 
 
+def of_groups(connection: Connection, ids: Collection[int]) -> list[Waiting]:
+    """Return these groups, as far as they exist."""
+    columns = (g.c.id, family_of(g.c), g.c.logical_date, g.c.registered_at)
+    return [Waiting(*row) for row in connection.execute(select(*columns).where(among(g.c.id)), {"ids": list(ids)})]
+
+
 def mark(connection: Connection, group_ids: Collection[int], now: Milliseconds) -> set[int]:
     """Note that groups are late; return those that were not known to be so. Groups that others have locked are left.
 

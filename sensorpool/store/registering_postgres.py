@@ -41,10 +41,10 @@ clock AS (
 joined AS (
     INSERT INTO {prefix}poke_group AS g (
         digest, hashcode, shardcode, version, members, op_classpath, poke_context, poke_interval, phase,
-        registered_at, next_deadline, family, backend, logical_date
+        registered_at, next_deadline, family, backend, location, logical_date
     )
     SELECT digest, hashcode, shardcode, members, members, op_classpath, poke_context, poke_interval, phase,
-           clock.now, clock.now + next_deadline, family, backend, logical_date
+           clock.now, clock.now + next_deadline, family, backend, location, logical_date
     FROM {groups}, clock {after_locked}
     WHERE NOT EXISTS (SELECT FROM {prefix}poke_quarantine q WHERE q.digest = new.digest)
     ON CONFLICT (digest) DO UPDATE SET

@@ -25,6 +25,7 @@ class NewGroup(NamedTuple):
     next_deadline: Int8
     family: Int8 | None
     backend: Text | None
+    location: Text | None
     logical_date: Int8 | None
 
 

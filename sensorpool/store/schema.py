@@ -21,6 +21,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql, sqlite
 
+from sensorpool.model.location import LONGEST
+
 metadata = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -68,6 +70,7 @@ poke_group = Table(
     # of its first waiter; None: an older version made the row, or there is none
     Column("family", BigInteger),  # the series of conditions that it belongs to; None: it is a series of its own
     Column("backend", _name(250)),
+    Column("location", _name(LONGEST)),  # of what it waits for, for wake-ups; None: not known
     Column("logical_date", BigInteger),
     Column("late_since", BigInteger),  # when it was found to be later than its family usually lands
     Column("late_told_at", BigInteger),  # when `on_late` was told so; negative: when a process began to tell it
@@ -91,6 +94,12 @@ poke_group = Table(
             "next_deadline",
         ],
     ).ddl_if(dialect="postgresql"),
+    Index(
+        None,
+        "location",
+        postgresql_ops={"location": "varchar_pattern_ops"},  # for prefixes
+        postgresql_where=text("location IS NOT NULL"),
+    ),
     Index(None, "registered_at").ddl_if(dialect="postgresql"),
     Index(None, "next_deadline").ddl_if(dialect="postgresql"),
     Index(None, "late_since", postgresql_where=text("late_since IS NOT NULL")).ddl_if(dialect="postgresql"),

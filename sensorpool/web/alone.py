@@ -39,7 +39,7 @@ def pages(pool: Pool, access: TokenAccess, *, is_of_this_process: bool = False) 
 
     :param is_of_this_process: the pool runs here; otherwise what `sensorpool standalone` shows of itself is read in.
     """
-    app = application(pool, access)
+    app = application(pool, access, wake_token=pool.settings.wake_token)
     look = _LookAgain(pool)
 
     async def see(request: Request, call_next: RequestResponseEndpoint) -> Response:

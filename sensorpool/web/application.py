@@ -13,7 +13,7 @@ from sensorpool.client.pool import Pool
 from sensorpool.errors import KeyConflict, Refused, SensorpoolError, Unknown
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
-from sensorpool.web import acting, looking
+from sensorpool.web import acting, looking, waking
 from sensorpool.web.access import Access, Denied
 from sensorpool.web.rendering import STATIC, Pages
 from sensorpool.web.surroundings import Surroundings
@@ -23,22 +23,29 @@ _DIGITS = 5  # of the length of a request's body: 9,999 bytes at most
 log = logger(__name__)
 
 
-def application(pool: Pool, access: Access, surroundings: Surroundings | None = None) -> FastAPI:
+def application(
+    pool: Pool, access: Access, surroundings: Surroundings | None = None, *, wake_token: str = ""
+) -> FastAPI:
     """Make the application.
 
     :param access: asked for each page who its reader is; only the style and the script need none.
     :param surroundings: tells more than the pool knows; None: there is nothing around the pages.
+    :param wake_token: the secret of ``POST /wake``; without one it is not there.
     """
     app = FastAPI(title="sensorpool", docs_url=None, redoc_url=None, openapi_url=None)
     pages = Pages()
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.include_router(looking.routes(pool, access, pages, surroundings or Surroundings()))
     app.include_router(acting.routes(pool, access, pages))
+    if wake_token:
+        app.include_router(waking.routes(pool, wake_token))
     _answer_errors(app, pages)
 
     @app.middleware("http")
     async def refuse_large(request: Request, call_next: RequestResponseEndpoint) -> Response:
         """Refuse what no form of ours sends, before it is read: its sender may not even be logged in."""
+        if wake_token and request.url.path == waking.PATH:  # has a limit of its own
+            return await call_next(request)
         length = request.headers.get("content-length", "0")
         is_long = not (length.isascii() and length.isdecimal() and len(length) < _DIGITS)
         if is_long or "transfer-encoding" in request.headers:

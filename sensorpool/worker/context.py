@@ -37,6 +37,7 @@ from sensorpool.worker.failing_pokes import FailingPokes
 from sensorpool.worker.frozen_pokes import FrozenPokes
 from sensorpool.worker.held_claims import HeldClaims
 from sensorpool.worker.lingering import Lingering
+from sensorpool.worker.adaptive import Adaptive
 from sensorpool.worker.load import LastLoads
 from sensorpool.worker.metrics import Metrics
 from sensorpool.worker.outages import BackendsAway
@@ -90,6 +91,7 @@ class Worker:
         self.poker = Poker(settings)
         self.metrics.know(self.poker.cache.kinds)
         self.last_loads = LastLoads()
+        self.adaptive = Adaptive(self.database) if settings.adaptive else None
         self._shortage = Shortage(2 * settings.poke_concurrency + 3 * settings.hanging_concurrency)
         self.clock = ClockWatch()
         self.watchdog = Watchdog(limits(settings.poke_timeout), enabled=watchdog, pulse=Pulse(settings.poke_timeout))

@@ -13,19 +13,23 @@ from sensorpool.errors import Unreachable
 from sensorpool.instrumentation import spans
 from sensorpool.instrumentation.failpoint import failpoint
 from sensorpool.instrumentation.logs import logger
+from sensorpool.leases.dirty_flags import asked_for
 from sensorpool.leases.lease import Acquired, Again, Ending
 from sensorpool.leases.range_marks import NO_MARKS
 from sensorpool.leases.range_state import RangeState
+from sensorpool.leases.wake_ups import GAP
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.unsettled import from_registration
 from sensorpool.model.values import JobResult, Milliseconds, ShardRange
 from sensorpool.settle.infra_window import RangeFailures, moved, outage
 from sensorpool.store import loading
 from sensorpool.worker import dispatch, load, passing_on, quiet, set_apart
+from sensorpool.worker.adaptive import Adaptive
 from sensorpool.worker.context import Worker
 from sensorpool.worker.dispatch import Share
 from sensorpool.worker.job_run import JobRun, Visit
 from sensorpool.worker.load import Loaded, Moment
+from sensorpool.worker.metrics import Metrics
 from sensorpool.worker.outcomes import Outcomes
 from sensorpool.worker.stranded import Stranded, forget_poked_apart
 
@@ -216,6 +220,8 @@ def _begin(worker: Worker, visit: Visit, began: float, ranges: int, moment: Mome
     """Make the value that the later steps work on."""
     shard_range, held, result = visit
     settings = worker.settings
+    if worker.adaptive is not None:
+        _pass_over(worker.adaptive, visit, loaded, worker.metrics)
     infra = worker.infra.of_range(held.state.infra)
     _allow_for_outage(worker, shard_range, held, loaded, infra)
     if held.unsettled:
@@ -225,6 +231,16 @@ def _begin(worker: Worker, visit: Visit, began: float, ranges: int, moment: Mome
     limit, process = settings.overrun_limit, worker.process
     outcomes = Outcomes(moment, result, infra, stranded, held.unsettled, overrun_limit=limit, process=process)
     return JobRun(worker, shard_range, held, result, began, ranges, moment, loaded, infra, stranded, outcomes)
+
+
+def _pass_over(adaptive: Adaptive, visit: Visit, loaded: Loaded, metrics: Metrics) -> None:
+    """Take those groups out of a load whose condition never landed so early."""
+    before, held = len(loaded.units), visit.held
+    wanted = {*held.state.left, *map(abs, held.late)}
+    loaded.units = adaptive.sift(loaded.units, loaded.last, loaded.now, wanted)
+    if passed_over := before - len(loaded.units):
+        visit.result.count("sparse", passed_over)
+        metrics.sparse(passed_over)
 
 
 def _allow_for_outage(
@@ -272,6 +288,8 @@ def _finish(worker: Worker, shares: Sequence[tuple[Share, set[int]]], ends: floa
     failpoint("finish.after")
     for (share, _), span in zip(shares, spans_on, strict=True):
         worker.pass_on(share.run.shard_range, span)
+        if asked_for(share.run.held.late):  # others that were woken meanwhile sent no job
+            worker.look_again(share.run.shard_range, GAP)
         if share.again_in is not None:
             worker.look_again(share.run.shard_range, share.again_in)
     worker.tell_what_is_not_here(shares[0][0].run.loaded.now)

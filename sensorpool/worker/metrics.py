@@ -78,6 +78,7 @@ class Metrics:
         self._left = counter("sensorpool_left", "Due groups that a job had no time for; the next one begins with them.")
         self._busy = counter("sensorpool_busy", "Due groups that missed their turn: their last poke went on still.")
         self._held = counter("sensorpool_held", "Pokes left out because their backend is away.", "backend")
+        self._sparse = counter("sensorpool_sparse", "Pokes left out because their condition never landed so early.")
         self._shared = counter("sensorpool_shared_calls", "Calls that asked for many groups.", "op_classpath")
         self._refused = counter("sensorpool_jobs_refused", "Jobs of another pool that came by our broker.")
         self._not_here = Gauge(
@@ -168,6 +169,11 @@ class Metrics:
                 named = [(self._backends.of(backend), number) for backend, number in missed.items()]
             for name, number in named:
                 self._held.labels(name).inc(number)
+
+    def sparse(self, number: int) -> None:
+        """Count pokes that were left out because their condition never landed so early."""
+        if self.is_on:
+            self._sparse.inc(number)
 
     def shared(self, calls: Counted[str]) -> None:
         """Count calls that asked for many groups, by class."""

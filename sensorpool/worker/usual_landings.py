@@ -4,7 +4,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Collection
 
-from sensorpool.model.usual_landing import FEWEST, MOST, Past, Usual, begins, usual
+from sensorpool.model.usual_landing import FEWEST, MOST, Past, Usual, begins, earliest, usual
 from sensorpool.model.values import Milliseconds
 from sensorpool.store import landings
 from sensorpool.store.database import Database
@@ -15,7 +15,7 @@ _FAMILIES = 20_000  # kept
 
 
 class UsualLandings:
-    """The earlier landings of families. Belongs to the thread of rescue."""
+    """The earlier landings of families. Belongs to one thread."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -42,6 +42,11 @@ class UsualLandings:
         """Return the usual landing of a condition whose time began to count then, if it is known."""
         _, past = self._kept.get(family, (0.0, []))
         return usual(past, began)
+
+    def earliest(self, family: int, began: Milliseconds) -> Milliseconds | None:
+        """Return the time before which no such condition has ever landed, if it is known."""
+        _, past = self._kept.get(family, (0.0, []))
+        return earliest(past, began)
 
 
 def earlier(database: Database, families: Collection[int], now: Milliseconds) -> dict[int, list[Past]]:

@@ -14,6 +14,7 @@ from sensorpool.airflow.start import company_code, proved_classes, templates, ti
 from sensorpool.airflow.start.blueprint import Blueprint
 from sensorpool.airflow.task import poolable, reschedule_condition, reschedule_limits, saved_attributes
 from sensorpool.airflow.task.backend import backend_of
+from sensorpool.airflow.task.location import location_of
 from sensorpool.airflow.task.deferral import airflow_settings, check_secrets
 from sensorpool.airflow.task.series import series_of
 from sensorpool.client.pool import Pool
@@ -91,6 +92,7 @@ def _prepare(pool: Pool, blueprint: Blueprint, key: Key, external_id: str, conte
         max_wait=blueprint.max_wait,
         external_id=external_id,
         backend=backend_of(sensor, poke_context),
+        location=location_of(sensor, poke_context),
         **series_of(poke_context, context),
     )
     resume_arguments: dict[str, Any] = (

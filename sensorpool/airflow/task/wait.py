@@ -20,6 +20,7 @@ from sensorpool.airflow.task import (
     reschedule_limits,
 )
 from sensorpool.airflow.task.backend import backend_of
+from sensorpool.airflow.task.location import location_of
 from sensorpool.airflow.task.first_poke import FirstPoke
 from sensorpool.airflow.task.patch import Execute, begins_on_worker
 from sensorpool.airflow.task.poolable import Condition
@@ -115,6 +116,7 @@ class Wait:
             execution_timeout=_execution_timeout(sensor, waited),
             external_id=str(context["ti"].id),
             backend=backend_of(sensor, poke_context),
+            location=location_of(sensor, poke_context),
             **series_of(poke_context, context),
             **deferral.waits_of(sensor),
         )

@@ -262,6 +262,7 @@ class SimulatedWorker(Worker):
         self.keeper, self._complaints = SimulatedKeeper(1, 1), Complaints()
         self.trouble = Trouble(leases)
         self.budgets = Budgets(())
+        self.adaptive = None
         self.poker: Any = SimulatedPoker(settings, world)
         self.settler = Settler(
             database,

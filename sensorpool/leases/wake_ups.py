@@ -1,0 +1,42 @@
+"""Wake-ups: groups that are poked at once because somebody says that their condition may hold. Merged, and bounded.
+
+A lost wake-up changes nothing but time, and so does a forged one: it costs a group a poke, at most one in `GAP`.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from sensorpool.leases.dirty_flags import at_once
+from sensorpool.leases.redis_store import RedisStore
+from sensorpool.model.values import ShardRange
+
+GAP = 1.0  # seconds between two jobs of a range for wake-ups
+MOST = 10_000  # groups of a range that wait to be poked for a wake-up
+_KEPT = 3_600_000  # milliseconds, as of `dirty_flags` and `range_marks`
+
+
+class WakeUps:
+    """The wake-ups of a pool's ranges.
+
+    :param kept: milliseconds after which a dirty flag goes down by itself.
+    """
+
+    def __init__(self, store: RedisStore, kept: int) -> None:
+        self._store = store
+        self._kept = kept
+        self._wake = store.script("wake")
+
+    def wake(self, groups: Mapping[ShardRange, Sequence[int]]) -> tuple[list[ShardRange], int]:
+        """Wake groups; return the ranges for which the caller sends a job, and how many wake-ups were dropped.
+
+        :param groups: their ids, by range.
+        :raises Unreachable: when Redis does not answer.
+        """
+        pipeline = self._store.pipeline()
+        for shard_range, group_ids in groups.items():
+            names = ("late", "quiet", "woken", "dirty", "nudged")
+            keys = [self._store.key(shard_range, name) for name in names]
+            ids = [str(at_once(group_id)) for group_id in group_ids]
+            self._wake(keys=keys, args=[round(GAP * 1000), self._kept, _KEPT, MOST, *ids], client=pipeline)
+        answers = self._store.call(pipeline.execute)
+        sent = [shard_range for shard_range, (is_first, _) in zip(groups, answers, strict=True) if int(is_first)]
+        return sent, sum(int(dropped) for _, dropped in answers)

@@ -1,0 +1,65 @@
+"""``POST /wake``: a wake-up, or an event of a bucket, from who knows the token. It can only cause pokes."""
+
+import base64
+import hmac
+
+from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse
+
+from sensorpool.client import storage_events
+from sensorpool.client.pool import Pool
+from sensorpool.client.wake import wake
+from sensorpool.errors import Refused, SensorpoolError
+from sensorpool.instrumentation.logs import logger
+from sensorpool.instrumentation.redaction import printable
+
+PATH = "/wake"
+_LONGEST_HEADER = 4_096  # characters
+
+log = logger(__name__)
+
+
+def routes(pool: Pool, token: str) -> APIRouter:
+    """Return the route.
+
+    :param token: comes as a bearer token, as the password of a basic login (SNS), or as ``?token=`` (Pub/Sub).
+    """
+    router = APIRouter()
+
+    @router.post(PATH)
+    async def take(request: Request) -> JSONResponse:
+        if not _knows(request, token):
+            challenge = {"WWW-Authenticate": 'Basic realm="sensorpool"'}
+            return JSONResponse({"error": "the token is missing or wrong"}, 401, challenge)
+        body = bytearray()
+        async for part in request.stream():
+            body += part
+            if len(body) > storage_events.LONGEST:
+                return JSONResponse({"error": f"a message has at most {storage_events.LONGEST:,} bytes"}, 413)
+        try:
+            return JSONResponse({"woken": await run_in_threadpool(_wake, pool, bytes(body))})
+        except Refused as error:
+            return JSONResponse({"error": str(error)}, 400)
+        except SensorpoolError as error:  # who sent it tries again
+            return JSONResponse({"error": str(error)}, 503)
+
+    return router
+
+
+def _wake(pool: Pool, body: bytes) -> int:
+    if (address := storage_events.subscription(body)) is not None:
+        log.warning("SNS asks whether it may send here; open the address to confirm", address=printable(address)[:1000])
+        return 0
+    return wake(pool, storage_events.read(body))
+
+
+def _knows(request: Request, token: str) -> bool:
+    kind, _, given = request.headers.get("authorization", "")[:_LONGEST_HEADER].partition(" ")
+    found = given.strip() if kind.lower() == "bearer" else request.query_params.get("token", "")[:_LONGEST_HEADER]
+    if kind.lower() == "basic":
+        try:
+            found = base64.b64decode(given.strip(), validate=True).decode().partition(":")[2]
+        except ValueError:
+            found = ""
+    return hmac.compare_digest(found.encode(errors="replace"), token.encode())

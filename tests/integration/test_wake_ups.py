@@ -1,0 +1,210 @@
+"""Wake-ups: conditions are poked at once, floods are merged, and nothing else changes."""
+
+import json
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from harness.service import Service
+from harness.until import until
+from sensorpool import Pool
+from sensorpool.cli.main import main
+from sensorpool.errors import Refused
+from sensorpool.leases import wake_ups
+from sensorpool.model.states import State
+from sensorpool.testing import land, pokes
+from sensorpool.worker import job as cycle
+from sensorpool.worker.context import Worker
+
+SENSOR = "sensorpool.testing.ScriptedSensor"
+PATHS = "sensorpool.sensors.PathSensor"
+HOUR = 3_600.0
+TOKEN, WAKE_TOKEN = "the-token-of-the-pages", "the-token-of-wake-ups"
+
+
+@pytest.fixture
+def pool(make_pool: Callable[..., Pool]) -> Pool:
+    return make_pool(sensors_enabled=[SENSOR, PATHS], shards=1, poke_interval=HOUR)
+
+
+def some(pool: Pool, folder: Path, **located: str) -> dict[str, int]:
+    """Register conditions of an hour's interval at locations."""
+    made = pool.register_many(
+        {"sensor": SENSOR, "poke_context": {"folder": str(folder), "name": name}, "location": where}
+        for name, where in located.items()
+    )
+    return dict(zip(located, (each.id for each in made), strict=True))
+
+
+def job(worker: Worker, pool: Pool) -> Any:
+    return cycle.run(worker, pool.ranges[0], "us")
+
+
+def poked(folder: Path) -> dict[str, int]:
+    return {name: len(found) for name, found in pokes(folder).items()}
+
+
+@pytest.fixture
+def waiting(pool: Pool, worker: Worker, tmp_path: Path) -> dict[str, int]:
+    """Conditions that were poked once, and are due again in an hour."""
+    found = some(
+        pool,
+        tmp_path,
+        object="s3://in/day=1/a.csv",
+        folder="s3://in/day=1/",
+        bucket="s3://in/",
+        other="s3://in/day=2/a.csv",
+        percent="s3://in/100%_/x",
+    )
+    job(worker, pool)
+    assert poked(tmp_path) == dict.fromkeys(found, 1)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("named", "woken"),
+    [
+        ({"location": "s3://in/day=1/a.csv"}, {"object", "folder", "bucket"}),
+        ({"location": "s3a://in/day=1/b.csv"}, {"folder", "bucket"}),
+        ({"location": "s3://IN/day=1/a.csv"}, set()),
+        ({"prefix": "s3://in/day=1/"}, {"object", "folder"}),
+        ({"prefix": "s3://in/day"}, {"object", "folder", "other"}),
+        ({"prefix": "s3://in/100%"}, {"percent"}),
+        ({"prefix": "s3://in/100_"}, set()),
+        ({"prefix": "s3://in"}, {"object", "folder", "bucket", "other", "percent"}),
+    ],
+)
+def test_a_place_wakes_what_waits_there(
+    pool: Pool, worker: Worker, tmp_path: Path, waiting: dict[str, int], named: dict[str, str], woken: set[str]
+) -> None:
+    assert pool.wake(**named) == len(woken)
+    job(worker, pool)
+    assert {name for name, times in poked(tmp_path).items() if times == 2} == woken
+
+
+def test_a_condition_is_woken_by_what_it_was_registered_with(
+    pool: Pool, worker: Worker, tmp_path: Path, waiting: dict[str, int]
+) -> None:
+    context = {"name": "other", "folder": str(tmp_path)}
+    land(tmp_path, "other")
+    assert pool.wake(SENSOR, context) == 1
+    assert pool.wake(SENSOR, context | {"name": "nothing"}) == 0
+    assert pool.wake("no.such.Class", context) == 0
+    job(worker, pool)
+    assert pool.wait(waiting["other"], 0) == {waiting["other"]: State.SUCCESS}
+    assert pool.wait(waiting["object"], 0) == {waiting["object"]: State.SENSING}
+
+
+def test_what_is_not_true_yet_waits_on(pool: Pool, worker: Worker, tmp_path: Path, waiting: dict[str, int]) -> None:
+    pool.wake(prefix="s3://in")
+    job(worker, pool)
+    assert set(pool.wait(waiting.values(), 0).values()) == {State.SENSING}
+    job(worker, pool)
+    assert set(poked(tmp_path).values()) == {2}
+
+
+def test_a_flood_is_merged(pool: Pool, worker: Worker, tmp_path: Path, waiting: dict[str, int]) -> None:
+    """A thousand wake-ups in a moment are one message for a worker, and one poke of each condition."""
+    sent: list[Any] = []
+    pool.outbox.nudge = lambda *each, **_: sent.append(each)  # type: ignore[method-assign]
+    began = time.monotonic()
+    for _ in range(100):
+        pool.wake(prefix="s3://in/day=1/")
+    assert len(sent) <= 1 + (time.monotonic() - began) / wake_ups.GAP
+    job(worker, pool)
+    assert poked(tmp_path)["object"] == 2
+
+
+def test_too_many_are_dropped_and_keep_their_turn(
+    pool: Pool, worker: Worker, tmp_path: Path, waiting: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wake_ups, "MOST", 2)
+    pool.wake(prefix="s3://in")
+    job(worker, pool)
+    assert sorted(poked(tmp_path).values()) == [1, 1, 1, 2, 2]
+
+
+def test_a_path_has_a_location(pool: Pool, worker: Worker, tmp_path: Path) -> None:
+    made = pool.register(PATHS, {"path": f"{tmp_path}/in/*.csv"})
+    job(worker, pool)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").touch()
+    assert pool.wake(location=f"file://{tmp_path}/in/a.csv") == 1
+    job(worker, pool)
+    assert pool.wait(made, 0) == {made.id: State.SUCCESS}
+
+
+@pytest.mark.parametrize(
+    "named",
+    [{}, {"prefix": "s3://a", "location": "s3://a/"}, {"prefix": "/a"}, {"location": "a"}, {"poke_context": {}}],
+)
+def test_a_wake_up_that_names_nothing_is_refused(pool: Pool, named: dict[str, Any]) -> None:
+    with pytest.raises(Refused):
+        pool.wake(**named)
+
+
+def test_a_wrong_location_is_refused(pool: Pool, tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="location must be a URL"):
+        some(pool, tmp_path, x="in/a.csv")
+
+
+def test_standalone_takes_no_orders(make_pool: Callable[..., Pool]) -> None:
+    with pytest.raises(Refused, match="standalone"):
+        make_pool(redis_url="memory://", broker_url="").wake(prefix="s3://in/")
+
+
+def test_the_command(service: Service, tmp_path: Path) -> None:
+    environment = service.environment
+    some(service.pool, tmp_path, object="s3://in/day=1/a.csv")
+    event = {"detail-type": "Object Created", "detail": {"bucket": {"name": "in"}, "object": {"key": "day=1/a.csv"}}}
+    events = tmp_path / "events.jsonl"
+    events.write_text(f"{json.dumps(event)}\n\n{{}}\n")
+
+    def run(*arguments: str) -> Any:
+        return CliRunner().invoke(main, ["wake", *arguments], env=environment)
+
+    assert json.loads(run("--prefix", "s3://in/", "--json").stdout) == {"woken": 1, "refused": []}
+    told = run("--events", str(events))
+    assert (told.exit_code, told.stdout) == (1, "1 condition is poked at once\n")
+    assert re.match(r"line 3: this is no event of a bucket", told.stderr)
+    assert run().exit_code == run("--prefix", "in").exit_code == 2
+    assert run(SENSOR, json.dumps({"folder": str(tmp_path), "name": "object"})).exit_code == 0
+    assert "Traceback" not in run(SENSOR, "{").output
+
+
+def test_an_event_settles_a_condition_long_before_its_interval(
+    make_service: Callable[..., Service], tmp_path: Path
+) -> None:
+    service = make_service(web_token=TOKEN, wake_token=WAKE_TOKEN, poke_interval=HOUR)
+    [instance_id] = some(service.pool, tmp_path, object="s3://in/a.csv").values()
+    service.start()
+    service.process("sensorpool", "web", "--port=0")
+    address = str(until("the pages", lambda: re.search(r"http://127\.0\.0\.1:\d+/", service.logs()))[0])
+    until("its first poke", lambda: pokes(tmp_path).get("object"))
+    event = {"Records": [{"eventName": "ObjectCreated:Put", "s3": {"bucket": {"name": "in"}, "object": {"key": "a.csv"}}}]}
+    with httpx.Client(base_url=address) as client:
+        for wrong in ({}, {"Authorization": f"Bearer {TOKEN}"}, {"Authorization": "Basic x"}):
+            assert client.post("/wake", json=event, headers=wrong).status_code == 401
+        known = {"Authorization": f"Bearer {WAKE_TOKEN}"}
+        assert client.post("/wake", content="{", headers=known).status_code == 400
+        assert client.post("/wake", content=b"x" * 300_000, headers=known).status_code == 413
+        assert client.get("/", headers=known).status_code == 401  # who sends events does not see the pages
+        land(tmp_path, "object")
+        answer = client.post("/wake", json=event, auth=("sns", WAKE_TOKEN))
+        assert (answer.status_code, answer.json()) == (200, {"woken": 1})
+        assert service.pool.wait(instance_id, 60) == {instance_id: State.SUCCESS}  # long before the hour
+        assert client.post(f"/wake?token={WAKE_TOKEN}", json=event).json() == {"woken": 0}
+    assert WAKE_TOKEN not in service.logs()
+
+
+def test_without_a_token_there_is_no_such_address(make_service: Callable[..., Service]) -> None:
+    service = make_service(web_token=TOKEN)
+    service.process("sensorpool", "web", "--port=0")
+    address = str(until("the pages", lambda: re.search(r"http://127\.0\.0\.1:\d+/", service.logs()))[0])
+    assert httpx.post(f"{address}wake", json=[], auth=("x", "")).status_code in {404, 405}
