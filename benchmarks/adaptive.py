@@ -1,8 +1,8 @@
-"""Adaptive intervals on a simulated month of daily partitions: the pokes that they spare, and the latency that they cost.
+"""Adaptive intervals on a simulated month of daily partitions: the pokes that they spare, the latency that they cost.
 
-A hundred series, each with a usual hour (a tenth lands a few minutes after midnight, the others over the day) and a spread
-of its own: landings are log-normal about it, one in a hundred is hours late, one in fifty comes earlier than any before.
-Sixty days are the record; thirty days are played, period by period, by the rules that the worker goes by.
+A hundred series, each with a usual hour (a tenth lands a few minutes after midnight, the others over the day) and a
+spread of its own: landings are log-normal about it, one in a hundred is hours late, one in fifty oddly early. Sixty
+days are the record; thirty days are played, period by period, by the rules that the worker goes by.
 """
 
 import random

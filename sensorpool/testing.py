@@ -117,7 +117,7 @@ def act(script: str, name: str) -> bool:
         case "segfault":
             ctypes.string_at(0)
         case "leak":
-            kept = []
+            kept: list[bytearray] = []
             while len(kept) < _LEAKED:
                 kept.append(bytearray(16 * 2**20))
             time.sleep(LONG)

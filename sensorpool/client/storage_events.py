@@ -17,7 +17,7 @@ from sensorpool.errors import Refused
 
 LONGEST = 262_144  # bytes, as SQS and SNS have them
 MOST = 1_000  # wake-ups of one message
-_DEEPEST = 6  # messages within messages
+_DEEPEST = 16  # values within values, of messages within messages
 _OWN = frozenset({"op_classpath", "poke_context", "prefix", "location"})
 _GONE = ("ObjectRemoved", "Object Deleted", "OBJECT_DELETE", "OBJECT_ARCHIVE", "LifecycleExpiration")
 _SUBSCRIPTION = "SubscriptionConfirmation"

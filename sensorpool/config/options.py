@@ -79,8 +79,8 @@ class Options(BaseSettings):
     )
     adaptive: bool = Field(
         False,
-        description="Poke every tenth interval only, until ten intervals before the earliest time at which a condition of "
-        "the same family has ever landed; by ten landings at least.",
+        description="Poke every tenth interval only, until ten intervals before the earliest time at which a condition "
+        "of the same family has ever landed; by ten landings at least.",
     )
     hanging_concurrency: Count = Field(
         256,

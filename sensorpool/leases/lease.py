@@ -20,8 +20,8 @@ Each range has these keys beside its lease, all under one hash tag so that one s
 ``state``     what the last holder left: when it loaded, which due groups it left over, and figures for `status`
               (`range_state`)
 ``dirty``     raised by a registration that opened a group: look again at once (`dirty_flags`)
-``late``      new groups whose registration took so long that the load would not take them for new; groups to be poked at
-              once
+``late``      new groups whose registration took so long that the load would not take them for new; and groups to
+              be poked at once
 ``quiet``     nothing of the range is due for a while; ``light``: its last job was short (`range_marks`)
 ``nudged``    a job was sent for wake-ups a moment ago (`wake_ups`)
 ``woken``     a group may be due earlier than the job in hand knows: it leaves no quiet mark

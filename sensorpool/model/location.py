@@ -37,8 +37,11 @@ def folder_of(location: str) -> str | None:
 
 def pattern_folder(url: str) -> str | None:
     """Return the location of a pattern: the folder before its first wildcard."""
-    found = _PATTERN.search(url, url.find("://") + 3)
-    return location_named(url if found is None else url[: url.rfind("/", 0, found.start()) + 1])
+    start = url.find("://") + 3
+    if (found := _PATTERN.search(url, start)) is None:
+        return location_named(url)
+    folder = url[: url.rfind("/", start, found.start()) + 1]
+    return location_named(folder) if folder else None  # its very host is a pattern
 
 
 def common_folder(locations: Sequence[str]) -> str | None:

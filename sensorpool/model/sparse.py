@@ -1,7 +1,7 @@
 """Sparse pokes: while a condition has never landed so early, it is poked every tenth interval only. Pure.
 
-What is known of its family (`usual_landing.earliest`) says when it landed at its earliest. Ten intervals before that it is
-poked at its declared interval, and from then on for ever. Nothing is ever poked more seldom than every tenth interval.
+What is known of its family (`usual_landing.earliest`) says when it landed at its earliest. From ten intervals before
+that on it is poked at its declared interval. Nothing is ever poked more seldom than every tenth interval.
 """
 
 from sensorpool.model.due import period

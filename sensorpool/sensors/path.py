@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from sensorpool.model.location import pattern_folder
 from sensorpool.sensors import arguments
 from sensorpool.sensors.connections import PokeFailed, connection, connection_object, shown_url, variable
 from sensorpool.sensors.failures import as_infra_failure
@@ -60,9 +59,10 @@ class PathSensor:
 
     @staticmethod
     def location_of(poke_context: dict[str, Any]) -> str | None:
-        """Return the location of the file, or the folder before the first wildcard of a pattern."""
+        """Return the URL of the file, or of the folder before the first wildcard of a pattern."""
         path = poke_context["path"]
-        return pattern_folder(path if "://" in path else f"file://{path}")
+        root, pattern = _split(path if _URL.match(path) else f"file://{path}")
+        return f"{root}/" if pattern else root
 
     def poke(self, context: Any = None) -> bool:  # noqa: ARG002  # every sensor's poke takes one
         """Return whether such a file is there.

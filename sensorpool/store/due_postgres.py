@@ -21,8 +21,8 @@ LATEST = 60_000  # milliseconds since the last load of a range; after a longer t
 _LOOK_EVERY = 60.0  # seconds between two looks at the size of the table
 _IS_LARGE, _LOOKED_AT = "sensorpool_is_large", "sensorpool_looked_at"  # in the notes of SQLAlchemy's pool
 
-# Due since the last load: with p = phase % step, a = last % step, b = now % step, where now - last < step, the groups of
-# a <= b are those of step - b <= p < step - a; of a > b, those of p < step - a, and of step - b <= p.
+# Due since the last load, where that is less than a step ago, with p = phase % step, a = last % step, b = now % step:
+# for a <= b the groups of step - b <= p < step - a; for a > b those of p < step - a, and those of step - b <= p.
 # OFFSET 0 keeps the planner from a join, for which it could read the whole table.
 _DUE = """
 WITH RECURSIVE ranges AS (
@@ -119,8 +119,8 @@ def due_groups(
 
 def _size(connection: Connection) -> float:
     """Return how many rows the table has by PostgreSQL's statistics; below 0: it does not know."""
-    question = f"SELECT reltuples FROM pg_class WHERE oid = to_regclass('{table_prefix(connection)}poke_group')"
-    return float(connection.exec_driver_sql(question).scalar() or 0)
+    question = "SELECT reltuples FROM pg_class WHERE oid = to_regclass(%(name)s)"
+    return float(connection.exec_driver_sql(question, {"name": f"{table_prefix(connection)}poke_group"}).scalar() or 0)
 
 
 @cache

@@ -31,7 +31,9 @@ def of_locations(connection: Connection, locations: Collection[str], most: int) 
 def below(connection: Connection, prefix: str, most: int) -> list[Woken]:
     """Return the groups whose location begins with a prefix."""
     pattern = "".join(f"{_ESCAPE}{letter}" if letter in f"%_{_ESCAPE}" else letter for letter in prefix)
-    return _rows(connection, select(g.c.id, g.c.shardcode).where(g.c.location.like(f"{pattern}%", escape=_ESCAPE)), most)
+    return _rows(
+        connection, select(g.c.id, g.c.shardcode).where(g.c.location.like(f"{pattern}%", escape=_ESCAPE)), most
+    )
 
 
 def _some(connection: Connection, column: Any, values: list[Any], most: int) -> list[Woken]:

@@ -1,4 +1,4 @@
-"""Adaptive intervals (the setting ``adaptive``): which due groups are passed over, because they never landed so early."""
+"""Adaptive intervals (the setting ``adaptive``): which due groups are passed over, as they never landed so early."""
 
 from collections.abc import Container, Iterable, Sequence
 from itertools import islice
@@ -22,7 +22,7 @@ log = logger(__name__)
 
 
 class Adaptive:
-    """When the conditions of groups are expected at the earliest, as this process knows it. Belongs to its jobs' thread.
+    """When the conditions of groups are expected at the earliest, as this process knows it. Belongs to one thread.
 
     What it does not know yet is poked as declared.
     """

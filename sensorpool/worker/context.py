@@ -32,12 +32,12 @@ from sensorpool.settle.infra_window import InfraWindow
 from sensorpool.settle.settler import Settler
 from sensorpool.store.database import Database
 from sensorpool.store.pool_id import PoolId
+from sensorpool.worker.adaptive import Adaptive
 from sensorpool.worker.clock_watch import ClockWatch
 from sensorpool.worker.failing_pokes import FailingPokes
 from sensorpool.worker.frozen_pokes import FrozenPokes
 from sensorpool.worker.held_claims import HeldClaims
 from sensorpool.worker.lingering import Lingering
-from sensorpool.worker.adaptive import Adaptive
 from sensorpool.worker.load import LastLoads
 from sensorpool.worker.metrics import Metrics
 from sensorpool.worker.outages import BackendsAway

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from sqlalchemy import insert
@@ -26,8 +26,8 @@ FIRST = 2 * HOUR  # after midnight: the earliest landing
 class Partition:
     """Lands when the test says so."""
 
-    lands: set[str] = set()
-    poked: list[str] = []
+    lands: ClassVar[set[str]] = set()
+    poked: ClassVar[list[str]] = []
 
     def __init__(self, day: str) -> None:
         self.day = day
@@ -55,9 +55,15 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def pool(make_pool: Callable[..., Pool], clock: Clock) -> Pool:
+def pool(make_pool: Callable[..., Pool], clock: Clock, redis_url: str) -> Pool:
     made = make_pool(
-        shards=1, tick=5.0, poke_interval=60.0, timeout=86_400.0, sensors_enabled=[classpath(Partition)], adaptive=True
+        redis_url=redis_url,
+        shards=1,
+        tick=5.0,
+        poke_interval=60.0,
+        timeout=86_400.0,
+        sensors_enabled=[classpath(Partition)],
+        adaptive=True,
     )
     made.database._clock = clock
     return made
@@ -120,7 +126,7 @@ def test_a_condition_is_poked_sparsely_until_shortly_before_its_earliest_landing
     assert show(pool, instance_id)["next_poke_because"] == "every 60 s"
     Partition.lands.add("today")
     play(worker, pool, clock, clock.ms + MINUTE)
-    assert pool.wait(instance_id, 0) == {instance_id: State.SUCCESS}
+    assert pool.wait([instance_id], 0) == {instance_id: State.SUCCESS}
 
 
 def test_an_odd_early_landing_is_found_within_ten_intervals(pool: Pool, worker: Worker, clock: Clock) -> None:
@@ -129,7 +135,7 @@ def test_an_odd_early_landing_is_found_within_ten_intervals(pool: Pool, worker: 
     play(worker, pool, clock, MIDNIGHT + 15 * MINUTE)
     Partition.lands.add("today")
     play(worker, pool, clock, clock.ms + 10 * MINUTE)
-    assert pool.wait(instance_id, 0) == {instance_id: State.SUCCESS}
+    assert pool.wait([instance_id], 0) == {instance_id: State.SUCCESS}
 
 
 @pytest.mark.parametrize("days", [0, 9])
@@ -149,7 +155,7 @@ def test_a_deadline_has_its_poke(pool: Pool, worker: Worker, clock: Clock) -> No
     play(worker, pool, clock, MIDNIGHT + 25 * MINUTE - 5_000)
     Partition.lands.add("today")
     play(worker, pool, clock, MIDNIGHT + 26 * MINUTE)
-    assert pool.wait(instance_id, 0) == {instance_id: State.SUCCESS}, "the poke after the deadline saw it"
+    assert pool.wait([instance_id], 0) == {instance_id: State.SUCCESS}, "the poke after the deadline saw it"
 
 
 def test_a_wake_up_is_never_left_out(pool: Pool, worker: Worker, clock: Clock) -> None:
@@ -159,7 +165,7 @@ def test_a_wake_up_is_never_left_out(pool: Pool, worker: Worker, clock: Clock) -
     Partition.lands.add("today")
     assert pool.wake(classpath(Partition), {"day": "today"}) == 1
     play(worker, pool, clock, clock.ms + 5_000)
-    assert pool.wait(instance_id, 0) == {instance_id: State.SUCCESS}
+    assert pool.wait([instance_id], 0) == {instance_id: State.SUCCESS}
 
 
 def test_nothing_is_left_out_while_the_record_cannot_be_read(

@@ -10,14 +10,17 @@ from typing import Any
 import httpx
 import pytest
 from click.testing import CliRunner
+from sqlalchemy import Connection, select
 
 from harness.service import Service
 from harness.until import until
-from sensorpool import Pool
+from sensorpool import Pool, Settings
 from sensorpool.cli.main import main
+from sensorpool.client import wake
 from sensorpool.errors import Refused
 from sensorpool.leases import wake_ups
 from sensorpool.model.states import State
+from sensorpool.store.schema import sensor_instance
 from sensorpool.testing import land, pokes
 from sensorpool.worker import job as cycle
 from sensorpool.worker.context import Worker
@@ -29,14 +32,14 @@ TOKEN, WAKE_TOKEN = "the-token-of-the-pages", "the-token-of-wake-ups"
 
 
 @pytest.fixture
-def pool(make_pool: Callable[..., Pool]) -> Pool:
-    return make_pool(sensors_enabled=[SENSOR, PATHS], shards=1, poke_interval=HOUR)
+def pool(make_pool: Callable[..., Pool], redis_url: str) -> Pool:
+    return make_pool(redis_url=redis_url, sensors_enabled=[SENSOR, PATHS], shards=1, poke_interval=HOUR)
 
 
-def some(pool: Pool, folder: Path, **located: str) -> dict[str, int]:
+def some(pool: Pool, path: Path, /, **located: str) -> dict[str, int]:
     """Register conditions of an hour's interval at locations."""
     made = pool.register_many(
-        {"sensor": SENSOR, "poke_context": {"folder": str(folder), "name": name}, "location": where}
+        {"sensor": SENSOR, "poke_context": {"folder": str(path), "name": name}, "location": where}
         for name, where in located.items()
     )
     return dict(zip(located, (each.id for each in made), strict=True))
@@ -50,42 +53,51 @@ def poked(folder: Path) -> dict[str, int]:
     return {name: len(found) for name, found in pokes(folder).items()}
 
 
+LOCATED = {
+    "object": "s3://in/day=1/a.csv",
+    "folder": "s3://in/day=1/",
+    "bucket": "s3://in/",
+    "other": "s3://in/day=2/a.csv",
+    "percent": "s3://in/100%_/x",
+}
+
+
 @pytest.fixture
 def waiting(pool: Pool, worker: Worker, tmp_path: Path) -> dict[str, int]:
     """Conditions that were poked once, and are due again in an hour."""
-    found = some(
-        pool,
-        tmp_path,
-        object="s3://in/day=1/a.csv",
-        folder="s3://in/day=1/",
-        bucket="s3://in/",
-        other="s3://in/day=2/a.csv",
-        percent="s3://in/100%_/x",
-    )
+    found = some(pool, tmp_path, **LOCATED)
     job(worker, pool)
     assert poked(tmp_path) == dict.fromkeys(found, 1)
     return found
 
 
-@pytest.mark.parametrize(
-    ("named", "woken"),
-    [
-        ({"location": "s3://in/day=1/a.csv"}, {"object", "folder", "bucket"}),
-        ({"location": "s3a://in/day=1/b.csv"}, {"folder", "bucket"}),
-        ({"location": "s3://IN/day=1/a.csv"}, set()),
-        ({"prefix": "s3://in/day=1/"}, {"object", "folder"}),
-        ({"prefix": "s3://in/day"}, {"object", "folder", "other"}),
-        ({"prefix": "s3://in/100%"}, {"percent"}),
-        ({"prefix": "s3://in/100_"}, set()),
-        ({"prefix": "s3://in"}, {"object", "folder", "bucket", "other", "percent"}),
-    ],
-)
-def test_a_place_wakes_what_waits_there(
-    pool: Pool, worker: Worker, tmp_path: Path, waiting: dict[str, int], named: dict[str, str], woken: set[str]
+def test_a_place_names_what_waits_there(
+    each_database: str, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert pool.wake(**named) == len(woken)
-    job(worker, pool)
-    assert {name for name, times in poked(tmp_path).items() if times == 2} == woken
+    pool = Pool(Settings.load(database_url=each_database, redis_url=redis_url, sensors_enabled=SENSOR))
+    names = {instance_id: name for name, instance_id in some(pool, tmp_path, **LOCATED).items()}
+    groups = {group_id: names[row_id] for row_id, group_id in pool.database.read(_groups_of)}
+    found: list[set[str]] = []
+    monkeypatch.setattr(wake, "_send", lambda _, woken: found.append({groups[each.id] for each in woken}))
+
+    def woken(**named: str) -> set[str]:
+        found[:] = [set()]
+        assert pool.wake(**named) == len(found[-1])
+        return found[-1]
+
+    assert woken(location="s3://in/day=1/a.csv") == {"object", "folder", "bucket"}
+    assert woken(location="s3a://in/day=1/b.csv") == {"folder", "bucket"}
+    assert woken(location="s3://IN/day=1/a.csv") == set()
+    assert woken(prefix="s3://in/day=1/") == {"object", "folder"}
+    assert woken(prefix="s3://in/day") == {"object", "folder", "other"}
+    assert woken(prefix="s3://in/100%") == {"percent"}
+    assert woken(prefix="s3://in/100_") == set()
+    assert woken(prefix="s3://in") == set(LOCATED)
+    pool.close()
+
+
+def _groups_of(connection: Connection) -> list[Any]:
+    return list(connection.execute(select(sensor_instance.c.id, sensor_instance.c.group_id)))
 
 
 def test_a_condition_is_woken_by_what_it_was_registered_with(
@@ -97,8 +109,8 @@ def test_a_condition_is_woken_by_what_it_was_registered_with(
     assert pool.wake(SENSOR, context | {"name": "nothing"}) == 0
     assert pool.wake("no.such.Class", context) == 0
     job(worker, pool)
-    assert pool.wait(waiting["other"], 0) == {waiting["other"]: State.SUCCESS}
-    assert pool.wait(waiting["object"], 0) == {waiting["object"]: State.SENSING}
+    assert pool.wait([waiting["other"]], 0) == {waiting["other"]: State.SUCCESS}
+    assert pool.wait([waiting["object"]], 0) == {waiting["object"]: State.SENSING}
 
 
 def test_what_is_not_true_yet_waits_on(pool: Pool, worker: Worker, tmp_path: Path, waiting: dict[str, int]) -> None:
@@ -187,7 +199,9 @@ def test_an_event_settles_a_condition_long_before_its_interval(
     service.process("sensorpool", "web", "--port=0")
     address = str(until("the pages", lambda: re.search(r"http://127\.0\.0\.1:\d+/", service.logs()))[0])
     until("its first poke", lambda: pokes(tmp_path).get("object"))
-    event = {"Records": [{"eventName": "ObjectCreated:Put", "s3": {"bucket": {"name": "in"}, "object": {"key": "a.csv"}}}]}
+    event = {
+        "Records": [{"eventName": "ObjectCreated:Put", "s3": {"bucket": {"name": "in"}, "object": {"key": "a.csv"}}}]
+    }
     with httpx.Client(base_url=address) as client:
         for wrong in ({}, {"Authorization": f"Bearer {TOKEN}"}, {"Authorization": "Basic x"}):
             assert client.post("/wake", json=event, headers=wrong).status_code == 401
@@ -198,7 +212,7 @@ def test_an_event_settles_a_condition_long_before_its_interval(
         land(tmp_path, "object")
         answer = client.post("/wake", json=event, auth=("sns", WAKE_TOKEN))
         assert (answer.status_code, answer.json()) == (200, {"woken": 1})
-        assert service.pool.wait(instance_id, 60) == {instance_id: State.SUCCESS}  # long before the hour
+        assert service.pool.wait([instance_id], 60) == {instance_id: State.SUCCESS}  # long before the hour
         assert client.post(f"/wake?token={WAKE_TOKEN}", json=event).json() == {"woken": 0}
     assert WAKE_TOKEN not in service.logs()
 

@@ -69,7 +69,9 @@ def test_a_change_concerns_an_object_and_its_folders() -> None:
 _PARTS = st.text(st.characters(exclude_characters="/?#*[", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=6)
 
 
-@given(bucket=st.text("ab-", min_size=1, max_size=4), parts=st.lists(_PARTS, min_size=1, max_size=6), cut=st.integers(0, 5))
+@given(
+    bucket=st.text("ab-", min_size=1, max_size=4), parts=st.lists(_PARTS, min_size=1, max_size=6), cut=st.integers(0, 5)
+)
 def test_what_waits_for_an_object_or_a_folder_above_it_is_found(bucket: str, parts: list[str], cut: int) -> None:
     whole = location_named(f"s3://{bucket}/{'/'.join(parts)}")
     assert whole is not None

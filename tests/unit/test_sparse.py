@@ -1,4 +1,6 @@
-"""Sparse pokes: never more seldom than every tenth interval, and as declared from shortly before the earliest landing."""
+"""Sparse pokes: never more seldom than every tenth interval, and as declared shortly before the earliest landing."""
+
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,7 +46,7 @@ def test_nothing_is_left_out_from_ten_intervals_before_the_earliest_landing_on(
 def test_one_in_ten_is_poked_long_before(interval: int, phase: int) -> None:
     moments = [START + n * interval for n in range(10 * FACTOR + 1)]
     first = START + 1_000 * interval
-    poked = [not is_left_out(last, now, interval, phase, first) for last, now in zip(moments, moments[1:], strict=False)]
+    poked = [not is_left_out(last, now, interval, phase, first) for last, now in pairwise(moments)]
     assert sum(poked) == 10
 
 

@@ -14,8 +14,8 @@ from sensorpool.airflow.start import company_code, proved_classes, templates, ti
 from sensorpool.airflow.start.blueprint import Blueprint
 from sensorpool.airflow.task import poolable, reschedule_condition, reschedule_limits, saved_attributes
 from sensorpool.airflow.task.backend import backend_of
-from sensorpool.airflow.task.location import location_of
 from sensorpool.airflow.task.deferral import airflow_settings, check_secrets
+from sensorpool.airflow.task.location import location_of
 from sensorpool.airflow.task.series import series_of
 from sensorpool.client.pool import Pool
 from sensorpool.client.validate import CheckedRegistration

@@ -20,8 +20,8 @@ from sensorpool.airflow.task import (
     reschedule_limits,
 )
 from sensorpool.airflow.task.backend import backend_of
-from sensorpool.airflow.task.location import location_of
 from sensorpool.airflow.task.first_poke import FirstPoke
+from sensorpool.airflow.task.location import location_of
 from sensorpool.airflow.task.patch import Execute, begins_on_worker
 from sensorpool.airflow.task.poolable import Condition
 from sensorpool.airflow.task.saved_attributes import save

@@ -1,7 +1,7 @@
 """Looks again at what registrations are refused for: conditions in quarantine, and DAGs over their quota.
 
-Three statements a round, however many there are. The count for the quotas reads all instances where more wait than one DAG
-may have, so the more there are, the longer it rests: in all processes, by a key in Redis.
+Three statements a round, however many there are. The count for the quotas reads all instances where more wait than one
+DAG may have, so the more there are, the longer it rests: in all processes, by a key in Redis.
 """
 
 from sensorpool.instrumentation.logs import logger
