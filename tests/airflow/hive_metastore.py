@@ -7,7 +7,7 @@
         assert endpoint.calls["get_partition_by_name"] == 1
 
 The wire format, the names of the calls and the errors are those of the client library's generated code; what is raised
-when follows Hive's own server. Every partition key is a string here.
+when follows Hive's own server. Every partition key is a string here, whatever the type that it is said to have.
 """
 
 import operator
@@ -20,16 +20,23 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Self
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore
-from hmsclient.genthrift.hive_metastore.ttypes import MetaException, NoSuchObjectException, Partition
+from hmsclient.genthrift.hive_metastore.ttypes import (
+    FieldSchema,
+    MetaException,
+    NoSuchObjectException,
+    Partition,
+)
+from hmsclient.genthrift.hive_metastore.ttypes import Table as ThriftTable
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
 LOOPBACK = "127.0.0.1"
-SERVED = frozenset({"get_partition_by_name", "get_partitions_by_filter"})
+KEPT = "+,.@- !$&()<>|~"  # Hive escapes none of these in a partition's name
+SERVED = frozenset({"get_partition_by_name", "get_partitions_by_filter", "get_partitions_by_names", "get_table"})
 
 Spec = dict[str, str]  # a partition's keys and values, in the order of the table's keys
 Condition = Callable[[Spec], bool]
@@ -38,8 +45,9 @@ Condition = Callable[[Spec], bool]
 class Table:
     """A table: its partition keys, and the partitions it has."""
 
-    def __init__(self, keys: tuple[str, ...]) -> None:
+    def __init__(self, keys: tuple[str, ...], key_type: str) -> None:
         self.keys = keys
+        self.key_type = key_type
         self.partitions: dict[tuple[str, ...], Partition] = {}
 
 
@@ -72,10 +80,10 @@ class MetastoreEndpoint(ThriftHiveMetastore.Iface):  # type: ignore[misc]  # the
 
     # What a test does
 
-    def create_table(self, db: str, table: str, *keys: str) -> None:
+    def create_table(self, db: str, table: str, *keys: str, key_type: str = "string") -> None:
         """Make a table without partitions."""
         with self._lock:
-            self._tables.setdefault(_names(db, table), Table(tuple(key.lower() for key in keys)))
+            self._tables.setdefault(_names(db, table), Table(tuple(key.lower() for key in keys), key_type))
 
     def add(self, db: str, table: str, partition: str) -> None:
         """Add a partition, ``ds=2026-01-01`` or ``ds=2026-01-01/hour=7``, and its table if there is none."""
@@ -122,6 +130,23 @@ class MetastoreEndpoint(ThriftHiveMetastore.Iface):  # type: ignore[misc]  # the
                 if holds(dict(zip(table.keys, values, strict=True)))
             ]
             return found if max_parts < 0 else found[:max_parts]
+
+    def get_table(self, dbname: str, tbl_name: str) -> ThriftTable:
+        """Return a table: its names and its partition keys."""
+        with self._lock:
+            found = self._table(dbname, tbl_name)
+            keys = [FieldSchema(name=key, type=found.key_type) for key in found.keys]
+            return ThriftTable(dbName=dbname.lower(), tableName=tbl_name.lower(), partitionKeys=keys)
+
+    def get_partitions_by_names(self, db_name: str, tbl_name: str, names: list[str]) -> list[Partition]:
+        """Return those of the partitions that are there: by their names as they are kept, with the keys in order."""
+        with self._lock:
+            found = self._table(db_name, tbl_name)
+            kept = {
+                "/".join(f"{key}={quote(value, safe=KEPT)}" for key, value in zip(found.keys, values, strict=True)): each
+                for values, each in found.partitions.items()
+            }
+            return [kept[name] for name in names if name in kept]
 
     def count(self, name: str) -> None:
         """Count a call."""

@@ -26,7 +26,12 @@ from tests.airflow.test_aws import amazon  # noqa: F401  # a fixture
 from tests.airflow.test_pool_adapters import in_the_pool
 
 SetConnection = Callable[[str, str], None]
-CALLS = {FileSensor: files, RedisKeySensor: redis_keys, S3KeySensor: s3, SqlSensor: sql}
+CALLS: dict[Any, Callable[[Any, Any], Any]] = {
+    FileSensor: files.shared_call,
+    RedisKeySensor: redis_keys.shared_call,
+    S3KeySensor: s3.shared_call,
+    SqlSensor: sql.shared_call,
+}
 
 
 def context_of(cls: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -38,7 +43,7 @@ def context_of(cls: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
 def asked(cls: Any, of_all: Sequence[Mapping[str, Any]]) -> list[bool | None]:
     """Return the shared call's answers; None: the sensor is poked by itself."""
     found = adapt(cls)
-    call = CALLS[cls].shared_call(cls, found)  # type: ignore[attr-defined]
+    call = CALLS[cls](cls, found)
     questions = [call.question(context_of(cls, arguments)) for arguments in of_all]
     answers: list[bool | None] = [None] * len(of_all)
     for kin in {question.kin for question in questions if question is not None}:

@@ -36,7 +36,7 @@ class Statements(ByOperator):
             return None  # no row is an error of the poke
         if not isinstance(sql, str) or not sql.lstrip(" \t\r\n(").lower().startswith(_READS):
             return None
-        return None, (sql, json.dumps(arguments.get("parameters")))
+        return None, as_asked(sql, arguments.get("parameters"))
 
     def answers(self, operator: Any, kin: None, asked: Sequence[Asked]) -> Sequence[bool]:  # noqa: ARG002
         """Run the statements one after the other.
@@ -54,6 +54,11 @@ class Statements(ByOperator):
                 found.append(_may_hold(connection, sql, decode(json.loads(parameters))))
                 connection.rollback()
         return found
+
+
+def as_asked(sql: str, parameters: Any) -> Asked:
+    """Return the question of a statement."""
+    return sql, json.dumps(parameters)
 
 
 def _may_hold(connection: Any, sql: str, parameters: Any) -> bool:

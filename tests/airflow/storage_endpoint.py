@@ -1,0 +1,73 @@
+"""Cloud Storage's JSON API on the loopback interface: as much of it as it takes to look for objects.
+
+    with StorageEndpoint() as endpoint:
+        endpoint.objects["bucket"] = {"a/b"}
+        ...  # the client finds it by STORAGE_EMULATOR_HOST=endpoint.address
+        assert endpoint.calls == ["list"]
+"""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+from urllib.parse import parse_qs, unquote, urlsplit
+
+
+class StorageEndpoint:
+    """Answers for the objects that a test names, and notes the calls."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, set[str]] = {}
+        self.calls: list[str] = []
+        endpoint = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                status, found = endpoint.answer(self.path)
+                body = json.dumps(found).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self.address = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def answer(self, path: str) -> tuple[int, dict[str, Any]]:
+        """Return status and body for a path: of an object, or of a bucket's list."""
+        parts = urlsplit(path)
+        _, _, rest = parts.path.partition("/b/")
+        bucket, _, name = (unquote(each) for each in rest.partition("/o"))
+        if bucket not in self.objects:
+            return 404, {"error": {"code": 404, "message": "no such bucket"}}
+        if name := name.removeprefix("/"):
+            self.calls.append("get")
+            there = name in self.objects[bucket]
+            return (200, {"name": name, "bucket": bucket}) if there else (404, {"error": {"code": 404}})
+        self.calls.append("list")
+        asked = {key: values[0] for key, values in parse_qs(parts.query).items()}
+        return 200, self._page(bucket, asked)
+
+    def _page(self, bucket: str, asked: dict[str, str]) -> dict[str, Any]:
+        most, after = int(asked.get("maxResults", 1_000)), asked.get("pageToken", "")
+        start, prefix = asked.get("startOffset", ""), asked.get("prefix", "")
+        names = sorted(self.objects[bucket], key=str.encode)
+        names = [
+            name for name in names if name.startswith(prefix) and name.encode() >= start.encode() and name > after
+        ]
+        page: dict[str, Any] = {"kind": "storage#objects", "items": [{"name": name} for name in names[:most]]}
+        return page | ({"nextPageToken": names[most - 1]} if len(names) > most else {})
