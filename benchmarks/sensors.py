@@ -9,6 +9,7 @@ from typing import Any
 
 NEVER = 4e9  # seconds since 1970
 RECORD = struct.Struct("<Id")  # the number of the condition, and the time
+DOWN = ".down"  # the ending of the file that says that the backend is down
 
 
 class NoOp:
@@ -71,6 +72,40 @@ class Recorded(Slow):
     """The condition of `Slow`, as another class."""
 
     __slots__ = ()
+
+
+class Metered:
+    """A condition that never holds, of a backend that counts its calls.
+
+    :param n: its number.
+    :param record: the file for pokes; that for calls, and that of an outage, lie beside it.
+    :param conn_id: names the backend.
+    """
+
+    __slots__ = ("_n", "_record")
+
+    def __init__(self, n: int, record: str, conn_id: str) -> None:  # noqa: ARG002  # a name
+        self._n, self._record = n, record
+
+    def poke(self, context: Any) -> bool:  # noqa: ARG002
+        """Call the backend."""
+        write_down(f"{self._record}.calls", self._n)
+        if os.path.exists(f"{self._record}{DOWN}"):
+            raise ConnectionRefusedError(111, "Connection refused")
+        write_down(self._record, self._n)
+        return False
+
+
+class ManyMetered:
+    """The condition of `Metered`, with many contexts in one call."""
+
+    @classmethod
+    def poke_many(cls, contexts: Sequence[dict[str, Any]]) -> list[bool]:
+        """Call the backend once."""
+        write_down(f"{contexts[0]['record']}.calls", len(contexts))
+        for context in contexts:
+            write_down(context["record"], context["n"])
+        return [False] * len(contexts)
 
 
 class AsyncSlow(Slow):

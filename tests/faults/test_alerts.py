@@ -24,10 +24,12 @@ from sensorpool.service.app import make_app
 from sensorpool.testing import land, pokes
 from tests.faults.conftest import record_of
 from tests.faults.stand import Stand, stand_on
+from tests.faults.trial import OF_FAULTS, RECORDING
 from tests.support.promtool import Phase, check, firing, promtool, series_of
 from tests.support.scrapes import Sample, free_port, scrape, total, values
 
 SENSOR = "sensorpool.testing.ScriptedSensor"
+BACKEND = f"{RECORDING}.Backend"
 GO_ON = "theirs.go_on"  # a task that on_settled may call
 QUOTA = 50
 ROLE = f"watched_{os.urandom(6).hex()}"
@@ -139,7 +141,7 @@ def running_watched(
     redis_url = f"{redis_server.start().url.rpartition('/')[0]}/{next(redis_numbers)}"
     with (
         fresh_database(postgres_server, template=postgres_template) as database_url,
-        stand_on(folder, database_url, redis_url, record_of, **SETTINGS) as stand,
+        stand_on(folder, database_url, redis_url, record_of, sensors=OF_FAULTS, **SETTINGS) as stand,
         role_in(stand, database_url),
     ):
         yield Watched(stand, folder)
@@ -195,6 +197,20 @@ def test_beat_dead(watched: Watched) -> None:
     assert watched.told("sensorpool_ranges_late") == watched.told("sensorpool_ranges") == 4
     watched.alerts("SensorpoolBeatDead", "SensorpoolRangesLate")
     watched.beat = watched.service.beat()
+
+
+def test_a_backend_that_is_away(watched: Watched, tmp_path: Path) -> None:
+    """Fault 51."""
+    (tmp_path / "down").touch()
+    contexts = [{"folder": str(tmp_path), "name": f"b{n}"} for n in range(40)]
+    each = [{"sensor": BACKEND, "poke_context": context, "timeout": 600} for context in contexts]
+    made = [one.id for one in watched.service.pool.register_many(each)]
+    watched.alerts("SensorpoolBackendAway", seen=watched.until_told("the outage", "sensorpool_backends_away"))
+    for one in made:
+        watched.service.pool.cancel(one)
+    (tmp_path / "down").unlink()
+    watched.service.pool.leases.store.client.delete(*watched.service.pool.leases.store.client.keys("*outages*"))
+    until("no outage", lambda: watched.told("sensorpool_backends_away") == 0)
 
 
 def test_a_lane_that_hangs(watched: Watched, tmp_path: Path) -> None:
