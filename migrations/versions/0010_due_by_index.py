@@ -23,7 +23,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_poke_group_due",
         "poke_group",
-        [sa.text("(shardcode >> 7)"), "poke_interval", sa.text("mod(phase, poke_interval)")],
+        [sa.text("(shardcode >> 7)"), "poke_interval", sa.text("mod(phase, greatest(poke_interval, 1))")],
         postgresql_include=DUE,
     )
     op.create_index("ix_poke_group_registered_at", "poke_group", ["registered_at"])

@@ -1,4 +1,4 @@
-"""Wake-ups: conditions are poked at once, because somebody says that they may hold. The poll stays the truth."""
+"""Wake-ups: conditions are poked at once, because they may hold now, as their source says. The poll stays the truth."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from sensorpool.model.values import Milliseconds, ShardRange
 from sensorpool.store.database import fetch, table_prefix
-from sensorpool.store.schema import CELL_BITS
+from sensorpool.store.schema import CELL_BITS, SLOT
 
 LARGE = 30_000  # groups in the table; with fewer, to look at all of them costs less
 LATEST = 60_000  # milliseconds since the last load of a range; after a longer time most of its groups may be due
@@ -23,6 +23,7 @@ _IS_LARGE, _LOOKED_AT = "sensorpool_is_large", "sensorpool_looked_at"  # in the 
 
 # Due since the last load, where that is less than a step ago, with p = phase % step, a = last % step, b = now % step:
 # for a <= b the groups of step - b <= p < step - a; for a > b those of p < step - a, and those of step - b <= p.
+# A group with the interval 0 was edited; it is due when it is new, or its deadline has come.
 # OFFSET 0 keeps the planner from a join, for which it could read the whole table.
 _DUE = """
 WITH RECURSIVE ranges AS (
@@ -32,7 +33,8 @@ WITH RECURSIVE ranges AS (
 ),
 steps AS (
     SELECT ranges.*, cell,
-           (SELECT min(g.poke_interval) FROM {prefix}poke_group g WHERE g.shardcode >> {bits} = cell) AS step
+           (SELECT min(g.poke_interval) FROM {prefix}poke_group g
+            WHERE g.shardcode >> {bits} = cell AND g.poke_interval > 0) AS step
     FROM unnest(%(cells)s::int4[], %(places_of_cells)s::int4[]) AS given (cell, place) JOIN ranges USING (place)
     UNION ALL
     SELECT place, low, high, last, after, cell,
@@ -52,7 +54,7 @@ CROSS JOIN LATERAL (VALUES
 CROSS JOIN LATERAL (
     SELECT g.id, g.version, g.hashcode FROM {prefix}poke_group g
     WHERE g.shardcode >> {bits} = cell AND g.poke_interval = step
-          AND mod(g.phase, g.poke_interval) >= start AND mod(g.phase, g.poke_interval) < stop
+          AND {slot} >= start AND {slot} < stop
           AND g.shardcode >= low AND g.shardcode < high
     OFFSET 0
 ) AS due
@@ -63,7 +65,7 @@ FROM (
     SELECT * FROM {prefix}poke_group WHERE registered_at > %(after)s::int8 OFFSET 0
 ) AS due
 JOIN ranges ON shardcode >= low AND shardcode < high AND registered_at > after
-WHERE (%(now)s::int8 + phase) / poke_interval = (last + phase) / poke_interval
+WHERE (%(now)s::int8 + phase) / nullif(poke_interval, 0) IS NOT DISTINCT FROM (last + phase) / nullif(poke_interval, 0)
 UNION ALL
 SELECT due.id, due.version, due.hashcode{place}
 FROM (
@@ -71,7 +73,7 @@ FROM (
     WHERE next_deadline > %(last)s::int8 AND next_deadline <= %(now)s::int8 OFFSET 0
 ) AS due
 JOIN ranges ON shardcode >= low AND shardcode < high AND next_deadline > last AND registered_at <= after
-WHERE (%(now)s::int8 + phase) / poke_interval = (last + phase) / poke_interval
+WHERE (%(now)s::int8 + phase) / nullif(poke_interval, 0) IS NOT DISTINCT FROM (last + phase) / nullif(poke_interval, 0)
 """
 
 
@@ -125,7 +127,7 @@ def _size(connection: Connection) -> float:
 
 @cache
 def _text(prefix: str, several: bool) -> str:
-    return _DUE.format(prefix=prefix, bits=CELL_BITS, place=", place" if several else "")
+    return _DUE.format(prefix=prefix, bits=CELL_BITS, slot=SLOT, place=", place" if several else "")
 
 
 def _cells(shard_range: ShardRange) -> range:

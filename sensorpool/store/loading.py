@@ -38,6 +38,7 @@ _GROUP = (
     g.c.registered_at,
     g.c.next_deadline,
 )
+_INTERVAL = func.nullif(g.c.poke_interval, 0)  # 0 is an edited row, by which PostgreSQL would not divide
 _AT_ONCE = 10_000  # ids in one statement
 DueRow = tuple[int, int, int]
 """Id, version and hashcode of a group: enough for a process that has the group in its cache."""
@@ -56,7 +57,7 @@ def _due_groups(place: int) -> Select[Any]:
     last, after, now = _parameter(f"last_{place}"), _parameter(f"registered_after_{place}"), _parameter("now")
 
     def period(at: Any) -> Any:
-        return whole_quotient(at + g.c.phase, g.c.poke_interval)
+        return whole_quotient(at + g.c.phase, _INTERVAL)
 
     return select(g.c.id, g.c.version, g.c.hashcode, literal_column(str(place))).where(
         _inside(place),
@@ -70,7 +71,7 @@ def _due_groups(place: int) -> Select[Any]:
 
 def _next_due(place: int) -> Select[Any]:
     now = _parameter("now")
-    left = g.c.poke_interval - (now + g.c.phase) % g.c.poke_interval
+    left = g.c.poke_interval - (now + g.c.phase) % _INTERVAL
     to_come = case((g.c.next_deadline > now, g.c.next_deadline))
     return select(func.min(left), func.min(to_come), literal_column(str(place))).where(_inside(place))
 

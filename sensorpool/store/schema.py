@@ -37,6 +37,7 @@ LongText = Text().with_variant(mysql.LONGTEXT(charset="utf8mb4", collation="utf8
 
 
 CELL_BITS = 7  # of a shardcode that its cell leaves out; an index counts by cells
+SLOT = "mod(phase, greatest(poke_interval, 1))"  # of a group in its interval, in PostgreSQL; 0 is an edited row
 
 
 def _is_no_postgres(*_: Any, dialect: Dialect, **__: Any) -> bool:
@@ -82,7 +83,7 @@ poke_group = Table(
         "ix_poke_group_due",
         text(f"(shardcode >> {CELL_BITS})"),
         "poke_interval",
-        text("mod(phase, poke_interval)"),
+        text(SLOT),
         postgresql_include=[
             "id",
             "version",

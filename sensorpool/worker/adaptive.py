@@ -38,7 +38,7 @@ class Adaptive:
         """Return the groups that are poked now.
 
         :param last: the last load of their range.
-        :param wanted: ids of groups that are poked in any case: they were left over, or somebody asks for them.
+        :param wanted: ids of groups that are poked in any case: they were left over, or woken.
         """
         try:
             self._learn([unit.group.id for unit in units if unit.group.id not in self._earliest], now)

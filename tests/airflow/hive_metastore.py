@@ -143,7 +143,9 @@ class MetastoreEndpoint(ThriftHiveMetastore.Iface):  # type: ignore[misc]  # the
         with self._lock:
             found = self._table(db_name, tbl_name)
             kept = {
-                "/".join(f"{key}={quote(value, safe=KEPT)}" for key, value in zip(found.keys, values, strict=True)): each
+                "/".join(
+                    f"{key}={quote(value, safe=KEPT)}" for key, value in zip(found.keys, values, strict=True)
+                ): each
                 for values, each in found.partitions.items()
             }
             return [kept[name] for name in names if name in kept]

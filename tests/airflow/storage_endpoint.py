@@ -1,9 +1,9 @@
 """Cloud Storage's JSON API on the loopback interface: as much of it as it takes to look for objects.
 
-    with StorageEndpoint() as endpoint:
-        endpoint.objects["bucket"] = {"a/b"}
-        ...  # the client finds it by STORAGE_EMULATOR_HOST=endpoint.address
-        assert endpoint.calls == ["list"]
+with StorageEndpoint() as endpoint:
+    endpoint.objects["bucket"] = {"a/b"}
+    ...  # the client finds it by STORAGE_EMULATOR_HOST=endpoint.address
+    assert endpoint.calls == ["list"]
 """
 
 import json
@@ -66,8 +66,6 @@ class StorageEndpoint:
         most, after = int(asked.get("maxResults", 1_000)), asked.get("pageToken", "")
         start, prefix = asked.get("startOffset", ""), asked.get("prefix", "")
         names = sorted(self.objects[bucket], key=str.encode)
-        names = [
-            name for name in names if name.startswith(prefix) and name.encode() >= start.encode() and name > after
-        ]
+        names = [name for name in names if name.startswith(prefix) and name.encode() >= start.encode() and name > after]
         page: dict[str, Any] = {"kind": "storage#objects", "items": [{"name": name} for name in names[:most]]}
         return page | ({"nextPageToken": names[most - 1]} if len(names) > most else {})

@@ -56,7 +56,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
     ("text", "spec"),
     [
         ("ds='2026-01-01'", (("ds", "2026-01-01"),)),
-        (' DS = "x" and hour=\'7\' ', (("ds", "x"), ("hour", "7"))),
+        (" DS = \"x\" and hour='7' ", (("ds", "x"), ("hour", "7"))),
         ("ds='a' AND ds='b'", None),
         ("ds>='2026-01-01'", None),
         ("ds='a' OR hour='7'", None),
@@ -198,7 +198,9 @@ def test_a_bucket_that_is_not_there_is_told_by_each_poke(storage: StorageEndpoin
         asked(GCSObjectExistenceSensor, [{"bucket": "nowhere", "object": "x"}])
 
 
-def test_partitions_of_bigquery_are_one_list(monkeypatch: pytest.MonkeyPatch, set_airflow_connection: SetConnection) -> None:
+def test_partitions_of_bigquery_are_one_list(
+    monkeypatch: pytest.MonkeyPatch, set_airflow_connection: SetConnection
+) -> None:
     set_airflow_connection("google_cloud_default", "google-cloud-platform://")
     listed: list[str] = []
 

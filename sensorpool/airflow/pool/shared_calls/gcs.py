@@ -35,9 +35,7 @@ class _Listings(ByOperator):
 
     def answers(self, operator: Any, kin: tuple[str, str], asked: Sequence[str]) -> Sequence[bool]:
         """List the bucket."""
-        hook = GCSHook(
-            gcp_conn_id=operator.google_cloud_conn_id, impersonation_chain=operator.impersonation_chain
-        )
+        hook = GCSHook(gcp_conn_id=operator.google_cloud_conn_id, impersonation_chain=operator.impersonation_chain)
         client, names = hook.get_conn(), sorted(set(asked), key=_order)
         may_be: set[str] = set()
         place = 0
