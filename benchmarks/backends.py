@@ -1,7 +1,7 @@
 """A backend that can bear 50 calls a second, for many more groups; what a budget costs; and an outage.
 
-Twenty thousand groups of one class every minute, of 300 DAGs, want 333 calls a second. Without ``--full`` there are a tenth
-of the groups ten times as often, so the same calls a second, and the outage is a tenth as long.
+Twenty thousand groups of one class every minute, of 300 DAGs, want 333 calls a second. Without ``--full`` a tenth of
+the groups are asked for ten times as often, so the same calls a second, and the outage is a tenth as long.
 """
 
 import time

@@ -1,7 +1,7 @@
 """Sensors of Cloud Storage: objects, or prefixes, of one bucket by listing.
 
-As with S3, a listing begins where the first name is, and goes on at the next name that no page has decided. So there are
-never more calls than names, and one for all of them where they lie close together.
+As with S3, a listing begins where the first name is, and goes on at the next name that no page has decided. So there
+are never more calls than names, and one for all of them where they lie close together.
 """
 
 from bisect import bisect_left

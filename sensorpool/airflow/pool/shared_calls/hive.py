@@ -1,7 +1,7 @@
-"""Hive's partition sensors: two calls for all partitions of a table, its keys and those of the partitions that are there.
+"""Hive's partition sensors: two calls for all partitions of a table, its keys, and which partitions are there.
 
-Where a table has keys that are no strings, or a sensor does not name all of them, its own poke answers: the metastore then
-compares in ways of its own.
+Where a table has keys that are no strings, or a sensor does not name all of them, its own poke answers: the metastore
+then compares in ways of its own.
 """
 
 from collections.abc import Mapping, Sequence
