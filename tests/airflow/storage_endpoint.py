@@ -54,6 +54,9 @@ class StorageEndpoint:
         bucket, _, name = (unquote(each) for each in rest.partition("/o"))
         if bucket not in self.objects:
             return 404, {"error": {"code": 404, "message": "no such bucket"}}
+        if not parts.path.endswith("/o") and not name:  # the client looks at the bucket itself, too
+            self.calls.append("bucket")
+            return 200, {"name": bucket}
         if name := name.removeprefix("/"):
             self.calls.append("get")
             there = name in self.objects[bucket]

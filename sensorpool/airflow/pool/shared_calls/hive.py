@@ -93,14 +93,16 @@ class ByFilter(Partitions):
 class InItsDatabase(sql.Statements):
     """Of MetastorePartitionSensor: the statements on one connection."""
 
-    shared = ("mysql_conn_id",)
-    known = (*shared, "partition_name", "schema", "table")
+    shared = ("conn_id", "mysql_conn_id")
+    known = (*shared, "partition_name", "schema", "sql", "table")
     structured = ()
 
     def read(self, arguments: Mapping[str, Any]) -> tuple[None, sql.Asked] | None:
         """Return the statement."""
         schema, table = arguments.get("schema") or "default", arguments.get("table")
         if not isinstance(table, str) or not isinstance(schema, str) or table.count(".") > 1:
+            return None
+        if arguments.get("sql") != _METASTORE_PARTITION_SQL:
             return None
         if "." in table:
             schema, _, table = table.partition(".")

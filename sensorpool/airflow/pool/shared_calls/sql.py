@@ -5,9 +5,9 @@ calls, has changed nothing when the sensor's own poke runs it.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow.providers.common.sql.hooks.sql import DbApiHook
 from airflow.providers.common.sql.sensors.sql import SqlSensor
@@ -25,9 +25,9 @@ Asked = tuple[str, str]
 class Statements(ByOperator):
     """Statements by their Connection."""
 
-    shared = ("conn_id", "hook_params")
-    known = (*shared, "sql", "parameters", "fail_on_empty")
-    structured = ("parameters",)
+    shared: ClassVar[Collection[str]] = ("conn_id", "hook_params")
+    known: ClassVar[Collection[str]] = (*shared, "sql", "parameters", "fail_on_empty")
+    structured: ClassVar[Collection[str]] = ("parameters",)
 
     def read(self, arguments: Mapping[str, Any]) -> tuple[None, Asked] | None:
         """Return the statement."""
