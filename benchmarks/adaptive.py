@@ -1,8 +1,9 @@
 """Adaptive intervals on a simulated month of daily partitions: the pokes that they spare, the latency that they cost.
 
 A hundred series, each with a usual hour (a tenth lands a few minutes after midnight, the others over the day) and a
-spread of its own: landings are log-normal about it, one in a hundred is hours late, one in fifty oddly early. Sixty
-days are the record; thirty days are played, period by period, by the rules that the worker goes by.
+spread of its own: landings are log-normal about it, one in a hundred is hours late, one in fifty oddly early. The 120
+days before are the record, as many landings as are looked at; thirty days are played, period by period, by the rules
+that the worker goes by.
 """
 
 import random
@@ -14,7 +15,7 @@ from sensorpool.model.due import period
 from sensorpool.model.sparse import is_left_out
 from sensorpool.model.usual_landing import Past, earliest
 
-SERIES, RECORD, DAYS = 100, 60, 30
+SERIES, RECORD, DAYS = 100, 120, 30
 DAY, MINUTE = 86_400_000, 60_000
 START = 20_000 * DAY
 _ODDLY_EARLY, _HOURS_LATE = 0.02, 0.01
@@ -37,7 +38,7 @@ def _month(interval: int, rng: random.Random) -> Row:
         for day in range(RECORD, RECORD + DAYS):
             began = START + day * DAY
             past = [Past(START + n * DAY, took[n]) for n in range(day - RECORD, day)]
-            first = earliest(past, began)
+            first = earliest(past, began, began)
             assert first is not None
             for way, until in (("fixed", 0), ("adaptive", first)):
                 number, late = _wait(began, began + took[day], interval, phase, until)

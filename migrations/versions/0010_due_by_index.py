@@ -13,6 +13,7 @@ from alembic import op
 revision = "0010"
 down_revision = "0009"
 
+CELL = sa.text("(shardcode >> 7)")
 LOADED = ["id", "version", "hashcode", "members", "crashes", "poke_interval", "phase", "registered_at", "next_deadline"]
 DUE = ["id", "version", "hashcode", "shardcode", "members", "phase", "registered_at", "next_deadline"]
 
@@ -23,11 +24,11 @@ def upgrade() -> None:
     op.create_index(
         "ix_poke_group_due",
         "poke_group",
-        [sa.text("(shardcode >> 7)"), "poke_interval", sa.text("mod(phase, greatest(poke_interval, 1))")],
+        [CELL, "poke_interval", sa.text("mod(phase, greatest(poke_interval, 1))")],
         postgresql_include=DUE,
     )
-    op.create_index("ix_poke_group_registered_at", "poke_group", ["registered_at"])
-    op.create_index("ix_poke_group_next_deadline", "poke_group", ["next_deadline"])
+    op.create_index("ix_poke_group_new", "poke_group", [CELL, "registered_at"])
+    op.create_index("ix_poke_group_deadline", "poke_group", [CELL, "next_deadline"])
     late = sa.text("late_since IS NOT NULL")
     op.create_index("ix_poke_group_late_since", "poke_group", ["late_since"], postgresql_where=late)
     op.drop_index("ix_poke_group_load", "poke_group")
@@ -37,5 +38,5 @@ def downgrade() -> None:
     if op.get_bind().dialect.name != "postgresql":
         return
     op.create_index("ix_poke_group_load", "poke_group", ["shardcode"], postgresql_include=LOADED)
-    for name in ("due", "registered_at", "next_deadline", "late_since"):
+    for name in ("due", "new", "deadline", "late_since"):
         op.drop_index(f"ix_poke_group_{name}", "poke_group")

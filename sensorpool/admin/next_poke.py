@@ -12,7 +12,7 @@ from sensorpool.model.sparse import FACTOR
 from sensorpool.model.states import State
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.times import spell_time
-from sensorpool.model.usual_landing import begins, earliest, family_of
+from sensorpool.model.usual_landing import earliest, family_of
 from sensorpool.model.values import Milliseconds
 from sensorpool.store import inspecting
 from sensorpool.worker.usual_landings import earlier
@@ -70,12 +70,14 @@ def add_next(
     interval = max(1, group["poke_interval"])  # 0 is an edited row
     at = next_period_at(now, interval, group["phase"])
     because = f"every {interval / 1000:g} s"
-    if (until := _sparse_until(pool, group, interval, now)) is not None:
-        at = next_period_at(now, FACTOR * interval, group["phase"])
+    if (until := _sparse_until(pool, group, interval)) is not None and now < until + interval:
+        shown["is_sparse"] = True  # the poke before was a sparse one, perhaps
+    if until is not None and now < until:
+        in_turn = next_period_at(until - 1, interval, group["phase"])
+        at = min(in_turn, next_period_at(now, FACTOR * interval, group["phase"]))
         because = f"every {FACTOR * interval / 1000:g} s: it never landed so early"
         if dag_ids is None:  # others could conclude when a condition of a DAG landed that they may not see
             because += f"; every {interval / 1000:g} s from {spell_time(until)} on"
-        shown["is_sparse"] = True
     if group["next_deadline"] is not None and now < group["next_deadline"] < at:
         if group["next_deadline"] == pool.database.read(inspecting.earliest_timeout, group["id"], dag_ids):
             at, because = group["next_deadline"], "a member's deadline comes: one poke before a timeout"
@@ -110,11 +112,11 @@ def add_next(
     shown["next_poke_at"], shown["next_poke_because"] = spell_time(at), because
 
 
-def _sparse_until(pool: Pool, group: Any, interval: Milliseconds, now: Milliseconds) -> Milliseconds | None:
-    """Return until when the condition is poked more seldom (the setting ``adaptive``); None: it is not."""
+def _sparse_until(pool: Pool, group: Any, interval: Milliseconds) -> Milliseconds | None:
+    """Return until when the condition is poked more seldom (the setting ``adaptive``); None: it never is."""
     if not pool.settings.adaptive:
         return None
-    began, family = begins(group["logical_date"], group["registered_at"]), family_of(group)
-    first = earliest(earlier(pool.database, [family], now).get(family, ()), began)
-    until = None if first is None else first - FACTOR * interval
-    return until if until is not None and now < until else None
+    now, family = pool.database.read(pool.database.now), family_of(group)
+    past = earlier(pool.database, [family], now).get(family, ())
+    first = earliest(past, group["logical_date"], group["registered_at"])
+    return None if first is None else first - FACTOR * interval

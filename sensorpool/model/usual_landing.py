@@ -23,11 +23,15 @@ _CAUGHT_UP = _DAY // 4  # milliseconds by which the first waiter may be later th
 
 
 class Past(NamedTuple):
-    """An earlier landing: when its time began to count, how long it took, and how long nothing waited for it."""
+    """An earlier landing: when its time began to count, how long it took, and how long nothing waited for it.
+
+    :param is_dated: whether its time counts from a logical date.
+    """
 
     began: Milliseconds
     took: Milliseconds
     unwaited: Milliseconds = 0
+    is_dated: bool = True
 
 
 class Expected(NamedTuple):
@@ -67,22 +71,26 @@ def family_of(group: Mapping[str, Any]) -> int:
 
 def usual(past: Iterable[Past], began: Milliseconds) -> Usual | None:
     """Return the usual landing of a condition whose time began to count then; None if it is not known."""
-    took = _sample(past, began)
-    return _usual(took) if took else None
-
-
-def earliest(past: Iterable[Past], began: Milliseconds) -> Milliseconds | None:
-    """Return the time before which no such condition has ever landed, as far as is known; None if it is not known."""
-    took = _sample(past, began)
-    return began + took[0] if took else None
-
-
-def _sample(past: Iterable[Past], began: Milliseconds) -> list[Milliseconds]:
-    """Return how long the landings took that count, sorted; nothing, if they are too few."""
     known = _not_caught_up(list(past))
     of_weekday = [each for each in known if _weekday(each.began) == _weekday(began)]
     sample = of_weekday if len(of_weekday) >= FEWEST else known
-    return sorted(each.took for each in sample) if len(sample) >= FEWEST else []
+    return _usual(sorted(each.took for each in sample)) if len(sample) >= FEWEST else None
+
+
+def earliest(
+    past: Iterable[Past], logical_date: Milliseconds | None, waiting_since: Milliseconds
+) -> Milliseconds | None:
+    """Return the time before which no such condition has ever landed, as far as is known; None if it is not known.
+
+    By the time from the logical date and by the time that was waited for it, whichever is sooner: the runs of a family
+    may be of different schedules. Without a logical date, only landings without one count, and the other way round.
+    """
+    is_dated = logical_date is not None
+    known = [each for each in _not_caught_up(list(past)) if each.is_dated is is_dated]
+    if len(known) < FEWEST:
+        return None
+    first = begins(logical_date, waiting_since) + min(each.took for each in known)
+    return min(first, waiting_since + min(max(0, each.took - each.unwaited) for each in known))
 
 
 def _not_caught_up(past: Sequence[Past]) -> list[Past]:

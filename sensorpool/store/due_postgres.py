@@ -1,8 +1,8 @@
 """The load of due groups on PostgreSQL where the table is large: it reads what is due, and no other group.
 
 Of the groups with one interval, those are due whose phase, modulo the interval, lies between two numbers. So an index
-answers, once for each interval and each of a range's cells; a cell is `CELL` shardcodes. Two more indexes answer which
-groups are new, and whose deadline has come. Among few groups, to look at all is as cheap.
+answers, once for each interval and each of a range's cells; a cell is 128 shardcodes. Two more indexes of cells answer
+which groups are new, and whose deadline has come. Among few groups, to look at all is as cheap.
 """
 
 import time
@@ -18,6 +18,7 @@ from sensorpool.store.schema import CELL_BITS, SLOT
 
 LARGE = 30_000  # groups in the table; with fewer, to look at all of them costs less
 LATEST = 60_000  # milliseconds since the last load of a range; after a longer time most of its groups may be due
+_MOST_CELLS = 128  # in one statement: with many more, PostgreSQL would compile its plan (`jit_above_cost`)
 _LOOK_EVERY = 60.0  # seconds between two looks at the size of the table
 _IS_LARGE, _LOOKED_AT = "sensorpool_is_large", "sensorpool_looked_at"  # in the notes of SQLAlchemy's pool
 
@@ -26,18 +27,19 @@ _IS_LARGE, _LOOKED_AT = "sensorpool_is_large", "sensorpool_looked_at"  # in the 
 # A group with the interval 0 was edited; it is due when it is new, or its deadline has come.
 # OFFSET 0 keeps the planner from a join, for which it could read the whole table.
 _DUE = """
-WITH RECURSIVE ranges AS (
+WITH RECURSIVE cells AS (
     SELECT * FROM unnest(
-        %(places)s::int4[], %(lows)s::int4[], %(highs)s::int4[], %(lasts)s::int8[], %(afters)s::int8[]
-    ) AS given (place, low, high, last, after)
+        %(places)s::int4[], %(cells)s::int4[], %(lows)s::int4[], %(highs)s::int4[],
+        %(lasts)s::int8[], %(afters)s::int8[]
+    ) AS given (place, cell, low, high, last, after)
 ),
 steps AS (
-    SELECT ranges.*, cell,
+    SELECT cells.*,
            (SELECT min(g.poke_interval) FROM {prefix}poke_group g
             WHERE g.shardcode >> {bits} = cell AND g.poke_interval > 0) AS step
-    FROM unnest(%(cells)s::int4[], %(places_of_cells)s::int4[]) AS given (cell, place) JOIN ranges USING (place)
+    FROM cells
     UNION ALL
-    SELECT place, low, high, last, after, cell,
+    SELECT place, cell, low, high, last, after,
            (SELECT min(g.poke_interval) FROM {prefix}poke_group g
             WHERE g.shardcode >> {bits} = cell AND g.poke_interval > steps.step)
     FROM steps WHERE step IS NOT NULL
@@ -54,27 +56,34 @@ CROSS JOIN LATERAL (VALUES
 CROSS JOIN LATERAL (
     SELECT g.id, g.version, g.hashcode FROM {prefix}poke_group g
     WHERE g.shardcode >> {bits} = cell AND g.poke_interval = step
-          AND {slot} >= start AND {slot} < stop
-          AND g.shardcode >= low AND g.shardcode < high
+          AND {slot} >= start AND {slot} < stop AND g.shardcode >= low AND g.shardcode < high
     OFFSET 0
 ) AS due
 WHERE step IS NOT NULL
 UNION ALL
 SELECT due.id, due.version, due.hashcode{place}
-FROM (
-    SELECT * FROM {prefix}poke_group WHERE registered_at > %(after)s::int8 OFFSET 0
+FROM cells
+CROSS JOIN LATERAL (
+    SELECT g.id, g.version, g.hashcode FROM {prefix}poke_group g
+    WHERE g.shardcode >> {bits} = cell AND g.registered_at > %(after)s::int8 AND g.registered_at > after
+          AND g.shardcode >= low AND g.shardcode < high AND {begins_none}
+    OFFSET 0
 ) AS due
-JOIN ranges ON shardcode >= low AND shardcode < high AND registered_at > after
-WHERE (%(now)s::int8 + phase) / nullif(poke_interval, 0) IS NOT DISTINCT FROM (last + phase) / nullif(poke_interval, 0)
 UNION ALL
 SELECT due.id, due.version, due.hashcode{place}
-FROM (
-    SELECT * FROM {prefix}poke_group
-    WHERE next_deadline > %(last)s::int8 AND next_deadline <= %(now)s::int8 OFFSET 0
+FROM cells
+CROSS JOIN LATERAL (
+    SELECT g.id, g.version, g.hashcode FROM {prefix}poke_group g
+    WHERE g.shardcode >> {bits} = cell AND g.next_deadline > %(last)s::int8 AND g.next_deadline <= %(now)s::int8
+          AND g.next_deadline > last AND g.registered_at <= after
+          AND g.shardcode >= low AND g.shardcode < high AND {begins_none}
+    OFFSET 0
 ) AS due
-JOIN ranges ON shardcode >= low AND shardcode < high AND next_deadline > last AND registered_at <= after
-WHERE (%(now)s::int8 + phase) / nullif(poke_interval, 0) IS NOT DISTINCT FROM (last + phase) / nullif(poke_interval, 0)
 """
+# no period of the group has begun, so the first part has not found it
+_BEGINS_NONE = (
+    "(%(now)s::int8 + phase) / nullif(poke_interval, 0) IS NOT DISTINCT FROM (last + phase) / nullif(poke_interval, 0)"
+)
 
 
 def answers(connection: Connection, lasts: Mapping[ShardRange, Milliseconds], now: Milliseconds) -> bool:
@@ -83,6 +92,8 @@ def answers(connection: Connection, lasts: Mapping[ShardRange, Milliseconds], no
     :param lasts: the ranges, each with its last load.
     """
     if connection.dialect.name != "postgresql" or now - min(lasts.values()) > LATEST:
+        return False
+    if sum(len(_cells(each)) for each in lasts) > _MOST_CELLS:
         return False
     notes = connection.info
     here = time.monotonic()
@@ -102,19 +113,15 @@ def due_groups(
 
     The rule is `sensorpool.model.due.is_due`.
     """
-    cells = [(cell, place) for place, shard_range in enumerate(lasts) for cell in _cells(shard_range)]
-    values = {
-        "now": now,
-        "last": min(lasts.values()),
-        "after": min(lasts.values()) - commit_overlap,
-        "places": _array(range(len(lasts))),
-        "lows": _array(each.shard_min for each in lasts),
-        "highs": _array(each.shard_max for each in lasts),
-        "lasts": _array(lasts.values()),
-        "afters": _array(last - commit_overlap for last in lasts.values()),
-        "cells": _array(cell for cell, _ in cells),
-        "places_of_cells": _array(place for _, place in cells),
-    }
+    spans = [
+        (place, cell, each.shard_min, each.shard_max, last, last - commit_overlap)
+        for place, (each, last) in enumerate(lasts.items())
+        for cell in _cells(each)
+    ]
+    names = ("places", "cells", "lows", "highs", "lasts", "afters")
+    values: dict[str, Any] = {name: _array(some) for name, some in zip(names, zip(*spans, strict=True), strict=True)}
+    # the earliest of all ranges as numbers of their own: the planner then knows how little is new
+    values |= {"now": now, "last": min(lasts.values()), "after": min(lasts.values()) - commit_overlap}
     # planned each time: how much is new shows in the plan
     return fetch(connection, _text(table_prefix(connection), len(lasts) > 1), values)
 
@@ -127,7 +134,9 @@ def _size(connection: Connection) -> float:
 
 @cache
 def _text(prefix: str, several: bool) -> str:
-    return _DUE.format(prefix=prefix, bits=CELL_BITS, slot=SLOT, place=", place" if several else "")
+    return _DUE.format(
+        prefix=prefix, bits=CELL_BITS, slot=SLOT, begins_none=_BEGINS_NONE, place=", place" if several else ""
+    )
 
 
 def _cells(shard_range: ShardRange) -> range:

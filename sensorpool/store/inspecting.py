@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, and_, func, or_, select
+from sqlalchemy import Connection, func, or_, select
 
 from sensorpool.model.states import State
 from sensorpool.model.values import Key, Milliseconds, ShardRange
@@ -112,8 +112,7 @@ def past_deadline(connection: Connection, now: Milliseconds, intervals: int, mor
     :param intervals: how many of its intervals a group must be past its deadline.
     :param more: milliseconds that are added to them.
     """
-    past = g.c.next_deadline < now - more  # so far, an index answers it
-    late = and_(past, g.c.next_deadline + intervals * g.c.poke_interval < now - more)
+    late = g.c.next_deadline + intervals * g.c.poke_interval < now - more
     count, first = connection.execute(select(count_rows, func.min(g.c.next_deadline)).where(late)).one()
     query = select(g.c.id, g.c.op_classpath, g.c.next_deadline).where(late, g.c.next_deadline == first)
     return int(count), connection.execute(query.order_by(g.c.id).limit(1)).one_or_none() if count else None

@@ -37,6 +37,7 @@ LongText = Text().with_variant(mysql.LONGTEXT(charset="utf8mb4", collation="utf8
 
 
 CELL_BITS = 7  # of a shardcode that its cell leaves out; an index counts by cells
+CELL = f"(shardcode >> {CELL_BITS})"
 SLOT = "mod(phase, greatest(poke_interval, 1))"  # of a group in its interval, in PostgreSQL; 0 is an edited row
 
 
@@ -81,7 +82,7 @@ poke_group = Table(
     # on PostgreSQL another one does, and where there are many groups it finds those that are due (`due_postgres`)
     Index(
         "ix_poke_group_due",
-        text(f"(shardcode >> {CELL_BITS})"),
+        text(CELL),
         "poke_interval",
         text(SLOT),
         postgresql_include=[
@@ -101,8 +102,8 @@ poke_group = Table(
         postgresql_ops={"location": "varchar_pattern_ops"},  # for prefixes
         postgresql_where=text("location IS NOT NULL"),
     ),
-    Index(None, "registered_at").ddl_if(dialect="postgresql"),
-    Index(None, "next_deadline").ddl_if(dialect="postgresql"),
+    Index("ix_poke_group_new", text(CELL), "registered_at").ddl_if(dialect="postgresql"),
+    Index("ix_poke_group_deadline", text(CELL), "next_deadline").ddl_if(dialect="postgresql"),
     Index(None, "late_since", postgresql_where=text("late_since IS NOT NULL")).ddl_if(dialect="postgresql"),
     sqlite_autoincrement=True,
 )

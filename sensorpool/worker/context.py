@@ -91,7 +91,7 @@ class Worker:
         self.poker = Poker(settings)
         self.metrics.know(self.poker.cache.kinds)
         self.last_loads = LastLoads()
-        self.adaptive = Adaptive(self.database) if settings.adaptive else None
+        self.adaptive = Adaptive(self.database, most=settings.groups_cached) if settings.adaptive else None
         self._shortage = Shortage(2 * settings.poke_concurrency + 3 * settings.hanging_concurrency)
         self.clock = ClockWatch()
         self.watchdog = Watchdog(limits(settings.poke_timeout), enabled=watchdog, pulse=Pulse(settings.poke_timeout))

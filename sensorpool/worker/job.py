@@ -24,12 +24,11 @@ from sensorpool.model.values import JobResult, Milliseconds, ShardRange
 from sensorpool.settle.infra_window import RangeFailures, moved, outage
 from sensorpool.store import loading
 from sensorpool.worker import dispatch, load, passing_on, quiet, set_apart
-from sensorpool.worker.adaptive import Adaptive
+from sensorpool.worker.adaptive import Adaptive, Look
 from sensorpool.worker.context import Worker
 from sensorpool.worker.dispatch import Share
 from sensorpool.worker.job_run import JobRun, Visit
 from sensorpool.worker.load import Loaded, Moment
-from sensorpool.worker.metrics import Metrics
 from sensorpool.worker.outcomes import Outcomes
 from sensorpool.worker.stranded import Stranded, forget_poked_apart
 
@@ -221,7 +220,7 @@ def _begin(worker: Worker, visit: Visit, began: float, ranges: int, moment: Mome
     shard_range, held, result = visit
     settings = worker.settings
     if worker.adaptive is not None:
-        _pass_over(worker.adaptive, visit, loaded, worker.metrics)
+        _pass_over(worker, worker.adaptive, visit, loaded)
     infra = worker.infra.of_range(held.state.infra)
     _allow_for_outage(worker, shard_range, held, loaded, infra)
     if held.unsettled:
@@ -233,14 +232,15 @@ def _begin(worker: Worker, visit: Visit, began: float, ranges: int, moment: Mome
     return JobRun(worker, shard_range, held, result, began, ranges, moment, loaded, infra, stranded, outcomes)
 
 
-def _pass_over(adaptive: Adaptive, visit: Visit, loaded: Loaded, metrics: Metrics) -> None:
+def _pass_over(worker: Worker, adaptive: Adaptive, visit: Visit, loaded: Loaded) -> None:
     """Take those groups out of a load whose condition never landed so early."""
     before, held = len(loaded.units), visit.held
+    new_since = loaded.last - round(worker.settings.commit_overlap * 1000)
     wanted = {*held.state.left, *map(abs, held.late)}
-    loaded.units = adaptive.sift(loaded.units, loaded.last, loaded.now, wanted)
+    loaded.units = adaptive.sift(loaded.units, Look(loaded.last, loaded.now, new_since, wanted))
     if passed_over := before - len(loaded.units):
         visit.result.count("sparse", passed_over)
-        metrics.sparse(passed_over)
+        worker.metrics.sparse(passed_over)
 
 
 def _allow_for_outage(

@@ -43,10 +43,12 @@ class UsualLandings:
         _, past = self._kept.get(family, (0.0, []))
         return usual(past, began)
 
-    def earliest(self, family: int, began: Milliseconds) -> Milliseconds | None:
+    def earliest(
+        self, family: int, logical_date: Milliseconds | None, waiting_since: Milliseconds
+    ) -> Milliseconds | None:
         """Return the time before which no such condition has ever landed, if it is known."""
         _, past = self._kept.get(family, (0.0, []))
-        return earliest(past, began)
+        return earliest(past, logical_date, waiting_since)
 
 
 def earlier(database: Database, families: Collection[int], now: Milliseconds) -> dict[int, list[Past]]:
@@ -62,4 +64,5 @@ def earlier(database: Database, families: Collection[int], now: Milliseconds) ->
 
 def _past(landing: landings.Landing) -> Past:
     began = begins(landing.logical_date, landing.waiting_since)
-    return Past(began, landing.ended_at - began, max(0, landing.waiting_since - began))
+    unwaited = max(0, landing.waiting_since - began)
+    return Past(began, landing.ended_at - began, unwaited, landing.logical_date is not None)

@@ -5,13 +5,14 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import delete, insert
 
 from sensorpool import Pool, Settings
 from sensorpool.admin.explain import explain
 from sensorpool.admin.instances import show
 from sensorpool.model.family import family_code
 from sensorpool.model.states import State
+from sensorpool.model.times import spell_time
 from sensorpool.model.values import Milliseconds
 from sensorpool.store.schema import landing
 from sensorpool.worker import job as cycle
@@ -120,13 +121,41 @@ def test_a_condition_is_poked_sparsely_until_shortly_before_its_earliest_landing
     shown = show(pool, instance_id)
     assert shown["next_poke_because"].startswith("every 600 s: it never landed so early; every 60 s from ")
     assert "is late" not in explain(pool, instance_id)["why"]
+    until = MIDNIGHT + FIRST - 10 * MINUTE
+    play(worker, pool, clock, until - MINUTE)
+    for _ in range(24):  # until the first poke of the declared interval, and after it
+        play(worker, pool, clock, clock.ms + 5_000)
+        assert "is late" not in explain(pool, instance_id)["why"]
+    assert shown["next_poke_at"] <= spell_time(until + MINUTE)
     assert "never landed" not in show(pool, instance_id, of_others=False)["next_poke_because"].partition(";")[2]
-    play(worker, pool, clock, MIDNIGHT + FIRST - 10 * MINUTE)
-    assert play(worker, pool, clock, MIDNIGHT + FIRST + 10 * MINUTE) == 20
+    play(worker, pool, clock, MIDNIGHT + FIRST - 5 * MINUTE)
+    assert play(worker, pool, clock, MIDNIGHT + FIRST + 10 * MINUTE) == 15
     assert show(pool, instance_id)["next_poke_because"] == "every 60 s"
     Partition.lands.add("today")
     play(worker, pool, clock, clock.ms + MINUTE)
     assert pool.wait([instance_id], 0) == {instance_id: State.SUCCESS}
+
+
+def test_a_first_poke_is_never_left_out_however_late_it_comes(pool: Pool, worker: Worker, clock: Clock) -> None:
+    remember(pool, 12)
+    cycle.run(worker, pool.ranges[0], "us")
+    wait_for(pool)
+    clock.ms += 5 * MINUTE  # no worker is there
+    cycle.run(worker, pool.ranges[0], "us")
+    assert len(Partition.poked) == 1
+    assert play(worker, pool, clock, clock.ms + 20 * MINUTE) == 2
+
+
+def test_a_group_of_other_tables_with_the_same_id_is_another_one(pool: Pool, worker: Worker, clock: Clock) -> None:
+    remember(pool, 12)
+    wait_for(pool)
+    play(worker, pool, clock, MIDNIGHT + MINUTE)
+    assert worker.adaptive is not None
+    [(group_id, learnt)] = worker.adaptive._learnt.items()
+    worker.adaptive._learnt[group_id] = learnt._replace(hashcode=learnt.hashcode + 1)
+    pool.database.run(lambda connection: connection.execute(delete(landing)))
+    worker.adaptive._usual_landings._kept.clear()
+    assert play(worker, pool, clock, MIDNIGHT + 11 * MINUTE) == 10
 
 
 def test_an_odd_early_landing_is_found_within_ten_intervals(pool: Pool, worker: Worker, clock: Clock) -> None:
@@ -179,7 +208,7 @@ def test_nothing_is_left_out_while_the_record_cannot_be_read(
 
     remember(pool, 12)
     wait_for(pool)
-    monkeypatch.setattr(adaptive.late_conditions, "of_groups", away)
+    monkeypatch.setattr(adaptive.late_conditions, "of_groups", away)  # type: ignore[attr-defined]
     play(worker, pool, clock, MIDNIGHT + MINUTE)
     assert play(worker, pool, clock, MIDNIGHT + 11 * MINUTE) == 10
 

@@ -18,7 +18,7 @@ from sensorpool.store import blocking, migrate
 from sensorpool.store.database import Database
 from sensorpool.store.schema import metadata, schema_info, sensor_instance
 
-OF_POSTGRES = {f"ix_poke_group_{name}" for name in ("due", "registered_at", "next_deadline", "late_since")}
+OF_POSTGRES = {f"ix_poke_group_{name}" for name in ("due", "new", "deadline", "late_since")}
 OF_OTHERS = "ix_poke_group_load"
 OLDER = "those of an older version: run `sensorpool db upgrade`"
 

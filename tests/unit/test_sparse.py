@@ -10,7 +10,7 @@ from sensorpool.model.sparse import FACTOR, is_left_out
 from sensorpool.model.usual_landing import FEWEST, Past, earliest
 from tests.support.builders import START
 
-DAY = 86_400_000
+DAY, HOUR = 86_400_000, 3_600_000
 
 
 @given(
@@ -51,8 +51,17 @@ def test_one_in_ten_is_poked_long_before(interval: int, phase: int) -> None:
 
 
 def test_the_earliest_landing_is_known_of_ten() -> None:
-    past = [Past(START + n * DAY, 3_600_000 + n * 60_000) for n in range(FEWEST)]
+    past = [Past(START + n * DAY, HOUR + n * 60_000) for n in range(FEWEST)]
     began = START + 20 * DAY
-    assert earliest(past, began) == began + 3_600_000
-    assert earliest(past[1:], began) is None
-    assert earliest([], began) is None
+    assert earliest(past, began, began) == began + HOUR
+    assert earliest(past, None, began) is None, "they count from a logical date, and it has none"
+    assert earliest(past[1:], began, began) is None
+    assert earliest([], began, began) is None
+
+
+def test_what_was_waited_for_bounds_the_earliest_landing() -> None:
+    """A family of weekly runs is used by a daily one: its logical date lies a day back, not a week."""
+    weekly = [Past(START + n * 7 * DAY, 7 * DAY + HOUR, 7 * DAY) for n in range(FEWEST)]
+    midnight = START + 200 * DAY
+    assert earliest(weekly, midnight - DAY, midnight) == midnight + HOUR
+    assert earliest(weekly, midnight - 7 * DAY, midnight) == midnight + HOUR

@@ -9,6 +9,7 @@ from sensorpool.store import admission
 from sensorpool.worker.chores.round import Round
 
 _COUNTED = 20_000  # instances a second, over all the time: of a million, the count rests for 50 seconds
+_LONGEST_REST = 60  # seconds
 
 log = logger(__name__)
 
@@ -19,11 +20,11 @@ def look_again(now: Round) -> None:
     at = database.read(database.now)
     now.done.let_out = database.run(admission.prune, at - round(settings.retention * 1000))
     store = now.worker.leases.store
-    rests = store.pool_key("quotas_rest")
-    if store.call(store.client.exists, rests):
+    rests = store.pool_key(f"quota_{settings.dag_quota}_rests")
+    if store.call(store.client.pttl, rests) > 0:
         return
     over, waiting = database.run(admission.look_at_quotas, settings.dag_quota, at)
-    if rest := waiting // _COUNTED:
+    if rest := min(waiting // _COUNTED, _LONGEST_REST):
         store.call(store.client.set, rests, "1", ex=rest)
     for dag_id, sensing in over.items():
         log.warning("a DAG is over its quota; its further sensors are refused", dag_id=dag_id, sensing=sensing)
