@@ -4,9 +4,7 @@ A run of the whole suite takes one in three of the faults and of what operators 
 takes all of them.
 """
 
-import math
 import os
-import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -14,11 +12,11 @@ from typing import TypeVar
 
 import pytest
 
-from tests.conftest import SEED
 from tests.e2e import report
 from tests.e2e.cluster import Cluster
 from tests.e2e.fleet import Fleet
 from tests.e2e.starting import Starting
+from tests.support.chosen import choose
 
 Airflow = TypeVar("Airflow", bound=Cluster)
 
@@ -31,15 +29,8 @@ ONE_IN = 3
 @pytest.hookimpl(trylast=True)  # after `-k` has taken its pick
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Choose one in three of the faults and of what operators do, by the run's seed, where the whole suite runs."""
-    if ALL or config.option.keyword or not any(Path(each.partition("::")[0]).is_dir() for each in config.args):
-        return
-    chosen: set[pytest.Item] = set(items)
-    for name in CHOSEN_FROM:
-        of_module = [item for item in items if item.path.stem == name]
-        rng = random.Random(f"{os.environ[SEED]} {name}")
-        chosen.difference_update(rng.sample(of_module, len(of_module) - math.ceil(len(of_module) / ONE_IN)))
-    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-    items[:] = [item for item in items if item in chosen]
+    if not ALL:
+        choose(config, items, lambda item: item.path.stem if item.path.stem in CHOSEN_FROM else None, ONE_IN)
 
 
 class Running:

@@ -1,4 +1,8 @@
-"""A service behind proxies for each module, and the table of the faults' results."""
+"""A service behind proxies for each module, and the table of the faults' results.
+
+A run of the whole suite takes every second test of a module's, chosen by its seed; ``make faults-all`` takes all of
+them.
+"""
 
 import json
 import os
@@ -14,8 +18,12 @@ from harness.servers import Elsewhere, Server, fresh_database
 from tests.faults.stand import Stand, stand_on
 from tests.faults.trial import OF_FAULTS, Record
 from tests.integration.conftest import make_service, service  # noqa: F401  # fixtures
+from tests.support.chosen import choose
 
 TABLE = "SENSORPOOL_TEST_FAULTS_TABLE"  # the file for the table as JSON
+
+ALL = os.environ.get("SENSORPOOL_TEST_FAULTS") == "all" or bool(os.environ.get("SENSORPOOL_TEST_FULL"))
+ONE_IN = 2
 
 _of_this_test: dict[str, Record] = {}
 
@@ -23,6 +31,14 @@ _of_this_test: dict[str, Record] = {}
 def record_of(fault: str) -> Record:
     """Return this test's record of a fault."""
     return _of_this_test.setdefault(fault, Record(fault))
+
+
+@pytest.hookimpl(trylast=True)  # after `-k` has taken its pick
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose one in two of the tests of each module; the model and the seeded faults go by rules of their own."""
+    if not ALL:
+        here = Path(__file__).parent
+        choose(config, items, lambda item: item.path.stem if item.path.parent == here else None, ONE_IN)
 
 
 @pytest.fixture(autouse=True)
