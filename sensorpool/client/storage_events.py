@@ -14,6 +14,7 @@ from urllib.parse import unquote_plus
 
 from sensorpool.client.wake import WakeUp, wake_up
 from sensorpool.errors import Refused
+from sensorpool.model.location import location_named
 
 LONGEST = 262_144  # bytes, as SQS and SNS have them
 MOST = 1_000  # wake-ups of one message
@@ -106,7 +107,8 @@ def _objects(message: Mapping[str, Any]) -> Iterator[WakeUp]:
         return
     else:  # Eventarc: the object itself
         kind, found = "", f"gs://{message['bucket']}/{message['name']}"
-    if not any(each in str(kind) for each in _GONE):
+    # one odd name, which no condition can wait for, must not keep the others of its message back
+    if not any(each in str(kind) for each in _GONE) and location_named(found) is not None:
         yield wake_up(location=found)
 
 

@@ -7,8 +7,8 @@ no part of the identity: it finds more conditions than necessary where it is vag
 import re
 from collections.abc import Sequence
 
-LONGEST = 700  # characters, as the column
-_MOST_FOLDERS = 50
+LONGEST = 700  # characters, as the column; and bytes, for PostgreSQL's index bounds these
+_MOST_FOLDERS = 100  # spellings
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)(/.*)?", re.ASCII | re.DOTALL)
 _SPELT = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}  # other names of the same
 _PATTERN = re.compile(r"[*?\[]")
@@ -26,7 +26,11 @@ def location_named(value: object) -> str | None:
         return None
     scheme = url[1].lower()
     where = f"{_SPELT.get(scheme, scheme)}://{url[2].rpartition('@')[2]}{url[3] or '/'}"
-    return where if len(where) <= LONGEST else folder_of(where[:LONGEST])
+    return where if _fits(where) else folder_of(where.encode()[:LONGEST].decode(errors="ignore"))
+
+
+def _fits(where: str) -> bool:
+    return len(where) <= LONGEST and (where.isascii() or len(where.encode()) <= LONGEST)
 
 
 def folder_of(location: str) -> str | None:
@@ -57,8 +61,9 @@ def common_folder(locations: Sequence[str]) -> str | None:
 
 
 def concerned(location: str) -> list[str]:
-    """Return the locations that a change of one concerns: itself, and the folders that it lies in."""
-    found = [location]
-    while len(found) < _MOST_FOLDERS and (folder := folder_of(found[-1].removesuffix("/"))) is not None:
-        found.append(folder)
+    """Return the locations that a change of one concerns: itself and its folders, these in both spellings."""
+    found, place = [location], location
+    while len(found) < _MOST_FOLDERS and (folder := folder_of(place.removesuffix("/"))) is not None:
+        found += [folder, folder.removesuffix("/")]
+        place = folder
     return found

@@ -2,9 +2,11 @@
 
 import base64
 import hmac
+from contextlib import suppress
 
 from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
 from sensorpool.client import storage_events
@@ -33,10 +35,13 @@ def routes(pool: Pool, token: str) -> APIRouter:
             challenge = {"WWW-Authenticate": 'Basic realm="sensorpool"'}
             return JSONResponse({"error": "the token is missing or wrong"}, 401, challenge)
         body = bytearray()
-        async for part in request.stream():
-            body += part
-            if len(body) > storage_events.LONGEST:
-                return JSONResponse({"error": f"a message has at most {storage_events.LONGEST:,} bytes"}, 413)
+        try:
+            async for part in request.stream():
+                body += part
+                if len(body) > storage_events.LONGEST:
+                    return JSONResponse({"error": f"a message has at most {storage_events.LONGEST:,} bytes"}, 413)
+        except ClientDisconnect:  # there is no reader of the answer
+            return JSONResponse({"error": "the message has no end"}, 400)
         try:
             return JSONResponse({"woken": await run_in_threadpool(_wake, pool, bytes(body))})
         except Refused as error:
@@ -56,10 +61,12 @@ def _wake(pool: Pool, body: bytes) -> int:
 
 def _knows(request: Request, token: str) -> bool:
     kind, _, given = request.headers.get("authorization", "")[:_LONGEST_HEADER].partition(" ")
-    found = given.strip() if kind.lower() == "bearer" else request.query_params.get("token", "")[:_LONGEST_HEADER]
-    if kind.lower() == "basic":
-        try:
-            found = base64.b64decode(given.strip(), validate=True).decode().partition(":")[2]
-        except ValueError:
-            found = ""
-    return hmac.compare_digest(found.encode(errors="replace"), token.encode())
+    # Pub/Sub and Eventarc may send a token of Google's in the header, beside ours in the address
+    presented = [request.query_params.get("token", "")[:_LONGEST_HEADER]]
+    if kind.lower() == "bearer":
+        presented.append(given.strip())
+    elif kind.lower() == "basic":
+        with suppress(ValueError):
+            presented.append(base64.b64decode(given.strip(), validate=True).decode().partition(":")[2])
+    wanted = token.encode()
+    return any(hmac.compare_digest(each.encode(errors="replace"), wanted) for each in presented)

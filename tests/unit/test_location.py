@@ -36,6 +36,7 @@ def test_one_spelling(given: object, kept: str | None) -> None:
 def test_a_long_location_stands_for_its_folder() -> None:
     assert location_named(f"s3://b/in/{'x' * LONGEST}") == "s3://b/in/"
     assert location_named(f"s3://{'b' * LONGEST}") is None
+    assert location_named(f"s3://b/in/{'𝄞' * (LONGEST // 2)}") == "s3://b/in/"
 
 
 @pytest.mark.parametrize(
@@ -61,8 +62,12 @@ def test_several_locations_have_a_folder_in_common() -> None:
 
 
 def test_a_change_concerns_an_object_and_its_folders() -> None:
-    assert concerned("s3://b/in/day=1/x") == ["s3://b/in/day=1/x", "s3://b/in/day=1/", "s3://b/in/", "s3://b/"]
-    assert concerned("s3://b/in/") == ["s3://b/in/", "s3://b/"]
+    found = concerned("s3://b/in/day=1/x")
+    assert found == [
+        "s3://b/in/day=1/x",
+        *("s3://b/in/day=1/", "s3://b/in/day=1", "s3://b/in/", "s3://b/in", "s3://b/", "s3://b"),
+    ]
+    assert concerned("s3://b/in/") == ["s3://b/in/", "s3://b/", "s3://b"]
     assert folder_of("s3://b/") == "s3://b/"
 
 

@@ -78,6 +78,11 @@ def test_what_is_gone_wakes_nothing() -> None:
     assert read(json.dumps({"Event": "s3:TestEvent", "Bucket": "in"})) == []
 
 
+def test_an_odd_name_keeps_no_other_back() -> None:
+    odd = json.loads(json.dumps(S3).replace("a+b.csv", "a%0Ab"))
+    assert read(json.dumps({"Records": [*odd["Records"], *S3["Records"]]})) == NEW  # type: ignore[misc]
+
+
 def test_a_subscription_is_told_and_not_followed() -> None:
     asks = json.dumps(
         {"Type": "SubscriptionConfirmation", "SubscribeURL": "https://sns.example/confirm", "Message": "x"}
