@@ -70,7 +70,7 @@ def add_next(
     interval = max(1, group["poke_interval"])  # 0 is an edited row
     at = next_period_at(now, interval, group["phase"])
     because = f"every {interval / 1000:g} s"
-    if (until := _sparse_until(pool, group, interval)) is not None and now < until + interval:
+    if (until := _sparse_until(pool, group, interval, now)) is not None and now < until + interval:
         shown["is_sparse"] = True  # the poke before was a sparse one, perhaps
     if until is not None and now < until:
         in_turn = next_period_at(until - 1, interval, group["phase"])
@@ -112,11 +112,11 @@ def add_next(
     shown["next_poke_at"], shown["next_poke_because"] = spell_time(at), because
 
 
-def _sparse_until(pool: Pool, group: Any, interval: Milliseconds) -> Milliseconds | None:
+def _sparse_until(pool: Pool, group: Any, interval: Milliseconds, now: Milliseconds) -> Milliseconds | None:
     """Return until when the condition is poked more seldom (the setting ``adaptive``); None: it never is."""
     if not pool.settings.adaptive:
         return None
-    now, family = pool.database.read(pool.database.now), family_of(group)
+    family = family_of(group)
     past = earlier(pool.database, [family], now).get(family, ())
     first = earliest(past, group["logical_date"], group["registered_at"])
     return None if first is None else first - FACTOR * interval

@@ -21,17 +21,18 @@ class Waiting(NamedTuple):
     registered_at: Milliseconds
 
 
+_WAITING = (g.c.id, family_of(g.c), g.c.logical_date, g.c.registered_at)
+
+
 def waiting(connection: Connection, after_id: int, most: int) -> list[Waiting]:
     """Return the next groups by id that are not known to be late."""
-    columns = (g.c.id, family_of(g.c), g.c.logical_date, g.c.registered_at)
-    query = select(*columns).where(g.c.id > after_id, g.c.late_since.is_(None)).order_by(g.c.id).limit(most)
+    query = select(*_WAITING).where(g.c.id > after_id, g.c.late_since.is_(None)).order_by(g.c.id).limit(most)
     return [Waiting(*row) for row in connection.execute(query)]
 
 
 def of_groups(connection: Connection, ids: Collection[int]) -> list[Waiting]:
     """Return these groups, as far as they exist."""
-    columns = (g.c.id, family_of(g.c), g.c.logical_date, g.c.registered_at)
-    return [Waiting(*row) for row in connection.execute(select(*columns).where(among(g.c.id)), {"ids": list(ids)})]
+    return [Waiting(*row) for row in connection.execute(select(*_WAITING).where(among(g.c.id)), {"ids": list(ids)})]
 
 
 def mark(connection: Connection, group_ids: Collection[int], now: Milliseconds) -> set[int]:

@@ -44,7 +44,7 @@ class TokenAccess:
 
         :raises Denied: when the token is missing or wrong.
         """
-        name = self._name(request.headers.get("authorization", "")[:_LONGEST])
+        name = self._name(request.headers.get("authorization", ""))
         if name is None and hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), self.cookie.encode()):
             name = "token"
         if name is None:
@@ -53,14 +53,19 @@ class TokenAccess:
         return Reader(name, changed=changed, operates=self._may_act, watches=True, oversees=True)
 
     def _name(self, header: str) -> str | None:
-        kind, _, given = header.partition(" ")
-        if kind.lower() == "bearer" and self.is_token(given.strip()):
-            return "token"
-        if kind.lower() == "basic":
-            try:
-                user, _, password = base64.b64decode(given.strip(), validate=True).decode().partition(":")
-            except ValueError:
-                return None
-            if self.is_token(password):
-                return user[:_LONGEST_NAME] or "token"
-        return None
+        user, token = given_in(header)
+        return user[:_LONGEST_NAME] or "token" if self.is_token(token) else None
+
+
+def given_in(header: str) -> tuple[str, str]:
+    """Return the user and the token of an ``Authorization`` header: a bearer token has no user; empty: it has none."""
+    kind, _, given = header[:_LONGEST].partition(" ")
+    if kind.lower() == "bearer":
+        return "", given.strip()
+    if kind.lower() == "basic":
+        try:
+            user, _, password = base64.b64decode(given.strip(), validate=True).decode().partition(":")
+        except ValueError:
+            return "", ""
+        return user, password
+    return "", ""

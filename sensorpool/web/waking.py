@@ -1,8 +1,6 @@
 """``POST /wake``: a wake-up, or an event of a bucket, from who knows the token. It can only cause pokes."""
 
-import base64
 import hmac
-from contextlib import suppress
 
 from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
@@ -15,9 +13,9 @@ from sensorpool.client.wake import wake
 from sensorpool.errors import Refused, SensorpoolError
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import printable
+from sensorpool.web.token_access import given_in
 
 PATH = "/wake"
-_LONGEST_HEADER = 4_096  # characters
 
 log = logger(__name__)
 
@@ -60,13 +58,6 @@ def _wake(pool: Pool, body: bytes) -> int:
 
 
 def _knows(request: Request, token: str) -> bool:
-    kind, _, given = request.headers.get("authorization", "")[:_LONGEST_HEADER].partition(" ")
     # Pub/Sub and Eventarc may send a token of Google's in the header, beside ours in the address
-    presented = [request.query_params.get("token", "")[:_LONGEST_HEADER]]
-    if kind.lower() == "bearer":
-        presented.append(given.strip())
-    elif kind.lower() == "basic":
-        with suppress(ValueError):
-            presented.append(base64.b64decode(given.strip(), validate=True).decode().partition(":")[2])
-    wanted = token.encode()
-    return any(hmac.compare_digest(each.encode(errors="replace"), wanted) for each in presented)
+    given = given_in(request.headers.get("authorization", ""))[1], request.query_params.get("token", "")
+    return any(hmac.compare_digest(each.encode(errors="replace"), token.encode()) for each in given)

@@ -10,7 +10,7 @@ from airflow.providers.amazon.aws.sensors.glue_catalog_partition import GlueCata
 
 from sensorpool.airflow.pool.shared_calls import partitions
 from sensorpool.airflow.pool.shared_calls.by_operator import ByOperator, fits
-from sensorpool.airflow.pool.shared_calls.partitions import Spec
+from sensorpool.airflow.pool.shared_calls.partitions import Spec, Table
 
 _AT_ONCE = 1_000  # partitions in one call, as Glue takes them
 
@@ -21,18 +21,12 @@ class Partitions(ByOperator):
     shared = ("aws_conn_id", "region_name", "verify")
     known = (*shared, "database_name", "deferrable", "expression", "table_name")
 
-    def read(self, arguments: Mapping[str, Any]) -> tuple[tuple[str, str], Spec] | None:
+    def read(self, arguments: Mapping[str, Any]) -> tuple[Table, Spec] | None:
         """Return the table, and the partition that the expression is of."""
-        database, table = arguments.get("database_name") or "default", arguments.get("table_name")
-        expression = arguments.get("expression")
-        if not isinstance(table, str) or not isinstance(database, str) or not isinstance(expression, str):
-            return None
-        if "." in table:
-            database, _, table = table.partition(".")
-        spec = partitions.of_expression(expression)
-        return None if spec is None or "." in table else ((database, table), spec)
+        named = (arguments.get(name) for name in ("database_name", "table_name", "expression"))
+        return partitions.by_expression(*named)
 
-    def answers(self, operator: Any, kin: tuple[str, str], asked: Sequence[Spec]) -> Sequence[bool]:
+    def answers(self, operator: Any, kin: Table, asked: Sequence[Spec]) -> Sequence[bool]:
         """Ask for all partitions.
 
         :raises Exception: where there is no such table: each poke tells of it.

@@ -18,12 +18,9 @@ from hmsclient.genthrift.hive_metastore.ttypes import NoSuchObjectException
 
 from sensorpool.airflow.pool.shared_calls import partitions, sql
 from sensorpool.airflow.pool.shared_calls.by_operator import ByOperator, fits
-from sensorpool.airflow.pool.shared_calls.partitions import Spec
+from sensorpool.airflow.pool.shared_calls.partitions import Spec, Table
 
 _AT_ONCE = 1_000  # names in one call
-
-Table = tuple[str, str]
-"""Its database, and its name."""
 
 
 class Partitions(ByOperator):
@@ -80,14 +77,8 @@ class ByFilter(Partitions):
 
     def read(self, arguments: Mapping[str, Any]) -> tuple[Table, tuple[Spec, ...]] | None:
         """Return the table, and the partition that the expression is of."""
-        schema, table = arguments.get("schema") or "default", arguments.get("table")
-        expression = arguments.get("partition")
-        if not isinstance(table, str) or not isinstance(schema, str) or not isinstance(expression, str):
-            return None
-        if "." in table:
-            schema, _, table = table.partition(".")
-        spec = partitions.of_expression(expression)
-        return None if spec is None or "." in table else ((schema, table), (spec,))
+        found = partitions.by_expression(*(arguments.get(name) for name in ("schema", "table", "partition")))
+        return None if found is None else (found[0], (found[1],))
 
 
 class InItsDatabase(sql.Statements):
@@ -99,14 +90,10 @@ class InItsDatabase(sql.Statements):
 
     def read(self, arguments: Mapping[str, Any]) -> tuple[None, sql.Asked] | None:
         """Return the statement."""
-        schema, table = arguments.get("schema") or "default", arguments.get("table")
-        if not isinstance(table, str) or not isinstance(schema, str) or table.count(".") > 1:
+        where = partitions.table_of(arguments.get("schema"), arguments.get("table"))
+        if where is None or arguments.get("sql") != _METASTORE_PARTITION_SQL:
             return None
-        if arguments.get("sql") != _METASTORE_PARTITION_SQL:
-            return None
-        if "." in table:
-            schema, _, table = table.partition(".")
-        named = {"table": table, "schema": schema, "partition_name": arguments.get("partition_name")}
+        named = {"table": where[1], "schema": where[0], "partition_name": arguments.get("partition_name")}
         return None, sql.as_asked(_METASTORE_PARTITION_SQL, named)
 
 

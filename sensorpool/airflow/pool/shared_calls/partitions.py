@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 _VALUE = re.compile(r"[A-Za-z0-9_.+-]+")  # a value that no catalog spells in another way
@@ -10,6 +11,27 @@ _AND = re.compile(r"and\b", re.IGNORECASE)
 
 Spec = tuple[tuple[str, str], ...]
 """Keys in lower case, each with its value, in the order in which they were named."""
+
+
+Table = tuple[str, str]
+"""Its database, and its name."""
+
+
+def table_of(database: Any, table: Any) -> Table | None:
+    """Return the table that two arguments name, of which the second may name the database too; None: it is unclear."""
+    database = database or "default"
+    if not isinstance(table, str) or not isinstance(database, str) or table.count(".") > 1:
+        return None
+    if "." in table:
+        database, _, table = table.partition(".")
+    return database, table
+
+
+def by_expression(database: Any, table: Any, expression: Any) -> tuple[Table, Spec] | None:
+    """Return the table and the partition that three arguments name; None: they do not plainly do so."""
+    where = table_of(database, table)
+    spec = of_expression(expression) if isinstance(expression, str) else None
+    return None if where is None or spec is None else (where, spec)
 
 
 def of_name(name: str) -> Spec | None:
