@@ -9,7 +9,7 @@ import base64
 import binascii
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote_plus
 
 from sensorpool.client.wake import WakeUp, wake_up
@@ -20,17 +20,30 @@ LONGEST = 262_144  # bytes, as SQS and SNS have them
 MOST = 1_000  # wake-ups of one message
 _DEEPEST = 16  # values within values, of messages within messages
 _OWN = frozenset({"op_classpath", "poke_context", "prefix", "location"})
-_GONE = ("ObjectRemoved", "Object Deleted", "OBJECT_DELETE", "OBJECT_ARCHIVE", "LifecycleExpiration")
+_GONE = (
+    *("ObjectRemoved", "Object Deleted", "OBJECT_DELETE", "OBJECT_ARCHIVE", "LifecycleExpiration"),
+    *("storage.object.v1.deleted", "storage.object.v1.archived"),
+)
 _SUBSCRIPTION = "SubscriptionConfirmation"
 
 
-def read(text: str | bytes) -> list[WakeUp]:
+class Subscription(NamedTuple):
+    """A question of SNS whether it may send here, and what it is answered with."""
+
+    topic: str
+    token: str
+
+
+def read(text: str | bytes, kind: str = "") -> list[WakeUp]:
     """Return the wake-ups of a message; those of objects that are gone are left out.
 
+    :param kind: what the header `ce-type` says, of a message of Eventarc.
     :raises Refused: when it is none of these, or too long.
     """
     if len(text) > LONGEST:
         raise Refused(f"a message has at most {LONGEST:,} bytes")
+    if _is_gone(kind):
+        return []
     try:
         found: list[WakeUp] = []
         for each in _wake_ups(_parsed(text), 0):
@@ -42,10 +55,10 @@ def read(text: str | bytes) -> list[WakeUp]:
         raise Refused(f"this is no event of a bucket, and no wake-up ({type(error).__name__})") from None
 
 
-def subscription(text: str | bytes) -> str | None:
-    """Return the address by which a subscription of SNS is confirmed, if a message asks for that.
+def subscription(text: str | bytes) -> Subscription | None:
+    """Return what a subscription of SNS is confirmed with, if a message asks for that.
 
-    Nothing here opens it: an operator does.
+    Nothing here confirms it: an operator does.
     """
     try:
         message = _parsed(text)
@@ -53,8 +66,8 @@ def subscription(text: str | bytes) -> str | None:
         return None
     if not isinstance(message, dict) or message.get("Type") != _SUBSCRIPTION:
         return None
-    address = message.get("SubscribeURL")
-    return address if isinstance(address, str) else None
+    topic, token = message.get("TopicArn"), message.get("Token")
+    return Subscription(topic, token) if isinstance(topic, str) and isinstance(token, str) else None
 
 
 def _wake_ups(message: Any, depth: int) -> Iterator[WakeUp]:
@@ -108,8 +121,12 @@ def _objects(message: Mapping[str, Any]) -> Iterator[WakeUp]:
     else:  # Eventarc: the object itself
         kind, found = "", f"gs://{message['bucket']}/{message['name']}"
     # one odd name, which no condition can wait for, must not keep the others of its message back
-    if not any(each in str(kind) for each in _GONE) and location_named(found) is not None:
+    if not _is_gone(kind) and location_named(found) is not None:
         yield wake_up(location=found)
+
+
+def _is_gone(kind: object) -> bool:
+    return any(each in str(kind) for each in _GONE)
 
 
 def _parsed(text: str | bytes) -> Any:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sensorpool.errors import Refused
@@ -55,7 +56,7 @@ def wake_up(
 
 
 def wake(pool: "Pool", wake_ups: Iterable[WakeUp]) -> int:
-    """Have the conditions poked at once that these wake-ups concern; return how many there are.
+    """Have the conditions poked at once that these wake-ups concern, `MOST` at most; return how many there are.
 
     :raises Refused: when the leases are in the memory of another process.
     :raises Unreachable: when the database or Redis does not answer.
@@ -66,15 +67,16 @@ def wake(pool: "Pool", wake_ups: Iterable[WakeUp]) -> int:
     digests = {each.digest for each in wanted if each.digest is not None}
     locations = {where for each in wanted if each.location is not None for where in concerned(each.location)}
     found = set(pool.database.read(waking.of_digests, digests, MOST))
-    found.update(pool.database.read(waking.of_locations, locations, MOST))
+    found.update(pool.database.read(waking.of_locations, locations, MOST - len(found)))
     for prefix in {each.prefix for each in wanted if each.prefix is not None}:
-        found.update(pool.database.read(waking.below, prefix, MOST))
-    if found:
-        _send(pool, found)
-    return len(found)
+        if len(found) < MOST:
+            found.update(pool.database.read(waking.below, prefix, MOST))
+    woken = [*islice(found, MOST)]
+    return len(woken) - _send(pool, woken) if woken else 0
 
 
-def _send(pool: "Pool", found: Collection[waking.Woken]) -> None:
+def _send(pool: "Pool", found: Collection[waking.Woken]) -> int:
+    """Wake groups; return how many are not, because too many wait already."""
     pool.workers()  # they say which ranges there are
     groups: dict[ShardRange, list[int]] = defaultdict(list)
     for each in found:
@@ -84,3 +86,4 @@ def _send(pool: "Pool", found: Collection[waking.Woken]) -> None:
         pool.outbox.nudge(shard_range)
     if dropped:
         log.warning("there are too many wake-ups: some conditions are poked in their turn", dropped=dropped)
+    return dropped

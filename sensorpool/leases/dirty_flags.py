@@ -46,6 +46,14 @@ class DirtyFlags:
         self.add_to(pipeline, shard_range, late)
         return bool(self._store.call(pipeline.execute)[-1])
 
+    def keep(self, shard_range: ShardRange, late: Iterable[int]) -> None:
+        """Leave groups to the next job that could not be poked now, however it comes: no flag is raised for them."""
+        if ids := [str(group_id) for group_id in late]:
+            pipeline, name = self._store.pipeline(), self._store.key(shard_range, "late")
+            pipeline.sadd(name, *ids)
+            pipeline.expire(name, _LATE_KEPT)
+            self._store.call(pipeline.execute)
+
     def add_to(self, pipeline: Any, shard_range: ShardRange, late: Iterable[int]) -> int:
         """Add the raising of a flag to a pipeline; return how many answers it adds, the last as of `put_up`."""
         answers = 2

@@ -32,12 +32,24 @@ class WakeUps:
         :param groups: their ids, by range.
         :raises Unreachable: when Redis does not answer.
         """
+        answers = self._ask(groups)
+        sent = [shard_range for shard_range, (is_first, *_) in zip(groups, answers, strict=True) if is_first]
+        return sent, sum(dropped for _, dropped, _ in answers)
+
+    def look(self, shard_range: ShardRange) -> tuple[bool, float]:
+        """Return whether groups were woken for which no job was sent, so the caller sends one; and when to ask again.
+
+        :returns: seconds; 0: who wakes a group then sends a job.
+        :raises Unreachable: when Redis does not answer.
+        """
+        [(is_first, _, left)] = self._ask({shard_range: ()})
+        return bool(is_first), left / 1000
+
+    def _ask(self, groups: Mapping[ShardRange, Sequence[int]]) -> list[list[int]]:
         pipeline = self._store.pipeline()
         for shard_range, group_ids in groups.items():
             names = ("late", "quiet", "woken", "dirty", "nudged")
             keys = [self._store.key(shard_range, name) for name in names]
             ids = [str(at_once(group_id)) for group_id in group_ids]
             self._wake(keys=keys, args=[round(GAP * 1000), self._kept, _KEPT, MOST, *ids], client=pipeline)
-        answers = self._store.call(pipeline.execute)
-        sent = [shard_range for shard_range, (is_first, _) in zip(groups, answers, strict=True) if int(is_first)]
-        return sent, sum(int(dropped) for _, dropped in answers)
+        return [[int(each) for each in answer] for answer in self._store.call(pipeline.execute)]

@@ -16,6 +16,7 @@ from sensorpool.instrumentation.redaction import printable
 from sensorpool.web.token_access import given_in
 
 PATH = "/wake"
+_LONGEST = 1_000  # characters of a text of SNS
 
 log = logger(__name__)
 
@@ -41,7 +42,8 @@ def routes(pool: Pool, token: str) -> APIRouter:
         except ClientDisconnect:  # there is no reader of the answer
             return JSONResponse({"error": "the message has no end"}, 400)
         try:
-            return JSONResponse({"woken": await run_in_threadpool(_wake, pool, bytes(body))})
+            kind = request.headers.get("ce-type", "")
+            return JSONResponse({"woken": await run_in_threadpool(_wake, pool, bytes(body), kind)})
         except Refused as error:
             return JSONResponse({"error": str(error)}, 400)
         except SensorpoolError as error:  # who sent it tries again
@@ -50,11 +52,15 @@ def routes(pool: Pool, token: str) -> APIRouter:
     return router
 
 
-def _wake(pool: Pool, body: bytes) -> int:
-    if (address := storage_events.subscription(body)) is not None:
-        log.warning("SNS asks whether it may send here; open the address to confirm", address=printable(address)[:1000])
+def _wake(pool: Pool, body: bytes, kind: str) -> int:
+    if (asked := storage_events.subscription(body)) is not None:
+        # the token confirms a subscription, and does nothing else
+        topic, answer = printable(asked.topic)[:_LONGEST], printable(asked.token)[:_LONGEST]
+        log.warning(
+            "SNS asks whether it may send here; `aws sns confirm-subscription` says yes", topic=topic, by=answer
+        )
         return 0
-    return wake(pool, storage_events.read(body))
+    return wake(pool, storage_events.read(body, kind))
 
 
 def _knows(request: Request, token: str) -> bool:

@@ -103,6 +103,7 @@ class Worker:
         self.name = ""  # the name of the worker; the token of a job says it
         self.keeper = Keeper(settings.heartbeat, settings.job_time_limit)
         self._passing_on = PassingOn(self.publisher.nudge)
+        self._woken_later = PassingOn(self._nudge_if_woken)
         self._complaints = Complaints()
         self.settler = Settler(
             self.database,
@@ -210,6 +211,17 @@ class Worker:
         if seconds < self.settings.tick:  # or the tick comes before that
             self._passing_on.pass_on(shard_range, seconds)
 
+    def look_for_woken(self, shard_range: ShardRange, seconds: float) -> None:
+        """Have a range looked at again in so many seconds, if groups are woken until then, and so on."""
+        self._woken_later.pass_on(shard_range, seconds)
+
+    def _nudge_if_woken(self, shard_range: ShardRange) -> None:
+        is_first, again = self.leases.wake_ups.look(shard_range)
+        if again:
+            self._woken_later.pass_on(shard_range, again)
+        if is_first:
+            self.publisher.nudge(shard_range)
+
     def tell_what_is_not_here(self, now: Milliseconds) -> None:
         """Tell operators which classes this process cannot poke, now and then for as long as there are some."""
         if (refusals := self.poker.classes.refusals) or self._complaints.told:
@@ -223,6 +235,7 @@ class Worker:
         All threads of the worker end, except threads that still poke: nothing can stop the code of users.
         """
         self._passing_on.close()
+        self._woken_later.close()
         self.suspects.close()
         self.slow_pokes.close()
         self.poker.close()

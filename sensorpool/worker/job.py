@@ -6,6 +6,7 @@ load is done. What pokes saw is judged in `outcomes`; what is left to other proc
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 from sqlalchemy import Connection
 
@@ -87,6 +88,9 @@ def _run(worker: Worker, ranges: Sequence[ShardRange], token: str) -> list[JobRe
 
 def _give_back(worker: Worker, held: Acquired, error: BaseException) -> None:
     """Give a lease back after an error."""
+    if held.late:  # whether they were poked is not known
+        with suppress(Unreachable):
+            worker.leases.dirty_flags.keep(held.lease.shard_range, held.late)
     if worker.is_struck(error) or held.in_flight:  # what a dead holder had in flight is not suspect yet
         held.lease.give_up()
     else:
@@ -289,7 +293,7 @@ def _finish(worker: Worker, shares: Sequence[tuple[Share, set[int]]], ends: floa
     for (share, _), span in zip(shares, spans_on, strict=True):
         worker.pass_on(share.run.shard_range, span)
         if asked_for(share.run.held.late):  # others that were woken meanwhile sent no job
-            worker.look_again(share.run.shard_range, GAP)
+            worker.look_for_woken(share.run.shard_range, GAP)
         if share.again_in is not None:
             worker.look_again(share.run.shard_range, share.again_in)
     worker.tell_what_is_not_here(shares[0][0].run.loaded.now)

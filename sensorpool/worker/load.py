@@ -152,8 +152,10 @@ def _overlap(settings: Settings) -> Milliseconds:
 def _look_up(connection: Connection, cache: Cache, rows: Sequence[loading.DueRow], left: set[int]) -> list[PokeUnit]:
     """Return what is due and what was left over, with the kept sensor of each; groups that are gone are not."""
     units, missing = cache.look_up(rows)
-    if left:
-        missing = [*missing, *left.difference(row[0] for row in rows)]
+    if others := list(left.difference(row[0] for row in rows)):
+        # there may be thousands, at each job of a range that waits for a budget
+        kept, unknown = cache.look_up(loading.as_now(connection, others))
+        units, missing = [*units, *kept], [*missing, *unknown]
     for start in range(0, len(missing), GROUPS_AT_ONCE):
         for found in loading.groups(connection, missing[start : start + GROUPS_AT_ONCE]):
             units.append(cache.keep(*found))

@@ -4,6 +4,7 @@ import time
 
 from sensorpool.errors import ClassUnavailable
 from sensorpool.instrumentation.logs import logger
+from sensorpool.leases.dirty_flags import at_once
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.values import DueGroup, Report
 from sensorpool.poke.poker import Poking
@@ -34,7 +35,9 @@ def suspects(run: JobRun) -> tuple[list[PokeUnit], set[int]]:
     with run.worker.keeper.keeping(run.lease):
         busy = run.worker.suspects.offer(run.shard_range, found, run.held.state.stranded, due=run.moment.now)
     if busy:
-        run.result.count("busy", busy)
+        run.result.count("busy", len(busy))
+        if woken := {at_once(group_id) for group_id in busy} & set(run.held.late):
+            run.worker.leases.dirty_flags.keep(run.shard_range, woken)  # their poke may have looked too early
     if run.worker.budgets:
         charge(
             run.worker.budgets, run.worker.budgets_left, str(run.shard_range), [u for u in units if u.group in found]

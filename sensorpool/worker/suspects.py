@@ -68,13 +68,13 @@ class Suspects:
         stranded: Collection[int] = frozenset(),
         *,
         due: Milliseconds,
-    ) -> int:
+    ) -> list[int]:
         """Have suspects, each with why it is one, poked apart. Waits for nothing.
 
         :param stranded: groups of the range that are left to other processes; a poke of one is told to the next job.
         :param due: since when they wait for this poke, by the database's clock.
-        :returns: how many groups miss this turn, because a poke of them goes on here or in another process; all groups,
-            once the lanes have retired.
+        :returns: the ids of the groups that miss this turn, because a poke of them goes on here or in another process;
+            those of all groups, once the lanes have retired.
         :raises Unreachable: when the database or Redis does not answer.
         """
         free = [group.id for group in groups if not self._has(group.id)]
@@ -83,7 +83,7 @@ class Suspects:
         if self.is_retired:
             self._leases.suspects.mark_each(shard_range, {each: whys[each] for each in claimed}, lost_turn=True)
             self._claims.drop(shard_range, claimed)
-            return len(groups)
+            return [*whys]
         try:
             if unmarked := [group.id for group, why in groups.items() if why is None]:
                 self._leases.suspects.mark(shard_range, unmarked, Suspicion.CRASHED)
@@ -114,7 +114,7 @@ class Suspects:
             (hanging if why.hangs and not group.crashes else crashing).append(suspect)
         self._hanging.offer(hanging)
         self._crashing.offer(crashing)
-        return len(groups) - len(claimed)
+        return list(whys.keys() - set(claimed))
 
     @property
     def in_hand(self) -> int:

@@ -17,6 +17,7 @@ from sensorpool.admin.instances import show
 from sensorpool.admin.status import status
 from sensorpool.model.states import State
 from sensorpool.model.suspicion import Suspicion
+from sensorpool.store import loading
 from sensorpool.testing import land, pokes
 from sensorpool.worker import job as cycle
 from sensorpool.worker.context import Worker
@@ -138,6 +139,21 @@ def test_a_stretched_interval_is_told_and_is_no_trouble(pool: Pool, worker: Work
     ids = [*waiting.values()]
     until("all to land", lambda: job(worker, pool) and set(pool.wait(ids, 0).values()) == {State.SUCCESS}, every=0.01)
     assert job(worker, pool).get("over_budget") is None
+
+
+def test_who_waits_is_read_once(pool: Pool, worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sensors of thousands that wait are in the cache: a job asks only whether they are as they were."""
+    some(pool, tmp_path, [f"hive{n}" for n in range(5 * RATE)])
+    until("a look at each", lambda: job(worker, pool) and status(pool)["budgets"][0]["waiting"] >= RATE, every=0.01)
+    read: list[int] = []
+    groups = loading.groups
+    monkeypatch.setattr(loading, "groups", lambda c, ids: read.append(len(ids)) or groups(c, ids))  # type: ignore[func-returns-value]
+    dags = list[int]()
+    monkeypatch.setattr(loading, "dags_of", lambda _, ids: dags.append(len(ids)) or {})  # type: ignore[func-returns-value]
+    for _ in range(3):
+        assert job(worker, pool)["over_budget"] > 0
+    assert not any(read)
+    assert not any(dags)
 
 
 def test_passed_deadlines_come_first(pool: Pool, worker: Worker, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,10 @@ from harness.until import until
 from sensorpool import Pool, Settings
 from sensorpool.cli.main import main
 from sensorpool.client import wake
-from sensorpool.errors import Refused
+from sensorpool.errors import Refused, Unreachable
 from sensorpool.leases import wake_ups
 from sensorpool.model.states import State
+from sensorpool.model.suspicion import Suspicion
 from sensorpool.store.schema import sensor_instance
 from sensorpool.testing import land, pokes
 from sensorpool.worker import job as cycle
@@ -78,7 +79,12 @@ def test_a_place_names_what_waits_there(
     names = {instance_id: name for name, instance_id in some(pool, tmp_path, **LOCATED).items()}
     groups = {group_id: names[row_id] for row_id, group_id in pool.database.read(_groups_of)}
     found: list[set[str]] = []
-    monkeypatch.setattr(wake, "_send", lambda _, woken: found.append({groups[each.id] for each in woken}))
+
+    def send(_: Pool, woken: Collection[Any]) -> int:
+        found.append({groups[each.id] for each in woken})
+        return 0
+
+    monkeypatch.setattr(wake, "_send", send)
 
     def woken(**named: str) -> set[str]:
         found[:] = [set()]
@@ -137,9 +143,71 @@ def test_too_many_are_dropped_and_keep_their_turn(
     pool: Pool, worker: Worker, tmp_path: Path, waiting: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wake_ups, "MOST", 2)
-    pool.wake(prefix="s3://in")
+    context = {"folder": str(tmp_path), "name": "object"}
+    assert [pool.wake(SENSOR, context) for _ in range(2)] == [1, 1], "what waits to be poked already is not dropped"
+    assert pool.wake(prefix="s3://in") == 2
     job(worker, pool)
     assert sorted(poked(tmp_path).values()) == [1, 1, 1, 2, 2]
+    monkeypatch.setattr(wake, "MOST", 3)
+    monkeypatch.setattr(wake_ups, "MOST", 100)
+    named = [wake.wake_up(prefix=each) for each in ("s3://in/day=1/", "s3://in/day=2/", "s3://in/100%")]
+    assert wake.wake(pool, named) == 3, "of four"
+
+
+def test_who_is_woken_after_a_job_is_looked_at_later(pool: Pool, worker: Worker, waiting: dict[str, int]) -> None:
+    """The job that took wake-ups up sends the next one, if there are more by then; and not within a second."""
+    [shard_range], nudged = pool.ranges, list[Any]()
+    worker.publisher.nudge = nudged.append  # type: ignore[method-assign]
+    pool.wake(prefix="s3://in")
+    job(worker, pool)
+    worker._nudge_if_woken(shard_range)
+    assert not nudged, "no group was woken meanwhile"
+    pool.wake(prefix="s3://in/day=1/")
+    worker._nudge_if_woken(shard_range)
+    assert not nudged, "one was sent less than a second ago"
+    until("another job", lambda: nudged, 30)
+    assert nudged == [shard_range]
+
+
+def test_a_mark_without_an_end_stops_no_wake_ups(pool: Pool, worker: Worker, waiting: dict[str, int]) -> None:
+    client, key = pool.leases.store.client, pool.leases.store.key(pool.ranges[0], "nudged")
+    client.set(key, "1")
+    assert pool.wake(prefix="s3://in/day=1/") == 2
+    assert 0 < client.pttl(key) <= 1_000
+
+
+def test_a_wake_up_outlives_a_job_that_fails(
+    pool: Pool, worker: Worker, tmp_path: Path, waiting: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool.wake(prefix="s3://in/day=1/")
+    with monkeypatch.context() as patched:
+        patched.setattr(worker.database, "read", _away)
+        with pytest.raises(Unreachable):
+            job(worker, pool)
+    job(worker, pool)
+    assert poked(tmp_path)["object"] == 2
+
+
+def _away(*_: object, **__: object) -> None:
+    raise Unreachable("the database is away")
+
+
+def test_who_is_poked_just_now_is_poked_again(
+    pool: Pool, worker: Worker, tmp_path: Path, waiting: dict[str, int]
+) -> None:
+    """A poke that goes on outside of jobs may have looked before the wake-up."""
+    [shard_range], now = pool.ranges, int(time.time() * 1000)
+    groups = dict(map(tuple, pool.database.read(_groups_of)))
+    group_id = groups[waiting["object"]]
+    worker.leases.suspects.mark(shard_range, [group_id], Suspicion.SLOW)
+    assert worker.leases.claims.take(shard_range, [group_id], 60, now) == [group_id]
+    pool.wake(prefix="s3://in/day=1/")
+    job(worker, pool)
+    assert poked(tmp_path)["folder"] == 2
+    assert poked(tmp_path)["object"] == 1
+    worker.leases.claims.drop(shard_range, [group_id])
+    job(worker, pool)
+    until("its poke", lambda: poked(tmp_path)["object"] == 2)
 
 
 def test_a_path_has_a_location(pool: Pool, worker: Worker, tmp_path: Path) -> None:
@@ -176,7 +244,7 @@ def test_the_command(service: Service, tmp_path: Path) -> None:
     some(service.pool, tmp_path, object="s3://in/day=1/a.csv")
     event = {"detail-type": "Object Created", "detail": {"bucket": {"name": "in"}, "object": {"key": "day=1/a.csv"}}}
     events = tmp_path / "events.jsonl"
-    events.write_text(f"{json.dumps(event)}\n\n{{}}\n")
+    events.write_text(f"{json.dumps(event)}\n\n{{}}\n{'x' * 600_000}\n7\n")
 
     def run(*arguments: str) -> Any:
         return CliRunner().invoke(main, ["wake", *arguments], env=environment)
@@ -184,6 +252,7 @@ def test_the_command(service: Service, tmp_path: Path) -> None:
     assert json.loads(run("--prefix", "s3://in/", "--json").stdout) == {"woken": 1, "refused": []}
     told = run("--events", str(events))
     assert (told.exit_code, told.stdout) == (1, "1 condition is poked at once\n")
+    assert [line.partition(": ")[0] for line in told.stderr.splitlines()] == ["line 3", "line 4", "line 5"]
     assert re.match(r"line 3: this is no event of a bucket", told.stderr)
     assert run().exit_code == run("--prefix", "in").exit_code == 2
     assert run(SENSOR, json.dumps({"folder": str(tmp_path), "name": "object"})).exit_code == 0
@@ -213,6 +282,9 @@ def test_an_event_settles_a_condition_long_before_its_interval(
         answer = client.post("/wake", json=event, auth=("sns", WAKE_TOKEN))
         assert (answer.status_code, answer.json()) == (200, {"woken": 1})
         assert service.pool.wait([instance_id], 60) == {instance_id: State.SUCCESS}  # long before the hour
+        asks = {"Type": "SubscriptionConfirmation", "TopicArn": "arn:aws:sns:x:1:in", "Token": "2336412f37fb"}
+        assert client.post("/wake", json=asks, headers=known).json() == {"woken": 0}
+        until("what confirms it", lambda: re.search(r"arn:aws:sns:x:1:in.*2336412f37fb", service.logs()))
         googles = {"Authorization": "Bearer eyJhbGciOiJSUzI1NiJ9.e30.x"}
         assert client.post(f"/wake?token={WAKE_TOKEN}", json=event, headers=googles).json() == {"woken": 0}
     assert WAKE_TOKEN not in service.logs()

@@ -76,6 +76,8 @@ def test_what_is_gone_wakes_nothing() -> None:
     assert read(json.dumps(EVENT_BRIDGE | {"detail-type": "Object Deleted"})) == []
     assert read(json.dumps(pub_sub(eventType="OBJECT_DELETE"))) == []
     assert read(json.dumps({"Event": "s3:TestEvent", "Bucket": "in"})) == []
+    assert read(json.dumps(OBJECT), "google.cloud.storage.object.v1.deleted") == []
+    assert read(json.dumps(OBJECT), "google.cloud.storage.object.v1.finalized") != []
 
 
 def test_an_odd_name_keeps_no_other_back() -> None:
@@ -84,11 +86,10 @@ def test_an_odd_name_keeps_no_other_back() -> None:
 
 
 def test_a_subscription_is_told_and_not_followed() -> None:
-    asks = json.dumps(
-        {"Type": "SubscriptionConfirmation", "SubscribeURL": "https://sns.example/confirm", "Message": "x"}
-    )
+    asks = json.dumps({"Type": "SubscriptionConfirmation", "TopicArn": "arn:x", "Token": "23f", "Message": "x"})
     assert read(asks) == []
-    assert storage_events.subscription(asks) == "https://sns.example/confirm"
+    assert storage_events.subscription(asks) == ("arn:x", "23f")
+    assert storage_events.subscription('{"Type": "SubscriptionConfirmation"}') is None
     assert storage_events.subscription(json.dumps(S3)) is None
     assert storage_events.subscription("{") is None
 

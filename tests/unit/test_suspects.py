@@ -25,7 +25,7 @@ class Apart(Place):
         [self.hanging] = [lane for lane in self.lanes if lane.hangs]
         [self.crashing] = [lane for lane in self.lanes if not lane.hangs]
 
-    def offer(self, why: Suspicion | None, *group_ids: int, stranded: Collection[int] = ()) -> int:
+    def offer(self, why: Suspicion | None, *group_ids: int, stranded: Collection[int] = ()) -> list[int]:
         """Offer groups, as a job that has loaded them."""
         if why is not None:
             self.leases.suspects.mark(self.shard_range, group_ids, why)
@@ -59,7 +59,7 @@ def place(database: Database, client: Any, monkeypatch: pytest.MonkeyPatch) -> I
 @pytest.mark.parametrize("why", list(Suspicion))
 def test_what_hangs_and_what_may_crash_have_lanes_of_their_own(place: Apart, why: Suspicion) -> None:
     [group] = place.register("a")
-    assert place.offer(why, group) == 0
+    assert place.offer(why, group) == []
     lane, other = (place.hanging, place.crashing) if why.hangs else (place.crashing, place.hanging)
     assert list(lane.in_lane) == [group]
     assert len(other) == 0
@@ -89,7 +89,7 @@ def test_what_is_poked_already_here_or_elsewhere_misses_its_turn(place: Apart) -
     here, elsewhere, free = place.register("a", "b", "c")
     place.offer(Suspicion.OVERRAN, here)
     place.leases.claims.take(place.shard_range, [elsewhere], 60, place.clock.ms)
-    assert place.offer(Suspicion.OVERRAN, here, elsewhere, free) == 2
+    assert set(place.offer(Suspicion.OVERRAN, here, elsewhere, free)) == {here, elsewhere}
     assert set(place.hanging.in_lane) == {here, free}
 
 
@@ -113,7 +113,7 @@ def test_where_the_database_is_away_the_claims_are_dropped(place: Apart, monkeyp
         with pytest.raises(Unreachable):
             place.suspects.offer(place.shard_range, dict.fromkeys(due, Suspicion.OVERRAN), due=place.clock.ms)
     assert place.claimed(group) == set()
-    assert place.offer(Suspicion.OVERRAN, group) == 0
+    assert place.offer(Suspicion.OVERRAN, group) == []
 
 
 def test_a_poke_that_ends_in_good_time_clears_its_group(place: Apart) -> None:
@@ -180,7 +180,7 @@ def test_what_has_not_begun_when_a_process_ends_is_due_at_once_elsewhere(place: 
 def test_a_process_that_has_retired_begins_nothing_and_says_so(place: Apart) -> None:
     groups = place.register("a", "b")
     place.suspects.retire()
-    assert place.offer(Suspicion.OVERRAN, *groups) == 2
+    assert len(place.offer(Suspicion.OVERRAN, *groups)) == 2
     assert place.suspects.in_hand == 0
     held: Any = place.leases.acquire(place.shard_range, "one")
     assert sorted(held.lost_turn) == sorted(groups)

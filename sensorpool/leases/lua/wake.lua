@@ -1,25 +1,37 @@
--- wake(late, quiet, woken, dirty, nudged; gap_ms, dirty_kept_ms, late_kept_ms, most, id, ...) -> {1 | 0, dropped}
+-- wake(late, quiet, woken, dirty, nudged; gap_ms, dirty_kept_ms, late_kept_ms, most, id, ...) -> {1 | 0, dropped, gap_left_ms}
 --
 -- Have groups of a range poked at once (`dirty_flags.at_once` makes the ids). 1: the caller sends a job; 0: one was sent
--- less than `gap_ms` ago, and the job that took its groups up sends another when the gap has passed. Beyond `most`
--- groups a wake-up is dropped: its groups are poked in their turn.
+-- less than `gap_ms` ago, and who ran that job asks again when the gap has passed: without ids, for those that were
+-- woken meanwhile, and again until no gap is left, when whoever wakes a group sends a job. Beyond `most` groups a
+-- wake-up is dropped: its groups are poked in their turn.
 if redis.call("TYPE", KEYS[1]).ok ~= "set" then
   redis.call("DEL", KEYS[1])
 end
-local room = tonumber(ARGV[4]) - redis.call("SCARD", KEYS[1])
-local dropped = 0
+local left = redis.call("PTTL", KEYS[5])
+if left == -1 or left > tonumber(ARGV[1]) then -- it is not ours
+  redis.call("DEL", KEYS[5])
+  left = 0
+end
+local waiting = redis.call("SCARD", KEYS[1])
+if #ARGV < 5 and (left > 0 or waiting == 0) then
+  return { 0, 0, math.max(0, left) }
+end
+local room, dropped = tonumber(ARGV[4]) - waiting, 0
 for i = 5, #ARGV do
-  if room > 0 then
-    room = room - redis.call("SADD", KEYS[1], ARGV[i])
-  else
-    dropped = dropped + 1
+  if redis.call("SADD", KEYS[1], ARGV[i]) == 1 then
+    room = room - 1
+    if room < 0 then
+      redis.call("SREM", KEYS[1], ARGV[i])
+      dropped = dropped + 1
+    end
   end
 end
 redis.call("PEXPIRE", KEYS[1], ARGV[3])
 redis.call("DEL", KEYS[2])
 redis.call("SET", KEYS[3], "1", "PX", ARGV[3])
-if not redis.call("SET", KEYS[5], "1", "NX", "PX", ARGV[1]) then
-  return { 0, dropped }
+if left > 0 then
+  return { 0, dropped, left }
 end
+redis.call("SET", KEYS[5], "1", "PX", ARGV[1])
 redis.call("SET", KEYS[4], "1", "PX", ARGV[2])
-return { 1, dropped }
+return { 1, dropped, tonumber(ARGV[1]) }
