@@ -16,7 +16,7 @@ WOKEN_A_SECOND = 25
 
 
 def run(full: bool) -> Iterator[Row]:
-    """Measure an interval of 5 s with a tick of 1 s, one of 60 s with a tick of 5 s, and one of an hour with wake-ups."""
+    """Measure intervals of 5 s (a tick of 1 s) and 60 s (a tick of 5 s), and one of an hour with wake-ups."""
     yield measure(interval=5.0, tick=1.0)
     if full:
         yield measure(interval=60.0, tick=5.0)

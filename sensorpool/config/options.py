@@ -212,6 +212,11 @@ class Options(BaseSettings):
         return max(1, round(self.tick * 1000))
 
     @property
+    def commit_overlap_ms(self) -> int:
+        """The overlap of two loads in milliseconds."""
+        return round(self.commit_overlap * 1000)
+
+    @property
     def job_span(self) -> float:
         """For how many seconds one job takes up pokes: a tick, or less where its hard limit is near."""
         return min(self.tick, self.job_time_limit / 3)

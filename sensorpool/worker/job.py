@@ -239,7 +239,7 @@ def _begin(worker: Worker, visit: Visit, began: float, ranges: int, moment: Mome
 def _pass_over(worker: Worker, adaptive: Adaptive, visit: Visit, loaded: Loaded) -> None:
     """Take those groups out of a load whose condition never landed so early."""
     before, held = len(loaded.units), visit.held
-    new_since = loaded.last - round(worker.settings.commit_overlap * 1000)
+    new_since = loaded.last - worker.settings.commit_overlap_ms
     wanted = {*held.state.left, *map(abs, held.late)}
     loaded.units = adaptive.sift(loaded.units, Look(loaded.last, loaded.now, new_since, wanted))
     if passed_over := before - len(loaded.units):

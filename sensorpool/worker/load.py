@@ -77,7 +77,7 @@ def load_each(
 ) -> list[Loaded]:
     """Ask what is due in each range: one statement for all of them, and the further ones of `load`."""
     lasts = {shard_range: last_loads.last(shard_range, each.state, now) for shard_range, each in held.items()}
-    found = loading.due_groups(connection, lasts, now=now, commit_overlap=_overlap(settings))
+    found = loading.due_groups(connection, lasts, now=now, commit_overlap=settings.commit_overlap_ms)
     loads = [
         load(connection, cache, each, rows, last, now, settings)
         for each, last, rows in zip(held.values(), lasts.values(), found, strict=True)
@@ -100,7 +100,7 @@ def load(
     :param rows: what is due by the database.
     :param last: the time of the last load.
     """
-    overlap = _overlap(settings)
+    overlap = settings.commit_overlap_ms
     not_here = cache.not_here(held.state.stranded) if held.state.stranded else set()
     # a late group is passed over by the statement; it counts as left over unless it was poked as new
     late = asked_for(held.late) | set(held.late).difference(held.state.recent)
@@ -143,10 +143,6 @@ def _ask_when_next(
         return
     for shard_range, at in zip(few, loading.next_due(connection, few, now), strict=True):
         loads[shard_range].next_due = now + LONGEST_QUIET if at is None else min(at, now + LONGEST_QUIET)
-
-
-def _overlap(settings: Settings) -> Milliseconds:
-    return round(settings.commit_overlap * 1000)
 
 
 def _look_up(connection: Connection, cache: Cache, rows: Sequence[loading.DueRow], left: set[int]) -> list[PokeUnit]:

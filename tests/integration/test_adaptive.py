@@ -18,6 +18,7 @@ from sensorpool.store.schema import landing
 from sensorpool.worker import job as cycle
 from sensorpool.worker.context import Worker
 from tests.support.builders import classpath
+from tests.support.moved_clock import Clock
 
 DAY, HOUR, MINUTE = 86_400_000, 3_600_000, 60_000
 MIDNIGHT = 20_000 * DAY
@@ -38,21 +39,11 @@ class Partition:
         return self.day in self.lands
 
 
-class Clock:
-    """The database's clock, which the test moves."""
-
-    def __init__(self) -> None:
-        self.ms: Milliseconds = MIDNIGHT
-
-    def __call__(self) -> Milliseconds:
-        return self.ms
-
-
 @pytest.fixture
 def clock() -> Clock:
     Partition.lands.clear()
     Partition.poked.clear()
-    return Clock()
+    return Clock(MIDNIGHT)
 
 
 @pytest.fixture

@@ -15,11 +15,11 @@ from sensorpool.leases.lease import Acquired
 from sensorpool.leases.range_state import RangeState
 from sensorpool.leases.redis_store import range_key as key
 from sensorpool.model.states import State
-from sensorpool.model.values import Milliseconds
 from sensorpool.worker import job as cycle
 from sensorpool.worker.context import Worker
 from tests.integration.test_jobs import OURS as THEIRS
 from tests.integration.test_jobs import Lands, Waits
+from tests.support.moved_clock import Clock
 
 HOUR = 3_600_000  # milliseconds
 
@@ -35,19 +35,9 @@ OURS = [*THEIRS, f"{__name__}.Refuses"]
 LONG = {"shards": 1, "tick": 5.0, "poke_interval": 3_600.0, "timeout": 7 * 86_400.0, "sensors_enabled": OURS}
 
 
-class Clock:
-    """The database's clock, which the test moves."""
-
-    def __init__(self) -> None:
-        self.ms: Milliseconds = 1_700_000_000_000
-
-    def __call__(self) -> Milliseconds:
-        return self.ms
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(1_700_000_000_000)
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from sensorpool.store.database import Database
 from sensorpool.worker import context, suspects
 from sensorpool.worker.context import Worker
 from tests.support.builders import START, classpath
+from tests.support.moved_clock import Clock
 
 TICK = 5_000  # milliseconds
 
@@ -36,16 +37,6 @@ class Waits:
     def poke(self, context: Any) -> bool:
         """Never called: pokes are scripted."""
         raise AssertionError
-
-
-class Clock:
-    """The database's clock."""
-
-    def __init__(self) -> None:
-        self.ms: Milliseconds = START
-
-    def __call__(self) -> Milliseconds:
-        return self.ms
 
 
 class Trusting:
@@ -190,7 +181,7 @@ class RecordingSuspects:
 
     def __init__(self) -> None:
         self.offered: dict[int, Suspicion | None] = {}
-        self.busy = 0
+        self.busy: list[int] = []
         self.is_retired = self.is_busy = False
 
     def offer(
@@ -200,7 +191,7 @@ class RecordingSuspects:
         stranded: Collection[int] = frozenset(),
         *,
         due: Milliseconds,
-    ) -> int:
+    ) -> list[int]:
         """Note an offer."""
         self.offered.update({group.id: why for group, why in groups.items()})
         return self.busy
@@ -239,7 +230,7 @@ class Place:
     """
 
     def __init__(self, database: Database, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.clock = Clock()
+        self.clock = Clock(START)
         self.client = client
         self._url = str(database.engine.url)
         self._workers: list[Worker] = []

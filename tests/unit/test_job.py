@@ -248,7 +248,7 @@ def test_a_job_that_ends_leaves_nothing_in_flight(place: Jobs) -> None:
 def test_suspects_that_are_still_poked_miss_a_turn_and_are_counted(place: Jobs) -> None:
     [group] = place.register("a")
     place.leases.suspects.mark(place.shard_range, [group], Suspicion.OVERRAN)
-    place.apart.busy = 1
+    place.apart.busy = [group]
     assert place.job().extra == {"busy": 1}
 
 

@@ -280,7 +280,7 @@ class SimulatedWorker(Worker):
 
         def noted(
             shard_range: ShardRange, groups: Mapping[DueGroup, Suspicion | None], *more: Any, **named: Any
-        ) -> int:
+        ) -> list[int]:
             world.excused.update(group.id for group in groups)
             world.rounds[self.name][shard_range].apart.update(group.id for group in groups)
             return offer(shard_range, groups, *more, **named)
