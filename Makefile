@@ -82,6 +82,7 @@ bench-full: $(VENV)/bench.stamp $(VENV_E2E)/e2e.stamp ## measure at full size, b
 	@$(BIN)/python -m benchmarks.peers --go-on
 	@$(BIN)/python -m benchmarks.peers --go-on --size 200 --results benchmarks/results/peers_few.json \
 		--only sensorpool --only smart-sensor --only apscheduler
+	@$(VENV_E2E)/bin/python -m benchmarks.airflow_shared
 	@$(BIN)/python tools/benchmarks_page.py
 
 .PHONY: check

@@ -16,9 +16,9 @@ from sqlalchemy import make_url
 from thrift.Thrift import TApplicationException
 from thrift.transport.TTransport import TTransportException
 
+from harness.endpoints.hive_metastore import MetastoreEndpoint
 from harness.servers import Elsewhere, PostgresServer, fresh_database
 
-from .hive_metastore import MetastoreEndpoint
 from .metastore_schema import MetastoreSchema
 
 SetConnection = Callable[[str, str], None]

@@ -32,6 +32,7 @@ from airflow.providers.standard.sensors.time_delta import TimeDeltaSensor
 from airflow.sdk import DAG, timezone
 from sqlalchemy import create_engine, make_url, text
 
+from harness.endpoints.hive_metastore import MetastoreEndpoint
 from harness.servers import fresh_database
 from sensorpool import Settings
 from sensorpool.airflow.compat.exceptions import (
@@ -44,7 +45,6 @@ from sensorpool.airflow.result import Landing
 from sensorpool.airflow.task.poolable import condition_of
 from sensorpool.errors import HandBack
 from sensorpool.poke.classes import Classes
-from tests.airflow.hive_metastore import MetastoreEndpoint
 from tests.airflow.metastore_schema import MetastoreSchema
 from tests.airflow.running import Flag, context_of, in_dag
 from tests.sensors.ftp import PASSWORD, FtpServer

@@ -24,11 +24,11 @@ from google.api_core.exceptions import NotFound
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.endpoints.cloud_storage import StorageEndpoint
+from harness.endpoints.hive_metastore import MetastoreEndpoint
 from sensorpool.airflow.pool.shared_calls import bigquery, gcs, glue, hive, partitions
 from tests.airflow import test_shared_calls
-from tests.airflow.hive_metastore import MetastoreEndpoint
 from tests.airflow.metastore_schema import MetastoreSchema
-from tests.airflow.storage_endpoint import StorageEndpoint
 from tests.airflow.test_aws import amazon  # noqa: F401  # a fixture
 from tests.airflow.test_hive import endpoint, schema  # noqa: F401  # fixtures
 from tests.airflow.test_shared_calls import agree, asked, calls  # noqa: F401  # a fixture
