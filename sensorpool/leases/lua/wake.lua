@@ -2,8 +2,8 @@
 --
 -- Have groups of a range poked at once (`dirty_flags.at_once` makes the ids). 1: the caller sends a job; 0: one was sent
 -- less than `gap_ms` ago, and who ran that job asks again when the gap has passed: without ids, for those that were
--- woken meanwhile, and again until no gap is left, when whoever wakes a group sends a job. Beyond `most` groups a
--- wake-up is dropped: its groups are poked in their turn.
+-- woken meanwhile, and again until no gap is left; then the next caller that wakes a group sends a job. Beyond `most`
+-- groups a wake-up is dropped: its groups are poked in their turn.
 if redis.call("TYPE", KEYS[1]).ok ~= "set" then
   redis.call("DEL", KEYS[1])
 end

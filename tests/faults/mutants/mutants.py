@@ -164,9 +164,9 @@ MUTANTS = (
     ),
     _one(
         "what commits late is missed",
-        "worker/load.py",
-        "    return round(settings.commit_overlap * 1000)\n",
-        "    return 0\n",
+        "config/options.py",
+        "        return round(self.commit_overlap * 1000)\n",
+        "        return 0\n",
         "G5",
     ),
     _one(
