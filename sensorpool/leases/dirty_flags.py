@@ -47,7 +47,7 @@ class DirtyFlags:
         return bool(self._store.call(pipeline.execute)[-1])
 
     def keep(self, shard_range: ShardRange, late: Iterable[int]) -> None:
-        """Leave groups to the next job that could not be poked now, however it comes: no flag is raised for them."""
+        """Leave groups that could not be poked now to the next job; no flag is raised, so none is sent for them."""
         if ids := [str(group_id) for group_id in late]:
             pipeline, name = self._store.pipeline(), self._store.key(shard_range, "late")
             pipeline.sadd(name, *ids)
