@@ -126,6 +126,7 @@ def _outage(scale: int) -> Row:
         until("a poke of each", lambda: len(scene.pokes(0)) == groups, 600, 1.0)
         time.sleep(interval)
         down, began = scene.record.with_suffix(DOWN), time.time()
+        before = Counter(int(at) for at in scene.calls(began - interval, began))
         down.touch()
         time.sleep(OUTAGE / scale)
         failed = stage.states()
@@ -151,7 +152,8 @@ def _outage(scale: int) -> Row:
             "failed": sum(number for state, number in stage.states().items() if state != "sensing"),
             "seconds to 90 % of the full rate": next(s for s, rate in enumerate(rates) if rate >= 0.9 * full_rate),
             "seconds until each was poked": all_poked,
-            "calls in a second afterwards, most over the mean": max(after.values()) / full_rate,
+            "calls in a second, most over the mean: before": max(before.values()) / full_rate,
+            "calls in a second, most over the mean: afterwards": max(after.values()) / full_rate,
         }
 
 

@@ -163,11 +163,15 @@ def in_turn(units: Sequence[Unit], waits_of: Callable[[Unit], Waits], now: Milli
     intervals are stretched alike; and among those that have waited for as long, the DAGs take turns.
     """
     by_wait: dict[tuple[bool, int], dict[str, deque[Unit]]] = defaultdict(dict)
-    for unit in units:
-        waits = waits_of(unit)
-        is_early = waits.next_deadline is None or now < waits.next_deadline
-        steps = int((stretch(waits, now) - 1) * _STEPS)
-        by_wait[is_early, -steps].setdefault(waits.dag_id, deque()).append(unit)
+    for unit in units:  # there may be thousands
+        poke_interval, next_deadline, since, dag_id = waits_of(unit)
+        is_early = next_deadline is None or now < next_deadline
+        steps = (now - since) * _STEPS // (poke_interval or 1) if since < now else 0
+        lines_of = by_wait[is_early, -steps]
+        try:
+            lines_of[dag_id].append(unit)
+        except KeyError:
+            lines_of[dag_id] = deque([unit])
     ordered: list[Unit] = []
     for key in sorted(by_wait):
         lines = list(by_wait[key].values())

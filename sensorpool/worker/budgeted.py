@@ -31,6 +31,11 @@ class _Line:
         self.poked = 0  # groups handed over since then
         self.stretched = 0.0  # the sum of their stretches
 
+    @property
+    def has_news(self) -> bool:
+        """Whether there is something to tell: a group that did not wait tells nothing of stretches."""
+        return self.done > 0 or self.stretched > self.poked or (self.poked > 0 and bool(self.units))
+
 
 class Turn(NamedTuple):
     """What the caller knows of the job.
@@ -61,14 +66,21 @@ class Budgeted:
     def set_apart(self, units: Sequence[PokeUnit]) -> list[PokeUnit]:
         """Take the groups into lines whose backend has a budget; return the others."""
         others: list[PokeUnit] = []
+        backend: str | None = None
+        line: _Line | None = None
         for unit in units:
-            if (budget := self._budgets.of(unit.backend)) is None:
+            if unit.backend is not backend:  # names are interned, and groups by the thousand have one backend
+                backend, line = unit.backend, self._line_of(unit.backend)
+            if line is None:
                 others.append(unit)
             else:
-                line = self._lines.setdefault(budget, _Line())
                 line.units.append(unit)
                 line.classes.add(unit.op_classpath)
         return others
+
+    def _line_of(self, backend: str) -> _Line | None:
+        budget = self._budgets.of(backend)
+        return None if budget is None else self._lines.setdefault(budget, _Line())
 
     @property
     def waiting(self) -> list[int]:
@@ -103,12 +115,16 @@ class Budgeted:
         taken: list[PokeUnit] = []
         for (budget, line), most, cost, grant in zip(asking, mosts, costs, granted, strict=True):
             line.ask_at = here + max(grant.wait, _AGAIN if grant.pokes < cost else 0.0)
-            if grant.pokes < cost:
+            if grant.pokes >= cost:
+                some, line.units[:most] = line.units[:most], []
+            elif grant.pokes > 0:
                 self._put_in_turn(line)
-            some = self._first(line, grant.pokes, most)
+                some = self._first(line, grant.pokes, most)
+            else:
+                continue  # whose turn it is matters when there is a turn
             taken += some
             line.poked += len(some)
-            line.stretched += sum(stretch(self._waits(unit), self._turn.now) for unit in some)
+            line.stretched += self._stretched(some)
             if budget.at_once is not None:
                 self._at_once.update((unit.group.id, budget) for unit in some)
         return taken
@@ -128,7 +144,7 @@ class Budgeted:
         :returns: None: no group waits.
         :raises Unreachable: when Redis does not answer.
         """
-        told = [(budget, line) for budget, line in self._lines.items() if line.done or line.poked]
+        told = [(budget, line) for budget, line in self._lines.items() if line.has_news]
         if told:
             self._left.take([self._question(budget, line, 0) for budget, line in told])
         return None if (at := self.next_ask) is None else max(0.0, at - time.monotonic())
@@ -145,8 +161,6 @@ class Budgeted:
 
     def _first(self, line: _Line, pokes: int, most: int) -> list[PokeUnit]:
         """Take the first groups out of a line, as many as so many pokes are."""
-        if pokes <= 0:
-            return []
         cost, room = 0, Counter[Hashable]()
         taken: list[PokeUnit] = []
         left: list[PokeUnit] = []
@@ -178,8 +192,14 @@ class Budgeted:
 
     def _waits(self, unit: PokeUnit) -> Waits:
         group, now = unit.group, self._turn.now
-        since = min(self._turn.since.get(group.id) or now, now)
+        since = self._turn.since.get(group.id) or now
         return Waits(group.poke_interval, group.next_deadline, since, unit.dag_id or "")
+
+    def _stretched(self, units: Sequence[PokeUnit]) -> float:
+        """Return the sum of the stretches of groups."""
+        if not self._turn.since:
+            return float(len(units))
+        return sum(stretch(self._waits(unit), self._turn.now) for unit in units)
 
 
 def charge(budgets: Budgets, left: BudgetsLeft, asker: str, units: Iterable[PokeUnit]) -> None:

@@ -115,8 +115,8 @@ def load(
     units = units[start:] + units[:start]
     if left:
         # the groups come first that have been left over for longest, or for a time that is not known
-        since = held.state.left_since
-        units.sort(key=lambda unit: since_left(since, unit.group.id, now) if unit.group.id in left else now)
+        since = {group_id: since_left(held.state.left_since, group_id, now) for group_id in left}
+        units.sort(key=lambda unit: since.get(unit.group.id, now))
     # new groups wait for older ones, so that a storm of registrations makes no older group late
     if last_ones := {unit for unit in new if unit.group.registered_at > now - unit.group.poke_interval}:
         units.sort(key=last_ones.__contains__)
