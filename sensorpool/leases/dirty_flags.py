@@ -48,23 +48,25 @@ class DirtyFlags:
 
     def keep(self, shard_range: ShardRange, late: Iterable[int]) -> None:
         """Leave groups that could not be poked now to the next job; no flag is raised, so none is sent for them."""
-        if ids := [str(group_id) for group_id in late]:
-            pipeline, name = self._store.pipeline(), self._store.key(shard_range, "late")
-            pipeline.sadd(name, *ids)
-            pipeline.expire(name, _LATE_KEPT)
+        pipeline = self._store.pipeline()
+        if self._add_late(pipeline, shard_range, late):
             self._store.call(pipeline.execute)
 
     def add_to(self, pipeline: Any, shard_range: ShardRange, late: Iterable[int]) -> int:
         """Add the raising of a flag to a pipeline; return how many answers it adds, the last as of `put_up`."""
-        answers = 2
-        if ids := [str(group_id) for group_id in late]:
-            name = self._store.key(shard_range, "late")
-            pipeline.sadd(name, *ids)
-            pipeline.expire(name, _LATE_KEPT)
-            answers += 2
+        answers = self._add_late(pipeline, shard_range, late)
         pipeline.delete(self._store.key(shard_range, "quiet"))
         pipeline.set(self._store.key(shard_range, "dirty"), "1", nx=True, px=self._kept)
-        return answers
+        return answers + 2
+
+    def _add_late(self, pipeline: Any, shard_range: ShardRange, late: Iterable[int]) -> int:
+        """Add late groups of a range to a pipeline; return how many answers that adds."""
+        if not (ids := [str(group_id) for group_id in late]):
+            return 0
+        name = self._store.key(shard_range, "late")
+        pipeline.sadd(name, *ids)
+        pipeline.expire(name, _LATE_KEPT)
+        return 2
 
     def take_down(self, shard_range: ShardRange) -> bool:
         """Lower the flag of a range; return whether it was up."""
