@@ -1,6 +1,6 @@
 """Two Airflows for the whole suite: each takes 20 s to start. Tests that break parts of one put them back.
 
-A run of the whole suite takes one in three of the faults and of what operators do, chosen by its seed; ``make e2e-all``
+A run of the whole suite takes one in six of the faults and of what operators do, chosen by its seed; ``make e2e-all``
 takes all of them.
 """
 
@@ -23,12 +23,12 @@ Airflow = TypeVar("Airflow", bound=Cluster)
 
 ALL = os.environ.get("SENSORPOOL_TEST_E2E") == "all"
 CHOSEN_FROM = ("test_faults", "test_operations", "test_start_faults", "test_start_operations")
-ONE_IN = 3
+ONE_IN = 6
 
 
 @pytest.hookimpl(trylast=True)  # after `-k` has taken its pick
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose one in three of the faults and of what operators do, by the run's seed, where the whole suite runs."""
+    """Choose one in six of the faults and of what operators do, by the run's seed, where the whole suite runs."""
     if not ALL:
         choose(config, items, lambda item: item.path.stem if item.path.stem in CHOSEN_FROM else None, ONE_IN)
 
