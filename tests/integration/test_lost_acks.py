@@ -6,6 +6,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import redis
 
 from harness.servers import RedisServer
 from harness.service import Service, children
@@ -26,17 +27,25 @@ def service(make_service: Callable[..., Service]) -> Service:
 def stopped(service: Service, redis_server: RedisServer) -> list[psutil.Process]:
     """The children of a worker that has handed each of them a job, which stand still; Redis is dead."""
     worker = service.worker("--loglevel=DEBUG")  # with a line for each job
-    service.beat()
+    beat = service.beat()
     until("the first tick of every range", service.is_ready)
     standing = until("the children", lambda: found if len(found := children(worker)) == CONCURRENCY else None)
-    until("the round of rescue", lambda: "sensorpool.rescue" in service.logs() and not _unfinished(service.logs()))
+    until("the round of rescue", lambda: "sensorpool.rescue" in service.logs())
+    beat.terminate()  # a child that stands still while it tells of a job would hold up the worker
+    beat.wait(30)
+    until("no job in hand", lambda: not _queued(service) and not _unfinished(service.logs()))
     for child in standing:
         child.suspend()
-    for shard_range in service.pool.ranges[:CONCURRENCY]:  # beat sends none for quiet ranges
+    for shard_range in service.pool.ranges[:CONCURRENCY]:
         service.pool.publisher.nudge(shard_range)
     until("jobs received", lambda: _unfinished(service.logs()) >= CONCURRENCY)
     redis_server.kill()
     return standing
+
+
+def _queued(service: Service) -> int:
+    with redis.Redis.from_url(service.settings.redis_url) as client:
+        return int(client.llen("sensorpool:sensorpool"))
 
 
 def _unfinished(logs: str) -> int:
@@ -51,6 +60,7 @@ def test_a_worker_goes_on_after_acks_that_failed(
         child.resume()
     until("acks that fail", lambda: service.logs().count("Couldn't ack") >= CONCURRENCY)
     redis_server.start()
+    service.beat()
     ids = register(service, tmp_path, count=1, groups=1)
     land(tmp_path, "g0")
     assert [str(state) for state in service.pool.wait(ids, 60).values()] == ["success"], service.logs()[-3000:]
