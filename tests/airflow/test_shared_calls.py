@@ -111,15 +111,15 @@ def fill(bucket: str, *keys: str) -> None:
 
 
 def test_keys_of_a_folder_are_one_listing(calls: list[str]) -> None:
-    fill("raw", *(f"in/{n:04}" for n in range(0, 300, 3)), "in/zz", "other/x", "in/0007.more", "in/ü")
-    some = [{"bucket_key": f"s3://raw/in/{n:04}"} for n in range(300)]
+    fill("raw", *(f"in/{n:04}" for n in range(0, 40, 3)), "in/zz", "other/x", "in/0007.more", "in/ü")
+    some = [{"bucket_key": f"s3://raw/in/{n:04}"} for n in range(40)]
     some += [
         {"bucket_key": f"in/{name}", "bucket_name": "raw"} for name in ("zz", "zzz", "0007", "0007.more", "ü", "ö")
     ]
     del calls[:]
     answers = asked(S3KeySensor, some)
     assert calls == ["ListObjectsV2"]
-    assert answers.count(False) == 200 + 3
+    assert answers.count(False) == 26 + 3
     assert agree(S3KeySensor, some) == answers
 
 
