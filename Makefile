@@ -44,7 +44,7 @@ test-variants: $(VENV)/test.stamp ## run the tests that need MariaDB or RabbitMQ
 airflow: $(VENV_E2E)/e2e.stamp ## run the tests of Airflow's side, on its code and its database
 	@$(VENV_E2E)/bin/python -m pytest tests/airflow $(SLOWEST) -n 2 --dist loadfile $(ARGS)
 
-e2e: $(VENV_E2E)/e2e.stamp ## run the tests on whole Airflows of their own: of the faults, one in six
+e2e: $(VENV_E2E)/e2e.stamp ## run the tests on whole Airflows of their own: a part of them, by the seed
 	@$(VENV_E2E)/bin/python -m pytest tests/e2e $(SLOWEST) --maxfail 4 $(ARGS)
 
 e2e-all: $(VENV_E2E)/e2e.stamp ## run all tests on whole Airflows: half an hour
@@ -58,7 +58,7 @@ e2e-versions: ## run the lives of a sensor on other versions of a whole Airflow
 	@$(PYTHON) tools/airflow_versions.py $(VERSIONS) -- tests/e2e/test_lives.py $(ARGS)
 
 .PHONY: faults faults-all mutants faults-full
-faults: $(VENV)/test.stamp ## try the guarantees: of the faults one in three, one mutant in eight, the model
+faults: $(VENV)/test.stamp ## try the guarantees: of the faults one in three, one mutant in twelve, the model
 	@$(BIN)/python -m pytest tests/faults $(SLOWEST) -n 3 --dist loadfile $(ARGS)
 
 faults-all: $(VENV)/test.stamp ## try the guarantees with every fault once: twenty minutes

@@ -1,14 +1,14 @@
 """Two Airflows for the whole suite: each takes 20 s to start. Tests that break parts of one put them back.
 
-A run of the whole suite takes one in six of the faults and of what operators do, chosen by its seed; ``make e2e-all``
-takes all of them.
+A run of the whole suite takes a part of the tests, chosen by its seed: one in six of the faults and of what operators do,
+one in three of the cases of parity, one in two of the rest. ``make e2e-all`` takes all.
 """
 
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -22,15 +22,36 @@ Airflow = TypeVar("Airflow", bound=Cluster)
 
 
 ALL = os.environ.get("SENSORPOOL_TEST_E2E") == "all"
-CHOSEN_FROM = ("test_faults", "test_operations", "test_start_faults", "test_start_operations")
-ONE_IN = 6
+FAULTS = frozenset({"test_faults", "test_operations", "test_start_faults", "test_start_operations"})
+PARITY = frozenset({"test_parity", "test_start_parity"})
+KEPT = frozenset({"success", "timeout"})  # cases of parity that are always there: further tests look at them
+OTHERS = frozenset({"test_external_tasks", "test_spark", "test_start", "test_ui"})
 
 
 @pytest.hookimpl(trylast=True)  # after `-k` has taken its pick
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose one in six of the faults and of what operators do, by the run's seed, where the whole suite runs."""
+    """Choose a part of the tests, by the run's seed, where the whole suite runs."""
     if not ALL:
-        choose(config, items, lambda item: item.path.stem if item.path.stem in CHOSEN_FROM else None, ONE_IN)
+        choose(config, items, lambda item: item.path.stem if item.path.stem in FAULTS else None, 6)
+        choose(config, items, _case, 3)
+        choose(config, items, lambda item: "others" if item.path.stem in OTHERS else None, 2)
+
+
+def _case(item: pytest.Item) -> str | None:
+    """Return the file of a test that is about one case of parity, if others do not need that case."""
+    case = _parameters(item).get("case")
+    return item.path.stem if item.path.stem in PARITY and case is not None and case not in KEPT else None
+
+
+def _parameters(item: pytest.Item) -> dict[str, Any]:
+    return dict(item.callspec.params) if hasattr(item, "callspec") else {}
+
+
+@pytest.fixture(scope="module")
+def cases(request: pytest.FixtureRequest) -> frozenset[str]:
+    """The cases of parity in this run: each of them takes Airflow some seconds."""
+    items = [item for item in request.session.items if item.path == request.path]
+    return KEPT.union(_parameters(item)["case"] for item in items if "case" in _parameters(item))
 
 
 class Running:
