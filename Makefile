@@ -12,11 +12,11 @@ PIP_E2E = $(@D)/bin/python -m pip --disable-pip-version-check --no-input --quiet
 ALL_VERSIONS := $(patsubst tests/e2e/versions/%.txt,%,$(wildcard tests/e2e/versions/*.txt))
 VERSIONS ?= $(ALL_VERSIONS)
 VENVS_OF_VERSIONS := $(ALL_VERSIONS:%=$(VENV_E2E)-%)
-CODE := $(wildcard sensorpool migrations harness tests benchmarks tools celeryconfig.py)
+CODE := $(wildcard sensorpool migrations harness tests benchmarks tools examples celeryconfig.py)
 
-# these need Airflow: make airflow, make e2e; and these are slower: make faults
+# these need Airflow: make airflow, make e2e; and these are slower, or need further servers: make faults, make servers
 NO_AIRFLOW := --ignore=tests/airflow --ignore=tests/e2e
-NOT_SLOW := $(NO_AIRFLOW) --ignore=tests/faults
+NOT_SLOW := $(NO_AIRFLOW) --ignore=tests/faults --ignore=tests/servers
 # a whole suite names its slowest tests
 SLOWEST := --durations=12 --durations-min=10
 
@@ -39,6 +39,10 @@ test: $(VENV)/test.stamp ## run the tests on a PostgreSQL and a Redis of their o
 .PHONY: test-variants
 test-variants: $(VENV)/test.stamp ## run the tests that need MariaDB or RabbitMQ
 	@$(BIN)/python -m pytest -m "mariadb or rabbitmq" $(NOT_SLOW) $(SLOWEST) -n 2 --dist loadfile $(ARGS)
+
+.PHONY: servers
+servers: $(VENV)/test.stamp ## run the tests on servers as people have them: TLS, Sentinels, PgBouncer, a standby that takes over
+	@$(BIN)/python -m pytest tests/servers $(SLOWEST) -s $(ARGS)
 
 .PHONY: airflow e2e e2e-all
 airflow: $(VENV_E2E)/e2e.stamp ## run the tests of Airflow's side, on its code and its database
@@ -85,6 +89,21 @@ bench-full: $(VENV)/bench.stamp $(VENV_E2E)/e2e.stamp ## measure at full size, b
 	@$(VENV_E2E)/bin/python -m benchmarks.airflow_shared
 	@$(BIN)/python tools/benchmarks_page.py
 
+.PHONY: docs dist
+docs: $(VENV)/docs.stamp ## build the docs as a site in build/site, with all links checked
+	@$(BIN)/python -m mkdocs build --quiet $(ARGS)
+	@echo "build/site/index.html"
+
+dist: $(VENV)/release.stamp ## build wheel and sdist in dist/, check them, and list what they bring along
+	@rm -rf dist build/bill
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --no-isolation --outdir dist . >/dev/null
+	@$(BIN)/python -m twine check --strict dist/*
+	@$(PYTHON) -m venv build/bill
+	@build/bill/bin/python -m pip --disable-pip-version-check --no-input --quiet install --constraint constraints.txt \
+		"$$(ls dist/*.whl)[embedded,postgres,mysql,flower,web,otel]"
+	@$(BIN)/cyclonedx-py environment --output-reproducible --output-file dist/sensorpool.cdx.json build/bill/bin/python
+	@cd dist && sha256sum *
+
 .PHONY: check
 check: $(VENV)/test.stamp ## check format, lint, types, layers and words
 	$(BIN)/ruff format --check $(CODE)
@@ -123,6 +142,16 @@ $(VENV)/test.stamp: $(VENV)/venv.stamp pyproject.toml constraints.txt
 $(VENV)/bench.stamp: $(VENV)/test.stamp pyproject.toml constraints.txt
 	@echo "Installing what the benchmarks need into $(VENV) ..."
 	@$(PIP) --editable '.[bench]'
+	@touch $@
+
+$(VENV)/docs.stamp: $(VENV)/venv.stamp pyproject.toml constraints.txt
+	@echo "Installing what the docs need into $(VENV) ..."
+	@$(PIP) --editable '.[docs,web]'
+	@touch $@
+
+$(VENV)/release.stamp: $(VENV)/venv.stamp pyproject.toml constraints.txt
+	@echo "Installing what a release needs into $(VENV) ..."
+	@$(PIP) --editable '.[release]'
 	@touch $@
 
 $(VENV_E2E)/e2e.stamp: $(VENV_E2E)/venv.stamp pyproject.toml constraints-e2e.txt

@@ -92,9 +92,13 @@ class Service:
 
     def process(self, kind: str, *options: str, **environment: str) -> subprocess.Popen[bytes]:
         """Start a process of Celery: `worker`, `beat`, `flower`."""
+        return self.process_of("sensorpool", kind, *options, **environment)
+
+    def process_of(self, app: str, kind: str, *options: str, **environment: str) -> subprocess.Popen[bytes]:
+        """Start a process of an application, which may be a user's, in a module of the folder."""
         log = (self.folder / f"{kind}-{len(self.processes)}.log").open("wb")
         process = subprocess.Popen(
-            [sys.executable, "-m", "celery", "-A", "sensorpool", kind, *options],
+            [sys.executable, "-m", "celery", "-A", app, kind, *options],
             env=os.environ | self.environment | environment,
             cwd=self.folder,
             stdout=log,

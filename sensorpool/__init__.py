@@ -10,43 +10,101 @@ from typing import TYPE_CHECKING, Any
 from sensorpool.config.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from sensorpool.client.default import cancel, register, register_many, wait, wake
+    from sensorpool import aio, errors, testing
+    from sensorpool.canvas import wait_for
+    from sensorpool.client.default import all_of, any_of, cancel, get, register, register_many, wait, wake
+    from sensorpool.client.instance import Instance
     from sensorpool.client.pool import Pool
     from sensorpool.config.settings import Settings
-    from sensorpool.model.values import Instance, Key, PokeReturnValue, Registration
+    from sensorpool.errors import (
+        CannotPoke,
+        FailSensor,
+        InfraFailure,
+        KeyConflict,
+        Refused,
+        SensorFailed,
+        SensorpoolError,
+        SettingsError,
+        SkipSensor,
+        Unknown,
+        Unreachable,
+    )
+    from sensorpool.model.states import Ending, State
+    from sensorpool.model.values import Key, PokeReturnValue, Registration, Result
+    from sensorpool.sensors.function import sensor
 
 __all__ = [
+    "CannotPoke",
+    "Ending",
+    "FailSensor",
+    "InfraFailure",
     "Instance",
     "Key",
+    "KeyConflict",
     "PokeReturnValue",
     "Pool",
+    "Refused",
     "Registration",
+    "Result",
+    "SensorFailed",
+    "SensorpoolError",
     "Settings",
+    "SettingsError",
+    "SkipSensor",
+    "State",
+    "Unknown",
+    "Unreachable",
+    "aio",
+    "all_of",
+    "any_of",
     "cancel",
+    "errors",
+    "get",
     "register",
     "register_many",
+    "sensor",
+    "testing",
     "wait",
+    "wait_for",
     "wake",
 ]
 
+_MODULES = frozenset({"aio", "errors", "testing"})
 _HOMES = {
-    "Instance": "model.values",
-    "Key": "model.values",
-    "PokeReturnValue": "model.values",
-    "Registration": "model.values",
-    "Pool": "client.pool",
-    "Settings": "config.settings",
-    "cancel": "client.default",
-    "register": "client.default",
-    "register_many": "client.default",
-    "wait": "client.default",
-    "wake": "client.default",
+    "client.default": ("all_of", "any_of", "cancel", "get", "register", "register_many", "wait", "wake"),
+    "client.instance": ("Instance",),
+    "client.pool": ("Pool",),
+    "canvas": ("wait_for",),
+    "config.settings": ("Settings",),
+    "errors": (
+        "CannotPoke",
+        "FailSensor",
+        "InfraFailure",
+        "KeyConflict",
+        "Refused",
+        "SensorFailed",
+        "SensorpoolError",
+        "SettingsError",
+        "SkipSensor",
+        "Unknown",
+        "Unreachable",
+    ),
+    "model.states": ("Ending", "State"),
+    "model.values": ("Key", "PokeReturnValue", "Registration", "Result"),
+    "sensors.function": ("sensor",),
 }
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"sensorpool.{_HOMES[name]}"), name)
+    if name in _HOME_OF:
+        return getattr(import_module(f"sensorpool.{_HOME_OF[name]}"), name)
+    if name in _MODULES:
+        return import_module(f"sensorpool.{name}")
     if name in {"app", "celery"}:
         return import_module("sensorpool.service.app").app
     raise AttributeError(f"module 'sensorpool' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -107,5 +107,9 @@ class HandBack(Exception):
     """Raised by a poke that the pool cannot answer: every waiter has to poke by itself."""
 
 
+class SensorFailed(SensorpoolError):
+    """Raised by a step of a Celery canvas whose condition did not land: it failed, was skipped or was cancelled."""
+
+
 class FailSensor(Exception):
     """Raised by a poke: end every waiter as failed, whatever ``silent_fail`` says (``AirflowFailException``)."""

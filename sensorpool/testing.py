@@ -11,12 +11,17 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sensorpool.errors import FailSensor, InfraFailure, SkipSensor
 from sensorpool.model.values import Milliseconds, PokeReturnValue
+
+if TYPE_CHECKING:
+    from sensorpool.pytest_plugin import TestPool
 
 LONG = 3_600  # seconds
 _LEAKED = 256  # times 16 MB
@@ -34,6 +39,24 @@ class Clock:
     def advance(self, seconds: float) -> None:
         """Move the clock on (or back)."""
         self.now += round(seconds * 1000)
+
+
+def pool(*, clock: "Clock | None" = None, **settings: Any) -> "AbstractContextManager[TestPool]":
+    """Return a pool for a test, as a context manager; meanwhile the functions of `sensorpool` use it.
+
+    It needs no server. Nothing happens in it by itself: ``land``, ``fail``, ``time_out`` and ``poke`` say what happens
+    to a condition, ``registered`` and ``sent`` what the code under test has done::
+
+        @pytest.fixture
+        def pool():
+            with sensorpool.testing.pool() as pool:
+                yield pool
+
+    :param clock: the pool's clock; default: one that stands still.
+    :param settings: by name; ``sensors_enabled`` is a list of class paths, by default any class.
+    """
+    made: AbstractContextManager[TestPool] = import_module("sensorpool.pytest_plugin").pool(clock=clock, **settings)
+    return made
 
 
 class ScriptedSensor:

@@ -166,7 +166,7 @@ def _look_at_broker(pool: Pool, away: Unreachable | None) -> Finding:
     try:
         problems.probe_broker(pool)
         if not wire.is_amqp(settings.broker):
-            options = bounded if settings.broker.startswith(("redis", "unix")) else {}
+            options = bounded if wire.is_redis(settings.broker) else {}
             with Connection(url, connect_timeout=_PATIENCE, transport_options=options) as connection:
                 connection.ensure_connection(max_retries=1, timeout=_PATIENCE)
     except Unreachable as error:

@@ -6,6 +6,7 @@ from sensorpool.admin import next_poke
 from sensorpool.client.pool import Pool
 from sensorpool.errors import Refused, Unknown, Unreachable
 from sensorpool.instrumentation.redaction import printable
+from sensorpool.model.callbacks import shown
 from sensorpool.model.identity import identify
 from sensorpool.model.json_text import read_json
 from sensorpool.model.states import State
@@ -128,11 +129,12 @@ def _xcom_value(pool: Pool, row: Any) -> Any:
 
 
 def _callback(pool: Pool, row: Any) -> str | None:
-    """Describe the state of an instance's ``on_settled`` task; None if it has none."""
+    """Describe the state of an instance's callbacks; None if it has none."""
     if row["on_settled"] is None:
         return None
-    signature = read_json(row["on_settled"], None)
-    task = printable(str(signature.get("task"))[:200]) if isinstance(signature, dict) else "?"
+    task = printable(shown(row["on_settled"], row["state"]))
+    if not task:
+        return f"none is sent for the state {row['state']}"
     if row["state"] == State.SENSING:
         return f"{task} is sent when it settles"
     waiting = pool.database.read(callbacks.find, row["id"])

@@ -36,16 +36,19 @@ class OnePoke:
     error_text: str | None
 
 
-def poke_once(settings: Settings, op_classpath: str, poke_context: Mapping[str, Any]) -> OnePoke:
+def poke_once(
+    settings: Settings, op_classpath: str, poke_context: Mapping[str, Any], *, classes: Classes | None = None
+) -> OnePoke:
     """Poke an enabled class once in this process, as a worker would. Nothing is registered or settled.
 
     A poke that hangs is ended by nothing but Ctrl-C.
 
+    :param classes: the classes that may be poked; default: those of the settings.
     :raises ClassRefused: when it is no class path.
     :raises ClassUnavailable: when the class is not enabled, cannot be imported, or is no sensor class.
     :raises Refused: when the class does not take the context.
     """
-    classes = Classes(allowlist.of(settings.sensors_enabled))
+    classes = classes or Classes(allowlist.of(settings.sensors_enabled))
     sensor_class = classes.find(classes.allow(op_classpath))
     classes.try_out(sensor_class.op_classpath, poke_context)
     answers = Answers(settings.infra_failures, alone=True)

@@ -13,7 +13,7 @@ from sensorpool.model.times import spell_time
 from sensorpool.model.unsettled import LOCKED
 from sensorpool.model.values import LONGEST_SPAN, Unsettled
 from sensorpool.publish import alarm, declarations
-from sensorpool.publish.wire import is_amqp, queue_of
+from sensorpool.publish.wire import is_amqp, is_redis, queue_of
 from sensorpool.store import blocking, callbacks, inspecting, loading
 from sensorpool.store.schema import poke_group, sensor_instance
 
@@ -123,5 +123,5 @@ def probe_broker(pool: Pool) -> None:
     if is_amqp(settings.broker):
         alarm.probe(settings.broker)
         declarations.probe(settings)
-    elif settings.broker != settings.redis_url and settings.broker.startswith(("redis", "unix")):
+    elif settings.broker != settings.redis_url and is_redis(settings.broker):
         RedisStore(connect(settings.broker), url=settings.broker, namespace=settings.namespace).probe()

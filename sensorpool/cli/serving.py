@@ -81,6 +81,24 @@ def upgrade(revision: str) -> None:
 
 @db.command()
 @json_option
+def restored(as_json: bool) -> None:
+    """Say that the database was restored from a backup: a new epoch begins.
+
+    Ids that were given since the backup are not given again, and what Redis has of that time is deleted. Stop all
+    workers and beats first.
+    """
+    from sensorpool.admin.restored import begin_epoch
+    from sensorpool.client.pool import Pool
+
+    found = begin_epoch(Pool())
+    if as_json:
+        print_json(found._asdict())
+    else:
+        click.echo(f"a new epoch has begun: {found.waiting} instances wait; {found.deleted} keys of Redis were deleted")
+
+
+@db.command()
+@json_option
 def current(as_json: bool) -> None:
     """Show the schema's revision, and this version's. The exit code is 1 if the database has none."""
     settings = Settings.load()

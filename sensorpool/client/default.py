@@ -1,14 +1,16 @@
 """The default pool: a pool of the environment's settings, one for each process, made at its first use."""
 
+import inspect
 import os
 import threading
-from collections.abc import Iterable, Mapping
-from datetime import timedelta
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
 from sensorpool.client.pool import Pool
-from sensorpool.model.states import State
-from sensorpool.model.values import Instance, Registration
+
+Arguments = ParamSpec("Arguments")
+Returned = TypeVar("Returned")
 
 _pool: tuple[int, Pool] | None = None
 _lock = threading.Lock()
@@ -33,28 +35,40 @@ def default_pool() -> Pool:
         return _pool[1]
 
 
-def register(sensor: object, poke_context: Mapping[str, Any] | None = None, **options: Any) -> Instance:
-    """Register one sensor with the pool of the environment: see `Pool.register`."""
-    return default_pool().register(sensor, poke_context, **options)
+def use(pool: Pool | None) -> Pool | None:
+    """Make a pool the default one of this process, as tests do; None: the next call makes one by the environment.
+
+    :returns: the default pool so far, if there was one.
+    """
+    global _pool
+    with _lock:
+        before, _pool = _pool, None if pool is None else (os.getpid(), pool)
+        return before[1] if before is not None and before[0] == os.getpid() else None
 
 
-def register_many(registrations: Iterable[Registration | Mapping[str, Any]], **options: Any) -> list[Instance]:
-    """Register many sensors with the pool of the environment: see `Pool.register_many`."""
-    return default_pool().register_many(registrations, **options)
+def without_pool(method: Callable[..., object]) -> inspect.Signature:
+    """Return the signature of a method of `Pool` without its first parameter, as `help` shows it."""
+    signature = inspect.signature(method)
+    return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
-def wait(
-    instance_ids: Iterable[int | Instance] | Instance, timeout: float | timedelta | None = None
-) -> dict[int, State]:
-    """Wait for instances of the pool of the environment: see `Pool.wait`."""
-    return default_pool().wait(instance_ids, timeout)
+def _of_default_pool(method: Callable[Concatenate[Pool, Arguments], Returned]) -> Callable[Arguments, Returned]:
+    """Return a method of `Pool` as a function for the default pool."""
+
+    @wraps(method)
+    def call(*args: Arguments.args, **options: Arguments.kwargs) -> Returned:
+        return method(default_pool(), *args, **options)
+
+    call.__signature__ = without_pool(method)  # type: ignore[attr-defined]
+    call.__module__, call.__qualname__ = "sensorpool", method.__name__
+    return call
 
 
-def cancel(instance_id: int | Instance, reason: str = "cancelled") -> State:
-    """Cancel an instance of the pool of the environment: see `Pool.cancel`."""
-    return default_pool().cancel(instance_id, reason)
-
-
-def wake(op_classpath: str | None = None, poke_context: Mapping[str, Any] | None = None, **named: Any) -> int:
-    """Have conditions of the pool of the environment poked at once: see `Pool.wake`."""
-    return default_pool().wake(op_classpath, poke_context, **named)
+register = _of_default_pool(Pool.register)
+register_many = _of_default_pool(Pool.register_many)
+get = _of_default_pool(Pool.get)
+wait = _of_default_pool(Pool.wait)
+cancel = _of_default_pool(Pool.cancel)
+wake = _of_default_pool(Pool.wake)
+all_of = _of_default_pool(Pool.all_of)
+any_of = _of_default_pool(Pool.any_of)

@@ -6,6 +6,9 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from sensorpool.client import register, validate, wait, wake
+from sensorpool.client.instance import Instance
+from sensorpool.client.join import Joined, join
+from sensorpool.client.wait import Named
 from sensorpool.config import allowlist
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused, SensorpoolError, SettingsError
@@ -14,10 +17,11 @@ from sensorpool.leases.child_deaths import ChildDeaths
 from sensorpool.leases.lease import Leases, leases_of
 from sensorpool.leases.roster import Roster
 from sensorpool.leases.trouble import Trouble
+from sensorpool.model import values
 from sensorpool.model.states import State
 from sensorpool.model.terms import LiveWorker, Terms, disagreements
-from sensorpool.model.values import Instance, Milliseconds, Registration, ShardRange, shard_ranges
-from sensorpool.poke.classes import Classes
+from sensorpool.model.values import Milliseconds, Registration, Result, ShardRange, Span, shard_ranges
+from sensorpool.poke.classes import ALL_OF, ANY_OF, Classes
 from sensorpool.publish.outbox import Outbox
 from sensorpool.publish.publisher import Publisher
 from sensorpool.settle.settler import Settler
@@ -66,25 +70,47 @@ class Pool:
         run_id: str | None = None,
         map_index: int = -1,
         try_number: int = 1,
-        poke_interval: float | None = None,
-        timeout: float | None = None,
-        execution_timeout: float | None = None,
+        poke_interval: Span | None = None,
+        timeout: Span | None = None,
+        execution_timeout: Span | None = None,
         soft_fail: bool = False,
         silent_fail: bool = False,
         never_fail: bool = False,
         exponential_backoff: bool = False,
-        max_wait: float | None = None,
+        max_wait: Span | None = None,
         on_settled: Mapping[str, Any] | None = None,
+        on_success: Mapping[str, Any] | None = None,
+        on_failure: Mapping[str, Any] | None = None,
         external_id: str | None = None,
         logical_date: datetime | None = None,
         family: str | None = None,
         backend: str | None = None,
         location: str | None = None,
     ) -> Instance:
-        """Register one sensor. Spans are seconds.
+        """Register one sensor. Spans are seconds, or timedeltas.
 
-        :param sensor: a class path, or a sensor object (see `Registration`).
-        :param dag_id: with task_id and run_id the key of the waiter; without it a fresh key is made.
+        :param sensor: what waits: a class path (``pkg.mod.Class``), a sensor class, an object of one, or a
+            ``pathlib.Path``, which is short for a `PathSensor` of it.
+        :param poke_context: the arguments of the class, values of JSON; paths, timedeltas and datetimes with a time
+            zone are turned into them. With a path or an object: leave it out.
+        :param dag_id: with task_id and run_id the key of the waiter: the same key, try and condition registers once.
+            Without it a fresh key is made.
+        :param map_index: of a mapped task (Airflow's), as a part of the key.
+        :param try_number: as a part of the key: a higher one cancels the lower ones.
+        :param poke_interval: between two pokes; default: the setting of that name.
+        :param timeout: after which it fails, once a last poke has found nothing; default: the setting of that name.
+        :param execution_timeout: after which it fails likewise, as Airflow's limit of a task does.
+        :param soft_fail: end as skipped where it would fail (Airflow's flag).
+        :param silent_fail: keep waiting when a poke raises (Airflow's flag).
+        :param never_fail: end as skipped when a poke raises, or when it times out (Airflow's flag).
+        :param exponential_backoff: let the interval grow (Airflow's flag).
+        :param max_wait: the longest interval that it may grow to.
+        :param on_settled: a Celery signature, or a chain, group or chord, of tasks that
+            ``SENSORPOOL_ON_SETTLED_TASKS`` names. It is sent when the wait ends, at least once and with the same task
+            ids, with the result as its first argument.
+        :param on_success: the same, sent when it landed.
+        :param on_failure: the same, sent when it ended otherwise: failed, skipped or cancelled.
+        :param external_id: the waiter's id in its own system, of 64 characters at most.
         :param logical_date: the date that the condition is of, if it is one of a series.
         :param family: the name of that series (see `Registration`).
         :param backend: the name of what its pokes ask (see `Registration`).
@@ -108,6 +134,8 @@ class Pool:
             exponential_backoff=exponential_backoff,
             max_wait=max_wait,
             on_settled=on_settled,
+            on_success=on_success,
+            on_failure=on_failure,
             external_id=external_id,
             logical_date=logical_date,
             family=family,
@@ -127,9 +155,8 @@ class Pool:
         :raises KeyConflict: as `register`. After any error, earlier thousands are kept
             (`SensorpoolError.registered`), and a second registration finds them.
         """
-        return self.register_checked(
-            [self.check(each, place, try_out=try_out) for place, each in enumerate(registrations)]
-        )
+        checked = [self.check(each, place, try_out=try_out) for place, each in enumerate(registrations)]
+        return [Instance.of(self, each) for each in self.register_checked(checked)]
 
     def check(
         self, one: Registration | Mapping[str, Any], place: int = 0, *, try_out: bool = True
@@ -146,12 +173,12 @@ class Pool:
                 raise
             raise type(error)(f"registration {place}: {error}") from None
 
-    def register_checked(self, checked: Sequence[validate.CheckedRegistration]) -> list[Instance]:
+    def register_checked(self, checked: Sequence[validate.CheckedRegistration]) -> list[values.Instance]:
         """Register the results of `check`.
 
         :raises SettingsError: when the workers on our Redis serve another database: no group would ever be poked.
         """
-        instances: list[Instance] = []
+        instances: list[values.Instance] = []
         for start in range(0, len(checked), register.AT_ONCE):
             try:
                 done = register.register(self.settler, checked[start : start + register.AT_ONCE], self.settings)
@@ -166,18 +193,78 @@ class Pool:
                 raise SettingsError(problem)
         return instances
 
-    def wait(
-        self, instance_ids: Iterable[int | Instance] | Instance, timeout: float | timedelta | None = None
-    ) -> dict[int, State]:
-        """Wait until all are settled or ``timeout`` seconds have passed; return the state of each by its id.
+    def get(self, instance_id: Named) -> Instance:
+        """Return an instance as it is now.
+
+        :raises Refused: when the argument is neither an id nor an `Instance`.
+        :raises Unknown: when there is no such instance, or another has the id of an `Instance` since a restore.
+        :raises Unreachable: when the database does not answer.
+        """
+        return Instance.of(self, wait.find(self.database, instance_id))
+
+    def result(self, instance: values.Instance) -> Result | None:
+        """Return how the wait of an instance ended; None while it waits.
+
+        :raises Unknown: when it was pruned, or another has its id since a restore.
+        :raises Unreachable: when the database does not answer.
+        """
+        return wait.result(self.database, instance)
+
+    def all_of(
+        self,
+        instance_ids: Iterable[Named],
+        *,
+        on_settled: Mapping[str, Any] | None = None,
+        on_success: Mapping[str, Any] | None = None,
+        on_failure: Mapping[str, Any] | None = None,
+        timeout: Span | None = None,
+    ) -> Instance:
+        """Wait for many as for one: the instance returned lands when the last of them has landed.
+
+        It fails as soon as one of them ends otherwise. It can be waited for, cancelled and joined itself. Of more than
+        five thousand it is a join of joins.
 
         :param instance_ids: ids, or instances as `register` returned them.
+        :param on_success: see `register`, as for the other callbacks.
+        :param timeout: after which it fails; default: ten years, because its members time out by themselves.
+        :raises Refused: when there is none, or an argument is neither an id nor an `Instance`.
+        :raises Unknown: when there is no such instance.
+        """
+        joined = Joined(on_settled, on_success, on_failure, timeout)
+        return Instance.of(self, join(self, ALL_OF, instance_ids, joined))
+
+    def any_of(
+        self,
+        instance_ids: Iterable[Named],
+        *,
+        on_settled: Mapping[str, Any] | None = None,
+        on_success: Mapping[str, Any] | None = None,
+        on_failure: Mapping[str, Any] | None = None,
+        timeout: Span | None = None,
+    ) -> Instance:
+        """Wait for the first of many: the instance returned lands when one has landed, and its value names which.
+
+        It fails when all have ended otherwise. The others go on to wait. See `all_of`.
+
+        :param instance_ids: ids, or instances as `register` returned them.
+        :param on_success: see `register`, as for the other callbacks. The result's ``xcom_value`` is ``{"id": …}``.
+        :param timeout: after which it fails; default: ten years.
+        :raises Refused: when there is none, or an argument is neither an id nor an `Instance`.
+        :raises Unknown: when there is no such instance.
+        """
+        joined = Joined(on_settled, on_success, on_failure, timeout)
+        return Instance.of(self, join(self, ANY_OF, instance_ids, joined))
+
+    def wait(self, instance_ids: Named | Iterable[Named], timeout: float | timedelta | None = None) -> dict[int, State]:
+        """Wait until all are settled or ``timeout`` seconds have passed; return the state of each by its id.
+
+        :param instance_ids: an id, an instance as `register` returned it, or some of them.
         :raises Refused: when an argument is neither, or the timeout is no number.
         :raises Unknown: when there is no such instance, or another has the id of an `Instance` since a restore.
         """
         return wait.wait(self.database, instance_ids, timeout)
 
-    def cancel(self, instance_id: int | Instance, reason: str = "cancelled") -> State:
+    def cancel(self, instance_id: Named, reason: str = "cancelled") -> State:
         """Cancel an instance; return its state (another one, if it had settled before).
 
         :param instance_id: its id, or the instance as `register` returned it.
@@ -261,7 +348,7 @@ class Pool:
         if ours and self.ranges not in ours:
             self.ranges = ours[0]
 
-    def _nudge(self, opened: Sequence[Instance], *, is_late: bool) -> str | None:
+    def _nudge(self, opened: Sequence[values.Instance], *, is_late: bool) -> str | None:
         """Send jobs for the ranges of new groups now. A hint: if it is lost, they wait for their tick.
 
         :returns: why no worker will ever look at them, or None.
@@ -270,6 +357,8 @@ class Pool:
             raised, workers = self._tell(lambda: self._raise_dirty(opened, is_late))
             ours = self.pool_id.get() if workers else None
             if ours and all(worker.terms.pool_id != ours for worker in workers):
+                ours = self.pool_id.look_again()  # a new epoch, or tables that were made anew
+            if ours and all(worker.terms.pool_id != ours for worker in workers):
                 return self.disagreements(workers)[0]
             for shard_range in raised:
                 self.outbox.nudge(shard_range)
@@ -277,7 +366,7 @@ class Pool:
             log.warning("new conditions wait for their tick", error=str(error))
         return None
 
-    def _wake(self, hurried: Sequence[Instance]) -> None:
+    def _wake(self, hurried: Sequence[values.Instance]) -> None:
         """Have no tick of the ranges left out: groups of these instances may be due earlier than their marks say."""
         try:
             self._tell(lambda: (None, self.roster.wake({self.range_of(each.shardcode) for each in hurried})))
@@ -291,13 +380,15 @@ class Pool:
         self._learn_ranges(workers)
         return (told, workers) if self.ranges == before else tell()
 
-    def _raise_dirty(self, opened: Sequence[Instance], is_late: bool) -> tuple[list[ShardRange], list[LiveWorker]]:
+    def _raise_dirty(
+        self, opened: Sequence[values.Instance], is_late: bool
+    ) -> tuple[list[ShardRange], list[LiveWorker]]:
         late: dict[ShardRange, list[int]] = defaultdict(list)
         for instance in opened:
             late[self.range_of(instance.shardcode)] += [instance.group_id] if is_late else []
         return self.roster.raise_dirty(late)
 
-    def _take_back(self, instances: Sequence[Instance], why: str) -> None:
+    def _take_back(self, instances: Sequence[values.Instance], why: str) -> None:
         """Cancel instances that were just registered and that no worker will poke."""
         try:
             self.settler.cancel({instance.id: why for instance in instances if instance.created})

@@ -2,23 +2,26 @@
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import fields
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from sensorpool.config.defaults import PATH_SENSOR
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused
 from sensorpool.instrumentation.redaction import printable
 from sensorpool.model.backend import NO_BACKEND, backend_named, backend_of
+from sensorpool.model.callbacks import ON_FAILURE, ON_SETTLED, ON_SUCCESS
 from sensorpool.model.execution_context import ExecutionContext
 from sensorpool.model.family import family_code
 from sensorpool.model.identity import Identity, identify
 from sensorpool.model.location import location_named
 from sensorpool.model.values import LONGEST_SPAN, Key, Milliseconds, Registration
-from sensorpool.poke.classes import Classes, SensorClass, describe
-from sensorpool.publish import signature
+from sensorpool.poke.classes import Classes, SensorClass, describe, path_of
+from sensorpool.publish import canvas
 
 _KEY_LENGTH = 250
 _NAMES = {field.name for field in fields(Registration)} - {"key", "sensor"} | set(Key._fields)
@@ -96,12 +99,7 @@ def check(registration: Registration, settings: Settings, classes: Classes, *, t
     :param try_out: import the class and construct it once, so that a bad argument is refused here.
     :raises Refused: with one line that says what is wrong.
     """
-    if isinstance(registration.sensor, str):
-        op_classpath, poke_context = registration.sensor, registration.poke_context
-    else:
-        op_classpath, poke_context = describe(registration.sensor)
-        if registration.poke_context is not None:
-            raise Refused("a sensor object brings its own poke_context: leave it out")
+    op_classpath, poke_context = condition(registration.sensor, registration.poke_context)
     op_classpath = classes.allow(op_classpath)
     identity = identify(op_classpath, {} if poke_context is None else poke_context)
     if try_out:
@@ -111,13 +109,31 @@ def check(registration: Registration, settings: Settings, classes: Classes, *, t
         key=_check_key(registration.key or Key.fresh(op_classpath.rpartition(".")[2])),
         is_fresh=registration.key is None,
         execution_context=_execution_context(registration, settings),
-        on_settled=None if registration.on_settled is None else signature.check(registration.on_settled, settings),
+        on_settled=_callbacks(registration, settings),
         external_id=_external_id(registration.external_id),
         logical_date=_milliseconds(registration.logical_date),
         family=_family(op_classpath, registration.family),
         backend=_backend(registration.backend, classes.known(op_classpath), identity.poke_context),
         location=_location(registration.location, classes.known(op_classpath), identity.poke_context),
     )
+
+
+def condition(sensor: object, poke_context: Any) -> tuple[str, Any]:
+    """Return the class path and the poke_context of a sensor, however it is named."""
+    if isinstance(sensor, str):
+        return sensor, poke_context
+    if isinstance(sensor, type):
+        return path_of(sensor), poke_context
+    if poke_context is not None:
+        raise Refused("a sensor object brings its own poke_context: leave it out")
+    if isinstance(sensor, os.PathLike):
+        return PATH_SENSOR, {"path": sensor}
+    return describe(sensor)
+
+
+def _callbacks(registration: Registration, settings: Settings) -> str | None:
+    given = {name: getattr(registration, name) for name in (ON_SETTLED, ON_SUCCESS, ON_FAILURE)}
+    return canvas.check(given, settings) if any(each is not None for each in given.values()) else None
 
 
 def _check_key(key: Key) -> Key:

@@ -8,16 +8,17 @@ import math
 import operator
 import time
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sensorpool.errors import Refused, Unknown, Unreachable
 from sensorpool.instrumentation.redaction import one_line, printable
+from sensorpool.model.json_text import read_json
 from sensorpool.model.states import TERMINAL, State
-from sensorpool.model.values import Instance
+from sensorpool.model.values import Instance, Key, Result
 from sensorpool.poke.answer import sanitised
 from sensorpool.settle.settler import Settler
-from sensorpool.store import inspecting
+from sensorpool.store import inspecting, results
 from sensorpool.store.codes import cause_of, is_data_error
 from sensorpool.store.database import Database
 
@@ -25,9 +26,12 @@ _LOOKS = (0.05, 1.0)  # seconds between two looks: the first, and the longest
 PATIENCE = 300.0  # seconds for which a wait survives an outage of the database: a restart, a failover
 AT_ONCE = 10_000  # ids in one statement
 
+Named = int | Instance
+"""An instance by its id, or as `register` returned it."""
+
 
 def wait(
-    database: Database, instance_ids: Iterable[int | Instance] | Instance, timeout: float | timedelta | None = None
+    database: Database, instance_ids: Named | Iterable[Named], timeout: float | timedelta | None = None
 ) -> dict[int, State]:
     """Wait until all instances are settled, or ``timeout`` seconds have passed; return the state of each by its id.
 
@@ -35,34 +39,110 @@ def wait(
     :raises Unknown: when there is no such instance, or an `Instance` is not the one that has its id now.
     :raises Unreachable: when the database does not answer at first, or later for the timeout or `PATIENCE`.
     """
-    named = _named(instance_ids)
-    ids = list(named)
-    seconds = _seconds(timeout)
-    deadline = None if seconds is None else time.monotonic() + seconds
-    settled: dict[int, State] = {}
-    pause = _LOOKS[0]
-    answered: float | None = None
-    while True:
+    waiting = Waiting(database, instance_ids, timeout)
+    while (pause := waiting.look()) is not None:
+        time.sleep(pause)
+    return waiting.states
+
+
+class Waiting:
+    """A wait for instances, look by look, so that a thread or an event loop can sleep between two of them.
+
+    :raises Refused: when an argument is neither an id nor an `Instance`; or the timeout is no number.
+    """
+
+    def __init__(
+        self, database: Database, instance_ids: Named | Iterable[Named], timeout: float | timedelta | None
+    ) -> None:
+        self._database = database
+        self._named = named(instance_ids)
+        seconds = _seconds(timeout)
+        self._deadline = None if seconds is None else time.monotonic() + seconds
+        self._settled: dict[int, State] = {}
+        self._pause = _LOOKS[0]
+        self._answered: float | None = None
+
+    @property
+    def states(self) -> dict[int, State]:
+        """The state of each instance by its id, as the last look found it."""
+        return {instance_id: self._settled.get(instance_id, State.SENSING) for instance_id in self._named}
+
+    def look(self) -> float | None:
+        """Look once; return the seconds until the next look, or None when the wait is over.
+
+        :raises Unknown: when there is no such instance, or an `Instance` is not the one that has its id now.
+        :raises Unreachable: as `wait` does.
+        """
         away: Unreachable | None = None
         try:
-            left_over = {instance_id: named[instance_id] for instance_id in ids if instance_id not in settled}
-            found = look(database, left_over)
-            ended = {instance_id: state for instance_id, state in found.items() if state in TERMINAL}
-            _check_keys(database, {instance_id: named[instance_id] for instance_id in ended})
+            self._settled |= self._ended()
         except Unreachable as error:
-            if answered is None or time.monotonic() - answered >= PATIENCE:
+            if self._answered is None or time.monotonic() - self._answered >= PATIENCE:
                 raise
             away = error
         else:
-            answered = time.monotonic()
-            settled.update(ended)
-        left = None if deadline is None else deadline - time.monotonic()
+            self._answered = time.monotonic()
+        left = None if self._deadline is None else self._deadline - time.monotonic()
         if away is not None and left is not None and left <= 0:
             raise away  # the states of the instances are not known
-        if len(settled) == len(ids) or (left is not None and left <= 0):
-            return {instance_id: settled.get(instance_id, State.SENSING) for instance_id in ids}
-        time.sleep(pause if left is None else min(pause, left))
-        pause = min(pause * 1.5, _LOOKS[1])
+        if len(self._settled) == len(self._named) or (left is not None and left <= 0):
+            return None
+        pause, self._pause = self._pause, min(self._pause * 1.5, _LOOKS[1])
+        return pause if left is None else min(pause, left)
+
+    def _ended(self) -> dict[int, State]:
+        """Return the states of the instances that have ended since the last look."""
+        left_over = {each: instance for each, instance in self._named.items() if each not in self._settled}
+        found = look(self._database, left_over)
+        ended = {instance_id: state for instance_id, state in found.items() if state in TERMINAL}
+        _check_keys(self._database, {instance_id: self._named[instance_id] for instance_id in ended})
+        return ended
+
+
+def find(database: Database, instance_id: Named) -> Instance:
+    """Return an instance as it is now, by its id.
+
+    :raises Refused: when the argument is neither an id nor an `Instance`.
+    :raises Unknown: when there is no such instance, or an `Instance` is not the one that has its id now.
+    """
+    number = _id(instance_id)
+    row = database.read(inspecting.instance, number) if 0 < number < 2**63 else None
+    if row is None:
+        raise _none(number)
+    found = Instance(
+        id=number,
+        group_id=row["group_id"],
+        hashcode=row["hashcode"],
+        shardcode=row["shardcode"],
+        state=State(row["state"]),
+        created=False,
+        key=Key(*(row[name] for name in Key._fields)),
+    )
+    if isinstance(instance_id, Instance) and instance_id.key != found.key:
+        raise _another(instance_id)
+    return found
+
+
+def result(database: Database, instance: Instance) -> Result | None:
+    """Return how the wait of an instance ended; None while it waits.
+
+    :raises Unknown: when there is no such instance any more, or another one has its id.
+    """
+    settled = database.read(results.read, [instance.id])
+    if not settled:
+        raise _none(instance.id)
+    [found] = settled
+    if found.key != instance.key:
+        raise _another(instance)
+    if found.state not in TERMINAL:
+        return None
+    return Result(
+        state=found.state,
+        ending=found.ending,
+        reason=found.reason,
+        xcom_value=None if found.xcom_value is None else read_json(found.xcom_value),
+        settled_at=datetime.fromtimestamp(found.settled_at / 1000, tz=UTC),
+    )
 
 
 def look(database: Database, named: Mapping[int, Instance | None]) -> dict[int, State]:
@@ -75,14 +155,13 @@ def look(database: Database, named: Mapping[int, Instance | None]) -> dict[int, 
     found: dict[int, tuple[State, int]] = {}
     for instance_id in ids:
         if not 0 < instance_id < 2**63:  # a database cannot look for such a number
-            shown = str(instance_id) if abs(instance_id) < 10**20 else "with so large a number"
-            raise Unknown(f"there is no instance {shown}: it was never registered")
+            raise _none(instance_id)
     for start in range(0, len(ids), AT_ONCE):
         some = ids[start : start + AT_ONCE]
         found |= database.read(inspecting.conditions, some)
     for instance_id, instance in named.items():
         if instance_id not in found:
-            raise Unknown(f"there is no instance {instance_id}: it was never registered, or has been pruned")
+            raise _none(instance_id)
         if instance is not None and instance.hashcode != found[instance_id][1]:
             raise _another(instance)
     return {instance_id: state for instance_id, (state, _) in found.items()}
@@ -102,6 +181,13 @@ def _check_keys(database: Database, named: Mapping[int, Instance | None]) -> Non
                 raise _another(instance)
 
 
+def _none(instance_id: int) -> Unknown:
+    if not 0 < instance_id < 2**63:
+        shown = str(instance_id) if abs(instance_id) < 10**20 else "with so large a number"
+        return Unknown(f"there is no instance {shown}: it was never registered")
+    return Unknown(f"there is no instance {instance_id}: it was never registered, or has been pruned")
+
+
 def _another(instance: Instance) -> Unknown:
     return Unknown(
         f"there is no instance {instance.id} of {printable(str(instance.key))[:200]} any more: another has that id "
@@ -109,7 +195,7 @@ def _another(instance: Instance) -> Unknown:
     )
 
 
-def cancel(settler: Settler, instance: int | Instance, reason: str) -> State:
+def cancel(settler: Settler, instance: Named, reason: str) -> State:
     """Cancel an instance; return its state, which is another one if it had settled before.
 
     :raises Refused: when the argument is neither an id nor an `Instance`; or the database cannot hold the reason.
@@ -130,13 +216,15 @@ def cancel(settler: Settler, instance: int | Instance, reason: str) -> State:
     return look(settler.database, named)[instance_id]
 
 
-def _named(instances: Any) -> dict[int, Instance | None]:
-    """Return by id what the argument names: an iterable of ids or instances, or one instance.
+def named(instances: Any) -> dict[int, Instance | None]:
+    """Return by id what the argument names: an id, an instance, or an iterable of them.
 
     :raises Unknown: when two instances have the same id: one of them was registered before a restore.
     """
     if isinstance(instances, Instance):
         return {instances.id: instances}
+    if isinstance(instances, int):
+        return {_id(instances): None}
     if isinstance(instances, str | bytes):
         raise Refused(f"instances are named by a list of their ids, not {printable(repr(instances))[:80]}")
     try:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from sensorpool.config.defaults import MEMORY
 from sensorpool.config.options import Options
+from sensorpool.model import sentinel
 from sensorpool.model.urls import (
     has_no_number,
     has_odd_host,
@@ -26,7 +27,7 @@ _EXAMPLES = {
 URLS = tuple(_EXAMPLES)
 _OF_SERVERS = ("redis_url", "broker_url", "on_settled_broker_url")
 SHORTEST_TOKEN = 16  # characters
-_REDIS = ("redis", "rediss", "unix", "memory")
+_REDIS = ("redis", "rediss", "sentinel", "unix", "memory")
 _BROKERS = (*_REDIS, "amqp", "amqps", "pyamqp")
 
 
@@ -126,13 +127,13 @@ def _schemes(settings: Options) -> Iterator[Rule]:
     )
     yield (
         not has_scheme(settings.redis_url, *_REDIS),
-        "REDIS_URL must begin with redis://, rediss://, unix:// or be memory://",
+        "REDIS_URL must begin with redis://, rediss://, sentinel://, unix:// or be memory://",
     )
     for name in ("broker_url", "on_settled_broker_url"):
         url = str(getattr(settings, name))
         yield (
             bool(url) and not has_scheme(url, *_BROKERS),
-            f"{name.upper()} must begin with redis://, rediss://, amqp:// or amqps://, or be memory://",
+            f"{name.upper()} must begin with redis://, rediss://, sentinel://, amqp:// or amqps://, or be memory://",
         )
 
 
@@ -150,6 +151,8 @@ def _spellings(settings: Options) -> Iterator[Rule]:
             f"{name.upper()} must end in the number of a Redis database, like redis://localhost:6379/0",
         )
     for name in _OF_SERVERS:
+        unread = sentinel.problem(urls[name])
+        yield bool(unread), f"{name.upper()} has {unread}: write {sentinel.EXAMPLE}"
         odd = odd_option(urls[name])
         yield bool(odd), f"{name.upper()} has {odd}"
     for name, example in _EXAMPLES.items():

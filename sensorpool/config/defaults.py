@@ -6,6 +6,7 @@ from pathlib import Path
 PREFIX = "SENSORPOOL_"
 MEMORY = "memory://"
 
+PATH_SENSOR = "sensorpool.sensors.PathSensor"
 BUILT_IN_SENSORS = tuple(
     f"sensorpool.sensors.{name}" for name in ("HttpSensor", "PathSensor", "SqlSensor", "TimeSensor")
 )

@@ -140,17 +140,19 @@ class Options(BaseSettings):
         "of them. 400 days unless set.",
     )
     on_settled_tasks: Names = Field(
-        (), description="Celery task names that `on_settled` may call; none unless listed here."
+        (),
+        description="Celery tasks that callbacks may call, by their names, or by patterns like `shop.tasks.*`; none "
+        "unless listed here.",
     )
     on_settled_broker_url: str = Field(
         "",
-        description="Broker of the `on_settled` tasks. Left out, it is the broker, without our key prefix.",
+        description="Broker of the callbacks' tasks. Left out, it is the broker, without our key prefix.",
     )
     on_settled_queue: str = Field(
         "celery",
         min_length=1,
         max_length=255,
-        description="Queue of an `on_settled` task that names no queue and has no application to route it.",
+        description="Queue of a callback's task that names no queue and has no application to route it.",
     )
 
     on_late_url: str = Field(

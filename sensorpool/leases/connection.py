@@ -5,10 +5,13 @@ from typing import Any
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+from redis.sentinel import Sentinel
 
 from sensorpool.config.defaults import MEMORY
 from sensorpool.errors import SettingsError
 from sensorpool.instrumentation.redaction import hide_password
+from sensorpool.model.sentinel import is_sentinel, read
+from sensorpool.model.urls import redis_options
 
 
 def connect(url: str, *, patience: float | None = None) -> Any:
@@ -25,16 +28,22 @@ def connect(url: str, *, patience: float | None = None) -> Any:
     if patience is not None:
         options |= {"socket_timeout": patience, "socket_connect_timeout": patience, "retry": Retry(NoBackoff(), 0)}
     try:
-        client = redis.Redis.from_url(
-            url,
-            decode_responses=True,
-            encoding_errors="replace",  # a value of another program may be no text; it must not stop the range
-            **options,
-        )
+        # a value of another program may be no text; it must not stop the range
+        options |= {"decode_responses": True, "encoding_errors": "replace"}
+        client = _by_sentinels(url, options) if is_sentinel(url) else redis.Redis.from_url(url, **options)
         client.connection_pool.make_connection()  # opens no connection, but checks the options
         return client
     except (TypeError, ValueError) as error:
         raise SettingsError(f"SENSORPOOL_REDIS_URL: {hide_password(str(error))}") from None
+
+
+def _by_sentinels(url: str, options: dict[str, Any]) -> Any:
+    """Make a client of the Redis that Sentinels name: it asks them at each new connection."""
+    named = read(url)
+    of_sentinels = {name: value for name, value in options.items() if name.startswith("socket_")}
+    sentinels = Sentinel(named.hosts, sentinel_kwargs=of_sentinels | named.sentinel_options())
+    login = {"username": named.username, "password": named.password, "db": named.database}
+    return sentinels.master_for(named.master_name, **login, **(options | redis_options(url)))
 
 
 _embedded_server: Any = None

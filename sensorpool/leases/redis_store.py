@@ -20,6 +20,7 @@ from sensorpool.model.values import ShardRange
 
 PROBE_KEPT = 10_000  # milliseconds
 _LONGEST = 200  # characters of what Redis says
+_AT_ONCE = 1_000  # keys
 Call = tuple[Any, list[str], Sequence[Any]]
 """A script, its keys and its arguments."""
 
@@ -124,6 +125,17 @@ class RedisStore:
             raise Unreachable(f"Redis {self._url} answers, and takes no writes: {said}") from error
         except RedisError as error:
             raise self.unreachable(error) from error
+
+    def forget_all(self) -> int:
+        """Delete all keys of this pool; return how many there were. Jobs on the broker stay: they do no harm.
+
+        :raises Unreachable: also where this user of Redis may not look for keys.
+        """
+        pattern = f"{key_prefix(self._namespace)}{{*"  # those of another namespace have no brace there
+        names = self.call(lambda: list(self.client.scan_iter(pattern, count=1_000)))
+        for start in range(0, len(names), _AT_ONCE):
+            self.call(self.client.unlink, *names[start : start + _AT_ONCE])
+        return len(names)
 
     def eviction_policy(self) -> str | None:
         """Return Redis's ``maxmemory-policy``, or None where Redis does not tell it."""

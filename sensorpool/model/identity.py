@@ -6,9 +6,11 @@ None of it depends on the process, the machine or the Python version. The origin
 
 import hashlib
 import json
+import os
 import re
 import struct
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -18,9 +20,20 @@ MAX_CONTEXT_BYTES = 64 * 1024
 MAX_CONTEXT_DEPTH = 32
 MAX_CLASSPATH_LENGTH = 500
 
+
+def _as_json(value: Any) -> Any:
+    """Return what stands in JSON for a value of Python that has one meaning there."""
+    if isinstance(value, timedelta):
+        seconds = value.total_seconds()
+        return int(seconds) if seconds.is_integer() else seconds
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return os.fspath(value) if isinstance(value, os.PathLike) else dict(value)  # other mappings are objects, too
+
+
 _encoder = json.JSONEncoder(
-    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=dict
-)  # dict: other mappings are JSON objects, too
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_as_json
+)
 _NUMBERS = struct.Struct(">qI").unpack_from  # of a digest
 _CLASSPATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
 
@@ -60,7 +73,9 @@ def _spelled(op_classpath: str) -> str:
 def canonical_context(poke_context: object) -> str:
     """Return the one JSON spelling of a poke_context: sorted keys, no spaces, UTF-8, at most 64 KB and 32 levels.
 
-    :raises Refused: for anything but a mapping with string keys and JSON values that survive the round trip.
+    A path is its text, a timedelta its seconds, a datetime with a time zone its ISO 8601 spelling.
+
+    :raises Refused: for anything but a mapping with string keys and values that survive the round trip.
     """
     if not isinstance(poke_context, dict | Mapping):
         raise Refused(f"a poke_context is a JSON object, not {_json_name(poke_context)}")
@@ -140,7 +155,11 @@ def _check_values(context: Mapping[Any, Any]) -> None:
             pending.extend((item, depth + 1) for item in value.values())
         elif isinstance(value, list | tuple):
             pending.extend((item, depth + 1) for item in value)
-        else:
+        elif isinstance(value, datetime) and value.tzinfo is None:
+            raise Refused("the poke_context has a datetime without a time zone: give it one, like UTC")
+        elif isinstance(value, os.PathLike) and isinstance(path := os.fspath(value), str):
+            _check_text(path)
+        elif not isinstance(value, timedelta | datetime):
             raise Refused(f"the poke_context has a value of type {type(value).__name__}, which is not JSON")
 
 

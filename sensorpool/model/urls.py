@@ -38,7 +38,7 @@ def has_no_number(url: str) -> bool:
 def has_odd_port(url: str) -> bool:
     """Whether the text at the place of the port is no port."""
     scheme, _, rest = url.partition("://")
-    if scheme.startswith(("sqlite", "unix", "memory")) or is_half_quoted(url):
+    if scheme.startswith(("sqlite", "unix", "memory", "sentinel")) or is_half_quoted(url):
         return False
     authority = rest.partition(";")[0].partition("?")[0].partition("/")[0]
     host = authority.rpartition("@")[2]
@@ -51,7 +51,7 @@ def has_odd_host(url: str) -> bool:
     scheme, _, rest = url.partition("://")
     authority = rest.partition(";")[0].partition("?")[0].partition("/")[0]
     host = authority.rpartition("@")[2]
-    return not scheme.startswith(("sqlite", "unix")) and ("[" in host) != ("]" in host)
+    return not scheme.startswith(("sqlite", "unix", "sentinel")) and ("[" in host) != ("]" in host)
 
 
 def is_in_memory(url: str) -> bool:
@@ -107,6 +107,13 @@ _TLS_OPTIONS: dict[str, Callable[[str], Any]] = {
 }
 
 
+_SENTINEL_OPTIONS: dict[str, Callable[[str], Any]] = {
+    "master_name": str,
+    "sentinel_password": str,
+    "sentinel_username": str,
+}
+
+
 def _options(url: str) -> list[tuple[str, str]]:
     return parse_qsl(url.partition("?")[2].partition("#")[0], keep_blank_values=True)
 
@@ -117,6 +124,8 @@ def _taken(url: str) -> dict[str, Callable[[str], Any]] | None:
         return _REDIS_OPTIONS | _TLS_OPTIONS
     if has_scheme(url, "redis"):
         return _REDIS_OPTIONS
+    if has_scheme(url, "sentinel"):
+        return {name: read for name, read in _REDIS_OPTIONS.items() if name != "db"} | _SENTINEL_OPTIONS
     if has_scheme(url, "unix"):
         return {name: read for name, read in _REDIS_OPTIONS.items() if name != "socket_keepalive"}
     return None

@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -12,6 +12,8 @@ from sensorpool.model.states import Ending, Outcome, State
 LONGEST_SPAN = 10 * 365 * 86_400.0  # seconds
 Milliseconds = int
 """Times are milliseconds since 1970 UTC by the database's clock; spans are milliseconds too."""
+Span = float | timedelta
+"""A span of time as callers give it: seconds, or a timedelta."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +59,13 @@ class Key(NamedTuple):
 class Registration:
     """One sensor to register: the condition, the waiter, and how to wait.
 
-    :param sensor: a class path (``pkg.mod.Class`` or ``pkg.mod:Class``), or a sensor object whose class names its
-        constructor's arguments in ``poke_context_fields``.
+    :param sensor: a class path (``pkg.mod.Class`` or ``pkg.mod:Class``), the class itself, a sensor object whose class
+        names its constructor's arguments in ``poke_context_fields``, or a path of a file (``pathlib.Path``).
     :param poke_context: the JSON object of the constructor's arguments; None for a sensor object.
-    :param on_settled: a Celery signature that is sent, with the result as its first argument, when the instance is
-        settled.
+    :param on_settled: a Celery signature (or chain, group, chord) that is sent, with the result as its first argument,
+        when the instance is settled.
+    :param on_success: the same, sent when it landed.
+    :param on_failure: the same, sent when it ended otherwise.
     :param external_id: the waiter's id in its own system: in Airflow, the id of the try of the task instance.
     :param logical_date: the logical date of the waiter's DAG run.
     :param family: the name of the series that the condition belongs to, as yesterday's and today's partition do: what
@@ -75,15 +79,17 @@ class Registration:
     sensor: object
     poke_context: Mapping[str, Any] | None = None
     key: Key | None = None
-    poke_interval: float | None = None
-    timeout: float | None = None
-    execution_timeout: float | None = None
+    poke_interval: Span | None = None
+    timeout: Span | None = None
+    execution_timeout: Span | None = None
     soft_fail: bool = False
     silent_fail: bool = False
     never_fail: bool = False
     exponential_backoff: bool = False
-    max_wait: float | None = None
+    max_wait: Span | None = None
     on_settled: Mapping[str, Any] | None = None
+    on_success: Mapping[str, Any] | None = None
+    on_failure: Mapping[str, Any] | None = None
     external_id: str | None = None
     logical_date: datetime | None = None
     family: str | None = None
@@ -105,6 +111,20 @@ class Instance(NamedTuple):
     created: bool
     key: Key
     opened: bool = False
+
+
+class Result(NamedTuple):
+    """How the wait of an instance ended.
+
+    ``reason`` says why it did not land; ``xcom_value`` is what its poke returned; ``settled_at`` is by the database's
+    clock.
+    """
+
+    state: State
+    ending: Ending
+    reason: str | None
+    xcom_value: Any
+    settled_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ BACKEND_OF = "backend_of"  # a static or class method: takes a poke_context, and
 LOCATION_OF = "location_of"  # likewise: the URL of what it waits for
 ADAPTERS = "sensorpool.adapters"  # entry points: a class path, and a function that makes the class poked in its place
 SHARED_CALLS = "sensorpool.shared_calls"  # entry points: a class path, and a function that returns its shared call
+JOINS = ALL_OF, ANY_OF = "sensorpool.joins.AllOf", "sensorpool.joins.AnyOf"  # in each pool: they ask the pool itself
 RETRY_AFTER = 15.0  # seconds until a process tries an unavailable class again; doubles with each failure
 _LONGEST_RETRY = 300.0  # seconds
 _REFUSALS = 1_000  # the most that are remembered: rows may name any number of class paths
@@ -131,15 +132,15 @@ class Classes:
         :raises ClassUnavailable: when it is not listed.
         """
         classpath = canonical_classpath(op_classpath)
-        if classpath not in self._enabled:
+        if not self.is_listed(classpath):
             why = self._why_not(classpath)
             said = f"{classpath} is not enabled: add it to SENSORPOOL_SENSORS_ENABLED"
             raise ClassUnavailable(f"{said} ({why})" if why else said)
         return classpath
 
     def is_listed(self, op_classpath: str) -> bool:
-        """Whether a canonical class path is on the allowlist."""
-        return op_classpath in self._enabled
+        """Whether a canonical class path is on the allowlist, or one that each pool has."""
+        return op_classpath in self._enabled or op_classpath in JOINS
 
     def known(self, op_classpath: str) -> SensorClass | None:
         """Return a class if it has been imported already, otherwise None."""
@@ -183,7 +184,7 @@ class Classes:
         refusal = self._refusals.get(op_classpath)
         if refusal is not None:
             return None if time.monotonic() >= refusal.again_at else refusal.why
-        if op_classpath not in self._enabled:
+        if not self.is_listed(op_classpath):
             try:
                 self.allow(op_classpath)
             except ClassUnavailable as error:
@@ -237,24 +238,30 @@ def describe(sensor: object) -> tuple[str, dict[str, Any]]:
 
     :raises Refused: when it does neither, or when the workers cannot import its class by a name.
     """
-    if inspect.isclass(sensor):
-        raise Refused(f"{sensor.__qualname__} is a class: pass an object of it, or its class path and a poke_context")
     cls = type(sensor)
-    if cls.__module__ == "__main__":
-        raise Refused(
-            f"{cls.__qualname__} is a class of the program that was started, and the workers cannot import it: "
-            "define it in a module"
-        )
+    classpath = path_of(cls)
     names = getattr(cls, FIELDS, None)
     if names is None and is_dataclass(sensor):
         names = [field.name for field in fields(sensor) if field.init]
-    classpath = f"{cls.__module__}.{cls.__qualname__}"
     if names is None:
         raise Refused(
             f"{classpath} has no poke_context_fields: name its constructor's arguments there, "
             "or pass the class path and a poke_context"
         )
     return classpath, {name: getattr(sensor, name) for name in names}
+
+
+def path_of(cls: type) -> str:
+    """Return the class path of a class.
+
+    :raises Refused: when the workers cannot import it by a name.
+    """
+    if cls.__module__ == "__main__" or "<locals>" in cls.__qualname__:
+        where = "a function" if cls.__module__ != "__main__" else "the program that was started"
+        raise Refused(
+            f"{cls.__qualname__} is a class of {where}, and the workers cannot import it: define it in a module"
+        )
+    return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def _load(classpath: str) -> SensorClass:

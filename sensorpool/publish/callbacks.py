@@ -1,7 +1,7 @@
-"""Callbacks: `on_settled` signatures go to the user's own queues, at least once.
+"""Callbacks: tasks go to the user's own queues, at least once.
 
-A signature is sent as its application would send it (`signature`). The queue is the user's, so it is not declared: it
-may have other properties than we would give it. Where RabbitMQ does not have the queue, the callback waits.
+A task is sent as its application would send it (`signature`, `canvas`). The queue is the user's, so it is not declared:
+it may have other properties than we would give it. Where RabbitMQ does not have the queue, the callback waits.
 """
 
 import threading
@@ -15,6 +15,7 @@ from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused, Unreachable
 from sensorpool.instrumentation import forks
 from sensorpool.instrumentation.redaction import hide_password, one_line, printable
+from sensorpool.model import callbacks
 from sensorpool.model.values import Settled
 from sensorpool.publish import broker, wire
 from sensorpool.publish import signature as signatures
@@ -48,26 +49,23 @@ class Callbacks:
         self._of_parents, self._sender = self._sender, None
 
     def send(self, settled: Settled) -> None:
-        """Send the ``on_settled`` of an instance, with the result as its first argument unless it is immutable.
+        """Send the callbacks of an instance, each with the result as its first argument unless it is immutable.
 
         :raises Unreachable: when the broker does not answer.
         :raises Refused: when the broker does not take this message, with the reason.
         :raises NotAllowed: when this process may not send it.
-        :raises ValueError: when the text in the row is no signature.
+        :raises ValueError: when the text in the row has no signature.
         """
-        signature = signatures.read(settled.on_settled or "")
-        if signature is None:
-            raise ValueError("on_settled is no signature")
-        if (task := signatures.not_allowed(signature, self._settings.on_settled_tasks)) is not None:
-            raise NotAllowed(not_allowed(task))
-        if self._url == MEMORY and not self._settings.on_settled_broker_url:
+        messages = callbacks.messages(settled.on_settled or "", settled.state)
+        for message in messages:
+            if (task := signatures.not_allowed(message, self._settings.on_settled_tasks)) is not None:
+                raise NotAllowed(not_allowed(task))
+        if messages and self._url == MEMORY and not self._settings.on_settled_broker_url:
             raise Refused(_MEMORY_BROKER)
-        arguments = signature.get("args") or ()
-        arguments = list(arguments) if isinstance(arguments, list | tuple) else []
-        if not signature.get("immutable"):
-            arguments.insert(0, result_of(settled))
         with self._lock:
-            self._send(signature["task"], arguments, _mapping(signature.get("kwargs")), self._options(signature))
+            for message in messages:
+                arguments, named = _arguments(message, result_of(settled))
+                self._send(message["task"], arguments, named, self._options(message))
 
     def send_plain(self, task: str, argument: dict[str, Any]) -> None:
         """Send a task of the settings with one argument.
@@ -87,7 +85,9 @@ class Callbacks:
 
     def _options(self, signature: dict[str, Any]) -> dict[str, Any]:
         given = _mapping(signature.get("options"))
-        options = {name: value for name, value in given.items() if name in signatures.OPTIONS and value is not None}
+        options = {
+            name: value for name, value in given.items() if name in signatures.OPTIONS_SENT and value is not None
+        }
         options.setdefault("queue", self._settings.on_settled_queue)
         options.setdefault("ignore_result", None)  # the user's task says whether its result is kept
         if wire.is_amqp(self._url):
@@ -148,6 +148,17 @@ def _has_queue(producer: Any, exchange: str, options: dict[str, Any]) -> bool:
     if not hasattr(channel, "get_table"):
         return True  # RabbitMQ reports it by itself
     return bool(channel._lookup(exchange, options.get("routing_key") or ""))
+
+
+def _arguments(message: callbacks.Message, result: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments of a message's task, with the result where it is wanted."""
+    given, named = message.get("args"), _mapping(message.get("kwargs"))
+    arguments = list(given) if isinstance(given, list | tuple) else []
+    if message.get("immutable"):
+        return arguments, named
+    if takes := message.get("takes"):
+        return arguments, named | {str(takes): [result, *(named.get(takes) or ())]}
+    return [result, *arguments], named
 
 
 def _mapping(value: object) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from sensorpool.instrumentation.logs import logger
 from sensorpool.model.values import Milliseconds, Settled
 from sensorpool.publish.callbacks import Callbacks, NotAllowed, not_allowed
 from sensorpool.publish.putting_off import LONGEST_AWAY, STRIKES, in_parts, note, pause
+from sensorpool.publish.signature import is_allowed
 from sensorpool.store import callbacks as rows
 from sensorpool.store import outbox_rows
 from sensorpool.store.database import Database
@@ -35,17 +36,17 @@ class WaitingCallbacks:
         try:
             self._sender.send(settled)
         except NotAllowed as error:
-            log.warning("an on_settled task is not allowed here", instance_id=settled.id, error=str(error))
+            log.warning("a callback's task is not allowed here", instance_id=settled.id, error=str(error))
             return False  # a worker whose settings allow the task sends it
         except Unreachable as error:
             self._put_off(settled.id, tries, LONGEST_AWAY, str(error))
             raise
         except Refused as error:
-            log.warning("an on_settled task is sent later", instance_id=settled.id, error=str(error))
+            log.warning("a callback is sent later", instance_id=settled.id, error=str(error))
             self._put_off(settled.id, tries, outbox_rows.LONGEST_PAUSE, str(error))
             return False
         except ValueError as error:  # the row has no signature any more: it can never be sent
-            log.warning("an on_settled task cannot be sent", instance_id=settled.id, error=str(error))
+            log.warning("a callback cannot be sent", instance_id=settled.id, error=str(error))
         self._database.run(rows.sent, [settled.id])
         return True
 
@@ -54,8 +55,8 @@ class WaitingCallbacks:
 
         :raises Unreachable: when the database does not answer, or a broker does not for several callbacks.
         """
-        tasks = self._tasks
         now = self._database.read(self._database.now)
+        tasks = [each for each in self._database.read(rows.tasks) if is_allowed(each, self._tasks)]
         note(lambda: self._database.run(rows.note_not_allowed, now, tasks, not_allowed("its task")))
         claimed = self._database.run(rows.claim, now, tasks, now + _CLAIM, _AT_ONCE)
         tries = {each.instance_id: each.tries for each in claimed}

@@ -6,6 +6,8 @@ from typing import Any
 
 from sensorpool.config.defaults import MEMORY, key_prefix
 from sensorpool.config.settings import Settings
+from sensorpool.model import sentinel
+from sensorpool.model.sentinel import is_sentinel
 from sensorpool.model.urls import redis_options, without_options
 from sensorpool.model.values import ShardRange
 
@@ -72,6 +74,8 @@ def broker_url(url: str) -> str:
         database = re.search(r"[?&]db=(\d+)", url)
         number = f"?virtual_host={database[1]}" if database else ""
         return without_options(url).replace("unix://", "redis+socket://", 1) + number
+    if is_sentinel(url):
+        return ";".join(sentinel.read(url).each())  # kombu asks them all, and not one after the other
     if not url.startswith("redis"):
         return url
     url = without_options(url)
@@ -88,7 +92,7 @@ def transport_options(url: str, namespace: str = "", *, prefixed: bool = True) -
     """
     if url == MEMORY:
         return {"polling_interval": 0.02}  # seconds; the default of one second would delay every tick
-    if not url.startswith(("redis", "unix")):
+    if not is_redis(url):
         return {}
     options: dict[str, Any] = {
         "socket_timeout": 10,
@@ -99,6 +103,9 @@ def transport_options(url: str, namespace: str = "", *, prefixed: bool = True) -
     if not url.startswith("unix"):
         options["socket_keepalive"] = True
     options |= redis_options(url)
+    if is_sentinel(url):
+        named = sentinel.read(url)
+        options |= {"master_name": named.master_name, "sentinel_kwargs": named.sentinel_options()}
     return options | ({"global_keyprefix": key_prefix(namespace), "sep": _SEPARATOR} if prefixed else {})
 
 
@@ -114,6 +121,11 @@ def sender_options(url: str, namespace: str = "", *, prefixed: bool = True) -> d
 def publish_options(url: str) -> dict[str, Any]:
     """Return the time limits of one message, where kombu needs them for each message."""
     return {"timeout": CONFIRM, "confirm_timeout": CONFIRM} if is_amqp(url) else {}
+
+
+def is_redis(url: str) -> bool:
+    """Whether a broker is a Redis, however it is found."""
+    return url.startswith(("redis", "unix")) or is_sentinel(url)
 
 
 def is_amqp(url: str) -> bool:

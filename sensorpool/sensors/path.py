@@ -5,6 +5,7 @@ import re
 import stat
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -41,9 +42,17 @@ class PathSensor:
     __module__ = "sensorpool.sensors"  # one spelling of the class path, wherever the class is reached from
     poke_context_fields: ClassVar[tuple[str, ...]] = ("path", "min_age", "min_size", "conn_id")
 
-    def __init__(self, path: str, *, min_age: float = 0.0, min_size: int = 0, conn_id: str | None = None) -> None:
-        self.path = arguments.text("path", path)
-        self.min_age = arguments.amount("min_age", min_age, "seconds")
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        min_age: float | timedelta = 0.0,
+        min_size: int = 0,
+        conn_id: str | None = None,
+    ) -> None:
+        self.path = path = arguments.text("path", os.fspath(path) if isinstance(path, os.PathLike) else path)
+        age = min_age.total_seconds() if isinstance(min_age, timedelta) else min_age
+        self.min_age = arguments.amount("min_age", age, "seconds")
         self.min_size = arguments.count("min_size", min_size, "bytes")
         self.conn_id = None if conn_id is None else arguments.conn_id(conn_id)
         url = _URL.match(path)

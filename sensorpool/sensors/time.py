@@ -14,14 +14,17 @@ class TimeSensor:
     it.
 
     :param target_time: ISO 8601 with an offset: ``2030-01-31T06:00:00+01:00`` or ``2030-01-31T05:00:00Z``.
-    :raises TypeError: when it is no string.
+        A datetime with a time zone will do.
+    :raises TypeError: when it is neither.
     :raises ValueError: when it is no ISO 8601 time, or has no offset.
     """
 
     __module__ = "sensorpool.sensors"  # one spelling of the class path, wherever the class is reached from
     poke_context_fields: ClassVar[tuple[str, ...]] = ("target_time",)
 
-    def __init__(self, target_time: str) -> None:
+    def __init__(self, target_time: str | datetime) -> None:
+        if isinstance(target_time, datetime):
+            target_time = target_time.isoformat()
         self.target_time = arguments.text("target_time", target_time)
         try:
             moment = datetime.fromisoformat(target_time.strip())

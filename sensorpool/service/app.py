@@ -48,7 +48,7 @@ def worker_settings(settings: Settings) -> dict[str, Any]:
         "worker_consumer": "sensorpool.service.consumer:SturdyConsumer",
         # a job in a child's buffer waits for that child; a job in the queue goes to any free one
         "worker_prefetch_multiplier": 1,
-        "worker_disable_prefetch": settings.broker.startswith(("redis", "unix")),
+        "worker_disable_prefetch": wire.is_redis(settings.broker),
         # recovery is the next tick and the lease, never redelivery: a poison job would loop for ever
         "task_acks_late": False,
         "task_reject_on_worker_lost": False,

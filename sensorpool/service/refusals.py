@@ -17,6 +17,7 @@ from sensorpool.errors import SettingsError, Unreachable
 from sensorpool.instrumentation import logs
 from sensorpool.leases.connection import connect
 from sensorpool.leases.redis_store import RedisStore
+from sensorpool.publish import wire
 
 
 def give_up(error: Exception, log_files: Sequence[str] = (), log_format: str = "text") -> NoReturn:
@@ -93,7 +94,7 @@ def refuse_cluster(settings: Settings) -> None:
     :raises Unreachable: when the Redis of the leases does not answer. A worker waits for its broker.
     """
     for url in dict.fromkeys([settings.redis_url, *settings.broker.split(";")]):
-        if url.startswith(("redis", "unix")):
+        if wire.is_redis(url):
             try:
                 said = RedisStore(connect(url), url=url, namespace=settings.namespace).in_cluster_mode()
             except Unreachable:

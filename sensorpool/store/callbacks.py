@@ -1,11 +1,11 @@
-"""`on_settled` tasks that wait for their broker: one row each, from the settle until the task is sent."""
+"""Callbacks that wait for their broker: a row for each instance that has some, from the settle until they are sent."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
 
-from sensorpool.model.json_text import read_json
+from sensorpool.model.callbacks import has_some, messages
 from sensorpool.model.values import Milliseconds, Settled
 from sensorpool.store.dialects import among, count_rows
 from sensorpool.store.outbox_rows import LONGEST_PAUSE
@@ -34,13 +34,16 @@ class Backlog(NamedTuple):
 
 def note(connection: Connection, settled: Sequence[Settled], now: Milliseconds) -> None:
     """Insert rows for the callbacks of a flush."""
-    if rows := [_row(each, now) for each in settled if each.on_settled is not None]:
-        connection.execute(insert(c), rows)
+    wanted = [each for each in settled if each.on_settled is not None and has_some(each.on_settled, each.state)]
+    if wanted:
+        connection.execute(insert(c), [_row(each, now) for each in wanted])
 
 
 def adopt(connection: Connection, settled: Sequence[Settled], now: Milliseconds) -> None:
     """Insert rows for callbacks that an older version left in the outbox; an existing row stays as it is."""
-    wanted = {each.id: each for each in settled if each.on_settled is not None}
+    wanted = {
+        each.id: each for each in settled if each.on_settled is not None and has_some(each.on_settled, each.state)
+    }
     if wanted:
         existing = set(
             connection.execute(select(c.c.instance_id).where(among(c.c.instance_id)), {"ids": list(wanted)}).scalars()
@@ -65,6 +68,27 @@ def claim(
         ids = [each.instance_id for each in found]
         connection.execute(update(c).where(among(c.c.instance_id)).values(next_try_at=until), {"ids": ids})
     return found
+
+
+def tasks(connection: Connection) -> list[str]:
+    """Return the names of the tasks that wait."""
+    return list(connection.execute(select(c.c.task).distinct()).scalars())
+
+
+def hurry(connection: Connection, instance_ids: Collection[int] | None, now: Milliseconds) -> int:
+    """Have callbacks tried at the next round of rescue; return how many.
+
+    :param instance_ids: of these instances; None: of all.
+    """
+    statement = update(c).values(next_try_at=now, tries=0)
+    if instance_ids is None:
+        return connection.execute(statement).rowcount
+    return connection.execute(statement.where(among(c.c.instance_id)), {"ids": list(instance_ids)}).rowcount
+
+
+def waiting(connection: Connection, most: int) -> list[Any]:
+    """Return the rows of the callbacks that wait, the longest waiting first."""
+    return list(connection.execute(select(c).order_by(c.c.created_at, c.c.instance_id).limit(most)).mappings())
 
 
 def unclaim(connection: Connection, instance_ids: Collection[int], now: Milliseconds) -> None:
@@ -102,11 +126,13 @@ def backlog(connection: Connection) -> list[Backlog]:
 
 
 def _row(settled: Settled, now: Milliseconds) -> dict[str, Any]:
-    signature = read_json(settled.on_settled or "")
-    task = signature.get("task") if isinstance(signature, dict) else None
+    try:
+        task = messages(settled.on_settled or "", settled.state)[0]["task"]
+    except ValueError:
+        task = ""  # a garbled row: it is told of, and dropped
     return {
         "instance_id": settled.id,
-        "task": task[:_NAME] if isinstance(task, str) else "",
+        "task": task[:_NAME],
         "created_at": now,
         "next_try_at": now + HEAD_START,
     }

@@ -10,18 +10,26 @@ from typing import Any
 
 import click
 import pytest
-from celery import Celery
+from celery import Celery, chain
 
 import sensorpool
 from sensorpool import Settings
 from sensorpool.cli.main import main
 from sensorpool.client import default
+from sensorpool.sensors import PathSensor
 from sensorpool.service.standalone import Standalone
 from sensorpool.store.migrate import upgrade
 from tests.support.pages import ROOT, blocks, command_lines
 
 PAGES = ("README.md", "docs/quickstart.md", "docs/how-to.md", "docs/operations.md", "docs/airflow.md")
 PYTHON = [(page, block) for page in PAGES[:3] for block in blocks(page, "python")]
+
+
+TASKS = ("alarm", "begin", "count", "load", "prepare", "report")  # of the user whose code the pages show
+
+
+def _run(*_: Any) -> None:
+    """Do nothing: no worker takes these."""
 
 
 class Heard(Exception):
@@ -40,7 +48,7 @@ def living(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SENSORPOOL_DATABASE_URL", url)
         patch.setenv("SENSORPOOL_TICK", "0.5")
-        patch.setenv("SENSORPOOL_ON_SETTLED_TASKS", "go_on")
+        patch.setenv("SENSORPOOL_ON_SETTLED_TASKS", "go_on,shop.*")
         upgrade(url)
         with Standalone(Settings.load()):
             yield folder
@@ -51,12 +59,13 @@ def living(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.mark.parametrize(("page", "block"), PYTHON, ids=[f"{page}-{n}" for n, (page, _) in enumerate(PYTHON)])
 def test_a_python_block_runs(page: str, block: str, living: Path) -> None:
-    app = Celery("users", set_as_current=False)
+    app = Celery("users", broker="memory://", set_as_current=False)
 
     @app.task(name="go_on", shared=False)
     def go_on(result: Any, number: int) -> None:
         """Go on."""
 
+    tasks = {name: app.task(name=f"shop.{name}", shared=False)(_run) for name in TASKS}
     # it hears a result that is registered a moment later
     key = {"dag_id": "load", "task_id": "other", "run_id": "other"}
     other = threading.Timer(
@@ -70,6 +79,11 @@ def test_a_python_block_runs(page: str, block: str, living: Path) -> None:
         "__name__": "block",
         "sensorpool": sensorpool,
         "go_on": go_on,
+        "Path": Path,
+        "PathSensor": PathSensor,
+        "chain": chain,
+        "week": ["2026-11-19", "2026-11-20"],
+        **tasks,
         "days_of": lambda table: ["2026-11-20"],
         "all_days": lambda: ["2026-11-20"],
     }

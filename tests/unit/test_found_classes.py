@@ -357,3 +357,39 @@ def test_one_at_a_time_or_all_at_once_is_the_same(write: Write, seed: int) -> No
     assert {path for path in every if path in one_by_one} == whole
     for path in every:
         assert (path in Allowlist(("acme.*",))) == (path in whole), path
+
+
+def test_functions_that_are_made_sensors_are_found(write: Write) -> None:
+    write(
+        {
+            "acme/__init__.py": "",
+            "acme/functions.py": """
+                import sensorpool
+                import sensorpool as pool
+                from sensorpool import sensor as waits
+                from functools import cache
+
+                @sensorpool.sensor
+                def one(x): ...
+
+                @pool.sensor
+                async def two(): ...
+
+                @waits
+                def three(): ...
+
+                @sensorpool.sensor
+                def _private(): ...
+
+                @cache
+                @waits
+                def wrapped(): ...
+
+                @other.sensor
+                def unknown(): ...
+
+                def plain(): ...
+            """,
+        }
+    )
+    assert classes() == {f"acme.functions.{name}" for name in ("one", "two", "three")}

@@ -10,11 +10,12 @@ from sensorpool.config.sources.module_files import ModuleFile, Unreadable
 from sensorpool.model.python_source import UNREADABLE
 
 _POKES = {"poke", "poke_many"}
+_MAKES_SENSORS = {"sensorpool.sensor", "sensorpool.sensors.function.sensor"}
 _KEPT = 4_096  # modules whose names a process keeps: a forked process reads only the files that have changed
 
 
 class ClassFacts(NamedTuple):
-    """A class statement.
+    """A class statement, or a function that ``sensorpool.sensor`` makes a class of.
 
     :param bases: its bases, each a dotted name; None: a base that only execution can tell.
     """
@@ -104,7 +105,16 @@ class _Reader:
                         is_plain = each is target and value is not None and value.partition(".")[0] != each.id
                         self._bind(each.id, Target(self._name, tuple(str(value).split("."))) if is_plain else None)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            self._bind(node.name, None)
+            if node.decorator_list and self._makes_a_sensor(node.decorator_list[0]):
+                self._classes.setdefault(node.name, []).append(ClassFacts((), has_poke=True))
+            else:
+                self._bind(node.name, None)
+
+    def _makes_a_sensor(self, decorator: ast.expr) -> bool:
+        """Whether the outermost decorator of a function is ``sensorpool.sensor``, under any name."""
+        name, _, rest = (_dotted(decorator) or "").partition(".")
+        targets = [".".join([each.module, *each.names]) for each in self._targets.get(name, ()) if each is not None]
+        return any(".".join(filter(None, [target, rest])) in _MAKES_SENSORS for target in targets)
 
     def _note_from(self, node: ast.ImportFrom) -> None:
         module = node.module or ""

@@ -1,0 +1,1 @@
+"""A shop that loads what its partners deliver."""

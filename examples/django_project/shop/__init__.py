@@ -1,0 +1,1 @@
+"""A shop that records what its partners deliver."""

@@ -1,0 +1,37 @@
+"""Callbacks that wait to be sent: which, since when, and why; and sent again at an operator's wish."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sensorpool.client.pool import Pool
+from sensorpool.model.times import spell_time
+from sensorpool.store import callbacks
+
+
+def waiting(pool: Pool, most: int) -> list[dict[str, Any]]:
+    """Return the callbacks that wait, the longest waiting first.
+
+    :param most: the most that are returned.
+    :raises Unreachable: when the database does not answer.
+    """
+    return [
+        {
+            "instance_id": row["instance_id"],
+            "task": row["task"],
+            "since": spell_time(row["created_at"]),
+            "tries": row["tries"],
+            "next_try": spell_time(row["next_try_at"]),
+            "cause": row["cause"],
+        }
+        for row in pool.database.read(callbacks.waiting, most)
+    ]
+
+
+def hurry(pool: Pool, instance_ids: Sequence[int] | None) -> int:
+    """Have callbacks tried at the next round of rescue; return how many.
+
+    :param instance_ids: of these instances; None: of all.
+    :raises Unreachable: when the database does not answer.
+    """
+    now = pool.database.read(pool.database.now)
+    return pool.database.run(callbacks.hurry, instance_ids, now)

@@ -1,0 +1,121 @@
+"""A step of a Celery canvas that waits in the pool, without a worker held: ``chain(a.s(), wait_for(…), b.s())``.
+
+The step is a task of the user's application, so its workers import this module: ``app.conf.include =
+["sensorpool.canvas"]``. It runs twice under one id. First it registers and ends without a result, as a task that
+retries does. When its condition has ended, the pool sends it again, with all that Celery had sent along (the rest of
+the chain, the chord, the links), and it returns the value of the poke, or fails.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from celery import Signature, shared_task
+from celery.exceptions import Ignore
+
+from sensorpool.client.default import default_pool
+from sensorpool.client.instance import Instance
+from sensorpool.client.validate import condition
+from sensorpool.errors import SensorFailed, Unreachable
+from sensorpool.model.callbacks import WAIT_FOR
+from sensorpool.model.identity import identify
+from sensorpool.model.json_text import read_json
+from sensorpool.model.states import State
+from sensorpool.model.values import Span
+
+SENSING = "SENSING"
+"""The state of a step in Celery's result back end while it waits."""
+
+
+@shared_task(name=WAIT_FOR, bind=True, autoretry_for=(Unreachable,), retry_backoff=True, max_retries=None)
+def step(
+    self: Any,
+    *given: Any,
+    sensor: str,
+    poke_context: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+    ended: bool = False,
+) -> Any:
+    """Register, or return what came of it.
+
+    :param given: the result of the step before; with ``ended`` the result of the wait comes first.
+    :raises SensorFailed: when the condition did not land.
+    :raises Refused: when it cannot be registered.
+    """
+    if ended:
+        return _value_of(given[0])
+    context = given[0] if poke_context is None and given else poke_context
+    if self.request.is_eager or self.request.called_directly:
+        return _waited(default_pool().register(sensor, context, **(options or {})))
+    self.update_state(state=SENSING)  # before: its end may be told at once
+    again = self.signature_from_request(args=(), kwargs={"sensor": sensor, "ended": True})
+    default_pool().register(sensor, context, on_settled=again, **_key(self), **(options or {}))
+    raise Ignore
+
+
+def wait_for(
+    sensor: object,
+    poke_context: Mapping[str, Any] | None = None,
+    *,
+    poke_interval: Span | None = None,
+    timeout: Span | None = None,
+    execution_timeout: Span | None = None,
+    soft_fail: bool = False,
+    silent_fail: bool = False,
+    never_fail: bool = False,
+    exponential_backoff: bool = False,
+    max_wait: Span | None = None,
+    family: str | None = None,
+    backend: str | None = None,
+    location: str | None = None,
+) -> Signature:
+    """Return a step for a chain, a group or a chord. It holds no worker while it waits.
+
+    What its poke returned as a value is the argument of the next step. A step that does not land fails with
+    `SensorFailed`, and the steps after it do not run.
+
+    :param sensor: a class path, a sensor class, an object of one, or a ``pathlib.Path``.
+    :param poke_context: the arguments of the class; without them, the result of the step before.
+    :param poke_interval: see `sensorpool.register`, as for all others.
+    :raises Refused: when the sensor has no class path, or its arguments are not JSON.
+    """
+    op_classpath, found = condition(sensor, poke_context)
+    context = None if found is None else read_json(identify(op_classpath, found).poke_context)
+    given = {
+        "poke_interval": poke_interval,
+        "timeout": timeout,
+        "execution_timeout": execution_timeout,
+        "soft_fail": soft_fail,
+        "silent_fail": silent_fail,
+        "never_fail": never_fail,
+        "exponential_backoff": exponential_backoff,
+        "max_wait": max_wait,
+        "family": family,
+        "backend": backend,
+        "location": location,
+    }
+    options = {name: _seconds(value) for name, value in given.items() if value is not None and value is not False}
+    return step.s(sensor=op_classpath, poke_context=context, options=options)
+
+
+def _key(task: Any) -> dict[str, Any]:
+    """Return the key of a step: its task id, so that a step that Celery delivers twice registers once."""
+    return {"dag_id": task.app.main or "celery", "task_id": WAIT_FOR, "run_id": task.request.id}
+
+
+def _value_of(result: Mapping[str, Any]) -> Any:
+    if result["state"] == State.SUCCESS:
+        return result["xcom_value"]
+    raise SensorFailed(f"instance {result['id']} {result['state']}: {result['reason'] or result['ending']}")
+
+
+def _waited(instance: Instance) -> Any:
+    """Wait here, as an eager step does."""
+    instance.wait()
+    found = instance.result
+    assert found is not None  # it has ended
+    return _value_of({"id": instance.id, **found._asdict()})
+
+
+def _seconds(value: Any) -> Any:
+    return value.total_seconds() if isinstance(value, timedelta) else value

@@ -1,0 +1,90 @@
+"""The settings of a Django project: ``SENSORPOOL_DATABASE_URL = …`` beside ``CELERY_BROKER_URL = …``.
+
+The environment wins. ``SENSORPOOL_DATABASE = "default"`` takes the database of that name in ``DATABASES``. Django is
+imported only in a process that it is set up in, or that names its settings.
+"""
+
+import os
+import sys
+from importlib.util import find_spec
+from typing import Any
+
+from sensorpool.config.defaults import PREFIX
+from sensorpool.config.options import Options
+from sensorpool.config.variables import nearest
+from sensorpool.errors import SettingsError
+from sensorpool.instrumentation.redaction import one_line
+
+_DATABASE = f"{PREFIX}DATABASE"
+_DRIVERS = {
+    "django.db.backends.postgresql": "postgresql+psycopg",
+    "django.contrib.gis.db.backends.postgis": "postgresql+psycopg",
+    "django.db.backends.mysql": "mysql+pymysql",
+    "django.db.backends.sqlite3": "sqlite",
+}
+
+
+def settings() -> dict[str, Any]:
+    """Return the settings that the project gives: the entry point ``sensorpool.settings``.
+
+    :raises SettingsError: when the project's settings cannot be imported, name an unknown setting, or a database that
+        the pool cannot have.
+    """
+    project = _project()
+    if project is None:
+        return {}
+    names = [name for name in dir(project) if name.startswith(PREFIX) and name != _DATABASE]
+    known = {f"{PREFIX}{name.upper()}": name for name in Options.model_fields}
+    for name in names:
+        if name not in known:
+            raise SettingsError(f"Django's settings have {name}, which is no setting{nearest(name, known)}")
+    found = {known[name]: getattr(project, name) for name in names}
+    if (alias := getattr(project, _DATABASE, None)) is not None and "database_url" not in found:
+        found["database_url"] = _url(project, alias)
+    return {name: value for name, value in found.items() if value not in (None, "")}
+
+
+def _project() -> Any | None:
+    """Return the project's settings; None where there is no Django project."""
+    if not os.environ.get("DJANGO_SETTINGS_MODULE") and "django.conf" not in sys.modules:
+        return None
+    if find_spec("django") is None:
+        return None
+    from django.conf import settings as project
+
+    if not project.configured and not os.environ.get("DJANGO_SETTINGS_MODULE"):
+        return None
+    try:
+        project.INSTALLED_APPS  # noqa: B018  # it is read in at its first use
+    except Exception as error:
+        raise SettingsError(f"Django's settings cannot be imported: {one_line(error)}") from None
+    return project
+
+
+def _url(project: Any, alias: object) -> str:
+    """Return the URL of a database in ``DATABASES``."""
+    from sqlalchemy import URL  # slow to import, for commands that ask no database
+
+    found = project.DATABASES.get(alias)
+    if not isinstance(found, dict):
+        raise SettingsError(f"{_DATABASE} names {alias!r}, which is not in DATABASES")
+    driver = _DRIVERS.get(found.get("ENGINE", ""))
+    if driver is None:
+        raise SettingsError(
+            f"{_DATABASE} names a database of {found.get('ENGINE')}, and the pool takes PostgreSQL, MySQL, MariaDB and "
+            f"SQLite: name one in {PREFIX}DATABASE_URL"
+        )
+    if driver == "sqlite":
+        return f"sqlite:///{found['NAME']}"
+    options = found.get("OPTIONS") or {}
+    query = {name: str(options[name]) for name in ("sslmode", "sslrootcert", "sslcert", "sslkey") if name in options}
+    port = found.get("PORT")
+    return URL.create(
+        driver,
+        found.get("USER") or None,
+        found.get("PASSWORD") or None,
+        found.get("HOST") or None,
+        int(port) if port else None,
+        str(found["NAME"]),
+        query if driver.startswith("postgresql") else {},
+    ).render_as_string(hide_password=False)

@@ -1,0 +1,38 @@
+"""A new epoch: after a restore from a backup the database gives no id again that it has given since that backup.
+
+A waiter that registered after the backup holds an id that the restored database does not know. If another instance got
+that id, the waiter would hear of a stranger's end.
+"""
+
+from uuid import uuid4
+
+from sqlalchemy import Connection, func, select, text, update
+
+from sensorpool.store.database import table_prefix
+from sensorpool.store.schema import action, landing, outbox, poke_group, schema_info, sensor_instance, shared_value
+
+GAP = 100_000_000  # ids: more than any pool gives between two backups
+_TABLES = (sensor_instance, poke_group, landing, outbox, shared_value, action)
+
+
+def begin(connection: Connection) -> str:
+    """Begin a new epoch: leave out ids, and give the pool a new id. Return that.
+
+    By the owner of the tables.
+    """
+    dialect = connection.dialect.name
+    for table in _TABLES:
+        first = int(connection.execute(select(func.coalesce(func.max(table.c.id), 0))).scalar_one()) + GAP
+        if dialect == "postgresql":
+            named = f"{table_prefix(connection)}{table.name}"
+            sequence = text("SELECT setval(pg_get_serial_sequence(:named, 'id'), :first)")
+            connection.execute(sequence, {"named": named, "first": first})
+        elif dialect == "sqlite":
+            connection.execute(text("DELETE FROM sqlite_sequence WHERE name = :name"), {"name": table.name})
+            given = {"name": table.name, "first": first}
+            connection.execute(text("INSERT INTO sqlite_sequence (name, seq) VALUES (:name, :first)"), given)
+        else:
+            connection.execute(text(f"ALTER TABLE {table.name} AUTO_INCREMENT = {first}"))
+    pool_id = uuid4().hex
+    connection.execute(update(schema_info).values(pool_id=pool_id))
+    return pool_id

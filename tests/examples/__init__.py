@@ -1,0 +1,1 @@
+"""The examples, started and checked."""

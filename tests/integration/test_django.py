@@ -1,0 +1,99 @@
+"""A Django project: its settings, and ``manage.py sensorpool``."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MANAGE = """
+import sys
+from django.core.management import execute_from_command_line
+execute_from_command_line(sys.argv)
+"""
+SETTINGS = """
+SECRET_KEY = "x"
+INSTALLED_APPS = ["sensorpool.django"]
+USE_TZ = True
+DATABASES = {{"default": {{"ENGINE": "django.db.backends.sqlite3", "NAME": r"{folder}/project.db"}}}}
+{more}
+"""
+
+
+class Project:
+    """A Django project in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "manage.py").write_text(MANAGE)
+
+    def settings(self, more: str) -> None:
+        """Write its settings."""
+        (self.folder / "shop_settings.py").write_text(SETTINGS.format(folder=self.folder, more=more))
+
+    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run ``python …`` in it."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("SENSORPOOL_")}
+        return subprocess.run(
+            [sys.executable, *arguments],
+            cwd=self.folder,
+            env=kept | {"DJANGO_SETTINGS_MODULE": "shop_settings", "PYTHONPATH": str(self.folder)} | environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+def test_the_database_of_the_project(project: Project) -> None:
+    project.settings('SENSORPOOL_DATABASE = "default"\nSENSORPOOL_POKE_INTERVAL = 7\nSENSORPOOL_TICK = 1')
+    assert project.run("manage.py", "sensorpool", "db", "upgrade").returncode == 0
+    done = project.run("manage.py", "sensorpool", "config", "--json")
+    assert done.returncode == 0, done.stderr
+    assert f"sqlite:///{project.folder}/project.db" in done.stdout
+    assert '"poke_interval": 7.0' in done.stdout
+    program = "import sensorpool; print(sensorpool.register('sensorpool.sensors.PathSensor', {'path': '/x'}).id)"
+    assert project.run("-c", program).stdout == "1\n"
+    listed = project.run("manage.py", "sensorpool", "list", "--json")
+    assert "PathSensor" in listed.stdout
+
+
+def test_the_environment_wins(project: Project) -> None:
+    project.settings('SENSORPOOL_DATABASE = "default"\nSENSORPOOL_POKE_INTERVAL = 7')
+    done = project.run("-m", "sensorpool", "config", "--json", SENSORPOOL_POKE_INTERVAL="9")
+    assert '"poke_interval": 9.0' in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("SENSORPOOL_POKE_INTERVALL = 7", "SENSORPOOL_POKE_INTERVALL, which is no setting (SENSORPOOL_POKE_INTERVAL?)"),
+        ("SENSORPOOL_POKE_INTERVAL = 'x'", "POKE_INTERVAL"),
+        ("SENSORPOOL_DATABASE = 'other'", "names 'other', which is not in DATABASES"),
+        ("SENSORPOOL_DATABASE = 'default'\nDATABASES['default']['ENGINE'] = 'django.db.backends.oracle'", "oracle"),
+        ("import no_such_module", "cannot be imported"),
+    ],
+)
+def test_a_wrong_setting_is_one_line(project: Project, more: str, said: str) -> None:
+    project.settings(more)
+    done = project.run("-m", "sensorpool", "config")
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_a_postgres_of_the_project(project: Project) -> None:
+    project.settings(
+        'DATABASES["default"] = {"ENGINE": "django.db.backends.postgresql", "NAME": "shop", "USER": "us@er",'
+        ' "PASSWORD": "p/w:x", "HOST": "db", "PORT": "5433", "OPTIONS": {"sslmode": "require"}}\n'
+        'SENSORPOOL_DATABASE = "default"'
+    )
+    program = "from sensorpool import Settings; print(Settings.load().database_url)"
+    done = project.run("-c", program)
+    assert done.stdout == "postgresql+psycopg://us%40er:p%2Fw%3Ax@db:5433/shop?sslmode=require\n", done.stderr

@@ -1,0 +1,71 @@
+"""`sensorpool db restored`: after a restore from a backup, nothing of the time since the backup counts."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import redis
+
+from harness.service import Service, kill_tree
+from harness.until import until
+from sensorpool import Pool, Settings
+from sensorpool.admin.restored import begin_epoch
+from sensorpool.errors import Refused
+from sensorpool.store.epoch import GAP
+from sensorpool.store.migrate import upgrade
+from sensorpool.testing import land
+from tests.integration.test_main_run import register
+
+SENSOR = "sensorpool.sensors.PathSensor"
+
+
+def begin(url: str) -> None:
+    upgrade(url)
+    pool = Pool(Settings.load(database_url=url))
+    first = pool.register(SENSOR, {"path": "/a"})
+    before = pool.pool_id.get()
+    found = begin_epoch(pool)
+    assert found.pool_id != before
+    assert found.waiting == 1
+    second = pool.register(SENSOR, {"path": "/b"})
+    assert second.id > first.id + GAP
+    assert second.group_id > first.group_id + GAP
+    begin_epoch(pool)
+    assert pool.register(SENSOR, {"path": "/c"}).id > second.id + GAP
+    pool.close()
+
+
+def test_ids_are_not_given_again(tmp_path: Path, postgres_database: str) -> None:
+    begin(f"sqlite:///{tmp_path / 'pool.db'}")
+    begin(postgres_database)
+
+
+def test_ids_are_not_given_again_on_mariadb(mariadb_database: str) -> None:
+    begin(mariadb_database)
+
+
+def test_a_restore_beside_running_workers_is_refused(
+    make_service: Callable[..., Service], tmp_path: Path, redis_url: str
+) -> None:
+    service = make_service()
+    service.start()
+    ids = register(service, tmp_path, count=4, groups=2)
+    with pytest.raises(Refused, match="stop all workers"):
+        begin_epoch(service.pool)
+    done = service.cli("db", "restored")
+    assert done.returncode == 2
+    assert "stop all workers and beats" in done.stderr
+    for process in service.processes:
+        kill_tree(process)
+    until("an empty roster", lambda: not service.pool.workers(), 30)
+    with redis.Redis.from_url(redis_url) as client:
+        client.set("sensorpool:other:{pool}:roster", "of another namespace")
+        client.set("others", "of another program")
+        assert service.cli("db", "restored").returncode == 0
+        assert client.keys("sensorpool:{*") == []
+        assert client.exists("sensorpool:other:{pool}:roster", "others") == 2
+    service.start()
+    land(tmp_path, "g0")
+    land(tmp_path, "g1")
+    again = register(service, tmp_path, count=1, groups=1, run_id="after")  # by a client that knew the old epoch
+    assert set(map(str, service.pool.wait([*ids, *again], 60).values())) == {"success"}

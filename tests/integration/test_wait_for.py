@@ -1,0 +1,140 @@
+"""Steps of a user's canvas that wait in the pool: a real application with one worker process, which no step holds."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from celery import chain, chord, group
+
+import sensorpool
+from harness.service import Service
+from harness.until import until
+from sensorpool.client import default
+from sensorpool.errors import SensorFailed
+from sensorpool.testing import land
+
+SHOP = """
+from celery import Celery
+
+app = Celery("shop", broker="{redis}", backend="{redis}", include=["sensorpool.canvas"])
+app.conf.update(task_default_queue="shop", broker_transport_options={{"global_keyprefix": ""}}, task_acks_late=True)
+
+@app.task(name="shop.name")
+def name(number):
+    return {{"folder": "{folder}", "name": f"s{{number}}"}}
+
+@app.task(name="shop.load")
+def load(value):
+    return ["loaded", value]
+
+@app.task(name="shop.total")
+def total(values):
+    return sorted(str(value) for value in values)
+
+@app.task(name="shop.alarm")
+def alarm(result):
+    open("{folder}/alarms", "a").write(str(result["state"]) + " " + str(result["reason"]) + "\\n")
+"""
+SCRIPTED = "sensorpool.testing.ScriptedSensor"
+
+# Celery's result back end on Redis
+pytestmark = pytest.mark.filterwarnings("ignore:Call to deprecated setex:DeprecationWarning")
+
+
+@pytest.fixture
+def shop(
+    make_service: Callable[..., Service], tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ModuleType]:
+    """The user's application, imported here, and run by one worker that does one task at a time."""
+    (tmp_path / "shop.py").write_text(SHOP.format(redis=redis_url, folder=tmp_path))
+    service = make_service(on_settled_tasks="shop.*", on_settled_queue="shop")
+    service.start()
+    service.process_of("shop", "worker", "--pool=solo", "--loglevel=INFO", "--queues=shop")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = default.use(service.pool)
+    import shop
+
+    shop.app.set_current()
+    yield shop
+    default.use(before)
+    del sys.modules["shop"]
+    shop.app.close()
+
+
+def waits(folder: Path, name: str, **options: Any) -> Any:
+    context = {"folder": str(folder), "name": name, **options}
+    return sensorpool.wait_for(SCRIPTED, context, timeout=60)
+
+
+def sensing(count: int) -> bool:
+    return default.default_pool().database.read(lambda c: _sensing(c)) == count
+
+
+def _sensing(connection: Any) -> int:
+    from sensorpool.store import inspecting
+
+    return inspecting.count_by_state(connection).get("sensing", 0)
+
+
+def test_a_chain_goes_on_when_it_lands_and_holds_no_worker(shop: ModuleType, tmp_path: Path) -> None:
+    results = [chain(waits(tmp_path, f"s{n}"), shop.load.s()).apply_async() for n in range(3)]
+    until("three steps that wait", lambda: sensing(3))
+    assert shop.load.delay("in between").get(timeout=30) == ["loaded", "in between"]  # by the one worker
+    assert {result.parent.state for result in results} == {"SENSING"}
+    for n in range(3):
+        land(tmp_path, f"s{n}")
+    assert [result.get(timeout=60) for result in results] == [["loaded", {"name": f"s{n}"}] for n in range(3)]
+
+
+def test_what_the_step_before_returns_is_the_context(shop: ModuleType, tmp_path: Path) -> None:
+    result = chain(shop.name.s(7), sensorpool.wait_for(SCRIPTED), shop.load.s()).apply_async()
+    until("a step that waits", lambda: sensing(1))
+    land(tmp_path, "s7")
+    assert result.get(timeout=60) == ["loaded", {"name": "s7"}]
+
+
+def test_a_step_that_fails_ends_the_chain(shop: ModuleType, tmp_path: Path) -> None:
+    result = chain(waits(tmp_path, "bad", script="fail"), shop.load.s()).apply_async()
+    with pytest.raises(SensorFailed, match="bad fails"):
+        result.parent.get(timeout=60)
+    with pytest.raises(SensorFailed):
+        result.get(timeout=60)
+
+
+def test_steps_in_a_chord(shop: ModuleType, tmp_path: Path) -> None:
+    result = chord(group(waits(tmp_path, "a"), waits(tmp_path, "b"), shop.load.s("x")), shop.total.s()).apply_async()
+    until("two steps that wait", lambda: sensing(2))
+    land(tmp_path, "b")
+    land(tmp_path, "a")
+    assert result.get(timeout=60) == ["['loaded', 'x']", "{'name': 'a'}", "{'name': 'b'}"]
+
+
+def test_callbacks_of_a_registration(shop: ModuleType, tmp_path: Path) -> None:
+    good = sensorpool.register(
+        SCRIPTED,
+        {"folder": str(tmp_path), "name": "good"},
+        on_success=chain(shop.load.s().set(task_id="first-of-good"), shop.total.s().set(task_id="last-of-good")),
+        on_failure=shop.alarm.s(),
+    )
+    bad = sensorpool.register(
+        SCRIPTED,
+        {"folder": str(tmp_path), "name": "bad", "script": "fail"},
+        on_success=shop.load.s(),
+        on_failure=group(shop.alarm.s(), shop.alarm.s()),
+    )
+    both = sensorpool.all_of(
+        [good, bad], on_failure=chord([shop.load.s(), shop.load.s()], shop.total.s().set(task_id="both"))
+    )
+    land(tmp_path, "good")
+    found = shop.app.AsyncResult("last-of-good").get(timeout=60)
+    assert len(found) == 2
+    until(
+        "two alarms",
+        lambda: (tmp_path / "alarms").exists() and len((tmp_path / "alarms").read_text().splitlines()) == 2,
+    )
+    assert "failed FailSensor: bad fails" in (tmp_path / "alarms").read_text()
+    assert both.wait(60) == "failed"
+    assert len(shop.app.AsyncResult("both").get(timeout=60)) == 2

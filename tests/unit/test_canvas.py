@@ -1,0 +1,156 @@
+"""Chains, groups and chords as callbacks: the messages that start them."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from celery import Celery, chain, chord, group
+
+from sensorpool.config.settings import Settings
+from sensorpool.errors import Refused
+from sensorpool.model import callbacks
+from sensorpool.model.callbacks import ENDED
+from sensorpool.publish import canvas
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return Settings.load(on_settled_tasks=("shop.*",))
+
+
+@pytest.fixture
+def shop() -> Iterator[Celery]:
+    app = Celery("shop", broker="memory://", backend="cache+memory://", set_as_current=False)
+    app.conf.update(task_default_queue="shop", task_routes={"shop.b": {"queue": "routed"}})
+
+    def run(*_: Any) -> None:
+        """Do nothing."""
+
+    for name in ("a", "b", "c", "d"):
+        app.task(name=f"shop.{name}")(run)
+    yield app
+    app.close()
+
+
+def sent(given: Any, settings: Settings, name: str = "on_success", state: str = "success") -> list[dict[str, Any]]:
+    text = canvas.check({name: given}, settings)
+    return callbacks.messages(text, state)
+
+
+def steps(message: dict[str, Any]) -> list[str]:
+    """Return the tasks of a message in the order in which they run."""
+    return [message["task"], *(each["task"] for each in reversed(message["options"].get("chain", [])))]
+
+
+def test_a_chain_goes_as_its_first_task(shop: Celery, settings: Settings) -> None:
+    t = shop.tasks
+    given = chain(t["shop.a"].s(1), t["shop.b"].s(2), t["shop.c"].si())
+    before = json.dumps(given)
+    [message] = sent(given, settings)
+    assert json.dumps(given) == before
+    assert steps(message) == ["shop.a", "shop.b", "shop.c"]
+    assert (message["args"], message["options"]["queue"]) == ([1], "shop")
+    ids = [message["options"]["task_id"], *(each["options"]["task_id"] for each in message["options"]["chain"])]
+    assert len(set(ids)) == 3
+    assert not message.get("immutable")
+
+
+def test_a_group_goes_as_its_tasks(shop: Celery, settings: Settings) -> None:
+    t = shop.tasks
+    messages = sent(group(t["shop.a"].s(1), t["shop.b"].si(2), chain(t["shop.c"].s(), t["shop.d"].s())), settings)
+    assert [steps(each) for each in messages] == [["shop.a"], ["shop.b"], ["shop.c", "shop.d"]]
+    assert [each["options"]["queue"] for each in messages] == ["shop", "routed", "shop"]
+    assert messages[1]["immutable"]
+    assert len({each["options"]["task_id"] for each in messages}) == 3
+
+
+@pytest.mark.parametrize("by", ["chord", "chain"])
+def test_a_chord_goes_to_the_task_that_each_worker_has_for_it(shop: Celery, settings: Settings, by: str) -> None:
+    t = shop.tasks
+    header, body = group(t["shop.a"].s(), t["shop.b"].s()), t["shop.c"].s()
+    [message] = sent(chord(header, body) if by == "chord" else chain(header, body), settings)
+    assert (message["task"], message["takes"], message["options"]["queue"]) == ("celery.chord", "partial_args", "shop")
+    assert [each["task"] for each in message["kwargs"]["header"]] == ["shop.a", "shop.b"]
+    assert message["kwargs"]["body"]["task"] == "shop.c"
+    assert message["kwargs"]["body"]["options"]["task_id"]
+
+
+def test_a_group_within_a_chain(shop: Celery, settings: Settings) -> None:
+    t = shop.tasks
+    [message] = sent(chain(t["shop.a"].s(), group(t["shop.b"].s(), t["shop.c"].s()), t["shop.d"].s()), settings)
+    assert steps(message) == ["shop.a", "celery.chord"]
+    [rest] = message["options"]["chain"]
+    assert rest["kwargs"]["body"]["task"] == "shop.d"
+
+
+def test_a_row_with_one_task_is_read_by_the_version_before(shop: Celery, settings: Settings) -> None:
+    text = canvas.check({"on_settled": shop.tasks["shop.a"].s(), "on_success": None, "on_failure": None}, settings)
+    assert json.loads(text or "")["task"] == "shop.a"
+    text = canvas.check({"on_settled": chain(shop.tasks["shop.a"].s(), shop.tasks["shop.b"].s())}, settings)
+    assert json.loads(text or "")["task"] == ENDED  # which that version may not send, so it leaves it to this one
+
+
+@pytest.mark.parametrize("state", ["success", "failed", "skipped", "cancelled"])
+def test_each_end_has_its_callbacks(shop: Celery, settings: Settings, state: str) -> None:
+    t = shop.tasks
+    text = canvas.check(
+        {"on_settled": t["shop.a"].s(), "on_success": t["shop.b"].s(), "on_failure": t["shop.c"].s()}, settings
+    )
+    tasks = [message["task"] for message in callbacks.messages(text, state)]
+    assert tasks == ["shop.a", "shop.b" if state == "success" else "shop.c"]
+    assert callbacks.shown(text or "", "sensing") == "shop.a, shop.b, shop.c"
+
+
+def test_there_may_be_none(settings: Settings) -> None:
+    assert canvas.check({"on_settled": None, "on_success": None}, settings) is None
+    assert callbacks.messages(None, "success") == []
+
+
+@pytest.mark.parametrize(
+    "text", ["", "garbage", "7", "{}", '{"task": 7}', f'{{"task": "{ENDED}"}}', f'{{"task": "{ENDED}", "kwargs": 7}}']
+)
+def test_what_was_written_over_has_no_messages(text: str) -> None:
+    with pytest.raises(ValueError, match=r"signature|callbacks"):
+        callbacks.messages(text, "success")
+    assert callbacks.has_some(text, "success")
+    assert callbacks.shown(text, "success") == "?"
+
+
+def test_all_steps_must_be_allowed(shop: Celery) -> None:
+    t = shop.tasks
+    few = Settings.load(on_settled_tasks=("shop.a", "shop.b"))
+    for given in (
+        chain(t["shop.a"].s(), t["shop.c"].s()),
+        group(t["shop.a"].s(), t["shop.c"].s()),
+        chord([t["shop.a"].s(), t["shop.c"].s()], t["shop.b"].s()),
+        chord([t["shop.a"].s(), t["shop.b"].s()], t["shop.c"].s()),
+        chain(t["shop.a"].s(), group(t["shop.b"].s(), t["shop.c"].s()), t["shop.a"].s()),
+    ):
+        with pytest.raises(Refused, match=r"on_success: shop\.c is not allowed"):
+            canvas.check({"on_success": given}, few)
+    assert canvas.check({"on_success": chain(t["shop.a"].s(), t["shop.b"].s())}, few)
+
+
+def test_a_chord_needs_a_result_back_end(settings: Settings) -> None:
+    app = Celery("bare", broker="memory://", set_as_current=False)
+
+    def run(*_: Any) -> None:
+        """Do nothing."""
+
+    task = app.task(name="shop.a")(run)
+    with pytest.raises(Refused, match="on_success: Celery cannot start this chord"):
+        canvas.check({"on_success": chord([task.s()], task.s())}, settings)
+
+
+def test_a_canvas_has_an_application(settings: Settings) -> None:
+    with pytest.raises(Refused, match="has to be made with its application"):
+        canvas.check(
+            {"on_failure": {"task": "celery.chain", "subtask_type": "chain", "kwargs": {"tasks": []}}}, settings
+        )
+
+
+def test_empty_ones_are_refused(shop: Celery, settings: Settings) -> None:
+    for given in (chain(app=shop), group(app=shop)):
+        with pytest.raises(Refused, match="on_success"):
+            canvas.check({"on_success": given}, settings)

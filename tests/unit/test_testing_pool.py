@@ -1,0 +1,170 @@
+"""`sensorpool.testing.pool`: code that registers, tested without a server."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from celery import Celery, chain
+
+import sensorpool
+from sensorpool import State
+from sensorpool.errors import ClassUnavailable, Refused, Unknown
+from sensorpool.pytest_plugin import TestPool
+from sensorpool.sensors import PathSensor, TimeSensor
+
+app = Celery("shop", broker="memory://", set_as_current=False)
+
+
+@app.task(name="shop.load")
+def load(result: object, table: str = "") -> None:
+    """Load a table."""
+
+
+@app.task(name="shop.alarm")
+def alarm(result: object) -> None:
+    """Tell an operator."""
+
+
+@pytest.fixture
+def pool() -> Iterator[TestPool]:
+    with sensorpool.testing.pool() as pool:
+        yield pool
+
+
+def test_code_that_registers(pool: TestPool) -> None:
+    instance = sensorpool.register(Path("/data/x"), on_success=load.s(table="x"), on_failure=alarm.s())
+    assert pool.registered == [instance]
+    assert instance.result is None
+    assert instance.xcom_value is None
+    assert pool.land(xcom_value={"rows": 3}) == {instance.id: State.SUCCESS}
+    [sent] = pool.sent
+    assert (sent.task, sent.kwargs, sent.result["xcom_value"]) == ("shop.load", {"table": "x"}, {"rows": 3})
+    assert instance.result == sensorpool.get(instance.id).result
+    assert instance.xcom_value == {"rows": 3}
+    assert instance.reason is None
+    assert instance.wait(0) is State.SUCCESS
+
+
+@pytest.mark.parametrize(
+    ("end", "state"), [("fail", State.FAILED), ("time_out", State.FAILED), ("skip", State.SKIPPED)]
+)
+def test_other_ends(pool: TestPool, end: str, state: State) -> None:
+    instance = sensorpool.register(Path("/data/x"), on_success=load.s(), on_failure=alarm.s(), on_settled=load.si(1))
+    assert getattr(pool, end)(instance) == {instance.id: state}
+    assert [each.task for each in pool.sent] == ["shop.load", "shop.alarm"]
+    assert instance.reason
+    assert instance.result is not None
+    assert instance.result.state is state
+
+
+def test_a_poke_at_command(pool: TestPool, tmp_path: Path) -> None:
+    waits, moment = (
+        sensorpool.register(tmp_path / "x"),
+        sensorpool.register(TimeSensor(datetime(2020, 1, 1, tzinfo=UTC))),
+    )
+    assert pool.poke() == {waits.id: State.SENSING, moment.id: State.SUCCESS}
+    (tmp_path / "x").touch()
+    assert pool.poke(waits) == {waits.id: State.SUCCESS}
+
+
+def test_spans_and_paths(pool: TestPool, tmp_path: Path) -> None:
+    one = sensorpool.register(PathSensor, {"path": tmp_path / "x", "min_age": timedelta(minutes=5)})
+    other = sensorpool.register(PathSensor(tmp_path / "x", min_age=timedelta(minutes=5)), timeout=timedelta(hours=1))
+    text = sensorpool.register("sensorpool.sensors.PathSensor", {"path": str(tmp_path / "x"), "min_age": 300})
+    assert one.group_id == text.group_id
+    assert other.created
+    with pytest.raises(Refused, match="time zone"):
+        sensorpool.register(TimeSensor, {"target_time": datetime(2030, 1, 1)})
+    with pytest.raises(Refused, match="leave it out"):
+        sensorpool.register(tmp_path, {"path": "/x"})
+
+
+def test_joins(pool: TestPool) -> None:
+    some = [sensorpool.register(Path(f"/data/{n}")) for n in range(3)]
+    every = sensorpool.all_of(some, on_success=load.s(), on_failure=alarm.s())
+    first = sensorpool.any_of([each.id for each in some], on_success=alarm.s())
+    pool.land(some[0])
+    assert pool.poke(every, first) == {every.id: State.SENSING, first.id: State.SUCCESS}
+    assert first.xcom_value == {"id": some[0].id}
+    pool.land(*some[1:])
+    assert pool.poke(every) == {every.id: State.SUCCESS}
+    assert [each.task for each in pool.sent] == ["shop.alarm", "shop.load"]
+
+
+def test_a_join_fails_with_its_first_member(pool: TestPool) -> None:
+    some = [sensorpool.register(Path(f"/data/{n}")) for n in range(3)]
+    every, first = sensorpool.all_of(some), sensorpool.any_of(some)
+    pool.fail(some[1])
+    assert pool.poke(every, first) == {every.id: State.FAILED, first.id: State.SENSING}
+    assert every.reason is not None
+    assert f"instance {some[1].id} is failed" in every.reason
+    pool.fail(some[0], some[2])
+    assert pool.poke(first) == {first.id: State.FAILED}
+
+
+def test_joins_of_nothing_and_nobody_are_refused(pool: TestPool) -> None:
+    with pytest.raises(Refused, match="at least one"):
+        sensorpool.all_of([])
+    with pytest.raises(Unknown, match="no instance 77"):
+        sensorpool.any_of([77])
+
+
+def test_a_join_of_many_is_a_join_of_joins(pool: TestPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sensorpool.client.join._MOST", 2)
+    some = sensorpool.register_many({"sensor": Path(f"/data/{n}")} for n in range(5))
+    every = sensorpool.all_of(some)
+    pool.land(*some)
+    for _ in range(3):  # from the lowest joins to the highest
+        pool.poke()
+    assert every.wait(0) is State.SUCCESS
+
+
+def test_the_allowlists_can_be_tested() -> None:
+    with sensorpool.testing.pool(sensors_enabled=["sensorpool.sensors.PathSensor"], on_settled_tasks="shop.l*"):
+        sensorpool.register(Path("/x"), on_success=load.s())
+        with pytest.raises(ClassUnavailable, match="not enabled"):
+            sensorpool.register("shop.sensors.Arrived", {})
+        with pytest.raises(Refused, match=r"on_failure: shop\.alarm is not allowed"):
+            sensorpool.register(Path("/x"), on_failure=alarm.s())
+
+
+def test_the_pool_of_the_environment_is_back_afterwards() -> None:
+    with sensorpool.testing.pool() as outer:
+        with sensorpool.testing.pool() as inner:
+            sensorpool.register(Path("/x"))
+            assert len(inner.registered) == 1
+        sensorpool.register(Path("/x"))
+        assert len(outer.registered) == 1
+
+
+def test_a_chain_as_a_callback(pool: TestPool) -> None:
+    instance = sensorpool.register(Path("/x"), on_success=chain(load.s(table="a"), alarm.s()))
+    pool.land(instance)
+    [sent] = pool.sent
+    assert (sent.task, sent.kwargs) == ("shop.load", {"table": "a"})
+    assert [step["task"] for step in sent.options["chain"]] == ["shop.alarm"]
+
+
+async def _register_and_wait(path: Path) -> State:
+    instance = await sensorpool.aio.register(path)
+    pool = await sensorpool.aio.get(instance.id)
+    assert pool == instance._replace(created=False, opened=False)
+    await sensorpool.aio.cancel(instance)
+    return (await sensorpool.aio.wait(instance))[instance.id]
+
+
+def test_on_an_event_loop(pool: TestPool) -> None:
+    import asyncio
+
+    assert asyncio.run(_register_and_wait(Path("/x"))) is State.CANCELLED
+
+
+def test_an_instance_can_be_pickled(pool: TestPool) -> None:
+    import pickle
+
+    instance = sensorpool.register(Path("/x"))
+    copy = pickle.loads(pickle.dumps(instance))
+    assert copy == instance
+    pool.land(instance)
+    assert copy.wait(1) is State.SUCCESS  # by the pool of the environment
