@@ -93,7 +93,13 @@ class DebianPostgresServer(PostgresServer):
             self._copy_of(self._of)
             return
         password = self.write("password", self.password)
-        options = ("--username=sensorpool", f"--pwfile={password}", "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C")
+        options = (
+            "--username=sensorpool",
+            f"--pwfile={password}",
+            "--auth=scram-sha-256",
+            "--encoding=UTF8",
+            "--locale=C",
+        )
         self.run(self._binary("initdb"), f"--pgdata={self.folder / 'data'}", *options, "--no-sync", "--no-instructions")
         kind = "host" if self._certificates is None else "hostssl"
         hosts = f"{kind} all all {LOOPBACK}/32 scram-sha-256\n{kind} replication all {LOOPBACK}/32 scram-sha-256\n"
@@ -113,7 +119,17 @@ class DebianPostgresServer(PostgresServer):
 
     def _copy_of(self, primary: "DebianPostgresServer") -> None:
         where = f"host={LOOPBACK} port={primary.port} user=sensorpool password={primary.password}"
-        self.run(self._binary("pg_basebackup"), "-D", str(self.folder / "data"), "-d", where, "-R", "--no-sync", "-X", "stream")
+        self.run(
+            self._binary("pg_basebackup"),
+            "-D",
+            str(self.folder / "data"),
+            "-d",
+            where,
+            "-R",
+            "--no-sync",
+            "-X",
+            "stream",
+        )
 
     def _binary(self, name: str) -> str:
         return str(self._bin / name)
@@ -157,5 +173,3 @@ class PgBouncerServer(Server):
 
     def check(self) -> None:
         psycopg.connect(self.url.replace("+psycopg", ""), connect_timeout=5, prepare_threshold=None).close()
-
-

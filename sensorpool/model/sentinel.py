@@ -1,6 +1,7 @@
 """URLs of a Redis that Sentinels name: ``sentinel://:password@host:26379,host2:26379/0?master_name=pool``.
 
-User, password and database are those of the Redis; ``sentinel_username`` and ``sentinel_password`` are for the Sentinels.
+User, password and database are those of the Redis; ``sentinel_username`` and ``sentinel_password`` are for the
+Sentinels.
 """
 
 import re
@@ -35,7 +36,8 @@ class SentinelUrl(NamedTuple):
         if self.username is not None or self.password is not None:
             login = f"{quote(self.username or '', safe='')}:{quote(self.password or '', safe='')}@"
         return [
-            f"{SCHEME}://{login}{f'[{host}]' if ':' in host else host}:{port}/{self.database}" for host, port in self.hosts
+            f"{SCHEME}://{login}{f'[{host}]' if ':' in host else host}:{port}/{self.database}"
+            for host, port in self.hosts
         ]
 
 

@@ -32,7 +32,7 @@ def begin(connection: Connection) -> str:
             given = {"name": table.name, "first": first}
             connection.execute(text("INSERT INTO sqlite_sequence (name, seq) VALUES (:name, :first)"), given)
         else:
-            connection.execute(text(f"ALTER TABLE {table.name} AUTO_INCREMENT = {first}"))
+            connection.execute(text(f"ALTER TABLE {table.name} AUTO_INCREMENT = {first + 1}"))
     pool_id = uuid4().hex
     connection.execute(update(schema_info).values(pool_id=pool_id))
     return pool_id

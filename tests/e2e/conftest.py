@@ -1,7 +1,7 @@
 """Two Airflows for the whole suite: each takes 20 s to start. Tests that break parts of one put them back.
 
-A run of the whole suite takes a part of the tests, chosen by its seed: one in six of the faults and of what operators do,
-one in three of the cases of parity, one in two of the rest. ``make e2e-all`` takes all.
+A run of the whole suite takes a part of the tests, chosen by its seed: one in six of the faults and of what operators
+do, one in three of the cases of parity, one in two of the rest. ``make e2e-all`` takes all.
 """
 
 import os

@@ -85,10 +85,6 @@ def project(name: str, folder: Path, **environment: str) -> Iterator[Project]:
         made.stop()
 
 
-def redis_servers(url: str) -> str:
-    return url.rpartition("/")[0]
-
-
 def variables(file: Path, folder: Path, **given: str) -> dict[str, str]:
     """Return what a shell script exports."""
     done = subprocess.run(
@@ -102,9 +98,9 @@ def variables(file: Path, folder: Path, **given: str) -> dict[str, str]:
     return dict(each.split("=", 1) for each in done.stdout.split("\0") if "=" in each)
 
 
-def test_the_celery_project(tmp_path: Path, redis_url: str) -> None:
+def test_the_celery_project(tmp_path: Path, own_redis: str) -> None:
     with project("celery_project", tmp_path) as shop:
-        shop.environment |= variables(Path("settings.sh"), shop.folder, REDIS_URL=redis_servers(redis_url))
+        shop.environment |= variables(Path("settings.sh"), shop.folder, REDIS_URL=own_redis)
         shop.start_pool()
         shop.start("shop", "-m", "celery", "-A", "shop.app", "worker", "--concurrency=1")
         shop.run("-m", "shop.start", "acme", "2030-01-31")
@@ -126,10 +122,10 @@ def call(port: int, path: str, method: str = "GET", body: dict[str, Any] | None 
         return error.code, json.loads(error.read())
 
 
-def test_the_web_service(tmp_path: Path, redis_url: str) -> None:
+def test_the_web_service(tmp_path: Path, own_redis: str) -> None:
     environment = {
         "SENSORPOOL_DATABASE_URL": f"sqlite:///{tmp_path / 'pool.db'}",
-        "SENSORPOOL_REDIS_URL": redis_url,
+        "SENSORPOOL_REDIS_URL": f"{own_redis}/0",
         "SENSORPOOL_TICK": "1",
     }
     with project("fastapi_service", tmp_path, **environment) as service:
@@ -158,8 +154,8 @@ def _answers(port: int) -> bool:
         return False
 
 
-def test_the_django_project(tmp_path: Path, redis_url: str) -> None:
-    environment = {"DJANGO_SETTINGS_MODULE": "shop.settings", "REDIS_URL": redis_servers(redis_url)}
+def test_the_django_project(tmp_path: Path, own_redis: str) -> None:
+    environment = {"DJANGO_SETTINGS_MODULE": "shop.settings", "REDIS_URL": own_redis}
     with project("django_project", tmp_path, **environment) as shop:
         shop.run("manage.py", "migrate")
         shop.run("manage.py", "sensorpool", "db", "upgrade")

@@ -16,8 +16,8 @@ _FILE = re.compile(r"`([\w/]+\.py)`")
 _LEFT_OUT = re.compile(r"python3 -m venv|\. venv/|pip install")
 
 
-def test_the_tutorial_for_celery(tmp_path: Path, redis_url: str) -> None:
-    text = PAGE.read_text().replace("redis://127.0.0.1:6379", redis_url.rpartition("/")[0])
+def test_the_tutorial_for_celery(tmp_path: Path, own_redis: str) -> None:
+    text = PAGE.read_text().replace("redis://127.0.0.1:6379", own_redis)
     project = tmp_path / "shop-project"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SENSORPOOL_")}
     environment |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}

@@ -82,26 +82,31 @@ def _sensing(connection: Any) -> int:
 def test_a_chain_goes_on_when_it_lands_and_holds_no_worker(shop: ModuleType, tmp_path: Path) -> None:
     results = [chain(waits(tmp_path, f"s{n}"), shop.load.s()).apply_async() for n in range(3)]
     until("three steps that wait", lambda: sensing(3))
-    assert shop.load.delay("in between").get(timeout=30) == ["loaded", "in between"]  # by the one worker
+    assert shop.load.delay("in between").get(disable_sync_subtasks=False, timeout=30) == [
+        "loaded",
+        "in between",
+    ]  # by the one worker
     assert {result.parent.state for result in results} == {"SENSING"}
     for n in range(3):
         land(tmp_path, f"s{n}")
-    assert [result.get(timeout=60) for result in results] == [["loaded", {"name": f"s{n}"}] for n in range(3)]
+    assert [result.get(disable_sync_subtasks=False, timeout=60) for result in results] == [
+        ["loaded", {"name": f"s{n}"}] for n in range(3)
+    ]
 
 
 def test_what_the_step_before_returns_is_the_context(shop: ModuleType, tmp_path: Path) -> None:
     result = chain(shop.name.s(7), sensorpool.wait_for(SCRIPTED), shop.load.s()).apply_async()
     until("a step that waits", lambda: sensing(1))
     land(tmp_path, "s7")
-    assert result.get(timeout=60) == ["loaded", {"name": "s7"}]
+    assert result.get(disable_sync_subtasks=False, timeout=60) == ["loaded", {"name": "s7"}]
 
 
 def test_a_step_that_fails_ends_the_chain(shop: ModuleType, tmp_path: Path) -> None:
     result = chain(waits(tmp_path, "bad", script="fail"), shop.load.s()).apply_async()
     with pytest.raises(SensorFailed, match="bad fails"):
-        result.parent.get(timeout=60)
+        result.parent.get(disable_sync_subtasks=False, timeout=60)
     with pytest.raises(SensorFailed):
-        result.get(timeout=60)
+        result.get(disable_sync_subtasks=False, timeout=60)
 
 
 def test_steps_in_a_chord(shop: ModuleType, tmp_path: Path) -> None:
@@ -109,7 +114,7 @@ def test_steps_in_a_chord(shop: ModuleType, tmp_path: Path) -> None:
     until("two steps that wait", lambda: sensing(2))
     land(tmp_path, "b")
     land(tmp_path, "a")
-    assert result.get(timeout=60) == ["['loaded', 'x']", "{'name': 'a'}", "{'name': 'b'}"]
+    assert result.get(disable_sync_subtasks=False, timeout=60) == ["['loaded', 'x']", "{'name': 'a'}", "{'name': 'b'}"]
 
 
 def test_callbacks_of_a_registration(shop: ModuleType, tmp_path: Path) -> None:
@@ -129,7 +134,7 @@ def test_callbacks_of_a_registration(shop: ModuleType, tmp_path: Path) -> None:
         [good, bad], on_failure=chord([shop.load.s(), shop.load.s()], shop.total.s().set(task_id="both"))
     )
     land(tmp_path, "good")
-    found = shop.app.AsyncResult("last-of-good").get(timeout=60)
+    found = shop.app.AsyncResult("last-of-good").get(disable_sync_subtasks=False, timeout=60)
     assert len(found) == 2
     until(
         "two alarms",
@@ -137,4 +142,4 @@ def test_callbacks_of_a_registration(shop: ModuleType, tmp_path: Path) -> None:
     )
     assert "failed FailSensor: bad fails" in (tmp_path / "alarms").read_text()
     assert both.wait(60) == "failed"
-    assert len(shop.app.AsyncResult("both").get(timeout=60)) == 2
+    assert len(shop.app.AsyncResult("both").get(disable_sync_subtasks=False, timeout=60)) == 2

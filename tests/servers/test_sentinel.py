@@ -59,5 +59,3 @@ def test_sentinels_that_know_no_such_redis(service: Service, watched: Watched) -
     assert done.returncode == 1
     assert "other" in done.stdout
     assert watched.primary.password not in done.stdout + done.stderr
-
-

@@ -37,6 +37,7 @@ def missing_paths(text: str) -> list[str]:
 
 def _is_there(path: str) -> bool:
     places = [ROOT.glob(path)] if "/" in path else [ROOT.glob(path), (ROOT / "tests").rglob(path)]
+    places.append((ROOT / "examples").rglob(path))
     return any(any(place) for place in places)
 
 

@@ -193,9 +193,14 @@ def test_an_object_brings_its_own_context() -> None:
     assert "poke_context_fields" in refused(sensor=object(), poke_context=None)
 
 
-def test_a_class_is_no_object_of_it() -> None:
-    said = refused(sensor=ScriptedSensor)
-    assert said == "ScriptedSensor is a class: pass an object of it, or its class path and a poke_context"
+def test_a_class_is_known_by_its_path() -> None:
+    found = check(sensor=ScriptedSensor, poke_context={"folder": "/nowhere", "name": "x"})
+    assert found.identity.op_classpath == "sensorpool.testing.ScriptedSensor"
+
+    class Within:
+        """A class that no other process finds."""
+
+    assert "is a class of a function" in refused(sensor=Within, poke_context={})
 
 
 def test_a_class_of_the_program_that_was_started_has_no_path_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,14 +58,16 @@ def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "named", [[1], [INSTANCE], INSTANCE, (each for each in [1, INSTANCE])], ids=["ids", "instances", "one", "iterator"]
+    "named",
+    [[1], [INSTANCE], INSTANCE, (each for each in [1, INSTANCE]), 1],
+    ids=["ids", "instances", "one", "iterator", "id"],
 )
 def test_an_instance_is_named_by_its_id_or_as_it_was_returned(named: Any) -> None:
     database: Any = Scripted(State.SUCCESS)
     assert wait.wait(database, named) == {1: State.SUCCESS}
 
 
-@pytest.mark.parametrize("named", [[True], [1.0], ["1"], [None], [[1]], None, 5, "abc", b"1"], ids=repr)
+@pytest.mark.parametrize("named", [[True], [1.0], ["1"], [None], [[1]], None, True, "abc", b"1"], ids=repr)
 def test_what_names_no_instance_is_refused(named: Any) -> None:
     database: Any = Scripted(State.SUCCESS)
     with pytest.raises(Refused, match="named by") as caught:
