@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sensorpool.client import wait
 from sensorpool.errors import Refused
-from sensorpool.model.values import LONGEST_SPAN, Instance, Registration, Span
+from sensorpool.model.values import LONGEST_SPAN, Instance, Key, Registration, Span
 
 if TYPE_CHECKING:
     from sensorpool.client.pool import Pool
@@ -14,15 +14,16 @@ _MOST = 5_000  # ids in one context, which has 64 KB
 
 
 class Joined(NamedTuple):
-    """How a join tells of its end, and when it fails."""
+    """The key of a join, how it tells of its end, and when it fails."""
 
+    key: Key | None
     on_settled: Mapping[str, Any] | None
     on_success: Mapping[str, Any] | None
     on_failure: Mapping[str, Any] | None
     timeout: Span | None
 
 
-_INNER = Joined(None, None, None, None)  # of a join within another one
+_INNER = Joined(None, None, None, None, None)  # of a join within another one
 
 
 def join(pool: "Pool", op_classpath: str, instance_ids: Iterable[wait.Named], joined: Joined) -> Instance:
@@ -47,6 +48,7 @@ def _registration(op_classpath: str, ids: Sequence[int], pool: "Pool", joined: J
     return Registration(
         sensor=op_classpath,
         poke_context={"instances": ids},
+        key=joined.key,
         poke_interval=pool.settings.tick,
         timeout=LONGEST_SPAN if joined.timeout is None else joined.timeout,
         on_settled=joined.on_settled,

@@ -214,6 +214,9 @@ class Pool:
         self,
         instance_ids: Iterable[Named],
         *,
+        dag_id: str | None = None,
+        task_id: str | None = None,
+        run_id: str | None = None,
         on_settled: Mapping[str, Any] | None = None,
         on_success: Mapping[str, Any] | None = None,
         on_failure: Mapping[str, Any] | None = None,
@@ -225,18 +228,23 @@ class Pool:
         five thousand it is a join of joins.
 
         :param instance_ids: ids, or instances as `register` returned them.
+        :param dag_id: with task_id and run_id the key, by which it registers once; see `register`.
         :param on_success: see `register`, as for the other callbacks.
         :param timeout: after which it fails; default: ten years, because its members time out by themselves.
         :raises Refused: when there is none, or an argument is neither an id nor an `Instance`.
         :raises Unknown: when there is no such instance.
         """
-        joined = Joined(on_settled, on_success, on_failure, timeout)
+        key = validate.key_of(dag_id=dag_id, task_id=task_id, run_id=run_id)
+        joined = Joined(key, on_settled, on_success, on_failure, timeout)
         return Instance.of(self, join(self, ALL_OF, instance_ids, joined))
 
     def any_of(
         self,
         instance_ids: Iterable[Named],
         *,
+        dag_id: str | None = None,
+        task_id: str | None = None,
+        run_id: str | None = None,
         on_settled: Mapping[str, Any] | None = None,
         on_success: Mapping[str, Any] | None = None,
         on_failure: Mapping[str, Any] | None = None,
@@ -247,12 +255,14 @@ class Pool:
         It fails when all have ended otherwise. The others go on to wait. See `all_of`.
 
         :param instance_ids: ids, or instances as `register` returned them.
+        :param dag_id: with task_id and run_id the key, by which it registers once; see `register`.
         :param on_success: see `register`, as for the other callbacks. The result's ``xcom_value`` is ``{"id": …}``.
         :param timeout: after which it fails; default: ten years.
         :raises Refused: when there is none, or an argument is neither an id nor an `Instance`.
         :raises Unknown: when there is no such instance.
         """
-        joined = Joined(on_settled, on_success, on_failure, timeout)
+        key = validate.key_of(dag_id=dag_id, task_id=task_id, run_id=run_id)
+        joined = Joined(key, on_settled, on_success, on_failure, timeout)
         return Instance.of(self, join(self, ANY_OF, instance_ids, joined))
 
     def wait(self, instance_ids: Named | Iterable[Named], timeout: float | timedelta | None = None) -> dict[int, State]:

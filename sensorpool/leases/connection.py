@@ -41,7 +41,8 @@ def _by_sentinels(url: str, options: dict[str, Any]) -> Any:
     """Make a client of the Redis that Sentinels name: it asks them at each new connection."""
     named = read(url)
     of_sentinels = {name: value for name, value in options.items() if name.startswith("socket_")}
-    sentinels = Sentinel(named.hosts, sentinel_kwargs=of_sentinels | named.sentinel_options())
+    make: Any = Sentinel  # it has no types
+    sentinels = make(named.hosts, sentinel_kwargs=of_sentinels | named.sentinel_options())
     login = {"username": named.username, "password": named.password, "db": named.database}
     return sentinels.master_for(named.master_name, **login, **(options | redis_options(url)))
 

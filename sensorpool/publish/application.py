@@ -5,6 +5,7 @@ of the same environment would move workers, beat or `on_settled` tasks to a brok
 """
 
 import os
+from typing import ClassVar
 
 from celery import Celery
 from celery.app.utils import Settings as CelerySettings
@@ -19,6 +20,8 @@ _OTHERS = ("CELERY_RESULT_BACKEND", "CELERY_CONFIG_MODULE", "CELERY_LOADER")
 
 class Application(Celery):
     """A Celery application that goes by its settings, and by no variable of Celery's. It is not the current one."""
+
+    builtin_fixups: ClassVar[frozenset[str]] = frozenset()  # that for Django is another application's
 
     def __init__(self, name: str) -> None:
         own = {"amqp": "sensorpool.publish.broker:Amqp", "events": "sensorpool.publish.events:Events"}

@@ -104,7 +104,11 @@ def test_the_celery_project(tmp_path: Path, own_redis: str) -> None:
         shop.start_pool()
         shop.start("shop", "-m", "celery", "-A", "shop.app", "worker", "--concurrency=1")
         shop.run("-m", "shop.start", "acme", "2030-01-31")
-        until("the step that waits", lambda: "delivered" in shop.run("-m", "sensorpool", "list"), every=0.5)
+        until(
+            "the step that waits",
+            lambda: "shop.sensors.delivered" in shop.run("-m", "sensorpool", "list", "--json"),
+            every=0.5,
+        )
         (shop.folder / "deliveries" / "acme-2030-01-31.csv").write_text("a\nb\n")
         assert shop.run("-m", "shop.ended").startswith("2 rows of ")
         assert "3 passed" in shop.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests")

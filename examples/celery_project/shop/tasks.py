@@ -49,4 +49,11 @@ def tell_when_all_are_delivered(partners: list[str], day: str) -> sensorpool.Ins
         )
         for partner in partners
     ]
-    return sensorpool.all_of(waits, on_success=alarm.si({"state": "all there", "reason": day}), on_failure=alarm.s())
+    return sensorpool.all_of(
+        waits,
+        dag_id="shop",
+        task_id="all-delivered",
+        run_id=day,
+        on_success=alarm.si({"state": "all there", "reason": day}),
+        on_failure=alarm.s(),
+    )
