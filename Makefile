@@ -91,7 +91,7 @@ bench-full: $(VENV)/bench.stamp $(VENV_E2E)/e2e.stamp ## measure at full size, b
 
 .PHONY: docs dist
 docs: $(VENV)/docs.stamp ## build the docs as a site in build/site, with all links checked
-	@$(BIN)/python -m mkdocs build --quiet $(ARGS)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet $(ARGS)
 	@echo "build/site/index.html"
 
 dist: $(VENV)/release.stamp ## build wheel and sdist in dist/, check them, and list what they bring along
