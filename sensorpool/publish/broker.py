@@ -171,6 +171,10 @@ class Channel(kombu_redis.Channel):
             client.delete(self.keyprefix_queue % exchange, self.keyprefix_binding_permanent % exchange)
 
 
+class SentinelChannel(Channel, kombu_redis.SentinelChannel):
+    """The same, to the Redis that Sentinels name."""
+
+
 class Connection(_Connection):
     """kombu's connection, with our channel on Redis.
 
@@ -196,7 +200,8 @@ class Connection(_Connection):
         """Make the transport, with our channel on Redis; RabbitMQ's says when it blocks who sends."""
         transport = super().create_transport()
         if isinstance(transport, kombu_redis.Transport):
-            transport.Channel = Channel
+            by_sentinels = isinstance(transport, kombu_redis.SentinelTransport)
+            transport.Channel = SentinelChannel if by_sentinels else Channel
         elif isinstance(transport, pyamqp.Transport):
             transport.Connection = partial(transport.Connection, on_blocked=_blocked, on_unblocked=_unblocked)
         return transport
