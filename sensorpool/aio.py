@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sensorpool.client.default import default_pool, without_pool
+from sensorpool.client.default import default_pool, show_as
 from sensorpool.client.pool import Pool
 from sensorpool.client.wait import Named, Waiting
 from sensorpool.model.states import State
@@ -29,8 +29,7 @@ def _awaited(
     async def call(*args: Arguments.args, **options: Arguments.kwargs) -> Returned:
         return await asyncio.to_thread(lambda: method(default_pool(), *args, **options))
 
-    call.__signature__ = without_pool(method)  # type: ignore[attr-defined]
-    call.__module__, call.__qualname__ = __name__, method.__name__
+    show_as(call, method, __name__)
     return call
 
 

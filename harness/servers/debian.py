@@ -5,9 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import psycopg
-import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from .certificates import Certificates
 from .postgres import PostgresServer
@@ -50,10 +47,6 @@ class TlsRedisServer(RedisServer):
             "requirepass": self.password,
         }
         return [self._binary, str(self.write("redis.conf", "".join(f"{k} {v}\n" for k, v in settings.items())))]
-
-    def check(self) -> None:
-        with redis.Redis.from_url(self.url, socket_timeout=5, retry=Retry(NoBackoff(), 0)) as client:
-            client.ping()
 
 
 class DebianPostgresServer(PostgresServer):
@@ -107,10 +100,8 @@ class DebianPostgresServer(PostgresServer):
         if self._certificates is not None:
             self.write("server.pem", self._certificates.certificate.read_text())
             self.write("server.key", self._certificates.key.read_text())
-            files = {"ssl": "on", "ssl_cert_file": "server.pem", "ssl_key_file": "server.key"}
-            self.settings |= {
-                name: str(self.folder / value) if name != "ssl" else value for name, value in files.items()
-            }
+            files = {"ssl_cert_file": "server.pem", "ssl_key_file": "server.key"}
+            self.settings |= {"ssl": "on"} | {name: str(self.folder / value) for name, value in files.items()}
 
     def promote(self) -> None:
         """Make this standby the primary."""

@@ -5,7 +5,7 @@ import os
 import threading
 from collections.abc import Callable
 from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sensorpool.client.pool import Pool
 
@@ -46,10 +46,11 @@ def use(pool: Pool | None) -> Pool | None:
         return before[1] if before is not None and before[0] == os.getpid() else None
 
 
-def without_pool(method: Callable[..., object]) -> inspect.Signature:
-    """Return the signature of a method of `Pool` without its first parameter, as `help` shows it."""
+def show_as(function: Any, method: Callable[..., object], module: str) -> None:
+    """Have `help` show a function of a module as a method of `Pool`, without its first parameter."""
     signature = inspect.signature(method)
-    return signature.replace(parameters=list(signature.parameters.values())[1:])
+    function.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
+    function.__module__, function.__qualname__ = module, method.__name__
 
 
 def _of_default_pool(method: Callable[Concatenate[Pool, Arguments], Returned]) -> Callable[Arguments, Returned]:
@@ -59,8 +60,7 @@ def _of_default_pool(method: Callable[Concatenate[Pool, Arguments], Returned]) -
     def call(*args: Arguments.args, **options: Arguments.kwargs) -> Returned:
         return method(default_pool(), *args, **options)
 
-    call.__signature__ = without_pool(method)  # type: ignore[attr-defined]
-    call.__module__, call.__qualname__ = "sensorpool", method.__name__
+    show_as(call, method, "sensorpool")
     return call
 
 

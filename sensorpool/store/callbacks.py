@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
 
-from sensorpool.model.callbacks import has_some, messages
+from sensorpool.model.callbacks import messages
 from sensorpool.model.values import Milliseconds, Settled
 from sensorpool.store.dialects import among, count_rows
 from sensorpool.store.outbox_rows import LONGEST_PAUSE
@@ -34,21 +34,18 @@ class Backlog(NamedTuple):
 
 def note(connection: Connection, settled: Sequence[Settled], now: Milliseconds) -> None:
     """Insert rows for the callbacks of a flush."""
-    wanted = [each for each in settled if each.on_settled is not None and has_some(each.on_settled, each.state)]
-    if wanted:
-        connection.execute(insert(c), [_row(each, now) for each in wanted])
+    if rows := [row for each in settled if (row := _row(each, now))]:
+        connection.execute(insert(c), rows)
 
 
 def adopt(connection: Connection, settled: Sequence[Settled], now: Milliseconds) -> None:
     """Insert rows for callbacks that an older version left in the outbox; an existing row stays as it is."""
-    wanted = {
-        each.id: each for each in settled if each.on_settled is not None and has_some(each.on_settled, each.state)
-    }
+    wanted = {each.id: row for each in settled if (row := _row(each, now))}
     if wanted:
         existing = set(
             connection.execute(select(c.c.instance_id).where(among(c.c.instance_id)), {"ids": list(wanted)}).scalars()
         )
-        if rows := [_row(each, now) | {"next_try_at": now} for each in wanted.values() if each.id not in existing]:
+        if rows := [row | {"next_try_at": now} for each, row in wanted.items() if each not in existing]:
             connection.execute(insert(c), rows)
 
 
@@ -125,11 +122,16 @@ def backlog(connection: Connection) -> list[Backlog]:
     return [Backlog(*row) for row in connection.execute(query.order_by(c.c.task))]
 
 
-def _row(settled: Settled, now: Milliseconds) -> dict[str, Any]:
+def _row(settled: Settled, now: Milliseconds) -> dict[str, Any] | None:
+    """Return the row of an instance's callbacks; None if none is sent for its end."""
     try:
-        task = messages(settled.on_settled or "", settled.state)[0]["task"]
+        found = messages(settled.on_settled, settled.state)
     except ValueError:
         task = ""  # a garbled row: it is told of, and dropped
+    else:
+        if not found:
+            return None
+        task = found[0]["task"]
     return {
         "instance_id": settled.id,
         "task": task[:_NAME],
