@@ -85,15 +85,7 @@ class DebianPostgresServer(PostgresServer):
         if self._of is not None:
             self._copy_of(self._of)
             return
-        password = self.write("password", self.password)
-        options = (
-            "--username=sensorpool",
-            f"--pwfile={password}",
-            "--auth=scram-sha-256",
-            "--encoding=UTF8",
-            "--locale=C",
-        )
-        self.run(self._binary("initdb"), f"--pgdata={self.folder / 'data'}", *options, "--no-sync", "--no-instructions")
+        self.make_data()
         kind = "host" if self._certificates is None else "hostssl"
         hosts = f"{kind} all all {LOOPBACK}/32 scram-sha-256\n{kind} replication all {LOOPBACK}/32 scram-sha-256\n"
         self.write("data/pg_hba.conf", hosts)

@@ -52,6 +52,10 @@ class PostgresServer(Server):
     def install(self) -> None:
         if self.account:
             self._package = self._copied()
+        self.make_data()
+
+    def make_data(self) -> None:
+        """Make the data folder, with an administrator."""
         password = self.write("password", self.password)
         self.run(
             self._binary("initdb"),
