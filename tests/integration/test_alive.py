@@ -112,11 +112,10 @@ def test_red_for_a_worker_whose_log_is_not_read(service: Service, unread: tuple[
     assert service.cli("health", "--self", "--within", str(WITHIN)).returncode == 0
     stopped.set()
     until("the log to be full", lambda: not select.select([], [log], [], 0)[1])
-    red = until(
-        "the worker to be red",
-        lambda: (said := service.cli("health", "--self", "--within", str(WITHIN)).stdout) != "healthy\n" and said,
+    # beat may be red, too, until it has started: a slow host takes its time
+    until(
+        "the worker alone to be red",
+        lambda: own in (said := service.cli("health", "--self", "--within", str(WITHIN)).stdout) and "beat@" not in said,
         90,
     )
-    assert own in red
-    assert "beat@" not in red
     assert process.poll() is None
