@@ -2,6 +2,10 @@
 
 A waiter that registered after the backup holds an id that the restored database does not know. If another instance got
 that id, the waiter would hear of a stranger's end.
+
+The ids of an epoch begin with the microseconds since 1970 at which it begins. A pool gives less than a million ids a
+second, so each epoch begins above all that were given before, also when one backup is restored twice. JavaScript has
+such numbers exactly until the year 2255.
 """
 
 from uuid import uuid4
@@ -9,9 +13,9 @@ from uuid import uuid4
 from sqlalchemy import Connection, func, select, text, update
 
 from sensorpool.store.database import table_prefix
+from sensorpool.store.dialects import clock_ms
 from sensorpool.store.schema import action, landing, outbox, poke_group, schema_info, sensor_instance, shared_value
 
-GAP = 100_000_000  # ids: more than any pool gives between two backups
 _TABLES = (sensor_instance, poke_group, landing, outbox, shared_value, action)
 
 
@@ -21,8 +25,10 @@ def begin(connection: Connection) -> str:
     By the owner of the tables.
     """
     dialect = connection.dialect.name
+    by_clock = 1000 * int(connection.execute(select(clock_ms())).scalar_one())
     for table in _TABLES:
-        first = int(connection.execute(select(func.coalesce(func.max(table.c.id), 0))).scalar_one()) + GAP
+        highest = int(connection.execute(select(func.coalesce(func.max(table.c.id), 0))).scalar_one())
+        first = max(by_clock, highest)  # a clock may have gone back
         if dialect == "postgresql":
             named = f"{table_prefix(connection)}{table.name}"
             sequence = text("SELECT setval(pg_get_serial_sequence(:named, 'id'), :first)")

@@ -372,8 +372,8 @@ def test_the_process_has_no_key_to_airflow_and_asks_its_parent(
         monkeypatch.setenv(name, value)
     asked: list[dict[str, Any]] = []
 
-    def look_up(message: Any) -> Any:
-        asked.append(secrets_backends.as_question(message))
+    def look_up(message: Any, team: str | None) -> Any:
+        asked.append(secrets_backends.as_question(message, team))
         if "variable" in asked[-1]:
             return VariableResult(key=message.key, value="monday")
         fields = dict.fromkeys(("schema", "login", "port", "extra"))
@@ -391,8 +391,8 @@ def test_the_process_has_no_key_to_airflow_and_asks_its_parent(
     group = Group(registered)
     report = group.poke()
     assert report.outcome is Outcome.NOT_LANDED, report
-    assert {"connection": "lake"} in asked
-    assert {"variable": "day"} in asked
+    assert {"connection": "lake", "team": None} in asked
+    assert {"variable": "day", "team": None} in asked
     seen = (tmp_path / "seen").read_text()
     assert "lake.example" in seen
     assert "monday" in seen
@@ -407,7 +407,7 @@ def test_the_process_has_no_key_to_airflow_and_asks_its_parent(
 def test_a_lookup_that_nobody_can_answer_now_is_no_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.write("@task.sensor\ndef wait(): return Variable.get('day') == 'friday'\nwait()")
 
-    def look_up(_: Any) -> Any:
+    def look_up(*_: Any) -> Any:
         raise OperationalError("SELECT 1", {}, Exception("connection refused"))
 
     monkeypatch.setattr(secrets_backends, "look_up", look_up)

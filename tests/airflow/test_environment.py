@@ -371,7 +371,7 @@ def test_what_its_worker_found_in_the_environment_is_not_looked_for_elsewhere(
     pooled = adapt(Asks)(**told)
     assert pooled.poke({}) is False
     monkeypatch.delenv(name)
-    monkeypatch.setattr(secrets_backends, "look_up", lambda _: pytest.fail("the database is asked"))
+    monkeypatch.setattr(secrets_backends, "look_up", lambda *_: pytest.fail("the database is asked"))
     with pytest.raises(HandBack, match=f"needs the {what}, which its worker has in its environment, and the pool has"):
         pooled.poke({})
 

@@ -84,7 +84,7 @@ def told_by_the_api(airflow_metadata: Metadata, monkeypatch: pytest.MonkeyPatch)
 def test_a_connection_is_told_as_by_the_api_server(rows: Any, told_by_the_api: Any, made: dict[str, Any]) -> None:
     rows(Connection(conn_id="lake", **made))
     message = GetConnection(conn_id="lake")
-    found = secrets_backends.look_up(message)
+    found = secrets_backends.look_up(message, None)
     assert found.model_dump() == told_by_the_api(message).model_dump()
     fields = {field.alias or name for name, field in ConnectionResponse.model_fields.items()}
     assert fields == set(secrets_backends._FIELDS)
@@ -94,14 +94,14 @@ def test_a_connection_is_told_as_by_the_api_server(rows: Any, told_by_the_api: A
 def test_a_variable_is_told_as_by_the_api_server(rows: Any, told_by_the_api: Any, value: str) -> None:
     rows(Variable(key="day", val=value))
     message = GetVariable(key="day")
-    assert secrets_backends.look_up(message).model_dump() == told_by_the_api(message).model_dump()
+    assert secrets_backends.look_up(message, None).model_dump() == told_by_the_api(message).model_dump()
 
 
 @pytest.mark.parametrize(
     "message", [GetConnection(conn_id="no"), GetVariable(key="no")], ids=["Connection", "Variable"]
 )
 def test_what_is_not_there_is_told_as_by_the_api_server(rows: Any, told_by_the_api: Any, message: Any) -> None:
-    assert secrets_backends.look_up(message) is None
+    assert secrets_backends.look_up(message, None) is None
     assert secrets_backends.not_found(message).error == told_by_the_api(message).error
     assert secrets_backends.is_missing(told_by_the_api(message))
 
@@ -142,9 +142,9 @@ def test_the_servers_backend_is_asked_where_the_workers_have_another(
     rows(Connection(conn_id="both", conn_type="http", host="database"))
     backend(monkeypatch, "SECRETS__BACKEND", tmp_path / "server.json", {"both": "http://file"})
     message = GetConnection(conn_id="both")
-    assert secrets_backends.look_up(message).host == "database"  # a worker has asked the file itself, and not found it
+    assert secrets_backends.look_up(message, None).host == "database"  # a worker has asked the file itself, and not found it
     backend(monkeypatch, "WORKERS__SECRETS_BACKEND", tmp_path / "workers.json", {})
-    assert secrets_backends.look_up(message).host == "file"
+    assert secrets_backends.look_up(message, None).host == "file"
 
 
 def test_a_database_that_is_away_is_known() -> None:
@@ -191,4 +191,4 @@ def test_doctor_says_what_teams_are_told(monkeypatch: pytest.MonkeyPatch) -> Non
     assert list(checks.check_teams()) == []
     monkeypatch.setenv("AIRFLOW__CORE__MULTI_TEAM", "True")
     (finding,) = checks.check_teams()
-    assert "tasks of a team run natively" in finding.said
+    assert "a task waits with the Connections and Variables of its team" in finding.said

@@ -187,18 +187,6 @@ def test_without_a_pool_the_first_poke_is_the_workers_all_the_same(
     assert first_poke_in_pool == [1]
 
 
-def test_a_task_of_a_team_runs_natively_and_says_so(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pool asks for Connections and Variables without a team, and would not find its own."""
-    count = itertools.count()
-    monkeypatch.setattr(Flag, "poke", lambda *_: next(count) > 1)
-    reasons: list[str] = []
-    monkeypatch.setattr(deferral, "report_native", lambda _, error: reasons.append(str(error)))
-    sensor = in_dag(Flag, flag="x", poke_interval=0.01)
-    assert as_runner(sensor, "execute", context_of(sensor, dag_run=SimpleNamespace(team_name="team_a"))) is None
-    assert rows(pool) == []
-    assert reasons == ["it is of the team team_a, whose Connections and Variables the pool cannot ask for"]
-
-
 def test_a_task_of_no_team_is_pooled(pool: Pool) -> None:
     sensor = in_dag(Flag, flag="x")
     with pytest.raises(TaskDeferred):

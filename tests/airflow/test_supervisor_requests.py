@@ -62,7 +62,7 @@ class Server:
         self.variables = {"day": "monday"}
         self.error: Exception | None = None
 
-    def find(self, msg: Any) -> Any:
+    def find(self, msg: Any, _: str | None = None) -> Any:
         """Answer as the server does; None, if there is no such thing."""
         if self.error is not None:
             raise self.error

@@ -5,7 +5,7 @@ by the execution API. The server asks the backend of ``[secrets]``, its own envi
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -19,10 +19,13 @@ from airflow.sdk.execution_time.comms import (
     VariableResult,
 )
 
+from sensorpool.airflow.compat import task_runtime
+
 logger = logging.getLogger("sensorpool.airflow")
 
 _MISSING = {GetConnection: ErrorType.CONNECTION_NOT_FOUND, GetVariable: ErrorType.VARIABLE_NOT_FOUND}
 _FIELDS = ("conn_id", "conn_type", "host", "schema", "login", "password", "port", "extra")
+_FORBIDDEN = "AirflowSecretsBackendAccessDenied"  # since Airflow 3.3: no further backend is asked
 _NO_TABLE = "no such table"  # of a new SQLite file: no database is configured here
 
 
@@ -51,16 +54,17 @@ def not_found(message: Any) -> ErrorResponse:
     return ErrorResponse(error=_MISSING[type(message)])
 
 
-def as_question(message: Any) -> dict[str, str]:
+def as_question(message: Any, team: str | None) -> dict[str, str | None]:
     """Return a lookup as JSON, for a process that can answer it."""
-    return {"connection": message.conn_id} if isinstance(message, GetConnection) else {"variable": message.key}
+    what = {"connection": message.conn_id} if isinstance(message, GetConnection) else {"variable": message.key}
+    return {**what, "team": team}
 
 
-def as_message(question: dict[str, str]) -> Any:
-    """Return the lookup that `as_question` has spelt."""
+def as_message(question: dict[str, Any]) -> tuple[Any, str | None]:
+    """Return the lookup that `as_question` has spelt, and its team."""
     if "connection" in question:
-        return GetConnection(conn_id=str(question["connection"]))
-    return GetVariable(key=str(question["variable"]))
+        return GetConnection(conn_id=str(question["connection"])), question["team"]
+    return GetVariable(key=str(question["variable"])), question["team"]
 
 
 def as_json(answer: Any) -> dict[str, Any] | None:
@@ -78,35 +82,49 @@ def as_answer(message: Any, found: dict[str, Any] | None) -> Any:
     return ConnectionResult(**found) if isinstance(message, GetConnection) else VariableResult(**found)
 
 
-def look_up(message: Any) -> Any:
+def look_up(message: Any, team: str | None) -> Any:
     """Answer a lookup as the server does, from its backends and Airflow's database; None if nothing is found.
 
-    :raises Exception: when the database does not answer.
+    :param team: that of the task (`task_runtime.team_of`); None: it is of no team.
+    :raises Exception: when the database does not answer, or a backend forbids the lookup.
     """
     from airflow.secrets.metastore import MetastoreBackend
 
-    for backend in _of_server():
+    if team is not None and not task_runtime.has_teams():
+        raise LookupError(f"its task is of the team {team}, and [core] multi_team is not set in the pool")
+    for backend in _of_server(for_team=team is not None):
         try:
             if isinstance(message, GetVariable):
-                value = backend.get_variable(key=message.key)
+                value = _call(backend.get_variable, team, key=message.key)
                 if value is not None:
                     return VariableResult(key=message.key, value=value)
-            elif (connection := backend.get_connection(conn_id=message.conn_id)) is not None:
+            elif (connection := _call(backend.get_connection, team, conn_id=message.conn_id)) is not None:
                 return ConnectionResult(**{name: getattr(connection, name) for name in _FIELDS})
         except Exception as error:
-            if isinstance(backend, MetastoreBackend):
+            if isinstance(backend, MetastoreBackend) or type(error).__name__ == _FORBIDDEN:
                 raise
             logger.debug("%s does not answer: %s", type(backend).__name__, type(error).__name__)
     return None
 
 
+def _call(ask: Callable[..., Any], team: str | None, **what: str) -> Any:
+    """Ask a backend for a team, if it knows of teams, as the server does."""
+    if team is None:
+        return ask(**what)
+    from airflow._shared.secrets_backend.base import call_secrets_backend_method
+
+    return call_secrets_backend_method(ask, team_name=team, **what)
+
+
 @cache
-def _of_server() -> tuple[Any, ...]:
-    """Return the backends that the server asks, and a worker has not asked."""
+def _of_server(*, for_team: bool) -> tuple[Any, ...]:
+    """Return the backends that the server asks, and a worker has not asked: it asks for no team."""
     from airflow.configuration import conf, ensure_secrets_loaded
     from airflow.secrets.environment_variables import EnvironmentVariablesBackend
     from airflow.secrets.metastore import MetastoreBackend
 
+    if for_team:
+        return tuple(ensure_secrets_loaded())
     if not conf.get("workers", "secrets_backend", fallback=""):  # a worker itself asks the backend of [secrets]
         return (MetastoreBackend(),)
     return tuple(found for found in ensure_secrets_loaded() if not isinstance(found, EnvironmentVariablesBackend))

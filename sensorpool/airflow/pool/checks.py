@@ -170,9 +170,13 @@ def check_teams() -> Iterator[Finding]:
     """Report what becomes of the tasks of teams."""
     from sensorpool.airflow.compat import features, task_runtime
 
-    if task_runtime.has_teams():
-        which = "tasks of a team" if features.has(features.TEAM_OF_RUN) else "in this version all tasks"
-        said = f"on: {which} run natively, for the pool asks for Connections and Variables without a team"
+    if not task_runtime.has_teams():
+        return
+    if features.has(features.TEAM_OF_RUN):
+        said = "on: a task waits with the Connections and Variables of its team; none begins without a worker"
+        yield Finding("teams", "ok", f"[core] multi_team is {said}")
+    else:
+        said = "on: in this version all tasks run natively, for Airflow does not say of which team they are"
         yield Finding("teams", "warning", f"[core] multi_team is {said}")
 
 

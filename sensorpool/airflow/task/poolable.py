@@ -121,7 +121,8 @@ def unchecked_condition_of(sensor: BaseSensorOperator, context: Mapping[str, Any
     if (describe := _description_by_adapter(type(sensor))) is not None:
         return Condition(op_classpath, describe(sensor, context), adapted=True)
     poked = gates.poked_by_pool(sensor)
-    return Condition(_path_of(type(poked)), rebuild.poke_context_of(poked), adapted=False, poked=poked)
+    poke_context = rebuild.with_team(type(poked), rebuild.poke_context_of(poked), task_runtime.team_of(context))
+    return Condition(_path_of(type(poked)), poke_context, adapted=False, poked=poked)
 
 
 def is_described_by_adapter(cls: type) -> bool:
@@ -150,10 +151,8 @@ def admit(
     if task_runtime.is_test_run():
         raise NotPoolable("this is a test run", "test_run")
     check_patterns(task.dag_id, task.task_id, ours)
-    if (team := task_runtime.team_of(context)) == task_runtime.UNKNOWN_TEAM:
-        raise NotPoolable("this Airflow does not say of which team it is, and the pool asks for none", "team")
-    if team is not None:
-        raise NotPoolable(f"it is of the team {team}, whose Connections and Variables the pool cannot ask for", "team")
+    if task_runtime.team_of(context) == task_runtime.UNKNOWN_TEAM:
+        raise NotPoolable("this Airflow does not say of which team it is", "team")
     if task_runtime.is_in_loop(context.get("ti")):
         raise NotPoolable("it is in a loop, and the pool would take its rounds for one task", "loop")
     if of_dag_file:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from sensorpool.airflow.compat import task_runtime
 from sensorpool.airflow.compat.exceptions import AirflowTaskTimeout
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.pool.adapters.job import EXTERNAL_ID, job_of
@@ -37,6 +38,7 @@ def execute(operator: Any, context: Any, native: Execute) -> Any:
     try:
         op_classpath = poolable.admit(operator, context, deferral.pool().settings, deferral.airflow_settings())
         arguments = rebuild.arguments_of(operator, known_sensors.JOB_ARGUMENTS.get(op_classpath))
+        arguments = rebuild.with_team(type(operator), arguments, task_runtime.team_of(context))
         saved = saved_attributes.save(operator, rebuild.rebuild(type(operator), arguments))
     except Exception as error:
         deferral.report_native(operator, error)

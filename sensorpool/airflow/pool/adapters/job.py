@@ -47,7 +47,7 @@ class Job(KeptOperator):
 
     def _ask(self, operator: Any) -> tuple[Any, Any]:
         # with an empty context: the worker has tried that it suffices
-        with task_reads.raising_denials(operator, self.known_missing, self.of_environment):
+        with task_reads.raising_denials(operator, self.known_missing, self.of_environment, team=self.team):
             return operator, operator.get_job_status(self._external_id, {})
 
 

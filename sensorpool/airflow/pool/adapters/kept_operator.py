@@ -44,7 +44,7 @@ class KeptOperator(Renewable):
 
     __slots__ = (
         *("_arguments", "_changed_name", "_connections", "_expires", "_operator"),
-        *("hooks", "known_missing", "of_environment"),
+        *("hooks", "known_missing", "of_environment", "team"),
     )
     is_stateless: ClassVar[bool] = False  # whether its class is known to take nothing but its arguments
 
@@ -53,6 +53,7 @@ class KeptOperator(Renewable):
         self.known_missing = external_inputs.missing_lookups_of(arguments)
         self.of_environment = external_inputs.lookups_in_environment(arguments)
         self.hooks = HooksOfSensor(external_inputs.hooks_of(arguments))
+        self.team = external_inputs.team_of(arguments)
         self._connections: dict[str, int | None] = {}  # the state of each Connection that the operator names
         self._changed_name: str | None = None  # an attribute that pokes have changed of an operator that is given up
         self._expires = 0.0  # when the operator is too old, by the monotonic clock
@@ -117,7 +118,7 @@ class KeptOperator(Renewable):
 
     def _build_anew(self) -> Any:
         operator, limit = self.build(), _limit()
-        self._connections = {name: _connections.state_of(name, limit / 2) for name in _connection_ids(operator)}
+        self._connections = {name: _connections.state_of(name, self.team, limit / 2) for name in _connection_ids(operator)}
         self._expires = time.monotonic() + limit * random.uniform(0.75, 1)  # not all at once
         return operator
 
@@ -129,7 +130,7 @@ class KeptOperator(Renewable):
         since = 0.0 if self._expires == _NOW else limit / 2
         if not self._connections or _connection_ids(operator) != self._connections.keys():
             return False
-        if any(_connections.state_of(name, since) != was for name, was in self._connections.items()):
+        if any(_connections.state_of(name, self.team, since) != was for name, was in self._connections.items()):
             return False
         self.check_shared_state()
         self._expires = now + limit
@@ -140,23 +141,24 @@ class _Connections:
     """The state of Connections at their last read. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._states: dict[str, tuple[float, int | None]] = {}
+        self._states: dict[tuple[str, str | None], tuple[float, int | None]] = {}
         self._lock = Lock()
 
-    def state_of(self, conn_id: str, since: float) -> int | None:
+    def state_of(self, conn_id: str, team: str | None, since: float) -> int | None:
         """Return a number that differs when the Connection has changed; None if there is no such Connection.
 
         A Connection that cannot be read now counts as unchanged.
 
+        :param team: whose Connection it is; None: of no team.
         :param since: seconds that a read counts, `READ_EVERY` at most.
         """
-        now = time.monotonic()
+        now, key = time.monotonic(), (conn_id, team)
         with self._lock:
-            at, known = self._states.get(conn_id, (float("-inf"), None))
+            at, known = self._states.get(key, (float("-inf"), None))
             if now - at < min(READ_EVERY, since):
                 return known
-            self._states[conn_id] = (now, known)  # other threads need not read meanwhile
-        with Denials():  # no poke is under way: what is denied here concerns none
+            self._states[key] = (now, known)  # other threads need not read meanwhile
+        with Denials(team=team):  # no poke is under way: what is denied here concerns none
             try:
                 known = _digest(BaseHook.get_connection(conn_id))
             except AirflowNotFoundException:
@@ -164,7 +166,7 @@ class _Connections:
             except (Exception, OnlyOnWorker, LookupUnavailable):
                 return known
         with self._lock:
-            self._states[conn_id] = (now, known)
+            self._states[key] = (now, known)
         return known
 
 

@@ -33,16 +33,17 @@ class Questions:
         self._numbers = itertools.count()
         self._open: dict[int, SimpleQueue[dict[str, Any]]] = {}
 
-    def look_up(self, message: Any) -> Any:
+    def look_up(self, message: Any, team: str | None) -> Any:
         """Return the parent's answer to a lookup; None if nothing is found.
 
+        :param team: whose Connection or Variable it is; None: of no team.
         :raises Unanswered: when it cannot be answered now.
         :raises LookupError: when the parent cannot answer it at all.
         """
         number, answers = next(self._numbers), SimpleQueue[dict[str, Any]]()
         self._open[number] = answers
         try:
-            self._tell({"question": number, **secrets_backends.as_question(message)})
+            self._tell({"question": number, **secrets_backends.as_question(message, team)})
             answer = answers.get(timeout=_PATIENCE)
         except Empty:
             self.unanswered += 1
@@ -77,7 +78,7 @@ def answer(question: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> N
 def _answer_to(question: dict[str, Any]) -> dict[str, Any]:
     number = {"answer": question["question"]}
     try:
-        found = secrets_backends.look_up(secrets_backends.as_message(question))
+        found = secrets_backends.look_up(*secrets_backends.as_message(question))
         return {**number, "found": secrets_backends.as_json(found)}
     except Exception as error:
         return {**number, "away" if secrets_backends.is_database_away(error) else "error": one_line(error)}

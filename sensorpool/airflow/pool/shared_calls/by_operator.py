@@ -6,6 +6,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from sensorpool.airflow.proof import known_sensors
+from sensorpool.airflow.proof.arguments import external_inputs
 from sensorpool.poke.shared_call import Question
 
 _KEPT = 200  # operators
@@ -43,14 +44,15 @@ class ByOperator:
 
     def question(self, poke_context: Mapping[str, Any]) -> Question | None:
         """Return the question of a context, unless it has an argument that is not known, or is no plain JSON."""
-        if not poke_context.keys() <= set(self.known):
+        known = {*self.known, external_inputs.NAME} if external_inputs.says_team_alone(poke_context) else set(self.known)
+        if not poke_context.keys() <= known:
             return None
         if not all(name in self.structured or _is_plain(value) for name, value in poke_context.items()):
             return None
         if (read := self.read(poke_context)) is None:
             return None
         common = tuple(_hashable(poke_context.get(name)) for name in self.shared)
-        kin = (common, read[0])
+        kin = ((*common, external_inputs.team_of(poke_context)), read[0])
         with self._lock:
             _put(self._contexts, kin, poke_context)
         return Question(kin, read[1])

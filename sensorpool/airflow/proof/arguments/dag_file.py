@@ -77,6 +77,7 @@ def poke_context_of(sensor: BaseSensorOperator, context: Mapping[str, Any]) -> d
             raise NotPoolable(f"its {name} is no plain function", "callable")
     arguments = _encoded_arguments(sensor)
     given, absent = _of_context(sensor, context)
+    inputs = arguments | external_inputs.extra_arguments(sensor, arguments)
     found = {
         "bundle": file.bundle,
         "version": file.version,
@@ -85,7 +86,7 @@ def poke_context_of(sensor: BaseSensorOperator, context: Mapping[str, Any]) -> d
         "dag_id": sensor.dag_id,
         "task_id": sensor.task_id,
         "class": _class_of(sensor),
-        ARGUMENTS: arguments | external_inputs.extra_arguments(sensor, arguments),
+        ARGUMENTS: external_inputs.with_team(inputs, task_runtime.team_of(context)),
         CONTEXT: given,
         ABSENT: absent,
         NESTED: _nested(sensor),

@@ -5,7 +5,8 @@ argument, under the name of an argument that every operator takes and no poke re
 identity. Digests of the class's shared state (`shared_state`), of a module's constant for example, stand there too, the
 order of mappings (`mapping_order`), and of the first poke its missing lookups (`missing_lookups`) and the state of
 companies' hooks (`company_hooks`). The pool, whose process may have inputs that the worker lacks, compares
-(`differing_attribute`, `hooks_in_pool`); so the argument is there even if empty.
+(`differing_attribute`, `hooks_in_pool`); so the argument is there even if empty. A task of a team (`[core] multi_team`)
+has a word for it: its Connections and Variables are those of its team.
 
 A stateless class (`known_sensors`) has no digests of its own.
 """
@@ -26,6 +27,7 @@ from sensorpool.airflow.proof.watch import company_hooks, missing_lookups
 
 NAME = "doc"
 _PRIVATE = re.compile(r"^(_\w+?__|_+)")
+_TEAM = "(team)="
 
 
 def extra_arguments(operator: BaseOperator, arguments: Mapping[str, Any]) -> dict[str, str]:
@@ -46,6 +48,26 @@ def with_current_shared_state(operator: BaseOperator, poke_context: Mapping[str,
     return {**poke_context, NAME: " ".join([*words, *_words(digests)])}
 
 
+def with_team(poke_context: Mapping[str, Any], team: str | None) -> dict[str, Any]:
+    """Return a poke_context whose Connections and Variables are those of a team; None: of no team."""
+    if team is None:
+        return dict(poke_context)
+    return {**poke_context, NAME: " ".join([*str(poke_context.get(NAME, "")).split(), _TEAM + team])}
+
+
+def team_of(poke_context: Mapping[str, Any]) -> str | None:
+    """Return the team of `with_team`; None if there is none."""
+    return next(
+        (word.removeprefix(_TEAM) for word in str(poke_context.get(NAME, "")).split() if word.startswith(_TEAM)), None
+    )
+
+
+def says_team_alone(poke_context: Mapping[str, Any]) -> bool:
+    """Whether a poke_context says of its external inputs just a team."""
+    words = str(poke_context.get(NAME, "")).split()
+    return len(words) == 1 and words[0].startswith(_TEAM)
+
+
 def reordered(poke_context: Mapping[str, Any]) -> dict[str, Any]:
     """Return a poke_context with its mappings in their registered order.
 
@@ -61,7 +83,7 @@ def differing_attribute(operator: BaseOperator, poke_context: Mapping[str, Any])
         return None
     arguments = {name: value for name, value in reordered(poke_context).items() if name != NAME}
     words = str(registered).split()
-    differing = {word for word in words if not _is_of_others(word)} ^ set(_own_words(operator, arguments))
+    differing = {word for word in words if not _is_of_others(word) and not word.startswith(_TEAM)} ^ set(_own_words(operator, arguments))
     return min(differing).partition("=")[0] if differing else None
 
 
@@ -102,13 +124,13 @@ def with_first_poke_of(poke_context: Mapping[str, Any], other: Mapping[str, Any]
 def has_digests(poke_context: Mapping[str, Any]) -> bool:
     """Whether a poke_context has a digest of an external input."""
     words = str(poke_context.get(NAME, "")).split()
-    return any(not missing_lookups.is_word(word) and not mapping_order.is_word(word) for word in words)
+    return any(not missing_lookups.is_word(word) and not _is_no_digest(word) for word in words)
 
 
 def own_digests_of(poke_context: Mapping[str, Any]) -> str:
     """Return the digests of a sensor's attributes that are none of its arguments, as one text."""
     words = str(poke_context.get(NAME, "")).split()
-    return " ".join(sorted(word for word in words if not _is_of_others(word) and not mapping_order.is_word(word)))
+    return " ".join(sorted(word for word in words if not _is_of_others(word) and not _is_no_digest(word)))
 
 
 def missing_lookups_of(poke_context: Mapping[str, Any]) -> frozenset[str] | None:
@@ -154,6 +176,10 @@ def _words(digests: Mapping[str, str]) -> list[str]:
 def _is_of_others(word: str) -> bool:
     """Whether a word says something else than the operator's own state."""
     return _is_shared(word) or company_hooks.is_word(word) or missing_lookups.is_word(word)
+
+
+def _is_no_digest(word: str) -> bool:
+    return mapping_order.is_word(word) or word.startswith(_TEAM)
 
 
 def _is_shared(word: str) -> bool:

@@ -110,15 +110,34 @@ def with_first_poke(
     :raises NotPoolable: when the class takes no argument that could hold them.
     """
     extended = external_inputs.with_first_poke(poke_context, names, of_environment, hooks)
-    if extended != poke_context and external_inputs.NAME not in poke_context:
-        try:
-            rebuild(cls, extended)
-        except Exception:
-            if not names:
-                return poke_context
-            why = "its poke does without a Connection or Variable that is missing, and its class takes no `doc`"
-            raise NotPoolable(f"{why} to tell the pool so") from None
+    if not _takes_inputs(cls, poke_context, extended):
+        if not names:
+            return poke_context
+        why = "its poke does without a Connection or Variable that is missing, and its class takes no `doc`"
+        raise NotPoolable(f"{why} to tell the pool so")
     return extended
+
+
+def with_team(cls: Any, poke_context: dict[str, Any], team: str | None) -> dict[str, Any]:
+    """Return a poke_context that says of which team its task is; None: of none.
+
+    :raises NotPoolable: when the class takes no argument that could hold that.
+    """
+    extended = external_inputs.with_team(poke_context, team)
+    if not _takes_inputs(cls, poke_context, extended):
+        raise NotPoolable(f"it is of the team {team}, and its class takes no `doc` to tell the pool so", "team")
+    return extended
+
+
+def _takes_inputs(cls: Any, poke_context: Mapping[str, Any], extended: Mapping[str, Any]) -> bool:
+    """Whether a class takes the argument for external inputs, where a poke_context gets its first."""
+    if extended == poke_context or external_inputs.NAME in poke_context:
+        return True
+    try:
+        rebuild(cls, extended)
+    except Exception:
+        return False
+    return True
 
 
 def _rebuilt(
@@ -175,7 +194,8 @@ def build_in_pool(cls: Any, poke_context: Mapping[str, Any], functions: callable
     try:
         # a lookup that only the worker finds shows in the attributes
         in_environment = external_inputs.lookups_in_environment(poke_context)
-        with Denials(of_environment=in_environment, asker=denials.CONSTRUCTOR) as denied_here:
+        team = external_inputs.team_of(poke_context)
+        with Denials(of_environment=in_environment, asker=denials.CONSTRUCTOR, team=team) as denied_here:
             operator = rebuild(cls, poke_context, functions.__getitem__)
             name = external_inputs.differing_attribute(
                 operator, poke_context

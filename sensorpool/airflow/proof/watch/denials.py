@@ -18,11 +18,12 @@ class Denials:
     :param of_environment: digests of those that it found in the environment of its worker.
     :param hooks: those that the sensor got; None if hooks do not matter.
     :param asker: the part of a sensor that asks, its poke or its constructor; None if it is neither.
+    :param team: whose Connections and Variables it asks for; None: it is of no team.
     """
 
     __slots__ = (
         *("_before", "_known_missing", "_of_environment", "asker", "denied", "hooks", "possibly_missing"),
-        "unavailable",
+        *("team", "unavailable"),
     )
 
     def __init__(
@@ -32,11 +33,13 @@ class Denials:
         hooks: HooksOfSensor | None = None,
         *,
         asker: str | None = None,
+        team: str | None = None,
     ) -> None:
         self._known_missing = known_missing
         self._of_environment = of_environment
         self.hooks = hooks
         self.asker = asker
+        self.team = team
         self.denied: list[str] = []  # reasons
         self.possibly_missing: str | None = None  # a lookup that the worker may answer; there was no first poke
         self.unavailable: str | None = None  # the error of a lookup without an answer
@@ -109,6 +112,17 @@ def report_unavailable(error: Exception) -> BaseException:
     if _thread.current is not None:
         _thread.current.unavailable = text
     return LookupUnavailable(text)
+
+
+def team_here() -> str | None:
+    """Return the team for which this thread asks; None if for none.
+
+    :raises LookupError: in a thread that a poke has started, while pokes of several teams are under way.
+    """
+    teams = {denials.team for denials in _current()} or {None}
+    if len(teams) > 1:
+        raise LookupError("a poke asks in a thread of its own, while pokes of several teams are under way")
+    return teams.pop()
 
 
 def hooks_of_pokes() -> list[HooksOfSensor]:

@@ -17,6 +17,7 @@ from sensorpool.airflow.errors import OnlyOnWorker
 from sensorpool.airflow.proof.watch import denials
 from sensorpool.instrumentation.redaction import one_line
 
+LookUp = Callable[[Any, str | None], Any]
 _PLACE = "SUPERVISOR_COMMS"
 _LOADED = "ensure_secrets_backend_loaded"
 
@@ -82,10 +83,10 @@ class _Noted:
         return getattr(self._native, name)
 
 
-def stand_in(look_up: Callable[[Any], Any] | None = None, is_away: Callable[[Exception], bool] | None = None) -> None:
+def stand_in(look_up: LookUp | None = None, is_away: Callable[[Exception], bool] | None = None) -> None:
     """Put a substitute in the place of the supervisor, in this process of the pool.
 
-    :param look_up: answers a lookup; None: as the server does.
+    :param look_up: answers a lookup for a team, or for none; None: as the server does.
     :param is_away: whether an error of that says that no answer can be had now.
     """
     if getattr(task_runner, _PLACE, None) is None:
@@ -109,7 +110,7 @@ class _InThePool:
     """Answers lookups of Connections and Variables, and denies all other requests."""
 
     def __init__(
-        self, look_up: Callable[[Any], Any] | None = None, is_away: Callable[[Exception], bool] | None = None
+        self, look_up: LookUp | None = None, is_away: Callable[[Exception], bool] | None = None
     ) -> None:
         self._look_up = look_up
         self._is_away = is_away
@@ -123,7 +124,11 @@ class _InThePool:
         denials.keep_to_environment(name)
         found, why = None, None
         try:
-            found = (self._look_up or secrets_backends.look_up)(msg)
+            team = denials.team_here()
+        except LookupError as error:
+            raise denials.report_unavailable(error) from None
+        try:
+            found = (self._look_up or secrets_backends.look_up)(msg, team)
         except Exception as error:
             if (self._is_away or secrets_backends.is_database_away)(error):
                 raise denials.report_unavailable(error) from None

@@ -78,17 +78,19 @@ def raising_denials(
     known_missing: frozenset[str] | None = frozenset(),
     of_environment: frozenset[str] = frozenset(),
     hooks: HooksOfSensor | None = None,
+    team: str | None = None,
 ) -> Iterator[list[str]]:
     """Raise at the end of a poke what it was denied: a poke that has caught the denial and went on must not answer.
 
     :param known_missing: digests of the Connections and Variables that the poke may do without (`missing_lookups`).
     :param of_environment: digests of those that the worker found in its environment.
     :param hooks: the companies' hooks that the sensor got; None if hooks do not matter.
+    :param team: whose Connections and Variables the poke asks for; None: it is of no team.
     :yields: the reasons of the denials, those of the sealed operator and its copies in any thread included.
     :raises OnlyOnWorker: if something was denied.
     :raises InfraFailure: when a Connection or Variable cannot be looked up now.
     """
-    with Denials(known_missing, of_environment, hooks, asker=denials.POKE) as denied_here:
+    with Denials(known_missing, of_environment, hooks, asker=denials.POKE, team=team) as denied_here:
         seal_of = vars(operator).get(_SEALED, _Seal())
         seal_of.denied = denied_here.denied
         try:
