@@ -115,7 +115,9 @@ def test_red_for_a_worker_whose_log_is_not_read(service: Service, unread: tuple[
     # beat may be red, too, until it has started: a slow host takes its time
     until(
         "the worker alone to be red",
-        lambda: own in (said := service.cli("health", "--self", "--within", str(WITHIN)).stdout) and "beat@" not in said,
+        lambda: (
+            own in (said := service.cli("health", "--self", "--within", str(WITHIN)).stdout) and "beat@" not in said
+        ),
         90,
     )
     assert process.poll() is None

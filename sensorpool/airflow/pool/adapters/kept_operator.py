@@ -118,7 +118,9 @@ class KeptOperator(Renewable):
 
     def _build_anew(self) -> Any:
         operator, limit = self.build(), _limit()
-        self._connections = {name: _connections.state_of(name, self.team, limit / 2) for name in _connection_ids(operator)}
+        self._connections = {
+            name: _connections.state_of(name, self.team, limit / 2) for name in _connection_ids(operator)
+        }
         self._expires = time.monotonic() + limit * random.uniform(0.75, 1)  # not all at once
         return operator
 

@@ -137,9 +137,7 @@ class RebuiltSensor(KeptOperator):
         why = hooks_in_pool.reason_before(sensor, hooks) if hooks and (self._is_new or hooks.states) else None
         if why is not None:
             raise OnlyOnWorker(why)
-        with task_reads.raising_denials(
-            sensor, self.known_missing, self.of_environment, hooks, self.team
-        ) as denied:
+        with task_reads.raising_denials(sensor, self.known_missing, self.of_environment, hooks, self.team) as denied:
             if not self.functions:
                 return sensor.poke(self.context(denied))
             before = dict(vars(sensor))

@@ -83,7 +83,9 @@ def differing_attribute(operator: BaseOperator, poke_context: Mapping[str, Any])
         return None
     arguments = {name: value for name, value in reordered(poke_context).items() if name != NAME}
     words = str(registered).split()
-    differing = {word for word in words if not _is_of_others(word) and not word.startswith(_TEAM)} ^ set(_own_words(operator, arguments))
+    differing = {word for word in words if not _is_of_others(word) and not word.startswith(_TEAM)} ^ set(
+        _own_words(operator, arguments)
+    )
     return min(differing).partition("=")[0] if differing else None
 
 

@@ -109,9 +109,7 @@ def _denying(load: Callable[[], Any]) -> Callable[[], Any]:
 class _InThePool:
     """Answers lookups of Connections and Variables, and denies all other requests."""
 
-    def __init__(
-        self, look_up: LookUp | None = None, is_away: Callable[[Exception], bool] | None = None
-    ) -> None:
+    def __init__(self, look_up: LookUp | None = None, is_away: Callable[[Exception], bool] | None = None) -> None:
         self._look_up = look_up
         self._is_away = is_away
 
