@@ -319,7 +319,7 @@ def test_a_connection_that_cannot_be_read_goes_back(server: Server, monkeypatch:
 def test_a_look_at_a_connection_that_is_kept_refuses_nothing(server: Server) -> None:
     seen = kept_module._Connections()
     supervisor_requests.stand_in()
-    assert seen.state_of("sea", 0) is None
+    assert seen.state_of("sea", None, 0) is None
     known = seen.state_of("lake", 0)
     assert known is not None
     server.error = OperationalError("SELECT", {}, Exception("away"))

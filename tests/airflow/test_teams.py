@@ -40,8 +40,12 @@ from tests.airflow.needs import needs
 from tests.airflow.running import context_of, in_dag
 from tests.airflow.versions import clear_secrets_backends_cache
 
-pytestmark = needs(features.TEAM_OF_RUN)
+pytestmark = [
+    needs(features.TEAM_OF_RUN),
+    pytest.mark.filterwarnings("default::DeprecationWarning"),  # the server's own code gives some
+]
 TEAMS = ("team_a", "team_b", None)
+_OF_SERVER = secrets_backends._of_server
 
 
 class Asks(BaseSensorOperator):
@@ -75,10 +79,12 @@ class Asks(BaseSensorOperator):
 
 
 class Strict(Asks):
-    """Takes no argument but its own."""
+    """Takes no `doc`."""
 
-    def __init__(self, *, task_id: str, conn_id: str = "lake", wanted: str = "a.example") -> None:
-        super().__init__(task_id=task_id, conn_id=conn_id, wanted=wanted)
+    def __init__(self, **kwargs: Any) -> None:
+        if "doc" in kwargs:
+            raise TypeError("unexpected keyword argument 'doc'")
+        super().__init__(**kwargs)
 
 
 @pytest.fixture(autouse=True)
@@ -92,7 +98,7 @@ def teams(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def forget() -> None:
     """Have configuration looked at anew, as in another process."""
     clear_secrets_backends_cache()
-    secrets_backends._of_server.cache_clear()
+    _OF_SERVER.cache_clear()
 
 
 @pytest.fixture
@@ -170,7 +176,7 @@ def test_a_lookup_for_a_team_is_answered_as_the_server_does(rows: None, of_envir
 
 def test_a_pool_without_the_option_answers_no_team(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__CORE__MULTI_TEAM", "False")
-    with pytest.raises(LookupError, match="is of the team team_a, and .core. multi_team is not set in the pool"):
+    with pytest.raises(LookupError, match=r"is of the team team_a, and \[core\] multi_team is not set in the pool"):
         secrets_backends.look_up(GetConnection(conn_id="lake"), "team_a")
 
 

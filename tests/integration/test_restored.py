@@ -62,10 +62,9 @@ def test_ids_are_not_given_again_when_the_clock_has_gone_back(tmp_path: Path) ->
     url = f"sqlite:///{tmp_path / 'pool.db'}"
     upgrade(url)
     pool = Pool(Settings.load(database_url=url))
-    last = pool.register(SENSOR, {"path": "/a"}).id
+    pool.register(SENSOR, {"path": "/a"})
     later = 10**6 * (int(time.time()) + 86_400)
-    with pool.database.transaction() as connection:
-        connection.execute(update(sensor_instance).where(sensor_instance.c.id == last).values(id=later))
+    pool.database.run(lambda connection: connection.execute(update(sensor_instance).values(id=later)))
     begin_epoch(pool)
     assert pool.register(SENSOR, {"path": "/b"}).id == later + 1
     pool.close()
