@@ -320,10 +320,10 @@ def test_a_look_at_a_connection_that_is_kept_refuses_nothing(server: Server) -> 
     seen = kept_module._Connections()
     supervisor_requests.stand_in()
     assert seen.state_of("sea", None, 0) is None
-    known = seen.state_of("lake", 0)
+    known = seen.state_of("lake", None, 0)
     assert known is not None
     server.error = OperationalError("SELECT", {}, Exception("away"))
-    assert seen.state_of("lake", 0) == known
+    assert seen.state_of("lake", None, 0) == known
 
 
 class Configured(Flag):

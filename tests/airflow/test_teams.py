@@ -16,7 +16,7 @@ from airflow.models.variable import Variable as StoredVariable
 from airflow.providers.standard.sensors.filesystem import FileSensor
 from airflow.sdk import BaseHook, Variable
 from airflow.sdk.bases.sensor import BaseSensorOperator
-from airflow.sdk.execution_time import task_runner
+from airflow.sdk.execution_time import supervisor, task_runner
 from airflow.sdk.execution_time.comms import GetConnection, GetVariable
 from airflow.utils.session import create_session
 from sqlalchemy import delete
@@ -91,6 +91,8 @@ class Strict(Asks):
 def teams(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     forget()
     monkeypatch.setenv("AIRFLOW__CORE__MULTI_TEAM", "True")
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", None, raising=False)  # as in a process of the pool's
+    monkeypatch.setattr(supervisor, "ensure_secrets_backend_loaded", supervisor.ensure_secrets_backend_loaded)
     yield
     forget()
 
