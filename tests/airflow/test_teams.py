@@ -235,7 +235,7 @@ def test_each_team_has_a_condition_of_its_own() -> None:
 
 
 def test_a_class_that_cannot_say_its_team_runs_natively() -> None:
-    assert condition(Strict, None).poke_context
+    assert condition(Strict, None).poke_context == {}
     with pytest.raises(NotPoolable, match="is of the team team_a, and its class takes no `doc` to tell the pool so"):
         condition(Strict, "team_a")
 
