@@ -2,6 +2,9 @@
 
 A server that this machine does not have skips the tests that need it, and fails them under ``CI=true``. Tests that use
 MariaDB or RabbitMQ are marked `mariadb` or `rabbitmq` by themselves: see `make test` and `make test-variants`.
+
+Those that start the pool's own processes are marked `processes`: they take most of the time, and
+``SENSORPOOL_TEST_PROCESSES=half`` takes one in two of them in each file, chosen by the run's seed.
 """
 
 import gc
@@ -31,17 +34,19 @@ from sensorpool.instrumentation import redaction
 AnyServer = TypeVar("AnyServer", bound=Server)
 
 SEED = "SENSORPOOL_TEST_SEED"
-VARIANTS = {
+MARKERS = {
     "mariadb": "needs a MariaDB server",
     "rabbitmq": "needs a RabbitMQ server",
+    "processes": "starts processes of the pool, which takes seconds",
 }
-VARIANT_OF_FIXTURE = {"mariadb_server": "mariadb", "rabbitmq_server": "rabbitmq"}
+MARKER_OF_FIXTURE = {"mariadb_server": "mariadb", "rabbitmq_server": "rabbitmq", "make_service": "processes"}
+PART = "SENSORPOOL_TEST_PROCESSES"
 OUR_REDIS_KEYS = ("sensorpool*", "_kombu*")
 
 
 @pytest.hookimpl(tryfirst=True)  # before Hypothesis takes up its seed
 def pytest_configure(config: pytest.Config) -> None:
-    for name, meaning in VARIANTS.items():
+    for name, meaning in MARKERS.items():
         config.addinivalue_line("markers", f"{name}: {meaning}")
     # The settings of the developer's own pool must not reach the tests.
     for name in [name for name in os.environ if name.startswith("SENSORPOOL_")]:
@@ -77,11 +82,15 @@ def pytest_report_header() -> str:
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` takes its pick
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        for fixture, variant in VARIANT_OF_FIXTURE.items():
+        for fixture, marker in MARKER_OF_FIXTURE.items():
             if fixture in getattr(item, "fixturenames", ()):
-                item.add_marker(variant)
+                item.add_marker(marker)
+    if os.environ.get(PART) == "half":
+        from tests.support.chosen import choose
+
+        choose(config, items, lambda item: item.path.stem if item.get_closest_marker("processes") else None, 2)
 
 
 @pytest.fixture(scope="session")

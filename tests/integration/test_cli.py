@@ -23,6 +23,8 @@ from sensorpool.cli.main import main
 from sensorpool.store import inspecting
 from sensorpool.store.migrate import upgrade
 
+pytestmark = pytest.mark.processes
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 PATH_SENSOR = "sensorpool.sensors.PathSensor"
 

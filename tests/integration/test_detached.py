@@ -10,6 +10,8 @@ import pytest
 
 from harness.until import until
 
+pytestmark = pytest.mark.processes
+
 REFUSED = "critical sensorpool.service.refusals: it does not start: the broker is memory://"
 COMMANDS = {
     "multi": ["multi", "start", "here@%h", "-A", "sensorpool"],

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.processes
+
 MANAGE = """
 import sys
 from django.core.management import execute_from_command_line

@@ -33,6 +33,8 @@ from sensorpool.model.states import Ending
 from sensorpool.store.schema import poke_quarantine
 from tests.support.pages import ROOT, SHELLS, blocks, command_lines
 
+pytestmark = pytest.mark.processes
+
 PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
 BLOCKS = {page: [command_lines(block) for block in blocks(page, *SHELLS)] for page in PAGES}
 LINES = sorted({line for of_page in BLOCKS.values() for block in of_page for line in block})

@@ -9,7 +9,10 @@ import pytest
 
 FULL = Path("/dev/full")
 
-pytestmark = pytest.mark.skipif(not FULL.exists(), reason="no device that is always full")
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(not FULL.exists(), reason="no device that is always full"),
+]
 
 
 @pytest.mark.parametrize("asked", ["--help", "-h", "--version", "status --help", "config"])

@@ -16,6 +16,8 @@ from sensorpool.store import due_postgres, loading
 from sensorpool.worker import job
 from sensorpool.worker.context import Worker
 
+pytestmark = pytest.mark.processes
+
 GROUPS, SHARDS = 15_000, 125
 BIG = ("poke_group", "sensor_instance")
 SENSOR = "sensorpool.testing.ManyScriptedSensor"

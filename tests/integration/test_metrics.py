@@ -15,6 +15,8 @@ from sensorpool.testing import land, pokes
 from sensorpool.worker import observer as observer_thread
 from tests.support.scrapes import ask, free_port, scrape, timed, total, values
 
+pytestmark = pytest.mark.processes
+
 SENSOR = "sensorpool.testing.ScriptedSensor"
 
 

@@ -15,6 +15,8 @@ from sensorpool.admin import health
 from sensorpool.config.defaults import key_prefix
 from sensorpool.publish import wire
 
+pytestmark = pytest.mark.processes
+
 SCRIPT = "import sys\nfrom celery.__main__ import main\nsys.exit(main())\n"
 
 

@@ -25,6 +25,8 @@ from sensorpool.store.listing import Selection
 from sensorpool.store.migrate import upgrade
 from sensorpool.testing import ScriptedSensor
 
+pytestmark = pytest.mark.processes
+
 SCRIPTED = "sensorpool.testing.ScriptedSensor"
 ENABLED = ",".join(f"sensorpool.testing.{name}" for name in NAMES) + ",sensorpool.sensors.HttpSensor"
 

@@ -13,6 +13,8 @@ from sensorpool import Pool, Settings
 from sensorpool.model.states import State
 from sensorpool.store.migrate import upgrade
 
+pytestmark = pytest.mark.processes
+
 SENSORS = """
 import os
 import time

@@ -20,6 +20,8 @@ from sensorpool.model.values import shard_ranges
 from sensorpool.service.standalone import Standalone
 from tests.support.scrapes import ask, free_port, scrape, total
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:

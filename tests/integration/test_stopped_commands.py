@@ -16,6 +16,8 @@ from sensorpool import Pool, Settings
 from sensorpool.model.states import State
 from tests.support.sensors import commands
 
+pytestmark = pytest.mark.processes
+
 SENSORS = [f"{commands.__name__}.{name}" for name in ("Command", "JudgedCommand", "TestedCommand")]
 SENSOR = SENSORS[0]
 
