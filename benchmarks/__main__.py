@@ -23,6 +23,7 @@ QUESTIONS = {
     "hanging": "a backend that hangs for 1,000 groups: when they time out, how late healthy ones are, what it takes",
     "backends": "a backend with a budget of 50 calls a second, what a budget costs, and an outage",
     "adaptive": "pokes spared and latency paid by adaptive intervals, on a simulated month of daily partitions",
+    "sizes": "what instances take in PostgreSQL, and what autovacuum keeps of it",
     "hotpath": "where the CPU of a worker goes, by a sampling profiler",
 }
 

@@ -1,8 +1,8 @@
 """Register, re-register, cancel, load, poke, settle, publish, kill, freeze and wait, in any order, on both stores.
 
 ``SENSORPOOL_TEST_FAULTS=all`` runs 300 examples on SQLite in the place of 120, and on PostgreSQL 120 in the place
-of 60. ``SENSORPOOL_TEST_FULL=1`` runs twenty times as many. ``SENSORPOOL_TEST_HUNT=250`` runs 250, and ends at the first
-failure without shrinking it: the hunt for mutants uses it.
+of 60. ``SENSORPOOL_TEST_FULL=1`` runs twenty times as many. ``SENSORPOOL_TEST_HUNT=250`` runs 250, and ends at the
+first failure without shrinking it: the hunt for mutants uses it.
 """
 
 import hashlib
