@@ -10,6 +10,8 @@ from sensorpool.airflow.pool import dag_files
 from sensorpool.model.states import Outcome
 from tests.airflow.dag_file_world import Group, World
 
+pytestmark = pytest.mark.processes
+
 BODIES = {
     "lambdas": "PythonSensor(task_id='wait', python_callable={'worker': lambda: 1 > 2, 'pool': lambda: 2 > 1}[CELL])",
     "constants": "PythonSensor(task_id='wait', python_callable={'worker': lambda: False, 'pool': lambda: 0}[CELL])",

@@ -37,6 +37,8 @@ from sensorpool.poke.poker import Poker
 from tests.airflow.dag_file_world import MOMENT, Group, World, settings
 from tests.airflow.running import as_runner, pool_of_process
 
+pytestmark = pytest.mark.processes
+
 CLOSURE = """
     def made(name):
         @task.sensor

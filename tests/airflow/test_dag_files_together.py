@@ -16,6 +16,8 @@ from sensorpool.model.states import Outcome
 from sensorpool.model.values import Report
 from tests.airflow.dag_file_world import Group, World
 
+pytestmark = pytest.mark.processes
+
 PLAIN = """
     if (HERE / "odd").exists() and ODD: DO
     @task.sensor

@@ -22,6 +22,8 @@ from sensorpool.airflow.pool import dag_files
 from sensorpool.model.states import Outcome
 from tests.airflow.dag_file_world import Group, World
 
+pytestmark = pytest.mark.processes
+
 WAITS = """
 @task.sensor
 def wait():

@@ -25,6 +25,8 @@ from sensorpool.airflow.start import templates
 from tests.airflow import rendering
 from tests.airflow.metadata import Metadata
 
+pytestmark = pytest.mark.processes
+
 PARTS = [f"{name}.{part}" for name, parts in sorted(templates._PARTS.items()) for part in sorted(parts)]
 EXPRESSIONS = {
     **{name: f"{{{{ {name} }}}}" for name in sorted(templates._VALUES | set(PARTS)) if name not in ("conn", "macros")},
