@@ -76,8 +76,8 @@ def register(stage: Stage, number: int) -> list[Instance]:
     numbers = [next(_NUMBERS) for _ in range(number)]
     return stage.pool.register_many(
         {
-            "sensor": "benchmarks.sensors.NoOp",
-            "poke_context": {"n": n, "path": f"s3://lake/table{n % 500}/ds=2026-01-01/part-{n:09}"},
+            "sensor": "sensorpool.sensors.PathSensor",
+            "poke_context": {"path": f"s3://lake/table{n % 500}/ds=2026-01-01/part-{n:09}.parquet"},
             "dag_id": f"load_table_{n % 100}",
             "task_id": f"wait_for_partition_{n % 7}",
             "run_id": f"scheduled__2026-01-01T00:00:00+00:00_{n}",

@@ -90,11 +90,12 @@ class Load:
                 self.landed[number] = (self.step, time.time())
 
         assert process.stdout is not None
-        for line in process.stdout:
-            number, instance_id = map(int, line.split())
-            self.ids[number] = instance_id
-            waiting.append((time.monotonic() + WAIT, number))
-            let_land(time.monotonic())
+        with process.stdout:
+            for line in process.stdout:
+                number, instance_id = map(int, line.split())
+                self.ids[number] = instance_id
+                waiting.append((time.monotonic() + WAIT, number))
+                let_land(time.monotonic())
         let_land(float("inf"))
 
 
