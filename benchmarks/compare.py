@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -131,9 +132,25 @@ def _tree(commit: str) -> Iterator[Path]:
         tree = Path(folder) / "tree"
         _run("git", "worktree", "add", "--detach", "--quiet", str(tree), commit)
         try:
+            _name_entry_points(tree)
             yield tree
         finally:
             _run("git", "worktree", "remove", "--force", str(tree))
+
+
+def _name_entry_points(tree: Path) -> None:
+    """Write the entry points of a tree into it: those that are installed here may be of modules that it has not."""
+    project = tomllib.loads((tree / "pyproject.toml").read_text())["project"]
+    info = tree / f"{project['name']}-0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: 0\n")
+    groups = {"console_scripts": project.get("scripts", {}), **project.get("entry-points", {})}
+    lines = [
+        line
+        for group, entries in groups.items()
+        for line in (f"[{group}]", *(f"{name} = {place}" for name, place in entries.items()))
+    ]
+    (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
 
 
 def _measure(tree: Path, question: str, *, full: bool) -> Figures:
