@@ -17,7 +17,7 @@ from airflow.providers.standard.sensors.filesystem import FileSensor
 from airflow.sdk import BaseHook, Variable
 from airflow.sdk.bases.sensor import BaseSensorOperator
 from airflow.sdk.execution_time import supervisor, task_runner
-from airflow.sdk.execution_time.comms import GetConnection, GetVariable
+from airflow.sdk.execution_time.comms import GetConnection, GetVariable, VariableResult
 from airflow.utils.session import create_session
 from sqlalchemy import delete
 
@@ -29,12 +29,14 @@ from sensorpool.airflow.pool.adapters.kept_operator import _Connections
 from sensorpool.airflow.pool.adapters.sensor import adapt
 from sensorpool.airflow.pool.shared_calls import files
 from sensorpool.airflow.proof.arguments import external_inputs, rebuild
+from sensorpool.airflow.proof.watch import process_start
 from sensorpool.airflow.proof.watch.denials import Denials
 from sensorpool.airflow.task import poolable, resumable_job
 from sensorpool.airflow.task.poolable import Condition
 from sensorpool.errors import HandBack, InfraFailure
+from sensorpool.model.states import Outcome
 from sensorpool.poke.classes import Classes
-from tests.airflow.dag_file_world import World
+from tests.airflow.dag_file_world import Group, World
 from tests.airflow.metadata import Metadata
 from tests.airflow.needs import needs
 from tests.airflow.running import context_of, in_dag
@@ -335,3 +337,30 @@ def test_a_variable_is_that_of_the_team(monkeypatch: pytest.MonkeyPatch) -> None
     adapt(Asks)
     with Denials(team="team_a"):
         assert Variable.get("day") == "monday"
+
+
+def test_a_dag_file_is_loaded_and_poked_for_its_team(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str | None, str | None]] = []
+
+    def look_up(message: Any, team: str | None) -> Any:
+        asked.append((secrets_backends.lookup_name(message), team))
+        return VariableResult(key=message.key, value="monday")
+
+    monkeypatch.setattr(secrets_backends, "look_up", look_up)
+    world.write("""
+    early = Variable.get("early")
+    @task.sensor
+    def wait():
+        return Variable.get("late") == "friday"
+    wait()
+    """)
+    with pytest.MonkeyPatch.context() as on_worker:
+        for name in ("EARLY", "LATE"):
+            on_worker.setenv(f"AIRFLOW_VAR_{name}", "monday")
+        process_start.remember()
+        registered = world.registered(world.sensor(), dag_run=SimpleNamespace(team_name="team_b"))
+    words = registered["arguments"]["doc"].split()
+    registered["arguments"]["doc"] = " ".join(word for word in words if not word.startswith("(environment)"))
+    report = Group(registered).poke()
+    assert report.outcome is Outcome.NOT_LANDED, report
+    assert set(asked) == {("Variable early", "team_b"), ("Variable late", "team_b")}

@@ -15,6 +15,7 @@ from harness.servers import fresh_database
 from harness.service import Service, kill_tree
 from harness.until import until
 from sensorpool import Pool, Settings
+from sensorpool.admin import callbacks as of_callbacks
 from sensorpool.admin import doctor, health, instances, status
 from sensorpool.leases.lease import leases_of
 from sensorpool.model.states import Outcome, State
@@ -187,6 +188,7 @@ def test_the_pool_runs_under_the_roles(roles: Callable[[str], str], redis_url: s
         assert status.status(reader)["states"]["success"] == 2
         assert len(instances.list_instances(reader, Selection(), 10)) == 5
         assert json.dumps(status.status(reader))
+        assert of_callbacks.waiting(reader, 10) == []
     finally:
         service.stop()
         registrant.close()

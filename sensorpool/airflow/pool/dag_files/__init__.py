@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sensorpool.airflow.pool.dag_files.processes import processes
+from sensorpool.airflow.proof.arguments import dag_file, external_inputs
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import PokeReturnValue
 from sensorpool.poke.answer import Reported
@@ -19,11 +20,10 @@ class DagFileSensor:
     :param rest: what `sensorpool.airflow.proof.arguments.dag_file` says beside these.
     """
 
-    __slots__ = ("_bundle", "_path", "_poke_context", "_version")
+    __slots__ = ("_bundle", "_path", "_poke_context")
 
     def __init__(self, *, bundle: str, version: str | None, path: str, **rest: Any) -> None:
-        self._bundle = bundle
-        self._version = version
+        self._bundle = (bundle, version, external_inputs.team_of(rest.get(dag_file.ARGUMENTS) or {}))
         self._path = path
         self._poke_context = json.dumps(rest)
 
@@ -34,7 +34,7 @@ class DagFileSensor:
         :raises HandBack: when there is no such process, and when the poke has ended one.
         :raises InfraFailure: when the process is not ready yet.
         """
-        report = processes().poke((self._bundle, self._version), self._path, self._poke_context)
+        report = processes().poke(self._bundle, self._path, self._poke_context)
         if report.outcome is Outcome.LANDED:
             return PokeReturnValue(True, None if report.xcom_value is None else json.loads(report.xcom_value))
         if report.outcome is Outcome.NOT_LANDED:

@@ -20,7 +20,7 @@ def _prepare(settings: dict[str, Any], tell: Tell) -> tuple[Classes, Messages]:
     from sensorpool.airflow.proof.watch import supervisor_requests
 
     server_process.log_as_the_pool()
-    questions = Questions(tell)
+    questions = Questions(tell, settings["team"])
     supervisor_requests.stand_in(questions.look_up, lambda error: isinstance(error, Unanswered))
     sensor.watch_process()
     return LoadedFiles(settings["bundle"], settings["version"], questions), questions.hear

@@ -25,25 +25,28 @@ class Questions:
     """The questions of this process to its parent. Safe to share between threads.
 
     :param tell: sends a message to the parent.
+    :param team: that of all tasks of the bundle; None: of no team.
     """
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, tell: Tell, team: str | None = None) -> None:
         self.unanswered = 0  # questions so far
         self._tell = tell
+        self._team = team
         self._numbers = itertools.count()
         self._open: dict[int, SimpleQueue[dict[str, Any]]] = {}
 
-    def look_up(self, message: Any, team: str | None) -> Any:
+    def look_up(self, message: Any, _: str | None = None) -> Any:
         """Return the parent's answer to a lookup; None if nothing is found.
 
-        :param team: whose Connection or Variable it is; None: of no team.
+        A bundle looks its own Connection up, and a file others while it is loaded: no poke of a team is under way then.
+
         :raises Unanswered: when it cannot be answered now.
         :raises LookupError: when the parent cannot answer it at all.
         """
         number, answers = next(self._numbers), SimpleQueue[dict[str, Any]]()
         self._open[number] = answers
         try:
-            self._tell({"question": number, **secrets_backends.as_question(message, team)})
+            self._tell({"question": number, **secrets_backends.as_question(message, self._team)})
             answer = answers.get(timeout=_PATIENCE)
         except Empty:
             self.unanswered += 1

@@ -25,8 +25,8 @@ _START = 10.0  # seconds that the process may take to be there, not to be ready
 _ENDS = frozenset({Outcome.CRASHED})  # memory, files or threads ran out
 
 log = logger(__name__)
-Bundle = tuple[str, str | None]
-"""A bundle's name and its version."""
+Bundle = tuple[str, str | None, str | None]
+"""A bundle's name, its version, and the team of its tasks."""
 
 
 class Poked:
@@ -152,13 +152,13 @@ class BundleProcess:
     def _live(self) -> None:
         child = None
         try:
-            name, version = self.bundle
+            name, version, team = self.bundle
             child = Child(
                 self._settings,
                 TOGETHER,
                 module=MODULE,
                 environment=dag_bundles.environment_for_dags(os.environ),
-                more={"bundle": name, "version": version},
+                more={"bundle": name, "version": version, "team": team},
                 on_question=self._answer,
             )
             self._child = child
