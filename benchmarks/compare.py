@@ -1,5 +1,7 @@
 """Compare this commit with another one: each question is asked there and here in turn, several times.
 
+It is asked there as it is asked here, by this commit's benchmarks.
+
 python -m benchmarks.compare v0.1.0 settle register          five runs each: the median, and the least and the most
 
 What was measured is kept in a file. A comparison that was cut off goes on there, as long as both commits are the same.
@@ -7,6 +9,7 @@ What was measured is kept in a file. A comparison that was cut off goes on there
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -46,6 +49,7 @@ def main(commit: str, questions: tuple[str, ...], runs: int, full: bool, results
     kept = Kept.read(results, {**commits, "size": "full" if full else "usual"})
     with ExitStack() as stack:
         trees = {side: stack.enter_context(_tree(each)) for side, each in commits.items()}
+        shutil.copytree(trees[HERE] / "benchmarks", trees[THERE] / "benchmarks", dirs_exist_ok=True)
         for number in range(runs):
             for question in questions:
                 # in turn, and each first as often as the other: a machine has faster and slower hours

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 from benchmarks.report import Row, demand
 from benchmarks.sensors import NEVER
-from benchmarks.stage import HOUR, Stage, less
+from benchmarks.stage import HOUR, UNTIL_QUIET, Stage, less
 from harness.until import until
 
 
 def run(full: bool) -> Iterator[Row]:  # noqa: ARG001  # its size is what is asked for
     """Measure each case."""
     yield measure("10,000 groups land at once", groups=10_000, waiters=1)
-    yield measure("5,000 wait for one that lands", groups=1, waiters=5_000)
+    yield measure("20,000 wait for one that lands", groups=1, waiters=20_000)
     yield measure("10,000 timeouts at once", groups=10_000, waiters=1, timeouts=True)
 
 
@@ -22,7 +22,7 @@ def measure(case: str, *, groups: int, waiters: int, timeouts: bool = False) -> 
     # a round of rescue looks at every row: it would count in one case and not in another
     with Stage(tick=1.0, poke_interval=interval, groups_cached=100_000, rescue_interval=HOUR) as stage:
         stage.start()
-        time.sleep(2)
+        time.sleep(UNTIL_QUIET)
         before, began = stage.cpu(), time.monotonic()
         time.sleep(10)
         idle = {name: value / (time.monotonic() - began) for name, value in less(stage.cpu(), before).items()}
