@@ -81,7 +81,7 @@ def test_each_has_its_own_quota(teams: dict[str, Team]) -> None:
         for number in range(3):
             register(team, number)
         rescue(team.worker, Place())
-    with pytest.raises(Refused, match="quota"):
+    with pytest.raises(Refused, match="load has too many sensors waiting"):
         register(teams["ads"], 3)
     register(teams["shop"], 3)
 
