@@ -543,7 +543,7 @@ def test_processes_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) ->
     first.used -= 60
     report = Group(registered | {"bundle": "theirs"}).poke()
     assert "theirs" in str(report.reason)
-    assert [process.bundle for process in few.running] == [("theirs", None)]
+    assert [process.bundle for process in few.running] == [("theirs", None, None)]
     until("its process has ended", lambda: not _lives(first.pid))
     for process in few.running:
         process.retire()
