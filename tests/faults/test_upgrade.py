@@ -124,7 +124,7 @@ def test_a_rolling_upgrade_and_the_way_back(
     def replace(workers: list[Worker], version: Path | None) -> None:
         for place, worker in enumerate(workers):
             workers[place] = rollout.worker_of(version)
-            until("jobs of it", lambda new=workers[place]: new.says("succeeded"))  # type: ignore[misc]
+            until("pokes by it", lambda new=workers[place]: new.has_poked(tmp_path), every=1.0)  # type: ignore[misc]
             _end(worker.process)
             lasts(LAST / 2)
 
