@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
@@ -32,6 +33,7 @@ from sensorpool.model.json_text import read_json
 from sensorpool.model.states import Outcome, State
 from sensorpool.model.values import Fact, Flushed
 from sensorpool.poke.classes import Classes
+from sensorpool.publish.callbacks import arguments_of
 from sensorpool.publish.messages import result_of
 from sensorpool.settle.settler import Settler
 from sensorpool.store import callbacks as callback_rows
@@ -56,8 +58,9 @@ class _Anything(Allowlist):
 class Sent:
     """A callback that the pool has sent.
 
-    ``result`` is what it tells its task; ``instance_id`` is of the instance that ended; ``options`` are those of
-    Celery: its task id, its queue, the rest of its chain.
+    ``args`` and ``kwargs`` are those that its task gets, the result among them unless its signature is immutable;
+    ``instance_id`` is of the instance that ended; ``options`` are those of Celery: its task id, its queue, the rest of
+    its chain.
     """
 
     instance_id: int
@@ -113,6 +116,26 @@ class TestPool(Pool):
             value = None if seen.xcom_value is None else json.dumps(seen.xcom_value)
             self.settler.settle([Fact(group_id, version, self.clock(), seen.outcome, seen.reason, value)])
         return self._states(instances)
+
+    def wait(self, instance_ids: Named | Iterable[Named], timeout: float | timedelta | None = None) -> dict[int, State]:
+        """Return the state of each by its id, without sleeping: in a test nothing happens meanwhile.
+
+        Without a ``timeout``, as in a chain that Celery runs eagerly, what still waits is poked once.
+
+        :raises Refused: when that poke does not end it.
+        """
+        states = super().wait(instance_ids, 0)
+        waiting = [each for each, state in states.items() if state == State.SENSING]
+        if timeout is not None or not waiting:
+            return states
+        self.poke(*waiting)
+        states = super().wait(list(states), 0)
+        for each, state in states.items():
+            if state == State.SENSING:
+                raise Refused(
+                    f"instance {each} waits on after a poke: a test cannot wait without a timeout; land it first"
+                )
+        return states
 
     def land(self, *instances: Named, xcom_value: Any = None) -> dict[int, State]:
         """Have conditions land, as if their pokes had returned true.
@@ -170,16 +193,10 @@ class TestPool(Pool):
             if each.on_settled is None:
                 continue
             for message in callbacks.messages(each.on_settled, each.state):
-                self.sent.append(
-                    Sent(
-                        each.id,
-                        message["task"],
-                        tuple(message.get("args") or ()),
-                        dict(message.get("kwargs") or {}),
-                        dict(message.get("options") or {}),
-                        result_of(each),
-                    )
-                )
+                result = result_of(each)
+                args, kwargs = arguments_of(message, result)
+                options = dict(message.get("options") or {})
+                self.sent.append(Sent(each.id, message["task"], tuple(args), kwargs, options, result))
             self.database.run(callback_rows.sent, [each.id])
 
     def _nudge(self, opened: Sequence[values.Instance], *, is_late: bool) -> None:

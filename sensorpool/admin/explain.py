@@ -152,7 +152,7 @@ def _deadline(shown: dict[str, Any], now: datetime) -> str:
     elif waits.soft_fail:
         then = "one more poke, and it is skipped if that finds nothing (soft_fail)"
     else:
-        then = "one more poke, and it fails if that finds nothing; Airflow retries no sensor after its timeout"
+        then = "one more poke, and it fails if that finds nothing"
     return f"{when(shown['timeout_at'], now)}: {then}"
 
 

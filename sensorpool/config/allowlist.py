@@ -115,7 +115,9 @@ class Allowlist:
             return f"{catalog.page} does not list it as poolable, so it needs its exact name"
         with self._lock:
             if (found := self._found.get(pattern)) is not None:
-                return found.left_out.get(op_classpath, "it is not among the sensors that were found below it")
+                return found.left_out.get(
+                    op_classpath, "it was not there when this process looked; restart it if it is new"
+                )
             verdict = self._read().verdict(package_of(pattern), op_classpath)
         return verdict.why or "its source defines no poke, and no base of it is a sensor"
 

@@ -62,7 +62,8 @@ class SensorClass:
             raise TypeError("its poke_context is no JSON object")
         if self.declared is not None and not self.declared.issuperset(poke_context):
             unknown = min(poke_context.keys() - self.declared)
-            raise TypeError(f"its poke_context_fields do not name {unknown[:80]!r}")
+            names = ", ".join(sorted(self.declared)) or "none"
+            raise TypeError(f"it has no argument {unknown[:80]!r}: its poke_context_fields name {names[:200]}")
         return poke_context if self.way is Way.MANY else self.cls(**poke_context)
 
     def backend_of(self, poke_context: Mapping[str, Any]) -> str | None:

@@ -64,7 +64,7 @@ class Callbacks:
             raise Refused(_MEMORY_BROKER)
         with self._lock:
             for message in messages:
-                arguments, named = _arguments(message, result_of(settled))
+                arguments, named = arguments_of(message, result_of(settled))
                 self._send(message["task"], arguments, named, self._options(message))
 
     def send_plain(self, task: str, argument: dict[str, Any]) -> None:
@@ -150,7 +150,7 @@ def _has_queue(producer: Any, exchange: str, options: dict[str, Any]) -> bool:
     return bool(channel._lookup(exchange, options.get("routing_key") or ""))
 
 
-def _arguments(message: callbacks.Message, result: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+def arguments_of(message: callbacks.Message, result: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments of a message's task, with the result where it is wanted."""
     given, named = message.get("args"), _mapping(message.get("kwargs"))
     arguments = list(given) if isinstance(given, list | tuple) else []

@@ -105,7 +105,7 @@ def test_what_the_last_poke_saw(
     assert found["condition"] == f'{__name__}.Says {{"path": "{told}"}}'
     assert (reason or "None") in str(found["last_poke_said"])
     assert re.search(r"\(in (49 min \d+ s|50 min)\)", found["deadline"])
-    assert found["deadline"].endswith("Airflow retries no sensor after its timeout")
+    assert found["deadline"].endswith("one more poke, and it fails if that finds nothing")
     assert found["who_else_waits"] is None
     assert f"every {TICK:g} s" in str(found["next_poke"]) or "is late" in found["why"]
 

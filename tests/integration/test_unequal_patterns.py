@@ -58,7 +58,7 @@ def test_a_worker_with_an_older_package_leaves_the_class_to_the_other(
     ids = [service.pool.register(CLASS, {"path": str(flag)}).id for flag in flags]
     both = service.pool.register(CLASS.replace("Arrives", "Waits"), {"path": str(tmp_path / "both")}).id
     told = rf"worker0@\S+ cannot poke {CLASS}, other workers have to: {CLASS} is not enabled: .*{re.escape(PATTERN)} "
-    told += "does not stand for it: it is not among the sensors that were found below it"
+    told += "does not stand for it: it was not there when this process looked; restart it if it is new"
     until("its complaint", lambda: re.search(told, service.cli("status").stdout), 60)
     until("pokes of the other", lambda: all(Path(f"{flag}.new").exists() for flag in flags))
     for flag in [*flags, tmp_path / "both"]:
