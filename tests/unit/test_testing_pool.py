@@ -170,29 +170,25 @@ def test_an_instance_can_be_pickled(pool: TestPool) -> None:
     assert copy.wait(1) is State.SUCCESS  # by the pool of the environment
 
 
-def test_a_wait_does_not_sleep_in_a_test(tmp_path: Path) -> None:
-    with testing.pool() as pool:
-        instance = sensorpool.register(tmp_path / "x")
-        assert instance.wait(3600) == "sensing"
-        with pytest.raises(Refused, match=f"instance {instance.id} waits on after a poke"):
-            instance.wait()
-        (tmp_path / "x").touch()
-        assert instance.wait(3600) == "sensing"
-        assert instance.wait() == "success"
-        assert pool.wait([instance.id]) == {instance.id: "success"}
+def test_a_wait_does_not_sleep_in_a_test(pool: TestPool, tmp_path: Path) -> None:
+    instance = sensorpool.register(tmp_path / "x")
+    assert instance.wait(3600) == "sensing"
+    with pytest.raises(Refused, match=f"instance {instance.id} waits on after a poke"):
+        instance.wait()
+    (tmp_path / "x").touch()
+    assert instance.wait(3600) == "sensing"
+    assert instance.wait() == "success"
+    assert pool.wait([instance.id]) == {instance.id: "success"}
 
 
-def test_an_eager_chain_with_a_step_that_waits(tmp_path: Path) -> None:
-    app = Celery("eager", set_as_current=False)
+def test_an_eager_chain_with_a_step_that_waits(pool: TestPool, tmp_path: Path) -> None:
+    @app.task(name="shop.tell")
+    def tell(given: object) -> str:
+        return f"told {given}"
 
-    @app.task(name="eager.load", shared=False)
-    def load(given: object) -> str:
-        return f"loaded {given}"
-
-    step = sensorpool.wait_for(tmp_path / "x").clone()
-    step._app = app
-    with testing.pool():
-        with pytest.raises(Refused, match="waits on after a poke"):
-            chain(step, load.s()).apply(throw=True)
-        (tmp_path / "x").touch()
-        assert chain(step, load.s()).apply(throw=True).get() == "loaded None"
+    waiting = chain(sensorpool.wait_for(tmp_path / "x"), tell.s())
+    with pytest.raises(Refused, match="waits on after a poke"):
+        waiting.apply(throw=True)
+    (tmp_path / "x").touch()
+    assert waiting.apply(throw=True).get() == "told None"
+    assert len(pool.registered) == 2

@@ -20,6 +20,9 @@ from sensorpool.config import allowlist
 from sensorpool.config.settings import Settings
 from sensorpool.poke.classes import adapter_of
 
+# the sensors whose function stands in a DAG file, as a rule
+_OF_FUNCTIONS = ("airflow.providers.standard.sensors.python.", "airflow.providers.standard.decorators.sensor.")
+
 
 @dataclass(frozen=True, slots=True)
 class Condition:
@@ -182,7 +185,8 @@ def check_listed(op_classpath: str, settings: Settings) -> None:
     listed = allowlist.of(settings.sensors_enabled)
     if op_classpath not in listed:
         why = f": {why}" if (why := listed.why_not(op_classpath)) else ""
-        raise NotPoolable(f"{op_classpath} is not in [sensorpool] sensors_enabled{why}", "not_enabled")
+        more = f"; for functions of DAG files list {dag_file.SENSOR}" if op_classpath.startswith(_OF_FUNCTIONS) else ""
+        raise NotPoolable(f"{op_classpath} is not in [sensorpool] sensors_enabled{why}{more}", "not_enabled")
 
 
 def _path_of(cls: type) -> str:

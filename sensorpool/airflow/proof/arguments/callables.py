@@ -34,6 +34,7 @@ Found = Mapping[str, FunctionType]
 """Functions by their names."""
 
 _KIND = "callable"
+_OF_DAG_FILES = "sensorpool.airflow.pool.dag_files.DagFileSensor"  # takes functions of DAG files
 _RETRY_AFTER = 15.0  # seconds until a module whose import failed is imported again
 _failures: dict[str, tuple[float, str]] = {}  # by module: when to try it again, by the monotonic clock, and why
 
@@ -54,7 +55,7 @@ def _why_nameless(value: Any) -> str | None:
         return "it is no plain function"
     module, name = value.__module__, value.__qualname__
     if not isinstance(module, str) or OF_DAG_FILES.match(module):
-        return "it is defined in a DAG file; define it in an installed module"
+        return f"it is defined in a DAG file; define it in an installed module, or list {_OF_DAG_FILES}"
     if "<" in name or "." in name:
         return f"{name} is defined within another object; define it in a module itself"
     has_wrapper = value.__code__.co_qualname != name or value.__name__ != name or "__wrapped__" in vars(value)
