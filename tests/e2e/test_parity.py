@@ -70,7 +70,7 @@ def test_ends_as_the_native_sensor_does(cluster: Cluster, seen: dict[str, dict[s
 def test_the_log_says_what_happened(cluster: Cluster, seen: dict[str, dict[str, Seen]]) -> None:
     assert seen
     log = "\n".join(cluster.log_of("pooled_success", RUN, "wait"))
-    for line in ("waits in the pool as instance", WAITS_SINCE, "ended: success"):
+    for line in ("waits in the pool as instance", WAITS_SINCE, "ended: landed"):
         assert line in log
     assert "ended: timeout" in "\n".join(cluster.log_of("pooled_timeout", RUN, "wait"))
     assert "runs natively: the patterns" in "\n".join(cluster.log_of("native_success", RUN, "wait"))
