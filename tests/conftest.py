@@ -140,6 +140,13 @@ def postgres_database(postgres_server: Server | Elsewhere, postgres_template: st
         yield url
 
 
+@pytest.fixture
+def empty_database(postgres_server: Server | Elsewhere) -> Iterator[str]:
+    """URL of a database without tables."""
+    with fresh_database(postgres_server) as url:
+        yield url
+
+
 # Redis
 
 

@@ -142,9 +142,8 @@ def test_the_servers_backend_is_asked_where_the_workers_have_another(
     rows(Connection(conn_id="both", conn_type="http", host="database"))
     backend(monkeypatch, "SECRETS__BACKEND", tmp_path / "server.json", {"both": "http://file"})
     message = GetConnection(conn_id="both")
-    assert (
-        secrets_backends.look_up(message, None).host == "database"
-    )  # a worker has asked the file itself, and not found it
+    # a worker has asked the file itself, and not found it
+    assert secrets_backends.look_up(message, None).host == "database"
     backend(monkeypatch, "WORKERS__SECRETS_BACKEND", tmp_path / "workers.json", {})
     assert secrets_backends.look_up(message, None).host == "file"
 

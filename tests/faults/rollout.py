@@ -1,18 +1,20 @@
 """A service of two versions: workers and beats of an older version, unpacked in a folder, run beside this version's."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from harness import audit
 from harness.service import Service, children, kill_tree
 from harness.until import until
 from sensorpool import Instance
 from sensorpool.leases.range_state import read_in_flight
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.testing import pokes
-from tests.faults.trial import SENSOR
+from tests.faults.trial import SENSOR, Record
 
 HANGS = "stubborn.Hangs"
 STUBBORN = """
@@ -119,3 +121,24 @@ class Rollout(Service):
             if holder and holder.startswith(f"{worker.name}@"):
                 found += read_in_flight(leases.store.client.get(leases.store.key(shard_range, "note")) or "")
         return found
+
+
+def assert_all_landed(service: Service, ids: list[int], record: Record) -> None:
+    """Check that all have landed, each once, and add that to the record."""
+    states = service.pool.wait(ids, 60)
+    found = audit.read(service.pool.database)
+    record.add(
+        sensors=len(ids),
+        lost=sum(state == "sensing" for state in states.values()),
+        doubled=len(found.doubled) + len(found.changed),
+        wrong=sum(state not in {"sensing", "success"} for state in states.values()),
+        recovery=[],
+    )
+    assert set(states.values()) == {"success"}, service.logs()[-3000:]
+    assert found.is_clean, found
+
+
+def end(process: "subprocess.Popen[bytes]") -> None:
+    """End a process as a deployment does."""
+    process.send_signal(signal.SIGTERM)
+    process.wait(60)

@@ -1,8 +1,6 @@
 """Faults 44, 45 and 50: two versions at once on one database and queue, of a class and of sensorpool itself (G12)."""
 
 import os
-import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -10,14 +8,13 @@ from pathlib import Path
 import pytest
 
 from harness import audit
-from harness.servers import Elsewhere, Server, fresh_database
 from harness.service import Service
 from harness.until import until
 from sensorpool import Instance
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.store import migrate
 from sensorpool.testing import land, pokes
-from tests.faults.rollout import HANGS, Rollout
+from tests.faults.rollout import HANGS, Rollout, assert_all_landed, end
 from tests.faults.trial import Record
 from tests.support import released
 
@@ -70,24 +67,17 @@ def test_rolling_deploy_of_a_changed_class(
     until("pokes by both", lambda: any(name.startswith("new") for name in pokes(tmp_path)))
     for number in range(10):
         land(tmp_path, f"g{number}")
-    _end(old)
+    end(old)
     ids += [register(number, region="north") for number in range(20, 30)]
     for number in range(10, 30):
         land(tmp_path, f"g{number}")
-    _assert_all_landed(service, ids, record("44 rolling deploy of a changed class"))
+    assert_all_landed(service, ids, record("44 rolling deploy of a changed class"))
 
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Builds the wheel of a commit, once, and returns the folder that it is unpacked in."""
     return cache(lambda commit: released.unpack(commit, tmp_path_factory.mktemp("version")))
-
-
-@pytest.fixture
-def empty_database(postgres_server: Server | Elsewhere) -> Iterator[str]:
-    """URL of a database without tables."""
-    with fresh_database(postgres_server) as url:
-        yield url
 
 
 def test_migration_under_load(
@@ -120,11 +110,11 @@ def test_migration_under_load(
         ids += service.register(range(30, 40))
         until("pokes by both versions", lambda: len({p.pid for some in pokes(tmp_path).values() for p in some}) >= 3)
         for process in (old_beat, old_worker):
-            _end(process)
+            end(process)
         service.beat()
         for number in range(10, 40):
             land(tmp_path, f"g{number}")
-        _assert_all_landed(service, ids, record("45 migration under load, versions N-1 and N at once"))
+        assert_all_landed(service, ids, record("45 migration under load, versions N-1 and N at once"))
     finally:
         service.stop()
 
@@ -161,7 +151,7 @@ def test_the_first_release_beside_this_version(
 
     after = rollout.hang("h1")
     until("the hanging one, poked apart", lambda: rollout.why(after) in HANGING)
-    _end(old_beat)
+    end(old_beat)
     rollout.beat_of(None)
     old = rollout.worker_of(before)  # on today's tables from its start on
     until("pokes by both", lambda: old.has_poked(folder) and new.has_poked(folder))
@@ -169,7 +159,7 @@ def test_the_first_release_beside_this_version(
     until("the old version reads whom the new one died with", lambda: old.says(DIED))
     _let_land(rollout, "h1", after)
     _land(rollout, ids, range(2 * MANY))
-    _assert_all_landed(rollout, [*ids, hanging.id, after.id], record("50 the first release beside this version"))
+    assert_all_landed(rollout, [*ids, hanging.id, after.id], record("50 the first release beside this version"))
 
 
 def _land(rollout: Rollout, ids: list[int], numbers: range) -> None:
@@ -184,22 +174,3 @@ def _let_land(rollout: Rollout, name: str, instance: Instance) -> None:
     rollout.let_go(name)
     assert rollout.pool.wait([instance.id], 60) == {instance.id: "success"}, rollout.logs()[-3000:]
     until("no suspect", lambda: rollout.why(instance) is None)
-
-
-def _assert_all_landed(service: Service, ids: list[int], record: Record) -> None:
-    states = service.pool.wait(ids, 60)
-    found = audit.read(service.pool.database)
-    record.add(
-        sensors=len(ids),
-        lost=sum(state == "sensing" for state in states.values()),
-        doubled=len(found.doubled) + len(found.changed),
-        wrong=sum(state not in {"sensing", "success"} for state in states.values()),
-        recovery=[],
-    )
-    assert set(states.values()) == {"success"}, service.logs()[-3000:]
-    assert found.is_clean, found
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    process.send_signal(signal.SIGTERM)
-    process.wait(60)

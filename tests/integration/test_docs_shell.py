@@ -20,7 +20,6 @@ import click
 import pytest
 from sqlalchemy import create_engine, insert
 
-from harness.servers import Elsewhere, Server, fresh_database
 from harness.service import kill_tree
 from harness.until import until
 from sensorpool import Instance, Pool
@@ -136,13 +135,6 @@ def test_the_tour_of_the_one_process_service(standalone: Path, home: Path, envir
     assert said_by[f"sensorpool release {QUARANTINED}"] == "1 let out of quarantine\n"
     [lines] = [json.loads(said) for line, said in said_by.items() if "--from" in line]
     assert (lines["registered"], lines["groups"], [each["line"] for each in lines["refused"]]) == (1, 1, [2])
-
-
-@pytest.fixture
-def empty_database(postgres_server: Server | Elsewhere) -> Iterator[str]:
-    """The URL of a database of the test, without the tables."""
-    with fresh_database(postgres_server) as url:
-        yield url
 
 
 def test_the_service_with_servers(

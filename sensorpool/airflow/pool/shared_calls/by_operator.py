@@ -44,10 +44,8 @@ class ByOperator:
 
     def question(self, poke_context: Mapping[str, Any]) -> Question | None:
         """Return the question of a context, unless it has an argument that is not known, or is no plain JSON."""
-        known = (
-            {*self.known, external_inputs.NAME} if external_inputs.says_team_alone(poke_context) else set(self.known)
-        )
-        if not poke_context.keys() <= known:
+        unknown = poke_context.keys() - set(self.known)
+        if unknown and not (unknown == {external_inputs.NAME} and external_inputs.says_team_alone(poke_context)):
             return None
         if not all(name in self.structured or _is_plain(value) for name, value in poke_context.items()):
             return None
