@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sensorpool.client.default import default_pool, show_as
+from sensorpool.client.default import default_pool, refuse_unknown, show_as
 from sensorpool.client.pool import Pool
 from sensorpool.client.wait import Named, Waiting
 from sensorpool.model.states import State
@@ -25,8 +25,11 @@ def _awaited(
 ) -> Callable[Arguments, Coroutine[Any, Any, Returned]]:
     """Return a method of `Pool` as a coroutine function for the default pool."""
 
+    refuse = refuse_unknown(method)
+
     @wraps(method)
     async def call(*args: Arguments.args, **options: Arguments.kwargs) -> Returned:
+        refuse(options)
         return await asyncio.to_thread(lambda: method(default_pool(), *args, **options))
 
     show_as(call, method, __name__)

@@ -4,7 +4,7 @@ A server that this machine does not have skips the tests that need it, and fails
 MariaDB or RabbitMQ are marked `mariadb` or `rabbitmq` by themselves: see `make test` and `make test-variants`.
 
 Those that start the pool's own processes are marked `processes`: they take most of the time, and
-``SENSORPOOL_TEST_PROCESSES=half`` takes one in two of them in each file, chosen by the run's seed.
+``SENSORPOOL_TEST_PROCESSES=3`` takes one in three of them in each file, chosen by the run's seed.
 """
 
 import gc
@@ -87,10 +87,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for fixture, marker in MARKER_OF_FIXTURE.items():
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(marker)
-    if os.environ.get(PART) == "half":
+    if (part := int(os.environ.get(PART) or 1)) > 1:
         from tests.support.chosen import choose
 
-        choose(config, items, lambda item: item.path.stem if item.get_closest_marker("processes") else None, 2)
+        choose(config, items, lambda item: item.path.stem if item.get_closest_marker("processes") else None, part)
 
 
 @pytest.fixture(scope="session")

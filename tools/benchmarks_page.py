@@ -21,7 +21,8 @@ Rows = list[dict[str, Any]]
 def main() -> None:
     """Write the page: the text, with its tables and plots in their places."""
     read = {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
-    measured, few, beside = read.pop("peers", {}), read.pop("peers_few", {}), read.pop("compare", {})
+    measured, few = read.pop("peers", {}), read.pop("peers_few", {})
+    beside = [each for name, each in read.items() if name.startswith("compare")]
     found = {name: each for name, each in read.items() if isinstance(each, dict) and "rows" in each}
     PLOTS.mkdir(exist_ok=True)
     matplotlib.rcParams["svg.hashsalt"] = "sensorpool"  # the same figures give the same file
@@ -166,14 +167,19 @@ def peers(found: dict[str, dict[str, Any]]) -> str:
 _SHOWN = ("CPU of a poke, µs", "CPU of a row, µs")
 
 
-def compared(found: dict[str, Any]) -> str:
+def compared(comparisons: list[dict[str, Any]]) -> str:
     """Return the CPU of each case at two commits, and the ratio of the two runs that were made one after the other."""
-    if not found.get("measured"):
-        return "Not measured yet."
+    lines = ["| | commits | runs each | before, µs | now, µs | now / before |"]
+    lines += ["| --- | --- | ---: | ---: | ---: | ---: |"]
+    return "\n".join(lines + [line for found in comparisons for line in _compared(found)])
+
+
+def _compared(found: dict[str, Any]) -> list[str]:
+    commits = " → ".join(found["about"][side][:7] for side in ("there", "here"))
+    lines: list[str] = []
     runs: dict[tuple[str, str], list[dict[str, float]]] = {}
     for each in found["measured"]:
         runs.setdefault((each["question"], each["side"]), []).append(each["figures"])
-    lines = ["| | runs each | before, µs | now, µs | now / before |", "| --- | ---: | ---: | ---: | ---: |"]
     for question in dict.fromkeys(question for question, _ in runs):
         pairs = list(zip(runs.get((question, "there"), ()), runs.get((question, "here"), ()), strict=False))
         for name in pairs[0][0] if pairs else ():
@@ -183,10 +189,9 @@ def compared(found: dict[str, Any]) -> str:
             if figure in _SHOWN and both:
                 before, now = ([pair[side] for pair in both] for side in (0, 1))
                 ratios = [other / one for one, other in both]
-                lines.append(
-                    f"| {question}: {case} | {len(both)} | {_spread(before)} | {_spread(now)} | {_spread(ratios)} |"
-                )
-    return "\n".join(lines)
+                spreads = " | ".join(_spread(each) for each in (before, now, ratios))
+                lines.append(f"| {question}: {case} | {commits} | {len(both)} | {spreads} |")
+    return lines
 
 
 def _spread(values: list[float]) -> str:

@@ -11,7 +11,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 HEAD = """# Settings
 
 One environment variable each, read at start. Times are seconds. Lists are comma-separated. Impossible combinations are
-refused at start, with a line each. `sensorpool config` shows what is in effect.
+refused at start, with a line each. `sensorpool config` shows what is in effect, and where each value comes from.
 
 In Airflow, `airflow.cfg` or `AIRFLOW__SENSORPOOL__NAME` give the same settings in the section `[sensorpool]`;
 `SENSORPOOL_NAME` wins. There `database_schema` is `sensorpool` by default on PostgreSQL, and `sensors_enabled` has the

@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Iterator
 
 from sensorpool.client.pool import Pool
-from sensorpool.config import allowlist
+from sensorpool.config import allowlist, extensions
 from sensorpool.config.allowlist import Allowlist
 from sensorpool.config.catalogs import catalog_of
-from sensorpool.errors import SensorpoolError
+from sensorpool.config.settings import EXTENSIONS, Settings
+from sensorpool.config.sources.module_files import ModuleFiles
+from sensorpool.errors import ClassUnavailable, SensorpoolError
 from sensorpool.model.finding import Finding
 from sensorpool.model.patterns import is_pattern
 from sensorpool.poke.patches import refuse_patches
@@ -16,11 +18,18 @@ def look(pool: Pool) -> Iterator[Finding]:
     """Report each class that may be poked, after an import of it; of the providers' tables, what is installed here."""
     refuse_patches()  # as in a worker
     listed = allowlist.of(pool.settings.sensors_enabled)
-    yield from _import(pool, (entry for entry in pool.settings.sensors_enabled if not is_pattern(entry)))
+    exact = [entry for entry in pool.settings.sensors_enabled if not is_pattern(entry)]
+    yield from _import(pool, exact, is_default=_is_default(pool.settings))
     for pattern in listed.patterns:
         yield from _look_at_pattern(pool, listed, pattern)
     for said in listed.doubts():
         yield Finding("pattern", "warning", said)
+
+
+def _is_default(settings: Settings) -> bool:
+    """Whether the classes are those that an extension enables by default."""
+    defaults = [getattr(each, "default_sensors", None) for each in extensions.load(EXTENSIONS).values()]
+    return tuple(settings.sensors_enabled) in defaults
 
 
 def _look_at_pattern(pool: Pool, listed: Allowlist, pattern: str) -> Iterator[Finding]:
@@ -46,11 +55,20 @@ def _stands_for(pattern: str, classes: list[str], of_what: str = "") -> Finding:
     return Finding("pattern", "ok", f"{pattern} stands for {count}{of_what}: {names}", tuple(classes))
 
 
-def _import(pool: Pool, classes: Iterable[str]) -> Iterator[Finding]:
+def _import(pool: Pool, classes: Iterable[str], *, is_default: bool = False) -> Iterator[Finding]:
+    """Report whether each class can be imported.
+
+    :param is_default: whether they are a default's: then one may be missing that is of another package.
+    """
     for op_classpath in classes:
         try:
             sensor_class = pool.classes.find(op_classpath)
         except SensorpoolError as error:
-            yield Finding("sensor", "warning", str(error))
+            module = op_classpath.rpartition(".")[0]
+            is_optional = is_default and isinstance(error, ClassUnavailable) and ModuleFiles().locate(module) is None
+            if is_optional:
+                yield Finding("sensor", "ok", f"{op_classpath}: its package is not installed here")
+            else:
+                yield Finding("sensor", "warning", str(error))
             continue
         yield Finding("sensor", "ok", f"{op_classpath}: {sensor_class.way.value}")

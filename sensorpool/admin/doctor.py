@@ -10,11 +10,13 @@ from sensorpool.client.pool import Pool
 from sensorpool.config import extensions, infra_classes
 from sensorpool.config.defaults import PREFIX
 from sensorpool.config.settings import Settings
-from sensorpool.config.variables import known_variables, nearest, unknown_variables
+from sensorpool.config.shared import differences, shared
+from sensorpool.config.variables import unknown_settings
 from sensorpool.config.version import __version__
 from sensorpool.errors import SensorpoolError, SettingsError, Unreachable
 from sensorpool.instrumentation.redaction import hide_password, one_line, printable
 from sensorpool.model.finding import Finding, Level
+from sensorpool.model.terms import LiveWorker
 from sensorpool.publish import application, overlay, wire
 from sensorpool.publish.broker import Connection
 from sensorpool.store import callbacks, migrate
@@ -22,6 +24,7 @@ from sensorpool.store import callbacks, migrate
 CHECKS = "sensorpool.checks"  # entry points: functions that take a pool, and yield findings
 _FEW_FILES = 4_096
 _FEW_WORKERS = 5
+_LONGEST = 400  # characters of a line that another process has a part in
 _LONG_WAIT = 60.0  # seconds
 _PATIENCE = 5.0  # seconds for the broker
 _TOGETHER = (
@@ -77,8 +80,8 @@ def examine(settings: Settings, without: Collection[str] = frozenset()) -> Itera
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     level: Level = "ok" if files >= _FEW_FILES else "warning"
     yield Finding("open files", level, f"ulimit -n is {files} here; {_FEW_FILES} and more for a triggerer or worker")
-    for name in unknown_variables():
-        yield Finding("settings", "warning", f"there is no such setting: {name}{nearest(name, known_variables())}")
+    for name in unknown_settings():
+        yield Finding("settings", "warning", f"there is no such setting: {name}")
     for said in advice.unwise(settings):
         yield Finding("settings", "warning", said)
     for said in application.ignored_variables(settings):
@@ -93,6 +96,27 @@ def examine(settings: Settings, without: Collection[str] = frozenset()) -> Itera
         except Exception as error:
             yield Finding(name, "wrong", f"could not be looked over: {one_line(error)}")
     pool.close()
+
+
+def _compare_settings(pool: Pool, workers: Collection[LiveWorker], without: Collection[str]) -> Iterator[Finding]:
+    """Report which settings live workers have read otherwise than they are here, each with the first worker."""
+    said: set[str] = set()
+    try:
+        here = {name: value for name, value in shared(pool.settings).items() if name not in without}
+        for worker in workers:
+            for line in differences(here, pool.roster.settings_of(worker.name)):
+                if (name := line.partition(" ")[0]) not in said:
+                    said.add(name)
+                    mend = (
+                        "a worker reads its settings when it starts: restart it, or have it and this command read one"
+                    )
+                    yield Finding(
+                        "settings",
+                        "warning",
+                        printable(f"{worker} has read other settings: {line}"[:_LONGEST]) + f"; {mend}",
+                    )
+    except SensorpoolError:
+        return  # the checks of Redis and of Airflow report it
 
 
 def _look_at_overlay(settings: Settings | None) -> Iterator[Finding]:
@@ -125,7 +149,7 @@ def _look_at_servers(pool: Pool, without: Collection[str]) -> Iterator[Finding]:
         return  # the other checks need both
     yield from _look_at_callbacks(pool)
     if away is None:
-        yield from _look_at_workers(pool)
+        yield from _look_at_workers(pool, without)
     wrong = health.ticks(pool, away)
     yield from (Finding("ticks", "wrong", problem) for problem in wrong)
     with suppress(SensorpoolError):
@@ -192,7 +216,7 @@ def _look_at_callbacks(pool: Pool) -> Iterator[Finding]:
     yield from (Finding("on_settled", "wrong", said) for said in problems.untold(pool))
 
 
-def _look_at_workers(pool: Pool) -> Iterator[Finding]:
+def _look_at_workers(pool: Pool, without: Collection[str]) -> Iterator[Finding]:
     """Report the live workers; `health` reports differences to the settings here that matter."""
     try:
         workers = pool.workers()
@@ -206,6 +230,10 @@ def _look_at_workers(pool: Pool) -> Iterator[Finding]:
     count = "1 worker" if len(workers) == 1 else f"{len(workers)} workers"
     more = f" and {len(workers) - _FEW_WORKERS} more" if len(workers) > _FEW_WORKERS else ""
     yield Finding("pool", "ok", f"{pool.pool_id.get()}: {count}: {names}{more}")
+    for worker in workers:
+        if worker.no_metrics:
+            yield Finding("metrics", "warning", printable(f"{worker} serves none at {worker.no_metrics}")[:_LONGEST])
+    yield from _compare_settings(pool, workers, without)
     own, ticks = pool.settings.tick, [(worker.tick, str(worker)) for worker in workers]
     with suppress(SensorpoolError):
         if (noted := pool.roster.beat_tick()) is not None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +17,7 @@ from sensorpool.model.states import Ending, Outcome, State
 from sensorpool.model.times import between, seconds_since, spell_time, when
 from sensorpool.model.usual_landing import begins, family_of, usual
 from sensorpool.model.values import Key
+from sensorpool.poke.classes import ALL_OF, ANY_OF, JOINS
 from sensorpool.store import inspecting
 from sensorpool.worker.usual_landings import earlier
 
@@ -29,6 +31,11 @@ _ENDED = {
     Ending.CANCELLED: "it was cancelled",
     Ending.HANDED_BACK: "it was handed back, and its waiter pokes by itself",
 }
+_JOIN_FAILED = {
+    ALL_OF: "one of the instances that it waits for has ended without landing",
+    ANY_OF: "all instances that it waits for have ended without landing",
+}
+_OF_JOIN = re.compile(r"(\w+: )?(instance \d+ |none of the \d+ instances )")  # reasons that joins give
 _SAW = {
     Outcome.LANDED: "found that it holds, and the result is being written",
     Outcome.NOT_LANDED: "found that it does not hold yet",
@@ -39,7 +46,7 @@ _SAW = {
     Outcome.CANNOT_POKE: "was not possible in the process that tried: another one has to",
 }
 _FEWEST = 2  # pokes that are worth a sentence of their own
-_MOST_NAMED = 5  # other waiters
+_MOST_NAMED = 5  # other waiters, and instances of a join
 _LATE_AFTER = 2  # intervals without a poke
 
 
@@ -50,7 +57,11 @@ def explain(pool: Pool, instance_id: int) -> dict[str, Any]:
     :raises Unknown: when there is no such instance.
     :raises Unreachable: when the database does not answer.
     """
-    return sentences(pool, instances.show(pool, instance_id))
+    shown = instances.show(pool, instance_id)
+    said = sentences(pool, shown)
+    if (ended := _ended_of_join(pool, shown)) is not None:
+        said["ended_without_landing"] = ended
+    return said
 
 
 def sentences(pool: Pool, shown: dict[str, Any]) -> dict[str, Any]:
@@ -77,6 +88,8 @@ def sentences(pool: Pool, shown: dict[str, Any]) -> dict[str, Any]:
 
 def _end(shown: dict[str, Any], now: datetime) -> dict[str, Any]:
     ending = _ENDED.get(shown["ending"], f"it is {shown['state']}")
+    if shown["ending"] == Ending.FAIL and _OF_JOIN.match(shown["reason"] or ""):
+        ending = _JOIN_FAILED.get(shown["op_classpath"], ending)
     waited = between(shown["waiting_since"], shown["settled_at"])
     why = f"It waits no more: {ending}, {when(shown['settled_at'], now)}, after {waited}."
     return {"why": why, "reason": shown["reason"]}
@@ -92,6 +105,7 @@ def _wait(pool: Pool, shown: dict[str, Any], now: datetime) -> dict[str, Any]:
         why += f" A poke is due every {interval:g} s, and the next one is late."
     return {
         "why": why,
+        "waits_for": _joined(pool, shown),
         "last_poke_said": shown["last_reason"],
         "last_pokes": _pokes(shown["last_pokes"], now),
         "waiting_since": when(shown["waiting_since"], now),
@@ -123,6 +137,38 @@ def _why(shown: dict[str, Any], now: datetime) -> str:
     if shown["last_outcome"] is None:
         return f"It was registered {when(shown['waiting_since'], now)}, and its condition was not poked yet."
     return f"Its condition has not landed. When it was poked last is {shown['last_outcome']}."
+
+
+def _ids_of_join(shown: dict[str, Any]) -> list[int]:
+    """Return the ids of the instances that a join waits for; none if it is no join, or was edited by hand."""
+    context = shown["poke_context"]
+    ids = context.get("instances") if isinstance(context, dict) and shown["op_classpath"] in JOINS else None
+    return ids if isinstance(ids, list) and all(type(each) is int for each in ids) else []
+
+
+def _ended_of_join(pool: Pool, shown: dict[str, Any]) -> str | None:
+    """Return how instances of a join ended that have not landed: for readers who may see all instances."""
+    if not (ids := _ids_of_join(shown)):
+        return None
+    states = pool.database.read(inspecting.conditions, ids)
+    ended = [each for each in ids if each in states and states[each][0] not in {State.SENSING, State.SUCCESS}]
+    said = pool.database.read(inspecting.ends, ended[:_MOST_NAMED])
+    gone = [f"instance {each} is not there any more" for each in ids if each not in states]
+    lines = [*(said[each] for each in ended[:_MOST_NAMED] if each in said), *gone[:_MOST_NAMED]]
+    more = len(ended) + len(gone) - len(lines)
+    return "; ".join([*lines, f"and {more} more"] if more else lines) or None
+
+
+def _joined(pool: Pool, shown: dict[str, Any]) -> str | None:
+    """Return which instances a join waits for; None if it is no join."""
+    if not (ids := _ids_of_join(shown)):
+        return None
+    states = pool.database.read(inspecting.conditions, ids)
+    landed = sum(state == State.SUCCESS for state, _ in states.values())
+    waiting = [each for each in ids if each in states and states[each][0] == State.SENSING]
+    more = f" and {len(waiting) - _MOST_NAMED} more" if len(waiting) > _MOST_NAMED else ""
+    named = ", ".join(str(each) for each in waiting[:_MOST_NAMED])
+    return f"{landed} of {len(ids)} instances have landed" + (f"; waiting: {named}{more}" if waiting else "")
 
 
 def _usual_landing(pool: Pool, group: Any, now: datetime) -> str | None:

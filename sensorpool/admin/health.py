@@ -6,6 +6,7 @@ from sensorpool.admin.problems import (
     died_again_and_again,
     disagreements,
     longest_tick,
+    no_triggerer,
     probe_broker,
     unsettled_problems,
     untold,
@@ -32,8 +33,7 @@ def health(pool: Pool) -> list[str]:
     complaining: list[Complaint] = []
     if away is None:
         with suppress(Unreachable):  # `ticks` reports it
-            told = complaints.found(pool.leases)
-            complaining = complaints.read(told, pool.database.read(pool.database.now)) if told else []
+            complaining = not_here(pool)
     problems, tick = _look_at_ticks(pool, away)
     return problems + [str(each) for each in complaining] + untold(pool) + _past_deadline(pool, tick)
 
@@ -52,7 +52,11 @@ def not_here(pool: Pool) -> list[Complaint]:
 
     :raises Unreachable: when the database or Redis does not answer.
     """
-    return complaints.read(complaints.found(pool.leases), pool.database.read(pool.database.now))
+    told = complaints.found(pool.leases)
+    if not told:
+        return []
+    living = {str(worker) for worker in pool.roster.workers()}
+    return complaints.read(told, pool.database.read(pool.database.now), living)
 
 
 def _past_deadline(pool: Pool, tick: float | None) -> list[str]:
@@ -100,6 +104,7 @@ def _look_at_ticks(pool: Pool, away: Unreachable | None) -> tuple[list[str], flo
         tick = longest_tick(pool, workers)
         problems += disagreements(pool, workers)
         looked = dict(zip(pool.ranges, pool.leases.look(pool.ranges), strict=True))
+        problems += no_triggerer(pool)
         problems += unsettled_problems(pool)
         problems += died_again_and_again(pool.child_deaths.lately())
         problems += lateness.problems(*lateness.who_waits(pool.leases, pool.database, pool.settings, looked))

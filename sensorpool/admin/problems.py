@@ -18,6 +18,7 @@ from sensorpool.store import blocking, callbacks, inspecting, loading
 from sensorpool.store.schema import poke_group, sensor_instance
 
 UNTOLD = 300.0  # seconds
+TRIGGERER_AWAY = 90.0  # seconds: a triggerer looks every 15 s, and a restart of it takes a while
 REPEATED = 3  # deaths of processes in `LATELY` after which `health` reports them
 KILLED = 10  # the same for kills from outside, of which a few are an operator's
 
@@ -46,6 +47,25 @@ def longest_tick(pool: Pool, workers: Sequence[LiveWorker]) -> float:
     """
     known = [pool.roster.beat_tick() or 0.0, *(worker.tick for worker in workers if worker.tick <= LONGEST_SPAN)]
     return max(pool.settings.tick, *known)
+
+
+def no_triggerer(pool: Pool) -> list[str]:
+    """Return a line if tasks of Airflow wait, and the triggerers that took up their ends are gone.
+
+    One that was never there is not missed here: a triggerer of the version before makes no note. `doctor` asks Airflow.
+
+    :raises Unreachable: when Redis or the database does not answer.
+    """
+    age = pool.roster.triggerer_age()
+    if age is None or age < TRIGGERER_AWAY:
+        return []
+    before = pool.database.read(pool.database.now) - round(1_000 * TRIGGERER_AWAY)  # what is newer may be on its way
+    if not pool.database.read(inspecting.has_external, before):
+        return []
+    return [
+        f"no triggerer of Airflow has looked at the pool for {age:.0f} s, and tasks that wait do not end without one: "
+        "start `airflow triggerer`"
+    ]
 
 
 def untold(pool: Pool) -> list[str]:

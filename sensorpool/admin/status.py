@@ -3,7 +3,7 @@
 from typing import Any
 
 from sensorpool.admin import backends
-from sensorpool.admin.problems import disagreements, longest_tick, unsettled_groups
+from sensorpool.admin.problems import disagreements, longest_tick, no_triggerer, unsettled_groups
 from sensorpool.client.pool import Pool
 from sensorpool.leases import complaints, state_file
 from sensorpool.leases.range_state import MISSED, RangeState
@@ -42,6 +42,7 @@ def status(pool: Pool) -> dict[str, Any]:
         }
         for (shard_range, (holder, state, suspects)), count in zip(looked.items(), by_range, strict=True)
     ]
+    living = {str(worker) for worker in workers}
     return {
         "pool": pool.pool_id.get(),
         "workers": [
@@ -55,11 +56,11 @@ def status(pool: Pool) -> dict[str, Any]:
             }
             for worker in workers
         ],
-        "problems": disagreements(pool, workers) + _unseen(pool),
+        "problems": disagreements(pool, workers) + no_triggerer(pool) + _unseen(pool),
         "sensing": states.get(State.SENSING, 0),
         "groups": groups,
         "states": {str(state): states.get(state, 0) for state in State},
-        "not_here": [each._asdict() for each in complaints.read(complaints.found(pool.leases), now)],
+        "not_here": [each._asdict() for each in complaints.read(complaints.found(pool.leases), now, living)],
         "away": [backends.shown(outage) for outage in backends.away(pool).values()],
         "budgets": backends.budgets(pool),
         "wrong_calls": WrongCalls(pool.leases.store).found(),

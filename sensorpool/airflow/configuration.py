@@ -39,6 +39,7 @@ WAITING_OPERATORS = (
     "airflow.providers.standard.operators.trigger_dagrun.TriggerDagRunOperator",
 )
 AIRFLOW_SENSORS = ("airflow.providers.*", *WAITING_OPERATORS)
+DEFAULT_SENSORS = BUILT_IN_SENSORS + AIRFLOW_SENSORS
 
 
 class AirflowSettings(BaseSettings):
@@ -159,18 +160,32 @@ def section() -> dict[str, str]:
 
 
 def unknown_options() -> list[str]:
-    """Return a line for each option of the section that no setting has: most likely a typo."""
+    """Return each option of the section that no setting has, most likely a typo, with what was most likely meant."""
     known = [*Settings.model_fields, *AirflowSettings.model_fields]
-    written = [*(f"{_ENVIRONMENT}{name.upper()}" for name in _environment()), *_options_in_file()]
     lines = []
-    for option in sorted(set(written)):
-        name = option.removeprefix(_ENVIRONMENT).lower()
-        for indirect in ("_cmd", "_secret"):
-            name = name.removesuffix(indirect)
+    for option in sorted(_options()):
+        name = _name_of(option)
         if name not in known:
             place = option if option.startswith(_ENVIRONMENT) else f"[{SECTION}] {option}"
-            lines.append(f"there is no such setting: {place}{nearest(name, known)}")
+            lines.append(f"{place}{nearest(name, known)}")
     return lines
+
+
+def written_options() -> set[str]:
+    """Return the names of the settings that the section names, in the environment or in Airflow's file."""
+    return {_name_of(option) for option in _options()}
+
+
+def _options() -> set[str]:
+    """Return the section's options, those of the environment by their variables."""
+    return {*(f"{_ENVIRONMENT}{name.upper()}" for name in _environment()), *_options_in_file()}
+
+
+def _name_of(option: str) -> str:
+    name = option.removeprefix(_ENVIRONMENT).lower()
+    for indirect in ("_cmd", "_secret"):
+        name = name.removesuffix(indirect)
+    return name
 
 
 def settings() -> dict[str, Any]:
@@ -182,7 +197,7 @@ def settings() -> dict[str, Any]:
     found: dict[str, Any] = {name: value for name, value in section().items() if name in Settings.model_fields}
     if not section() and not os.environ.get(f"{PREFIX}ENABLED"):
         return {}
-    found.setdefault("sensors_enabled", BUILT_IN_SENSORS + AIRFLOW_SENSORS)
+    found.setdefault("sensors_enabled", DEFAULT_SENSORS)
     if str(os.environ.get(f"{PREFIX}DATABASE_URL") or found.get("database_url", "")).startswith("postgres"):
         found.setdefault("database_schema", SCHEMA)
     elif found.get("database_schema") == SCHEMA:
@@ -191,6 +206,12 @@ def settings() -> dict[str, Any]:
 
 
 settings.names = tuple(AirflowSettings.model_fields)  # type: ignore[attr-defined]  # for SENSORPOOL_NAME
+settings.own = AirflowSettings.load  # type: ignore[attr-defined]  # for `sensorpool config`
+settings.shared = ("enabled", "callables_enabled", "gates_enabled", "rebuild_after")  # type: ignore[attr-defined]
+settings.default_sensors = DEFAULT_SENSORS  # type: ignore[attr-defined]
+settings.written = written_options  # type: ignore[attr-defined]
+settings.unknown = unknown_options  # type: ignore[attr-defined]
+settings.place = f"Airflow's [{SECTION}]"  # type: ignore[attr-defined]
 settings.catalog = catalog  # type: ignore[attr-defined]  # for the patterns of ``sensors_enabled``
 
 

@@ -20,8 +20,9 @@ from sensorpool.cli.output import (
 )
 from sensorpool.cli.pools import pool_to_look_at
 from sensorpool.client.pool import Pool
+from sensorpool.config.refusals import variable
 from sensorpool.config.settings import Settings
-from sensorpool.config.variables import known_variables, nearest, unknown_variables
+from sensorpool.config.variables import unknown_settings
 from sensorpool.model.states import Ending, State
 from sensorpool.model.times import ago, when
 from sensorpool.store.listing import Selection
@@ -217,16 +218,19 @@ def release(ids: tuple[str, ...], everything: bool, as_json: bool) -> None:
 @click.command()
 @json_option
 def config(as_json: bool) -> None:
-    """Show the effective settings; secrets are hidden."""
-    shown = Settings.load().shown()
+    """Show the effective settings, and where each comes from; secrets are hidden."""
+    from sensorpool.config.origins import with_origins
+
+    shown, wrong = with_origins(Settings.load())
+    for line in wrong:
+        say(f"sensorpool: {line}", err=True)
     if as_json:
-        print_json(shown)
+        print_json({name: value for name, (value, _) in shown.items()})
         return
-    print_fields(
-        {
-            f"SENSORPOOL_{name.upper()}": ",".join(value) if isinstance(value, tuple) else value
-            for name, value in shown.items()
-        }
-    )
-    for name in unknown_variables():
-        say(f"sensorpool: there is no such setting: {name}{nearest(name, known_variables())}", err=True)
+    rows = [
+        (variable(name), ",".join(value) if isinstance(value, tuple) else value, origin)
+        for name, (value, origin) in shown.items()
+    ]
+    print_table("the effective settings", ("setting", "value", "from"), rows)
+    for name in unknown_settings():
+        say(f"sensorpool: there is no such setting: {name}", err=True)

@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+from collections import Counter
 from dataclasses import asdict
 from itertools import chain
 
@@ -21,8 +22,9 @@ _MARKS = {"ok": "ok     ", "warning": "WARNING", "wrong": "WRONG  "}
 
 
 @click.command()
+@click.option("--short", is_flag=True, help="Only warnings, and what is wrong.")
 @json_option
-def doctor(as_json: bool) -> None:
+def doctor(short: bool, as_json: bool) -> None:
     """Check this installation, a line for each point. The exit code is 1 when something is wrong."""
     from sensorpool.admin.doctor import examine, load
 
@@ -31,12 +33,20 @@ def doctor(as_json: bool) -> None:
     if settings is not None:
         take_up(settings)
     for finding in chain(wrong, examine(settings, without) if settings is not None else ()):
+        if short and finding.level == "ok":
+            continue
         findings.append(finding)
         if not as_json:
             say(f"{_MARKS[finding.level]}  {finding.subject}: {finding.said}")
+    levels = Counter(each.level for each in findings)
     if as_json:
         print_json([{name: value for name, value in asdict(each).items() if value != ()} for each in findings])
-    sys.exit(1 if any(finding.level == "wrong" for finding in findings) else 0)
+    elif not levels["wrong"] and not levels["warning"]:
+        say("all is in order")
+    else:
+        mend = "" if short else ": `sensorpool doctor --short` shows them alone"
+        say(f"{levels['wrong']} wrong, {levels['warning']} to be looked at{mend}")
+    sys.exit(1 if levels["wrong"] else 0)
 
 
 @click.command()

@@ -3,11 +3,12 @@
 import inspect
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sensorpool.client.pool import Pool
+from sensorpool.config.variables import nearest
 
 Arguments = ParamSpec("Arguments")
 Returned = TypeVar("Returned")
@@ -53,11 +54,29 @@ def show_as(function: Any, method: Callable[..., object], module: str) -> None:
     function.__module__, function.__qualname__ = module, method.__name__
 
 
+def refuse_unknown(method: Callable[..., object]) -> Callable[[Iterable[str]], None]:
+    """Return a function that refuses names that are no arguments of a method, with what was most likely meant.
+
+    It raises a `TypeError`, as Python does, which suggests nothing.
+    """
+    known = frozenset(inspect.signature(method).parameters)
+
+    def refuse(names: Iterable[str]) -> None:
+        for name in names:
+            if name not in known:
+                raise TypeError(f"{method.__name__}() has no argument {name!r}{nearest(name, known)}")
+
+    return refuse
+
+
 def _of_default_pool(method: Callable[Concatenate[Pool, Arguments], Returned]) -> Callable[Arguments, Returned]:
     """Return a method of `Pool` as a function for the default pool."""
 
+    refuse = refuse_unknown(method)
+
     @wraps(method)
     def call(*args: Arguments.args, **options: Arguments.kwargs) -> Returned:
+        refuse(options)
         return method(default_pool(), *args, **options)
 
     show_as(call, method, "sensorpool")

@@ -25,6 +25,14 @@ def known_variables() -> set[str]:
     return {f"{PREFIX}{name.upper()}" for name in [*Settings.model_fields, *others]}
 
 
+def unknown_settings() -> list[str]:
+    """Return each setting that is written somewhere and does not exist, with the name that was most likely meant."""
+    known = known_variables()
+    own = [f"{name}{nearest(name, known)}" for name in unknown_variables()]
+    others = (getattr(extension, "unknown", None) for extension in extensions.load(EXTENSIONS).values())
+    return own + [said for unknown in others if unknown is not None for said in unknown()]
+
+
 def unknown_variables() -> list[str]:
     """Return the ``SENSORPOOL_*`` variables of the environment that belong to no setting: most likely typos."""
     known = known_variables()

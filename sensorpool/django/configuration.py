@@ -44,6 +44,9 @@ def settings() -> dict[str, Any]:
     return {name: value for name, value in found.items() if value not in (None, "")}
 
 
+settings.place = "Django's settings"  # type: ignore[attr-defined]  # for `sensorpool config`
+
+
 def _project() -> Any | None:
     """Return the project's settings; None where there is no Django project."""
     if not os.environ.get("DJANGO_SETTINGS_MODULE") and "django.conf" not in sys.modules:

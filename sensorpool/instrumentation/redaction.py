@@ -35,6 +35,9 @@ _SECRET_NAME = re.compile(r"(?i)pass|secret|token|key|auth|cookie|credential")
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _SPELT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
+# the address of a server: no part of it is secret, while an address of the web may have a secret in its path
+_SERVER = re.compile(r"(redis|rediss|sentinel|amqps?|pyamqp|postgres(ql)?|mysql|mariadb|sqlite)(\+\w+)?://[^@?]*")
+
 Source = Callable[[], Iterable[str]]
 
 _known: tuple[str, ...] = ()  # the secrets of this process, the longest first
@@ -52,7 +55,8 @@ def learn(value: str) -> None:
 def ask(source: Source) -> None:
     """Have a function of a module asked for its new secrets before each redaction.
 
-    Each value that it returns is secret as a whole; of a URL or a JSON object, the secrets within it are, too.
+    Each value that it returns is secret as a whole, but for the address of a server without a password; of a URL or a
+    JSON object, the secrets within it are, too.
     """
     _sources[f"{source.__module__}:{source.__qualname__}"] = source
 
@@ -129,7 +133,7 @@ def _ask_sources() -> None:
     with _learning:
         for source in list(_sources.values()):
             if found := list(source()):
-                _learn(found, _SHORTEST_OF_OTHERS)
+                _learn((each for each in found if not _SERVER.fullmatch(each)), _SHORTEST_OF_OTHERS)
                 _learn(secret for each in found for secret in _secrets_of(each))
 
 

@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from sensorpool.instrumentation.redaction import safe_line
@@ -66,13 +66,28 @@ def found(leases: Leases) -> dict[str, str]:
     return leases.store.read_hash(leases.store.pool_key(_KEY)) or {}
 
 
-def read(told: Mapping[str, str], now: Milliseconds) -> list[Complaint]:
-    """Read the fresh complaints, one for each worker and class; a text that is not ours is skipped."""
+def withdraw(leases: Leases, worker: str) -> None:
+    """Withdraw what earlier processes of a worker's name have reported: it starts, and has poked nothing yet.
+
+    :raises Unreachable: when Redis does not answer.
+    """
+    if fields := [field for field in found(leases) if field.rpartition(" ")[0] == worker]:
+        leases.store.call(leases.store.client.hdel, leases.store.pool_key(_KEY), *fields)
+
+
+def read(told: Mapping[str, str], now: Milliseconds, living: Collection[str]) -> list[Complaint]:
+    """Read the fresh complaints, one for each worker and class; a text that is not ours is skipped.
+
+    :param living: names of the workers that live: what another one has reported no longer holds.
+    """
     complaints: dict[tuple[str, str], Complaint] = {}
     for name, text in told.items():
+        worker = name.rpartition(" ")[0]
+        if worker not in living:
+            continue
+        worker = safe_line(worker, _LONGEST)
         try:
             if _is_fresh(text, now):
-                worker = safe_line(name.rpartition(" ")[0], _LONGEST)
                 for path, why in json.loads(text)[1].items():
                     complaints[worker, path] = Complaint(worker, safe_line(path, _LONGEST), safe_line(why, _LONGEST))
         except _GARBLED:

@@ -58,8 +58,9 @@ def _embedded() -> Any:
         import lupa  # noqa: F401  # fakeredis runs our scripts with it
     except ModuleNotFoundError:
         raise SettingsError(
-            'SENSORPOOL_REDIS_URL is memory://, which needs `pip install "fakeredis[lua]"`; '
-            "or name a Redis like redis://localhost:6379/0"
+            "SENSORPOOL_REDIS_URL is not set, or memory://: name a Redis like redis://localhost:6379/0 "
+            "that all processes share; "
+            'for a pool in one process, `pip install "fakeredis[lua]"`'
         ) from None
     if _embedded_server is None:
         _embedded_server = fakeredis.FakeServer()

@@ -5,7 +5,8 @@ sets the terms: a worker with other terms does not start beside it. So all worke
 serve one pool and cut it into the same ranges, and clients can look up which ranges. After a loss of Redis the roster
 is complete again within a heartbeat. A worker of a version before the roster is not in it.
 
-Beat serves no tables and has no entry; it notes its tick beside the roster, for `health` to go by.
+Beat serves no tables and has no entry; it notes its tick beside the roster, for `health` to go by. So do triggerers of
+Airflow, which take the ends of instances to their tasks.
 """
 
 import json
@@ -14,11 +15,13 @@ from typing import Any
 
 from sensorpool.leases.answers import milliseconds, pairs
 from sensorpool.leases.lease import Leases
+from sensorpool.model.json_text import read_json
 from sensorpool.model.terms import LiveWorker, Terms, read_worker
 from sensorpool.model.values import LONGEST_SPAN, ShardRange
 
 FOREIGN_KEPT = 60_000  # milliseconds for which a job with a range of other terms is remembered
-_BEAT_KEPT = 86_400_000  # milliseconds for which the time of beat's last note is remembered
+SETTINGS_KEPT = 180_000  # milliseconds for which a worker's settings are remembered
+_NOTES_KEPT = 86_400_000  # milliseconds for which the last note of beat, and of a triggerer, is remembered
 
 
 class Roster:
@@ -32,9 +35,11 @@ class Roster:
         self._dirty_flags = leases.dirty_flags
         self._marks = leases.marks
         self._key = leases.store.pool_key("workers")
+        self._settings = leases.store.pool_key("settings")
         self._foreign = leases.store.pool_key("foreign")
         self._beat_tick = leases.store.pool_key("beat_tick")
         self._beat_at = leases.store.pool_key("beat_at")
+        self._triggerer_at = leases.store.pool_key("triggerer_at")
         self._fresh = leases.ttl_ms
         self._enroll = leases.store.script("enroll")
 
@@ -48,14 +53,17 @@ class Roster:
         must_agree: bool,
         queues: Sequence[str] | None = None,
         budgets: str = "",
+        no_metrics: str = "",
     ) -> tuple[bool, list[LiveWorker]]:
         """Enter a worker; return whether it was entered, and the other live workers.
 
         :param budgets: its budgets, as `model.budgets.as_text` writes them.
+        :param no_metrics: why it serves no metrics, where it should.
         :param queues: the queues from which the worker takes jobs; None: not known.
         :param must_agree: enter nothing if another live worker has other terms.
         """
         fields: dict[str, Any] = {"tick": tick, "version": version, "marks": True, "budgets": budgets}
+        fields |= {"no_metrics": no_metrics} if no_metrics else {}
         more = json.dumps(fields if queues is None else fields | {"queues": list(queues)})
         arguments = [name, str(terms), more, self._fresh, "1" if must_agree else "0"]
         written, others = self._store.run(self._enroll, [self._key], arguments)
@@ -64,6 +72,18 @@ class Roster:
     def strike(self, name: str) -> None:
         """Strike a worker out."""
         self._store.call(self._store.client.hdel, self._key, name)
+
+    def tell_settings(self, name: str, settings: Mapping[str, Any]) -> None:
+        """Tell with which settings a worker has started, for `settings_of`; to be repeated within `SETTINGS_KEPT`."""
+        self._store.call(self._store.client.set, f"{self._settings}:{name}", json.dumps(settings), px=SETTINGS_KEPT)
+
+    def settings_of(self, name: str) -> dict[str, Any]:
+        """Return the settings with which a worker has started; empty: it has not told them."""
+        pipeline = self._store.pipeline()
+        pipeline.get(f"{self._settings}:{name}")
+        [found] = self._store.call(pipeline.execute, raise_on_error=False)
+        settings = read_json(found) if isinstance(found, str) else None
+        return settings if isinstance(settings, dict) else {}
 
     def workers(self) -> list[LiveWorker]:
         """Return the live workers, sorted by name."""
@@ -104,21 +124,34 @@ class Roster:
         :param tick: seconds.
         :param kept: seconds until the tick is forgotten.
         """
-        pipeline = self._store.pipeline()
-        pipeline.set(self._beat_tick, str(tick), px=round(kept * 1000))
-        pipeline.time()
-        _, time = self._store.call(pipeline.execute)
-        self._store.call(self._store.client.set, self._beat_at, str(milliseconds(time)), px=_BEAT_KEPT)
+        self._store.call(self._store.client.set, self._beat_tick, str(tick), px=round(kept * 1000))
+        self._note(self._beat_at)
 
     def beat_age(self) -> float | None:
         """Return the seconds since beat's last note; None: there was none in a day, or beat is of an older version."""
+        return self._age(self._beat_at)
+
+    def note_triggerer(self) -> None:
+        """Note that a triggerer of Airflow looks for the ends of instances."""
+        self._note(self._triggerer_at)
+
+    def triggerer_age(self) -> float | None:
+        """Return the seconds since the last note of any triggerer; None: there was none in a day."""
+        return self._age(self._triggerer_at)
+
+    def _note(self, key: str) -> None:
+        time = self._store.call(self._store.client.time)
+        self._store.call(self._store.client.set, key, str(milliseconds(time)), px=_NOTES_KEPT)
+
+    def _age(self, key: str) -> float | None:
+        """Return the seconds since a note; None if there is none, or a key that is not ours."""
         pipeline = self._store.pipeline()
-        pipeline.get(self._beat_at)
+        pipeline.get(key)
         pipeline.time()
         found, time = self._store.call(pipeline.execute, raise_on_error=False)
         try:
             return max(0.0, (milliseconds(time) - int(found)) / 1000)
-        except (TypeError, ValueError):  # no note, or a key that is not ours
+        except (TypeError, ValueError, OverflowError):
             return None
 
     def beat_tick(self) -> float | None:

@@ -37,6 +37,7 @@ class LiveWorker:
     :param queues: the queues from which it takes jobs; None: not known, as of a worker of the version before.
     :param marks: whether it knows the marks of ranges, and jobs that serve several; the version before does not.
     :param budgets: its budgets as text; None: not known, as of a worker of the version before.
+    :param no_metrics: why it serves no metrics, where it should.
     """
 
     name: str
@@ -47,6 +48,7 @@ class LiveWorker:
     queues: tuple[str, ...] | None = None
     marks: bool = False
     budgets: str | None = None
+    no_metrics: str = ""
 
     def __str__(self) -> str:
         return self.name.rpartition("/")[0] or self.name
@@ -64,7 +66,8 @@ def read_worker(name: str, value: str) -> LiveWorker | None:
         queues = tuple(str(queue) for queue in fields["queues"]) if isinstance(fields.get("queues"), list) else None
         version, marks = str(fields["version"]), fields.get("marks") is True
         budgets = fields["budgets"] if isinstance(fields.get("budgets"), str) else None
-        return LiveWorker(name, read, int(at), float(fields["tick"]), version, queues, marks, budgets)
+        no_metrics = fields["no_metrics"] if isinstance(fields.get("no_metrics"), str) else ""
+        return LiveWorker(name, read, int(at), float(fields["tick"]), version, queues, marks, budgets, no_metrics)
     except _GARBLED:
         return None
 

@@ -56,7 +56,11 @@ class MetricsServer:
             address_family = family
 
         self._server = make_server(str(address[0]), port, self._answer, OfFamily, _Request)
-        threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
+        try:
+            threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
+        except RuntimeError as error:
+            self._server.server_close()
+            raise OSError(f"no thread can be started: {error}") from None
 
     def close(self) -> None:
         """Stop serving, and free the port."""

@@ -6,16 +6,19 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from sensorpool.config.settings import Settings
+from sensorpool.config.shared import shared
 from sensorpool.errors import SettingsError, Unreachable
 from sensorpool.instrumentation.background import BackgroundThread
 from sensorpool.instrumentation.logs import logger
-from sensorpool.leases.roster import Roster
+from sensorpool.leases.roster import SETTINGS_KEPT, Roster
 from sensorpool.model.budgets import as_text
 from sensorpool.model.terms import LiveWorker, Terms, disagreements
 from sensorpool.store import pool_id
 from sensorpool.store.database import Database
 
 _LOOK_EVERY = 0.25  # seconds between two looks while a worker waits for the entry of a dead one to expire
+
+_TELL_EVERY = SETTINGS_KEPT / 3_000  # seconds
 
 log = logger(__name__)
 
@@ -32,9 +35,12 @@ class Presence:
         self._settings = settings
         self._roster = roster
         self.queues: Callable[[], Sequence[str]] | None = None  # returns its queues; None before it takes jobs
+        self.no_metrics = ""  # why it serves no metrics, where it should
         self._name = f"{name}-{secrets.token_hex(4)}"
         self._terms = terms
         self._version = version
+        self._shared = shared(settings)
+        self._told_at = float("-inf")  # when the settings were told last
         self._kept_at = float("-inf")  # when the entry was written, by the monotonic clock
         self._thread = BackgroundThread("presence", self._keep)
         self._said: list[str] = []
@@ -62,6 +68,7 @@ class Presence:
         while True:
             written, others = self._write(must_agree=True)
             if written:
+                self._tell_settings()
                 return
             foreign = [worker for worker in others if worker.terms != self._terms]
             if any(seen.get(worker.name, worker.at) != worker.at for worker in foreign):
@@ -84,12 +91,19 @@ class Presence:
         while not self._thread.is_stopping:
             started = time.monotonic()
             try:
+                self._tell_settings()
                 self._say(disagreements(self._terms, self._write(must_agree=False)[1]))
             except Unreachable as error:
                 log.debug("the roster waits for Redis", error=str(error))
             except Exception:
                 log.exception("the roster was not kept")
             self._thread.wait(max(0.1, self._settings.heartbeat - (time.monotonic() - started)))
+
+    def _tell_settings(self) -> None:
+        """Tell the settings of this process now and then: `sensorpool doctor` names those that are others elsewhere."""
+        if time.monotonic() - self._told_at >= _TELL_EVERY:
+            self._roster.tell_settings(self._name, self._shared)
+            self._told_at = time.monotonic()
 
     def _write(self, *, must_agree: bool) -> tuple[bool, list[LiveWorker]]:
         began = time.monotonic()
@@ -100,6 +114,7 @@ class Presence:
             version=self._version,
             queues=None if self.queues is None else self.queues(),
             budgets=as_text(self._settings.budgets),
+            no_metrics=self.no_metrics,
             must_agree=must_agree,
         )
         if written:

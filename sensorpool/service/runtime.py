@@ -30,6 +30,7 @@ class Runtime:
         self.stopping = Stopping()  # set once the one process of worker and beat is told to end
         self.worker_stopping = WorkerStopping()  # made before the forks, which share it
         self.is_one_process = False  # whether worker and beat are threads of one process: the broker may be in memory
+        self.node: str | None = None  # the one process's name: Celery tells jobs on threads the host's
         self.child_limits = Limits()
         self.place = Place()
         self.ranges = frozenset(shard_ranges(settings.shards, settings.shard_code_upper_limit))

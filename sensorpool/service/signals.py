@@ -13,10 +13,11 @@ from celery import Celery, current_app, signals
 from celery.utils.nodenames import node_format
 
 from sensorpool.config.settings import Settings
-from sensorpool.config.variables import known_variables, nearest, unknown_variables
+from sensorpool.config.variables import unknown_settings
 from sensorpool.config.version import __version__
 from sensorpool.errors import SensorpoolError, SettingsError
 from sensorpool.instrumentation import alive, logs
+from sensorpool.leases import complaints
 from sensorpool.leases.lease import leases_of
 from sensorpool.leases.roster import Roster
 from sensorpool.poke import memory_limit
@@ -91,18 +92,18 @@ def _on_worker_start(sender: Any = None, instance: Any = None, conf: Any = None,
         refuse_cluster(settings)
         terms = terms_of(settings, database)
         database.dispose()
-        roster = Roster(leases_of(settings))
-        runtime.presence = Presence(settings, roster, f"{sender}/{os.getpid()}", terms, __version__)
+        leases = leases_of(settings)
+        runtime.presence = Presence(settings, Roster(leases), f"{sender}/{os.getpid()}", terms, __version__)
         runtime.doubts = [(said, {}) for said in [*refuse_typos(settings), *doubts_of(settings)]]
         runtime.presence.enter()
+        complaints.withdraw(leases, str(sender))
     except SensorpoolError as error:
         give_up(error, _log_file(options.get("logfile"), sender), settings.log_format)
     policy = runtime.worker.leases.store.eviction_policy()
     if policy not in {None, "noeviction"}:
         event = "Redis may evict leases and jobs: set maxmemory-policy to noeviction"
         runtime.doubts.append((event, {"policy": str(policy)}))
-    for name in unknown_variables():
-        runtime.doubts.append(("there is no such setting", {"variable": f"{name}{nearest(name, known_variables())}"}))
+    runtime.doubts += [("there is no such setting", {"setting": name}) for name in unknown_settings()]
     runtime.doubts += [(said, {}) for said in _say_overlay(instance.app) + ignored_variables(settings)]
     if settings.metrics_port is not None:
         try:

@@ -14,9 +14,11 @@ from celery.worker import state as worker_state
 
 from sensorpool.config.defaults import MEMORY
 from sensorpool.config.settings import Settings
+from sensorpool.config.variables import unknown_settings
 from sensorpool.config.version import __version__
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.logs import logger
+from sensorpool.leases import complaints
 from sensorpool.leases.range_files import RangeFiles
 from sensorpool.poke.patches import refuse_patched
 from sensorpool.publish.application import ignored_variables
@@ -72,6 +74,8 @@ class Standalone:
         migrate.check(database, __version__)
         for said in [*refuse_typos(settings), *ignored_variables(settings), *doubts_of(settings)]:
             log.warning(said)
+        for name in unknown_settings():
+            log.warning("there is no such setting", setting=name)
         refuse_cluster(settings)
         terms = terms_of(settings, database)
         database.dispose()
@@ -80,9 +84,11 @@ class Standalone:
         self._stopping = self.app.sensorpool_runtime.stopping = stopping or Stopping()
         if settings.metrics_port is not None:
             self.app.sensorpool_runtime.metrics.start()
-        name = f"standalone@{gethostname()}/{os.getpid()}"
+        self._node = self.app.sensorpool_runtime.node = f"standalone@{gethostname()}"
+        name = f"{self._node}/{os.getpid()}"
         self._presence = Presence(settings, self.worker.roster, name, terms, __version__)
         self._presence.enter()
+        complaints.withdraw(self.worker.leases, self._node)
         if settings.embedded:
             self._take_up()
         self._failure: BaseException | None = None
@@ -157,7 +163,7 @@ class Standalone:
                 concurrency=min(JOBS_AT_ONCE, self.settings.shards),
                 # in memory, a job is acknowledged only when the loop wakes up: with a small prefetch ranges would wait
                 prefetch_multiplier=0 if self.settings.broker == MEMORY else 1,
-                hostname="standalone",
+                hostname=self._node,
                 loglevel=logging.WARNING,
                 logfile=None,
                 without_heartbeat=True,

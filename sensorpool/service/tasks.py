@@ -81,7 +81,7 @@ def serve_ranges(ranges: Sequence[ShardRange], runtime: Runtime, request: Any, t
 
 def _serve(ranges: Sequence[ShardRange], runtime: Runtime, request: Any) -> Sequence[JobResult]:
     try:
-        return job.run_each(runtime.worker, ranges, token(request.hostname, request.id))
+        return job.run_each(runtime.worker, ranges, token(runtime.node or request.hostname, request.id))
     finally:
         logs.restore()  # Celery logs the job's result on this thread
 

@@ -94,3 +94,14 @@ def test_without_a_triggerer_tasks_would_wait_for_ever(airflow_database: str) ->
     assert found[0] == "ok airflow database Connections and Variables can be read from here"
     assert found[1].startswith("wrong triggerer none is alive (")
     assert found[1].endswith("start `airflow triggerer`")
+
+
+def test_a_pool_in_this_process_alone_is_no_pool_of_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__CELERY__BROKER_URL", "redis://:hush@broker.example:6380/0")
+    [found] = checks.check_redis(Settings.load(redis_url="memory://"))
+    assert found.level == "wrong"
+    assert "(redis://broker.example:6380/2, on the Redis of [celery] broker_url)" in found.said
+    monkeypatch.setenv("AIRFLOW__CELERY__BROKER_URL", "amqp://[odd")
+    [found] = checks.check_redis(Settings.load(redis_url="memory://"))
+    assert "(redis://redis:6379/2)" in found.said
+    assert not list(checks.check_redis(Settings.load(redis_url="redis://elsewhere:6379/2")))

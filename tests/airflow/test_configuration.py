@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -132,3 +133,37 @@ def test_every_setting_is_an_option_of_the_provider() -> None:
     for secret in ("database_url", "redis_url", "web_token", "on_late_url"):
         assert options[secret]["sensitive"], secret
     assert not options["shards"]["sensitive"]
+
+
+def test_config_shows_where_each_setting_comes_from(tmp_path: Path) -> None:
+    """What Airflow gives as a provider's default is a default; a wrong option of Airflow's hides its side alone."""
+    cfg = "[core]\nload_examples = False\n[sensorpool]\nenabled = True\npoke_timeout = 7\nfirst_poke = pool\n"
+    (tmp_path / "airflow.cfg").write_text(cfg)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "SENSORPOOL"))}
+
+    def shown(**environment: str) -> tuple[dict[str, list[str]], str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "sensorpool", "config"],
+            env=kept | {"AIRFLOW_HOME": str(tmp_path), "SENSORPOOL_TICK": "2"} | environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        cells = (re.split(r" {2,}", line) for line in done.stdout.splitlines())
+        return {name: rest for name, *rest in cells}, done.stderr
+
+    found, said = shown(AIRFLOW__SENSORPOOL__LEASE_TTL="40")
+    assert found["SENSORPOOL_POKE_TIMEOUT"] == ["7.0", "Airflow's [sensorpool]"]
+    assert found["SENSORPOOL_LEASE_TTL"] == ["40.0", "Airflow's [sensorpool]"]
+    assert found["SENSORPOOL_FIRST_POKE"] == ["pool", "Airflow's [sensorpool]"]
+    assert found["SENSORPOOL_TICK"] == ["2.0", "environment"]
+    assert found["SENSORPOOL_HEARTBEAT"][-1] == found["SENSORPOOL_SENSORS_ENABLED"][-1] == "default"
+    assert found["SENSORPOOL_RESUME_HOLD"] == ["10.0", "default"]
+    assert said == ""
+    found, said = shown(AIRFLOW__SENSORPOOL__RESUME_HOLD="10s", AIRFLOW__SENSORPOOL__TIKC="1")
+    assert "[sensorpool] resume_hold: must be a number of seconds" in said
+    assert "there is no such setting: AIRFLOW__SENSORPOOL__TIKC (tick?)" in said
+    assert found["SENSORPOOL_POKE_TIMEOUT"] == ["7.0", "Airflow's [sensorpool]"]
+    assert "SENSORPOOL_RESUME_HOLD" not in found

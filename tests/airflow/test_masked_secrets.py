@@ -233,6 +233,27 @@ def test_what_comes_from_airflows_database_is_known(airflow_metadata: Any) -> No
     assert redaction.hide("Canary4Stored, Canary4Extra, Canary4StoredVariable") == "***, ***, ***"
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://redis:6379/0", "redis://redis:6379/0"),
+        ("postgresql+psycopg2://db/airflow", "postgresql+psycopg2://db/airflow"),
+        ("redis://:Canary4Url@redis:6379/0", "redis://:***@redis:6379/0"),
+        ("redis://redis:6379/0?password=Canary4Query", "redis://redis:6379/0?password=***"),
+        ("https://hooks.example/services/Canary4Path", "***"),
+    ],
+)
+def test_the_address_of_a_server_is_no_secret(url: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow's masker learns all of ``[celery] broker_url``, which may be the pool's Redis as well."""
+    monkeypatch.setattr(redaction, "_sources", {})
+
+    def source() -> list[str]:
+        return [url]
+
+    redaction.ask(source)
+    assert redaction.hide(url) == shown
+
+
 def test_no_thread_shows_what_another_one_is_just_being_told() -> None:
     begun, told = threading.Event(), threading.Event()
 

@@ -15,6 +15,7 @@ from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
 
 from harness.until import PATIENCE, until
 from sensorpool import Pool, Settings
+from sensorpool.admin import health, problems, status
 from sensorpool.admin.drain import drain
 from sensorpool.airflow import trigger as triggers
 from sensorpool.airflow.configuration import AirflowSettings
@@ -425,3 +426,28 @@ def test_a_cancellation_is_left_to_rescue_where_the_pool_cannot_be_reached(monke
 
 def _unreachable() -> Any:
     raise SettingsError("SENSORPOOL_DATABASE_URL cannot be read")
+
+
+def test_health_tells_that_the_triggerers_are_gone_while_tasks_wait(
+    pool: Pool, make_notifier: Callable[..., Notifier], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told() -> list[str]:
+        return [line for line in problems.no_triggerer(pool) if "start `airflow triggerer`" in line]
+
+    waits = register(pool)
+    assert told() == [], "one of the version before makes no note"
+    monkeypatch.setattr(notifiers, "SWEEP_EVERY", 0.5)
+    notifier = make_notifier()
+    until("its note", lambda: pool.roster.triggerer_age() is not None)
+    notifier.close()
+    assert told() == [], "it may be back soon"
+    monkeypatch.setattr(problems, "TRIGGERER_AWAY", 0.0)
+    until("the instance to be older than the triggerer is away", told)
+    for lines in (health.health(pool), status.status(pool)["problems"]):
+        assert [line for line in lines if line.startswith("no triggerer of Airflow has looked at the pool for ")]
+    pool.leases.store.client.set(pool.leases.store.pool_key("triggerer_at"), "x")
+    assert told() == []
+    make_notifier()
+    until("the note of the next one", lambda: told())
+    pool.cancel(waits)
+    assert told() == [], "nothing waits"

@@ -70,6 +70,11 @@ def test_the_environment_wins(project: Project) -> None:
     project.settings('SENSORPOOL_DATABASE = "default"\nSENSORPOOL_POKE_INTERVAL = 7')
     done = project.run("-m", "sensorpool", "config", "--json", SENSORPOOL_POKE_INTERVAL="9")
     assert '"poke_interval": 9.0' in done.stdout, done.stderr
+    lines = project.run("-m", "sensorpool", "config", SENSORPOOL_POKE_INTERVAL="9").stdout.splitlines()
+    origins = {line.split()[0]: line for line in lines}
+    assert origins["SENSORPOOL_POKE_INTERVAL"].endswith("environment")
+    assert origins["SENSORPOOL_DATABASE_URL"].endswith("Django's settings")
+    assert origins["SENSORPOOL_TICK"].endswith("default")
 
 
 @pytest.mark.parametrize(

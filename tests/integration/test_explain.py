@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,15 @@ import pytest
 from click.testing import CliRunner
 
 from harness.until import until
-from sensorpool import Pool
+from sensorpool import Instance, Pool
 from sensorpool.admin.explain import explain
 from sensorpool.admin.instances import show
 from sensorpool.cli import inspecting
 from sensorpool.cli.main import main
+from sensorpool.client import default
 from sensorpool.errors import InfraFailure, Unknown
 from sensorpool.leases.redis_store import RedisStore
+from sensorpool.model.states import State
 from sensorpool.model.values import Key, Registration
 from sensorpool.store.schema import sensor_instance
 from sensorpool.worker import job
@@ -222,3 +224,40 @@ def test_a_redis_that_is_away_is_asked_once(
     assert len(asked) == 1
     assert explained["trouble"] == show(pool, made.id)["unreachable"]
     assert "Redis redis://127.0.0.1:1/0 does not answer" in explained["trouble"]
+
+
+@pytest.fixture
+def by_default(pool: Pool) -> Iterator[None]:
+    before = default.use(pool)
+    yield
+    default.use(before)
+
+
+@pytest.mark.usefixtures("by_default")
+def test_a_join_names_what_it_waits_for_and_what_failed_it(pool: Pool, worker: Worker, tmp_path: Path) -> None:
+    def ended(instance: Instance) -> bool:
+        job.run(worker, pool.ranges[0], "us")
+        return pool.get(instance.id).state != State.SENSING
+
+    made = [pool.register(f"{__name__}.Says", {"path": str(tmp_path / f"{n}")}) for n in range(8)]
+    for n in range(8):
+        (tmp_path / f"{n}").write_text("land" if n == 0 else "no")
+    every, one = pool.all_of(made), pool.any_of(made[1:])
+    until("the first lands", lambda: ended(made[0]))
+    waits = ", ".join(str(each.id) for each in made[1:6])
+    assert explain(pool, every.id)["waits_for"] == f"1 of 8 instances have landed; waiting: {waits} and 2 more"
+    assert explain(pool, made[1].id)["waits_for"] is None
+    (tmp_path / "3").write_text("raise")
+    until("the join ends", lambda: ended(every))
+    told = explain(pool, every.id)
+    assert told["why"].startswith("It waits no more: one of the instances that it waits for has ended without landing,")
+    assert told["ended_without_landing"] == (
+        f"instance {made[3].id} ({__name__}.Says) is failed: ValueError: no such table: orders"
+    )
+    assert "orders" not in told["reason"], "others may not be allowed to see it"
+    for each in made[1:]:
+        pool.cancel(each)
+    until("the other ends", lambda: ended(one))
+    told = explain(pool, one.id)
+    assert "all instances that it waits for have ended without landing" in told["why"]
+    assert told["ended_without_landing"].endswith("; and 2 more")

@@ -14,7 +14,9 @@ import pytest
 from harness.until import until
 from sensorpool import Pool, Settings
 from sensorpool.admin import health, status
+from sensorpool.leases import complaints
 from sensorpool.model.suspicion import Suspicion
+from sensorpool.model.terms import Terms
 from sensorpool.poke import classes
 from sensorpool.store import inspecting
 from sensorpool.worker import job as cycle
@@ -90,6 +92,12 @@ def register(pool: Pool, names: int, **more: Any) -> list[int]:
         [{"sensor": PATH, "poke_context": {"name": f"n{n}"}, **more} for n in range(names)], try_out=False
     )
     return [instance.id for instance in made]
+
+
+def enroll(pool: Pool, name: str) -> None:
+    """Have a worker live."""
+    terms = Terms(pool.pool_id.get() or "", pool.settings.shards, pool.settings.shard_code_upper_limit)
+    pool.roster.enroll(f"{name}/1-abcd", terms, tick=TICK, version="0", must_agree=False)
 
 
 def job(worker: Worker, pool: Pool, token: str = "one@here/1") -> dict[str, Any]:
@@ -315,6 +323,7 @@ def test_a_connection_that_one_process_lacks_fails_nobody(
     fsspec.filesystem("memory").pipe("/left/x", b"x")
     pool = make_pool(**QUICK)
     first, second = make_worker(pool.settings), make_worker(pool.settings)
+    enroll(pool, "worker7@host")
     ids = [
         pool.register(OURS + cls, context, poke_interval=TICK).id,
         pool.register(OURS + cls, context | {"conn_id": "there_too"}, poke_interval=TICK).id,
@@ -379,6 +388,7 @@ def told(pool: Pool) -> list[str]:
 def test_operators_are_told_who_cannot_poke_what_and_why(
     pool: Pool, good: Worker, bad: Worker, company: Company, caplog: pytest.LogCaptureFixture
 ) -> None:
+    enroll(pool, "worker7@host")
     register(pool, 20)
     for _ in range(3):
         job(bad, pool, "worker7@host/1")
@@ -394,8 +404,21 @@ def test_operators_are_told_who_cannot_poke_what_and_why(
     job(bad, pool, "worker7@host/1")
     assert told(pool) == []
     for garbled in ("", "[]", "7", '["x", {}]', "[1e999, {}]", f"[{2**63}, {{}}]", "[null, [1]]", "[" * 20_000):
-        pool.leases.store.client.hset("sensorpool:{pool}:not_here", "some body", garbled)
+        pool.leases.store.client.hset("sensorpool:{pool}:not_here", "worker7@host 1", garbled)
     assert told(pool) == []
     pool.leases.store.client.delete("sensorpool:{pool}:not_here")
     pool.leases.store.client.set("sensorpool:{pool}:not_here", "x")
+    assert told(pool) == []
+
+
+def test_what_a_worker_has_reported_ends_with_it(pool: Pool, bad: Worker, company: Company) -> None:
+    enroll(pool, "worker7@host")
+    register(pool, 1)
+    job(bad, pool, "worker7@host/1")
+    assert len(told(pool)) == len(status.status(pool)["not_here"]) == 1
+    pool.roster.strike("worker7@host/1-abcd")
+    assert told(pool) == status.status(pool)["not_here"] == []
+    enroll(pool, "worker7@host")
+    assert len(told(pool)) == 1, "it was only out of the roster for a while, as after a loss of Redis"
+    complaints.withdraw(pool.leases, "worker7@host")  # as it starts anew, under its name
     assert told(pool) == []

@@ -8,12 +8,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from socket import gethostname
 
 import pytest
 
 from harness.service import kill_tree
 from harness.until import until
 from sensorpool import Pool, Settings
+from sensorpool.admin import status
 from sensorpool.leases import state_file
 from sensorpool.leases.connection import connect
 from sensorpool.model.values import shard_ranges
@@ -117,6 +119,18 @@ def test_metrics_of_the_one_process(tmp_path: Path) -> None:
         until("the figures", lambda: total(scrape(port), "sensorpool_sensing") == 1)
         pool.close()
     assert ask(port, "/healthz") == (0, None)
+
+
+def test_what_it_cannot_poke_is_told_for_as_long_as_it_runs(tmp_path: Path) -> None:
+    settings = Settings.load(database_url=f"sqlite:///{tmp_path / 'pool.db'}", tick=0.2)
+    with Standalone(settings):
+        scripted = "sensorpool.testing.ScriptedSensor"
+        pool = Pool(settings.model_copy(update={"sensors_enabled": (scripted,)}))
+        pool.register(scripted, {"folder": str(tmp_path), "name": "a"})
+        [told] = until("its complaint", lambda: status.status(pool)["not_here"])
+        assert told["worker"] == f"standalone@{gethostname()}"
+    assert status.status(pool)["not_here"] == []
+    pool.close()
 
 
 @pytest.mark.parametrize(

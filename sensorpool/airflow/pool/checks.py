@@ -4,8 +4,10 @@ import importlib.util
 import os
 import threading
 from collections.abc import Container, Iterator
+from contextlib import suppress
+from urllib.parse import urlsplit
 
-from sensorpool.airflow.configuration import AirflowSettings, unknown_options
+from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.client.pool import Pool
 from sensorpool.config import allowlist, extensions
 from sensorpool.config.settings import Settings
@@ -20,7 +22,6 @@ _PATIENCE = 30.0  # seconds for a bundle to be brought here
 
 def check(pool: Pool) -> Iterator[Finding]:
     """Check Airflow's side: the entry point ``sensorpool.checks``."""
-    yield from (Finding("airflow", "warning", line) for line in unknown_options())
     if importlib.util.find_spec("airflow") is None:
         yield Finding("airflow", "ok", "is not installed here: the pool serves others")
         return
@@ -33,6 +34,8 @@ def check(pool: Pool) -> Iterator[Finding]:
     yield Finding("airflow", "ok" if ours.enabled else "warning", f"[sensorpool] enabled is {state}")
     if "sensorpool" not in extensions.named("airflow.policy"):
         yield Finding("airflow", "wrong", "the policy is not installed: install sensorpool where Airflow is")
+    if ours.enabled:
+        yield from check_redis(pool.settings)
     yield from check_callables(ours)
     yield from check_gates(ours, pool.settings)
     yield from check_start(ours)
@@ -120,7 +123,7 @@ def _check_airflow(pool: Pool) -> Iterator[Finding]:
         waiting = 0  # another check reports what is wrong with the pool's database
     enough = waiting < 0.8 * capacity
     yield Finding(
-        "triggerer",
+        "triggerers' room",
         "ok" if enough else "warning",
         f"[triggerer] capacity is {capacity} a triggerer, {waiting} wait now; a triggerer needs `ulimit -n` above it",
     )
@@ -130,6 +133,21 @@ def _check_airflow(pool: Pool) -> Iterator[Finding]:
     if not conf.get("core", "fernet_key", fallback=""):
         yield Finding("fernet key", "warning", "[core] fernet_key is empty: Connections are not encrypted")
     yield from _check_database(conf.get("database", "sql_alchemy_conn"))
+
+
+def check_redis(settings: Settings) -> Iterator[Finding]:
+    """Report that the pool's Redis is this process's memory, which no task of Airflow's reaches."""
+    from airflow.configuration import conf
+
+    if settings.embedded:
+        host, port = None, 6379
+        with suppress(Exception):  # a command that does not answer, no URL
+            broker = urlsplit(conf.get("celery", "broker_url", fallback=""))
+            if broker.scheme in {"redis", "rediss"}:
+                host, port = broker.hostname, broker.port or port
+        example = f"redis://{host or 'redis'}:{port}/2" + (", on the Redis of [celery] broker_url" if host else "")
+        said = f"redis_url is not set, so no other process sees what waits here: set [sensorpool] redis_url ({example})"
+        yield Finding("redis", "wrong", said)
 
 
 def _check_database(url: str) -> Iterator[Finding]:

@@ -26,7 +26,7 @@ from sensorpool.airflow.triggerer.task_log import TaskLog
 from sensorpool.airflow.triggerer.task_states import TaskStates
 from sensorpool.client.pool import Pool
 from sensorpool.config.settings import Settings
-from sensorpool.errors import SensorpoolError, Unknown
+from sensorpool.errors import SensorpoolError, Unknown, Unreachable
 from sensorpool.instrumentation.background import BackgroundThread
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
@@ -200,7 +200,7 @@ class Notifier:
             self._wake.set()
 
     def _look(self) -> None:
-        swept = time.monotonic()
+        swept = -SWEEP_EVERY
         while not self._looking.is_stopping:
             self._wake.wait(1.0)
             self._wake.clear()
@@ -212,6 +212,8 @@ class Notifier:
             try:
                 self._ask(asked)
                 if swept == now:
+                    with suppress(Unreachable):
+                        self.pool.roster.note_triggerer()
                     self._tell(self._task_log.lines())
                     self._hand_back(self._liveness.due_back(now, self._subscriptions.keys()))
             except Exception as error:

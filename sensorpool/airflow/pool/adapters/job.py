@@ -8,7 +8,7 @@ from sensorpool.airflow.errors import OnlyOnWorker
 from sensorpool.airflow.pool.adapters.kept_operator import KeptOperator
 from sensorpool.airflow.proof import known_sensors
 from sensorpool.airflow.proof.arguments.rebuild import build_in_pool
-from sensorpool.airflow.proof.watch import supervisor_requests, task_reads
+from sensorpool.airflow.proof.watch import supervisor_requests
 from sensorpool.errors import HandBack, InfraFailure
 from sensorpool.instrumentation.redaction import one_line
 
@@ -47,7 +47,7 @@ class Job(KeptOperator):
 
     def _ask(self, operator: Any) -> tuple[Any, Any]:
         # with an empty context: the worker has tried that it suffices
-        with task_reads.raising_denials(operator, self.known_missing, self.of_environment, team=self.team):
+        with self.raising_denials(operator):
             return operator, operator.get_job_status(self._external_id, {})
 
 

@@ -11,6 +11,7 @@ there are many operators. An operator that its pokes have changed cannot be buil
 import random
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from functools import cache
 from threading import Lock
 from typing import Any, ClassVar, TypeVar
@@ -21,6 +22,7 @@ from sensorpool.airflow.compat.exceptions import AirflowFailException, AirflowNo
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.errors import LookupUnavailable, OnlyOnWorker
 from sensorpool.airflow.proof.arguments import external_inputs
+from sensorpool.airflow.proof.watch import task_reads
 from sensorpool.airflow.proof.watch.company_hooks import HooksOfSensor
 from sensorpool.airflow.proof.watch.denials import Denials
 from sensorpool.errors import FailSensor, HandBack, InfraFailure, SettingsError, SkipSensor
@@ -75,6 +77,10 @@ class KeptOperator(Renewable):
 
         :raises HandBack: when it has changed.
         """
+
+    def raising_denials(self, operator: Any, hooks: HooksOfSensor | None = None) -> AbstractContextManager[list[str]]:
+        """Raise at the end of a use of the operator what it was denied: see `task_reads.raising_denials`."""
+        return task_reads.raising_denials(operator, self.known_missing, self.of_environment, hooks, self.team)
 
     def renew(self) -> None:
         """Check the Connections before the next use."""

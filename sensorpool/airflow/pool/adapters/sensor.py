@@ -27,7 +27,6 @@ from sensorpool.airflow.proof.watch import (
     process_state,
     pushed_xcoms,
     supervisor_requests,
-    task_reads,
     worker_only,
 )
 from sensorpool.airflow.proof.watch.denials import deny
@@ -127,7 +126,7 @@ class RebuiltSensor(KeptOperator):
         """
 
         def watched(sensor: BaseSensorOperator) -> Answer:
-            with task_reads.raising_denials(sensor, self.known_missing, self.of_environment, None, self.team):
+            with self.raising_denials(sensor):
                 return ask(sensor)
 
         return self.use(watched, REQUESTS_OF_TASK)
@@ -137,7 +136,7 @@ class RebuiltSensor(KeptOperator):
         why = hooks_in_pool.reason_before(sensor, hooks) if hooks and (self._is_new or hooks.states) else None
         if why is not None:
             raise OnlyOnWorker(why)
-        with task_reads.raising_denials(sensor, self.known_missing, self.of_environment, hooks, self.team) as denied:
+        with self.raising_denials(sensor, hooks) as denied:
             if not self.functions:
                 return sensor.poke(self.context(denied))
             before = dict(vars(sensor))

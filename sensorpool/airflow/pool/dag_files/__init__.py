@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from sensorpool.airflow.pool.dag_files.bundle_key import BundleKey
 from sensorpool.airflow.pool.dag_files.processes import processes
 from sensorpool.airflow.proof.arguments import dag_file, external_inputs
 from sensorpool.model.states import Outcome
@@ -23,7 +24,7 @@ class DagFileSensor:
     __slots__ = ("_bundle", "_path", "_poke_context")
 
     def __init__(self, *, bundle: str, version: str | None, path: str, **rest: Any) -> None:
-        self._bundle = (bundle, version, external_inputs.team_of(rest.get(dag_file.ARGUMENTS) or {}))
+        self._bundle = BundleKey(bundle, version, external_inputs.team_of(rest.get(dag_file.ARGUMENTS) or {}))
         self._path = path
         self._poke_context = json.dumps(rest)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from sensorpool.airflow.compat import dag_bundles
 from sensorpool.airflow.pool.dag_files import lookups
+from sensorpool.airflow.pool.dag_files.bundle_key import BundleKey
 from sensorpool.config.settings import Settings
 from sensorpool.errors import HandBack, NotReady
 from sensorpool.instrumentation.logs import logger
@@ -25,8 +26,6 @@ _START = 10.0  # seconds that the process may take to be there, not to be ready
 _ENDS = frozenset({Outcome.CRASHED})  # memory, files or threads ran out
 
 log = logger(__name__)
-Bundle = tuple[str, str | None, str | None]
-"""A bundle's name, its version, and the team of its tasks."""
 
 
 class Poked:
@@ -60,7 +59,7 @@ class BundleProcess:
     def __init__(
         self,
         settings: Settings,
-        bundle: Bundle,
+        bundle: BundleKey,
         has_died_with: Callable[[tuple[str, str]], bool],
         refuse: Callable[[str, str], None],
     ) -> None:
@@ -78,7 +77,7 @@ class BundleProcess:
         self._failure: Exception | None = None
         self._is_retired = False
         # the kernel ends the process with the thread that has started it
-        threading.Thread(target=self._live, daemon=True, name=f"dag-files-{bundle[0]}").start()
+        threading.Thread(target=self._live, daemon=True, name=f"dag-files-{bundle.name}").start()
 
     @property
     def is_idle(self) -> bool:
@@ -109,7 +108,7 @@ class BundleProcess:
         limit = self._settings.poke_timeout
         patience = time.monotonic() + 0.7 * limit  # the poke's own time begins with it, and the caller's has begun
         if not self._room.acquire(timeout=0.7 * limit):
-            raise NotReady(f"the process of the bundle {self.bundle[0]} has too many pokes in hand")
+            raise NotReady(f"the process of the bundle {self.bundle.name} has too many pokes in hand")
         try:
             poked = self._give(path, poke_context, patience)
             while not poked.done.wait(min(0.2, max(0.0, patience - time.monotonic()))):
@@ -126,7 +125,7 @@ class BundleProcess:
         if poked.report is not None:
             return poked.report
         if self._began(poked) is None:
-            raise NotReady(f"the process of the bundle {self.bundle[0]} is still loading {path}")
+            raise NotReady(f"the process of the bundle {self.bundle.name} is still loading {path}")
         return Report(_group(poked.number), 0.0, Outcome.POKE_TIMEOUT, f"no answer within {limit:g} s", None, limit)
 
     def _began(self, poked: Poked) -> float | None:
@@ -142,7 +141,7 @@ class BundleProcess:
                 self._is_retired = True
                 raise Gone
             if self._child is None:
-                raise NotReady(f"the process of the bundle {self.bundle[0]} is being started")
+                raise NotReady(f"the process of the bundle {self.bundle.name} is being started")
             poked = Poked(self._free.pop(), (path, poke_context))
             self._given[poked.number] = poked
             self._child.give(Suspect(_group(poked.number), path, poke_context, alone=False))
@@ -152,13 +151,12 @@ class BundleProcess:
     def _live(self) -> None:
         child = None
         try:
-            name, version, team = self.bundle
             child = Child(
                 self._settings,
                 TOGETHER,
                 module=MODULE,
                 environment=dag_bundles.environment_for_dags(os.environ),
-                more={"bundle": name, "version": version, "team": team},
+                more={"bundle": self.bundle.name, "version": self.bundle.version, "team": self.bundle.team},
                 on_question=self._answer,
             )
             self._child = child
@@ -170,7 +168,7 @@ class BundleProcess:
                     self.retire()
         except Exception as error:
             self._failure = HandBack(f"the process of its DAG bundle cannot be started: {one_line(error)}")
-            log.exception("the process of a DAG bundle failed", bundle=self.bundle[0])
+            log.exception("the process of a DAG bundle failed", bundle=self.bundle.name)
         finally:
             self.retire()
             self._there.set()
@@ -204,7 +202,7 @@ class BundleProcess:
             why = f"loading its DAG file in the pool, the process {how}"
             self._refuse(path, why)
         if left:
-            log.warning("the process of a DAG bundle has ended", bundle=self.bundle[0], how=how, pokes=len(left))
+            log.warning("the process of a DAG bundle has ended", bundle=self.bundle.name, how=how, pokes=len(left))
         for poked in left:
             if why is not None and poked.what[0] == path:
                 poked.end(error=HandBack(why))

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from sensorpool.airflow.compat import server_process
 from sensorpool.airflow.configuration import AirflowSettings
-from sensorpool.airflow.pool.dag_files.process import Bundle, BundleProcess, Gone
+from sensorpool.airflow.pool.dag_files.bundle_key import BundleKey
+from sensorpool.airflow.pool.dag_files.process import BundleProcess, Gone
 from sensorpool.airflow.proof.arguments import dag_file
 from sensorpool.config.settings import Settings
 from sensorpool.errors import HandBack, NotReady
@@ -48,14 +49,14 @@ class Processes:
         self._settings = settings
         self._most = most
         self._lock = threading.Lock()
-        self._running: dict[Bundle, BundleProcess] = {}
-        self._ages: dict[Bundle, float] = {}
+        self._running: dict[BundleKey, BundleProcess] = {}
+        self._ages: dict[BundleKey, float] = {}
         # pokes that a process died with, each with the reports that it takes to be as any other again
-        self._deaths: OrderedDict[tuple[Bundle, tuple[str, str]], int] = OrderedDict()
+        self._deaths: OrderedDict[tuple[BundleKey, tuple[str, str]], int] = OrderedDict()
         self._one_at_a_time = threading.Lock()
-        self._refused: OrderedDict[tuple[Bundle, str], _Refused] = OrderedDict()
+        self._refused: OrderedDict[tuple[BundleKey, str], _Refused] = OrderedDict()
 
-    def poke(self, bundle: Bundle, path: str, poke_context: str) -> Report:
+    def poke(self, bundle: BundleKey, path: str, poke_context: str) -> Report:
         """Have a bundle's process poke; return its report.
 
         :raises HandBack: when only a worker can poke it.
@@ -67,7 +68,7 @@ class Processes:
         with self._one_of_those_that_died(bundle, (path, poke_context)):
             return self._poke(bundle, path, poke_context)
 
-    def _poke(self, bundle: Bundle, path: str, poke_context: str) -> Report:
+    def _poke(self, bundle: BundleKey, path: str, poke_context: str) -> Report:
         for _ in range(3):
             process = self._process_of(bundle)
             try:
@@ -85,7 +86,7 @@ class Processes:
                     continue
                 break
             return report
-        raise NotReady(f"the process of the bundle {bundle[0]} is replaced by one with the present code")
+        raise NotReady(f"the process of the bundle {bundle.name} is replaced by one with the present code")
 
     @property
     def running(self) -> list[BundleProcess]:
@@ -93,7 +94,7 @@ class Processes:
         with self._lock:
             return [process for process in self._running.values() if process.takes_pokes]
 
-    def _process_of(self, bundle: Bundle) -> BundleProcess:
+    def _process_of(self, bundle: BundleKey) -> BundleProcess:
         with self._lock:
             now = time.monotonic()
             for old, process in list(self._running.items()):
@@ -121,13 +122,13 @@ class Processes:
         del self._running[least.bundle]
 
     @contextmanager
-    def _one_of_those_that_died(self, bundle: Bundle, what: tuple[str, str]) -> Iterator[None]:
+    def _one_of_those_that_died(self, bundle: BundleKey, what: tuple[str, str]) -> Iterator[None]:
         """Make one poke at a time of those that a process died with: the next death names the one that it was."""
         if (bundle, what) not in self._deaths:
             yield
             return
         if not self._one_at_a_time.acquire(timeout=0.3 * self._settings.poke_timeout):
-            raise NotReady(f"a process of the bundle {bundle[0]} died with its poke; it waits for others of these")
+            raise NotReady(f"a process of the bundle {bundle.name} died with its poke; it waits for others of these")
         try:
             yield
         finally:
@@ -139,7 +140,7 @@ class Processes:
             else:
                 self._deaths.pop((bundle, what), None)
 
-    def _has_died_with(self, bundle: Bundle, what: tuple[str, str]) -> bool:
+    def _has_died_with(self, bundle: BundleKey, what: tuple[str, str]) -> bool:
         with self._lock:
             if (bundle, what) in self._deaths:
                 return True
@@ -148,7 +149,7 @@ class Processes:
                 self._deaths.popitem(last=False)
             return False
 
-    def _refuse(self, bundle: Bundle, path: str, why: str) -> None:
+    def _refuse(self, bundle: BundleKey, path: str, why: str) -> None:
         """Load a file no more for a while: each time its load ends the process of all files of its bundle."""
         with self._lock:
             before = self._refused.pop((bundle, path), None)
