@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sensorpool.client.default import default_pool, refuse_unknown, show_as
+from sensorpool.client.default import called, default_pool, refuse_unknown, show_as
 from sensorpool.client.pool import Pool
 from sensorpool.client.wait import Named, Waiting
 from sensorpool.model.states import State
@@ -30,7 +30,7 @@ def _awaited(
     @wraps(method)
     async def call(*args: Arguments.args, **options: Arguments.kwargs) -> Returned:
         refuse(options)
-        return await asyncio.to_thread(lambda: method(default_pool(), *args, **options))
+        return await asyncio.to_thread(lambda: called(default_pool(), method)(*args, **options))
 
     show_as(call, method, __name__)
     return call
@@ -58,6 +58,8 @@ async def wait(
     :raises Unreachable: when the database does not answer at first, or later for the timeout or five minutes.
     """
     asked = await asyncio.to_thread(default_pool) if pool is None else pool
+    if asked.is_test:
+        return asked.wait(instance_ids, timeout)
     waiting = Waiting(asked.database, instance_ids, timeout)
     while (pause := await asyncio.to_thread(waiting.look)) is not None:
         await asyncio.sleep(pause)

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from celery import Signature, shared_task
+from celery import Signature, shared_task, states
 from celery.exceptions import Ignore
 
 from sensorpool.client.default import default_pool
 from sensorpool.client.instance import Instance
+from sensorpool.client.pool import Pool
 from sensorpool.client.validate import condition
-from sensorpool.errors import SensorFailed, Unreachable
+from sensorpool.errors import Refused, SensorFailed, Unreachable
 from sensorpool.model.callbacks import WAIT_FOR
 from sensorpool.model.identity import identify
 from sensorpool.model.json_text import read_json
@@ -47,9 +48,13 @@ def step(
     context = given[0] if poke_context is None and given else poke_context
     if self.request.is_eager or self.request.called_directly:
         return _waited(default_pool().register(sensor, context, **(options or {})))
+    pool = default_pool()
+    _refuse_short_memory(self, pool, options or {})
     self.update_state(state=SENSING)  # before: its end may be told at once
     again = self.signature_from_request(args=(), kwargs={"sensor": sensor, "ended": True})
-    default_pool().register(sensor, context, on_settled=again, **_key(self), **(options or {}))
+    made = pool.register(sensor, context, on_settled=again, **_key(self), **(options or {}))
+    if made.state != State.SENSING:
+        _put_back(self, made)
     raise Ignore
 
 
@@ -101,6 +106,31 @@ def wait_for(
 def _key(task: Any) -> dict[str, Any]:
     """Return the key of a step: its task id, so that a step that Celery delivers twice registers once."""
     return {"dag_id": task.app.main or "celery", "task_id": WAIT_FOR, "run_id": task.request.id}
+
+
+def _refuse_short_memory(task: Any, pool: Pool, options: Mapping[str, Any]) -> None:
+    """Refuse a step of a chord's header that may wait longer than Celery's result back end remembers the chord.
+
+    :raises Refused: when it may: the body would never run, and nothing would say so.
+    """
+    expires = task.app.conf.result_expires
+    if not task.request.chord or not expires:
+        return
+    kept = _seconds(expires)
+    waits = _seconds(options.get("timeout") or pool.settings.timeout)
+    if waits > kept:
+        raise Refused(
+            f"this step of a chord may wait for {waits:g} s, and Celery forgets the chord after {kept:g} s, so that "
+            "its body would never run: give wait_for a shorter timeout, or raise result_expires"
+        )
+
+
+def _put_back(task: Any, instance: Instance) -> None:
+    """Store the end of a step that Celery delivers once more after it: what follows it has run, or will."""
+    try:
+        task.backend.store_result(task.request.id, _waited(instance), states.SUCCESS)
+    except SensorFailed as error:
+        task.backend.store_result(task.request.id, error, states.FAILURE)
 
 
 def _value_of(result: Mapping[str, Any]) -> Any:

@@ -8,9 +8,11 @@ from typing import Any
 
 from sensorpool.client.default import default_pool
 from sensorpool.errors import FailSensor
+from sensorpool.model.json_text import read_json
 from sensorpool.model.states import TERMINAL, State
 from sensorpool.model.values import PokeReturnValue
-from sensorpool.store import inspecting
+from sensorpool.poke.classes import ANY_OF
+from sensorpool.store import inspecting, results
 
 _AT_ONCE = 10_000  # ids in one statement
 
@@ -45,17 +47,30 @@ class AllOf:
 class AnyOf(AllOf):
     """Holds when one of the instances has landed, with its id as the value; fails when all have ended otherwise.
 
-    Its context is ``{"instances": [id, …]}``.
+    Of an instance that is such a join itself, the value is the id that it names. Its context is
+    ``{"instances": [id, …]}``.
     """
 
     @staticmethod
     def _answer(ids: Sequence[int], states: States) -> Any:
         landed = next((each for each in ids if states.get(each) == State.SUCCESS), None)
         if landed is not None:
-            return PokeReturnValue(True, {"id": landed})
+            return PokeReturnValue(True, {"id": _innermost(landed)})
         if all(states.get(each) in {None, *TERMINAL} for each in ids):
             return FailSensor(f"none of the {len(ids)} instances has landed; {_said(ids[-1], states.get(ids[-1]))}")
         return False
+
+
+def _innermost(instance_id: int) -> int:
+    """Return the id of what has landed: of a join of joins, the one that the inner one names."""
+    database = default_pool().database
+    row = database.read(inspecting.instance, instance_id)
+    if row is None or row["op_classpath"] != ANY_OF:
+        return instance_id
+    [found] = database.read(results.read, [instance_id])
+    value = read_json(found.xcom_value or "")
+    inner = value.get("id") if isinstance(value, dict) else None
+    return inner if type(inner) is int else instance_id
 
 
 def _ids(context: Mapping[str, Any]) -> list[int]:

@@ -69,6 +69,12 @@ def refuse_unknown(method: Callable[..., object]) -> Callable[[Iterable[str]], N
     return refuse
 
 
+def called(pool: Pool, method: Callable[Concatenate[Pool, Arguments], Returned]) -> Callable[Arguments, Returned]:
+    """Return a method of `Pool` as this pool has it: one of a test has some of its own."""
+    found: Callable[Arguments, Returned] = getattr(pool, method.__name__)
+    return found
+
+
 def _of_default_pool(method: Callable[Concatenate[Pool, Arguments], Returned]) -> Callable[Arguments, Returned]:
     """Return a method of `Pool` as a function for the default pool."""
 
@@ -77,7 +83,7 @@ def _of_default_pool(method: Callable[Concatenate[Pool, Arguments], Returned]) -
     @wraps(method)
     def call(*args: Arguments.args, **options: Arguments.kwargs) -> Returned:
         refuse(options)
-        return method(default_pool(), *args, **options)
+        return called(default_pool(), method)(*args, **options)
 
     show_as(call, method, "sensorpool")
     return call

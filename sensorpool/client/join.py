@@ -1,16 +1,19 @@
 """Joins: an instance that waits for other instances."""
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sensorpool.client import wait
 from sensorpool.errors import Refused
+from sensorpool.model.location import JOINS
 from sensorpool.model.values import LONGEST_SPAN, Instance, Key, Registration, Span
 
 if TYPE_CHECKING:
     from sensorpool.client.pool import Pool
 
 _MOST = 5_000  # ids in one context, which has 64 KB
+_LONGEST_NAME = 250  # characters of a task_id
 
 
 class Joined(NamedTuple):
@@ -23,28 +26,43 @@ class Joined(NamedTuple):
     timeout: Span | None
 
 
-_INNER = Joined(None, None, None, None, None)  # of a join within another one
-
-
 def join(pool: "Pool", op_classpath: str, instance_ids: Iterable[wait.Named], joined: Joined) -> Instance:
     """Register a join of instances; of many, a join of joins.
 
     :raises Refused: when there is none, or an argument is neither an id nor an `Instance`.
     :raises Unknown: when there is no such instance, or another has the id of an `Instance` since a restore.
+    :raises KeyConflict: when its key waits for something else.
     """
     named = wait.named(instance_ids)
     if not named:
         raise Refused("a join waits for at least one instance")
     wait.look(pool.database, named)
     ids = sorted(named)
+    pool.check(_registration(op_classpath, ids[:1], pool, joined))  # before a part of it is kept
+    level = 0
     while len(ids) > _MOST:
+        level += 1
         parts = [ids[start : start + _MOST] for start in range(0, len(ids), _MOST)]
-        ids = [each.id for each in pool.register_many([_registration(op_classpath, part, pool) for part in parts])]
+        inner = [
+            _registration(op_classpath, part, pool, _part_of(joined.key, f"[{level}.{number}]"))
+            for number, part in enumerate(parts)
+        ]
+        ids = [each.id for each in pool.register_many(inner)]
     made = _registration(op_classpath, ids, pool, joined)
     return pool.register_many([made])[0]
 
 
-def _registration(op_classpath: str, ids: Sequence[int], pool: "Pool", joined: Joined = _INNER) -> Registration:
+def _part_of(key: Key | None, suffix: str) -> Joined:
+    """Return the terms of a join within another one: with a key, too, so that a second registration finds it."""
+    if key is not None:
+        task_id = key.task_id
+        if len(task_id) + len(suffix) > _LONGEST_NAME:
+            task_id = hashlib.sha256(task_id.encode()).hexdigest()
+        key = key._replace(task_id=f"{task_id}{suffix}")
+    return Joined(key, None, None, None, None)
+
+
+def _registration(op_classpath: str, ids: Sequence[int], pool: "Pool", joined: Joined) -> Registration:
     return Registration(
         sensor=op_classpath,
         poke_context={"instances": ids},
@@ -54,4 +72,5 @@ def _registration(op_classpath: str, ids: Sequence[int], pool: "Pool", joined: J
         on_settled=joined.on_settled,
         on_success=joined.on_success,
         on_failure=joined.on_failure,
+        location=JOINS,
     )

@@ -43,6 +43,8 @@ class Pool:
     :raises SettingsError: when a setting is wrong.
     """
 
+    is_test = False  # whether nothing happens in it by itself, so that a wait must not sleep
+
     def __init__(self, settings: Settings | None = None, *, clock: Callable[[], Milliseconds] | None = None) -> None:
         self.settings = settings or Settings.load()
         self.database = Database.of(self.settings, clock=clock)

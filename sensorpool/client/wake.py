@@ -63,23 +63,31 @@ def wake(pool: "Pool", wake_ups: Iterable[WakeUp]) -> int:
     """
     if pool.settings.embedded:
         raise Refused("`sensorpool standalone` takes no orders from other processes: name a Redis in REDIS_URL")
-    wanted = set(wake_ups)
-    digests = {each.digest for each in wanted if each.digest is not None}
-    locations = {where for each in wanted if each.location is not None for where in concerned(each.location)}
-    found = set(pool.database.read(waking.of_digests, digests, MOST))
-    found.update(pool.database.read(waking.of_locations, locations, MOST - len(found)))
-    for prefix in {each.prefix for each in wanted if each.prefix is not None}:
-        if len(found) < MOST:
-            found.update(pool.database.read(waking.below, prefix, MOST))
-    woken = [*islice(found, MOST)]
+    woken = found(pool, wake_ups)
     return len(woken) - _send(pool, woken) if woken else 0
 
 
-def _send(pool: "Pool", found: Collection[waking.Woken]) -> int:
+def found(pool: "Pool", wake_ups: Iterable[WakeUp]) -> list[waking.Woken]:
+    """Return the conditions that these wake-ups concern, `MOST` at most.
+
+    :raises Unreachable: when the database does not answer.
+    """
+    wanted = set(wake_ups)
+    digests = {each.digest for each in wanted if each.digest is not None}
+    locations = {where for each in wanted if each.location is not None for where in concerned(each.location)}
+    groups = set(pool.database.read(waking.of_digests, digests, MOST))
+    groups.update(pool.database.read(waking.of_locations, locations, MOST - len(groups)))
+    for prefix in {each.prefix for each in wanted if each.prefix is not None}:
+        if len(groups) < MOST:
+            groups.update(pool.database.read(waking.below, prefix, MOST))
+    return [*islice(groups, MOST)]
+
+
+def _send(pool: "Pool", woken: Collection[waking.Woken]) -> int:
     """Wake groups; return how many are not, because too many wait already."""
     pool.workers()  # they say which ranges there are
     groups: dict[ShardRange, list[int]] = defaultdict(list)
-    for each in found:
+    for each in woken:
         groups[pool.range_of(each.shardcode)].append(each.id)
     sent, dropped = pool.leases.wake_ups.wake(groups)
     for shard_range in sent:

@@ -6,6 +6,7 @@ imported only in a process that it is set up in, or that names its settings.
 
 import os
 import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
@@ -16,6 +17,16 @@ from sensorpool.errors import SettingsError
 from sensorpool.instrumentation.redaction import one_line
 
 _DATABASE = f"{PREFIX}DATABASE"
+_MEND = f"name it in {PREFIX}DATABASE_URL"
+_OPTIONS = frozenset(  # of libpq
+    {"sslmode", "sslrootcert", "sslcert", "sslkey", "options", "passfile", "target_session_attrs", "connect_timeout"}
+    | {"application_name", "gssencmode", "channel_binding", "keepalives", "keepalives_idle"}
+)
+# those that change what Django does with a connection, and no part of where it leads
+_OF_DJANGO = frozenset(
+    {"isolation_level", "pool", "assume_role", "server_side_binding", "client_encoding", "charset", "init_command"}
+    | {"sql_mode", "timeout", "transaction_mode"}
+)
 _DRIVERS = {
     "django.db.backends.postgresql": "postgresql+psycopg",
     "django.contrib.gis.db.backends.postgis": "postgresql+psycopg",
@@ -77,17 +88,34 @@ def _url(project: Any, alias: object) -> str:
             f"{_DATABASE} names a database of {found.get('ENGINE')}, and the pool takes PostgreSQL, MySQL, MariaDB and "
             f"SQLite: name one in {PREFIX}DATABASE_URL"
         )
+    if not found.get("NAME"):
+        raise SettingsError(f"{_DATABASE} names a database of DATABASES without a NAME: {_MEND}")
     if driver == "sqlite":
         return f"sqlite:///{found['NAME']}"
-    options = found.get("OPTIONS") or {}
-    query = {name: str(options[name]) for name in ("sslmode", "sslrootcert", "sslcert", "sslkey") if name in options}
-    port = found.get("PORT")
+    host, port, query = str(found.get("HOST") or ""), str(found.get("PORT") or ""), _query(driver, found)
+    if port and not port.isdecimal():
+        raise SettingsError(f"{_DATABASE} names a database whose PORT is {port[:40]!r}: {_MEND}")
+    if host.startswith("/"):  # the folder of a socket, or the socket
+        query["host" if driver.startswith("postgresql") else "unix_socket"] = host
+        host = ""
     return URL.create(
         driver,
         found.get("USER") or None,
         found.get("PASSWORD") or None,
-        found.get("HOST") or None,
+        host or None,
         int(port) if port else None,
         str(found["NAME"]),
-        query if driver.startswith("postgresql") else {},
+        query,
     ).render_as_string(hide_password=False)
+
+
+def _query(driver: str, found: Mapping[str, Any]) -> dict[str, str]:
+    """Return the options of a connection as they stand in a URL.
+
+    :raises SettingsError: when there is one that would be lost.
+    """
+    options = {str(name): value for name, value in (found.get("OPTIONS") or {}).items()}
+    known = _OPTIONS if driver.startswith("postgresql") else frozenset({"connect_timeout"})
+    if lost := sorted(options.keys() - known - _OF_DJANGO):
+        raise SettingsError(f"{_DATABASE} names a database with the option {lost[0]!r}: {_MEND}")
+    return {name: str(value) for name, value in options.items() if name in known}

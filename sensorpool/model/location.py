@@ -8,6 +8,8 @@ import re
 from collections.abc import Sequence
 
 LONGEST = 700  # characters, as the column; and bytes, for PostgreSQL's index bounds these
+JOINS = "sensorpool://joins/"
+"""The location of all joins, which wait for other instances: by it they are found without reading all groups."""
 _MOST_FOLDERS = 100  # spellings
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)(/.*)?", re.ASCII | re.DOTALL)
 _SPELT = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}  # other names of the same

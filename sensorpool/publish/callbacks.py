@@ -5,6 +5,7 @@ it may have other properties than we would give it. Where RabbitMQ does not have
 """
 
 import threading
+from collections import OrderedDict
 from typing import Any
 
 from kombu.exceptions import OperationalError
@@ -33,6 +34,9 @@ _MEMORY_BROKER = (
 )
 
 
+_MOST_TAKEN = 10_000  # task ids that are remembered
+
+
 class Callbacks:
     """Sends callbacks. Safe to share between threads; the connection is made when it is first needed."""
 
@@ -41,6 +45,7 @@ class Callbacks:
         self._url = settings.on_settled_broker_url or settings.broker
         self._sender: tuple[Application, Any, Any] | None = None
         self._lock = threading.Lock()
+        self._taken: OrderedDict[str, None] = OrderedDict()  # task ids
         forks.note(self)
 
     def begin_anew(self) -> None:
@@ -62,10 +67,28 @@ class Callbacks:
                 raise NotAllowed(not_allowed(task))
         if messages and self._url == MEMORY and not self._settings.on_settled_broker_url:
             raise Refused(_MEMORY_BROKER)
+        refused: Refused | None = None
         with self._lock:
             for message in messages:
+                options = self._options(message)
+                if (task_id := options.get("task_id")) in self._taken:
+                    continue
                 arguments, named = arguments_of(message, result_of(settled))
-                self._send(message["task"], arguments, named, self._options(message))
+                try:
+                    self._send(message["task"], arguments, named, options)
+                except Refused as error:
+                    refused = refused or error  # it stops no other
+                else:
+                    self._note_taken(task_id if len(messages) > 1 else None)
+        if refused is not None:
+            raise refused
+
+    def _note_taken(self, task_id: str | None) -> None:
+        """Note that the broker has one of several messages: a later try of the others does not send it again."""
+        if task_id is not None:
+            self._taken[task_id] = None
+            if len(self._taken) > _MOST_TAKEN:
+                self._taken.popitem(last=False)
 
     def send_plain(self, task: str, argument: dict[str, Any]) -> None:
         """Send a task of the settings with one argument.

@@ -18,6 +18,9 @@ from sensorpool.publish import signature as signatures
 
 _MOST = 1_000  # messages of a callback
 _CHORD = "celery.chord"
+_ROUTING = frozenset({"queue", "exchange", "routing_key", "priority"})
+# options of a chord: the ids are its place in another canvas, where Celery has built it into one
+_OF_CHORD = _ROUTING | {"task_id", "root_id", "parent_id", "group_id", "group_index"}
 
 
 def check(callbacks: Mapping[str, Any], settings: Settings) -> str | None:
@@ -65,9 +68,12 @@ def _of_chain(chain: Any, settings: Settings) -> list[Message]:
     """Return the first task of a chain, with the others behind it."""
     options = dict(chain.options)
     arguments = () if chain.immutable else chain.args
-    steps, _ = chain.prepare_steps(arguments, {}, chain.tasks, app=chain.app, last_task_id=options.pop("task_id", None))
+    last_id, links, on_error = (options.pop(name, None) for name in ("task_id", "link", "link_error"))
+    steps, _ = chain.prepare_steps(arguments, {}, chain.tasks, app=chain.app, last_task_id=last_id, link_error=on_error)
     if not steps:
         return []
+    if links:
+        steps[0].extend_list_option("link", links)
     first = steps.pop()  # Celery has them in the order in which a worker takes them from the end
     first.options = {**options, **first.options}
     if chain.immutable:
@@ -99,6 +105,8 @@ def _of_chord(chord: Any, settings: Settings) -> list[Message]:
     """Return the message for ``celery.chord``, a task that each worker has: it needs the worker's result back end."""
     chord.app.backend.ensure_chords_allowed()
     tasks = getattr(chord.tasks, "tasks", chord.tasks)
+    if unkept := {name for name, value in chord.options.items() if value is not None} - _OF_CHORD:
+        raise Refused(f"a chord's {min(unkept)} cannot be kept: set it at its tasks, or at its body")
     body = chord.body
     if body is None:
         raise Refused("a chord has a body: chord(header, body)")
@@ -122,7 +130,7 @@ _KINDS = {"chain": _of_chain, "group": _of_group, "chord": _of_chord}
 
 
 def _routing_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if name in {"queue", "exchange", "routing_key", "priority"}}
+    return {name: value for name, value in options.items() if name in _ROUTING}
 
 
 def _with_id(message: Message) -> Message:

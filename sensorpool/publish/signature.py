@@ -30,7 +30,13 @@ _SPANS = frozenset({"countdown", "expires", "time_limit", "soft_time_limit"})
 _TIMES = frozenset({"eta", "expires"})
 _LINKS = frozenset({"link", "link_error"})
 _FOLLOWING = _LINKS | {"chain", "chord"}  # options that hold signatures
-_STRUCTURES = frozenset({"celery.chain", "celery.group", "celery.chord"})  # they run other tasks, and do nothing else
+COMPOSED = frozenset({"celery.chain", "celery.group", "celery.chord"})
+"""Tasks of Celery's own that run other tasks, and do nothing else."""
+_HELD = {  # the arguments by which they name those; a chord has a place for further ones, which stays empty
+    "celery.chain": frozenset({"tasks"}),
+    "celery.group": frozenset({"tasks"}),
+    "celery.chord": frozenset({"header", "body", "partial_args", "kwargs"}),
+}
 _WHOLE = {"priority": (0, 255), "delivery_mode": (1, 2)}
 OPTIONS = _TEXTS | _SPANS | _TIMES | _LINKS | _WHOLE.keys() | {"headers", "ignore_result"}
 """The options of a signature with which its task is sent."""
@@ -71,6 +77,8 @@ def check_allowed(message: Mapping[str, Any], settings: Settings) -> None:
     for task in tasks_of(message):
         if not is_allowed(task, settings.on_settled_tasks):
             raise Refused(f"{printable(task[:200])} is not allowed: add it to SENSORPOOL_ON_SETTLED_TASKS")
+        if printable(task) != task:
+            raise Refused(f"{printable(task[:80])} has a character that no name of a task has")
         if len(task) > _NAME:
             raise Refused(f"{printable(task[:80])}… has a name of more than {_NAME} characters")
 
@@ -87,12 +95,29 @@ def tasks_of(signature: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
     """
     if depth > _DEPTH:
         raise Refused(f"its links and steps are more than {_DEPTH} deep")
-    if signature["task"] not in _STRUCTURES:
-        yield signature["task"]
+    task, kind = signature["task"], signature.get("subtask_type")
+    if kind and task != f"celery.{kind}":
+        # Celery goes by the kind, and not by the task
+        raise Refused(f"{printable(task[:80])} of the kind {printable(str(kind)[:20])} cannot be kept")
+    if task in COMPOSED:
+        _refuse_hidden(signature)
+    else:
+        yield task
     for name, each in _followers(signature):
         if not isinstance(each, Mapping) or not isinstance(each.get("task"), str):
             raise Refused(f"its {name} must be signatures of tasks")
         yield from tasks_of(each, depth + 1)
+
+
+def _refuse_hidden(signature: Mapping[str, Any]) -> None:
+    """Refuse arguments by which a chain, a group or a chord would run tasks that `_followers` does not find.
+
+    :raises Refused: when there are some.
+    """
+    task, named = signature["task"], signature.get("kwargs") or {}
+    is_hidden = bool(signature.get("args")) and not signature.get("subtask_type")
+    if is_hidden or not isinstance(named, Mapping) or named.keys() - _HELD[task] or named.get("kwargs"):
+        raise Refused(f"{task} must name its tasks as Celery does: make it with its application")
 
 
 def _followers(signature: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -102,7 +127,7 @@ def _followers(signature: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         found = options[name]
         yield from ((name, each) for each in (found if isinstance(found, list | tuple) else [found]))
     named = signature.get("kwargs") or {}
-    if signature["task"] in _STRUCTURES and isinstance(named, Mapping):
+    if signature["task"] in COMPOSED and isinstance(named, Mapping):
         for name in ("tasks", "header", "body"):
             found = named.get(name) or ()
             yield from ((name, each) for each in (found if isinstance(found, list | tuple) else [found]))

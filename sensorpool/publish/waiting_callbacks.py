@@ -8,7 +8,7 @@ from sensorpool.instrumentation.logs import logger
 from sensorpool.model.values import Milliseconds, Settled
 from sensorpool.publish.callbacks import Callbacks, NotAllowed, not_allowed
 from sensorpool.publish.putting_off import LONGEST_AWAY, STRIKES, in_parts, note, pause
-from sensorpool.publish.signature import is_allowed
+from sensorpool.publish.signature import COMPOSED, is_allowed
 from sensorpool.store import callbacks as rows
 from sensorpool.store import outbox_rows
 from sensorpool.store.database import Database
@@ -56,7 +56,8 @@ class WaitingCallbacks:
         :raises Unreachable: when the database does not answer, or a broker does not for several callbacks.
         """
         now = self._database.read(self._database.now)
-        tasks = [each for each in self._database.read(rows.tasks) if is_allowed(each, self._tasks)]
+        # of a chord the tasks in it matter, which its sender looks at
+        tasks = [each for each in self._database.read(rows.tasks) if each in COMPOSED or is_allowed(each, self._tasks)]
         note(lambda: self._database.run(rows.note_not_allowed, now, tasks, not_allowed("its task")))
         claimed = self._database.run(rows.claim, now, tasks, now + _CLAIM, _AT_ONCE)
         tries = {each.instance_id: each.tries for each in claimed}

@@ -122,6 +122,11 @@ def backlog(connection: Connection) -> list[Backlog]:
     return [Backlog(*row) for row in connection.execute(query.order_by(c.c.task))]
 
 
+def _nameable(task: str) -> str:
+    """Return a task's name as every database can keep it: a row that was edited by hand must not hold up a settle."""
+    return task.replace("\x00", "").encode(errors="replace").decode()[:_NAME]
+
+
 def _row(settled: Settled, now: Milliseconds) -> dict[str, Any] | None:
     """Return the row of an instance's callbacks; None if none is sent for its end."""
     try:
@@ -134,7 +139,7 @@ def _row(settled: Settled, now: Milliseconds) -> dict[str, Any] | None:
         task = found[0]["task"]
     return {
         "instance_id": settled.id,
-        "task": task[:_NAME],
+        "task": _nameable(task),
         "created_at": now,
         "next_try_at": now + HEAD_START,
     }

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, delete, exists, select, update
 
+from sensorpool.model.json_text import read_json
+from sensorpool.model.location import JOINS
 from sensorpool.model.states import State
 from sensorpool.model.values import Key, Milliseconds
 from sensorpool.store import settling
@@ -63,6 +65,18 @@ def fold(connection: Connection, group_ids: Sequence[int], limit: int) -> int:
     locked = settling.lock_groups(connection, group_ids)
     codes = update(g).where(among(g.c.id), g.c.shardcode >= limit).values(shardcode=g.c.shardcode % limit)
     return connection.execute(codes, {"ids": list(locked)}).rowcount if locked else 0
+
+
+def joined(connection: Connection) -> set[int]:
+    """Return the ids of the instances for which joins wait: they stay, for a join asks how they ended."""
+    contexts = connection.execute(select(g.c.poke_context).where(g.c.location == JOINS)).scalars()
+    found: set[int] = set()
+    for text in contexts:
+        context = read_json(text)
+        ids = context.get("instances") if isinstance(context, dict) else None
+        if isinstance(ids, list):
+            found.update(each for each in ids if type(each) is int)
+    return found
 
 
 def prune(connection: Connection, instance_ids: Sequence[int]) -> int:

@@ -192,6 +192,61 @@ def test_one_that_is_refused_stops_no_other(make: Make, broker: ScriptedAmqp) ->
         other.close()
 
 
+def test_one_that_is_refused_stops_no_other_of_its_instance(make: Make, broker: ScriptedAmqp) -> None:
+    """Those that the broker has are not sent again with each try of the one that it has not."""
+    pool, worker = make(broker.url)
+    given = {
+        f"on_{end}": {"task": GO_ON, "args": [end], "options": {"queue": queue}}
+        for end, queue in (("settled", "missing"), ("success", "celery"))
+    }
+    one = pool.register(SCRIPTED, {"folder": "/nowhere", "name": "x"}, **given)
+    land(worker, one)
+    until("the cause", lambda: (waiting(pool, one) or {}).get("cause"))
+    tries = waiting(pool, one)["tries"]
+    assert [queue for queue, _ in broker.taken] == ["celery"]
+    make_due(pool)
+    until("another try", lambda: rescue(worker, Place()) and waiting(pool, one)["tries"] > tries)
+    assert [queue for queue, _ in broker.taken] == ["celery"]
+    broker.does["missing"] = "take"
+    make_due(pool)
+    until("the row to go", lambda: rescue(worker, Place()) and waiting(pool, one) is None)
+    assert [queue for queue, _ in broker.taken] == ["celery", "missing"]
+
+
+def test_a_chord_that_was_not_taken_is_sent_again(make: Make, broker: ScriptedAmqp) -> None:
+    """Its row names `celery.chord`, which stands in no allowlist: what it runs does."""
+    pool, worker = make(broker.url)
+    inner = {"task": GO_ON, "args": [], "kwargs": {}, "options": {}}
+    one = pool.register(
+        SCRIPTED,
+        {"folder": "/nowhere", "name": "x"},
+        on_settled={
+            "task": "celery.chord",
+            "kwargs": {"header": [inner], "body": inner},
+            "options": {"queue": "missing"},
+            "immutable": True,
+        },
+    )
+    land(worker, one)
+    until("the cause", lambda: (waiting(pool, one) or {}).get("cause"))
+    broker.does["missing"] = "take"
+    make_due(pool)
+    until("the row to go", lambda: rescue(worker, Place()) and waiting(pool, one) is None)
+    assert [queue for queue, _ in broker.taken] == ["missing"]
+
+
+def test_a_row_whose_task_no_database_can_name_holds_up_no_settle(make: Make, broker: ScriptedAmqp) -> None:
+    """It was edited by hand: a registration refuses it."""
+    pool, worker = make(broker.url)
+    one, other = register(pool, "x"), register(pool, "y")
+    with pool.database.engine.begin() as connection:
+        spoilt = {"id": one.id, "text": json.dumps({"task": "theirs.\0go_on"})}
+        connection.execute(text("UPDATE sensor_instance SET on_settled = :text WHERE id = :id"), spoilt)
+    land(worker, one, other)
+    assert pool.wait([one, other], 0) == {one.id: State.SUCCESS, other.id: State.SUCCESS}
+    assert waiting(pool, one)["task"] == "theirs.go_on"
+
+
 def test_a_task_that_this_worker_may_not_send_waits_for_one_that_may(make: Make, broker: ScriptedAmqp) -> None:
     pool, _ = make(broker.url)
     old = Worker(pool.settings.model_copy(update={"on_settled_tasks": ()}))

@@ -104,3 +104,56 @@ def test_a_postgres_of_the_project(project: Project) -> None:
     program = "from sensorpool import Settings; print(Settings.load().database_url)"
     done = project.run("-c", program)
     assert done.stdout == "postgresql+psycopg://us%40er:p%2Fw%3Ax@db:5433/shop?sslmode=require\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("entry", "url"),
+    [
+        (
+            '"ENGINE": "django.db.backends.postgresql", "NAME": "shop", "HOST": "/var/run/postgresql"',
+            "postgresql+psycopg:///shop?host=%2Fvar%2Frun%2Fpostgresql",
+        ),
+        (
+            '"ENGINE": "django.db.backends.postgresql", "NAME": "shop", "HOST": "/cloudsql/p:r:i", "USER": "u"',
+            "postgresql+psycopg://u@/shop?host=%2Fcloudsql%2Fp%3Ar%3Ai",
+        ),
+        (
+            '"ENGINE": "django.db.backends.mysql", "NAME": "shop", "HOST": "/run/my.sock", "OPTIONS": {"charset": "x"}',
+            "mysql+pymysql:///shop?unix_socket=%2Frun%2Fmy.sock",
+        ),
+    ],
+)
+def test_a_socket_of_the_project(project: Project, entry: str, url: str) -> None:
+    project.settings(f'DATABASES["default"] = {{{entry}}}\nSENSORPOOL_DATABASE = "default"')
+    program = "from sensorpool import Settings; print(Settings.load().database_url)"
+    done = project.run("-c", program)
+    assert done.stdout == f"{url}\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ('"ENGINE": "django.db.backends.postgresql", "OPTIONS": {"service": "shop"}', "without a NAME"),
+        ('"ENGINE": "django.db.backends.postgresql", "NAME": "x", "PORT": "5432,5433"', "PORT is '5432,5433'"),
+        ('"ENGINE": "django.db.backends.postgresql", "NAME": "x", "OPTIONS": {"service": "s"}', "option 'service'"),
+        ('"ENGINE": "django.db.backends.mysql", "NAME": "x", "OPTIONS": {"ssl": {"ca": "/x"}}', "option 'ssl'"),
+    ],
+)
+def test_what_would_be_lost_is_refused_in_one_line(project: Project, entry: str, said: str) -> None:
+    project.settings(f'DATABASES["default"] = {{{entry}}}\nSENSORPOOL_DATABASE = "default"')
+    done = project.run("-m", "sensorpool", "config")
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "name it in SENSORPOOL_DATABASE_URL" in done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_the_command_from_code(project: Project) -> None:
+    project.settings('SENSORPOOL_DATABASE = "default"')
+    program = (
+        "import django; django.setup(); from django.core.management import call_command; "
+        "call_command('sensorpool', 'db', 'upgrade'); call_command('sensorpool', 'db', 'current')"
+    )
+    done = project.run("-c", program)
+    assert done.returncode == 0, done.stderr
+    assert "00" in done.stdout

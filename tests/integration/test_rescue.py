@@ -45,6 +45,25 @@ def test_terminal_instances_older_than_the_retention_go(pool: Pool, worker: Work
     assert {one: state for one, (state, _) in kept.items()} == {young: State.CANCELLED, waiting: State.SENSING}
 
 
+def test_what_a_join_waits_for_stays(pool: Pool, worker: Worker) -> None:
+    """A join asks how its instances ended, however long ago that was."""
+    ended, other, waits = register(pool, "a"), register(pool, "b"), register(pool, "c")
+    join = pool.all_of([ended, waits])
+    pool.cancel(ended)
+    pool.cancel(other)
+    with pool.database.engine.begin() as connection:
+        connection.execute(
+            text("UPDATE sensor_instance SET settled_at = settled_at - 3700000 WHERE state <> 'sensing'")
+        )
+        odd = "UPDATE poke_group SET poke_context = '{\"instances\": 7}' WHERE location IS NULL"
+        connection.execute(text(odd))  # by hand, and of no join
+    assert rescue(worker, Place()).pruned == 1
+    assert pool.database.read(inspecting.conditions, [ended, other]).keys() == {ended}
+    pool.cancel(join)
+    assert rescue(worker, Place()).pruned == 1
+    assert pool.database.read(inspecting.conditions, [ended, other]) == {}
+
+
 def test_an_instance_whose_group_was_deleted_by_hand_fails_with_the_reason(pool: Pool, worker: Worker) -> None:
     stray, other = register(pool, "a"), register(pool, "b")
     group_id = pool.database.read(inspecting.instance, stray)["group_id"]

@@ -143,3 +143,23 @@ def test_callbacks_of_a_registration(shop: ModuleType, tmp_path: Path) -> None:
     assert "failed FailSensor: bad fails" in (tmp_path / "alarms").read_text()
     assert both.wait(60) == "failed"
     assert len(shop.app.AsyncResult("both").get(disable_sync_subtasks=False, timeout=60)) == 2
+
+
+def test_a_step_of_a_chord_that_outlives_the_memory_of_it_is_refused(shop: ModuleType, tmp_path: Path) -> None:
+    """Celery's result back end forgets a chord after a day, and its body would never run."""
+    step = sensorpool.wait_for(SCRIPTED, {"folder": str(tmp_path), "name": "a"}, timeout=86_401)
+    result = chord([step, shop.load.s("x")], shop.total.s()).apply_async()
+    with pytest.raises(Exception, match=r"Celery forgets the chord after 86400 s.*raise result_expires"):
+        result.get(disable_sync_subtasks=False, timeout=60)
+    assert sensing(0)
+
+
+def test_a_step_that_is_delivered_once_more_after_its_end_stays_ended(shop: ModuleType, tmp_path: Path) -> None:
+    land(tmp_path, "a")
+    step = waits(tmp_path, "a").set(task_id="twice")
+    result = step.apply_async()
+    assert result.get(disable_sync_subtasks=False, timeout=60) == {"name": "a"}
+    waits(tmp_path, "a").set(task_id="twice").apply_async()
+    done = shop.load.delay("after it")  # by the one worker, in turn
+    assert done.get(disable_sync_subtasks=False, timeout=60) == ["loaded", "after it"]
+    assert (result.state, result.get(disable_sync_subtasks=False)) == ("SUCCESS", {"name": "a"})

@@ -154,3 +154,35 @@ def test_empty_ones_are_refused(shop: Celery, settings: Settings) -> None:
     for given in (chain(app=shop), group(app=shop)):
         with pytest.raises(Refused, match="on_success"):
             canvas.check({"on_success": given}, settings)
+
+
+def test_links_of_a_chain_are_where_celery_has_them(shop: Celery, settings: Settings) -> None:
+    """Its `link_error` runs for each step that fails, and its `link` after the last one."""
+    t = shop.tasks
+    given = chain(t["shop.a"].s(), t["shop.b"].s(), t["shop.c"].s())
+    given.on_error(t["shop.d"].si())
+    given.link(t["shop.d"].s())
+    [message] = sent(given, settings)
+    last, second = message["options"]["chain"]
+    for each in (message, second, last):
+        assert [error["task"] for error in each["options"]["link_error"]] == ["shop.d"]
+    assert [link["task"] for link in last["options"]["link"]] == ["shop.d"]
+    assert not message["options"].get("link")
+    assert not second["options"].get("link")
+
+
+def test_an_option_of_a_chord_that_cannot_be_kept_is_refused(shop: Celery, settings: Settings) -> None:
+    t = shop.tasks
+    given = chord([t["shop.a"].s()], t["shop.b"].s())
+    assert sent(given.set(queue="q"), settings)[0]["options"]["queue"] == "q"
+    with pytest.raises(Refused, match="a chord's countdown cannot be kept: set it at its tasks, or at its body"):
+        sent(given.set(countdown=60), settings)
+
+
+def test_a_chord_within_a_chord_is_kept(shop: Celery, settings: Settings) -> None:
+    t = shop.tasks
+    inner = chord([t["shop.a"].s(), t["shop.b"].s()], t["shop.c"].s())
+    [message] = sent(chord([inner, t["shop.a"].s()], t["shop.d"].s()), settings)
+    assert message["task"] == "celery.chord"
+    [message] = sent(chain(t["shop.a"].s(), inner, t["shop.d"].s()), settings)
+    assert message["task"] == "shop.a"

@@ -24,7 +24,7 @@ class Stand:
         self.sent_on: list[ShardRange] = []
         monkeypatch.setattr(tasks.job, "run_each", self._run)
         monkeypatch.setattr(tasks.foreign, "send_on", self._send_on)
-        self.settings = Settings.load()
+        self.settings, self.node = Settings.load(), None
         self.ranges = frozenset(RANGES)
         self.worker = SimpleNamespace(trouble=self)
 

@@ -11,6 +11,7 @@ from celery import Celery, signature
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused
 from sensorpool.publish import canvas
+from sensorpool.publish import signature as signatures
 from sensorpool.publish.callbacks import not_allowed
 
 GO_ON, OTHER = "theirs.go_on", "theirs.other"
@@ -154,3 +155,33 @@ def test_a_route_that_raises_is_one_line(theirs: Celery, settings: Settings) -> 
     theirs.amqp.flush_routes()
     with pytest.raises(Refused, match="cannot say where it goes: LookupError: no route"):
         check(theirs.tasks[GO_ON].s(), settings)
+
+
+EVIL: dict[str, Any] = {"task": "evil"}
+GROUP_BY_KIND = {"task": GO_ON, "subtask_type": "group", "kwargs": {"tasks": [EVIL]}}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"task": "celery.chord", "args": [[EVIL], EVIL], "immutable": True},
+        {"task": "celery.group", "args": [[EVIL]]},
+        {"task": "celery.chord", "kwargs": {"header": [{"task": GO_ON}], "body": {"task": GO_ON}, "chain": [EVIL]}},
+        {"task": "celery.chord", "kwargs": {"header": [], "body": {"task": GO_ON}, "kwargs": {"chain": [EVIL]}}},
+        {"task": GO_ON, "options": {"link": [{"task": GO_ON, "options": {"link": [GROUP_BY_KIND]}}]}},
+        {"task": "celery.chord", "kwargs": {"header": [GROUP_BY_KIND], "body": {"task": GO_ON}}},
+        {"task": "celery.chain", "kwargs": [["tasks", [EVIL]]]},
+    ],
+    ids=["by position", "a group by position", "by an option", "by further arguments", "a link's link", "kind", "list"],
+)
+def test_no_task_is_hidden_in_a_structure(given: dict[str, Any], settings: Settings) -> None:
+    """A message may be forged, and a row edited: what is sent is looked at by the same rules."""
+    with pytest.raises(Refused):
+        canvas.check({"on_settled": given}, settings)
+    assert signatures.not_allowed(given, settings.on_settled_tasks) is not None
+
+
+@pytest.mark.parametrize("task", ["theirs.\0", "theirs.\n", "theirs.\u202e"])
+def test_a_name_that_no_task_has_is_refused(task: str) -> None:
+    with pytest.raises(Refused, match="has a character that no name of a task has"):
+        canvas.check({"on_settled": {"task": task}}, Settings.load(on_settled_tasks=("theirs.*",)))

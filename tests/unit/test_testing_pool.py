@@ -1,5 +1,6 @@
 """`sensorpool.testing.pool`: code that registers, tested without a server."""
 
+import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,6 +10,7 @@ from celery import Celery, chain
 
 import sensorpool
 from sensorpool import State
+from sensorpool.client import join
 from sensorpool.errors import ClassUnavailable, Refused, Unknown
 from sensorpool.pytest_plugin import TestPool
 from sensorpool.sensors import PathSensor, TimeSensor
@@ -192,3 +194,44 @@ def test_an_eager_chain_with_a_step_that_waits(pool: TestPool, tmp_path: Path) -
     (tmp_path / "x").touch()
     assert waiting.apply(throw=True).get() == "told None"
     assert len(pool.registered) == 2
+
+
+def test_a_wait_on_the_loop_does_not_sleep_either(pool: TestPool, tmp_path: Path) -> None:
+    waits = sensorpool.register(tmp_path / "x")
+    assert asyncio.run(sensorpool.aio.wait(waits, 3600)) == {waits.id: State.SENSING}
+    with pytest.raises(Refused, match="a test cannot wait without a timeout"):
+        asyncio.run(sensorpool.aio.wait(waits))
+    pool.land(waits)
+    assert asyncio.run(sensorpool.aio.wait(waits)) == {waits.id: State.SUCCESS}
+
+
+def test_a_wake_up_says_how_many_conditions_it_concerns(pool: TestPool, tmp_path: Path) -> None:
+    sensorpool.register(tmp_path / "x")
+    assert sensorpool.wake("sensorpool.sensors.PathSensor", {"path": str(tmp_path / "x")}) == 1
+    assert sensorpool.wake("sensorpool.sensors.PathSensor", {"path": str(tmp_path / "y")}) == 0
+    with pytest.raises(Refused, match="names one of these"):
+        sensorpool.wake()
+
+
+def test_a_join_of_so_many_that_it_is_one_of_joins(pool: TestPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(join, "_MOST", 2)
+    some = [sensorpool.register(Path(f"/data/{n}")) for n in range(7)]
+    named = {"dag_id": "d", "task_id": "t" * 249, "run_id": "r"}
+    before = len(pool.registered)
+    with pytest.raises(Refused, match="must be a Celery signature"):
+        sensorpool.all_of(some, on_success={"no": "task"}, **named)
+    assert len(pool.registered) == before, "no part of it is kept"
+    every, first = sensorpool.all_of(some, **named), sensorpool.any_of(some)
+    count = len(pool.registered)
+    assert sensorpool.all_of(some, **named).id == every.id
+    assert len(pool.registered) == count, "its parts are found, too"
+    pool.land(some[5])
+    for _ in range(3):
+        pool.poke()
+    assert first.result is not None
+    assert first.result.xcom_value == {"id": some[5].id}, "no inner join"
+    pool.land(*some)
+    for _ in range(3):
+        pool.poke()
+    assert every.result is not None
+    assert every.result.state is State.SUCCESS
