@@ -192,7 +192,7 @@ def test_an_eager_chain_with_a_step_that_waits(pool: TestPool, tmp_path: Path) -
     with pytest.raises(Refused, match="waits on after a poke"):
         waiting.apply(throw=True)
     (tmp_path / "x").touch()
-    assert waiting.apply(throw=True).get() == "told None"
+    assert waiting.apply(throw=True).get(disable_sync_subtasks=False) == "told None"
     assert len(pool.registered) == 2
 
 
