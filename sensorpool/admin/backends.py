@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sensorpool.client.pool import Pool
+from sensorpool.instrumentation.redaction import safe_line
 from sensorpool.leases.budgets import BudgetsLeft, BudgetState
 from sensorpool.leases.outages import Kind, Outage, Outages
 from sensorpool.model.budgets import Budgets
@@ -29,7 +30,7 @@ def said(outage: Mapping[str, Any]) -> str:
 def shown(outage: Outage) -> dict[str, Any]:
     """Return an outage as plain values."""
     return {
-        "backend": outage.backend,
+        "backend": safe_line(outage.backend, 80),
         "why": str(outage.kind),
         "for_s": round(outage.lasted, 3),
         "asked_in_s": round(max(0.0, outage.left), 3),

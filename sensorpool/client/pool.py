@@ -343,6 +343,7 @@ class Pool:
         :raises Unreachable: when Redis does not answer.
         """
         workers = self.roster.workers()
+        self._find_own(workers)
         self._learn_ranges(workers)
         return workers
 
@@ -353,6 +354,13 @@ class Pool:
     @property
     def _terms(self) -> Terms:
         return Terms(self.pool_id.get() or "", self.settings.shards, self.settings.shard_code_upper_limit)
+
+    def _find_own(self, workers: Sequence[LiveWorker]) -> str | None:
+        """Return the id of our pool, read again if no worker has it: a new epoch, or tables that were made anew."""
+        ours = self.pool_id.get() if workers else None
+        if ours and all(worker.terms.pool_id != ours for worker in workers):
+            ours = self.pool_id.look_again()
+        return ours
 
     def _learn_ranges(self, workers: Sequence[LiveWorker]) -> None:
         """Take over the ranges of the workers: only their ranges are poked."""
@@ -367,9 +375,7 @@ class Pool:
         """
         try:
             raised, workers = self._tell(lambda: self._raise_dirty(opened, is_late))
-            ours = self.pool_id.get() if workers else None
-            if ours and all(worker.terms.pool_id != ours for worker in workers):
-                ours = self.pool_id.look_again()  # a new epoch, or tables that were made anew
+            ours = self._find_own(workers)
             if ours and all(worker.terms.pool_id != ours for worker in workers):
                 return self.disagreements(workers)[0]
             for shard_range in raised:

@@ -21,6 +21,7 @@ class Asked(NamedTuple):
     :param done: how many of the pokes that the asker had at once have ended since it asked last.
     :param stretch: the sum of the stretches of the groups poked since then; ``poked``: how many these are.
     :param groups: how many wait; a call for many groups is one poke.
+    :param holder: the round of a job that has the pokes at once; empty: the asker.
     """
 
     budget: Budget
@@ -30,6 +31,7 @@ class Asked(NamedTuple):
     stretch: float = 0.0
     poked: int = 0
     groups: int = 0
+    holder: str = ""
 
 
 class Granted(NamedTuple):
@@ -81,6 +83,7 @@ class BudgetsLeft:
                     f"{each.stretch:.3f}",
                     each.poked,
                     each.groups or abs(each.wanted),
+                    each.holder or each.asker,
                 ],
             )
             for each in questions

@@ -29,6 +29,7 @@ class Kind(StrEnum):
 class Outage(NamedTuple):
     """A backend that is not asked, or that answers again since a short while.
 
+    :param backend: its name as it is; to be shown by `redaction.safe_line`.
     :param lasted: seconds since it began.
     :param left: seconds until one poke asks it; of a healed one, until it is forgotten. May be below 0.
     :param cause: what the poke said by which it began.
@@ -127,7 +128,8 @@ def _read(found: dict[str, str], now: int) -> Iterator[Outage]:
             continue
         since, until, kind = int(entry[1]), int(entry[2]), Kind(entry[4])
         left = (until - now) / 1000
+        if since > now:
+            continue  # the clock was put back: what the entry says of times is wrong
         if left <= (0.0 if kind is Kind.HEALED else -STALE):
             continue
-        name, cause = safe_line(str(backend), 80), safe_line(entry[5], _LONGEST_CAUSE)
-        yield Outage(name, kind, max(0.0, (now - since) / 1000), left, cause)
+        yield Outage(str(backend), kind, (now - since) / 1000, left, safe_line(entry[5], _LONGEST_CAUSE))

@@ -45,7 +45,7 @@ class Budget(NamedTuple):
 
 def _spell_rate(per_second: float) -> str:
     unit, seconds = next((each for each in _SECONDS.items() if per_second * each[1] >= 1), ("h", 3600))
-    return f"{per_second * seconds:.6g}/{unit}"
+    return f"{per_second * seconds:.6f}".rstrip("0").rstrip(".") + f"/{unit}"
 
 
 def read_budgets(value: object) -> tuple[Budget, ...]:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from sensorpool.config import allowlist
@@ -10,7 +10,7 @@ from sensorpool.config.settings import Settings
 from sensorpool.errors import ClassUnavailable
 from sensorpool.instrumentation.logs import logger
 from sensorpool.model.not_landed import NotLanded, Seen
-from sensorpool.model.values import Report
+from sensorpool.model.values import Milliseconds, Report
 from sensorpool.poke import bulk_call, copies, patches, quick_batch, shared_call
 from sensorpool.poke.answer import Answers
 from sensorpool.poke.bulk_call import BulkCall
@@ -64,8 +64,11 @@ class Poker:
             left_by_loops = sum(loops.abandoned + loops.hanging for loops in self._loops)
             return sum(lane.abandoned for lane in self._lanes) + left_by_loops + self._disposal.hanging
 
-    def begin(self) -> "Poking":
-        """Begin to poke for one job."""
+    def begin(self, now: Callable[[float], Milliseconds] | None = None) -> "Poking":
+        """Begin to poke for one job.
+
+        :param now: returns the database's time of a time by the monotonic clock; None: no deadline is looked at.
+        """
         self._disposal.look_after()
         with self._lock:
             if self._free_loops:
@@ -73,7 +76,7 @@ class Poker:
             else:
                 loops = LoopLane(self._loop_slots, self.poke_timeout, self._reusable)
                 self._loops.append(loops)
-        return Poking(self, ThreadLane(self._slots, self.poke_timeout, self._reusable), loops)
+        return Poking(self, ThreadLane(self._slots, self.poke_timeout, self._reusable), loops, now)
 
     def end(self, threads: ThreadLane, loops: LoopLane) -> None:
         """Take back what `begin` lent."""
@@ -168,7 +171,14 @@ class _Import(threading.Thread):
 class Poking:
     """The poking of one job: `put` groups, call `step` now and then, and take the reports."""
 
-    def __init__(self, poker: Poker, threads: ThreadLane, loops: LoopLane) -> None:
+    def __init__(
+        self,
+        poker: Poker,
+        threads: ThreadLane,
+        loops: LoopLane,
+        now: Callable[[float], Milliseconds] | None = None,
+    ) -> None:
+        self._now = now
         self.outstanding: dict[int, PokeUnit] = {}  # handed over and not reported yet
         self._poker = poker
         self._threads = threads
@@ -294,11 +304,16 @@ class Poking:
             self._threads.put(units, at_once=tools.pace.get(op_classpath, 0.0) > WAITS_FOR_ANSWERS)
 
     def _deal_shared(self, sensor_class: SensorClass, units: Sequence[PokeUnit]) -> None:
-        """Deal groups out by what they ask: those that can share a call to one call, the others by themselves."""
+        """Deal groups out by what they ask: those that can share a call to one call, the others by themselves.
+
+        So is a group whose deadline has passed: its last poke is its own, for a call's answer would time it out.
+        """
         by_kin: dict[Any, list[PokeUnit]] = {}
         alone: list[PokeUnit] = []
+        now = 0 if self._now is None else self._now(time.monotonic())
         for unit in units:
-            if unit.may_share(sensor_class):
+            deadline = unit.group.next_deadline
+            if (deadline is None or now < deadline) and unit.may_share(sensor_class):
                 by_kin.setdefault(unit.question.kin, []).append(unit)
             else:
                 alone.append(unit)

@@ -186,8 +186,9 @@ class SharedBatch:
             is_away = read.outcome_of(error) is Outcome.INFRA_FAILURE
         except BaseException:  # its attributes raise
             is_away = False
-        if is_away:  # each of them would find so too
-            return [read.of_exception(group, began, error) for group in groups]
+        if is_away:  # each of them would find so too, unless it is the call alone that is refused
+            self._again([_Scout(self._units[0], self._call, self._calls)])
+            return [read.of_exception(group, began, error) for group in groups[1:]]
         self._calls.failed(self.op_classpath, one_line(error))
         self._again(self._units)
         return []
@@ -233,3 +234,15 @@ class _Shadow:
             return
         if answer is False:
             self._calls.turn_off(self.op_classpath, f"it says no to group {self._unit.group.id}, which its poke finds")
+
+
+class _Scout(_Shadow):
+    """A group of a shared call that could not ask its backend: its own poke tells whether the backend is away."""
+
+    __slots__ = ()
+
+    def poke(self) -> list[Report]:
+        reports = each_report(self._unit.poke())
+        if not any(report.outcome is Outcome.INFRA_FAILURE for report in reports):
+            self._calls.failed(self.op_classpath, "it cannot ask its backend, and a poke can")
+        return reports

@@ -8,6 +8,7 @@ import platform
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from socketserver import TCPServer
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
@@ -22,7 +23,7 @@ from sensorpool.worker.figures import Figure
 from sensorpool.worker.metrics import Metrics
 from sensorpool.worker.observer import Observer
 
-_PATIENCE = 10.0  # seconds for a client to send its request, and to take the answer
+_PATIENCE = 10.0  # seconds for a client to send its request and to take the answer
 _AT_ONCE = 16  # requests
 # copied for each answer, because the server adds to them
 _TEXT = [("Content-Type", "text/plain; charset=utf-8")]
@@ -88,7 +89,7 @@ class MetricsServer:
 
 
 class _Server(ThreadingWSGIServer):
-    """A thread for each request, and so many at most: further ones wait in the queue of the socket."""
+    """A thread for each request, and so many at most: further ones are hung up on."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         self._room = threading.BoundedSemaphore(_AT_ONCE)
@@ -101,7 +102,9 @@ class _Server(ThreadingWSGIServer):
         self.setup_environ()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        self._room.acquire()
+        if not self._room.acquire(blocking=False):
+            self.shutdown_request(request)  # a probe must not wait for those that hold their places
+            return
         try:
             super().process_request(request, client_address)
         except BaseException:  # no thread could be started
@@ -109,13 +112,22 @@ class _Server(ThreadingWSGIServer):
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
+        end = threading.Timer(_PATIENCE, _hang_up, [request])  # a client that sends a letter now and then
+        end.daemon = True
         try:
+            end.start()
             super().process_request_thread(request, client_address)
         finally:
+            end.cancel()
             self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of a client that went away."""
+
+
+def _hang_up(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Request(WSGIRequestHandler):

@@ -3,9 +3,10 @@
 A job does not wait for a budget alone: what is left at its end waits for its turn, for which another job is sent.
 """
 
+import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from sensorpool.leases.budgets import Asked, BudgetsLeft
@@ -37,6 +38,16 @@ class _Line:
         return self.done > 0 or self.stretched > self.poked or (self.poked > 0 and bool(self.units))
 
 
+class _Call:
+    """A call that a budget has granted as one poke, and that counts among those at once until all of it has ended."""
+
+    __slots__ = ("budget", "open")
+
+    def __init__(self, budget: Budget, groups: int) -> None:
+        self.budget = budget
+        self.open = groups  # that have not ended
+
+
 class Turn(NamedTuple):
     """What the caller knows of the job.
 
@@ -61,7 +72,9 @@ class Budgeted:
         self._asker = asker
         self._turn = turn
         self._lines: dict[Budget, _Line] = {}
-        self._at_once: dict[int, Budget] = {}  # the budget of each group that is being poked, if it counts these
+        # of its own: what a job of this range has not given back, a later one must not hold on to
+        self._holder = f"{asker}/{secrets.token_hex(4)}"
+        self._at_once: dict[int, _Call] = {}  # the call of each group that is being poked, if its budget counts these
 
     def set_apart(self, units: Sequence[PokeUnit]) -> list[PokeUnit]:
         """Take the groups into lines whose backend has a budget; return the others."""
@@ -126,15 +139,20 @@ class Budgeted:
             line.poked += len(some)
             line.stretched += self._stretched(some)
             if budget.at_once is not None:
-                self._at_once.update((unit.group.id, budget) for unit in some)
+                for call in self._calls(some):
+                    granted_call = _Call(budget, len(call))
+                    self._at_once.update((unit.group.id, granted_call) for unit in call)
         return taken
 
     def ended(self, group_ids: Iterable[int]) -> None:
         """Take note of pokes that have ended."""
         if self._at_once:
             for group_id in group_ids:
-                if (budget := self._at_once.pop(group_id, None)) is not None:
-                    line = self._lines[budget]
+                if (call := self._at_once.pop(group_id, None)) is None:
+                    continue
+                call.open -= 1
+                if not call.open:
+                    line = self._lines[call.budget]
                     line.done += 1
                     line.ask_at = min(line.ask_at, time.monotonic() + _AGAIN)
 
@@ -150,7 +168,8 @@ class Budgeted:
         return None if (at := self.next_ask) is None else max(0.0, at - time.monotonic())
 
     def _question(self, budget: Budget, line: _Line, wanted: int) -> Asked:
-        asked = Asked(budget, self._asker, wanted, line.done, line.stretched, line.poked, len(line.units))
+        waiting = len(line.units)
+        asked = Asked(budget, self._asker, wanted, line.done, line.stretched, line.poked, waiting, self._holder)
         line.done, line.stretched, line.poked = 0, 0.0, 0
         return asked
 
@@ -158,6 +177,17 @@ class Budgeted:
         """Return how many pokes these groups are: one call for many is one."""
         calls = Counter(map(self._turn.call_of, units))
         return calls.pop(None, 0) + sum(-(-number // SIZE) for number in calls.values())
+
+    def _calls(self, units: Sequence[PokeUnit]) -> Iterator[list[PokeUnit]]:
+        """Yield the groups of each call, as `_cost` counts them."""
+        many: dict[Hashable, list[PokeUnit]] = {}
+        for unit in units:
+            if (call := self._turn.call_of(unit)) is None:
+                yield [unit]
+            else:
+                many.setdefault(call, []).append(unit)
+        for same in many.values():
+            yield from (same[start : start + SIZE] for start in range(0, len(same), SIZE))
 
     def _first(self, line: _Line, pokes: int, most: int) -> list[PokeUnit]:
         """Take the first groups out of a line, as many as so many pokes are."""

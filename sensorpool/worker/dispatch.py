@@ -55,7 +55,7 @@ def poke(shares: Sequence[Share]) -> None:
         return
     worker, dispatch = some[0].run.worker, _Dispatch(some)
     worker.watchdog.guard()
-    poking = worker.poker.begin()
+    poking = worker.poker.begin(some[0].run.moment.at)
     try:
         dispatch.poke_in_turn(poking)
     except BaseException:
@@ -161,7 +161,10 @@ class _Dispatch:
                     if len(some) < most:
                         del share.lines[op_classpath]
             if units and self._worker.away:
-                units = self._sift(share, units)
+                sifted = self._sift(share, units)
+                if share.budgeted is not None and len(sifted) < len(units):
+                    share.budgeted.ended({unit.group.id for unit in units} - {unit.group.id for unit in sifted})
+                units = sifted
             if units:
                 taken.append((share, units))
         if not taken:

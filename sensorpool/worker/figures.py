@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from sensorpool.config.settings import Settings
+from sensorpool.instrumentation.redaction import safe_line
 from sensorpool.leases.budgets import BudgetsLeft
 from sensorpool.leases.child_deaths import ChildDeaths
 from sensorpool.leases.lease import Leases
@@ -127,7 +128,7 @@ class Figures:
             yield Figure("sensorpool_budget_stretch", said, each.stretch, {"budget": each.budget.pattern})
         for outage in sorted(away, key=lambda each: -each.lasted)[:MOST]:
             yield Figure("sensorpool_backend_away_seconds", "Seconds since a backend went away.", outage.lasted,
-                         {"backend": outage.backend}, is_age=True)  # fmt: skip
+                         {"backend": safe_line(outage.backend, 80)}, is_age=True)  # fmt: skip
 
     def _of_sending(self, now: Milliseconds) -> Iterator[Figure]:
         oldest = self._database.read(inspecting.oldest_unpublished)

@@ -39,9 +39,8 @@ def suspects(run: JobRun) -> tuple[list[PokeUnit], set[int]]:
         if woken := {at_once(group_id) for group_id in busy} & set(run.held.late):
             run.worker.leases.dirty_flags.keep(run.shard_range, woken)  # their poke may have looked too early
     if run.worker.budgets:
-        charge(
-            run.worker.budgets, run.worker.budgets_left, str(run.shard_range), [u for u in units if u.group in found]
-        )
+        poked = [unit for unit in units if unit.group in found and unit.group.id not in busy]
+        charge(run.worker.budgets, run.worker.budgets_left, str(run.shard_range), poked)
     return [unit for unit in units if unit.group.id not in group_ids], {group.id for group in found}
 
 

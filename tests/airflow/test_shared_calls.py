@@ -174,6 +174,27 @@ def test_what_one_listing_cannot_answer_is_poked_by_itself(calls: list[str], arg
     assert asked(S3KeySensor, [arguments, arguments]) == [None, None]
 
 
+class Crowded:
+    """A client of a bucket that holds more than a page before what is asked for."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names, self.calls = sorted(names), 0
+
+    def list_objects_v2(self, **asked: str) -> dict[str, Any]:
+        """Answer with a page, as Amazon does."""
+        self.calls += 1
+        after = asked.get("StartAfter", "")
+        found = [name for name in self.names if name.startswith(asked["Prefix"]) and name > after]
+        return {"Contents": [{"Key": name} for name in found[:1_000]], "IsTruncated": len(found) > 1_000}
+
+
+def test_a_crowded_folder_before_the_keys_costs_no_more_calls_than_keys() -> None:
+    client = Crowded([f"out/2026-01-01/{n:05}" for n in range(1_500)] + ["out/2026-01-03"])
+    keys = ["out/2026-01-02", "out/2026-01-03"]
+    assert "out/2026-01-03" in s3._there(client, "b", keys)
+    assert client.calls <= len(keys)
+
+
 def test_in_a_bucket_that_is_not_there_is_no_key(calls: list[str]) -> None:
     assert agree(S3KeySensor, [{"bucket_key": f"s3://gone/{n}"} for n in range(2)]) == [False, False]
     with pytest.raises(Exception, match="NoSuchBucket"):

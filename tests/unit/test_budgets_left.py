@@ -106,6 +106,34 @@ def test_so_many_at_once_and_no_more(ask: Ask, now: list[float]) -> None:
     assert ask(AT_ONCE, "c", 9).pokes == 4
 
 
+def test_what_a_round_has_not_given_back_ends_by_itself(ask: Ask, now: list[float]) -> None:
+    """Later rounds of the same range ask on and on, and must not keep it alive."""
+    assert ask(AT_ONCE, "a", 9, holder="a/1").pokes == 4
+    granted = 0
+    for number in range(200):
+        granted += ask(AT_ONCE, "a", 9, done=granted, holder=f"a/{2 + number}").pokes
+        now[0] += 0.25
+    assert granted >= 4, "after 41 s"
+
+
+def test_a_backend_that_hangs_does_not_keep_the_others_under_its_budget_from_their_pokes(
+    ask: Ask, now: list[float]
+) -> None:
+    """A thousand groups are poked apart each minute, whatever the budget of ten a second holds."""
+    rate = Budget("*", 10.0, None)
+    again, granted = now[0], 0
+    for _ in range(600):
+        for asker in ("x", "y"):
+            ask(rate, asker, -17)
+        if again <= now[0]:
+            grant = ask(rate, "healthy", 10)
+            granted += grant.pokes
+            again = now[0] + max(grant.wait, 0.05)
+        now[0] += 1
+    assert granted > 600, "a poke a second at least"
+    assert ask(rate, "late", 1).wait < 7
+
+
 def test_both_limits_hold(ask: Ask, now: list[float]) -> None:
     assert ask(BOTH, "a", 100).pokes == 4
     granted = 4

@@ -219,12 +219,26 @@ def test_the_network_policies_let_in_what_was_named() -> None:
 
 def test_prometheus_gets_the_alerts_and_the_name_that_they_expect() -> None:
     rule = of_kind(ALL, "PrometheusRule")
-    assert rule["spec"] == yaml.safe_load((ROOT / "monitoring" / "alerts.yml").read_text())
     [endpoint] = of_kind(ALL, "PodMonitor")["spec"]["podMetricsEndpoints"]
-    assert endpoint["relabelings"] == [{"targetLabel": "job", "replacement": "sensorpool"}]
+    [relabeling] = endpoint["relabelings"]
+    job = relabeling["replacement"]
+    assert relabeling["targetLabel"] == "job"
+    assert job == rule["metadata"]["name"], "two releases on one Prometheus are told apart"
+    alerts = (ROOT / "monitoring" / "alerts.yml").read_text().replace('job="sensorpool"', f'job="{job}"')
+    assert rule["spec"] == yaml.safe_load(alerts)
     dashboard = of_kind(ALL, "ConfigMap", "-dashboard")
     assert json.loads(dashboard["data"]["sensorpool.json"])["title"]
     assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "1"
+
+
+def test_the_pages_behind_tls_know_that_they_are() -> None:
+    """uvicorn believes the Ingress only if it is told to, and a cookie without `Secure` would travel in the clear."""
+    for tls_secret, believed in (("tls", "*"), ("", None)):
+        ingress = {"enabled": True, "host": "a.example", "tlsSecret": tls_secret}
+        values = merged(ALONE, {"web": {"enabled": True, "token": {"existingSecret": "t"}, "ingress": ingress}})
+        [container] = of_kind(values, "Deployment", "-web")["spec"]["template"]["spec"]["containers"]
+        found = {each["name"]: each.get("value") for each in container["env"]}
+        assert found.get("FORWARDED_ALLOW_IPS") == believed
 
 
 def test_the_pool_in_airflows_image_has_its_configuration() -> None:
@@ -242,7 +256,11 @@ def test_the_pool_in_airflows_image_has_its_configuration() -> None:
         ({"database": {"existingSecret": {"name": ""}}}, "name the database"),
         ({"redis": {"existingSecret": {"name": ""}}}, "name the Redis"),
         ({"settings": {"redis_url": "redis://x"}}, "settings.redis_url is a secret"),
+        ({"settings": {"on_settled_broker_url": "redis://:p@x"}}, "settings.on_settled_broker_url is a secret"),
+        ({"settings": {"on_late_url": "https://chat.example/hush"}}, "settings.on_late_url is a secret"),
+        ({"settings": {"sensors_enabled": []}}, "would enable the default classes"),
         ({"settings": {"metrics_port": 1}}, "has a value of its own"),
+        ({"web": {"ingress": {"enabled": True, "host": "a.example", "path": "/pool"}}}, "must be /"),
         ({"web": {"token": {"existingSecret": ""}}}, "the token of the pages"),
         ({"web": {"ingress": {"enabled": True}}}, "name the host"),
         ({"worker": {"replica": 3}}, "replica"),

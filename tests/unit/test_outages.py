@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from harness.until import until
+from sensorpool.admin import backends
+from sensorpool.instrumentation import redaction
 from sensorpool.leases.outages import MOST, Kind, Outages
 from sensorpool.leases.redis_store import RedisStore
 
@@ -82,6 +84,42 @@ def test_there_are_so_many_at_most(outages: Outages) -> None:
         outages.begin(f"backend {number}", Kind.AWAY, "", wait=5)
     assert not outages.begin("one more", Kind.AWAY, "", wait=5).is_new
     assert len(outages.look()) == MOST
+
+
+def test_those_of_long_ago_make_room(outages: Outages, client: Any) -> None:
+    for number in range(MOST):
+        client.hset("sensorpool:{pool}:outages", f"backend {number}", "1000 2000 5000 healed long ago")
+    assert outages.begin("one more", Kind.AWAY, "", wait=5).is_new
+    assert client.hlen("sensorpool:{pool}:outages") == 1
+
+
+@pytest.mark.parametrize("name", ["a." * 120 + "B", "warehouse_of_hush hush hush"])
+def test_a_name_is_kept_as_it_is(outages: Outages, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is shown cut, and without secrets; a group finds its backend by all of it."""
+    monkeypatch.setattr(redaction, "_known", ("hush hush hush",))
+    outages.begin(name, Kind.AWAY, "", wait=5)
+    [seen] = outages.look()
+    assert seen.backend == name
+    assert backends.shown(seen)["backend"] != name
+
+
+def test_a_clock_that_is_put_back_holds_no_group(outages: Outages, client: Any) -> None:
+    seconds, _ = client.time()
+    for kind in ("away", "throttled", "healed"):
+        later = f"{seconds * 1000 + 3_600_000} {seconds * 1000 + 3_605_000} 5000 {kind} x"
+        client.hset("sensorpool:{pool}:outages", NAME, later)
+        assert outages.look() == []
+        assert outages.take_turn(NAME, "a", 30) is None
+        assert outages.begin(NAME, Kind.AWAY, "now", wait=5).is_new
+
+
+def test_a_backend_that_is_throttled_again_and_again_is_left_alone_each_time(outages: Outages, client: Any) -> None:
+    """What has lasted for hours counts as lost, and its groups are poked; this one answers in between."""
+    seconds, _ = client.time()
+    hours_ago, just_now = seconds * 1000 - 9_000_000, seconds * 1000 + 50_000
+    client.hset("sensorpool:{pool}:outages", NAME, f"{hours_ago} {just_now} 5000 healed x")
+    assert not outages.begin(NAME, Kind.THROTTLED, "429", wait=5, quiet=30).is_new
+    assert outages.look()[0].lasted < 5
 
 
 @pytest.mark.parametrize("text", ["", "x", "1 2", "9" * 400, "1 2 3 odd cause", "-1 2 3 away x", "1 2 3 away x\ny"])

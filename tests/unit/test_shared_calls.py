@@ -25,6 +25,7 @@ class Waits:
     """Is poked by itself: for long enough not to be quick."""
 
     there: ClassVar[set[str]] = set()
+    is_away: ClassVar[bool] = False
     poked: ClassVar[list[str]] = []
 
     def __init__(self, kin: str, name: str) -> None:
@@ -32,6 +33,8 @@ class Waits:
 
     def poke(self, context: Any) -> bool:
         self.poked.append(self.name)
+        if self.is_away:
+            raise ConnectionRefusedError(111, "refused")
         time.sleep(0.001)
         return self.name in self.there
 
@@ -90,9 +93,9 @@ def units(poker: Poker, names: Sequence[str], kin: str = "a", first: int = 1) ->
     return [PokeUnit(due_group(first + place), classpath(Waits), text, poker.tools) for place, text in enumerate(texts)]
 
 
-def poke(poker: Poker, some: Sequence[PokeUnit]) -> dict[int, Report]:
+def poke(poker: Poker, some: Sequence[PokeUnit], now: Callable[[float], int] | None = None) -> dict[int, Report]:
     """Poke groups as a job does; return the report of each."""
-    poking, seen = poker.begin(), list[Report]()
+    poking, seen = poker.begin(now), list[Report]()
     poking.put(some, [unit.group.id for unit in some])
 
     def all_reported() -> bool:
@@ -172,13 +175,42 @@ def test_a_call_with_too_few_answers_counts_as_failed(poker: Poker, call: Call, 
     assert sorted(Waits.poked) == ["x", "y"]
 
 
-def test_where_the_backend_is_away_no_group_is_poked(poker: Poker, call: Call) -> None:
+def test_where_the_backend_is_away_one_group_is_poked(
+    poker: Poker, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Waits, "is_away", True)
     call.answer = raises(ConnectionRefusedError(111, "refused"))
-    assert {report.outcome for report in poke(poker, units(poker, ["x", "y"])).values()} == {Outcome.INFRA_FAILURE}
-    assert Waits.poked == []
+    found = poke(poker, units(poker, ["x", "y", "z"]))
+    assert {report.outcome for report in found.values()} == {Outcome.INFRA_FAILURE}
+    assert len(found) == 3
+    assert Waits.poked == ["x"]
     assert poker.shared_calls.is_on(classpath(Waits))
     assert ConnectionError.__mro__[1].__name__ == "OSError"
     assert "builtins.ConnectionError" in INFRA_FAILURES
+
+
+def test_a_call_that_alone_is_refused_is_not_made_for_a_while(poker: Poker, call: Call) -> None:
+    """The batch of a service may be throttled while its single calls are answered: no group waits for it for ever."""
+    call.answer = raises(ConnectionRefusedError(111, "refused"))
+    found = poke(poker, units(poker, ["x", "y", "z"]))
+    assert [found[number].outcome for number in (1, 2, 3)] == [Outcome.NOT_LANDED, *[Outcome.INFRA_FAILURE] * 2]
+    assert not poker.shared_calls.is_on(classpath(Waits))
+    assert {each.outcome for each in poke(poker, units(poker, ["x", "y", "z"])).values()} == {Outcome.NOT_LANDED}
+    assert len(call.asked) == 1
+
+
+def test_a_group_whose_deadline_has_passed_is_poked_by_itself(poker: Poker, call: Call) -> None:
+    """The answer of a call may keep a sensor waiting, and no more: its last poke is its own."""
+    no_comparison(poker)
+    call.answer = lambda _: False
+    late = [
+        PokeUnit(due_group(number, next_deadline=deadline), classpath(Waits), text, poker.tools)
+        for number, deadline in enumerate((None, 999, 1_000, 1_001, 5_000), 1)
+        for text in [f'{{"kin": "a", "name": "n{number}"}}']
+    ]
+    assert len(poke(poker, late, lambda _: 1_000)) == 5
+    assert sorted(Waits.poked) == ["n2", "n3"]
+    assert call.asked == [("a", ["n1", "n4", "n5"])]
 
 
 def test_a_call_that_takes_too_long_costs_no_group_its_poke(poker: Poker, call: Call) -> None:

@@ -71,7 +71,7 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 {{- range $name, $value := $values.settings }}
 - name: {{ printf "SENSORPOOL_%s" (upper $name) }}
 {{- if kindIs "slice" $value }}
-  value: {{ join "," $value | quote }}
+  value: {{ join "," $value | default "," | quote }}
 {{- else if kindIs "map" $value }}
   value: {{ toJson $value | quote }}
 {{- else if kindIs "float64" $value }}
@@ -139,10 +139,16 @@ imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- if not (or $v.redis.existingSecret.name $v.redis.url) -}}
 {{- fail "name the Redis: redis.existingSecret.name, the Secret that has its URL" -}}
 {{- end -}}
-{{- range $name := list "database_url" "redis_url" "broker_url" "web_token" "wake_token" -}}
+{{- range $name := list "database_url" "redis_url" "broker_url" "on_settled_broker_url" "on_late_url" "web_token" "wake_token" -}}
 {{- if hasKey $v.settings $name -}}
-{{- fail (printf "settings.%s is a secret: name a Secret that has it" $name) -}}
+{{- fail (printf "settings.%s is a secret: give it by extraEnv, from a Secret that has it" $name) -}}
 {{- end -}}
+{{- end -}}
+{{- if and (hasKey $v.settings "sensors_enabled") (not $v.settings.sensors_enabled) -}}
+{{- fail "settings.sensors_enabled is empty, which would enable the default classes: name at least one class" -}}
+{{- end -}}
+{{- if ne $v.web.ingress.path "/" -}}
+{{- fail "web.ingress.path must be /: the pages have no path of their own; give them a host" -}}
 {{- end -}}
 {{- range $name := list "database_schema" "metrics_host" "metrics_port" -}}
 {{- if hasKey $v.settings $name -}}

@@ -9,6 +9,20 @@
 if redis.call("TYPE", KEYS[1]).ok ~= "hash" then
   redis.call("DEL", KEYS[1])
 end
+
+-- Drop the entries that tell of nothing any more; return whether there were some.
+local function drop_old(now, stale)
+  local fields, dropped = redis.call("HGETALL", KEYS[1]), 0
+  for i = 1, #fields, 2 do
+    local ends, kind = string.match(fields[i + 1], "^%d+ (%d+) %d+ (%a+) ")
+    ends = tonumber(ends)
+    if not ends or ends + (kind == "healed" and 0 or stale) <= now then
+      dropped = dropped + redis.call("HDEL", KEYS[1], fields[i])
+    end
+  end
+  return dropped > 0
+end
+
 local time = redis.call("TIME")
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local quiet, wait, stale = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -27,7 +41,10 @@ if is_fresh and kind ~= "healed" then
   return { 0, until_then - now }
 elseif is_fresh and now < until_then then
   wait, answer = math.max(wait, tonumber(kept_wait)), 2
-elseif not since and redis.call("HLEN", KEYS[1]) >= tonumber(ARGV[6]) then
+  if ARGV[2] == "throttled" then
+    since = now -- it has answered since, and only wants to be asked less: that may go on for ever
+  end
+elseif not since and redis.call("HLEN", KEYS[1]) >= tonumber(ARGV[6]) and not drop_old(now, stale) then
   return { -1, wait }
 else
   since = now

@@ -11,9 +11,10 @@ end
 local time = redis.call("TIME")
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local kept = tonumber(ARGV[3])
-local _, until_then, _, kind = string.match(redis.call("HGET", KEYS[1], ARGV[1]) or "", "^(%d+) (%d+) (%d+) (%a+) ")
-until_then = tonumber(until_then)
-if kind ~= "away" and kind ~= "throttled" then
+local since, until_then, _, kind = string.match(redis.call("HGET", KEYS[1], ARGV[1]) or "", "^(%d+) (%d+) (%d+) (%a+) ")
+since, until_then = tonumber(since), tonumber(until_then)
+-- one from after now was written before the clock was put back
+if (kind ~= "away" and kind ~= "throttled") or since > now then
   return { -1, 0 }
 end
 if now < until_then then

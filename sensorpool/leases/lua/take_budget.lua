@@ -1,22 +1,23 @@
--- take_budget(budget; asker, wanted, per_second, at_once, done, kept_ms, stretch, poked, groups) -> {granted, wait_ms}
+-- take_budget(budget; asker, wanted, per_second, at_once, done, kept_ms, stretch, poked, groups, holder) -> {granted, wait_ms}
 --
 -- Take pokes out of a budget that all workers share. `asker` is a shard range; 0 for `per_second` or `at_once` is no such
--- limit. `done` is how many of the pokes that the asker had at once have ended since it asked last; those that it does not
--- give back end by themselves after `kept_ms`. A negative `wanted` is taken whatever is left: others wait for it then.
+-- limit. `done` is how many of the pokes that the holder (a round of a job) had at once have ended since it asked last; those that
+-- it does not give back end by themselves after `kept_ms`. A negative `wanted` is taken whatever is left, down to a debt of
+-- five seconds: others wait for it then. It costs nothing while they wait in line: they would wait for ever.
 -- `stretch` is the sum of the stretches of the `poked` groups that were poked since the asker asked last, and `groups` is
 -- how many wait with those that are wanted.
 --
 -- The rate is a bucket that holds what three quarters of a second allow. Askers that find too little in it wait in a line,
 -- half a second behind each other: each has a moment of its own. Before that moment it gets nothing.
 --
--- Fields: "bucket" = "tokens at", "line" = the moment after the last one, "turn:ASKER" = its moment, "busy:ASKER" =
+-- Fields: "bucket" = "tokens at", "line" = the moment after the last one, "turn:ASKER" = its moment, "busy:HOLDER" =
 -- "count expires", "waits:ASKER" = "count at", "stretch" = "mean weight".
 if redis.call("TYPE", KEYS[1]).ok ~= "hash" then
   redis.call("DEL", KEYS[1])
 end
 local time = redis.call("TIME")
 local now = time[1] * 1000 + time[2] / 1000
-local asker, wanted = ARGV[1], tonumber(ARGV[2])
+local asker, holder, wanted = ARGV[1], ARGV[10], tonumber(ARGV[2])
 local rate, at_once, done, kept = tonumber(ARGV[3]) / 1000, tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local LONGEST_WEIGHT, FORGET = 500, 120000
 
@@ -41,7 +42,7 @@ if at_once > 0 then
       count, expires = tonumber(count), tonumber(expires)
       if not count or expires < now or expires > now + 100 * kept then
         redis.call("HDEL", KEYS[1], fields[i])
-      elseif fields[i] == "busy:" .. asker then
+      elseif fields[i] == "busy:" .. holder then
         own = math.max(0, count - done)
       else
         busy = busy + count
@@ -55,9 +56,9 @@ if at_once > 0 then
     wait = 250
   end
   if own > 0 or granted > 0 then
-    put("busy:" .. asker, own, now + kept)
+    put("busy:" .. holder, own, now + kept)
   else
-    redis.call("HDEL", KEYS[1], "busy:" .. asker)
+    redis.call("HDEL", KEYS[1], "busy:" .. holder)
   end
 end
 
@@ -77,7 +78,9 @@ if rate > 0 then
     turn = nil
   end
   if is_forced then
-    tokens = tokens - wanted
+    if line <= now - 1000 then
+      tokens = math.max(tokens - wanted, math.min(tokens, -5000 * rate))
+    end
   elseif granted > 0 then
     local may = (turn and turn <= now) or (not turn and line <= now)
     local some = may and math.max(0, math.min(granted, math.floor(tokens + 0.001))) or 0
@@ -100,8 +103,8 @@ if rate > 0 then
 end
 
 if at_once > 0 and granted > 0 then
-  local own = two("busy:" .. asker) or 0
-  put("busy:" .. asker, own + granted, now + kept)
+  local own = two("busy:" .. holder) or 0
+  put("busy:" .. holder, own + granted, now + kept)
 end
 if granted < wanted then
   put("waits:" .. asker, tonumber(ARGV[9]) * (1 - granted / wanted), now)

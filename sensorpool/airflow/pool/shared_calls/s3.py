@@ -69,6 +69,9 @@ def _there(client: Any, bucket: str, keys: Sequence[str]) -> set[str]:
         there.update(names)
         if not page.get("IsTruncated") or not names:
             break
+        if keys[place] > names[-1]:  # so much lies before it that its own poke is cheaper
+            there.add(keys[place])
+            place += 1
         while place < len(keys) and keys[place] <= names[-1]:
             place += 1
     return there
