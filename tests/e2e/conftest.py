@@ -1,7 +1,7 @@
 """Two Airflows for the whole suite: each takes 20 s to start. Tests that break parts of one put them back.
 
 A run of the whole suite takes a part of the tests, chosen by its seed: one in six of the faults and of what operators
-do, one in three of the cases of parity and of the rest. ``make e2e-all`` takes all.
+do, one in four of the cases of parity and of the rest. ``make e2e-all`` takes all.
 """
 
 import os
@@ -33,8 +33,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Choose a part of the tests, by the run's seed, where the whole suite runs."""
     if not ALL:
         choose(config, items, lambda item: item.path.stem if item.path.stem in FAULTS else None, 6)
-        choose(config, items, _case, 3)
-        choose(config, items, lambda item: "others" if item.path.stem in OTHERS else None, 3)
+        choose(config, items, _case, 4)
+        choose(config, items, lambda item: "others" if item.path.stem in OTHERS else None, 4)
 
 
 def _case(item: pytest.Item) -> str | None:

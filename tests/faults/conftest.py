@@ -1,6 +1,6 @@
 """A service behind proxies for each module, and the table of the faults' results.
 
-A run of the whole suite takes one in three of each module's tests, chosen by its seed; ``make faults-all`` takes all of
+A run of the whole suite takes one in four of each module's tests, chosen by its seed; ``make faults-all`` takes all of
 them.
 """
 
@@ -23,7 +23,7 @@ from tests.support.chosen import choose
 TABLE = "SENSORPOOL_TEST_FAULTS_TABLE"  # the file for the table as JSON
 
 ALL = os.environ.get("SENSORPOOL_TEST_FAULTS") == "all" or bool(os.environ.get("SENSORPOOL_TEST_FULL"))
-ONE_IN = 3
+ONE_IN = 4
 
 _of_this_test: dict[str, Record] = {}
 
@@ -35,7 +35,7 @@ def record_of(fault: str) -> Record:
 
 @pytest.hookimpl(trylast=True)  # after `-k` has taken its pick
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose one in three of the tests of each module; the model and the seeded faults go by rules of their own."""
+    """Choose one in four of the tests of each module; the model and the seeded faults go by rules of their own."""
     if not ALL:
         here = Path(__file__).parent
         choose(config, items, lambda item: _group(item.path.stem) if item.path.parent == here else None, ONE_IN)
