@@ -59,7 +59,7 @@ async def wait(
     """
     asked = await asyncio.to_thread(default_pool) if pool is None else pool
     if asked.is_test:
-        return asked.wait(instance_ids, timeout)
+        return await asyncio.to_thread(asked.wait, instance_ids, timeout)
     waiting = Waiting(asked.database, instance_ids, timeout)
     while (pause := await asyncio.to_thread(waiting.look)) is not None:
         await asyncio.sleep(pause)

@@ -49,10 +49,10 @@ def step(
     if self.request.is_eager or self.request.called_directly:
         return _waited(default_pool().register(sensor, context, **(options or {})))
     pool = default_pool()
-    _refuse_short_memory(self, pool, options or {})
+    options = _within_memory(self, pool, options or {})
     self.update_state(state=SENSING)  # before: its end may be told at once
     again = self.signature_from_request(args=(), kwargs={"sensor": sensor, "ended": True})
-    made = pool.register(sensor, context, on_settled=again, **_key(self), **(options or {}))
+    made = pool.register(sensor, context, on_settled=again, **_key(self), **options)
     if made.state != State.SENSING:
         _put_back(self, made)
     raise Ignore
@@ -108,21 +108,23 @@ def _key(task: Any) -> dict[str, Any]:
     return {"dag_id": task.app.main or "celery", "task_id": WAIT_FOR, "run_id": task.request.id}
 
 
-def _refuse_short_memory(task: Any, pool: Pool, options: Mapping[str, Any]) -> None:
-    """Refuse a step of a chord's header that may wait longer than Celery's result back end remembers the chord.
+def _within_memory(task: Any, pool: Pool, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the options of a step that does not wait longer than Celery's result back end remembers its chord.
 
-    :raises Refused: when it may: the body would never run, and nothing would say so.
+    :raises Refused: when it names a longer timeout: the body would never run, and nothing would say so.
     """
     expires = task.app.conf.result_expires
     if not task.request.chord or not expires:
-        return
+        return options
     kept = _seconds(expires)
-    waits = _seconds(options.get("timeout") or pool.settings.timeout)
+    if (waits := options.get("timeout")) is None:
+        return {**options, "timeout": min(pool.settings.timeout, kept)}
     if waits > kept:
         raise Refused(
             f"this step of a chord may wait for {waits:g} s, and Celery forgets the chord after {kept:g} s, so that "
             "its body would never run: give wait_for a shorter timeout, or raise result_expires"
         )
+    return options
 
 
 def _put_back(task: Any, instance: Instance) -> None:

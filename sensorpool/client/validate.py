@@ -18,9 +18,10 @@ from sensorpool.model.callbacks import ON_FAILURE, ON_SETTLED, ON_SUCCESS
 from sensorpool.model.execution_context import ExecutionContext
 from sensorpool.model.family import family_code
 from sensorpool.model.identity import Identity, identify
+from sensorpool.model.location import JOINS as JOINED
 from sensorpool.model.location import location_named
 from sensorpool.model.values import LONGEST_SPAN, Key, Milliseconds, Registration
-from sensorpool.poke.classes import Classes, SensorClass, describe, path_of
+from sensorpool.poke.classes import JOINS, Classes, SensorClass, describe, path_of
 from sensorpool.publish import canvas
 
 _KEY_LENGTH = 250
@@ -211,6 +212,8 @@ def _location(given: Any, sensor_class: SensorClass | None, poke_context: str) -
         if (where := location_named(given)) is None:
             raise Refused("location must be a URL like s3://bucket/folder/name: of what the sensor waits for")
         return where
+    if sensor_class is not None and sensor_class.op_classpath in JOINS:
+        return JOINED
     if sensor_class is None or sensor_class.names_location is None:
         return None
     return sensor_class.location_of(_parse(poke_context)[0])

@@ -20,12 +20,15 @@ _DATABASE = f"{PREFIX}DATABASE"
 _MEND = f"name it in {PREFIX}DATABASE_URL"
 _OPTIONS = frozenset(  # of libpq
     {"sslmode", "sslrootcert", "sslcert", "sslkey", "options", "passfile", "target_session_attrs", "connect_timeout"}
-    | {"application_name", "gssencmode", "channel_binding", "keepalives", "keepalives_idle"}
+    | {"application_name", "gssencmode", "channel_binding", "krbsrvname", "sslcrl", "sslpassword", "sslcompression"}
+    | {"ssl_min_protocol_version", "ssl_max_protocol_version", "hostaddr", "require_auth", "load_balance_hosts"}
 )
-# those that change what Django does with a connection, and no part of where it leads
+# those that change what Django does with a connection, and no part of where it leads; the pool has limits of its own
 _OF_DJANGO = frozenset(
     {"isolation_level", "pool", "assume_role", "server_side_binding", "client_encoding", "charset", "init_command"}
-    | {"sql_mode", "timeout", "transaction_mode"}
+    | {"sql_mode", "timeout", "transaction_mode", "use_unicode", "autocommit", "read_timeout", "write_timeout"}
+    | {"keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout"}
+    | {"prepare_threshold", "cursor_factory", "context", "row_factory"}
 )
 _DRIVERS = {
     "django.db.backends.postgresql": "postgresql+psycopg",

@@ -109,14 +109,20 @@ class Poker:
         path = sensor_class.op_classpath
         return sensor_class.shared is not None and self.shared_calls.is_on(path) and not self.tools.is_quick(path)
 
-    def call_of(self, unit: PokeUnit) -> Any:
-        """Return what names the call by which a group is asked for together with others; None: it is asked alone."""
+    def call_of(self, unit: PokeUnit, now: Milliseconds = 0) -> Any:
+        """Return what names the call by which a group is asked for together with others; None: it is asked alone.
+
+        :param now: the database's time: after its deadline a group shares no call.
+        """
         found = self.classes.known(unit.op_classpath)
         if found is None:
             return None
         if found.way is Way.MANY:
             return found.op_classpath
-        return (found.op_classpath, unit.question.kin) if self.shares(found) and unit.may_share(found) else None
+        deadline = unit.group.next_deadline
+        if not self.shares(found) or (deadline is not None and now >= deadline) or not unit.may_share(found):
+            return None
+        return found.op_classpath, unit.question.kin
 
     def importing_since(self, op_classpath: str) -> float:
         """Return since when a class is being imported, by the monotonic clock; now, if it is not."""

@@ -34,7 +34,7 @@ _MEMORY_BROKER = (
 )
 
 
-_MOST_TAKEN = 10_000  # task ids that are remembered
+_MOST_TAKEN = 10_000  # messages that are remembered
 
 
 class Callbacks:
@@ -45,7 +45,7 @@ class Callbacks:
         self._url = settings.on_settled_broker_url or settings.broker
         self._sender: tuple[Application, Any, Any] | None = None
         self._lock = threading.Lock()
-        self._taken: OrderedDict[str, None] = OrderedDict()  # task ids
+        self._taken: OrderedDict[tuple[int, str], None] = OrderedDict()  # by instance and task id
         forks.note(self)
 
     def begin_anew(self) -> None:
@@ -71,7 +71,8 @@ class Callbacks:
         with self._lock:
             for message in messages:
                 options = self._options(message)
-                if (task_id := options.get("task_id")) in self._taken:
+                taken = (settled.id, str(options.get("task_id")))  # a step that waits is sent twice under one task id
+                if taken in self._taken:
                     continue
                 arguments, named = arguments_of(message, result_of(settled))
                 try:
@@ -79,16 +80,16 @@ class Callbacks:
                 except Refused as error:
                     refused = refused or error  # it stops no other
                 else:
-                    self._note_taken(task_id if len(messages) > 1 else None)
+                    if len(messages) > 1:
+                        self._note_taken(taken)
         if refused is not None:
             raise refused
 
-    def _note_taken(self, task_id: str | None) -> None:
+    def _note_taken(self, taken: tuple[int, str]) -> None:
         """Note that the broker has one of several messages: a later try of the others does not send it again."""
-        if task_id is not None:
-            self._taken[task_id] = None
-            if len(self._taken) > _MOST_TAKEN:
-                self._taken.popitem(last=False)
+        self._taken[taken] = None
+        if len(self._taken) > _MOST_TAKEN:
+            self._taken.popitem(last=False)
 
     def send_plain(self, task: str, argument: dict[str, Any]) -> None:
         """Send a task of the settings with one argument.

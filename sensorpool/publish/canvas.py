@@ -105,7 +105,8 @@ def _of_chord(chord: Any, settings: Settings) -> list[Message]:
     """Return the message for ``celery.chord``, a task that each worker has: it needs the worker's result back end."""
     chord.app.backend.ensure_chords_allowed()
     tasks = getattr(chord.tasks, "tasks", chord.tasks)
-    if unkept := {name for name, value in chord.options.items() if value is not None} - _OF_CHORD:
+    given = {name for name, value in chord.options.items() if value is not None and signatures.SAID.get(name) != value}
+    if unkept := given - _OF_CHORD:
         raise Refused(f"a chord's {min(unkept)} cannot be kept: set it at its tasks, or at its body")
     body = chord.body
     if body is None:

@@ -42,7 +42,8 @@ OPTIONS = _TEXTS | _SPANS | _TIMES | _LINKS | _WHOLE.keys() | {"headers", "ignor
 """The options of a signature with which its task is sent."""
 OPTIONS_SENT = OPTIONS | FOLLOWING
 """The options of a message: a chain goes as its first task, with the others behind it."""
-_SAID = {"serializer": "json"}  # options that may be given because they are what is done anyway
+SAID = {"serializer": "json"}
+"""Options that may be given because they are what is done anyway."""
 
 
 def kept(signature: Any, settings: Settings) -> dict[str, Any]:
@@ -116,7 +117,9 @@ def _refuse_hidden(signature: Mapping[str, Any]) -> None:
     """
     task, named = signature["task"], signature.get("kwargs") or {}
     is_hidden = bool(signature.get("args")) and not signature.get("subtask_type")
-    if is_hidden or not isinstance(named, Mapping) or named.keys() - _HELD[task] or named.get("kwargs"):
+    if isinstance(named, Mapping) and named.get("kwargs"):
+        raise Refused("the kwargs of a chord cannot be kept: give them to its tasks")
+    if is_hidden or not isinstance(named, Mapping) or named.keys() - _HELD[task]:
         raise Refused(f"{task} must name its tasks as Celery does: make it with its application")
 
 
@@ -145,7 +148,7 @@ def _options(options: Mapping[str, Any], known: Collection[str] = OPTIONS) -> di
     """Check options now, because a task with wrong options would fail only when the sensor has settled."""
     kept: dict[str, Any] = {}
     for name, value in options.items():
-        if value is None or _SAID.get(name) == value:
+        if value is None or SAID.get(name) == value:
             continue
         if name not in known:
             if known is OPTIONS_SENT:

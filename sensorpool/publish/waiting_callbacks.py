@@ -14,6 +14,7 @@ from sensorpool.store import outbox_rows
 from sensorpool.store.database import Database
 
 _AT_ONCE = 100  # callbacks claimed at once
+_OTHERS_TURN = 5_000  # milliseconds until a callback is tried again that another worker has to send
 _CLAIM = 60_000  # milliseconds for which no other process sends what this one has claimed
 
 log = logger(__name__)
@@ -27,17 +28,20 @@ class WaitingCallbacks:
         self._database = database
         self._sender = Callbacks(settings)
 
-    def send(self, settled: Settled, tries: int) -> bool:
+    def send(self, settled: Settled, tries: int, *, is_claimed: bool = False) -> bool:
         """Send a callback and delete its row; return whether it was sent. A refused callback is put off.
 
         :param tries: how often the callback was tried before.
+        :param is_claimed: whether no other process tries it meanwhile.
         :raises Unreachable: when its broker, or the database, does not answer.
         """
         try:
             self._sender.send(settled)
         except NotAllowed as error:
             log.warning("a callback's task is not allowed here", instance_id=settled.id, error=str(error))
-            return False  # a worker whose settings allow the task sends it
+            if is_claimed:  # a worker whose settings allow the task sends it
+                self._leave(settled.id, tries, str(error))
+            return False
         except Unreachable as error:
             self._put_off(settled.id, tries, LONGEST_AWAY, str(error))
             raise
@@ -71,7 +75,7 @@ class WaitingCallbacks:
                     return False
                 tried.add(each.id)
                 try:
-                    self.send(each, tries[each.id])
+                    self.send(each, tries[each.id], is_claimed=True)
                     strikes = 0
                 except Unreachable:
                     strikes += 1
@@ -86,6 +90,11 @@ class WaitingCallbacks:
     def close(self) -> None:
         """Close the connections."""
         self._sender.close()
+
+    def _leave(self, instance_id: int, tries: int, cause: str) -> None:
+        """Leave a claimed callback to the other workers, with the cause."""
+        now = self._database.read(self._database.now)
+        note(lambda: self._database.run(rows.put_off, instance_id, tries, now + _OTHERS_TURN, cause))
 
     def _put_off(self, instance_id: int, tries: int, longest: Milliseconds, cause: str) -> None:
         now = self._database.read(self._database.now)

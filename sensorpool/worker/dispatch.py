@@ -191,7 +191,7 @@ class _Dispatch:
             run.loaded.now,
             run.held.state.left_since,
             lambda group_ids: worker.database.read(loading.dags_of, group_ids),
-            worker.poker.call_of,
+            lambda unit: worker.poker.call_of(unit, run.loaded.now),
         )
         share.budgeted = Budgeted(worker.budgets, worker.budgets_left, str(run.shard_range), turn)
         return share.budgeted.set_apart(self._sift(share, share.units) if worker.away else share.units)

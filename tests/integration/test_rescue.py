@@ -59,7 +59,11 @@ def test_what_a_join_waits_for_stays(pool: Pool, worker: Worker) -> None:
         connection.execute(text(odd))  # by hand, and of no join
     assert rescue(worker, Place()).pruned == 1
     assert pool.database.read(inspecting.conditions, [ended, other]).keys() == {ended}
+    by_hand = pool.register("sensorpool.joins.AllOf", {"instances": [ended, waits]})
+    assert by_hand.group_id == join.group_id
     pool.cancel(join)
+    assert rescue(worker, Place()).pruned == 0
+    pool.cancel(by_hand)
     assert rescue(worker, Place()).pruned == 1
     assert pool.database.read(inspecting.conditions, [ended, other]) == {}
 

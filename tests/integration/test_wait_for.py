@@ -154,6 +154,41 @@ def test_a_step_of_a_chord_that_outlives_the_memory_of_it_is_refused(shop: Modul
     assert sensing(0)
 
 
+def test_a_step_of_a_chord_without_a_timeout_waits_within_the_memory_of_it(shop: ModuleType, tmp_path: Path) -> None:
+    step = sensorpool.wait_for(SCRIPTED, {"folder": str(tmp_path), "name": "a"})
+    result = chord([step, shop.load.s("x")], shop.total.s()).apply_async()
+    until("a step that waits", lambda: sensing(1))
+    pool = default.default_pool()
+    [row] = pool.database.read(lambda c: c.exec_driver_sql("SELECT start_date, timeout_at FROM sensor_instance").all())
+    assert row[1] - row[0] == 86_400_000
+    land(tmp_path, "a")
+    assert result.get(disable_sync_subtasks=False, timeout=60) == ["['loaded', 'x']", "{'name': 'a'}"]
+
+
+def test_steps_that_come_from_callbacks_go_on(shop: ModuleType, tmp_path: Path) -> None:
+    """Each is sent twice under one task id: when the registration ends, and when its own condition does."""
+    first = sensorpool.register(
+        SCRIPTED,
+        {"folder": str(tmp_path), "name": "first"},
+        on_settled=shop.alarm.s(),
+        on_success=group(*(chain(_within(tmp_path, n), shop.load.s().set(task_id=f"after-{n}")) for n in "ab")),
+    )
+    land(tmp_path, "first")
+    assert first.wait(60) == "success"
+    until("two steps that wait", lambda: sensing(2))
+    for n in "ab":
+        land(tmp_path, n)
+    for n in "ab":
+        found = shop.app.AsyncResult(f"after-{n}").get(disable_sync_subtasks=False, timeout=60)
+        assert found == ["loaded", {"name": n}]
+
+
+def _within(folder: Path, name: str) -> Any:
+    step = waits(folder, name)
+    step.set_immutable(True)  # the result of the registration is not its context
+    return step
+
+
 def test_a_step_that_is_delivered_once_more_after_its_end_stays_ended(shop: ModuleType, tmp_path: Path) -> None:
     land(tmp_path, "a")
     step = waits(tmp_path, "a").set(task_id="twice")

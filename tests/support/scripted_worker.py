@@ -85,7 +85,7 @@ class ScriptedPoker:
         self.held_up = self.stuck = self.withdrawn = False
         self.outstanding: dict[int, PokeUnit] = {}
 
-    def begin(self) -> "ScriptedPoker":
+    def begin(self, now: object = None) -> "ScriptedPoker":
         """Begin a job."""
         self.outstanding.clear()
         return self

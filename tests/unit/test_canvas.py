@@ -175,6 +175,7 @@ def test_an_option_of_a_chord_that_cannot_be_kept_is_refused(shop: Celery, setti
     t = shop.tasks
     given = chord([t["shop.a"].s()], t["shop.b"].s())
     assert sent(given.set(queue="q"), settings)[0]["options"]["queue"] == "q"
+    assert sent(chord([t["shop.a"].s()], t["shop.b"].s()).set(serializer="json"), settings)
     with pytest.raises(Refused, match="a chord's countdown cannot be kept: set it at its tasks, or at its body"):
         sent(given.set(countdown=60), settings)
 

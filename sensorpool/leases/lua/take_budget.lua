@@ -79,7 +79,7 @@ if rate > 0 then
   end
   if is_forced then
     if line <= now - 1000 then
-      tokens = math.max(tokens - wanted, math.min(tokens, -5000 * rate))
+      tokens = math.max(tokens - wanted, math.min(tokens, -math.max(1, 5000 * rate)))
     end
   elseif granted > 0 then
     local may = (turn and turn <= now) or (not turn and line <= now)

@@ -3,7 +3,7 @@
 Each mutant is a copy of the package in a folder of its own; the stateful test runs on it in a process of its own. An
 ImportError, or a run that takes too long, does not count as a catch.
 
-A run hunts for one mutant in twelve, chosen by its seed; ``SENSORPOOL_TEST_FULL=1`` and ``make mutants`` hunt for all.
+A run hunts for one mutant in seventeen, by its seed; ``SENSORPOOL_TEST_FULL=1`` and ``make mutants`` hunt for all.
 """
 
 import os

@@ -159,7 +159,7 @@ class SimulatedPoker:
         """Return False: each poke is one group's."""
         return False
 
-    def begin(self) -> "SimulatedPoker":
+    def begin(self, now: object = None) -> "SimulatedPoker":
         """Begin."""
         self.outstanding.clear()
         self._queue.clear()
