@@ -67,8 +67,8 @@ def _innermost(instance_id: int) -> int:
     row = database.read(inspecting.instance, instance_id)
     if row is None or row["op_classpath"] != ANY_OF:
         return instance_id
-    [found] = database.read(results.read, [instance_id])
-    value = read_json(found.xcom_value or "")
+    settled = database.read(results.read, [instance_id])
+    value = read_json(settled[0].xcom_value or "") if settled else None
     inner = value.get("id") if isinstance(value, dict) else None
     return inner if type(inner) is int else instance_id
 
