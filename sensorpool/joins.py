@@ -9,6 +9,7 @@ from typing import Any
 from sensorpool.client.default import default_pool
 from sensorpool.errors import FailSensor
 from sensorpool.model.json_text import read_json
+from sensorpool.model.location import JOINS
 from sensorpool.model.states import TERMINAL, State
 from sensorpool.model.values import PokeReturnValue
 from sensorpool.poke.classes import ANY_OF
@@ -25,6 +26,11 @@ class AllOf:
 
     Its context is ``{"instances": [id, …]}``.
     """
+
+    @staticmethod
+    def location_of(poke_context: Mapping[str, Any]) -> str:  # noqa: ARG004  # all joins are at one place
+        """Return the location of all joins, by which pruning finds what they wait for."""
+        return JOINS
 
     @classmethod
     def poke_many(cls, contexts: Sequence[Mapping[str, Any]]) -> list[Any]:

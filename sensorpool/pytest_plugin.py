@@ -7,7 +7,7 @@
 import atexit
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from sensorpool.admin.one_poke import poke_once
-from sensorpool.client import default, wake
+from sensorpool.client import default
 from sensorpool.client.instance import Instance
 from sensorpool.client.pool import Pool
 from sensorpool.client.validate import CheckedRegistration
@@ -136,20 +136,6 @@ class TestPool(Pool):
                     f"instance {each} waits on after a poke: a test cannot wait without a timeout; land it first"
                 )
         return states
-
-    def wake(
-        self,
-        op_classpath: str | None = None,
-        poke_context: Mapping[str, Any] | None = None,
-        *,
-        prefix: str | None = None,
-        location: str | None = None,
-    ) -> int:
-        """Return how many conditions a wake-up concerns; none is poked by it, as nothing happens by itself.
-
-        :raises Refused: when not exactly one of these is named.
-        """
-        return len(wake.found(self, [wake.wake_up(op_classpath, poke_context, prefix=prefix, location=location)]))
 
     def land(self, *instances: Named, xcom_value: Any = None) -> dict[int, State]:
         """Have conditions land, as if their pokes had returned true.

@@ -4,16 +4,14 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sensorpool.client import wait
+from sensorpool.client import validate, wait
 from sensorpool.errors import Refused
-from sensorpool.model.location import JOINS
 from sensorpool.model.values import LONGEST_SPAN, Instance, Key, Registration, Span
 
 if TYPE_CHECKING:
     from sensorpool.client.pool import Pool
 
 _MOST = 5_000  # ids in one context, which has 64 KB
-_LONGEST_NAME = 250  # characters of a task_id
 
 
 class Joined(NamedTuple):
@@ -38,7 +36,8 @@ def join(pool: "Pool", op_classpath: str, instance_ids: Iterable[wait.Named], jo
         raise Refused("a join waits for at least one instance")
     wait.look(pool.database, named)
     ids = sorted(named)
-    pool.check(_registration(op_classpath, ids[:1], pool, joined))  # before a part of it is kept
+    if len(ids) > _MOST:
+        pool.check(_registration(op_classpath, ids[:1], pool, joined))  # before a part of it is kept
     level = 0
     while len(ids) > _MOST:
         level += 1
@@ -56,7 +55,7 @@ def _part_of(key: Key | None, suffix: str) -> Joined:
     """Return the terms of a join within another one: with a key, too, so that a second registration finds it."""
     if key is not None:
         task_id = key.task_id
-        if len(task_id) + len(suffix) > _LONGEST_NAME:
+        if len(task_id) + len(suffix) > validate.KEY_LENGTH:
             task_id = hashlib.sha256(task_id.encode()).hexdigest()
         key = key._replace(task_id=f"{task_id}{suffix}")
     return Joined(key, None, None, None, None)
@@ -72,5 +71,4 @@ def _registration(op_classpath: str, ids: Sequence[int], pool: "Pool", joined: J
         on_settled=joined.on_settled,
         on_success=joined.on_success,
         on_failure=joined.on_failure,
-        location=JOINS,
     )

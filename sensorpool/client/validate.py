@@ -18,13 +18,12 @@ from sensorpool.model.callbacks import ON_FAILURE, ON_SETTLED, ON_SUCCESS
 from sensorpool.model.execution_context import ExecutionContext
 from sensorpool.model.family import family_code
 from sensorpool.model.identity import Identity, identify
-from sensorpool.model.location import JOINS as JOINED
 from sensorpool.model.location import location_named
 from sensorpool.model.values import LONGEST_SPAN, Key, Milliseconds, Registration
-from sensorpool.poke.classes import JOINS, Classes, SensorClass, describe, path_of
+from sensorpool.poke.classes import Classes, SensorClass, describe, path_of
 from sensorpool.publish import canvas
 
-_KEY_LENGTH = 250
+KEY_LENGTH = 250
 _NAMES = {field.name for field in fields(Registration)} - {"key", "sensor"} | set(Key._fields)
 _parse = json.JSONDecoder().raw_decode  # of a text that we wrote: `json.loads` first looks for its encoding and spaces
 
@@ -149,7 +148,7 @@ def _check_key(key: Key) -> Key:
 def _check_id(name: str, value: Any) -> None:
     if (
         type(value) is str
-        and 0 < len(value) <= _KEY_LENGTH
+        and 0 < len(value) <= KEY_LENGTH
         and value.isascii()
         and value.isprintable()
         and value[0] != " " != value[-1]
@@ -157,8 +156,8 @@ def _check_id(name: str, value: Any) -> None:
         return  # nearly all
     if not isinstance(value, str) or not value:
         raise Refused(f"{name} must be a non-empty string")
-    if len(value) > _KEY_LENGTH:
-        raise Refused(f"{name} has {len(value)} characters; {_KEY_LENGTH} are allowed")
+    if len(value) > KEY_LENGTH:
+        raise Refused(f"{name} has {len(value)} characters; {KEY_LENGTH} are allowed")
     if "\x00" in value:
         raise Refused(f"{name} has a NUL character")
     if value != value.strip():  # to MySQL, 'a' and 'a ' are equal
@@ -212,8 +211,6 @@ def _location(given: Any, sensor_class: SensorClass | None, poke_context: str) -
         if (where := location_named(given)) is None:
             raise Refused("location must be a URL like s3://bucket/folder/name: of what the sensor waits for")
         return where
-    if sensor_class is not None and sensor_class.op_classpath in JOINS:
-        return JOINED
     if sensor_class is None or sensor_class.names_location is None:
         return None
     return sensor_class.location_of(_parse(poke_context)[0])

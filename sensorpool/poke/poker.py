@@ -112,17 +112,14 @@ class Poker:
     def call_of(self, unit: PokeUnit, now: Milliseconds = 0) -> Any:
         """Return what names the call by which a group is asked for together with others; None: it is asked alone.
 
-        :param now: the database's time: after its deadline a group shares no call.
+        :param now: the database's time, for `PokeUnit.may_share`.
         """
         found = self.classes.known(unit.op_classpath)
         if found is None:
             return None
         if found.way is Way.MANY:
             return found.op_classpath
-        deadline = unit.group.next_deadline
-        if not self.shares(found) or (deadline is not None and now >= deadline) or not unit.may_share(found):
-            return None
-        return found.op_classpath, unit.question.kin
+        return (found.op_classpath, unit.question.kin) if self.shares(found) and unit.may_share(found, now) else None
 
     def importing_since(self, op_classpath: str) -> float:
         """Return since when a class is being imported, by the monotonic clock; now, if it is not."""
@@ -310,16 +307,12 @@ class Poking:
             self._threads.put(units, at_once=tools.pace.get(op_classpath, 0.0) > WAITS_FOR_ANSWERS)
 
     def _deal_shared(self, sensor_class: SensorClass, units: Sequence[PokeUnit]) -> None:
-        """Deal groups out by what they ask: those that can share a call to one call, the others by themselves.
-
-        So is a group whose deadline has passed: its last poke is its own, for a call's answer would time it out.
-        """
+        """Deal groups out by what they ask: those that can share a call to one call, the others by themselves."""
         by_kin: dict[Any, list[PokeUnit]] = {}
         alone: list[PokeUnit] = []
         now = 0 if self._now is None else self._now(time.monotonic())
         for unit in units:
-            deadline = unit.group.next_deadline
-            if (deadline is None or now < deadline) and unit.may_share(sensor_class):
+            if unit.may_share(sensor_class, now):
                 by_kin.setdefault(unit.question.kin, []).append(unit)
             else:
                 alone.append(unit)

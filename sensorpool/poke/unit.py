@@ -16,7 +16,7 @@ from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.not_landed import each_report
 from sensorpool.model.states import Outcome
-from sensorpool.model.values import DueGroup, Report
+from sensorpool.model.values import DueGroup, Milliseconds, Report
 from sensorpool.poke.answer import CANNOT
 from sensorpool.poke.bulk_call import BulkCall
 from sensorpool.poke.classes import RETRY_AFTER, SensorClass, Way
@@ -153,8 +153,13 @@ class PokeUnit:
         self._context = context.copy() if is_flat else marshal.dumps(context)
         return context
 
-    def may_share(self, sensor_class: SensorClass) -> bool:
-        """Whether a shared call may be asked for the group, with its `question`."""
+    def may_share(self, sensor_class: SensorClass, now: Milliseconds = 0) -> bool:
+        """Whether a shared call may be asked for the group, with its `question`.
+
+        :param now: the database's time: after its deadline its poke is its own, for a call's answer would time it out.
+        """
+        if (deadline := self.group.next_deadline) is not None and now >= deadline:
+            return False
         if self.question is None:
             self.question = False
             if sensor_class.shared is not None and isinstance(self._context, str):

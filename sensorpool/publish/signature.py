@@ -30,13 +30,13 @@ _SPANS = frozenset({"countdown", "expires", "time_limit", "soft_time_limit"})
 _TIMES = frozenset({"eta", "expires"})
 _LINKS = frozenset({"link", "link_error"})
 _FOLLOWING = _LINKS | {"chain", "chord"}  # options that hold signatures
-COMPOSED = frozenset({"celery.chain", "celery.group", "celery.chord"})
-"""Tasks of Celery's own that run other tasks, and do nothing else."""
-_HELD = {  # the arguments by which they name those; a chord has a place for further ones, which stays empty
+_HELD = {  # the arguments by which these name the tasks that they run; a chord's further kwargs stay empty
     "celery.chain": frozenset({"tasks"}),
     "celery.group": frozenset({"tasks"}),
     "celery.chord": frozenset({"header", "body", "partial_args", "kwargs"}),
 }
+COMPOSED = frozenset(_HELD)
+"""Tasks of Celery's own that run other tasks, and do nothing else."""
 _WHOLE = {"priority": (0, 255), "delivery_mode": (1, 2)}
 OPTIONS = _TEXTS | _SPANS | _TIMES | _LINKS | _WHOLE.keys() | {"headers", "ignore_result"}
 """The options of a signature with which its task is sent."""
