@@ -30,6 +30,7 @@ from harness.servers import (
     fresh_database,
 )
 from sensorpool.instrumentation import redaction
+from sensorpool.leases import connection
 
 AnyServer = TypeVar("AnyServer", bound=Server)
 
@@ -75,6 +76,13 @@ def secrets_of_its_own() -> Iterator[None]:
     yield
     redaction.learn.cache_clear()
     redaction._known = known
+
+
+@pytest.fixture(autouse=True)
+def memory_of_its_own() -> Iterator[None]:
+    """Give the next test a Redis of its own where it has one in this process's memory: workers may still be in it."""
+    yield
+    connection._embedded_server = None
 
 
 def pytest_report_header() -> str:
