@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from sensorpool.config import allowlist
@@ -64,10 +64,15 @@ class Poker:
             left_by_loops = sum(loops.abandoned + loops.hanging for loops in self._loops)
             return sum(lane.abandoned for lane in self._lanes) + left_by_loops + self._disposal.hanging
 
-    def begin(self, now: Callable[[float], Milliseconds] | None = None) -> "Poking":
+    def begin(
+        self,
+        now: Callable[[float], Milliseconds] | None = None,
+        has_budget: Callable[[PokeUnit], bool] | None = None,
+    ) -> "Poking":
         """Begin to poke for one job.
 
         :param now: returns the database's time of a time by the monotonic clock; None: no deadline is looked at.
+        :param has_budget: returns whether a group's backend has a budget; None: none has.
         """
         self._disposal.look_after()
         with self._lock:
@@ -76,7 +81,7 @@ class Poker:
             else:
                 loops = LoopLane(self._loop_slots, self.poke_timeout, self._reusable)
                 self._loops.append(loops)
-        return Poking(self, ThreadLane(self._slots, self.poke_timeout, self._reusable), loops, now)
+        return Poking(self, ThreadLane(self._slots, self.poke_timeout, self._reusable), loops, now, has_budget)
 
     def end(self, threads: ThreadLane, loops: LoopLane) -> None:
         """Take back what `begin` lent."""
@@ -180,8 +185,12 @@ class Poking:
         threads: ThreadLane,
         loops: LoopLane,
         now: Callable[[float], Milliseconds] | None = None,
+        has_budget: Callable[[PokeUnit], bool] | None = None,
     ) -> None:
         self._now = now
+        self._has_budget = has_budget
+        self._returned: list[PokeUnit] = []  # by shared calls, for their own pokes are not in the budget yet
+        self._returning = threading.Lock()
         self.outstanding: dict[int, PokeUnit] = {}  # handed over and not reported yet
         self._poker = poker
         self._threads = threads
@@ -262,13 +271,22 @@ class Poking:
             if isinstance(each, NotLanded):
                 for group_id in each.ids:
                     reported(group_id, None)
-            else:
-                reported(each.group.id, None)
+            elif (unit := reported(each.group.id, None)) is not None:
+                unit.by_itself = False
         return seen
 
     def is_stuck(self, op_classpath: str, seconds: float) -> bool:
         """Whether a class has had no free slot for so many seconds: all its slots are with pokes that do not return."""
         return self._poker.slots_of(op_classpath).is_stuck(op_classpath, seconds)
+
+    def take_returned(self) -> list[PokeUnit]:
+        """Take back the units whose shared call has ended, and whose own poke their budget has to allow."""
+        if not self._returned:
+            return []
+        with self._returning:
+            returned, self._returned = self._returned, []
+        self._moved = time.monotonic()
+        return [unit for unit in returned if self.outstanding.pop(unit.group.id, None) is not None]
 
     def withdraw(self) -> list[PokeUnit]:
         """Take back the units whose poke has not begun."""
@@ -292,7 +310,7 @@ class Poking:
             why = ClassUnavailable(f"{op_classpath} is being imported here for longer than {IMPORT_LIMIT:g} s")
             self._failed.extend(tools.answers.of_exception(unit.group, now, why) for unit in units)
         elif sensor_class is None:
-            self._importing[op_classpath] = units
+            self._importing[op_classpath] = [*self._importing.get(op_classpath, ()), *units]
         elif isinstance(sensor_class, BaseException):
             self._failed.extend(tools.answers.of_exception(unit.group, now, sensor_class) for unit in units)
         elif sensor_class.way is Way.ASYNC:
@@ -305,6 +323,22 @@ class Poking:
             self._deal_shared(sensor_class, units)
         else:
             self._threads.put(units, at_once=tools.pace.get(op_classpath, 0.0) > WAITS_FOR_ANSWERS)
+
+    def _again(self, works: Iterable[Work]) -> None:
+        """Have those poked by themselves to which a shared call did not say no. Called from any thread.
+
+        Where their backend has a budget, one is poked in the call's place, so that each call leads to a poke at least.
+        """
+        at_once, returned = list[Work](), list[PokeUnit]()
+        for work in works:
+            if at_once and self._has_budget is not None and isinstance(work, PokeUnit) and self._has_budget(work):
+                work.by_itself = True
+                returned.append(work)
+            else:
+                at_once.append(work)
+        with self._returning:
+            self._returned += returned
+        self._threads.put_back(at_once)
 
     def _deal_shared(self, sensor_class: SensorClass, units: Sequence[PokeUnit]) -> None:
         """Deal groups out by what they ask: those that can share a call to one call, the others by themselves."""
@@ -322,9 +356,7 @@ class Poking:
                 alone += kin
                 continue
             for some in _in_parts(kin, shared_call.SIZE):
-                works.append(
-                    SharedBatch(some, sensor_class.shared, poker.shared_calls, poker.tools, self._threads.put_back)
-                )
+                works.append(SharedBatch(some, sensor_class.shared, poker.shared_calls, poker.tools, self._again))
         self._threads.put([*works, *alone])
 
 

@@ -178,20 +178,21 @@ class SharedBatch:
         return ()
 
     def _failed(self, groups: Sequence[DueGroup], began: float, error: BaseException) -> list[Seen]:
-        with self._lock:
-            if self._given_up:
-                return []
         read = self._tools.answers
         try:
             is_away = read.outcome_of(error) is Outcome.INFRA_FAILURE
         except BaseException:  # its attributes raise
             is_away = False
-        if is_away:  # each of them would find so too, unless it is the call alone that is refused
+        with self._lock:
+            if self._given_up:
+                return []
+            if not is_away:
+                self._calls.failed(self.op_classpath, one_line(error))
+                self._again(self._units)
+                return []
+            # each of them would find so too, unless it is the call alone that is refused
             self._again([_Scout(self._units[0], self._call, self._calls)])
-            return [read.of_exception(group, began, error) for group in groups[1:]]
-        self._calls.failed(self.op_classpath, one_line(error))
-        self._again(self._units)
-        return []
+        return [read.of_exception(group, began, error) for group in groups[1:]]
 
 
 class _Shadow:

@@ -57,6 +57,7 @@ class PokeUnit:
         "_tools",
         "backend",
         "began",
+        "by_itself",
         "dag_id",
         "group",
         "op_classpath",
@@ -71,6 +72,7 @@ class PokeUnit:
         self.backend = intern(backend or op_classpath)  # groups by the thousand have one backend
         self.dag_id: str | None = None  # of one that waits for the group; None: not known
         self.question: Any = None  # what it asks a shared call; False: it is poked by itself; None: not known
+        self.by_itself = False  # whether its next poke is its own, for a shared call did not say no to it
         self.began = 0.0
         self._tools = tools
         self._poke: Any = None  # the sensor's `poke`, once the sensor is constructed
@@ -158,7 +160,7 @@ class PokeUnit:
 
         :param now: the database's time: after its deadline its poke is its own, for a call's answer would time it out.
         """
-        if (deadline := self.group.next_deadline) is not None and now >= deadline:
+        if self.by_itself or ((deadline := self.group.next_deadline) is not None and now >= deadline):
             return False
         if self.question is None:
             self.question = False

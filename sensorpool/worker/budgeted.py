@@ -6,7 +6,7 @@ A job does not wait for a budget alone: what is left at its end waits for its tu
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from sensorpool.leases.budgets import Asked, BudgetsLeft
@@ -53,12 +53,14 @@ class Turn(NamedTuple):
 
     :param now: the database's time.
     :param since: since when groups have been left over, by id.
+    :param left: the groups that an earlier job left to this one.
     :param dags: returns a DAG of each of these groups that waits for it, by id.
     :param call_of: returns what names the call by which a group is asked for with others; it counts as one poke.
     """
 
     now: Milliseconds
     since: Mapping[int, Milliseconds]
+    left: Container[int]
     dags: Callable[[Sequence[int]], Mapping[int, str]]
     call_of: Callable[[PokeUnit], Hashable | None]
 
@@ -87,9 +89,19 @@ class Budgeted:
             if line is None:
                 others.append(unit)
             else:
+                if unit.by_itself and unit.group.id not in self._turn.left:
+                    unit.by_itself = False  # another process has poked it since its shared call
                 line.units.append(unit)
                 line.classes.add(unit.op_classpath)
         return others
+
+    def put_back(self, units: Iterable[PokeUnit]) -> None:
+        """Take groups into their lines again: their call has ended, and each needs a poke of its own."""
+        for unit in units:
+            self.ended([unit.group.id])
+            if (line := self._line_of(unit.backend)) is not None:
+                line.units.append(unit)
+                line.is_in_turn = False
 
     def _line_of(self, backend: str) -> _Line | None:
         budget = self._budgets.of(backend)

@@ -55,11 +55,12 @@ def poke(shares: Sequence[Share]) -> None:
         return
     worker, dispatch = some[0].run.worker, _Dispatch(some)
     worker.watchdog.guard()
-    poking = worker.poker.begin(some[0].run.moment.at)
+    poking = worker.poker.begin(some[0].run.moment.at, dispatch.has_budget if worker.budgets else None)
     try:
         dispatch.poke_in_turn(poking)
     except BaseException:
         poking.withdraw()
+        poking.take_returned()
         raise
     finally:
         if poking.outstanding:
@@ -104,16 +105,19 @@ class _Dispatch:
             self._hand_over(poking)
             seen = poking.step()
             self._take(seen)
+            returned = poking.take_returned()
+            self._put_back(returned)
             facts = sum([len(run.outcomes.facts) for run in self._runs])
             if facts and (here - flushed_at >= FLUSH_EVERY or facts >= GROUPS):
                 reports.settle(self._runs)
                 flushed_at = time.monotonic()
-            if not seen and poking.is_held_up(patience):
+            if not (seen or returned) and poking.is_held_up(patience):
                 break
-            wait = _WAITS[0] if seen else min(wait * 1.5, _WAITS[1])
+            wait = _WAITS[0] if seen or returned else min(wait * 1.5, _WAITS[1])
             if poking.outstanding or self._worker.budgets:
                 time.sleep(wait)
         waiting = poking.withdraw()
+        self._put_back(poking.take_returned())
         self._take(poking.step())  # what has ended since the last look is not slow
         reports.settle(self._runs)
         for share in self._shares:
@@ -126,6 +130,10 @@ class _Dispatch:
                     share.waiting += over_budget
                     share.run.result.count("over_budget", len(over_budget))
                 share.again_in = share.budgeted.leave()
+
+    def has_budget(self, unit: PokeUnit) -> bool:
+        """Whether the backend of a group has a budget."""
+        return self._worker.budgets.of(unit.backend) is not None
 
     def let_go_on(self, poking: Poking) -> None:
         """Have the pokes go on that take too long."""
@@ -190,11 +198,18 @@ class _Dispatch:
         turn = Turn(
             run.loaded.now,
             run.held.state.left_since,
+            {*run.held.state.left_since, *map(abs, run.held.late)},
             lambda group_ids: worker.database.read(loading.dags_of, group_ids),
             lambda unit: worker.poker.call_of(unit, run.loaded.now),
         )
         share.budgeted = Budgeted(worker.budgets, worker.budgets_left, str(run.shard_range), turn)
         return share.budgeted.set_apart(self._sift(share, share.units) if worker.away else share.units)
+
+    def _put_back(self, units: Sequence[PokeUnit]) -> None:
+        """Have groups wait for a poke of their own, each in its range."""
+        for share in self._shares if units else ():
+            if share.budgeted is not None:
+                share.budgeted.put_back(unit for unit in units if self._owners.get(unit.group.id, share) is share)
 
     def _may_ask(self) -> bool:
         """Whether a budget may be asked now, or in a moment, for groups that wait."""

@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.background import BackgroundThread
 from sensorpool.instrumentation.logs import logger
+from sensorpool.leases.dirty_flags import at_once
 from sensorpool.leases.lease import Leases
 from sensorpool.model.not_landed import each_report
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.values import Milliseconds, ShardRange
 from sensorpool.poke.poker import Poking
+from sensorpool.poke.unit import PokeUnit
 from sensorpool.poke.watchdog import Watchdog
 from sensorpool.settle.infra_window import RangeFailures
 from sensorpool.worker.held_claims import HeldClaims
@@ -106,6 +108,7 @@ class SlowPokes:
             if reports := each_report(poking.step()):
                 with self._claims.ending(reports) as by_range:
                     self._results.settle(reports, by_range, blame=False)
+            self._leave(poking.take_returned())
             if was_idle and (lost := poking.forget_lost()):
                 log.warning("an error kept groups from being poked; they are due again", groups=len(lost))
                 for shard_range, own in self._claims.let_go(lost).items():
@@ -119,6 +122,13 @@ class SlowPokes:
                 self._going_on.remove(poking)
             poking.end()
             self._watchdog.rest()
+
+    def _leave(self, units: Sequence[PokeUnit]) -> None:
+        """Leave groups to jobs: their shared call was slow, and each needs a poke of its own, as its budget allows."""
+        for shard_range, own in self._claims.let_go(unit.group.id for unit in units).items():
+            self._leases.suspects.clear(shard_range, own)
+            self._leases.dirty_flags.keep(shard_range, map(at_once, own))
+            self._claims.drop(shard_range, own)
 
     def _renew(self, going_on: list[Poking]) -> None:
         if time.monotonic() - self._renewed_at < self._heartbeat:

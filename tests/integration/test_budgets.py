@@ -4,9 +4,10 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -17,6 +18,8 @@ from sensorpool.admin.instances import show
 from sensorpool.admin.status import status
 from sensorpool.model.states import State
 from sensorpool.model.suspicion import Suspicion
+from sensorpool.poke import classes
+from sensorpool.poke.shared_call import Question
 from sensorpool.store import loading
 from sensorpool.testing import land, pokes
 from sensorpool.worker import job as cycle
@@ -194,6 +197,80 @@ def test_one_call_for_many_is_one_poke(pool: Pool, worker: Worker) -> None:
     pool.register_many({"sensor": classpath(Together), "poke_context": {"n": n}} for n in range(1_200))
     until("a poke of each", lambda: job(worker, pool) and sum(Together.calls) >= 1_200, every=0.01)
     assert len(Together.calls) <= 5, "three, and perhaps some before the class was known"
+
+
+class Perhaps:
+    """One call for many that can say no to none of them."""
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+        self.fails = False
+        self.takes = 0.0  # seconds
+
+    def question(self, poke_context: Mapping[str, Any]) -> Question:
+        return Question("all", poke_context["name"])
+
+    def ask(self, kin: Any, asked: Sequence[Any]) -> list[bool]:
+        self.calls.append(len(asked))
+        time.sleep(self.takes)
+        if self.fails:
+            raise ValueError("no answer")
+        return [True] * len(asked)
+
+
+@pytest.fixture
+def perhaps(monkeypatch: pytest.MonkeyPatch) -> Perhaps:
+    """The shared call of `Counts`."""
+    call = Perhaps()
+    entry = SimpleNamespace(load=lambda: lambda cls, found: call)
+    found = {classpath(Counts): entry}
+    monkeypatch.setattr(classes.extensions, "named", lambda group: found if group == classes.SHARED_CALLS else {})
+    return call
+
+
+def count(pool: Pool, worker: Worker, number: int, **how: Any) -> None:
+    """Register groups of `Counts`, whose class is known to the worker."""
+    sensor = classpath(Counts)
+    worker.poker.classes.find(sensor)
+    contexts: list[dict[str, Any]] = [{"name": str(n), "conn_id": "hive"} for n in range(number)]
+    pool.register_many({"sensor": sensor, "poke_context": each, **how} for each in contexts)
+
+
+@pytest.mark.parametrize(("fails", "takes"), [(False, 0.0), (True, 0.0), (False, 2 * TICK), (True, 2 * TICK)])
+@pytest.mark.parametrize("pool", ["3 at once"], indirect=True)
+def test_what_a_shared_call_leaves_to_pokes_waits_for_the_budget(
+    pool: Pool, perhaps: Perhaps, worker: Worker, fails: bool, takes: float
+) -> None:
+    perhaps.fails, perhaps.takes = fails, takes
+    count(pool, worker, 40)
+    until("a poke of each", lambda: job(worker, pool) and len(Counts.poked) == 40, every=0.01)
+    assert Counts.most <= 3
+    assert max(perhaps.calls) == 40
+
+
+@pytest.mark.parametrize("pool", ["20/s"], indirect=True)
+def test_each_has_its_turn_where_a_shared_call_says_no_to_none(pool: Pool, perhaps: Perhaps, worker: Worker) -> None:
+    began = time.monotonic()
+    count(pool, worker, 100)
+    until("a poke of each", lambda: job(worker, pool) and len(Counts.poked) == 100, every=0.01)
+    took = time.monotonic() - began
+    assert Counts.poked.total() <= 20 * took + 20 + len(perhaps.calls)
+    assert len(perhaps.calls) <= 10, "not once more for what waits for its poke"
+
+
+@pytest.mark.parametrize("pool", ["1/s"], indirect=True)
+def test_each_has_its_turn_in_processes_that_do_not_know_of_the_call(
+    pool: Pool, perhaps: Perhaps, worker: Worker
+) -> None:
+    count(pool, worker, 5)
+
+    def poked_by_a_new_process() -> bool:
+        with closing(Worker(pool.settings)) as new:
+            new.poker.classes.find(classpath(Counts))
+            job(new, pool)
+        return len(Counts.poked) == 5
+
+    until("a poke of each", poked_by_a_new_process, every=0.01)
 
 
 def test_groups_that_are_poked_apart_are_counted(pool: Pool, worker: Worker, tmp_path: Path) -> None:

@@ -32,11 +32,13 @@ def left() -> Left:
 
 def made(left: Any, groups: int, *, call: str | None, asker: str = "0-10") -> Budgeted:
     """Return the lines of groups of one class and backend."""
-    turn = Turn(1_000, {}, lambda ids: dict.fromkeys(ids, "dag"), lambda unit: call)
+    turn = Turn(1_000, {}, (), lambda ids: dict.fromkeys(ids, "dag"), lambda unit: call)
     budgeted = Budgeted(Budgets(read_budgets({"warehouse": "2 at once"})), left, asker, turn)
     units: list[Any] = []
     for number in range(groups):
-        units.append(SimpleNamespace(group=due_group(number), op_classpath="a.B", backend="warehouse", dag_id="dag"))
+        one = SimpleNamespace(group=due_group(number), op_classpath="a.B", backend="warehouse", dag_id="dag")
+        one.by_itself = False
+        units.append(one)
     assert budgeted.set_apart(units) == []
     return budgeted
 

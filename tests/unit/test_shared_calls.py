@@ -125,6 +125,32 @@ def test_what_is_not_there_is_not_poked_and_what_perhaps_is_there_is(poker: Poke
     assert len(found) == 100
 
 
+def test_where_a_budget_allows_pokes_one_is_poked_and_the_others_wait_for_it(poker: Poker, call: Call) -> None:
+    no_comparison(poker)
+    call.answer = lambda name: name != "no"
+    some = units(poker, ["a", "b", "c", "no"])
+    poking, seen, returned = poker.begin(has_budget=lambda unit: True), list[Report](), list[PokeUnit]()
+
+    def rest(number: int) -> bool:
+        seen.extend(each_report(poking.step()))
+        returned.extend(poking.take_returned())
+        return len(poking.outstanding) == number
+
+    poking.put(some, [unit.group.id for unit in some])
+    until("what the call leaves to pokes", lambda: rest(0))
+    assert [unit.group.id for unit in returned] == [2, 3]
+    assert sorted(report.group.id for report in seen) == [1, 4]
+    assert Waits.poked == ["a"]
+    poking.put(returned, [2, 3])
+    until("their own pokes", lambda: rest(0))
+    assert Waits.poked == ["a", "b", "c"]
+    assert len(call.asked) == 1
+    poking.put(some, [unit.group.id for unit in some])
+    until("one call for all once more", lambda: rest(0))
+    assert call.asked[1:] == [("a", ["a", "b", "c", "no"])]
+    poking.end()
+
+
 def test_each_kin_has_a_call_and_a_single_one_is_poked(poker: Poker, call: Call) -> None:
     no_comparison(poker)
     some = [*units(poker, ["x", "y"], "a"), *units(poker, ["z"], "b", 3), *units(poker, ["u", "v"], "c", 4)]
