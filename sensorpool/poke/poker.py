@@ -11,12 +11,13 @@ from sensorpool.errors import ClassUnavailable
 from sensorpool.instrumentation.logs import logger
 from sensorpool.model.not_landed import NotLanded, Seen
 from sensorpool.model.values import Milliseconds, Report
-from sensorpool.poke import bulk_call, copies, patches, quick_batch, shared_call
+from sensorpool.poke import bulk_call, copies, imports, patches, quick_batch, shared_call
 from sensorpool.poke.answer import Answers
 from sensorpool.poke.bulk_call import BulkCall
 from sensorpool.poke.cache import Cache
 from sensorpool.poke.classes import RETRY_AFTER, Classes, SensorClass, Way
 from sensorpool.poke.disposal import Disposal
+from sensorpool.poke.imports import Imports
 from sensorpool.poke.loop_lane import LoopLane
 from sensorpool.poke.quick_batch import QuickBatch
 from sensorpool.poke.reusable_threads import ReusableThreads
@@ -30,7 +31,6 @@ from sensorpool.sensors.time_limit import set_time_limit
 log = logger(__name__)
 
 _QUICK_SHARE = 4  # of the slots: so few `QuickBatch`es need to wait
-IMPORT_LIMIT = 60.0  # seconds that groups wait for the import of their class; then they are due again
 
 
 class Poker:
@@ -41,6 +41,7 @@ class Poker:
         patches.refuse_patches()
         listed = allowlist.of(settings.sensors_enabled)
         self.classes = Classes(listed.resolved(), retry_after=RETRY_AFTER, why_not=listed.why_not)
+        self.imports = Imports(self.classes)
         self.tools = PokeTools(self.classes, Answers(settings.infra_failures), {})
         self.shared_calls = SharedCalls()
         self.cache = Cache(settings.groups_cached, self.tools)
@@ -54,7 +55,6 @@ class Poker:
         self._loops: list[LoopLane] = []
         self._free_loops: list[LoopLane] = []
         self._lock = threading.Lock()
-        self._importing: dict[str, _Import] = {}
 
     @property
     def abandoned(self) -> int:
@@ -125,55 +125,6 @@ class Poker:
         if found.way is Way.MANY:
             return found.op_classpath
         return (found.op_classpath, unit.question.kin) if self.shares(found) and unit.may_share(found, now) else None
-
-    def importing_since(self, op_classpath: str) -> float:
-        """Return since when a class is being imported, by the monotonic clock; now, if it is not."""
-        with self._lock:
-            task = self._importing.get(op_classpath)
-        return time.monotonic() if task is None else task.began
-
-    def find(self, op_classpath: str) -> "SensorClass | BaseException | None":
-        """Return a class, why it is not available, or None while it is being imported (on a thread of its own)."""
-        known = self.classes.known(op_classpath)
-        if known is not None:
-            return known
-        if (why := self.classes.refusal(op_classpath)) is not None:
-            return ClassUnavailable(why)
-        with self._lock:
-            task = self._importing.get(op_classpath)
-            if task is None:
-                task = _Import(self.classes, op_classpath)
-                try:
-                    task.start()
-                except (RuntimeError, MemoryError):  # no thread can be started: the next call tries again
-                    return None
-                self._importing[op_classpath] = task
-        task.join(0.02)
-        if task.is_alive():
-            return None
-        with self._lock:
-            self._importing.pop(op_classpath, None)
-        return self.classes.known(op_classpath) or task.error
-
-
-class _Import(threading.Thread):
-    """The import of one class, on a thread of its own: a module that takes long, or hangs, must hold up no job."""
-
-    def __init__(self, classes: Classes, op_classpath: str) -> None:
-        super().__init__(daemon=True, name=f"import {op_classpath}")
-        self.began = time.monotonic()
-        self.error: BaseException | None = None
-        self._classes = classes
-        self._op_classpath = op_classpath
-
-    def run(self) -> None:
-        try:
-            self._classes.find(self._op_classpath)
-        except BaseException as error:  # kept, or the import would be tried again for ever
-            # the objects in its frames are destroyed here, not by the job that reads the error
-            self.error = error.with_traceback(None)
-            error.__context__ = error.__cause__ = None
-        copies.end_copy()  # a module may fork while it is imported
 
 
 class Poking:
@@ -303,11 +254,11 @@ class Poking:
         self._poker.end(self._threads, self._loops)
 
     def _deal(self, op_classpath: str, units: Sequence[PokeUnit]) -> None:
-        sensor_class = self._poker.find(op_classpath)
+        sensor_class = self._poker.imports.find(op_classpath)
         tools, now = self._poker.tools, time.monotonic()
-        if sensor_class is None and now - self._poker.importing_since(op_classpath) > IMPORT_LIMIT:
+        if sensor_class is None and now - self._poker.imports.since(op_classpath) > imports.LIMIT:
             # no poke has begun: the groups are left to other processes, and are due here again
-            why = ClassUnavailable(f"{op_classpath} is being imported here for longer than {IMPORT_LIMIT:g} s")
+            why = ClassUnavailable(f"{op_classpath} is being imported here for longer than {imports.LIMIT:g} s")
             self._failed.extend(tools.answers.of_exception(unit.group, now, why) for unit in units)
         elif sensor_class is None:
             self._importing[op_classpath] = [*self._importing.get(op_classpath, ()), *units]

@@ -194,7 +194,7 @@ class _Dispatch:
         """Take the groups apart whose backend has a budget; return the others. Groups that are not asked for none."""
         run, worker = share.run, self._worker
         for op_classpath in {unit.op_classpath for unit in share.units}:
-            worker.poker.find(op_classpath)  # whether one call answers many is known of an imported class
+            worker.poker.imports.find(op_classpath)  # whether one call answers many is known of an imported class
         turn = Turn(
             run.loaded.now,
             run.held.state.left_since,

@@ -11,7 +11,7 @@ from sensorpool.poke.answer import Answers
 from sensorpool.poke.cache import Cache
 from sensorpool.poke.classes import Classes
 from sensorpool.poke.disposal import Disposal, dispose
-from sensorpool.poke.poker import _Import
+from sensorpool.poke.imports import _Import
 from sensorpool.poke.reusable_threads import ReusableThreads
 from sensorpool.poke.tools import PokeTools
 from sensorpool.poke.unit import PokeUnit

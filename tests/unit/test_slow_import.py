@@ -10,9 +10,10 @@ import pytest
 
 from harness.until import until
 from sensorpool.config.settings import Settings
+from sensorpool.model.not_landed import each_report
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import Report
-from sensorpool.poke import poker as poker_module
+from sensorpool.poke import imports
 from sensorpool.poke.poker import Poker
 from tests.support.builders import due_group
 
@@ -62,6 +63,21 @@ def test_an_import_that_takes_longer_than_a_poke_may_is_waited_for(gate: threadi
     poking.end()
 
 
+def test_two_ranges_of_one_job_wait_for_it(gate: threading.Event) -> None:
+    poker, poking = _begun()
+    poking.put([poker.cache.keep(due_group(2), PATH, "{}")], [2])
+    gate.set()
+    seen: list[Report] = []
+
+    def both() -> bool:
+        seen.extend(each_report(poking.step()))
+        return len(seen) == 2
+
+    until("both are poked", both)
+    assert {report.group.id: report.outcome for report in seen} == {1: Outcome.LANDED, 2: Outcome.LANDED}
+    poking.end()
+
+
 def test_what_waits_for_it_is_due_again_where_the_job_ends(gate: threading.Event) -> None:
     _, poking = _begun()
     assert [one.group.id for one in poking.withdraw()] == [1]
@@ -70,7 +86,7 @@ def test_what_waits_for_it_is_due_again_where_the_job_ends(gate: threading.Event
 
 
 def test_an_import_that_does_not_end_is_left_to_others(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(poker_module, "IMPORT_LIMIT", 0.1)
+    monkeypatch.setattr(imports, "LIMIT", 0.1)
     poker, poking = _begun()
     reports: list[Report] = until("it is given up", poking.step)
     [report] = reports
