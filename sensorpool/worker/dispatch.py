@@ -1,7 +1,7 @@
 """The step that pokes: groups go to the lanes class by class, and reports are taken and settled until none is left."""
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -144,7 +144,18 @@ class _Dispatch:
                 share.run.held.suspects.update(dict.fromkeys(slow, Suspicion.SLOW))
                 slow_of.append((share.run, slow))
         adopted = [(run.shard_range, slow, run.infra) for run, slow in slow_of]
-        self._worker.slow_pokes.adopt(poking, adopted, self._runs[0].moment.now)
+        ended = self._give_back if any(share.budgeted is not None for share in self._shares) else None
+        self._worker.slow_pokes.adopt(poking, adopted, self._runs[0].moment.now, ended)
+
+    def _give_back(self, group_ids: Collection[int]) -> None:
+        """Give back what pokes had of a budget that went on after their job.
+
+        :raises Unreachable: when Redis does not answer; then it ends by itself after a while.
+        """
+        for share in self._shares:
+            if share.budgeted is not None:
+                share.budgeted.ended(group_ids)
+                share.budgeted.leave()
 
     def _own(self, share: Share, group_ids: Iterable[int]) -> list[int]:
         """Return the groups that are of a range."""

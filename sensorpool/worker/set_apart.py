@@ -1,6 +1,7 @@
 """The step that sets suspects apart: they are handed to the lanes of `worker.suspects`, and their job does not wait."""
 
 import time
+from typing import NamedTuple
 
 from sensorpool.errors import ClassUnavailable
 from sensorpool.instrumentation.logs import logger
@@ -18,20 +19,34 @@ _STUCK = 0.25  # of a poke's time limit: a class of which no poke has come back 
 log = logger(__name__)
 
 
-def suspects(run: JobRun) -> tuple[list[PokeUnit], set[int]]:
-    """Hand the suspects among the due groups over; return the other groups, and the ids of those handed over.
+class Suspects(NamedTuple):
+    """The due groups, parted.
+
+    :param ordinary: the groups that are poked in the job.
+    :param apart: ids of the others.
+    :param waiting: ids of those that are to be poked once their backend answers again.
+    """
+
+    ordinary: list[PokeUnit]
+    apart: set[int]
+    waiting: list[int]
+
+
+def suspects(run: JobRun) -> Suspects:
+    """Hand the suspects among the due groups over, and part them from the other groups.
 
     :raises Unreachable: when the database or Redis does not answer.
     """
     units, known = run.loaded.units, run.held.suspects
     _suspect_in_flight(run)
     if not known and not run.worker.poker.cache.crashed:
-        return units, set()
+        return Suspects(units, set(), [])
     found = {unit.group: known.get(unit.group.id) for unit in units if unit.group.crashes or unit.group.id in known}
     if not found:
-        return units, set()
+        return Suspects(units, set(), [])
     group_ids = {group.id for group in found}
     _leave_to_others(run, found, [unit for unit in units if unit.group.id in group_ids])
+    waiting = _sift(run, found, units) if run.worker.away else []
     with run.worker.keeper.keeping(run.lease):
         busy = run.worker.suspects.offer(run.shard_range, found, run.held.state.stranded, due=run.moment.now)
     if busy:
@@ -41,7 +56,8 @@ def suspects(run: JobRun) -> tuple[list[PokeUnit], set[int]]:
     if run.worker.budgets:
         poked = [unit for unit in units if unit.group in found and unit.group.id not in busy]
         charge(run.worker.budgets, run.worker.budgets_left, str(run.shard_range), poked)
-    return [unit for unit in units if unit.group.id not in group_ids], {group.id for group in found}
+    ordinary = [unit for unit in units if unit.group.id not in group_ids]
+    return Suspects(ordinary, {group.id for group in found}, waiting)
 
 
 def stuck(run: JobRun, poking: Poking, left: list[PokeUnit]) -> list[int]:
@@ -72,6 +88,25 @@ def _suspect_in_flight(run: JobRun) -> None:
     group_ids = [group_id for group_id in in_flight if known.get(group_id) is not Suspicion.LATE_CRASHES]
     run.suspect(group_ids, Suspicion.DEAD_HOLDER)
     run.held.in_flight = []
+
+
+def _sift(run: JobRun, found: dict[DueGroup, Suspicion | None], units: list[PokeUnit]) -> list[int]:
+    """Take the groups out of the suspects that hang because their backend is away, but for those that ask it.
+
+    :returns: ids of the groups to be poked once it answers again.
+    :raises Unreachable: when Redis does not answer.
+    """
+    hanging = [unit for unit in units if (why := found.get(unit.group)) is not None and why.hangs]
+    now = run.moment.at(time.monotonic())
+    sifted = run.worker.away.sift(hanging, now, set(run.held.state.left), run.lease.token)
+    asked = {unit.group.id for unit in sifted.units}
+    for unit in hanging:
+        if unit.group.id not in asked:
+            del found[unit.group]
+    if sifted.missed:
+        run.result.count("held", sifted.missed.total())
+        run.worker.metrics.held(sifted.missed)
+    return sifted.left
 
 
 def _leave_to_others(run: JobRun, found: dict[DueGroup, Suspicion | None], units: list[PokeUnit]) -> None:

@@ -6,7 +6,8 @@ reports.
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.background import BackgroundThread
@@ -44,17 +45,23 @@ class SlowPokes:
         self._watchdog = watchdog
         self._heartbeat = heartbeat
         self._going_on: list[Poking] = []
+        self._tell: dict[Poking, Callable[[Collection[int]], None]] = {}
         self._renewed_at = 0.0
         self._thread = BackgroundThread("poke-on", self._look_after)
         self._lock = threading.Lock()
 
     def adopt(
-        self, poking: Poking, slow: Sequence[tuple[ShardRange, Sequence[int], RangeFailures]], now: Milliseconds
+        self,
+        poking: Poking,
+        slow: Sequence[tuple[ShardRange, Sequence[int], RangeFailures]],
+        now: Milliseconds,
+        ended: Callable[[Collection[int]], None] | None = None,
     ) -> None:
         """Let pokes go on that take too long for their job; the watchdog is on guard until they have ended.
 
         :param slow: the ranges, each with its groups that are being poked, and since when groups of the range fail;
             the failures of these groups are left to the process.
+        :param ended: is told of groups whose poke has ended, on another thread; it may raise `Unreachable`.
         :raises Unreachable: when Redis does not answer; the pokes go on all the same.
         """
         for _, group_ids, infra in slow:
@@ -68,6 +75,8 @@ class SlowPokes:
                 self._claims.hold(shard_range, group_ids)
             with self._lock:
                 self._going_on.append(poking)
+                if ended is not None:
+                    self._tell[poking] = ended
                 self._thread.start()
 
     def has(self, group_id: int) -> bool:
@@ -103,6 +112,7 @@ class SlowPokes:
             return list(self._going_on)
 
     def _take(self, poking: Poking) -> None:
+        before = set(poking.outstanding) if poking in self._tell else set()
         try:
             was_idle = poking.is_idle
             if reports := each_report(poking.step()):
@@ -113,6 +123,9 @@ class SlowPokes:
                 log.warning("an error kept groups from being poked; they are due again", groups=len(lost))
                 for shard_range, own in self._claims.let_go(lost).items():
                     self._claims.drop(shard_range, own)
+            if ended := before - poking.outstanding.keys():
+                with suppress(Unreachable):
+                    self._tell[poking](ended)
         except Unreachable as error:
             log.warning("the results of slow pokes are lost; their groups are due again", error=str(error))
         except Exception:
@@ -120,6 +133,7 @@ class SlowPokes:
         if poking.is_over:
             with self._lock:
                 self._going_on.remove(poking)
+                self._tell.pop(poking, None)
             poking.end()
             self._watchdog.rest()
 

@@ -10,8 +10,10 @@ import pytest
 
 from harness.until import until
 from sensorpool import Pool
+from sensorpool.admin.instances import show
 from sensorpool.admin.status import status
 from sensorpool.model.states import State
+from sensorpool.model.suspicion import Suspicion
 from sensorpool.testing import land, pokes
 from sensorpool.worker import job as cycle
 from sensorpool.worker.context import Worker
@@ -95,6 +97,26 @@ def test_no_sensor_times_out_without_a_poke_after_its_deadline(pool: Pool, worke
     ids = [*lands.values(), *ends.values()]
     until("their ends", lambda: job(worker, pool) and State.SENSING not in pool.wait(ids, 0).values(), every=0.01)
     assert pokes(tmp_path)["ends"][-1].at >= deadline - TICK
+
+
+def test_groups_that_are_poked_apart_wait_for_their_backend_too(pool: Pool, worker: Worker, tmp_path: Path) -> None:
+    waiting = go_away(worker, pool, tmp_path)
+    groups = [show(pool, each)["group_id"] for each in waiting.values()]
+    worker.leases.suspects.mark(pool.ranges[0], groups, Suspicion.OVERRAN)
+    before = calls(tmp_path, waiting)
+    held = sum(job(worker, pool).get("held", 0) for _ in range(10))
+    assert held >= 300
+    assert calls(tmp_path, waiting) - before <= 10
+    tell(tmp_path, "hive", "answers")
+    seen = pokes(tmp_path)
+
+    def all_poked() -> bool:
+        job(worker, pool)
+        found = pokes(tmp_path)
+        return all(len(found[name]) > len(seen[name]) for name in waiting)
+
+    until("a poke of each", all_poked, every=0.01)
+    until("no suspect", lambda: job(worker, pool) and not worker.leases.suspects.of(pool.ranges[0]), every=0.01)
 
 
 def test_throttling_quiets_a_backend_at_once(pool: Pool, worker: Worker, tmp_path: Path) -> None:

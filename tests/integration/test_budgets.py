@@ -35,6 +35,7 @@ RATE = 40
 class Counts:
     """Counts how many of its pokes go on at once."""
 
+    takes: ClassVar[float] = 0.02  # seconds
     now: ClassVar[int] = 0
     most: ClassVar[int] = 0
     poked: ClassVar[Counter[str]] = Counter()
@@ -48,7 +49,7 @@ class Counts:
             Counts.now += 1
             Counts.most = max(Counts.most, Counts.now)
             Counts.poked[self.name] += 1
-        time.sleep(0.02)
+        time.sleep(self.takes)
         with self.lock:
             Counts.now -= 1
         return False
@@ -190,6 +191,16 @@ def test_so_many_pokes_at_once(pool: Pool, worker: Worker) -> None:
     pool.register_many({"sensor": sensor, "poke_context": {"name": str(n), "conn_id": "hive"}} for n in range(40))
     until("a poke of each", lambda: job(worker, pool) and len(Counts.poked) == 40, every=0.01)
     assert Counts.most == 3
+
+
+@pytest.mark.parametrize("pool", ["2 at once"], indirect=True)
+def test_pokes_that_outlast_their_job_give_their_places_back(
+    pool: Pool, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Counts, "takes", 3 * TICK)
+    count(pool, worker, 10, poke_interval=3_600)
+    until("a poke of each", lambda: job(worker, pool) and len(Counts.poked) == 10, every=0.01)
+    assert Counts.most == 2
 
 
 @pytest.mark.parametrize("pool", ["5/s"], indirect=True)
