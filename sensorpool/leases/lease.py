@@ -82,6 +82,7 @@ class Acquired:
     suspects: dict[int, Suspicion]
     lost_turn: list[int] = field(default_factory=list)  # suspects that are due whatever the time
     late: list[int] = field(default_factory=list)
+    poked_apart: dict[int, Milliseconds] = field(default_factory=dict)  # stranded groups that others poked, and when
     unsettled: dict[int, Unsettled] = field(default_factory=dict)
 
 
@@ -102,8 +103,8 @@ class Leases:
         self.store = store
         self.ttl = lease_ttl
         self.ttl_ms = int(lease_ttl * 1000)
-        self.dirty_flags = DirtyFlags(store, self.ttl_ms)
         self.marks = RangeMarks(store)
+        self.dirty_flags = DirtyFlags(store, self.ttl_ms, self.marks)
         self.wake_ups = WakeUps(store, self.ttl_ms)
         self.suspects = SuspectMarks(store)
         self.claims = Claims(store)

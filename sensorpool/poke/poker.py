@@ -124,7 +124,18 @@ class Poker:
             return None
         if found.way is Way.MANY:
             return found.op_classpath
-        return (found.op_classpath, unit.question.kin) if self.shares(found) and unit.may_share(found, now) else None
+        if self.shares(found) and self.may_share(found, unit, now):
+            return (found.op_classpath, unit.question.kin)
+        return None
+
+    def may_share(self, sensor_class: SensorClass, unit: PokeUnit, now: Milliseconds) -> bool:
+        """Whether a group of a class with shared calls may be asked for by one.
+
+        :param now: the database's time, for `PokeUnit.may_share`.
+        """
+        if not unit.may_share(sensor_class, now):
+            return False
+        return self.shared_calls.is_on(sensor_class.op_classpath, unit.question.kin)
 
 
 class Poking:
@@ -297,7 +308,7 @@ class Poking:
         alone: list[PokeUnit] = []
         now = 0 if self._now is None else self._now(time.monotonic())
         for unit in units:
-            if unit.may_share(sensor_class, now):
+            if self._poker.may_share(sensor_class, unit, now):
                 by_kin.setdefault(unit.question.kin, []).append(unit)
             else:
                 alone.append(unit)

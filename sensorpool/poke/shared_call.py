@@ -25,7 +25,8 @@ SIZE = 1_000  # groups in one shared call
 FEWEST = 2  # groups that are worth one
 COMPARED = 50  # one batch in so many is compared
 _SHADOWS = 3  # groups of such a batch that are poked one by one
-_PAUSE = 300.0  # seconds for which a class is poked one by one after its shared call has failed
+_PAUSE = 300.0  # seconds for which groups are poked one by one after their shared call has failed
+_MOST_PAUSED = 10_000  # kins
 _monotonic = time.monotonic
 
 log = logger(__name__)
@@ -61,15 +62,16 @@ class SharedCalls:
     def __init__(self) -> None:
         self.unequal: dict[str, str] = {}  # classes whose shared call was wrong, each with what it was wrong about
         self.calls: Counter[str] = Counter()  # by class
-        self._paused: dict[str, float] = {}  # until when a class is poked one by one, by the monotonic clock
+        self._paused: dict[tuple[str, Hashable], float] = {}  # until when groups of one kin are poked one by one
+        self._told: dict[str, float] = {}  # until when the log has said that calls of a class fail
         self._batches: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def is_on(self, op_classpath: str) -> bool:
-        """Whether a class is asked by shared calls now."""
+    def is_on(self, op_classpath: str, kin: Hashable = None) -> bool:
+        """Whether a class is asked by shared calls now; with a kin: whether groups of this kin are."""
         if op_classpath in self.unequal:
             return False
-        return not self._paused or _monotonic() >= self._paused.get(op_classpath, 0.0)
+        return not self._paused or _monotonic() >= self._paused.get((op_classpath, kin), 0.0)
 
     def count(self, op_classpath: str) -> bool:
         """Count a call; return whether its batch is compared with single pokes: the first one is."""
@@ -86,11 +88,15 @@ class SharedCalls:
             calls, self.calls = self.calls, Counter()
         return calls
 
-    def failed(self, op_classpath: str, why: str) -> None:
-        """Have a class poked one by one for a while."""
+    def failed(self, op_classpath: str, kin: Hashable, why: str) -> None:
+        """Have groups of a kin poked one by one for a while: other buckets or tables of their class are asked still."""
+        now = _monotonic()
         with self._lock:
-            is_new = _monotonic() >= self._paused.get(op_classpath, 0.0)
-            self._paused[op_classpath] = _monotonic() + _PAUSE
+            if len(self._paused) >= _MOST_PAUSED:
+                self._paused.clear()
+            self._paused[op_classpath, kin] = now + _PAUSE
+            is_new = now >= self._told.get(op_classpath, 0.0)
+            self._told[op_classpath] = now + _PAUSE
         if is_new:
             log.warning("one call for many fails; its groups are poked one by one", op_classpath=op_classpath, why=why)
 
@@ -111,7 +117,7 @@ class SharedBatch:
 
     size = 1  # call, which waits for one answer
 
-    __slots__ = ("_again", "_call", "_calls", "_given_up", "_lock", "_tools", "_units", "began", "op_classpath")
+    __slots__ = ("_again", "_call", "_calls", "_given_up", "_kin", "_lock", "_tools", "_units", "began", "op_classpath")
 
     def __init__(
         self,
@@ -124,6 +130,7 @@ class SharedBatch:
         self.op_classpath = units[0].op_classpath
         self.began = 0.0
         self._units = units
+        self._kin: Hashable = units[0].question.kin
         self._call = call
         self._calls = calls
         self._tools = tools
@@ -142,7 +149,7 @@ class SharedBatch:
         groups = [unit.group for unit in units]  # the versions of now
         questions = [unit.question for unit in units]
         try:
-            answers = list(self._call.ask(questions[0].kin, [each.asked for each in questions]))
+            answers = list(self._call.ask(self._kin, [each.asked for each in questions]))
             if len(answers) != len(units):
                 raise ValueError(f"{len(answers)} answers to {len(units)} questions")
         except BaseException as error:
@@ -167,7 +174,7 @@ class SharedBatch:
 
     def overran(self, limit: float) -> list[Seen]:
         """Have all groups poked by themselves: one call was too long, not each of them."""
-        self._calls.failed(self.op_classpath, f"a call took longer than its limit of {limit:g} s")
+        self._calls.failed(self.op_classpath, self._kin, f"a call took longer than its limit of {limit:g} s")
         with self._lock:
             self._given_up = True
             self._again(self._units)
@@ -187,7 +194,7 @@ class SharedBatch:
             if self._given_up:
                 return []
             if not is_away:
-                self._calls.failed(self.op_classpath, one_line(error))
+                self._calls.failed(self.op_classpath, self._kin, one_line(error))
                 self._again(self._units)
                 return []
             # each of them would find so too, unless it is the call alone that is refused
@@ -245,5 +252,6 @@ class _Scout(_Shadow):
     def poke(self) -> list[Report]:
         reports = each_report(self._unit.poke())
         if not any(report.outcome is Outcome.INFRA_FAILURE for report in reports):
-            self._calls.failed(self.op_classpath, "it cannot ask its backend, and a poke can")
+            kin = self._unit.question.kin
+            self._calls.failed(self.op_classpath, kin, "it cannot ask its backend, and a poke can")
         return reports

@@ -22,7 +22,7 @@ from sensorpool.leases.lease import leases_of
 from sensorpool.leases.roster import Roster
 from sensorpool.model.values import ShardRange
 from sensorpool.publish import wire
-from sensorpool.service.tick_plan import TickPlan
+from sensorpool.service.tick_plan import PATIENCE, TickPlan
 from sensorpool.service.uptake import Uptake
 
 UNTAKEN = 3  # ticks that may wait in the queue
@@ -100,7 +100,7 @@ class Ticks(Scheduler):
                     self._due |= {name: self._quiet_until for name in again if name in self._due}
                     waits.append(self._quiet_until - now)
                     break
-                if self._plan is not None:
+                if self._plan is not None and not holds_back:
                     self._plan.sent(message.ranges)
         return max(0.0, min(waits) - (time.monotonic() - now))
 
@@ -201,7 +201,7 @@ class Ticks(Scheduler):
         self._asked = now
         try:
             if self._roster is None:
-                self._roster = Roster(leases_of(settings))
+                self._roster = Roster(leases_of(settings, patience=PATIENCE))
             workers = self._roster.workers()
             self._roster.note_beat(settings.tick, kept=_NOTED * (settings.tick + ASK_EVERY))
         except SensorpoolError:

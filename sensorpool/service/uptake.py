@@ -7,6 +7,7 @@ from sensorpool.config.settings import Settings
 from sensorpool.errors import SensorpoolError
 from sensorpool.leases.lease import Leases, leases_of
 from sensorpool.model.values import shard_ranges
+from sensorpool.service.tick_plan import PATIENCE
 
 _PAUSE = 10.0  # seconds without a question to a Redis that has not answered
 
@@ -44,7 +45,7 @@ class Uptake:
             return False
         try:
             if self._leases is None:
-                self._leases = leases_of(self._settings)
+                self._leases = leases_of(self._settings, patience=PATIENCE)
             ranges = shard_ranges(self._settings.shards, self._settings.shard_code_upper_limit)
             return any(holder is not None for holder, _, _ in self._leases.look(ranges))
         except SensorpoolError:

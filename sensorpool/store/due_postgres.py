@@ -102,6 +102,11 @@ def answers(connection: Connection, lasts: Mapping[ShardRange, Milliseconds], no
     return bool(notes[_IS_LARGE])
 
 
+def is_large(connection: Connection) -> bool:
+    """Whether `answers` has found the table large."""
+    return bool(connection.info.get(_IS_LARGE))
+
+
 def due_groups(
     connection: Connection,
     lasts: Mapping[ShardRange, Milliseconds],

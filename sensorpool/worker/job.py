@@ -88,8 +88,9 @@ def _run(worker: Worker, ranges: Sequence[ShardRange], token: str) -> list[JobRe
 
 def _give_back(worker: Worker, held: Acquired, error: BaseException) -> None:
     """Give a lease back after an error."""
-    if held.late:  # whether they were poked is not known
-        with suppress(Unreachable):
+    with suppress(Unreachable):
+        worker.leases.poked_apart.keep(held.lease.shard_range, held.poked_apart)
+        if held.late:  # whether they were poked is not known
             worker.leases.dirty_flags.keep(held.lease.shard_range, held.late)
     if worker.is_struck(error) or held.in_flight:  # what a dead holder had in flight is not suspect yet
         held.lease.give_up()
@@ -139,6 +140,7 @@ def _is_ours(job_run: JobRun) -> bool:
 def _send_on(worker: Worker, visit: Visit) -> None:
     """Have another job serve a range: there is too much for one."""
     worker.leases.dirty_flags.put_up(visit.shard_range, visit.held.late)
+    worker.leases.poked_apart.keep(visit.shard_range, visit.held.poked_apart)
     visit.held.lease.give_up()
     worker.outbox.nudge(visit.shard_range)
     visit.result.count("sent_on", 1)
@@ -153,7 +155,8 @@ def _before_load(worker: Worker, visit: Visit) -> dict[int, Suspicion]:
     _forget_other_tables(worker, shard_range, held)
     lost_turn = _take_lost_turns(held)
     if held.state.stranded:
-        forget_poked_apart(held.state, worker.leases.poked_apart.take(shard_range))
+        held.poked_apart = worker.leases.poked_apart.take(shard_range)
+        forget_poked_apart(held.state, held.poked_apart)
     return lost_turn
 
 
@@ -215,7 +218,7 @@ def _pass_on_idle(worker: Worker, visit: Visit, ends: float) -> list[Visit]:
 def _once_more(visit: Visit, again: Again) -> Visit:
     """Make a range ready for another round."""
     held = visit.held
-    held.in_flight, held.lost_turn, held.dirty, held.late = [], [], True, again.late
+    held.in_flight, held.lost_turn, held.dirty, held.late, held.poked_apart = [], [], True, again.late, {}
     return visit
 
 

@@ -139,6 +139,8 @@ def _ask_when_next(
     With the one-process service, registrations of other processes raise no flag here: there no range is quiet.
     """
     few = [shard_range for shard_range, loaded in loads.items() if len(loaded.units) <= _FEW]
+    if few and loading.is_large(connection):  # the question reads all groups: it is asked where the answer is not near
+        few = [shard_range for shard_range in few if not loads[shard_range].units]
     if not few or settings.embedded or settings.tick_ms >= LONGEST_QUIET:
         return
     for shard_range, at in zip(few, loading.next_due(connection, few, now), strict=True):

@@ -140,8 +140,8 @@ class SlowPokes:
     def _leave(self, units: Sequence[PokeUnit]) -> None:
         """Leave groups to jobs: their shared call was slow, and each needs a poke of its own, as its budget allows."""
         for shard_range, own in self._claims.let_go(unit.group.id for unit in units).items():
-            self._leases.suspects.clear(shard_range, own)
             self._leases.dirty_flags.keep(shard_range, map(at_once, own))
+            self._leases.suspects.clear(shard_range, own)
             self._claims.drop(shard_range, own)
 
     def _renew(self, going_on: list[Poking]) -> None:

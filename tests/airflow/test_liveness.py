@@ -11,6 +11,7 @@ pytest.importorskip("airflow")
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.triggerer import liveness
 from sensorpool.airflow.triggerer.liveness import Liveness
+from sensorpool.leases.range_state import RangeState
 
 SWEEP = 15.0
 DEAD_AFTER = 300.0
@@ -26,7 +27,7 @@ class Redis:
         """Look at the only range."""
         if self.is_away:
             raise ConnectionError("it is away")
-        return [(0, SimpleNamespace(last=self.last), 0)]
+        return [(0, RangeState(last=1, quiet_until=self.last), 0)]  # a range that is quiet has no job
 
 
 @pytest.mark.parametrize("is_away", [True, False], ids=["Redis is away", "the pool stood still too"])
@@ -47,7 +48,10 @@ def test_a_pool_without_ticks_is_dead_after_its_time() -> None:
     pool: Any = SimpleNamespace(leases=Redis(), ranges=(), workers=lambda: None)
     looks = Liveness(pool, AirflowSettings(on_pool_dead="native", pool_dead_after=DEAD_AFTER))
     began = now = time.monotonic()
-    looks.due_back(now, [1])
+    for looked_at in range(2, 2 + round(2 * DEAD_AFTER / SWEEP)):
+        pool.leases.last = looked_at
+        began = now = now + SWEEP
+        assert looks.due_back(now, [1]) == [], "its ranges are quiet, and looked at"
     while not looks.due_back(now, [1]):
         now += SWEEP
     assert DEAD_AFTER <= now - began <= DEAD_AFTER + 2 * SWEEP

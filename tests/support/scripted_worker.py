@@ -85,7 +85,7 @@ class ScriptedPoker:
         self.held_up = self.stuck = self.withdrawn = False
         self.outstanding: dict[int, PokeUnit] = {}
 
-    def begin(self, now: object = None) -> "ScriptedPoker":
+    def begin(self, now: object = None, has_budget: object = None) -> "ScriptedPoker":
         """Begin a job."""
         self.outstanding.clear()
         return self
@@ -121,6 +121,10 @@ class ScriptedPoker:
     def is_stuck(self, op_classpath: str, seconds: float) -> bool:
         """Whether the class hangs."""
         return self.stuck
+
+    def take_returned(self) -> list[PokeUnit]:
+        """Give back nothing: no shared call is made."""
+        return []
 
     def withdraw(self) -> list[PokeUnit]:
         """Give back nothing: all pokes in hand have begun."""
@@ -209,7 +213,13 @@ class RecordingSlowPokes:
         self.adopted: list[int] = []
         self.by_range: dict[ShardRange, list[int]] = {}
 
-    def adopt(self, poking: Any, slow: Sequence[tuple[ShardRange, Sequence[int], object]], now: Milliseconds) -> None:
+    def adopt(
+        self,
+        poking: Any,
+        slow: Sequence[tuple[ShardRange, Sequence[int], object]],
+        now: Milliseconds,
+        ended: object = None,
+    ) -> None:
         """Note the pokes that go on."""
         for shard_range, group_ids, _ in slow:
             self.adopted += group_ids

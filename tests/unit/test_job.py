@@ -439,7 +439,7 @@ def test_no_further_round_begins_once_the_job_has_taken_its_time(place: Jobs, mo
     place.register("a")
     begun: list[bool] = []
 
-    def begin(now: object = None) -> ScriptedPoker:
+    def begin(now: object = None, has_budget: object = None) -> ScriptedPoker:
         begun.append(place.leases.dirty_flags.put_up(place.shard_range))
         return place.poker
 

@@ -131,6 +131,19 @@ def test_a_range_that_is_woken_during_its_job_is_left_no_mark(leases: Leases, cl
     assert client.pttl(key(RANGE, "woken")) > 0
 
 
+def test_a_range_that_has_groups_for_its_next_job_is_not_quiet(leases: Leases) -> None:
+    leave(leases)
+    leases.dirty_flags.keep(RANGE, [])
+    assert look(leases).quiet is not None
+    leases.dirty_flags.keep(RANGE, [7])
+    assert look(leases).quiet is None
+    held = leases.acquire(RANGE, "one")
+    assert isinstance(held, Acquired)
+    leases.dirty_flags.keep(RANGE, [7])
+    held.lease.finish(RangeState(last=LOADED), outlook=OUTLOOK)
+    assert look(leases).quiet is None
+
+
 def test_a_range_that_a_worker_of_the_version_before_holds_is_not_quiet(leases: Leases, client: Any) -> None:
     leave(leases)
     client.set(key(RANGE, "lease"), "old")  # its script takes no mark away

@@ -195,6 +195,25 @@ def test_a_call_that_fails_costs_no_poke_and_is_not_made_for_a_while(
     assert sorted(Waits.poked) == ["x", "x", "y", "y"]
 
 
+def test_a_call_that_fails_for_one_kin_is_asked_for_the_others(
+    poker: Poker, call: Call, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One bucket that may not be listed keeps no other bucket from being listed."""
+    no_comparison(poker)
+    call.answer = lambda name: {}[name] if name.startswith("bad") else False
+    some = [
+        *units(poker, ["bad1", "bad2"], "a"),
+        *units(poker, ["x", "y"], "b", 3),
+        *units(poker, ["bad3", "bad4"], "c", 5),
+    ]
+    poke(poker, some)
+    assert sorted(Waits.poked) == ["bad1", "bad2", "bad3", "bad4"]
+    poke(poker, some)
+    assert [kin for kin, _ in call.asked if kin == "b"] == ["b", "b"]
+    assert len(call.asked) == 4
+    assert sum("one call for many fails" in record.getMessage() for record in caplog.records) == 1
+
+
 def test_a_call_with_too_few_answers_counts_as_failed(poker: Poker, call: Call, monkeypatch: Any) -> None:
     monkeypatch.setattr(call, "ask", lambda kin, asked: [False])
     poke(poker, units(poker, ["x", "y"]))
@@ -210,7 +229,7 @@ def test_where_the_backend_is_away_one_group_is_poked(
     assert {report.outcome for report in found.values()} == {Outcome.INFRA_FAILURE}
     assert len(found) == 3
     assert Waits.poked == ["x"]
-    assert poker.shared_calls.is_on(classpath(Waits))
+    assert poker.shared_calls.is_on(classpath(Waits), "a")
     assert ConnectionError.__mro__[1].__name__ == "OSError"
     assert "builtins.ConnectionError" in INFRA_FAILURES
 
@@ -220,7 +239,7 @@ def test_a_call_that_alone_is_refused_is_not_made_for_a_while(poker: Poker, call
     call.answer = raises(ConnectionRefusedError(111, "refused"))
     found = poke(poker, units(poker, ["x", "y", "z"]))
     assert [found[number].outcome for number in (1, 2, 3)] == [Outcome.NOT_LANDED, *[Outcome.INFRA_FAILURE] * 2]
-    assert not poker.shared_calls.is_on(classpath(Waits))
+    assert not poker.shared_calls.is_on(classpath(Waits), "a")
     assert {each.outcome for each in poke(poker, units(poker, ["x", "y", "z"])).values()} == {Outcome.NOT_LANDED}
     assert len(call.asked) == 1
 

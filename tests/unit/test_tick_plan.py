@@ -1,6 +1,7 @@
 """Which ranges get a message at a tick, by the marks that jobs left."""
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ from sensorpool import Settings
 from sensorpool.errors import Unreachable
 from sensorpool.leases.range_marks import Marks
 from sensorpool.model.values import ShardRange, shard_ranges
-from sensorpool.service import tick_plan
-from sensorpool.service.tick_plan import TickPlan
+from sensorpool.service import beat, tick_plan, uptake
+from sensorpool.service.tick_plan import PATIENCE, TickPlan
+from sensorpool.service.uptake import Uptake
 
 RANGES = shard_ranges(4, 10_000)
 NONE, LIGHT = Marks(None, None), Marks(None, 0.01)
@@ -112,3 +114,20 @@ def test_while_redis_is_away_each_range_has_its_message_and_beat_asks_now_and_th
     assert stand.asked == 2
     stand.away = False
     assert [len(stand.tick()) for _ in range(2)] == [0, 0]
+
+
+def test_no_question_of_beat_waits_long_for_redis(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Redis that is slow must not make the ticks late."""
+    asked: list[float | None] = []
+
+    def leases_of(_: Settings, *, patience: float | None = None) -> Any:
+        asked.append(patience)
+        raise Unreachable("Redis does not answer")
+
+    for module in (beat, tick_plan, uptake):
+        monkeypatch.setattr(module, "leases_of", leases_of)
+    settings = Settings.load()
+    TickPlan(settings).messages(RANGES, by_marks=True)
+    assert not Uptake(settings, 0.0).is_seen()
+    beat.Ticks._ask_roster(SimpleNamespace(_settings=settings, _asked=float("-inf"), _roster=None))  # type: ignore[arg-type]
+    assert asked == [PATIENCE] * 3

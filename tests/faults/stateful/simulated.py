@@ -159,7 +159,7 @@ class SimulatedPoker:
         """Return False: each poke is one group's."""
         return False
 
-    def begin(self, now: object = None) -> "SimulatedPoker":
+    def begin(self, now: object = None, has_budget: object = None) -> "SimulatedPoker":
         """Begin."""
         self.outstanding.clear()
         self._queue.clear()
@@ -197,6 +197,10 @@ class SimulatedPoker:
     def is_stuck(self, op_classpath: str, seconds: float) -> bool:
         """Return False: there are no slots."""
         return False
+
+    def take_returned(self) -> list[PokeUnit]:
+        """Give back nothing: no shared call is made."""
+        return []
 
     def withdraw(self) -> list[PokeUnit]:
         """Give back the units whose poke has not begun."""

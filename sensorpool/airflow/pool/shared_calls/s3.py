@@ -67,8 +67,10 @@ def _there(client: Any, bucket: str, keys: Sequence[str]) -> set[str]:
         if names != sorted(names) or (after and names and names[0] <= after):
             return set(keys)  # a store with another order
         there.update(names)
-        if not page.get("IsTruncated") or not names:
+        if not page.get("IsTruncated"):
             break
+        if not names:
+            return set(keys)  # more is there, and the store does not say where
         if keys[place] > names[-1]:  # so much lies before it that its own poke is cheaper
             there.add(keys[place])
             place += 1

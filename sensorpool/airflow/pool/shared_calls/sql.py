@@ -5,6 +5,8 @@ calls, has changed nothing when the sensor's own poke runs it.
 """
 
 import json
+import math
+import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from typing import Any, ClassVar
@@ -14,6 +16,7 @@ from airflow.providers.common.sql.sensors.sql import SqlSensor
 
 from sensorpool.airflow.pool.shared_calls.by_operator import ByOperator, fits
 from sensorpool.airflow.proof.codec import decode
+from sensorpool.sensors.time_limit import time_limit
 
 _OWN = ("get_records", "run", "get_first")  # a hook with its own version of one asks in another way
 _READS = "select"
@@ -39,7 +42,7 @@ class Statements(ByOperator):
         return None, as_asked(sql, arguments.get("parameters"))
 
     def answers(self, operator: Any, kin: None, asked: Sequence[Asked]) -> Sequence[bool]:  # noqa: ARG002
-        """Run the statements one after the other.
+        """Run the statements one after the other, for half of the time that a poke has; the others may hold.
 
         :raises TypeError: when the Connection's hook asks in a way of its own.
         """
@@ -47,13 +50,16 @@ class Statements(ByOperator):
         if any(getattr(type(hook), name) is not getattr(DbApiHook, name) for name in _OWN):
             raise TypeError(f"{type(hook).__name__} asks in a way of its own")
         found: list[bool] = []
+        ends = time.monotonic() + (time_limit() or math.inf) / 2
         with closing(hook.get_conn()) as connection:
             if hook.supports_autocommit:
                 hook.set_autocommit(connection, False)
             for sql, parameters in asked:
+                if time.monotonic() > ends:
+                    break
                 found.append(_may_hold(connection, sql, decode(json.loads(parameters))))
                 connection.rollback()
-        return found
+        return found + [True] * (len(asked) - len(found))
 
 
 def as_asked(sql: str, parameters: Any) -> Asked:
