@@ -62,7 +62,7 @@ e2e-versions: ## run the lives of a sensor on other versions of a whole Airflow
 	@$(PYTHON) tools/airflow_versions.py $(VERSIONS) -- tests/e2e/test_lives.py $(ARGS)
 
 .PHONY: faults faults-all mutants faults-full
-faults: $(VENV)/test.stamp ## try the guarantees: of the faults one in three, one mutant in twelve, the model
+faults: $(VENV)/test.stamp ## try the guarantees: of the faults one in four, one mutant in seventeen, the model
 	@$(BIN)/python -m pytest tests/faults $(SLOWEST) -n 3 --dist loadfile $(ARGS)
 
 faults-all: $(VENV)/test.stamp ## try the guarantees with every fault once: twenty minutes

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from sensorpool.config.version import __version__
 from sensorpool.instrumentation.redaction import safe_line
 from sensorpool.leases.redis_store import RedisStore
 
@@ -17,7 +18,8 @@ class WrongCalls:
 
     def __init__(self, store: RedisStore) -> None:
         self._store = store
-        self._key = store.pool_key("wrong_calls")
+        # another version may have mended it
+        self._key = store.pool_key(f"wrong_calls:{__version__}")
 
     def note(self, found: Mapping[str, str]) -> None:
         """Note classes, each with what its call was wrong about."""

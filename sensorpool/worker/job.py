@@ -123,7 +123,7 @@ def _round(worker: Worker, visits: Sequence[Visit], ends: float) -> list[Visit]:
         suspects = set_apart.suspects(job_run)
         if not worker.suspects.is_retired:  # or they have lost their turn once more
             worker.leases.suspects.mark_each(visit.shard_range, lost_turn)
-        shares.append((Share(job_run, suspects.ordinary, waiting=suspects.waiting), suspects.apart))
+        shares.append((Share(job_run, suspects.others, waiting=suspects.waiting), suspects.apart))
     with spans.span("poke", groups=due):
         dispatch.poke([share for share, _ in shares])
     return again + _finish(worker, [(share, apart) for share, apart in shares if _is_ours(share.run)], ends)

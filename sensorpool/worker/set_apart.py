@@ -22,12 +22,12 @@ log = logger(__name__)
 class Suspects(NamedTuple):
     """The due groups, parted.
 
-    :param ordinary: the groups that are poked in the job.
-    :param apart: ids of the others.
+    :param others: the groups that are poked in the job.
+    :param apart: ids of the suspects that were handed over.
     :param waiting: ids of those that are to be poked once their backend answers again.
     """
 
-    ordinary: list[PokeUnit]
+    others: list[PokeUnit]
     apart: set[int]
     waiting: list[int]
 
@@ -56,8 +56,8 @@ def suspects(run: JobRun) -> Suspects:
     if run.worker.budgets:
         poked = [unit for unit in units if unit.group in found and unit.group.id not in busy]
         charge(run.worker.budgets, run.worker.budgets_left, str(run.shard_range), poked)
-    ordinary = [unit for unit in units if unit.group.id not in group_ids]
-    return Suspects(ordinary, {group.id for group in found}, waiting)
+    others = [unit for unit in units if unit.group.id not in group_ids]
+    return Suspects(others, {group.id for group in found}, waiting)
 
 
 def stuck(run: JobRun, poking: Poking, left: list[PokeUnit]) -> list[int]:
