@@ -16,7 +16,7 @@ from sensorpool.model.values import ShardRange
 
 PATIENCE = 0.5  # seconds
 _PAUSE = 10.0  # seconds without a question to a Redis that has not answered
-_TOGETHER = 0.25  # seconds that the last jobs of the ranges of one message took, in all; at most an eighth of a tick
+_TOGETHER = 1.0  # seconds that the last jobs of the ranges of one message took, in all; at most an eighth of a tick
 _NO_MARKS = Marks(None, None)
 
 

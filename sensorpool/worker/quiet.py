@@ -8,7 +8,7 @@ from sensorpool.model.values import Milliseconds
 from sensorpool.worker.job_run import JobRun
 
 _MOST_RECENT = 100  # new groups; beat's look at a state stays cheap
-_LIGHT = 0.1  # seconds: a longer job is not light
+_LIGHT = 0.5  # seconds: a longer job is not light
 _LIGHT_KEPT = 3  # ticks
 
 
