@@ -121,6 +121,10 @@ class Budgets:
     def __bool__(self) -> bool:
         return bool(self._budgets)
 
+    def covers(self, backend: str) -> bool:
+        """Whether a backend has a budget."""
+        return self.of(backend) is not None
+
     def of(self, backend: str) -> Budget | None:
         """Return the budget of a backend; None: it has none."""
         try:

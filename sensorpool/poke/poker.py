@@ -67,12 +67,12 @@ class Poker:
     def begin(
         self,
         now: Callable[[float], Milliseconds] | None = None,
-        has_budget: Callable[[PokeUnit], bool] | None = None,
+        has_budget: Callable[[str], bool] | None = None,
     ) -> "Poking":
         """Begin to poke for one job.
 
         :param now: returns the database's time of a time by the monotonic clock; None: no deadline is looked at.
-        :param has_budget: returns whether a group's backend has a budget; None: none has.
+        :param has_budget: returns whether a backend has a budget; None: none has.
         """
         self._disposal.look_after()
         with self._lock:
@@ -147,7 +147,7 @@ class Poking:
         threads: ThreadLane,
         loops: LoopLane,
         now: Callable[[float], Milliseconds] | None = None,
-        has_budget: Callable[[PokeUnit], bool] | None = None,
+        has_budget: Callable[[str], bool] | None = None,
     ) -> None:
         self._now = now
         self._has_budget = has_budget
@@ -293,8 +293,11 @@ class Poking:
         """
         at_once, returned = list[Work](), list[PokeUnit]()
         for work in works:
-            if at_once and self._has_budget is not None and isinstance(work, PokeUnit) and self._has_budget(work):
-                work.by_itself = True
+            if self._has_budget is None or not isinstance(work, PokeUnit) or not self._has_budget(work.backend):
+                at_once.append(work)
+                continue
+            work.by_itself = True
+            if at_once:
                 returned.append(work)
             else:
                 at_once.append(work)

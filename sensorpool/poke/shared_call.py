@@ -71,7 +71,14 @@ class SharedCalls:
         """Whether a class is asked by shared calls now; with a kin: whether groups of this kin are."""
         if op_classpath in self.unequal:
             return False
-        return not self._paused or _monotonic() >= self._paused.get((op_classpath, kin), 0.0)
+        if not self._paused:
+            return True
+        if (until := self._paused.get((op_classpath, kin))) is None:
+            return True
+        if _monotonic() < until:
+            return False
+        self._paused.pop((op_classpath, kin), None)
+        return True
 
     def count(self, op_classpath: str) -> bool:
         """Count a call; return whether its batch is compared with single pokes: the first one is."""
@@ -89,7 +96,10 @@ class SharedCalls:
         return calls
 
     def failed(self, op_classpath: str, kin: Hashable, why: str) -> None:
-        """Have groups of a kin poked one by one for a while: other buckets or tables of their class are asked still."""
+        """Have groups of a kin poked one by one for a while: other buckets or tables of their class are asked still.
+
+        :param kin: None: all groups of the class.
+        """
         now = _monotonic()
         with self._lock:
             if len(self._paused) >= _MOST_PAUSED:
@@ -117,7 +127,19 @@ class SharedBatch:
 
     size = 1  # call, which waits for one answer
 
-    __slots__ = ("_again", "_call", "_calls", "_given_up", "_kin", "_lock", "_tools", "_units", "began", "op_classpath")
+    __slots__ = (
+        "_again",
+        "_call",
+        "_calls",
+        "_given_up",
+        "_kin",
+        "_lock",
+        "_no",
+        "_tools",
+        "_units",
+        "began",
+        "op_classpath",
+    )
 
     def __init__(
         self,
@@ -136,6 +158,7 @@ class SharedBatch:
         self._tools = tools
         self._again = again
         self._given_up = False
+        self._no: list[int] | None = None  # the places of the groups that it said no to; None: it has not answered
         self._lock = threading.Lock()
 
     @property
@@ -166,6 +189,7 @@ class SharedBatch:
         with self._lock:
             if self._given_up:
                 return []
+            self._no = no
             if perhaps:
                 self._again(perhaps)
         if not no:
@@ -174,10 +198,11 @@ class SharedBatch:
 
     def overran(self, limit: float) -> list[Seen]:
         """Have all groups poked by themselves: one call was too long, not each of them."""
-        self._calls.failed(self.op_classpath, self._kin, f"a call took longer than its limit of {limit:g} s")
+        # not of its kin only: a backend that hangs would take a thread for each kin
+        self._calls.failed(self.op_classpath, None, f"a call took longer than its limit of {limit:g} s")
         with self._lock:
             self._given_up = True
-            self._again(self._units)
+            self._again(self._units if self._no is None else [self._units[place] for place in self._no])
         return []
 
     def rest(self) -> tuple[()]:

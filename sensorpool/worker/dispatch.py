@@ -55,12 +55,11 @@ def poke(shares: Sequence[Share]) -> None:
         return
     worker, dispatch = some[0].run.worker, _Dispatch(some)
     worker.watchdog.guard()
-    poking = worker.poker.begin(some[0].run.moment.at, dispatch.has_budget if worker.budgets else None)
+    poking = worker.poker.begin(some[0].run.moment.at, worker.budgets.covers if worker.budgets else None)
     try:
         dispatch.poke_in_turn(poking)
     except BaseException:
-        poking.withdraw()
-        poking.take_returned()
+        dispatch.forget([*poking.withdraw(), *poking.take_returned()])
         raise
     finally:
         if poking.outstanding:
@@ -131,9 +130,11 @@ class _Dispatch:
                     share.run.result.count("over_budget", len(over_budget))
                 share.again_in = share.budgeted.leave()
 
-    def has_budget(self, unit: PokeUnit) -> bool:
-        """Whether the backend of a group has a budget."""
-        return self._worker.budgets.of(unit.backend) is not None
+    def forget(self, units: Sequence[PokeUnit]) -> None:
+        """Note that groups are not poked after all: their budget does not wait for them."""
+        for share in self._shares:
+            if share.budgeted is not None:
+                share.budgeted.ended(unit.group.id for unit in units)
 
     def let_go_on(self, poking: Poking) -> None:
         """Have the pokes go on that take too long."""

@@ -178,6 +178,13 @@ class BackendsAway:
         asked = {name for group_id in ended if (name := self._asking.pop(group_id, None)) is not None}
         self._judge(now, answers, told, quiet, asked)
 
+    def forget(self, group_ids: Collection[int]) -> None:
+        """Forget of groups that their pokes ask a backend: they were not begun."""
+        if self._asking:
+            with self._lock:
+                for group_id in group_ids:
+                    self._asking.pop(group_id, None)
+
     def _count(self, backend: str, now: float, *, answered: int = 0, unanswered: int = 0) -> None:
         """Count pokes that were answered, or the one of a group that was not."""
         with self._lock:

@@ -51,6 +51,7 @@ def suspects(run: JobRun) -> Suspects:
         busy = run.worker.suspects.offer(run.shard_range, found, run.held.state.stranded, due=run.moment.now)
     if busy:
         run.result.count("busy", len(busy))
+        run.worker.away.forget(busy)
         if woken := {at_once(group_id) for group_id in busy} & set(run.held.late):
             run.worker.leases.dirty_flags.keep(run.shard_range, woken)  # their poke may have looked too early
     if run.worker.budgets:
@@ -93,16 +94,26 @@ def _suspect_in_flight(run: JobRun) -> None:
 def _sift(run: JobRun, found: dict[DueGroup, Suspicion | None], units: list[PokeUnit]) -> list[int]:
     """Take the groups out of the suspects that hang because their backend is away, but for those that ask it.
 
+    A backend that is named by its class does not go away where its groups hang: these are poked apart.
+
     :returns: ids of the groups to be poked once it answers again.
     :raises Unreachable: when Redis does not answer.
     """
-    hanging = [unit for unit in units if (why := found.get(unit.group)) is not None and why.hangs]
+    hanging = [
+        unit
+        for unit in units
+        if (why := found.get(unit.group)) is not None
+        and why.hangs
+        and unit.backend != unit.op_classpath
+        and not run.worker.suspects.has(unit.group.id)
+    ]
+    groups = [unit.group for unit in hanging]
     now = run.moment.at(time.monotonic())
     sifted = run.worker.away.sift(hanging, now, set(run.held.state.left), run.lease.token)
     asked = {unit.group.id for unit in sifted.units}
-    for unit in hanging:
-        if unit.group.id not in asked:
-            del found[unit.group]
+    for group in groups:
+        if group.id not in asked:
+            found.pop(group, None)
     if sifted.missed:
         run.result.count("held", sifted.missed.total())
         run.worker.metrics.held(sifted.missed)

@@ -123,13 +123,13 @@ class SlowPokes:
                 log.warning("an error kept groups from being poked; they are due again", groups=len(lost))
                 for shard_range, own in self._claims.let_go(lost).items():
                     self._claims.drop(shard_range, own)
-            if ended := before - poking.outstanding.keys():
-                with suppress(Unreachable):
-                    self._tell[poking](ended)
         except Unreachable as error:
             log.warning("the results of slow pokes are lost; their groups are due again", error=str(error))
         except Exception:
             log.exception("the results of slow pokes are lost; their groups are due again")
+        if ended := before - poking.outstanding.keys():
+            with suppress(Unreachable):
+                self._tell[poking](ended)
         if poking.is_over:
             with self._lock:
                 self._going_on.remove(poking)

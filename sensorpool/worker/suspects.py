@@ -77,7 +77,7 @@ class Suspects:
             those of all groups, once the lanes have retired.
         :raises Unreachable: when the database or Redis does not answer.
         """
-        free = [group.id for group in groups if not self._has(group.id)]
+        free = [group.id for group in groups if not self.has(group.id)]
         claimed = self._claims.take(shard_range, free, due)
         whys = {group.id: why or Suspicion.CRASHED for group, why in groups.items()}
         if self.is_retired:
@@ -148,7 +148,8 @@ class Suspects:
         except Unreachable as error:
             log.warning("groups that were poked apart miss a turn", error=str(error))
 
-    def _has(self, group_id: int) -> bool:
+    def has(self, group_id: int) -> bool:
+        """Whether a group is poked apart here, or waits for it, or a poke of it goes on."""
         return self._crashing.has(group_id) or self._hanging.has(group_id) or self._goes_on(group_id)
 
     def _take(self, reports: Sequence[Report]) -> None:

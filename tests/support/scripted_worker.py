@@ -200,6 +200,10 @@ class RecordingSuspects:
         self.offered.update({group.id: why for group, why in groups.items()})
         return self.busy
 
+    def has(self, group_id: int) -> bool:
+        """Whether a group is in hand."""
+        return group_id in self.busy
+
     def close(self) -> None:
         """Hold nothing."""
 

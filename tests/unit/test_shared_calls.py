@@ -129,7 +129,7 @@ def test_where_a_budget_allows_pokes_one_is_poked_and_the_others_wait_for_it(pok
     no_comparison(poker)
     call.answer = lambda name: name != "no"
     some = units(poker, ["a", "b", "c", "no"])
-    poking, seen, returned = poker.begin(has_budget=lambda unit: True), list[Report](), list[PokeUnit]()
+    poking, seen, returned = poker.begin(has_budget=lambda backend: True), list[Report](), list[PokeUnit]()
 
     def rest(number: int) -> bool:
         seen.extend(each_report(poking.step()))
@@ -267,6 +267,8 @@ def test_a_call_that_takes_too_long_costs_no_group_its_poke(poker: Poker, call: 
     gate.set()
     until("its thread", lambda: poker.abandoned == 0)
     assert sorted(Waits.poked) == ["x", "y"], "what came late is not poked again"
+    poke(poker, units(poker, ["u", "v"], "another"))
+    assert len(call.asked) == 1, "a backend that hangs would take a thread for each kin"
 
 
 def test_a_wrong_call_is_found_and_turned_off(poker: Poker, call: Call) -> None:
