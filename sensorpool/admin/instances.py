@@ -48,6 +48,7 @@ def show(pool: Pool, instance_id: int, *, of_others: bool = True) -> dict[str, A
         "group_id": row["group_id"],
         "hashcode": row["hashcode"],
         "shardcode": row["shardcode"],
+        "backend": None,
         "members": 0,
         "shares_with": [],
         "last_poke_at": None,
@@ -66,7 +67,7 @@ def show(pool: Pool, instance_id: int, *, of_others: bool = True) -> dict[str, A
     group = database.read(inspecting.group, row["group_id"])
     if group is not None and row["state"] == State.SENSING:
         members = database.read(inspecting.others_of_group, row["group_id"], SHOWN_MEMBERS + 1)
-        shown["members"] = group["members"]
+        shown["backend"], shown["members"] = group["backend"] or row["op_classpath"], group["members"]
         shown["shares_with"] = [dict(member) for member in members if member["id"] != instance_id][:SHOWN_MEMBERS]
         dag_ids = None if of_others else [row["dag_id"]]
         next_poke.add_next(pool, shown, group, database.read(database.now), dag_ids)

@@ -1,6 +1,7 @@
 """The values that the verbs hand to each other. Values that come by the thousand are tuples, which cost least."""
 
 import uuid
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -261,6 +262,9 @@ class Settlement(NamedTuple):
     unsettled: dict[int, Unsettled]
 
 
+_MOST_NAMES = 10
+
+
 @dataclass(slots=True)
 class JobResult:
     """The result of one poke_shard job: the small object that Flower shows."""
@@ -280,6 +284,10 @@ class JobResult:
     def count(self, name: str, number: int) -> None:
         """Count what is rarely more than zero, by a name that Flower shows."""
         self.extra[name] = self.extra.get(name, 0) + number
+
+    def count_each(self, name: str, numbers: Mapping[str, int]) -> None:
+        """Count the same by the names of backends or budgets: Flower shows the ten largest."""
+        self.extra[name] = dict((Counter(self.extra.get(name, {})) + Counter(numbers)).most_common(_MOST_NAMES))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields for Flower: groups, poked, landed, errors, seconds, and the others that are not zero."""

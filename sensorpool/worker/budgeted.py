@@ -112,6 +112,10 @@ class Budgeted:
         """The ids of the groups that wait."""
         return [unit.group.id for line in self._lines.values() for unit in line.units]
 
+    def waiting_of_each(self) -> dict[str, int]:
+        """Return how many groups wait for each budget, by its pattern."""
+        return {budget.pattern: len(line.units) for budget, line in self._lines.items() if line.units}
+
     @property
     def next_ask(self) -> float | None:
         """When a budget is asked again for groups that wait, by the monotonic clock; None: none waits."""

@@ -128,6 +128,7 @@ class _Dispatch:
                 if over_budget := share.budgeted.waiting:
                     share.waiting += over_budget
                     share.run.result.count("over_budget", len(over_budget))
+                    share.run.result.count_each("over_budget_of", share.budgeted.waiting_of_each())
                 share.again_in = share.budgeted.leave()
 
     def forget(self, units: Sequence[PokeUnit]) -> None:
@@ -240,6 +241,7 @@ class _Dispatch:
         share.waiting += sifted.left
         if sifted.missed:
             run.result.count("held", sifted.missed.total())
+            run.result.count_each("held_of", sifted.missed)
             self._worker.metrics.held(sifted.missed)
         return sifted.units
 

@@ -116,6 +116,7 @@ def _sift(run: JobRun, found: dict[DueGroup, Suspicion | None], units: list[Poke
             found.pop(group, None)
     if sifted.missed:
         run.result.count("held", sifted.missed.total())
+        run.result.count_each("held_of", sifted.missed)
         run.worker.metrics.held(sifted.missed)
     return sifted.left
 

@@ -71,6 +71,7 @@ def test_only_its_own_groups_wait_and_one_poke_at_a_time_asks(pool: Pool, worker
     done = job(worker, pool)
     assert done["poked"] <= 3
     assert done["held"] >= 39
+    assert done["held_of"] == {"hive": done["held"]}
     assert calls(tmp_path, others) == 2
     assert calls(tmp_path, waiting) <= before + 1
     [told] = status(pool)["away"]
@@ -97,6 +98,13 @@ def test_no_sensor_times_out_without_a_poke_after_its_deadline(pool: Pool, worke
     ids = [*lands.values(), *ends.values()]
     until("their ends", lambda: job(worker, pool) and State.SENSING not in pool.wait(ids, 0).values(), every=0.01)
     assert pokes(tmp_path)["ends"][-1].at >= deadline - TICK
+
+
+def test_the_name_is_no_part_of_the_identity(pool: Pool, tmp_path: Path) -> None:
+    context = {"folder": str(tmp_path), "name": "one", "conn_id": "hive"}
+    first, second = (pool.register(ASKS, context, backend=name) for name in ("here", "there"))
+    assert first.group_id == second.group_id
+    assert show(pool, second.id)["backend"] == "here", "the first one's name counts"
 
 
 def test_groups_that_are_poked_apart_wait_for_their_backend_too(pool: Pool, worker: Worker, tmp_path: Path) -> None:

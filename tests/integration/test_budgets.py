@@ -293,4 +293,5 @@ def test_groups_that_are_poked_apart_are_counted(pool: Pool, worker: Worker, tmp
     some(pool, tmp_path, ["hive"])
     done = job(worker, pool)
     assert done["over_budget"] == 1
+    assert done["over_budget_of"] == {"hive": 1}
     assert done["poked"] == 0
