@@ -14,6 +14,17 @@ VERSIONS ?= $(ALL_VERSIONS)
 VENVS_OF_VERSIONS := $(ALL_VERSIONS:%=$(VENV_E2E)-%)
 CODE := $(wildcard sensorpool migrations harness tests benchmarks tools examples celeryconfig.py)
 
+# an environment of another Python would be taken without a word
+ifeq ($(origin PYTHON),command line)
+MADE_OF := $(shell sed -n 's/^version = //p' $(VENV)/pyvenv.cfg 2>/dev/null)
+ASKED := $(shell $(PYTHON) -c 'import platform; print(platform.python_version())' 2>/dev/null)
+ifneq ($(and $(MADE_OF),$(ASKED)),)
+ifneq ($(MADE_OF),$(ASKED))
+$(error $(VENV) is of Python $(MADE_OF), and $(PYTHON) is $(ASKED): add VENV=.venv-$(ASKED), which is made then)
+endif
+endif
+endif
+
 # these need Airflow: make airflow, make e2e; and these are slower, or need further servers: make faults, make servers
 NO_AIRFLOW := --ignore=tests/airflow --ignore=tests/e2e
 NOT_SLOW := $(NO_AIRFLOW) --ignore=tests/faults --ignore=tests/servers
@@ -26,7 +37,8 @@ SLOWEST := --durations=12 --durations-min=10
 .PHONY: help
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo "  ARGS=... is handed on, PYTHON=... names the Python: make test ARGS='-k lease' PYTHON=python3.13"
+	@echo "  ARGS=... is handed on: make test ARGS='-k lease'"
+	@echo "  PYTHON=... names the Python, VENV=... the folder of its environment: make test PYTHON=python3.13 VENV=.venv-3.13"
 
 .PHONY: demo
 demo: $(VENV)/demo.stamp ## watch a pool of 1,000 sensors settle, in one process (ARGS=--web opens its pages)
