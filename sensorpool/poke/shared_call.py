@@ -158,7 +158,7 @@ class SharedBatch:
         self._tools = tools
         self._again = again
         self._given_up = False
-        self._no: list[int] | None = None  # the places of the groups that it said no to; None: it has not answered
+        self._no: list[int] | None = None  # the places of the groups that it reports itself; None: it has not ended
         self._lock = threading.Lock()
 
     @property
@@ -218,6 +218,7 @@ class SharedBatch:
         with self._lock:
             if self._given_up:
                 return []
+            self._no = list(range(1, len(groups))) if is_away else []
             if not is_away:
                 self._calls.failed(self.op_classpath, self._kin, one_line(error))
                 self._again(self._units)
