@@ -22,6 +22,9 @@ class Late:
         self.outstanding = {unit.group.id: unit}
         self.is_withdrawn = False
 
+    def take_returned(self) -> list[PokeUnit]:
+        return []
+
     def withdraw(self) -> list[PokeUnit]:
         """Give nothing back: the poke has begun."""
         self.is_withdrawn = True

@@ -217,7 +217,7 @@ class Held:
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> Held:
     leases = Held()
-    monkeypatch.setattr(uptake, "leases_of", lambda _: leases)
+    monkeypatch.setattr(uptake, "leases_of", lambda _, **__: leases)
     return leases
 
 
