@@ -6,7 +6,7 @@ sum over all workers is right, and a big pool is asked once.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from sensorpool.config.settings import Settings
 from sensorpool.errors import SensorpoolError
@@ -18,11 +18,14 @@ from sensorpool.leases.observing import Observing
 from sensorpool.store.database import Database
 from sensorpool.worker.figures import Figure, Figures
 
+Answer = TypeVar("Answer")
+
 EVERY = 5.0  # seconds between two looks
 _SHARE = 50  # looking takes at most one part in so many of the time
 _SELDOM = 60.0  # seconds between two looks at most
 _KEPT = 3  # times the span to the next look, for which the observer keeps its part
 _SILENT = 3.0  # seconds after which a server that was asked and has not answered counts as away
+_COUNTING = 20.0  # seconds: the same of a database that is asked for figures, which may have to count
 _CLOSING = 1.0  # seconds
 
 log = logger(__name__)
@@ -46,7 +49,8 @@ class Observer:
         self._observing = Observing(leases, name)
         self._thread = BackgroundThread("observer", self._look_on)
         self._away: dict[str, str | None] = {}  # why a server does not answer; None: it answers
-        self._asking: tuple[str, float] | None = None  # which server is being asked, and since when
+        # which server is being asked, until when it may be silent, and since when it is asked
+        self._asking: tuple[str, float, float] | None = None
         self._seen: _Seen | None = None
         self._said = ""
 
@@ -75,7 +79,8 @@ class Observer:
     def servers(self) -> Mapping[str, str | None]:
         """Return the servers that were asked: why one does not answer, or None for one that answers."""
         asking, found = self._asking, dict(self._away)
-        if asking is not None and (waited := time.monotonic() - asking[1]) > _SILENT:
+        if asking is not None and time.monotonic() > asking[1]:
+            waited = time.monotonic() - asking[2]
             found[asking[0]] = found.get(asking[0]) or f"the {asking[0]} has not answered for {waited:.0f} s"
         return found
 
@@ -96,7 +101,7 @@ class Observer:
             self._seen = None
             return EVERY
         began = time.monotonic()
-        figures = self._figures.ask()
+        figures = self._waiting_for("database", _COUNTING, self._figures.ask)
         span = min(max(EVERY, _SHARE * (time.monotonic() - began)), _SELDOM)
         if not self._observing.take_part(_KEPT * span):
             self._seen = None
@@ -105,12 +110,18 @@ class Observer:
         return span
 
     def _ask(self, server: str, question: Callable[[], object]) -> None:
-        self._asking = server, time.monotonic()
         try:
-            question()
+            self._waiting_for(server, _SILENT, question)
             self._away[server] = None
         except SensorpoolError as error:
             self._away[server] = str(error)
+
+    def _waiting_for(self, server: str, patience: float, question: Callable[[], Answer]) -> Answer:
+        """Ask a server; `servers` tells meanwhile whether it answers in time (seconds)."""
+        now = time.monotonic()
+        self._asking = server, now + patience, now
+        try:
+            return question()
         finally:
             self._asking = None
 
