@@ -8,6 +8,7 @@ import pytest
 
 from harness.until import until
 from sensorpool.config.settings import Settings
+from sensorpool.leases.lease import leases_of
 from sensorpool.worker import observer as module
 from sensorpool.worker.observer import Observer
 
@@ -23,7 +24,7 @@ def gate() -> Any:
 def made(**parts: Any) -> Observer:
     """Return an observer whose servers answer, but for these parts."""
     database: Any = SimpleNamespace(read=lambda question: 0, now=None)
-    leases: Any = SimpleNamespace(store=SimpleNamespace(probe=lambda: None))
+    leases = leases_of(Settings.load())
     observer = Observer(Settings.load(), database, leases, "worker0@host/1")
     observing: Any = SimpleNamespace(take_part=lambda kept: True, leave=lambda: None, is_observer=True)
     observer._observing = observing
