@@ -1,7 +1,7 @@
 """Wake-ups: groups that are poked at once, because their condition may hold now, as its source says.
 
-They are merged, and bounded. A lost wake-up changes nothing but time, and so does a forged one: it costs a group a poke,
-at most one in `GAP` and one at each tick.
+They are merged, and bounded. A lost wake-up changes nothing but time, and so does a forged one: it costs a group a
+poke, at most one in `GAP` and one at each tick.
 """
 
 from collections.abc import Mapping, Sequence
