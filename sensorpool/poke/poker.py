@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from sensorpool.poke.classes import RETRY_AFTER, Classes, SensorClass, Way
 from sensorpool.poke.disposal import Disposal
 from sensorpool.poke.imports import Imports
 from sensorpool.poke.loop_lane import LoopLane
+from sensorpool.poke.queues import drained
 from sensorpool.poke.quick_batch import QuickBatch
 from sensorpool.poke.reusable_threads import ReusableThreads
 from sensorpool.poke.shared_call import FEWEST, SharedBatch, SharedCalls
@@ -151,8 +153,7 @@ class Poking:
     ) -> None:
         self._now = now
         self._has_budget = has_budget
-        self._returned: list[PokeUnit] = []  # by shared calls, for their own pokes are not in the budget yet
-        self._returning = threading.Lock()
+        self._returned: deque[PokeUnit] = deque()  # by shared calls, for their own pokes are not in the budget yet
         self.outstanding: dict[int, PokeUnit] = {}  # handed over and not reported yet
         self._poker = poker
         self._threads = threads
@@ -243,10 +244,8 @@ class Poking:
 
     def take_returned(self) -> list[PokeUnit]:
         """Take back the units whose shared call has ended, and whose own poke their budget has to allow."""
-        if not self._returned:
+        if not (returned := drained(self._returned)):
             return []
-        with self._returning:
-            returned, self._returned = self._returned, []
         self._moved = time.monotonic()
         return [unit for unit in returned if self.outstanding.pop(unit.group.id, None) is not None]
 
@@ -301,8 +300,7 @@ class Poking:
                 returned.append(work)
             else:
                 at_once.append(work)
-        with self._returning:
-            self._returned += returned
+        self._returned.extend(returned)
         self._threads.put_back(at_once)
 
     def _deal_shared(self, sensor_class: SensorClass, units: Sequence[PokeUnit]) -> None:

@@ -53,16 +53,20 @@ class Turn(NamedTuple):
 
     :param now: the database's time.
     :param since: since when groups have been left over, by id.
-    :param left: the groups that an earlier job left to this one.
+    :param late: ids of the groups that were left to this job in another way.
     :param dags: returns a DAG of each of these groups that waits for it, by id.
     :param call_of: returns what names the call by which a group is asked for with others; it counts as one poke.
     """
 
     now: Milliseconds
     since: Mapping[int, Milliseconds]
-    left: Container[int]
+    late: Container[int]
     dags: Callable[[Sequence[int]], Mapping[int, str]]
     call_of: Callable[[PokeUnit], Hashable | None]
+
+    def is_left(self, group_id: int) -> bool:
+        """Whether an earlier job left a group to this one."""
+        return group_id in self.since or group_id in self.late
 
 
 class Budgeted:
@@ -89,16 +93,16 @@ class Budgeted:
             if line is None:
                 others.append(unit)
             else:
-                if unit.by_itself and unit.group.id not in self._turn.left:
+                if unit.by_itself and not self._turn.is_left(unit.group.id):
                     unit.by_itself = False  # another process has poked it since its shared call
                 line.units.append(unit)
                 line.classes.add(unit.op_classpath)
         return others
 
-    def put_back(self, units: Iterable[PokeUnit]) -> None:
+    def put_back(self, units: Sequence[PokeUnit]) -> None:
         """Take groups into their lines again: their call has ended, and each needs a poke of its own."""
+        self.ended(unit.group.id for unit in units)
         for unit in units:
-            self.ended([unit.group.id])
             if (line := self._line_of(unit.backend)) is not None:
                 line.units.append(unit)
                 line.is_in_turn = False

@@ -84,6 +84,7 @@ class _Dispatch:
             share.lines = _line_up(self._set_apart(share) if self._worker.budgets else share.units)
             if len(shares) > 1:
                 self._owners.update((unit.group.id, share) for unit in share.units)
+        self._budgeted = [share.budgeted for share in shares if share.budgeted is not None]
 
     def poke_in_turn(self, poking: Poking) -> None:
         """Poke until no group waits, or time is up."""
@@ -133,9 +134,8 @@ class _Dispatch:
 
     def forget(self, units: Sequence[PokeUnit]) -> None:
         """Note that groups are not poked after all: their budget does not wait for them."""
-        for share in self._shares:
-            if share.budgeted is not None:
-                share.budgeted.ended(unit.group.id for unit in units)
+        for budgeted in self._budgeted:
+            budgeted.ended(unit.group.id for unit in units)
 
     def let_go_on(self, poking: Poking) -> None:
         """Have the pokes go on that take too long."""
@@ -146,7 +146,7 @@ class _Dispatch:
                 share.run.held.suspects.update(dict.fromkeys(slow, Suspicion.SLOW))
                 slow_of.append((share.run, slow))
         adopted = [(run.shard_range, slow, run.infra) for run, slow in slow_of]
-        ended = self._give_back if any(share.budgeted is not None for share in self._shares) else None
+        ended = self._give_back if self._budgeted else None
         self._worker.slow_pokes.adopt(poking, adopted, self._runs[0].moment.now, ended)
 
     def _give_back(self, group_ids: Collection[int]) -> None:
@@ -154,10 +154,9 @@ class _Dispatch:
 
         :raises Unreachable: when Redis does not answer; then it ends by itself after a while.
         """
-        for share in self._shares:
-            if share.budgeted is not None:
-                share.budgeted.ended(group_ids)
-                share.budgeted.leave()
+        for budgeted in self._budgeted:
+            budgeted.ended(group_ids)
+            budgeted.leave()
 
     def _own(self, share: Share, group_ids: Iterable[int]) -> list[int]:
         """Return the groups that are of a range."""
@@ -211,7 +210,7 @@ class _Dispatch:
         turn = Turn(
             run.loaded.now,
             run.held.state.left_since,
-            {*run.held.state.left_since, *map(abs, run.held.late)},
+            set(map(abs, run.held.late)),
             lambda group_ids: worker.database.read(loading.dags_of, group_ids),
             lambda unit: worker.poker.call_of(unit, run.loaded.now),
         )
@@ -222,12 +221,12 @@ class _Dispatch:
         """Have groups wait for a poke of their own, each in its range."""
         for share in self._shares if units else ():
             if share.budgeted is not None:
-                share.budgeted.put_back(unit for unit in units if self._owners.get(unit.group.id, share) is share)
+                share.budgeted.put_back([unit for unit in units if self._owners.get(unit.group.id, share) is share])
 
     def _may_ask(self) -> bool:
         """Whether a budget may be asked now, or in a moment, for groups that wait."""
         soon = time.monotonic() + _SOON
-        asks = [share.budgeted.next_ask for share in self._shares if share.budgeted is not None]
+        asks = [budgeted.next_ask for budgeted in self._budgeted]
         return any(at is not None and at <= soon for at in asks)
 
     def _sift(self, share: Share, units: Sequence[PokeUnit]) -> list[PokeUnit]:
@@ -235,14 +234,8 @@ class _Dispatch:
 
         :raises Unreachable: when Redis does not answer.
         """
-        run = share.run
-        now = run.moment.at(time.monotonic())
-        sifted = self._worker.away.sift(units, now, set(run.held.state.left), run.lease.token)
+        sifted = share.run.sift(units)
         share.waiting += sifted.left
-        if sifted.missed:
-            run.result.count("held", sifted.missed.total())
-            run.result.count_each("held_of", sifted.missed)
-            self._worker.metrics.held(sifted.missed)
         return sifted.units
 
     def _take(self, seen: Sequence[Seen]) -> None:

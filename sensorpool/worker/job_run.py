@@ -1,5 +1,7 @@
 """One round of a job as one value: every field is there from the start, and each step of `worker.job` works on it."""
 
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -7,9 +9,11 @@ from sensorpool.config.settings import Settings
 from sensorpool.leases.lease import Acquired, Lease
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.values import JobResult, ShardRange
+from sensorpool.poke.unit import PokeUnit
 from sensorpool.settle.infra_window import RangeFailures
 from sensorpool.worker.context import Worker
 from sensorpool.worker.load import Loaded, Moment
+from sensorpool.worker.outages import Sifted
 from sensorpool.worker.outcomes import Outcomes
 from sensorpool.worker.stranded import Stranded
 
@@ -47,6 +51,19 @@ class JobRun:
     def lease(self) -> Lease:
         """The lease of the range."""
         return self.held.lease
+
+    def sift(self, units: Sequence[PokeUnit]) -> Sifted:
+        """Return which groups are poked now, and which have to wait for their backend; count these.
+
+        :raises Unreachable: when Redis does not answer.
+        """
+        now = self.moment.at(time.monotonic())
+        sifted = self.worker.away.sift(units, now, set(self.held.state.left), self.lease.token)
+        if sifted.missed:
+            self.result.count("held", sifted.missed.total())
+            self.result.count_each("held_of", sifted.missed)
+            self.worker.metrics.held(sifted.missed)
+        return sifted
 
     def suspect(self, group_ids: list[int], why: Suspicion) -> None:
         """Have groups poked apart from now on, in this job's next round too.

@@ -49,8 +49,7 @@ class Observer:
         self._observing = Observing(leases, name)
         self._thread = BackgroundThread("observer", self._look_on)
         self._away: dict[str, str | None] = {}  # why a server does not answer; None: it answers
-        # which server is being asked, until when it may be silent, and since when it is asked
-        self._asking: tuple[str, float, float] | None = None
+        self._asking: tuple[str, float, float] | None = None  # a server, since when it is asked, how long it may take
         self._seen: _Seen | None = None
         self._said = ""
 
@@ -79,9 +78,10 @@ class Observer:
     def servers(self) -> Mapping[str, str | None]:
         """Return the servers that were asked: why one does not answer, or None for one that answers."""
         asking, found = self._asking, dict(self._away)
-        if asking is not None and time.monotonic() > asking[1]:
-            waited = time.monotonic() - asking[2]
-            found[asking[0]] = found.get(asking[0]) or f"the {asking[0]} has not answered for {waited:.0f} s"
+        if asking is not None:
+            server, since, patience = asking
+            if (waited := time.monotonic() - since) > patience:
+                found[server] = found.get(server) or f"the {server} has not answered for {waited:.0f} s"
         return found
 
     def _look_on(self) -> None:
@@ -118,8 +118,7 @@ class Observer:
 
     def _waiting_for(self, server: str, patience: float, question: Callable[[], Answer]) -> Answer:
         """Ask a server; `servers` tells meanwhile whether it answers in time (seconds)."""
-        now = time.monotonic()
-        self._asking = server, now + patience, now
+        self._asking = server, time.monotonic(), patience
         try:
             return question()
         finally:

@@ -107,17 +107,10 @@ def _sift(run: JobRun, found: dict[DueGroup, Suspicion | None], units: list[Poke
         and unit.backend != unit.op_classpath
         and not run.worker.suspects.has(unit.group.id)
     ]
-    groups = [unit.group for unit in hanging]
-    now = run.moment.at(time.monotonic())
-    sifted = run.worker.away.sift(hanging, now, set(run.held.state.left), run.lease.token)
-    asked = {unit.group.id for unit in sifted.units}
-    for group in groups:
-        if group.id not in asked:
-            found.pop(group, None)
-    if sifted.missed:
-        run.result.count("held", sifted.missed.total())
-        run.result.count_each("held_of", sifted.missed)
-        run.worker.metrics.held(sifted.missed)
+    sifted = run.sift(hanging)
+    wait = {unit.group.id for unit in hanging} - {unit.group.id for unit in sifted.units}
+    for group in [each for each in found if each.id in wait]:
+        del found[group]
     return sifted.left
 
 

@@ -29,6 +29,8 @@ _CLOSING = 1.0  # seconds that the thread has to take what is there
 
 log = logger(__name__)
 
+_Ended = Callable[[Collection[int]], None]
+
 
 class SlowPokes:
     """The pokes that go on in this process after their job. Safe to share between threads.
@@ -44,8 +46,7 @@ class SlowPokes:
         self._results = results
         self._watchdog = watchdog
         self._heartbeat = heartbeat
-        self._going_on: list[Poking] = []
-        self._tell: dict[Poking, Callable[[Collection[int]], None]] = {}
+        self._going_on: dict[Poking, _Ended | None] = {}  # each with who is told of pokes that have ended
         self._renewed_at = 0.0
         self._thread = BackgroundThread("poke-on", self._look_after)
         self._lock = threading.Lock()
@@ -55,7 +56,7 @@ class SlowPokes:
         poking: Poking,
         slow: Sequence[tuple[ShardRange, Sequence[int], RangeFailures]],
         now: Milliseconds,
-        ended: Callable[[Collection[int]], None] | None = None,
+        ended: _Ended | None = None,
     ) -> None:
         """Let pokes go on that take too long for their job; the watchdog is on guard until they have ended.
 
@@ -74,9 +75,7 @@ class SlowPokes:
             for shard_range, group_ids, _ in slow:
                 self._claims.hold(shard_range, group_ids)
             with self._lock:
-                self._going_on.append(poking)
-                if ended is not None:
-                    self._tell[poking] = ended
+                self._going_on[poking] = ended
                 self._thread.start()
 
     def has(self, group_id: int) -> bool:
@@ -112,7 +111,8 @@ class SlowPokes:
             return list(self._going_on)
 
     def _take(self, poking: Poking) -> None:
-        before = set(poking.outstanding) if poking in self._tell else set()
+        tell = self._going_on[poking]
+        before = set() if tell is None else set(poking.outstanding)
         try:
             was_idle = poking.is_idle
             if reports := each_report(poking.step()):
@@ -127,13 +127,12 @@ class SlowPokes:
             log.warning("the results of slow pokes are lost; their groups are due again", error=str(error))
         except Exception:
             log.exception("the results of slow pokes are lost; their groups are due again")
-        if ended := before - poking.outstanding.keys():
+        if tell is not None and (ended := before - poking.outstanding.keys()):
             with suppress(Unreachable):
-                self._tell[poking](ended)
+                tell(ended)
         if poking.is_over:
             with self._lock:
-                self._going_on.remove(poking)
-                self._tell.pop(poking, None)
+                del self._going_on[poking]
             poking.end()
             self._watchdog.rest()
 

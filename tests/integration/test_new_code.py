@@ -53,7 +53,7 @@ def test_children_come_of_age_one_after_the_other_and_not_in_the_middle_of_a_pok
     monkeypatch.setattr(context, "time", SimpleNamespace(monotonic=lambda: now))
     made = [make_worker(make_pool(child_max_age=1_000).settings) for _ in range(8)]
     worn_at: dict[int, float] = {}
-    made[0].slow_pokes._going_on.append(None)  # type: ignore[arg-type]
+    made[0].slow_pokes._going_on[None] = None  # type: ignore[index]
     for now in range(0, 1_100, 5):
         for number, each in enumerate(made):
             if each.is_worn:
