@@ -17,10 +17,10 @@ from sensorpool.cli.output import NumberRange, json_option, print_json, say
 )
 @click.option(
     "--within",
-    type=NumberRange(min=1),
+    type=NumberRange(min=10),
     default=60,
     show_default=True,
-    help="With --self: seconds without a sign of life after which a process counts as stuck.",
+    help="With --self: seconds without a sign of life (one comes every 5) after which a process counts as stuck.",
 )
 @click.option(
     "--pidfile",

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from sensorpool.instrumentation.background import BackgroundThread
 from sensorpool.instrumentation.redaction import hide_password
 
-_EVERY = 1.0  # seconds between two signs
+_EVERY = 5.0  # seconds between two signs; a cold process takes milliseconds of CPU to write one
 _ROUND = 30.0  # seconds that the main loop may take to come round
 _BROKER = (
     "redis",

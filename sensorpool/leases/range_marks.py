@@ -47,11 +47,10 @@ class RangeMarks:
 
     def look(self, ranges: Sequence[ShardRange]) -> list[Marks]:
         """Return the marks of each range; a quiet range counts as looked at."""
-        pipeline = self._store.pipeline()
-        for shard_range in ranges:
-            names = ("quiet", "light", "lease", "dirty", "state")
-            self._marks(keys=[self._store.key(shard_range, name) for name in names], client=pipeline)
-        answers = self._store.call(pipeline.execute)
+        names = ("quiet", "light", "lease", "dirty", "state")
+        answers = self._store.run_each(
+            [(self._marks, [self._store.key(shard_range, name) for name in names], ()) for shard_range in ranges]
+        )
         return [Marks(_seconds(min(span, LONGEST_QUIET)), _seconds(took)) for span, took in answers]
 
     def wake(self, ranges: Iterable[ShardRange]) -> None:

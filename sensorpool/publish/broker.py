@@ -22,6 +22,7 @@ from redis.exceptions import ResponseError
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 
+_IDLE_WAIT = 2  # seconds that one question for a job waits in Redis; a worker that ends waits for the answer
 BROADCAST_PATIENCE = 1.0  # seconds; a broadcast is announced before it is read, so a read hardly ever waits
 _ATTEMPTS = 3
 _BINDING = 3  # parts: routing key, pattern, queue
@@ -82,6 +83,7 @@ class Channel(kombu_redis.Channel):
     """kombu's channel, which drops entries that are no messages."""
 
     QoS = QoS
+    _made: tuple[Any, Any] | None = None  # a pool of connections, and its client
 
     @cached_property
     def subclient(self) -> Any:
@@ -94,6 +96,15 @@ class Channel(kombu_redis.Channel):
         client = super().subclient
         client.parse_response = partial(client.parse_response, block=False, timeout=BROADCAST_PATIENCE)
         return client
+
+    def _create_client(self, asynchronous: bool = False) -> Any:
+        """Return the client of the pool of connections: kombu makes one for each command, which costs as much."""
+        if asynchronous:
+            return super()._create_client(asynchronous=True)
+        pool, made = self._made or (None, None)
+        if pool is not self.pool:
+            pool, made = self._made = (self.pool, super()._create_client())
+        return made
 
     def drop_spoilt_keys(self, error: ResponseError, *queues: str) -> None:
         """Delete our keys that have a type which we never write.
@@ -216,6 +227,13 @@ def _blocked(_: str) -> None:
 
 def _unblocked() -> None:
     log.info("RabbitMQ takes messages again")
+
+
+def wait_long(connection: _Connection) -> None:
+    """Have the questions for messages wait longer in Redis: each wakes an idle process. No message waits for it."""
+    transport = connection.transport
+    if isinstance(transport, kombu_redis.Transport) and transport.polling_interval is None:
+        transport.brpop_timeout = _IDLE_WAIT
 
 
 def bind_again(channel: Any, queue: Queue) -> None:

@@ -12,7 +12,9 @@ from kombu.exceptions import OperationalError
 from sensorpool.instrumentation import alive
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
-from sensorpool.publish.broker import GARBLED
+from sensorpool.publish.broker import GARBLED, wait_long
+
+_HEARTBEAT = 5.0  # seconds between two of the events by which Flower tells that a worker lives; Celery's own are 2 s
 
 log = logger(__name__)
 
@@ -28,6 +30,7 @@ class SturdyConsumer(Consumer):
 
     def __init__(self, *arguments: Any, worker_options: dict[str, Any] | None = None, **named: Any) -> None:
         options = (worker_options or {}) | {"without_mingle": True, "without_gossip": True}
+        options["heartbeat_interval"] = options.get("heartbeat_interval") or _HEARTBEAT
         super().__init__(*arguments, worker_options=options, **named)
         self._lost = (*self.connection_errors, OperationalError, OSError)
         # an unforeseen malformed message costs a connection, and not the worker
@@ -37,6 +40,12 @@ class SturdyConsumer(Consumer):
         """Take jobs from now on; the children have been started."""
         alive.keep()
         super().start()
+
+    def connect(self) -> Any:
+        """Connect to the broker; an idle worker asks it less often than Celery's own does."""
+        connection = super().connect()
+        wait_long(connection)
+        return connection
 
     def add_task_queue(self, queue: str, *arguments: Any, **options: Any) -> None:
         """Take jobs from a queue (``add_consumer`` of remote control), also after the next loss of the connection.

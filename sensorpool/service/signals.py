@@ -44,8 +44,7 @@ from sensorpool.store import migrate
 from sensorpool.store.database import Database
 from sensorpool.worker import metrics
 
-_LOOK_AFTER_CHILDREN = 0.5  # seconds
-_ROUND = 2.0  # seconds
+_ROUND = 2.0  # seconds; each wake-up of an idle process costs milliseconds of CPU
 
 log = logs.logger(__name__)
 
@@ -176,17 +175,24 @@ def _on_worker_ready(sender: Any = None, **_: Any) -> None:
         runtime.presence.queues = lambda: list(sender.app.amqp.queues.consume_from)
         runtime.presence.keep()
     hub = getattr(sender, "hub", None)
-    if hub is not None and hasattr(sender.pool, "maintain_pool"):
-        # Celery is told of a child's death too early to see some deaths, and otherwise looks every five seconds
-        hub.call_repeatedly(_LOOK_AFTER_CHILDREN, sender.pool.maintain_pool)
     if (children := getattr(sender.pool, "_pool", None)) is not None:
         dead_children.watch(runtime, _hostname, children)
     if hub is not None:
-        hub.call_repeatedly(_ROUND, alive.come_round)
+        hub.call_repeatedly(_ROUND, _look_round, sender.pool)
     if runtime.settings.metrics_port is not None and runtime.presence is not None and runtime.observation is None:
         ending = runtime.worker_stopping.is_set
         runtime.observation = Observation(runtime.settings, runtime.metrics, runtime.presence, sender, ending)
         runtime.observation.begin()
+
+
+def _look_round(pool: Any) -> None:
+    """Look after the main process, and after its children.
+
+    Celery is told of a child's death too early to see some deaths, and otherwise looks every five seconds.
+    """
+    alive.come_round()
+    if hasattr(pool, "maintain_pool"):
+        pool.maintain_pool()
 
 
 @signals.worker_shutting_down.connect

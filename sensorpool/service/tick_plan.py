@@ -16,7 +16,7 @@ from sensorpool.model.values import ShardRange
 
 PATIENCE = 0.5  # seconds
 _PAUSE = 10.0  # seconds without a question to a Redis that has not answered
-_TOGETHER = 1.0  # seconds that the last jobs of the ranges of one message took, in all; at most an eighth of a tick
+_TOGETHER = 1.25  # seconds that the last jobs of the ranges of one message took, in all; at most a quarter of a tick
 _NO_MARKS = Marks(None, None)
 
 
@@ -25,7 +25,7 @@ class TickPlan:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._together = min(_TOGETHER, settings.tick / 8)
+        self._together = min(_TOGETHER, settings.tick / 4)
         self._leases: Leases | None = None
         self._sent_at: dict[ShardRange, float] = {}
         self._asked_in_vain = -_PAUSE

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
-from sqlalchemy import Connection, CursorResult, select
+from sqlalchemy import Connection, CursorResult
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -14,7 +14,7 @@ from sensorpool.instrumentation import forks
 from sensorpool.model.values import Milliseconds
 from sensorpool.store import planned, told
 from sensorpool.store.codes import is_unreachable
-from sensorpool.store.dialects import clock_ms
+from sensorpool.store.dialects import clock_question
 from sensorpool.store.engine import make_engine
 from sensorpool.store.transaction import ATTEMPTS, Transaction
 
@@ -91,7 +91,7 @@ class Database:
         """
         if (clock := self._clock or clock) is not None:
             return clock()
-        return int(connection.execute(select(clock_ms())).scalar_one())
+        return int(connection.exec_driver_sql(clock_question(connection.dialect.name)).scalar_one())
 
     def given_now(self, connection: Connection) -> Milliseconds | None:
         """Return the time for statements that cannot read the clock themselves; None where they can."""

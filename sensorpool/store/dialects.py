@@ -9,6 +9,19 @@ from sqlalchemy.sql.functions import FunctionElement, GenericFunction
 from sqlalchemy.types import UserDefinedType
 
 POSTGRES_CLOCK = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
+# not unix_timestamp(), which uses the session's time zone: an hour comes twice when summer time ends
+_MYSQL_CLOCK = "(timestampdiff(MICROSECOND, '1970-01-01 00:00:00', utc_timestamp(3)) DIV 1000)"
+_CLOCKS = {
+    "postgresql": POSTGRES_CLOCK,
+    "mysql": _MYSQL_CLOCK,
+    "mariadb": _MYSQL_CLOCK,
+    "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS integer)",
+}
+
+
+def clock_question(dialect: str) -> str:
+    """Return the statement that asks a database for its time (`clock_ms`), by the name of its dialect."""
+    return f"SELECT {_CLOCKS[dialect]}"
 
 
 class clock_ms(GenericFunction[int]):  # the name of an SQL function
@@ -18,21 +31,9 @@ class clock_ms(GenericFunction[int]):  # the name of an SQL function
     inherit_cache = True
 
 
-@compiles(clock_ms, "postgresql")
-def _clock_postgresql(*_: Any, **__: Any) -> str:
-    return POSTGRES_CLOCK
-
-
-@compiles(clock_ms, "mysql")
-@compiles(clock_ms, "mariadb")
-def _clock_mysql(*_: Any, **__: Any) -> str:
-    # not unix_timestamp(), which uses the session's time zone: an hour comes twice when summer time ends
-    return "(timestampdiff(MICROSECOND, '1970-01-01 00:00:00', utc_timestamp(3)) DIV 1000)"
-
-
-@compiles(clock_ms, "sqlite")
-def _clock_sqlite(*_: Any, **__: Any) -> str:
-    return "CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS integer)"
+@compiles(clock_ms)
+def _clock(_: Any, compiler: Any, **__: Any) -> str:
+    return _CLOCKS[compiler.dialect.name]
 
 
 def lower(first: Any, second: Any) -> Any:

@@ -13,7 +13,7 @@ from sensorpool.errors import SettingsError
 from sensorpool.store import planned
 from sensorpool.store.codes import spoils_connections
 
-_PING_AFTER = 1.0  # seconds without use
+_PING_AFTER = 20.0  # seconds without use; more than a tick
 IDLE_LIMIT_MS = 3_000  # a process that freezes inside a transaction holds its locks no longer than this
 LOCK_WAIT_MS = 4_000  # for one lock; longer than the idle limit, so that a frozen process's lock comes free in time
 SQLITE_PATIENCE = 3.0  # seconds that one attempt waits for another writer
@@ -76,8 +76,8 @@ def make_engine(url: str, pool_size: int) -> Engine:
 def _ping_idle_connections(engine: Engine) -> None:
     """Have connections that were idle pinged before they are used again.
 
-    SQLAlchemy's own ``pool_pre_ping`` pings at each use: a round trip more. A connection that was lost within the last
-    second costs its user one more attempt, as one that is lost a moment after the ping does.
+    SQLAlchemy's own ``pool_pre_ping`` pings at each use: a round trip more. A connection that was lost within that
+    time costs its user one more attempt, as one that is lost a moment after the ping does.
     """
 
     def note(_connection: Any, record: ConnectionPoolEntry) -> None:

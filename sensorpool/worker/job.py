@@ -36,7 +36,7 @@ from sensorpool.worker.stranded import Stranded, forget_poked_apart
 log = logger(__name__)
 
 
-MOST_TOGETHER = 5_000  # groups that are due: with more, each range of a job is sent on as a job of its own
+MOST_TOGETHER = 20_000  # groups that are due: with more, each range of a job is sent on as a job of its own
 
 
 def run(worker: Worker, shard_range: ShardRange, token: str) -> JobResult:

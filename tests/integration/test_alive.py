@@ -18,7 +18,7 @@ from harness.service import Service
 from harness.until import until
 from sensorpool.store.migrate import upgrade
 
-WITHIN = 4  # seconds: signs come every second
+WITHIN = 10  # seconds: signs come every five
 
 
 @pytest.fixture

@@ -81,14 +81,14 @@ def test_light_ranges_share_a_message_and_take_turns_to_be_its_first(stand: Stan
     assert {messages[0][0] for messages in found} == {0, 1, 2, 3}
 
 
-def test_together_they_take_no_longer_than_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_together_they_take_no_longer_than_a_second_and_a_quarter(monkeypatch: pytest.MonkeyPatch) -> None:
     stand = Stand(monkeypatch, tick=60.0, poke_interval=60.0)
-    stand.of = {each: Marks(None, took) for each, took in zip(RANGES, (0.4, 0.4, 0.4, 0.7), strict=True)}
+    stand.of = {each: Marks(None, took) for each, took in zip(RANGES, (0.4, 0.4, 0.5, 0.8), strict=True)}
     assert sorted(map(sorted, stand.tick())) == [[0, 1], [2], [3]]
 
 
-def test_together_they_take_no_longer_than_an_eighth_of_a_tick(monkeypatch: pytest.MonkeyPatch) -> None:
-    stand = Stand(monkeypatch, tick=0.2, poke_interval=1.0)
+def test_together_they_take_no_longer_than_a_quarter_of_a_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand = Stand(monkeypatch, tick=0.1, poke_interval=1.0)
     stand.of = dict.fromkeys(RANGES, LIGHT)
     assert sorted(map(sorted, stand.tick())) == [[0, 1], [2, 3]]
 
