@@ -17,6 +17,8 @@ from sensorpool.worker.job_run import JobRun
 
 FLUSH_EVERY = 0.1  # seconds
 _WAITS = (0.001, 0.05)  # seconds between two looks at the lanes: the first, and the longest
+_PACE = 8  # looks at the lanes in the time of a poke, where that is longer than the first wait
+_AFTER_SLOW = 0.0125  # seconds: the longest wait after a look that found something
 _MOST_AT_ONCE = 5_000  # groups of a class that are handed over in one go
 _SOON = 0.1  # seconds: a job waits so long for a budget
 _LONG = 1.0  # seconds: a job does not wait longer for pokes that have begun
@@ -113,7 +115,7 @@ class _Dispatch:
                 flushed_at = time.monotonic()
             if not (seen or returned) and poking.is_held_up(patience):
                 break
-            wait = _WAITS[0] if seen or returned else min(wait * 1.5, _WAITS[1])
+            wait = _wait_after(seen) if seen or returned else min(wait * 1.5, _WAITS[1])
             if poking.outstanding or self._worker.budgets:
                 time.sleep(wait)
         waiting = poking.withdraw()
@@ -259,6 +261,12 @@ class _Dispatch:
                 i for each in seen for i in (each.ids if isinstance(each, NotLanded) else [each.group.id])
             )
         reports.take(share.run, seen)
+
+
+def _wait_after(seen: Sequence[Seen]) -> float:
+    """Return how long to wait for more: while pokes of 100 ms go on, a look each millisecond would cost as much."""
+    quickest = min([each.seconds for each in seen], default=0.0)
+    return min(max(quickest / _PACE, _WAITS[0]), _AFTER_SLOW)
 
 
 def _line_up(units: list[PokeUnit]) -> dict[str, Iterator[PokeUnit]]:
