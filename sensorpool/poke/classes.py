@@ -58,7 +58,7 @@ class SensorClass:
         :raises TypeError: when the context has a name that the class does not declare, or is no mapping.
         :raises Exception: whatever the constructor raises.
         """
-        if not isinstance(poke_context, Mapping):
+        if not isinstance(poke_context, dict | Mapping):  # dict first: its check is quick
             raise TypeError("its poke_context is no JSON object")
         if self.declared is not None and not self.declared.issuperset(poke_context):
             unknown = min(poke_context.keys() - self.declared)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from contextvars import Context
 
 from sensorpool.model.not_landed import Seen, not_landed
+from sensorpool.model.states import Outcome
 from sensorpool.model.values import DueGroup, Report
 from sensorpool.poke.copies import FORKED, end_copy
 from sensorpool.poke.tools import PokeTools, overran
@@ -16,6 +17,7 @@ _PARTS = 4
 SIZE = 64  # pokes of a quick class that a thread takes up at once
 
 _INSTANT = 1e-3  # seconds: a poke that found nothing and took no longer needs no report of its own
+_NOT_LANDED = Outcome.NOT_LANDED
 _monotonic = time.monotonic
 
 
@@ -67,9 +69,15 @@ class QuickBatch:
                 self._poking = unit = take()
                 group, poke, own = unit.group, unit._poke, Context()  # what a poke sets there, no other poke sees
                 if poke is None:
-                    self._reports += own.run(unit.poke)
+                    made = own.run(unit.poke)
                     end_copy()
-                    self.began = began = _monotonic()
+                    self.began = now = _monotonic()
+                    if len(made) == 1 and made[0].outcome is _NOT_LANDED and now - began < _INSTANT:
+                        note_began(began)
+                        found_nothing(made[0].group)
+                    else:
+                        self._reports += made
+                    began = now
                     continue
                 try:
                     value = own.run(poke, {})

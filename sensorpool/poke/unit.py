@@ -30,8 +30,23 @@ _NOT_LANDED = Outcome.NOT_LANDED
 _OF_THIS_PROCESS = frozenset({Outcome.POKE_ERROR, Outcome.EXITED, Outcome.CANNOT_POKE})
 _OF_THE_POOL = re.compile("^(ClassUnavailable|CannotPoke|SettingsError): ")  # names that add nothing to the text
 _monotonic = time.monotonic
+_decode = json.JSONDecoder().raw_decode  # of a text that we wrote: `json.loads` first looks for its encoding and spaces
 
 log = logger(__name__)
+
+
+def _read(text: str) -> dict[str, Any]:
+    """Read a context.
+
+    :raises ValueError: when the text is no JSON.
+    :raises TypeError: when it is no JSON object.
+    """
+    context, end = _decode(text)
+    if end != len(text):
+        context = json.loads(text)
+    if type(context) is not dict:
+        raise TypeError("its poke_context is no JSON object")
+    return context
 
 
 class Renewable:
@@ -221,9 +236,7 @@ class PokeUnit:
         """
         if self._put_off is not None and _monotonic() < self._put_off[0]:
             raise ClassUnavailable(self._put_off[2])
-        context = json.loads(self._context)
-        if not isinstance(context, Mapping):
-            raise TypeError("its poke_context is no JSON object")
+        context = _read(self._context)
         try:
             return sensor_class.construct(context)
         except (Exception, SystemExit) as error:

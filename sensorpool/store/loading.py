@@ -150,7 +150,7 @@ def groups(connection: Connection, ids: Sequence[int]) -> list[tuple[DueGroup, s
     if not ids:
         return []
     rows = fetched(connection.execute(_GROUPS, {"ids": ids}))
-    return [(DueGroup._make(group), path, context, backend) for *group, path, context, backend in rows]
+    return [(DueGroup._make(row[:-3]), *row[-3:]) for row in rows]
 
 
 def as_now(connection: Connection, ids: Sequence[int]) -> list[DueRow]:
