@@ -17,10 +17,10 @@ from sensorpool.cli.output import NumberRange, json_option, print_json, say
 )
 @click.option(
     "--within",
-    type=NumberRange(min=10),
+    type=NumberRange(min=1),
     default=60,
     show_default=True,
-    help="With --self: seconds without a sign of life (one comes every 5) after which a process counts as stuck.",
+    help="With --self: seconds without a sign of life after which a process counts as stuck; 10 at least.",
 )
 @click.option(
     "--pidfile",
@@ -47,7 +47,7 @@ def health(alone: bool, within: float, pidfile: Path | None, as_json: bool) -> N
 def _problems_here(within: float, pidfile: Path | None) -> list[str]:
     from sensorpool.instrumentation import alive
 
-    return alive.problems(within, pidfile)
+    return alive.problems(max(within, alive.SHORTEST), pidfile)
 
 
 def _problems() -> list[str]:

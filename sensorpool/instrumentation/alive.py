@@ -21,6 +21,7 @@ from sensorpool.instrumentation.background import BackgroundThread
 from sensorpool.instrumentation.redaction import hide_password
 
 _EVERY = 5.0  # seconds between two signs; a cold process takes milliseconds of CPU to write one
+SHORTEST = 10.0  # seconds without a sign that tell a process that is stuck from one that is between two signs
 _ROUND = 30.0  # seconds that the main loop may take to come round
 _BROKER = (
     "redis",

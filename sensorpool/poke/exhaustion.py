@@ -41,7 +41,7 @@ def is_own_doing(error: BaseException) -> bool:
 
 
 class Shortage:
-    """Whether files or threads run out in this process. It looks once in `_LOOK_EVERY` seconds.
+    """Whether files or threads run out in this process. It counts them once in `_LOOK_EVERY` seconds.
 
     :param threads: how many threads of our own there may be.
     """
@@ -54,13 +54,13 @@ class Shortage:
     def look(self) -> str | None:
         """Return what runs out; None if nothing does, or the system does not tell."""
         now = time.monotonic()
-        if now - self._looked_at >= _LOOK_EVERY:
+        if not _has_a_file():
+            self._found = "no file can be opened"
+        elif now - self._looked_at >= _LOOK_EVERY:
             self._looked_at, self._found = now, self._look()
         return self._found
 
     def _look(self) -> str | None:
-        if not _has_a_file():
-            return "no file can be opened"
         if (files := _listed("/proc/self/fd")) is not None and files > _NEAR * _most_files():
             return f"{files:,} files are open"
         if (threads := _threads()) is not None and threads > self._most_threads:

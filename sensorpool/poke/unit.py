@@ -5,7 +5,7 @@ import json
 import marshal
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from inspect import isawaitable
 from sys import intern
 from types import MethodType

@@ -23,6 +23,7 @@ from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 
 _IDLE_WAIT = 2  # seconds that one question for a job waits in Redis; a worker that ends waits for the answer
+_BINDINGS_EVERY = 20.0  # seconds between two looks whether the bindings of broadcasts expire
 BROADCAST_PATIENCE = 1.0  # seconds; a broadcast is announced before it is read, so a read hardly ever waits
 _ATTEMPTS = 3
 _BINDING = 3  # parts: routing key, pattern, queue
@@ -229,11 +230,23 @@ def _unblocked() -> None:
     log.info("RabbitMQ takes messages again")
 
 
-def wait_long(connection: _Connection) -> None:
-    """Have the questions for messages wait longer in Redis: each wakes an idle process. No message waits for it."""
+def wait_long(connection: _Connection, hub: Any = None) -> None:
+    """Have the questions for messages wait longer in Redis: each wakes an idle process. No message waits for it.
+
+    :param hub: the event loop; on it kombu looks each second after what lasts twenty minutes.
+    """
     transport = connection.transport
-    if isinstance(transport, kombu_redis.Transport) and transport.polling_interval is None:
+    if not isinstance(transport, kombu_redis.Transport):
+        return
+    if transport.polling_interval is None:
         transport.brpop_timeout = _IDLE_WAIT
+        for channel in transport.channels:  # the first one is there already
+            channel.brpop_timeout = _IDLE_WAIT
+    cycle = transport.cycle
+    timer = getattr(cycle, "_binding_expiry_tref", None)  # kombu 5.7 and later
+    if hub is not None and timer is not None:
+        timer.cancel()
+        cycle._binding_expiry_tref = hub.call_repeatedly(_BINDINGS_EVERY, cycle.maybe_refresh_binding_expiry)
 
 
 def bind_again(channel: Any, queue: Queue) -> None:

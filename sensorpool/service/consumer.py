@@ -13,7 +13,9 @@ from sensorpool.instrumentation import alive
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.publish.broker import GARBLED, wait_long
+from sensorpool.service.dead_children import look_again
 
+_ROUND = 10.0  # seconds; each wake-up of an idle process costs milliseconds of CPU
 _HEARTBEAT = 5.0  # seconds between two of the events by which Flower tells that a worker lives; Celery's own are 2 s
 
 log = logger(__name__)
@@ -27,6 +29,7 @@ class SturdyConsumer(Consumer):
     """
 
     connection_errors: tuple[type[Exception], ...]
+    _round: Any = None  # the timer of `alive.come_round`
 
     def __init__(self, *arguments: Any, worker_options: dict[str, Any] | None = None, **named: Any) -> None:
         options = (worker_options or {}) | {"without_mingle": True, "without_gossip": True}
@@ -44,8 +47,19 @@ class SturdyConsumer(Consumer):
     def connect(self) -> Any:
         """Connect to the broker; an idle worker asks it less often than Celery's own does."""
         connection = super().connect()
-        wait_long(connection)
+        wait_long(connection, self.hub)
         return connection
+
+    def register_with_event_loop(self, hub: Any) -> None:
+        """Set what the event loop does now and then: at each of its starts, for a lost connection clears all timers."""
+        super().register_with_event_loop(hub)
+        look_again(self.pool, hub)
+        runtime = getattr(self.app, "sensorpool_runtime", None)
+        if runtime is not None and not runtime.is_one_process:  # there, the main thread comes round by itself
+            alive.come_round()
+            if self._round is not None:
+                self._round.cancel()
+            self._round = hub.call_repeatedly(_ROUND, alive.come_round)
 
     def add_task_queue(self, queue: str, *arguments: Any, **options: Any) -> None:
         """Take jobs from a queue (``add_consumer`` of remote control), also after the next loss of the connection.

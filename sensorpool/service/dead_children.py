@@ -14,6 +14,8 @@ from sensorpool.service.runtime import Runtime
 from sensorpool.service.tasks import check_range, token
 from sensorpool.worker import metrics
 
+_LOOKS = 0.1, 1.0  # seconds after billiard was told of a death
+
 log = logger(__name__)
 
 
@@ -42,6 +44,29 @@ def watch(runtime: Runtime, hostname: str, children: Any) -> None:
     children._join_exited_workers = join_and_tell
 
 
+def look_again(pool: Any, hub: Any) -> None:
+    """Have a death looked for a moment after billiard was told of it, and once more.
+
+    It is told when the child's files are closed, which is too early to see some deaths, and otherwise looks every five
+    seconds.
+
+    :param pool: Celery's pool.
+    :param hub: the event loop of the worker.
+    """
+    children = getattr(pool, "_pool", None)
+    untrack = getattr(children, "_untrack_child_process", None)
+    if children is None or untrack is None or getattr(untrack, "looks", False):
+        return
+
+    def untrack_and_look(*arguments: Any) -> None:
+        untrack(*arguments)
+        for seconds in _LOOKS:
+            hub.call_later(seconds, pool.maintain_pool)
+
+    untrack_and_look.looks = True  # type: ignore[attr-defined]
+    children._untrack_child_process = untrack_and_look
+
+
 def _note(runtime: Runtime, hostname: str, pid: int, returncode: int, task_ids: Sequence[str]) -> None:
     """Note the death of a child, and blame the groups that it poked, on a thread. Runs in the main process.
 
@@ -49,12 +74,14 @@ def _note(runtime: Runtime, hostname: str, pid: int, returncode: int, task_ids: 
     """
     if is_from_outside(returncode) and runtime.worker_stopping.is_set():
         return
+    # made here: a new child is forked next, and would wait for ever for a lock that another thread holds just then
+    worker = runtime.worker
 
     def note() -> None:
         try:
             tokens = [token(hostname, task_id) for task_id in task_ids]
-            runtime.worker.child_deaths.add(hostname, pid, returncode)
-            blamed = runtime.worker.late_crashes.blame(runtime.ranges, hostname, pid, returncode, tokens)
+            worker.child_deaths.add(hostname, pid, returncode)
+            blamed = worker.late_crashes.blame(runtime.ranges, hostname, pid, returncode, tokens)
         except Unreachable as error:
             log.warning("the death of a child was not noted", child=pid, error=str(error))
             return

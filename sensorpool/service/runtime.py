@@ -6,7 +6,7 @@ import threading
 from billiard import common
 
 from sensorpool.config.settings import Settings
-from sensorpool.instrumentation import spans
+from sensorpool.instrumentation import forks, spans
 from sensorpool.model.values import shard_ranges
 from sensorpool.service.alone import Alone
 from sensorpool.service.child_limits import Limits
@@ -40,6 +40,11 @@ class Runtime:
         self.alone: Alone | None = None  # so is the lock of an SQLite file
         self.observation: Observation | None = None  # and so is what serves the metrics
         self._worker: tuple[int, Worker] | None = None
+        self._lock = threading.Lock()
+        forks.note(self)
+
+    def begin_anew(self) -> None:
+        """Leave the lock to the parent: a thread of it may hold it."""
         self._lock = threading.Lock()
 
     @property

@@ -44,8 +44,6 @@ from sensorpool.store import migrate
 from sensorpool.store.database import Database
 from sensorpool.worker import metrics
 
-_ROUND = 2.0  # seconds; each wake-up of an idle process costs milliseconds of CPU
-
 log = logs.logger(__name__)
 
 
@@ -174,25 +172,12 @@ def _on_worker_ready(sender: Any = None, **_: Any) -> None:
     if runtime.presence is not None:
         runtime.presence.queues = lambda: list(sender.app.amqp.queues.consume_from)
         runtime.presence.keep()
-    hub = getattr(sender, "hub", None)
     if (children := getattr(sender.pool, "_pool", None)) is not None:
         dead_children.watch(runtime, _hostname, children)
-    if hub is not None:
-        hub.call_repeatedly(_ROUND, _look_round, sender.pool)
     if runtime.settings.metrics_port is not None and runtime.presence is not None and runtime.observation is None:
         ending = runtime.worker_stopping.is_set
         runtime.observation = Observation(runtime.settings, runtime.metrics, runtime.presence, sender, ending)
         runtime.observation.begin()
-
-
-def _look_round(pool: Any) -> None:
-    """Look after the main process, and after its children.
-
-    Celery is told of a child's death too early to see some deaths, and otherwise looks every five seconds.
-    """
-    alive.come_round()
-    if hasattr(pool, "maintain_pool"):
-        pool.maintain_pool()
 
 
 @signals.worker_shutting_down.connect

@@ -95,7 +95,8 @@ class Standalone:
         self._ready = threading.Event()
         self._controller: _Ready | None = None
         self._observation: Observation | None = None
-        self._beat = Service(self.app, scheduler_cls=Ticks)
+        # a thread sleeps on when it is told to end, so it sleeps for a second at most
+        self._beat = Service(self.app, max_interval=1, scheduler_cls=Ticks)
         self._threads: list[threading.Thread] = []  # the worker's, then beat's
 
     @property

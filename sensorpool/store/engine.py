@@ -13,7 +13,7 @@ from sensorpool.errors import SettingsError
 from sensorpool.store import planned
 from sensorpool.store.codes import spoils_connections
 
-_PING_AFTER = 20.0  # seconds without use; more than a tick
+_PING_AFTER = 20.0  # seconds without use; more than a usual tick
 IDLE_LIMIT_MS = 3_000  # a process that freezes inside a transaction holds its locks no longer than this
 LOCK_WAIT_MS = 4_000  # for one lock; longer than the idle limit, so that a frozen process's lock comes free in time
 SQLITE_PATIENCE = 3.0  # seconds that one attempt waits for another writer
