@@ -171,7 +171,11 @@ def peers(found: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-_SHOWN = ("CPU of a poke, µs", "CPU of a row, µs")
+_SHOWN = {
+    "CPU of a poke, µs": "",
+    "CPU of a row, µs": "",
+    "above the floor, % of one core": " (% of one core, above the floor)",
+}
 
 
 def compared(comparisons: list[dict[str, Any]]) -> str:
@@ -197,7 +201,7 @@ def _compared(found: dict[str, Any]) -> list[str]:
                 before, now = ([pair[side] for pair in both] for side in (0, 1))
                 ratios = [other / one for one, other in both]
                 spreads = " | ".join(_spread(each) for each in (before, now, ratios))
-                lines.append(f"| {question}: {case} | {commits} | {len(both)} | {spreads} |")
+                lines.append(f"| {question}: {case}{_SHOWN[figure]} | {commits} | {len(both)} | {spreads} |")
     return lines
 
 
