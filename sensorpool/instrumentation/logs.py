@@ -141,6 +141,10 @@ class _Nowhere(logging.Handler):
     def createLock(self) -> None:
         self.lock = None
 
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Filter a line, which formats it. Since Python 3.13 the handler's own would need the lock."""
+        return bool(self.filter(record))
+
     def emit(self, record: logging.LogRecord) -> None:
         """Do nothing."""
 
