@@ -17,6 +17,7 @@ QUESTIONS = {
     "settle": "10,000 landed groups at once; 5,000 duplicates of one; 10,000 timeouts",
     "record": "what the record of ended conditions adds to a settled row",
     "register": "one at a time, from 8 processes, in bulk, at midnight",
+    "cold": "a process that registers once and ends, and `sensorpool status`, beside the libraries that they import",
     "idle": "CPU while nothing is due, and with few sensors, above an idle Celery worker and beat",
     "scale": "workers and shards",
     "latency": "from a true condition to the settled row and to the message",
