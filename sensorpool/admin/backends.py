@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sensorpool.client.pool import Pool
+from sensorpool.client.pool_view import PoolView
 from sensorpool.instrumentation.redaction import safe_line
 from sensorpool.leases.budgets import BudgetsLeft, BudgetState
 from sensorpool.leases.outages import Kind, Outage, Outages
 from sensorpool.model.budgets import Budgets
 
 
-def away(pool: Pool) -> dict[str, Outage]:
+def away(pool: PoolView) -> dict[str, Outage]:
     """Return the backends that are away, by name.
 
     :raises Unreachable: when Redis does not answer.
@@ -38,7 +38,7 @@ def shown(outage: Outage) -> dict[str, Any]:
     }
 
 
-def budgets(pool: Pool) -> list[dict[str, Any]]:
+def budgets(pool: PoolView) -> list[dict[str, Any]]:
     """Return the budgets that this process knows by its settings, with what waits for each.
 
     :raises Unreachable: when Redis does not answer.
@@ -58,7 +58,7 @@ def budgets(pool: Pool) -> list[dict[str, Any]]:
     ]
 
 
-def budget_of(pool: Pool, backend: str) -> BudgetState | None:
+def budget_of(pool: PoolView, backend: str) -> BudgetState | None:
     """Return the budget of a backend, if it has one and groups wait for it.
 
     :raises Unreachable: when Redis does not answer.

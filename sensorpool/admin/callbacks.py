@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sensorpool.client.pool import Pool
+from sensorpool.client.pool_view import PoolView
 from sensorpool.model.times import spell_time
 from sensorpool.store import callbacks
 
 
-def waiting(pool: Pool, most: int) -> list[dict[str, Any]]:
+def waiting(pool: PoolView, most: int) -> list[dict[str, Any]]:
     """Return the callbacks that wait, the longest waiting first.
 
     :param most: the most that are returned.
@@ -27,7 +27,7 @@ def waiting(pool: Pool, most: int) -> list[dict[str, Any]]:
     ]
 
 
-def hurry(pool: Pool, instance_ids: Sequence[int] | None) -> int:
+def hurry(pool: PoolView, instance_ids: Sequence[int] | None) -> int:
     """Have callbacks tried at the next round of rescue; return how many.
 
     :param instance_ids: of these instances; None: of all.

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from sensorpool.admin import next_poke
-from sensorpool.client.pool import Pool
+from sensorpool.client.pool_view import PoolView
 from sensorpool.errors import Unknown, Unreachable
 from sensorpool.instrumentation.redaction import printable
 from sensorpool.leases.poke_log import last_outcomes
@@ -27,7 +27,7 @@ _FAILING = frozenset(Outcome) - INCONCLUSIVE - {Outcome.LANDED, Outcome.SKIP} | 
 
 
 def list_conditions(
-    pool: Pool, wanted: Wanted, order: Order, first: int, most: int, *, outcome: Outcome | None, seen: Seen
+    pool: PoolView, wanted: Wanted, order: Order, first: int, most: int, *, outcome: Outcome | None, seen: Seen
 ) -> dict[str, Any]:
     """Return a page of conditions, and how many there are on all pages.
 
@@ -59,7 +59,7 @@ def list_conditions(
     }
 
 
-def condition(pool: Pool, group_id: int, seen: Seen, after: int = 0, *, all_dates: bool = False) -> dict[str, Any]:
+def condition(pool: PoolView, group_id: int, seen: Seen, after: int = 0, *, all_dates: bool = False) -> dict[str, Any]:
     """Return one condition: its last pokes, its next one, its waiters, and earlier landings of its family.
 
     A reader of some DAGs gets no dates of the others: no earlier landings, and neither since when nor until when
@@ -106,12 +106,12 @@ def condition(pool: Pool, group_id: int, seen: Seen, after: int = 0, *, all_date
     return shown
 
 
-def is_waited_for(pool: Pool, group_id: int, dag_ids: Seen) -> bool:
+def is_waited_for(pool: PoolView, group_id: int, dag_ids: Seen) -> bool:
     """Whether a task of one of these DAGs waits for a condition; None: of any DAG."""
     return bool(_dags_of(pool, group_id, dag_ids))
 
 
-def check_seen(pool: Pool, group_id: int, seen: Seen) -> None:
+def check_seen(pool: PoolView, group_id: int, seen: Seen) -> None:
     """Check that a condition has a waiter who may be named.
 
     :raises Unknown: when there is none: that it is there for others must not be told.
@@ -120,7 +120,7 @@ def check_seen(pool: Pool, group_id: int, seen: Seen) -> None:
         raise _unknown(group_id)
 
 
-def others_seen(pool: Pool, shown: dict[str, Any], seen: Seen) -> list[dict[str, Any]]:
+def others_seen(pool: PoolView, shown: dict[str, Any], seen: Seen) -> list[dict[str, Any]]:
     """Return who may be named of those who wait with an instance that `instances.show` has returned."""
     if shown["state"] != State.SENSING:
         return []
@@ -129,20 +129,20 @@ def others_seen(pool: Pool, shown: dict[str, Any], seen: Seen) -> list[dict[str,
     return [dict(row) for row in rows if row["id"] != shown["id"]]
 
 
-def waiting(pool: Pool, dag_ids: Seen) -> set[str] | None:
+def waiting(pool: PoolView, dag_ids: Seen) -> set[str] | None:
     """Return those of many DAGs that wait: a statement takes so many values, and an Airflow may have more DAGs."""
     if dag_ids is None:
         return None
     return {dag_id for dag_id in pool.database.read(conditions.waiting_dags) if dag_id in dag_ids}
 
 
-def _dags_of(pool: Pool, group_id: int, seen: Seen) -> set[str]:
+def _dags_of(pool: PoolView, group_id: int, seen: Seen) -> set[str]:
     """Return those DAGs, of all that wait for a condition, that a reader may see: no others are asked for."""
     dags = pool.database.read(conditions.dags_of, group_id) if 0 < group_id < 2**63 else set()
     return {dag_id for dag_id in dags if seen is None or dag_id in seen}
 
 
-def _group(pool: Pool, group_id: int) -> Any:
+def _group(pool: PoolView, group_id: int) -> Any:
     """Return the row of a group, or None."""
     return pool.database.read(inspecting.group, group_id) if 0 < group_id < 2**63 else None
 
@@ -151,7 +151,7 @@ def _unknown(group_id: int) -> Unknown:
     return Unknown(f"there is no condition {group_id} that an instance waits for: it has landed, or was never there")
 
 
-def failing(pool: Pool) -> dict[str, Counter[str]]:
+def failing(pool: PoolView) -> dict[str, Counter[str]]:
     """Return how many conditions of each class failed at their last poke, by what those pokes saw.
 
     :raises Unreachable: when the database or Redis does not answer.
@@ -173,7 +173,7 @@ def _can_be(wanted: Wanted) -> bool:
     return all(printable(text) == text for text in (wanted.op_classpath, wanted.backend) if text)
 
 
-def _outcomes(pool: Pool) -> tuple[dict[int, Outcome], str | None]:
+def _outcomes(pool: PoolView) -> tuple[dict[int, Outcome], str | None]:
     found: dict[int, Outcome] = {}
     try:
         pool.workers()

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sensorpool.admin import advice, allowed_classes, health, problems
+from sensorpool.admin.broker import probe_broker
 from sensorpool.client.pool import Pool
 from sensorpool.config import extensions, infra_classes
 from sensorpool.config.defaults import PREFIX
@@ -188,7 +189,7 @@ def _look_at_broker(pool: Pool, away: Unreachable | None) -> Finding:
     where, url = hide_password(settings.broker), wire.broker_url(settings.broker)
     bounded = dict.fromkeys(("socket_timeout", "socket_connect_timeout"), _PATIENCE)
     try:
-        problems.probe_broker(pool)
+        probe_broker(pool.settings)
         if not wire.is_amqp(settings.broker):
             options = bounded if wire.is_redis(settings.broker) else {}
             with Connection(url, connect_timeout=_PATIENCE, transport_options=options) as connection:

@@ -9,7 +9,7 @@ from typing import Any
 
 from sensorpool.admin import instances
 from sensorpool.admin.health import health
-from sensorpool.client.pool import Pool
+from sensorpool.client.pool_view import PoolView
 from sensorpool.client.register import spell
 from sensorpool.model.execution_context import ExecutionContext
 from sensorpool.model.sparse import FACTOR
@@ -50,7 +50,7 @@ _MOST_NAMED = 5  # other waiters, and instances of a join
 _LATE_AFTER = 2  # intervals without a poke
 
 
-def explain(pool: Pool, instance_id: int) -> dict[str, Any]:
+def explain(pool: PoolView, instance_id: int) -> dict[str, Any]:
     """Return why an instance waits, or how its wait ended, and what is known about it: a sentence each.
 
     :returns: ``id``, ``state``, ``why``, and further sentences by what they are about.
@@ -64,7 +64,7 @@ def explain(pool: Pool, instance_id: int) -> dict[str, Any]:
     return said
 
 
-def sentences(pool: Pool, shown: dict[str, Any]) -> dict[str, Any]:
+def sentences(pool: PoolView, shown: dict[str, Any]) -> dict[str, Any]:
     """Return the sentences of `explain` for what `instances.show` has returned.
 
     :raises Unreachable: when the database does not answer.
@@ -95,7 +95,7 @@ def _end(shown: dict[str, Any], now: datetime) -> dict[str, Any]:
     return {"why": why, "reason": shown["reason"]}
 
 
-def _wait(pool: Pool, shown: dict[str, Any], now: datetime) -> dict[str, Any]:
+def _wait(pool: PoolView, shown: dict[str, Any], now: datetime) -> dict[str, Any]:
     group = pool.database.read(inspecting.group, shown["group_id"])
     interval = math.inf if group is None else group["poke_interval"] / 1000
     interval *= FACTOR if shown["is_sparse"] else 1
@@ -146,7 +146,7 @@ def _ids_of_join(shown: dict[str, Any]) -> list[int]:
     return ids if isinstance(ids, list) and all(type(each) is int for each in ids) else []
 
 
-def _ended_of_join(pool: Pool, shown: dict[str, Any]) -> str | None:
+def _ended_of_join(pool: PoolView, shown: dict[str, Any]) -> str | None:
     """Return how instances of a join ended that have not landed: for readers who may see all instances."""
     if not (ids := _ids_of_join(shown)):
         return None
@@ -159,7 +159,7 @@ def _ended_of_join(pool: Pool, shown: dict[str, Any]) -> str | None:
     return "; ".join([*lines, f"and {more} more"] if more else lines) or None
 
 
-def _joined(pool: Pool, shown: dict[str, Any]) -> str | None:
+def _joined(pool: PoolView, shown: dict[str, Any]) -> str | None:
     """Return which instances a join waits for; None if it is no join."""
     if not (ids := _ids_of_join(shown)):
         return None
@@ -171,7 +171,7 @@ def _joined(pool: Pool, shown: dict[str, Any]) -> str | None:
     return f"{landed} of {len(ids)} instances have landed" + (f"; waiting: {named}{more}" if waiting else "")
 
 
-def _usual_landing(pool: Pool, group: Any, now: datetime) -> str | None:
+def _usual_landing(pool: PoolView, group: Any, now: datetime) -> str | None:
     """Return when the condition usually lands, by earlier landings of its family; None if that is not known."""
     family = family_of(group)
     began = begins(group["logical_date"], group["registered_at"])

@@ -7,11 +7,10 @@ from sensorpool.admin.problems import (
     disagreements,
     longest_tick,
     no_triggerer,
-    probe_broker,
     unsettled_problems,
     untold,
 )
-from sensorpool.client.pool import Pool
+from sensorpool.client.pool_view import PoolView
 from sensorpool.config.version import __version__
 from sensorpool.errors import SensorpoolError, Unreachable
 from sensorpool.instrumentation.redaction import safe_line
@@ -27,7 +26,7 @@ Looked = dict[ShardRange, tuple[str | None, RangeState, int]]
 """Holder, state and number of suspects of each range."""
 
 
-def health(pool: Pool) -> list[str]:
+def health(pool: PoolView) -> list[str]:
     """Return a line for each problem; an empty list if all is well."""
     away = no_redis(pool)
     complaining: list[Complaint] = []
@@ -38,7 +37,7 @@ def health(pool: Pool) -> list[str]:
     return problems + [str(each) for each in complaining] + untold(pool) + _past_deadline(pool, tick)
 
 
-def no_redis(pool: Pool) -> Unreachable | None:
+def no_redis(pool: PoolView) -> Unreachable | None:
     """Return why Redis cannot be used, or None. Asked once, because each question without an answer takes long."""
     try:
         pool.leases.store.probe()
@@ -47,7 +46,7 @@ def no_redis(pool: Pool) -> Unreachable | None:
     return None
 
 
-def not_here(pool: Pool) -> list[Complaint]:
+def not_here(pool: PoolView) -> list[Complaint]:
     """Return which worker cannot poke which class, and why.
 
     :raises Unreachable: when the database or Redis does not answer.
@@ -59,7 +58,7 @@ def not_here(pool: Pool) -> list[Complaint]:
     return complaints.read(told, pool.database.read(pool.database.now), living)
 
 
-def _past_deadline(pool: Pool, tick: float | None) -> list[str]:
+def _past_deadline(pool: PoolView, tick: float | None) -> list[str]:
     """Return a line for groups that nothing settles at their deadline.
 
     :param tick: as `_look_at_ticks` returns it.
@@ -72,7 +71,7 @@ def _past_deadline(pool: Pool, tick: float | None) -> list[str]:
         return []  # `ticks` reports it
 
 
-def ticks(pool: Pool, away: Unreachable | None = None) -> list[str]:
+def ticks(pool: PoolView, away: Unreachable | None = None) -> list[str]:
     """Return a line for each reason why jobs do not look at the ranges.
 
     :param away: the answer of `no_redis`, so that Redis is not asked again.
@@ -81,7 +80,7 @@ def ticks(pool: Pool, away: Unreachable | None = None) -> list[str]:
     return problems
 
 
-def _look_at_ticks(pool: Pool, away: Unreachable | None) -> tuple[list[str], float | None]:
+def _look_at_ticks(pool: PoolView, away: Unreachable | None) -> tuple[list[str], float | None]:
     """Return the lines of `ticks`, and the pool's tick in seconds: this process's if Redis does not say.
 
     The tick is None where a problem keeps it from being asked for.
@@ -119,7 +118,7 @@ def _look_at_ticks(pool: Pool, away: Unreachable | None) -> tuple[list[str], flo
 
 
 def _missed_ticks(
-    pool: Pool, looked: Looked, causes: dict[ShardRange, str], tick: float, now: Milliseconds
+    pool: PoolView, looked: Looked, causes: dict[ShardRange, str], tick: float, now: Milliseconds
 ) -> list[str]:
     """Return a line for the ranges in which no job has ended for some ticks, with the reason.
 
@@ -145,7 +144,7 @@ def _missed_ticks(
 
 
 def _why_late(
-    pool: Pool, shard_range: ShardRange, holder: str | None, state: RangeState, limit: float, now: Milliseconds
+    pool: PoolView, shard_range: ShardRange, holder: str | None, state: RangeState, limit: float, now: Milliseconds
 ) -> str | None:
     """Return why a range is late; None if a job takes long but all intervals are longer, which does no harm.
 
@@ -163,7 +162,7 @@ def _why_late(
     return f"the holder of range {shard_range}, {safe_line(holder, 200)}, is not done with it: {since}"
 
 
-def _all_stopped(pool: Pool, latest: Milliseconds, now: Milliseconds) -> str:
+def _all_stopped(pool: PoolView, latest: Milliseconds, now: Milliseconds) -> str:
     """Return the line for a pool in which no job looks at any range.
 
     :param latest: the latest load of any range; 0: not known.
@@ -172,8 +171,10 @@ def _all_stopped(pool: Pool, latest: Milliseconds, now: Milliseconds) -> str:
     who = "is beat running, and a worker?"
     if pool.settings.embedded:
         who = f"is `sensorpool standalone` running? {state_file.last_written(pool.settings)}"
+    from sensorpool.admin.broker import probe_broker  # a probe of a healthy pool imports no broker
+
     try:
-        probe_broker(pool)
+        probe_broker(pool.settings)
     except SensorpoolError as error:
         who = str(error)
     return f"ticks have stopped: no range was looked at {since}; {who}"

@@ -3,7 +3,7 @@
 from typing import Any
 
 from sensorpool.admin import next_poke
-from sensorpool.client.pool import Pool
+from sensorpool.client.pool_view import PoolView
 from sensorpool.errors import Refused, Unknown, Unreachable
 from sensorpool.instrumentation.redaction import printable
 from sensorpool.model.callbacks import shown
@@ -17,7 +17,7 @@ from sensorpool.store.listing import Selection
 SHOWN_MEMBERS = 20
 
 
-def show(pool: Pool, instance_id: int, *, of_others: bool = True) -> dict[str, Any]:
+def show(pool: PoolView, instance_id: int, *, of_others: bool = True) -> dict[str, Any]:
     """Return all that the pool knows of one instance.
 
     :param of_others: whether deadlines of other DAGs may be told, where one of them brings the next poke.
@@ -74,7 +74,7 @@ def show(pool: Pool, instance_id: int, *, of_others: bool = True) -> dict[str, A
     return shown
 
 
-def instance(pool: Pool, instance_id: int) -> Any:
+def instance(pool: PoolView, instance_id: int) -> Any:
     """Return the whole row of an instance.
 
     :raises Unknown: when there is no such instance.
@@ -86,7 +86,7 @@ def instance(pool: Pool, instance_id: int) -> Any:
     return row
 
 
-def list_instances(pool: Pool, selection: Selection, most: int) -> list[dict[str, Any]]:
+def list_instances(pool: PoolView, selection: Selection, most: int) -> list[dict[str, Any]]:
     """Return the instances that are wanted, the newest first."""
     if not _can_be(selection):
         return []
@@ -103,7 +103,7 @@ def list_instances(pool: Pool, selection: Selection, most: int) -> list[dict[str
     ]
 
 
-def count_instances(pool: Pool, selection: Selection) -> int:
+def count_instances(pool: PoolView, selection: Selection) -> int:
     """Return how many instances are wanted, on all pages."""
     return pool.database.read(listing.count, selection) if _can_be(selection) else 0
 
@@ -121,7 +121,7 @@ def digest_of(row: Any) -> bytes:
     return identify(row["op_classpath"], read_json(row["poke_context"])).digest
 
 
-def _xcom_value(pool: Pool, row: Any) -> Any:
+def _xcom_value(pool: PoolView, row: Any) -> Any:
     """Return the XCom value of an instance, wherever it is kept."""
     text, value_id = row["xcom_value"], row["shared_value_id"]
     if value_id is not None:
@@ -129,7 +129,7 @@ def _xcom_value(pool: Pool, row: Any) -> Any:
     return None if text is None else read_json(text, text)
 
 
-def _callback(pool: Pool, row: Any) -> str | None:
+def _callback(pool: PoolView, row: Any) -> str | None:
     """Describe the state of an instance's callbacks; None if it has none."""
     if row["on_settled"] is None:
         return None
@@ -145,7 +145,7 @@ def _callback(pool: Pool, row: Any) -> str | None:
     return f"{said}: {waiting['cause']}" if waiting["cause"] else said
 
 
-def _quarantine_of(pool: Pool, row: Any) -> str | None:
+def _quarantine_of(pool: PoolView, row: Any) -> str | None:
     """Describe since when and why an instance's condition is in quarantine, with the mend; None if it is not."""
     try:
         digest = digest_of(row)

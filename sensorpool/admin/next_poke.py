@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Any
 
 from sensorpool.admin import backends
-from sensorpool.client.pool import Pool
+from sensorpool.client.pool_view import PoolView
 from sensorpool.errors import Unreachable
 from sensorpool.leases.poke_log import Poked, pokes_of
 from sensorpool.model.due import next_period_at
@@ -31,7 +31,7 @@ _WHY_APART = {
 }
 
 
-def add_last(pool: Pool, shown: dict[str, Any]) -> None:
+def add_last(pool: PoolView, shown: dict[str, Any]) -> None:
     """Add the last pokes, as far as Redis remembers them, and the traceback of the last one if it raised an error."""
     try:
         if shown["unreachable"] is not None:  # a further question would wait as long
@@ -61,7 +61,7 @@ def _shown(poked: Poked) -> dict[str, Any]:
 
 
 def add_next(
-    pool: Pool, shown: dict[str, Any], group: Any, now: Milliseconds, dag_ids: Collection[str] | None = None
+    pool: PoolView, shown: dict[str, Any], group: Any, now: Milliseconds, dag_ids: Collection[str] | None = None
 ) -> None:
     """Add when the group is due next, and why.
 
@@ -112,7 +112,7 @@ def add_next(
     shown["next_poke_at"], shown["next_poke_because"] = spell_time(at), because
 
 
-def _sparse_until(pool: Pool, group: Any, interval: Milliseconds, now: Milliseconds) -> Milliseconds | None:
+def _sparse_until(pool: PoolView, group: Any, interval: Milliseconds, now: Milliseconds) -> Milliseconds | None:
     """Return until when the condition is poked more seldom (the setting ``adaptive``); None: it never is."""
     if not pool.settings.adaptive:
         return None

@@ -6,7 +6,7 @@ from typing import Any
 from sensorpool.admin.conditions import Seen, failing, list_conditions
 from sensorpool.admin.health import health
 from sensorpool.admin.status import status
-from sensorpool.client.pool import Pool
+from sensorpool.client.pool_view import PoolView
 from sensorpool.errors import SensorpoolError, Unreachable
 from sensorpool.leases.range_state import MISSED
 from sensorpool.store import conditions
@@ -15,7 +15,7 @@ from sensorpool.store.conditions import Order, Wanted
 _LATEST = 10  # late conditions that are named
 
 
-def overview(pool: Pool, seen: Seen) -> dict[str, Any]:
+def overview(pool: PoolView, seen: Seen) -> dict[str, Any]:
     """Return the answers. A server that is away is a problem, and what is not known without it is None.
 
     :param seen: the DAGs whose waiters may be named; None: all.

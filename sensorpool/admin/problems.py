@@ -2,18 +2,15 @@
 
 from collections.abc import Sequence
 
-from sensorpool.client.pool import Pool
+from sensorpool.client.pool_view import PoolView
 from sensorpool.errors import SensorpoolError
 from sensorpool.instrumentation.redaction import hide_password, printable
 from sensorpool.leases.child_deaths import LATELY, ChildDeath
-from sensorpool.leases.connection import connect
-from sensorpool.leases.redis_store import RedisStore
 from sensorpool.model.terms import LiveWorker, unequal_budgets, untaken
 from sensorpool.model.times import spell_time
 from sensorpool.model.unsettled import LOCKED
 from sensorpool.model.values import LONGEST_SPAN, Unsettled
-from sensorpool.publish import alarm, declarations
-from sensorpool.publish.wire import is_amqp, is_redis, queue_of
+from sensorpool.publish.wire import queue_of
 from sensorpool.store import blocking, callbacks, inspecting, loading
 from sensorpool.store.schema import poke_group, sensor_instance
 
@@ -23,7 +20,7 @@ REPEATED = 3  # deaths of processes in `LATELY` after which `health` reports the
 KILLED = 10  # the same for kills from outside, of which a few are an operator's
 
 
-def disagreements(pool: Pool, workers: list[LiveWorker]) -> list[str]:
+def disagreements(pool: PoolView, workers: list[LiveWorker]) -> list[str]:
     """Return a line for each difference of live workers from each other and from the settings here.
 
     :raises Unreachable: when Redis does not answer.
@@ -40,7 +37,7 @@ def disagreements(pool: Pool, workers: list[LiveWorker]) -> list[str]:
     return problems
 
 
-def longest_tick(pool: Pool, workers: Sequence[LiveWorker]) -> float:
+def longest_tick(pool: PoolView, workers: Sequence[LiveWorker]) -> float:
     """Return the longest tick (seconds) that is known: of this process, live workers and beat. Pokes come at that one.
 
     :raises Unreachable: when Redis does not answer.
@@ -49,7 +46,7 @@ def longest_tick(pool: Pool, workers: Sequence[LiveWorker]) -> float:
     return max(pool.settings.tick, *known)
 
 
-def no_triggerer(pool: Pool) -> list[str]:
+def no_triggerer(pool: PoolView) -> list[str]:
     """Return a line if tasks of Airflow wait, and the triggerers that took up their ends are gone.
 
     One that was never there is not missed here: a triggerer of the version before makes no note. `doctor` asks Airflow.
@@ -68,7 +65,7 @@ def no_triggerer(pool: Pool) -> list[str]:
     ]
 
 
-def untold(pool: Pool) -> list[str]:
+def untold(pool: PoolView) -> list[str]:
     """Return a line for results and callbacks that have waited to be sent for more than `UNTOLD` seconds."""
     try:
         now = pool.database.read(pool.database.now)
@@ -108,7 +105,7 @@ def died_again_and_again(deaths: Sequence[ChildDeath]) -> list[str]:
     return problems
 
 
-def unsettled_groups(pool: Pool) -> dict[int, Unsettled]:
+def unsettled_groups(pool: PoolView) -> dict[int, Unsettled]:
     """Return the groups whose result cannot be written, the longest unsettled first."""
     unsettled = pool.leases.unsettled.of(pool.ranges)
     if not unsettled:
@@ -117,7 +114,7 @@ def unsettled_groups(pool: Pool) -> dict[int, Unsettled]:
     return dict(sorted(((i, each) for i, each in unsettled.items() if i in existing), key=lambda item: item[1].since))
 
 
-def unsettled_problems(pool: Pool) -> list[str]:
+def unsettled_problems(pool: PoolView) -> list[str]:
     unsettled = unsettled_groups(pool)
     if not unsettled:
         return []
@@ -132,16 +129,3 @@ def unsettled_problems(pool: Pool) -> list[str]:
         f"the result of {groups} cannot be written, since {spell_time(first.since)}: {cause}; "
         f"what is not mended within {window:g} s fails"
     ]
-
-
-def probe_broker(pool: Pool) -> None:
-    """Check that a broker that is not the Redis of the leases takes messages, and makes the queues of the pool.
-
-    :raises Unreachable: when it does not.
-    """
-    settings = pool.settings
-    if is_amqp(settings.broker):
-        alarm.probe(settings.broker)
-        declarations.probe(settings)
-    elif settings.broker != settings.redis_url and is_redis(settings.broker):
-        RedisStore(connect(settings.broker), url=settings.broker, namespace=settings.namespace).probe()

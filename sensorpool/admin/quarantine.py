@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sensorpool.admin.instances import digest_of, instance
-from sensorpool.client.pool import Pool
+from sensorpool.client.pool_view import PoolView
 from sensorpool.errors import Refused, Unknown, Unreachable
 from sensorpool.instrumentation.logs import logger
 from sensorpool.model.json_text import read_json
@@ -16,7 +16,7 @@ _ID_LENGTH = 12  # hexadecimal digits
 log = logger(__name__)
 
 
-def quarantined(pool: Pool) -> list[dict[str, Any]]:
+def quarantined(pool: PoolView) -> list[dict[str, Any]]:
     """Return the conditions in quarantine, the newest first."""
     rows = pool.database.read(admission.quarantined)
     return [
@@ -37,7 +37,7 @@ def id_of(digest: bytes) -> str:
     return f"q{bytes(digest).hex()[:_ID_LENGTH]}"
 
 
-def release(pool: Pool, instance_ids: Sequence[int] | None, condition_ids: Sequence[str] = ()) -> int:
+def release(pool: PoolView, instance_ids: Sequence[int] | None, condition_ids: Sequence[str] = ()) -> int:
     """Release conditions from quarantine, and forget their crashes; return how many were in quarantine.
 
     Instances that failed stay failed: register them again, or clear the tasks in Airflow.
@@ -60,7 +60,7 @@ def release(pool: Pool, instance_ids: Sequence[int] | None, condition_ids: Seque
     return pool.database.run(admission.let_out, digests)
 
 
-def _digests_inside(pool: Pool, condition_ids: Sequence[str]) -> list[bytes]:
+def _digests_inside(pool: PoolView, condition_ids: Sequence[str]) -> list[bytes]:
     if not condition_ids:
         return []
     inside = {id_of(row["digest"]): bytes(row["digest"]) for row in pool.database.read(admission.quarantined)}

@@ -4,7 +4,7 @@ from typing import Any
 
 from sensorpool.admin import backends
 from sensorpool.admin.problems import disagreements, longest_tick, no_triggerer, unsettled_groups
-from sensorpool.client.pool import Pool
+from sensorpool.client.pool_view import PoolView
 from sensorpool.leases import complaints, state_file
 from sensorpool.leases.range_state import MISSED, RangeState
 from sensorpool.leases.wrong_calls import WrongCalls
@@ -15,7 +15,7 @@ from sensorpool.store import admission, callbacks, inspecting, late_conditions
 from sensorpool.worker import lateness
 
 
-def status(pool: Pool) -> dict[str, Any]:
+def status(pool: PoolView) -> dict[str, Any]:
     """Return the number of instances by state, the backlogs, the workers, and the state of each shard range.
 
     :raises Unreachable: when the database or Redis does not answer.
@@ -93,7 +93,7 @@ def status(pool: Pool) -> dict[str, Any]:
     }
 
 
-def _unseen(pool: Pool) -> list[str]:
+def _unseen(pool: PoolView) -> list[str]:
     """Return a line if `sensorpool standalone` shows no state, so that holders, ticks and pokes cannot be seen."""
     if not pool.settings.embedded or any(state.looked_at for _, state, _ in pool.leases.look(pool.ranges)):
         return []

@@ -19,7 +19,7 @@ from sensorpool.cli.output import (
     watch_option,
 )
 from sensorpool.cli.pools import pool_to_look_at
-from sensorpool.client.pool import Pool
+from sensorpool.client.pool_view import PoolView
 from sensorpool.config.refusals import variable
 from sensorpool.config.settings import Settings
 from sensorpool.config.variables import unknown_settings
@@ -116,7 +116,7 @@ def list_command(
     **wanted: Any,
 ) -> None:
     """List instances, the newest first. On a terminal the table is cut to fit: `show ID` and --wide show all."""
-    pool = Pool()
+    pool = PoolView()
 
     def show_list() -> None:
         selection = Selection(
@@ -131,7 +131,7 @@ def list_command(
     repeat(show_list, watch, as_json=as_json)
 
 
-def _list(pool: Pool, selection: Selection, limit: int, wide: bool, as_json: bool) -> None:
+def _list(pool: PoolView, selection: Selection, limit: int, wide: bool, as_json: bool) -> None:
     found = instances.list_instances(pool, selection, limit)
     if as_json:
         print_json(found)
@@ -180,7 +180,7 @@ def quarantine(as_json: bool) -> None:
     """
     from sensorpool.admin import quarantine as inside
 
-    found = inside.quarantined(Pool())
+    found = inside.quarantined(PoolView())
     if as_json:
         print_json(found)
         return
@@ -208,7 +208,7 @@ def release(ids: tuple[str, ...], everything: bool, as_json: bool) -> None:
     instances = [each for each in ids if not each.startswith("q")]
     if not all(each.isdecimal() and len(each) < _LONGEST_ID for each in instances):
         raise click.UsageError("an ID is an id that `sensorpool quarantine` lists, or the number of an instance")
-    count = inside.release(Pool(), None if everything else [int(each) for each in instances], conditions)
+    count = inside.release(PoolView(), None if everything else [int(each) for each in instances], conditions)
     if as_json:
         print_json({"released": count})
     else:

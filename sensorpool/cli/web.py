@@ -6,18 +6,15 @@ import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 import click
 
 from sensorpool.cli.output import say
-from sensorpool.cli.pools import pool_to_look_at
+from sensorpool.cli.pools import settings_to_look_with
+from sensorpool.client.pool import Pool
 from sensorpool.config.settings import Settings
 from sensorpool.errors import SettingsError
 from sensorpool.instrumentation import logs
-
-if TYPE_CHECKING:
-    from sensorpool.client.pool import Pool
 
 _NOT_INSTALLED = "the pages need packages that are not here: install sensorpool with its extra `web`"
 
@@ -39,7 +36,7 @@ def web(host: str, port: int, allow_actions: bool) -> None:
     token = settings.web_token or make_token()
     if not settings.web_token and not alone.is_loopback(host):
         raise SettingsError(f"--host {host} is open to other machines: set SENSORPOOL_WEB_TOKEN")
-    pool = pool_to_look_at()
+    pool = Pool(settings_to_look_with())
     listener = alone.listen(host, port)
     logs.configure(settings.log_format, settings.log_level, settings.poke_log_level)
     shown = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/"
@@ -48,7 +45,7 @@ def web(host: str, port: int, allow_actions: bool) -> None:
 
 
 @contextmanager
-def open_pages(pool: "Pool") -> Iterator[None]:
+def open_pages(pool: Pool) -> Iterator[None]:
     """Serve the pages of a pool of this process on loopback, and open them in a browser, if there is one.
 
     :raises SettingsError: when their packages are not installed.

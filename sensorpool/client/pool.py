@@ -8,25 +8,20 @@ from typing import Any, TypeVar
 from sensorpool.client import register, validate, wait, wake
 from sensorpool.client.instance import Instance
 from sensorpool.client.join import Joined, join
+from sensorpool.client.pool_view import PoolView
 from sensorpool.client.wait import Named
 from sensorpool.config import allowlist
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused, SensorpoolError, SettingsError
 from sensorpool.instrumentation.logs import logger
-from sensorpool.leases.child_deaths import ChildDeaths
-from sensorpool.leases.lease import Leases, leases_of
-from sensorpool.leases.roster import Roster
-from sensorpool.leases.trouble import Trouble
 from sensorpool.model import values
 from sensorpool.model.states import State
-from sensorpool.model.terms import LiveWorker, Terms, disagreements
-from sensorpool.model.values import Milliseconds, Registration, Result, ShardRange, Span, shard_ranges
+from sensorpool.model.terms import LiveWorker
+from sensorpool.model.values import Milliseconds, Registration, Result, ShardRange, Span
 from sensorpool.poke.classes import ALL_OF, ANY_OF, Classes
 from sensorpool.publish.outbox import Outbox
 from sensorpool.publish.publisher import Publisher
 from sensorpool.settle.settler import Settler
-from sensorpool.store.database import Database
-from sensorpool.store.pool_id import PoolId
 
 Told = TypeVar("Told")
 
@@ -35,7 +30,7 @@ _PATIENCE = 0.5  # seconds that a call waits for the broker; a broker that is aw
 log = logger(__name__)
 
 
-class Pool:
+class Pool(PoolView):
     """A pool, by its settings. Safe to share between threads; a pool that was used before a fork works in the children.
 
     :param settings: default: the settings of the environment.
@@ -46,10 +41,7 @@ class Pool:
     is_test = False  # whether nothing happens in it by itself, so that a wait must not sleep
 
     def __init__(self, settings: Settings | None = None, *, clock: Callable[[], Milliseconds] | None = None) -> None:
-        self.settings = settings or Settings.load()
-        self.database = Database.of(self.settings, clock=clock)
-        self.ranges = shard_ranges(self.settings.shards, self.settings.shard_code_upper_limit)
-        self.pool_id = PoolId(self.database)
+        super().__init__(settings, clock=clock)
         self.publisher = Publisher(self.settings, self.pool_id.get)
         self.outbox = Outbox(self.settings, self.database, self.publisher, patience=_PATIENCE)
         self.settler = Settler(
@@ -59,8 +51,6 @@ class Pool:
             window=self.settings.infra_failure_window,
         )
         self.classes = Classes(allowlist.of(self.settings.sensors_enabled))
-        self._leases: Leases | None = None
-        self._roster: Roster | None = None
 
     def register(
         self,
@@ -303,70 +293,10 @@ class Pool:
         """
         return wake.wake(self, [wake.wake_up(op_classpath, poke_context, prefix=prefix, location=location)])
 
-    @property
-    def leases(self) -> Leases:
-        """The leases; they connect at their first use."""
-        if self._leases is None:
-            self._leases = leases_of(self.settings)
-        return self._leases
-
-    def range_of(self, shardcode: int) -> ShardRange:
-        """Return the range of a shardcode, also of a shardcode that rescue will fold (the limit was lowered)."""
-        code = shardcode % self.ranges[-1].shard_max
-        return next(r for r in self.ranges if r.shard_min <= code < r.shard_max)
-
     def close(self) -> None:
         """Send the queued messages, within a time limit, and close the connections."""
         self.outbox.close()
-        self.database.dispose()
-
-    @property
-    def roster(self) -> Roster:
-        """The roster of live workers."""
-        if self._roster is None:
-            self._roster = Roster(self.leases)
-        return self._roster
-
-    @property
-    def trouble(self) -> Trouble:
-        """The causes of failed jobs and chores, noted by workers."""
-        return Trouble(self.leases)
-
-    @property
-    def child_deaths(self) -> ChildDeaths:
-        """The deaths of the workers' child processes."""
-        return ChildDeaths(self.leases)
-
-    def workers(self) -> list[LiveWorker]:
-        """Return the live workers on our Redis; from now on ``ranges`` are the ranges of these workers.
-
-        :raises Unreachable: when Redis does not answer.
-        """
-        workers = self.roster.workers()
-        self._find_own(workers)
-        self._learn_ranges(workers)
-        return workers
-
-    def disagreements(self, workers: Sequence[LiveWorker]) -> list[str]:
-        """Return a line for each difference between live workers and our settings."""
-        return disagreements(self._terms, workers) if self.pool_id.get() else []
-
-    @property
-    def _terms(self) -> Terms:
-        return Terms(self.pool_id.get() or "", self.settings.shards, self.settings.shard_code_upper_limit)
-
-    def _find_own(self, workers: Sequence[LiveWorker]) -> str | None:
-        """Return the id of our pool, read again if no worker has it: a new epoch, or tables that were made anew."""
-        ours = self.pool_id.get() if workers else None
-        if ours and all(worker.terms.pool_id != ours for worker in workers):
-            ours = self.pool_id.look_again()
-        return ours
-
-    def _learn_ranges(self, workers: Sequence[LiveWorker]) -> None:
-        """Take over the ranges of the workers: only their ranges are poked."""
-        ours = [worker.terms.ranges for worker in workers if worker.terms.pool_id == self.pool_id.get()]
-        if ours and self.ranges not in ours:
-            self.ranges = ours[0]
+        super().close()
 
     def _nudge(self, opened: Sequence[values.Instance], *, is_late: bool) -> str | None:
         """Send jobs for the ranges of new groups now. A hint: if it is lost, they wait for their tick.

@@ -16,17 +16,23 @@ The core does not import airflow. Airflow's side extends it through these groups
 """
 
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any
 
 
 @cache
 def named(group: str) -> dict[str, EntryPoint]:
     """Return the entry points of a group by name, without loading any."""
-    return {entry.name: entry for entry in entry_points(group=group)}
+    return {entry.name: entry for entry in _installed().select(group=group)}
 
 
 @cache
 def load(group: str) -> dict[str, Any]:
     """Load the entry points of a group, by name."""
     return {name: entry.load() for name, entry in named(group).items()}
+
+
+@cache
+def _installed() -> EntryPoints:
+    """Return the entry points of all packages: to find them means to read a file of each package."""
+    return entry_points()

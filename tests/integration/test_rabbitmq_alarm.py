@@ -9,7 +9,7 @@ from harness.servers.rabbitmq import SCRIPTS
 from harness.service import Service
 from harness.until import until
 from sensorpool.admin import doctor
-from sensorpool.admin.problems import probe_broker
+from sensorpool.admin.broker import probe_broker
 from sensorpool.errors import Unreachable
 
 pytestmark = pytest.mark.rabbitmq
@@ -25,7 +25,7 @@ def test_an_alarm_is_named(
     try:
         until("beat's line", lambda: "RabbitMQ blocks all who send" in service.logs(), 60)
         with pytest.raises(Unreachable, match="answers, and takes no messages: it may be out of memory"):
-            probe_broker(service.pool)
+            probe_broker(service.pool.settings)
         [found] = [each for each in doctor.examine(service.settings) if each.subject == "broker"]
         assert found.level == "wrong"
         assert "takes no messages" in found.said
@@ -33,4 +33,4 @@ def test_an_alarm_is_named(
     finally:
         rabbitmq_server.run(control, "--quiet", "set_vm_memory_high_watermark", "0.6")
     until("the pool to go on", lambda: service.cli("health").returncode == 0, 60)
-    probe_broker(service.pool)
+    probe_broker(service.pool.settings)

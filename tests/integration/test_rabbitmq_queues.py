@@ -10,7 +10,7 @@ from harness.servers import RabbitMqServer
 from harness.servers.rabbitmq import SCRIPTS
 from harness.service import Service
 from sensorpool import Settings
-from sensorpool.admin.problems import probe_broker
+from sensorpool.admin.broker import probe_broker
 from sensorpool.errors import Unreachable
 from sensorpool.model.states import State
 from sensorpool.publish import declarations
@@ -48,7 +48,7 @@ def test_a_virtual_host_may_make_quorum_queues(
     waits = service.pool.register("sensorpool.testing.ScriptedSensor", context).id
     land(tmp_path, "a")
     assert service.pool.wait([waits], 30)[waits] is State.SUCCESS
-    probe_broker(service.pool)
+    probe_broker(service.pool.settings)
     assert "Traceback" not in service.logs()
 
 

@@ -1,0 +1,19 @@
+"""Whether the broker takes messages."""
+
+from sensorpool.config.settings import Settings
+from sensorpool.leases.connection import connect
+from sensorpool.leases.redis_store import RedisStore
+from sensorpool.publish import alarm, declarations
+from sensorpool.publish.wire import is_amqp, is_redis
+
+
+def probe_broker(settings: Settings) -> None:
+    """Check that a broker that is not the Redis of the leases takes messages, and makes the queues of the pool.
+
+    :raises Unreachable: when it does not.
+    """
+    if is_amqp(settings.broker):
+        alarm.probe(settings.broker)
+        declarations.probe(settings)
+    elif settings.broker != settings.redis_url and is_redis(settings.broker):
+        RedisStore(connect(settings.broker), url=settings.broker, namespace=settings.namespace).probe()
