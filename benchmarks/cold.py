@@ -1,4 +1,4 @@
-"""Cold processes: one that registers once and ends, and ``sensorpool status``, beside the libraries that they import."""
+"""Cold processes: one that registers once, and ``sensorpool status``, beside the libraries that they import."""
 
 import os
 import statistics
