@@ -16,7 +16,7 @@ The core does not import airflow. Airflow's side extends it through these groups
 """
 
 from functools import cache
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 
@@ -33,6 +33,6 @@ def load(group: str) -> dict[str, Any]:
 
 
 @cache
-def _installed() -> EntryPoints:
+def _installed() -> Any:  # Python 3.11 has another type than 3.12
     """Return the entry points of all packages: to find them means to read a file of each package."""
     return entry_points()
