@@ -35,6 +35,7 @@ class Slots:
         self.most_of_a_class = concurrency - (max(1, concurrency // _KEPT_FREE) if concurrency >= _FEW else 0)
         self.busy: Counter[str] = Counter()  # by class
         self.taken = 0
+        self.want_interpreter: set[str] = set()  # classes of whose pokes more at once would not be quicker
         self._full_since: dict[str, float] = {}  # since when a class holds all it may; "": since when no slot is free
         self.lock = threading.Lock()
 
@@ -123,6 +124,11 @@ class FairQueue(Generic[Item]):
     def __len__(self) -> int:
         with self._slots.lock:
             return sum(map(len, self._by_class.values()))
+
+    def classes(self) -> list[str]:
+        """Return the classes of the items that wait."""
+        with self._slots.lock:
+            return list(self._by_class)
 
     def of_class(self, op_classpath: str) -> int:
         """How many items of a class wait."""

@@ -83,6 +83,114 @@ def test_quick_pokes_get_no_more_threads_and_slow_ones_do(
     gate.set()
 
 
+class Turns:
+    """A lane whose clocks stand still, with work that ends one by one.
+
+    :param cpu: seconds of the processor that each piece of work takes.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, cpu: float, slots: Slots) -> None:
+        self.now, self.slots, self.cpu = 1_000.0, slots, cpu
+        self._used = threading.local()
+        monkeypatch.setattr("sensorpool.poke.thread_lane.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("sensorpool.poke.thread_lane.time.thread_time", self._thread_time)
+        self._may_end = threading.Semaphore(0)
+        self.works = [Work(number, self._may_end.acquire) for number in range(1, 101)]
+        self.lane = ThreadLane(slots, PATIENT)
+
+    def _thread_time(self) -> float:
+        self._used.seconds = getattr(self._used, "seconds", 0.0) + self.cpu
+        return float(self._used.seconds)
+
+    def at_once(self) -> int:
+        """Return how many threads the lane has, once each of them pokes."""
+        number = len(self.lane._runners)
+        until("each thread pokes", lambda: sum(w.begun.is_set() and not w.ended.is_set() for w in self.works) == number)
+        return number
+
+    def look(self, after: float) -> None:
+        """Have the lane looked after, so many seconds later."""
+        self.at_once()
+        self.now += after
+        self.lane.supervise()
+
+    def end(self, number: int) -> None:
+        """Have pieces of work end."""
+        before = sum(work.ended.is_set() for work in self.works)
+        self._may_end.release(number)
+        until("they have ended", lambda: sum(work.ended.is_set() for work in self.works) == before + number)
+        self.at_once()  # a thread that pokes again has counted the work before
+
+    def close(self) -> None:
+        """Have all work end."""
+        self.lane.withdraw()
+        self._may_end.release(len(self.works))
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[float], Turns]]:
+    made: list[Turns] = []
+
+    def make(cpu: float, slots: Slots | None = None) -> Turns:
+        made.append(Turns(monkeypatch, cpu, slots or Slots(64)))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def test_pokes_that_compute_go_on_a_few_at_once_and_then_those_that_wait(turns: Callable[[float], Turns]) -> None:
+    computing = turns(0.005)
+    lane = computing.lane
+    lane.put(computing.works)
+    for _ in range(3):
+        computing.look(after=0.001)
+    assert computing.at_once() == 8
+    computing.end(8)
+    computing.look(after=0.01)  # too soon to tell
+    computing.look(after=0.05)  # 40 ms of the processor in 60 ms
+    assert computing.at_once() == 8
+    assert computing.slots.want_interpreter == {Work.op_classpath}
+    computing.end(2)
+    computing.look(after=0.06)  # 10 ms in 60 ms: they wait for something
+    assert computing.at_once() == 16
+    assert computing.slots.want_interpreter == set()
+
+
+def test_pokes_that_wait_for_answers_get_more_and_more_threads(turns: Callable[[float], Turns]) -> None:
+    waiting = turns(0.0)
+    waiting.lane.put(waiting.works)
+    for _ in range(3):
+        waiting.look(after=0.001)
+    waiting.look(after=0.06)
+    assert waiting.at_once() == 16
+    waiting.look(after=0.06)
+    waiting.look(after=0.06)
+    assert waiting.at_once() == 56  # a class has not all slots
+
+
+def test_pokes_that_run_beside_the_interpreter_get_more_threads(turns: Callable[[float], Turns]) -> None:
+    beside = turns(0.02)
+    beside.lane.put(beside.works)
+    for _ in range(3):
+        beside.look(after=0.001)
+    beside.end(8)
+    beside.look(after=0.06)  # 160 ms of the processor in 60 ms
+    assert beside.at_once() == 16
+
+
+def test_a_later_job_knows_that_a_class_computes(turns: Callable[[float], Turns]) -> None:
+    slots = Slots(64)
+    slots.want_interpreter.add(Work.op_classpath)
+    later = turns(0.005, slots)
+    later.lane.put(later.works[:50], at_once=True)
+    assert later.at_once() == 1
+    slots.want_interpreter.clear()
+    later.lane.put(later.works[50:], at_once=True)
+    assert later.at_once() == 56
+
+
 def test_no_more_are_poked_at_once_than_the_concurrency(gate: threading.Event) -> None:
     gauge = Gauge()
 
