@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from benchmarks.report import Row, demand
-from benchmarks.stage import Stage, less
+from benchmarks.stage import Stage
 
 SENSORS = 1_000  # of the pool that the processes meet
 _REGISTER = """
@@ -17,7 +17,7 @@ sensorpool.register("benchmarks.sensors.NoOp", {{"n": {n}}}, dag_id="cold", task
 """
 _LIBRARIES = """
 import sys
-import kombu, psycopg, pydantic_settings, redis, sqlalchemy
+import psycopg, pydantic_settings, redis, sqlalchemy
 database, store = sys.argv[1:]
 with sqlalchemy.create_engine(database).begin() as connection:
     connection.execute(sqlalchemy.text("SELECT 1"))
@@ -36,21 +36,25 @@ def run(full: bool) -> Iterator[Row]:
         stage.start()
         python = [sys.executable, "-c"]
         servers = (stage.postgres.url, stage.redis.url)
-        yield measure(stage, "python, nothing imported", [[*python, "pass"]] * number)
-        yield measure(stage, "the libraries alone, connected", [[*python, _LIBRARIES, *servers]] * number)
+        yield measure(stage, "Python", [[*python, "pass"]] * number)
+        yield measure(stage, "the libraries of `status`, connected", [[*python, _LIBRARIES, *servers]] * number)
+        yield measure(
+            stage, "the same and kombu", [[*python, f"import kombu.messaging\n{_LIBRARIES}", *servers]] * number
+        )
         yield measure(stage, "import sensorpool", [[*python, "import sensorpool"]] * number)
         yield measure(stage, "import, one register", [[*python, _REGISTER.format(n=n)] for n in range(number)])
         demand(stage.sensing() == SENSORS + number, f"{stage.sensing()} sensors are there")
-        yield measure(stage, "sensorpool status", [[sys.executable, "-m", "sensorpool", "status"]] * number)
+        for command in ("status", "health"):
+            yield measure(stage, f"sensorpool {command}", [[sys.executable, "-m", "sensorpool", command]] * number)
 
 
 _KEY = {"dag_id": "warm", "run_id": "run"}
 
 
 def measure(stage: Stage, case: str, commands: Sequence[Sequence[str]]) -> Row:
-    """Run commands one after the other; return the median of a process, and what the servers took for one."""
+    """Run commands one after the other; return the median of a process. What the servers take for one is little."""
     environment = os.environ | stage.service.environment
-    seconds, walls, before = [], [], stage.cpu()
+    seconds, walls = [], []
     for command in [commands[0], *commands]:  # the first one finds no compiled files
         began = time.monotonic()
         process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
@@ -59,11 +63,9 @@ def measure(stage: Stage, case: str, commands: Sequence[Sequence[str]]) -> Row:
         demand(process.returncode == 0, f"{command} ended with {process.returncode}")
         seconds.append(used.ru_utime + used.ru_stime)
         walls.append(time.monotonic() - began)
-    servers = less(stage.cpu(), before)
     return {
         "case": case,
         "processes": len(commands),
-        "CPU of the process, ms": 1_000 * statistics.median(seconds[1:]),
-        "by part, ms": {name: 1_000 * servers[name] / len(seconds) for name in ("PostgreSQL", "Redis")},
+        "CPU, ms": 1_000 * statistics.median(seconds[1:]),
         "seconds": statistics.median(walls[1:]),
     }

@@ -5,7 +5,7 @@ import gc
 
 from sensorpool.cli.main import main
 
-_YOUNG = 100_000  # objects until the garbage collector looks at them; Python's default is 700
+_THRESHOLDS = 20_000, 20, 20  # of the garbage collector, as in a worker's child; Python's own are 700, 10, 10
 
 
 def run() -> None:
@@ -14,7 +14,7 @@ def run() -> None:
     Hardly anything that an import brings is garbage, and still the collector looks through all of it again and again,
     and once more at the end: a quarter of the CPU of a command that only looks.
     """
-    gc.set_threshold(_YOUNG, *gc.get_threshold()[1:])
+    gc.set_threshold(*_THRESHOLDS)
     atexit.register(gc.freeze)
     main(prog_name="sensorpool")
 

@@ -53,7 +53,7 @@ class Poker:
         self._lanes: list[ThreadLane] = []  # the ended lanes with pokes that have not returned
         self._reusable = ReusableThreads()
         self._disposal = Disposal(self._reusable)
-        self._slots, self._loop_slots = Slots(self.concurrency), Slots(self.concurrency)
+        self._slots, self._loop_slots = Slots(self.concurrency, of_threads=True), Slots(self.concurrency)
         self._loops: list[LoopLane] = []
         self._free_loops: list[LoopLane] = []
         self._lock = threading.Lock()

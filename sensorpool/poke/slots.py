@@ -1,7 +1,7 @@
 """Which group is poked next: the slots of a process are shared out between the sensor classes that want them.
 
 The next slot goes to the class that holds the fewest, and no class ever holds all of them. So a class whose backend is
-slow, or hangs, waits for its own pokes only: other classes always find a slot.
+slow, or hangs, waits for its own pokes only: other classes always find a slot. A class whose pokes compute holds a few.
 """
 
 import math
@@ -10,6 +10,8 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol, TypeVar
+
+from sensorpool.poke.class_limits import ClassLimits
 
 _KEPT_FREE = 8  # a single class may not have one slot in so many
 _FEW = 4  # with fewer slots than this, a class may have all
@@ -28,27 +30,36 @@ Item = TypeVar("Item", bound=Classed)
 
 
 class Slots:
-    """The slots of a process: so many pokes go on at once, whichever jobs began them. Safe to share between threads."""
+    """The slots of a process: so many pokes go on at once, whichever jobs began them. Safe to share between threads.
 
-    def __init__(self, concurrency: int) -> None:
+    :param of_threads: whether they are of pokes on threads, of which too many at once wait for the interpreter.
+    """
+
+    def __init__(self, concurrency: int, *, of_threads: bool = False) -> None:
         self.concurrency = concurrency
         self.most_of_a_class = concurrency - (max(1, concurrency // _KEPT_FREE) if concurrency >= _FEW else 0)
         self.busy: Counter[str] = Counter()  # by class
         self.taken = 0
-        self.want_interpreter: set[str] = set()  # classes of whose pokes more at once would not be quicker
         self._full_since: dict[str, float] = {}  # since when a class holds all it may; "": since when no slot is free
         self.lock = threading.Lock()
+        self._limits = ClassLimits(self.most_of_a_class) if of_threads else None
 
     @property
     def free(self) -> int:
         """How many slots are free."""
         return self.concurrency - self.taken
 
+    def most_of(self, op_classpath: str) -> int:
+        """Return how many slots a class may hold now. Under the lock."""
+        return self.most_of_a_class if self._limits is None else self._limits.of(op_classpath)
+
     def took(self, op_classpath: str) -> None:
         """Give a slot to a class. Under the lock."""
         self.taken += 1
         self.busy[op_classpath] += 1
-        if self.busy[op_classpath] >= self.most_of_a_class:
+        if self._limits is not None and self.busy[op_classpath] == 1:
+            self._limits.first_begins(op_classpath)
+        if self.busy[op_classpath] >= self.most_of(op_classpath):
             self._full_since[op_classpath] = time.monotonic()
         if self.taken >= self.concurrency:
             self._full_since[_ALL] = time.monotonic()
@@ -59,9 +70,23 @@ class Slots:
             began = min(self._full_since.get(name, math.inf) for name in (op_classpath, _ALL))
         return time.monotonic() - began >= seconds
 
-    def release(self, op_classpath: str) -> None:
-        """Give a slot back."""
+    def look(self) -> None:
+        """Look how many slots each class may hold."""
+        if self._limits is None:
+            return
         with self.lock:
+            for op_classpath in self._limits.look(self.busy):
+                if self.busy[op_classpath] < self.most_of(op_classpath):
+                    self._full_since.pop(op_classpath, None)
+
+    def release(self, op_classpath: str, cpu: float = 0.0) -> None:
+        """Give a slot back.
+
+        :param cpu: seconds of the processor that the poke took.
+        """
+        with self.lock:
+            if self._limits is not None:
+                self._limits.ended(op_classpath, cpu)
             self.taken -= 1
             self.busy[op_classpath] -= 1
             self._full_since.pop(op_classpath, None)
@@ -95,10 +120,11 @@ class FairQueue(Generic[Item]):
         with slots.lock:
             if slots.taken >= slots.concurrency:
                 return None
-            busy, most = slots.busy, slots.most_of_a_class
-            op_classpath = min(self._by_class, key=busy.__getitem__, default=None)
-            if op_classpath is None or busy[op_classpath] >= most:
+            busy = slots.busy
+            may_have = [name for name in self._by_class if busy[name] < slots.most_of(name)]
+            if not may_have:
                 return None
+            op_classpath = min(may_have, key=busy.__getitem__)
             items = self._by_class[op_classpath]
             item: Item = items.popleft()
             if not items:
@@ -111,8 +137,8 @@ class FairQueue(Generic[Item]):
         """How many items could be taken now."""
         slots = self._slots
         with slots.lock:
-            room = ((slots.most_of_a_class - slots.busy[name], len(items)) for name, items in self._by_class.items())
-            return max(0, min(slots.free, sum(min(most, number) for most, number in room)))
+            room = ((slots.most_of(name) - slots.busy[name], len(items)) for name, items in self._by_class.items())
+            return min(slots.free, sum(max(0, min(most, number)) for most, number in room))
 
     def drain(self) -> list[Item]:
         """Take all items out, without slots."""
@@ -124,11 +150,6 @@ class FairQueue(Generic[Item]):
     def __len__(self) -> int:
         with self._slots.lock:
             return sum(map(len, self._by_class.values()))
-
-    def classes(self) -> list[str]:
-        """Return the classes of the items that wait."""
-        with self._slots.lock:
-            return list(self._by_class)
 
     def of_class(self, op_classpath: str) -> int:
         """How many items of a class wait."""

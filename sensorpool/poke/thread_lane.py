@@ -23,10 +23,6 @@ from sensorpool.poke.tools import QUICK
 
 _TELLS = 0.0005  # seconds, after which the number of pokes tells how quick they are
 _HOLDS_UP = 0.01  # seconds after which the units behind a slow poke go to other threads
-_FEW = 8  # threads that go on at once whatever their pokes want
-_TELLS_SURELY = 0.05  # seconds, after which the CPU of many pokes tells what they wait for
-# their CPU in a second: in between, they wait for the interpreter; above, they run beside it
-_IS_FULL, _RUNS_BESIDE = 0.65, 1.5
 
 log = logger(__name__)
 
@@ -72,7 +68,6 @@ class ThreadLane(Lane[Work]):
         self._lock = threading.Lock()
         self._looked_at = time.monotonic()
         self._begun = 0  # pokes since then; one that two threads count at once may be lost
-        self._used = 0.0  # CPU seconds of the work that has ended since then; likewise
         self._went_through_at = 0.0  # when `supervise` last looked at the pokes that go on
 
     def put(self, works: Iterable[Work], *, at_once: bool = False) -> None:
@@ -82,7 +77,7 @@ class ThreadLane(Lane[Work]):
         """
         self._waiting.put(works)
         self.supervise()
-        if at_once and self._slots.want_interpreter.isdisjoint(self._waiting.classes()):
+        if at_once:
             self._add(self._waiting.takeable)
 
     def put_back(self, works: Iterable[Work]) -> None:
@@ -90,11 +85,9 @@ class ThreadLane(Lane[Work]):
         self._waiting.put(works)
 
     def supervise(self) -> None:
-        """Give up the threads whose poke overran; add threads while pokes wait for answers: one, two, four, …
-
-        Of many pokes that wait for the interpreter, each takes twice the CPU, and all of them end later.
-        """
+        """Give up the threads whose poke overran; add threads while pokes wait for answers: one, two, four, …"""
         now = time.monotonic()
+        self._slots.look()
         if now - self._went_through_at >= _HOLDS_UP:
             self._went_through_at = now
             self._go_through(now)
@@ -103,18 +96,9 @@ class ThreadLane(Lane[Work]):
         since = now - self._looked_at
         if busy and since < _TELLS:
             return
-        tells = busy >= _FEW and self._begun > 0  # where none began, all wait for answers
-        if tells and since < _TELLS_SURELY:
-            return
-        is_full = tells and _IS_FULL <= self._used / since <= _RUNS_BESIDE
-        begun, self._looked_at, self._begun, self._used = self._begun, now, 0, 0.0
+        begun, self._looked_at, self._begun = self._begun, now, 0
         if not self._waiting or (busy and begun * QUICK > since * busy):
             return  # quick pokes do not wait for answers: more threads would not make them faster
-        if is_full:
-            self._slots.want_interpreter.update(self._waiting.classes())
-            return
-        if tells:
-            self._slots.want_interpreter.difference_update(self._waiting.classes())
         self._add(min(self._waiting.takeable, max(1, busy)))
 
     def _go_through(self, now: float) -> None:
@@ -180,14 +164,13 @@ class ThreadLane(Lane[Work]):
                 reports = work.overran(self._poke_timeout)
             if FORKED:
                 end_copy()
-            used, before = time.thread_time(), used
             with lock:
                 if runner.given_up:
                     break
                 runner.work = None
-            self._used += used - before
             done.append(reports)
-            self._slots.release(work.op_classpath)
+            used, before = time.thread_time(), used
+            self._slots.release(work.op_classpath, used - before)
         with self._lock:
             if runner.given_up:
                 self.abandoned -= 1
