@@ -31,7 +31,7 @@ class _Class:
 class ClassLimits:
     """The limits of the classes whose pokes share the slots of a process. `Slots` calls it under its lock.
 
-    A class that is not known begins with `FEWEST`, and has all that it may within a fifth of a second if its pokes wait.
+    A class that is not known begins with `FEWEST`, and has all it may within a fifth of a second if its pokes wait.
 
     :param most: of pokes of a class at once.
     """
