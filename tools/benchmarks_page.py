@@ -175,6 +175,7 @@ _SHOWN = {
     "CPU of a poke, µs": "",
     "CPU of a row, µs": "",
     "above the floor, % of one core": " (% of one core, above the floor)",
+    "CPU, ms": " (ms)",
 }
 
 

@@ -20,6 +20,7 @@ from sensorpool.poke.lane import Lane
 from sensorpool.poke.poke_loop import GRACE, PokeLoop, SteppedCoroutine
 from sensorpool.poke.queues import drained
 from sensorpool.poke.reusable_threads import ReusableThreads
+from sensorpool.poke.rounds import LONG
 from sensorpool.poke.sharing import CURRENT_POKE, PokeTask, RunningPoke
 from sensorpool.poke.slots import Slots
 from sensorpool.poke.tools import overran
@@ -235,7 +236,7 @@ class LoopLane(Lane[PokeUnit]):
 
 
 def _overran(unit: PokeUnit, going: RunningPoke) -> Report:
-    why = f", while other code held its event loop for {going.more:.3g} s" if going.more else ""
+    why = f", while other code held its event loop for {going.more:.3g} s" if going.more > LONG else ""
     return overran(unit.group, going.began, going.limit, going.more, why)
 
 

@@ -40,7 +40,7 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(instances, "list_instances", lambda _, __, most: ROWS[:most])
     monkeypatch.setattr(instances, "count_instances", lambda *_: 2_007)
-    monkeypatch.setattr(inspecting, "Pool", lambda: None)
+    monkeypatch.setattr(inspecting, "PoolView", lambda: None)
 
 
 def run(*arguments: str) -> list[str]:
