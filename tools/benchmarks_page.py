@@ -21,7 +21,7 @@ Rows = list[dict[str, Any]]
 def main() -> None:
     """Write the page: the text, with its tables and plots in their places."""
     read = {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
-    measured, few = read.pop("peers", {}), read.pop("peers_few", {})
+    measured, few, files = (read.pop(name, {}) for name in ("peers", "peers_few", "peers_files"))
     beside = [each for name, each in read.items() if name.startswith("compare")]
     found = {name: each for name, each in read.items() if isinstance(each, dict) and "rows" in each}
     PLOTS.mkdir(exist_ok=True)
@@ -32,6 +32,7 @@ def main() -> None:
         "budgets": lambda: budgets({name: each["rows"] for name, each in found.items()}),
         "peers": lambda: peers(measured) + notes(measured),
         "peers_few": lambda: peers(few),
+        "peers_files": lambda: peers(files),
         "compare": lambda: compared(beside),
         **{name: lambda name=name: table(found[name]) for name in found},  # type: ignore[misc]
         "plot growth": lambda: growth(found["million"]["rows"]),
