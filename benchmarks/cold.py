@@ -11,6 +11,7 @@ from benchmarks.report import Row, demand
 from benchmarks.stage import Stage
 
 SENSORS = 1_000  # of the pool that the processes meet
+_KEY = {"dag_id": "warm", "run_id": "run"}
 _REGISTER = """
 import sensorpool
 sensorpool.register("benchmarks.sensors.NoOp", {{"n": {n}}}, dag_id="cold", task_id="task{n}", run_id="run")
@@ -46,9 +47,6 @@ def run(full: bool) -> Iterator[Row]:
         demand(stage.sensing() == SENSORS + number, f"{stage.sensing()} sensors are there")
         for command in ("status", "health"):
             yield measure(stage, f"sensorpool {command}", [[sys.executable, "-m", "sensorpool", command]] * number)
-
-
-_KEY = {"dag_id": "warm", "run_id": "run"}
 
 
 def measure(stage: Stage, case: str, commands: Sequence[Sequence[str]]) -> Row:

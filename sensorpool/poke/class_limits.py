@@ -19,9 +19,8 @@ class _Class:
 
     __slots__ = ("began", "ended", "limit", "used")
 
-    def __init__(self, limit: int, now: float) -> None:
+    def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.begin(now)
 
     def begin(self, now: float) -> None:
         """Begin a window."""
@@ -49,17 +48,15 @@ class ClassLimits:
 
     def first_begins(self, op_classpath: str) -> None:
         """Note that a poke of a class begins, and that no other of them goes on: the time before does not count."""
-        now, known = time.monotonic(), self._classes.get(op_classpath)
-        if known is None:
-            self._classes[op_classpath] = _Class(self._fewest, now)
-        else:
-            known.begin(now)
+        if (known := self._classes.get(op_classpath)) is None:
+            known = self._classes[op_classpath] = _Class(self._fewest)
+        known.begin(time.monotonic())
 
     def ended(self, op_classpath: str, cpu: float) -> None:
         """Note that a poke of a class has ended, which took so many seconds of the processor."""
-        if (known := self._classes.get(op_classpath)) is not None:
-            known.ended += 1
-            known.used += cpu
+        known = self._classes[op_classpath]
+        known.ended += 1
+        known.used += cpu
 
     def look(self, busy: Mapping[str, int]) -> list[str]:
         """Look at the classes again, every `WINDOW`; return those whose limit is another one now.
@@ -80,14 +77,14 @@ class ClassLimits:
                 continue
             if known.ended >= going_on:  # as many have ended as go on: their CPU tells of all of them
                 share = known.used / (now - known.began)
-                if _COMPUTES <= share < _BESIDE:
-                    known.limit = max(self._fewest, min(before, going_on) // 2)
-                elif not _WAITS <= share < _BESIDE:
-                    known.limit = min(self._most, 2 * before)
             elif is_idle:  # whatever they do, it takes no CPU of this process
-                known.limit = min(self._most, 2 * before)
+                share = 0.0
             else:
                 continue
+            if _COMPUTES <= share < _BESIDE:
+                known.limit = max(self._fewest, min(before, going_on) // 2)
+            elif not _WAITS <= share < _BESIDE:
+                known.limit = min(self._most, 2 * before)
             known.begin(now)
             if known.limit != before:
                 changed.append(op_classpath)

@@ -131,7 +131,7 @@ def test_the_time_without_a_poke_does_not_count(process: Process) -> None:
     assert process.limits.of("sql") == FEWEST
 
 
-def test_few_slots_are_never_exceeded(monkeypatch: pytest.MonkeyPatch, process: Process) -> None:
+def test_few_slots_are_never_exceeded(process: Process) -> None:
     process.limits = ClassLimits(3)
     process.begin("slow", 3)
     process.look()
