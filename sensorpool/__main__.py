@@ -2,6 +2,7 @@
 
 import atexit
 import gc
+import sys
 
 from sensorpool.cli.main import main
 
@@ -15,8 +16,14 @@ def run() -> None:
     and once more at the end: a quarter of the CPU of a command that only looks.
     """
     gc.set_threshold(*_THRESHOLDS)
-    atexit.register(gc.freeze)
+    atexit.register(_spare_the_last_look)
     main(prog_name="sensorpool")
+
+
+def _spare_the_last_look() -> None:
+    """Have the collector leave its look at the end out, unless it closes a file of SQLite, with those beside it."""
+    if "sqlite3" not in sys.modules:
+        gc.freeze()
 
 
 if __name__ == "__main__":

@@ -119,3 +119,17 @@ def test_a_command_that_only_looks_imports_no_broker(tmp_path: Path, command: st
     roots = {name.partition(".")[0] for name in _run(code, tmp_path).split()}
     assert {"sensorpool", "sqlalchemy", "redis"} <= roots
     assert not roots & {"celery", "kombu", "amqp", "rich", "fakeredis"}
+
+
+def test_a_command_leaves_no_file_beside_a_database_of_sqlite(tmp_path: Path) -> None:
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "PYTHONPATH": str(ROOT),
+        "SENSORPOOL_DATABASE_URL": f"sqlite:///{tmp_path / 'pool.db'}",
+        "SENSORPOOL_REDIS_URL": "memory://",
+    }
+    for arguments in (["db", "upgrade"], ["list"]):
+        command = [sys.executable, "-m", "sensorpool", *arguments]
+        subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, timeout=120, check=True)
+    assert sorted(path.name for path in tmp_path.glob("pool.db*")) == ["pool.db"]
