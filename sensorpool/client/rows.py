@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from sensorpool.client.validate import CheckedRegistration
-from sensorpool.model.due import SPREAD, step_at, whole_ticks
+from sensorpool.model.due import phase_of, step_at, whole_ticks
 from sensorpool.model.execution_context import ExecutionContext
 from sensorpool.model.identity import shardcode
 from sensorpool.model.values import Key, Milliseconds
@@ -24,7 +24,8 @@ def rows_of(
         identity, spans = each.identity, _spans(each.execution_context, tick_ms)
         group = groups.get(identity.digest)
         if group is None:
-            groups[identity.digest] = _group(each, spans, shard_code_upper_limit)
+            phase = phase_of(identity.phase, spans.step, tick_ms)
+            groups[identity.digest] = _group(each, spans, phase, shard_code_upper_limit)
         else:
             groups[identity.digest] = group._replace(
                 members=group.members + 1,
@@ -62,7 +63,7 @@ def _spans(context: ExecutionContext, tick_ms: Milliseconds) -> _Spans:
     )
 
 
-def _group(each: CheckedRegistration, spans: _Spans, shard_code_upper_limit: int) -> NewGroup:
+def _group(each: CheckedRegistration, spans: _Spans, phase: int, shard_code_upper_limit: int) -> NewGroup:
     """Return a group that a registration opens. Its first waiter says which series of conditions it belongs to."""
     identity = each.identity
     return NewGroup(
@@ -73,7 +74,7 @@ def _group(each: CheckedRegistration, spans: _Spans, shard_code_upper_limit: int
         op_classpath=identity.op_classpath,
         poke_context=identity.poke_context,
         poke_interval=spans.step,
-        phase=identity.phase % SPREAD,
+        phase=phase,
         next_deadline=spans.deadline,
         family=each.family,
         backend=each.backend,

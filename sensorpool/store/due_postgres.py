@@ -1,12 +1,13 @@
-"""The load of due groups on PostgreSQL where the table is large: it reads what is due, and no other group.
+"""The questions of a load on PostgreSQL where the table is large: what is due, and when is the next group due?
 
+They read the groups of the answer, and no others.
 Of the groups with one interval, those are due whose phase, modulo the interval, lies between two numbers. So an index
 answers, once for each interval and each of a range's cells; a cell is 128 shardcodes. Two more indexes of cells answer
 which groups are new, and whose deadline has come. Among few groups, to look at all is as cheap.
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -22,11 +23,8 @@ _MOST_CELLS = 128  # in one statement: with many more, PostgreSQL would compile 
 _LOOK_EVERY = 60.0  # seconds between two looks at the size of the table
 _IS_LARGE, _LOOKED_AT = "sensorpool_is_large", "sensorpool_looked_at"  # in the notes of SQLAlchemy's pool
 
-# Due since the last load, where that is less than a step ago, with p = phase % step, a = last % step, b = now % step:
-# for a <= b the groups of step - b <= p < step - a; for a > b those of p < step - a, and those of step - b <= p.
-# A group with the interval 0 was edited; it is due when it is new, or its deadline has come.
-# OFFSET 0 keeps the planner from a join, for which it could read the whole table.
-_DUE = """
+# The cells of the ranges, and each interval that the groups of a cell have.
+_STEPS = """
 WITH RECURSIVE cells AS (
     SELECT * FROM unnest(
         %(places)s::int4[], %(cells)s::int4[], %(lows)s::int4[], %(highs)s::int4[],
@@ -44,6 +42,13 @@ steps AS (
             WHERE g.shardcode >> {bits} = cell AND g.poke_interval > steps.step)
     FROM steps WHERE step IS NOT NULL
 )
+"""
+# Due since the last load, where that is less than a step ago, with p = phase % step, a = last % step, b = now % step:
+# for a <= b the groups of step - b <= p < step - a; for a > b those of p < step - a, and those of step - b <= p.
+# A group with the interval 0 was edited; it is due when it is new, or its deadline has come.
+# OFFSET 0 keeps the planner from a join, for which it could read the whole table.
+_DUE = """
+{steps}
 SELECT due.id, due.version, due.hashcode{place}
 FROM steps
 CROSS JOIN LATERAL (
@@ -80,6 +85,33 @@ CROSS JOIN LATERAL (
     OFFSET 0
 ) AS due
 """
+# With p and b as above, the next group of an interval has the greatest p below step - b, or else the greatest of all.
+_NEXT = """
+{steps}
+SELECT min(span), min(deadline){place} FROM (
+    SELECT place, step - b - p AS span, NULL::int8 AS deadline
+    FROM steps
+    CROSS JOIN LATERAL (SELECT %(now)s::int8 %% step AS b) AS t
+    CROSS JOIN LATERAL (VALUES (0, step - b, 0), (step - b, step, step)) AS part (start, stop, later)
+    CROSS JOIN LATERAL (
+        SELECT {slot} - later AS p FROM {prefix}poke_group g
+        WHERE g.shardcode >> {bits} = cell AND g.poke_interval = step
+              AND {slot} >= start AND {slot} < stop AND g.shardcode >= low AND g.shardcode < high
+        ORDER BY {slot} DESC LIMIT 1
+    ) AS next
+    WHERE step IS NOT NULL
+    UNION ALL
+    SELECT place, NULL, next.next_deadline
+    FROM cells
+    CROSS JOIN LATERAL (
+        SELECT g.next_deadline FROM {prefix}poke_group g
+        WHERE g.shardcode >> {bits} = cell AND g.next_deadline > %(now)s::int8
+              AND g.shardcode >= low AND g.shardcode < high
+        ORDER BY g.next_deadline LIMIT 1
+    ) AS next
+) AS found
+GROUP BY place
+"""
 # no period of the group has begun, so the first part has not found it
 _BEGINS_NONE = (
     "(%(now)s::int8 + phase) / nullif(poke_interval, 0) IS NOT DISTINCT FROM (last + phase) / nullif(poke_interval, 0)"
@@ -102,11 +134,6 @@ def answers(connection: Connection, lasts: Mapping[ShardRange, Milliseconds], no
     return bool(notes[_IS_LARGE])
 
 
-def is_large(connection: Connection) -> bool:
-    """Whether `answers` has found the table large."""
-    return bool(connection.info.get(_IS_LARGE))
-
-
 def due_groups(
     connection: Connection,
     lasts: Mapping[ShardRange, Milliseconds],
@@ -118,17 +145,31 @@ def due_groups(
 
     The rule is `sensorpool.model.due.is_due`.
     """
+    # the earliest of all ranges as numbers of their own: the planner then knows how little is new
+    values = {"now": now, "last": min(lasts.values()), "after": min(lasts.values()) - commit_overlap}
+    # planned each time: how much is new shows in the plan
+    text = _text(_DUE, table_prefix(connection), len(lasts) > 1)
+    return fetch(connection, text, values | _of_cells(lasts, commit_overlap))
+
+
+def next_due(connection: Connection, ranges: Sequence[ShardRange], now: Milliseconds) -> list[Any]:
+    """Return the span until the next group of each range is due, and its next deadline.
+
+    With several ranges each has its place; a range without groups has no row.
+    """
+    text = _text(_NEXT, table_prefix(connection), len(ranges) > 1)
+    return fetch(connection, text, {"now": now} | _of_cells(dict.fromkeys(ranges, now), 0))
+
+
+def _of_cells(lasts: Mapping[ShardRange, Milliseconds], commit_overlap: Milliseconds) -> dict[str, Any]:
+    """Return a row of `_STEPS` for each cell of the ranges: one array for each column."""
     spans = [
         (place, cell, each.shard_min, each.shard_max, last, last - commit_overlap)
         for place, (each, last) in enumerate(lasts.items())
         for cell in _cells(each)
     ]
     names = ("places", "cells", "lows", "highs", "lasts", "afters")
-    values: dict[str, Any] = {name: _array(some) for name, some in zip(names, zip(*spans, strict=True), strict=True)}
-    # the earliest of all ranges as numbers of their own: the planner then knows how little is new
-    values |= {"now": now, "last": min(lasts.values()), "after": min(lasts.values()) - commit_overlap}
-    # planned each time: how much is new shows in the plan
-    return fetch(connection, _text(table_prefix(connection), len(lasts) > 1), values)
+    return {name: _array(some) for name, some in zip(names, zip(*spans, strict=True), strict=True)}
 
 
 def _size(connection: Connection) -> float:
@@ -138,10 +179,11 @@ def _size(connection: Connection) -> float:
 
 
 @cache
-def _text(prefix: str, several: bool) -> str:
-    return _DUE.format(
-        prefix=prefix, bits=CELL_BITS, slot=SLOT, begins_none=_BEGINS_NONE, place=", place" if several else ""
-    )
+def _text(question: str, prefix: str, several: bool) -> str:
+    """Return the text of a question about one range, or several, which have a place each."""
+    steps = _STEPS.format(prefix=prefix, bits=CELL_BITS)
+    place = ", place" if several else ""
+    return question.format(steps=steps, prefix=prefix, bits=CELL_BITS, slot=SLOT, begins_none=_BEGINS_NONE, place=place)
 
 
 def _cells(shard_range: ShardRange) -> range:

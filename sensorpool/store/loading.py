@@ -120,15 +120,14 @@ def due_groups(
     return found
 
 
-def is_large(connection: Connection) -> bool:
-    """Whether the table is so large that to look at all groups of a range takes long; only PostgreSQL is asked."""
-    return due_postgres.is_large(connection)
-
-
 def next_due(connection: Connection, ranges: Sequence[ShardRange], now: Milliseconds) -> list[Milliseconds | None]:
     """Return when the next group of each range is due; None: it has none. See `sensorpool.model.due.next_due_at`."""
+    if due_postgres.answers(connection, dict.fromkeys(ranges, now), now):
+        rows = due_postgres.next_due(connection, ranges, now)
+    else:
+        rows = fetched(connection.execute(_next_due_statement(len(ranges)), _bounds(ranges) | {"now": now}))
     found: list[Milliseconds | None] = [None] * len(ranges)
-    for left, deadline, *place in connection.execute(_next_due_statement(len(ranges)), _bounds(ranges) | {"now": now}):
+    for left, deadline, *place in rows:
         times = [at for at in (None if left is None else now + int(left), deadline) if at is not None]
         if times:
             found[place[0] if place else 0] = int(min(times))

@@ -7,6 +7,7 @@ neither is known, the whole range is due once.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import gcd
 from typing import NamedTuple
 
 from sqlalchemy import Connection
@@ -23,7 +24,7 @@ from sensorpool.poke.unit import PokeUnit
 from sensorpool.store import loading
 
 GROUPS_AT_ONCE = 10_000
-_FEW = 16  # groups; where more are due at a tick, some are due at the next tick too
+_FEW = 16  # groups; where more are due at a tick, some are due at the next tick too, unless they share moments
 _NEWCOMERS = 600_000  # milliseconds: a group that has waited longer than this is no newcomer
 
 
@@ -138,13 +139,18 @@ def _ask_when_next(
 
     With the one-process service, registrations of other processes raise no flag here: there no range is quiet.
     """
-    few = [shard_range for shard_range, loaded in loads.items() if len(loaded.units) <= _FEW]
-    if few and loading.is_large(connection):  # the question reads all groups: it is asked where the answer is not near
-        few = [shard_range for shard_range in few if not loads[shard_range].units]
-    if not few or settings.embedded or settings.tick_ms >= LONGEST_QUIET:
+    if settings.embedded or settings.tick_ms >= LONGEST_QUIET:
         return
-    for shard_range, at in zip(few, loading.next_due(connection, few, now), strict=True):
+    asked = [shard_range for shard_range, loaded in loads.items() if _may_be_quiet(loaded.units, settings.tick_ms)]
+    if not asked:
+        return
+    for shard_range, at in zip(asked, loading.next_due(connection, asked, now), strict=True):
         loads[shard_range].next_due = now + LONGEST_QUIET if at is None else min(at, now + LONGEST_QUIET)
+
+
+def _may_be_quiet(units: Sequence[PokeUnit], tick_ms: Milliseconds) -> bool:
+    """Whether it may be that nothing is due at the next tick: few groups are, or they share moments (`due.spacing`)."""
+    return len(units) <= _FEW or all(gcd(unit.group.phase, unit.group.poke_interval) > tick_ms for unit in units)
 
 
 def _look_up(connection: Connection, cache: Cache, rows: Sequence[loading.DueRow], left: set[int]) -> list[PokeUnit]:

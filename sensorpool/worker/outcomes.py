@@ -61,7 +61,7 @@ class Outcomes:
         self.record = Record(moment.now, process)
         self.facts: list[Fact] = []  # not settled yet
         self.written: set[int] = set()  # groups that were unsettled, and are so no more
-        self.has_facts = False  # whether there was any: a settle may bring a deadline nearer
+        self.may_hurry = False  # whether a settle may bring a deadline nearer than the load knew
         self.last_began = 0.0  # when the last poke began, by the monotonic clock; 0: there was none
         self.unsettled = unsettled
         self._moment = moment
@@ -124,7 +124,8 @@ class Outcomes:
     def hand_over(self) -> list[Fact]:
         """Return the facts to be settled; they are not kept any longer."""
         facts, self.facts = self.facts, []
-        self.has_facts = self.has_facts or bool(facts)
+        # a condition that landed leaves no waiter with a deadline behind
+        self.may_hurry = self.may_hurry or any(fact.outcome is not Outcome.LANDED for fact in facts)
         return facts
 
     def settled(self, facts: Sequence[Fact], done: Settlement) -> None:

@@ -26,8 +26,7 @@ def outlook(job_run: JobRun) -> Outlook:
 def _quiet(job_run: JobRun) -> tuple[Milliseconds, Milliseconds]:
     """Return the span from the load to the next group that is due, and what is left of it; zeros: not worth a mark."""
     loaded, state, held = job_run.loaded, job_run.held.state, job_run.held
-    # what was settled may have brought a deadline nearer than the load knew
-    waits = job_run.infra.since or held.unsettled or job_run.outcomes.has_facts
+    waits = job_run.infra.since or held.unsettled or job_run.outcomes.may_hurry
     if loaded.next_due is None or waits or len(state.recent) > _MOST_RECENT:
         return 0, 0
     span = loaded.next_due - loaded.now

@@ -139,7 +139,7 @@ def test_a_job_reads_indexes(filled: Pool, worker: Worker, tmp_path: Path) -> No
     assert_indexed(plans, at_least=6)
 
 
-def test_the_load_of_a_large_table_reads_what_is_due(
+def test_the_questions_for_a_large_table_read_what_they_answer_with(
     request: pytest.FixtureRequest, filled: Pool, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each part of its statement finds its groups by an index, and is no cause to compile the plan (JIT)."""
@@ -147,20 +147,23 @@ def test_the_load_of_a_large_table_reads_what_is_due(
     now = filled.database.read(filled.database.now) + 600_000  # nothing is new any more
     lasts = dict.fromkeys(filled.ranges[:8], now - 10_000)
 
-    def ask(connection: Connection) -> list[list[loading.DueRow]]:
-        return loading.due_groups(connection, lasts, now=now, commit_overlap=0)
+    def ask(connection: Connection) -> None:
+        loading.due_groups(connection, lasts, now=now, commit_overlap=0)
+        loading.next_due(connection, list(lasts), now)
 
     with explained(worker.database.engine) as plans:
         worker.database.read(ask)
-    plan = next((plan for statement, plan in plans.items() if "RECURSIVE" in statement), None)
+    found = [plan for statement, plan in plans.items() if "RECURSIVE" in statement]
     if request.node.callspec.params["filled"] != "fresh statistics":  # these say that the table is small
-        assert plan is None
+        assert not found
     else:
-        assert plan is not None
+        due, next_due = found
         for index in ("due", "new", "deadline"):
-            assert f"ix_poke_group_{index}" in plan, plan
-        cost = float(re.findall(r"cost=[0-9.]+\.\.([0-9.]+)", plan)[0])
-        assert cost < 100_000, "PostgreSQL's jit_above_cost"
+            assert f"ix_poke_group_{index}" in due, due
+        assert "Scan Backward using ix_poke_group_due" in next_due, next_due
+        for plan in found:
+            cost = float(re.findall(r"cost=[0-9.]+\.\.([0-9.]+)", plan)[0])
+            assert cost < 100_000, "PostgreSQL's jit_above_cost"
     assert_indexed(plans, at_least=1)
 
 
@@ -193,6 +196,17 @@ def test_a_job_that_finds_nothing_asks_twice_however_many_it_pokes_and_writes_no
         assert not [statement for statement in statements if statement.startswith(WRITES)]
     # the time, and what is due; where that is little, when the next group is due
     assert asked == {10: 3, 1_000: 2, 3_000: 2}
+
+
+def test_a_job_whose_groups_share_moments_asks_once_more_when_the_next_one_is(
+    pool: Pool, worker: Worker, statements: list[str], tmp_path: Path
+) -> None:
+    whole = ShardRange(0, worker.settings.shard_code_upper_limit)
+    register(pool, tmp_path, 1_000, poke_interval=120.0)
+    look_at_all(worker, whole)
+    statements.clear()
+    assert look_at_all(worker, whole).poked == 1_000
+    assert len(statements) == 3
 
 
 def test_settling_a_flush_is_a_fixed_number_of_statements(

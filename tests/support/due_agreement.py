@@ -85,6 +85,12 @@ def assert_agreement(database: Database, look: Look) -> None:
             assert sorted(due_postgres.due_groups(connection, {RANGE: look.last}, **asked)) == sorted(due)
             found = due_postgres.due_groups(connection, several, **asked)
             assert sorted(row[:3] for row in found if row[3] == 1) == sorted(due)
+            for ranges, place in (([RANGE], 0), ([BELOW, RANGE], 1)):
+                asked_next = due_postgres.next_due(connection, ranges, look.now)
+                ours = [row[:2] for row in asked_next if len(ranges) == 1 or row[2] == place]
+                [(left, deadline)] = ours or [(None, None)]
+                times = [at for at in (None if left is None else look.now + left, deadline) if at is not None]
+                assert min(times, default=None) == at
         return due, groups(connection, [row[0] for row in due]), at
 
     found, whole, next_at = database.run(ask)

@@ -147,8 +147,32 @@ def test_a_clock_that_cannot_be_trusted_leaves_no_mark(place: Jobs, monkeypatch:
     assert place.marks() == Marks(None, None)
 
 
+def test_a_condition_that_landed_leaves_its_range_quiet(place: Jobs) -> None:
+    [group] = place.register("a", poke_interval=3_600.0)
+    place.process.poker.script = {group: Outcome.LANDED}
+    assert place.marks().quiet == LONGEST_QUIET / 1000
+    assert place.states() == ["success"]
+
+
+def test_between_two_moments_of_many_groups_their_range_is_quiet(place: Jobs) -> None:
+    names = [f"s{number}" for number in range(300)]
+    place.register(*names, poke_interval=180.0)
+    moments: list[tuple[int, int]] = []
+    poked = 0
+    for _ in range(2 + 2 * 36):
+        quiet = place.marks().quiet
+        now, before, poked = place.clock.ms, poked, len(place.process.poker.poked)
+        if poked > before and len(place.process.poker.poked) > 2 * len(names):
+            moments.append((now, poked - before))
+            assert quiet is not None
+            assert (now + round(quiet * 1000)) % 30_000 == 0, "until the next moment"
+    assert len(moments) >= 6
+    assert all(now % 30_000 < TICK for now, _ in moments)
+    assert all(20 < number < 100 for _, number in moments), "a sixth of the groups each time"
+
+
 def test_many_due_groups_are_not_asked_when_they_are_due_next(place: Jobs) -> None:
-    place.register(*map(str, range(17)), poke_interval=3_600.0)
+    place.register(*map(str, range(17)), poke_interval=55.0)
     found = place.marks()
     assert found.quiet is None
     assert found.took is not None

@@ -207,7 +207,7 @@ MUTANTS = (
     # the marks
     Mutant(
         "a settle leaves a quiet mark",
-        (Edit("worker/quiet.py", " or job_run.outcomes.has_facts", ""),),
+        (Edit("worker/quiet.py", " or job_run.outcomes.may_hurry", ""),),
         ("test_a_settle_may_bring_a_deadline_nearer_so_it_leaves_no_quiet_mark",),
         tests=UNIT_TESTS + "test_outlook.py::test_a_settle_may_bring_a_deadline_nearer_so_it_leaves_no_quiet_mark",
     ),
