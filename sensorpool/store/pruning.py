@@ -28,6 +28,11 @@ class Page:
     empty: list[int] = field(default_factory=list)  # groups without a sensing instance
     last: int | None = None  # the last id of the page; None: the end of the table
 
+    @property
+    def is_in_order(self) -> bool:
+        """Whether there is nothing to do in the page."""
+        return not (self.old or self.groupless or self.empty)
+
 
 def look_at_instances(connection: Connection, after_id: int, size: int, before: Milliseconds) -> Page:
     """Look at the next instances by id: find those that settled before ``before``, and sensing ones without a group."""

@@ -204,6 +204,18 @@ def test_a_round_prunes_so_many_and_the_next_goes_on(rescuing: Rescuing, small_p
     assert rescuing.column(sensor_instance.c.id) == [ones[0].id]
 
 
+def test_a_round_ends_after_some_pages_in_order_and_the_next_goes_on(
+    rescuing: Rescuing, small_pages: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nearly all rows are in order, and to look at each of them costs as much as a poke."""
+    monkeypatch.setattr(pages, "IN_ORDER", 2)
+    first, *others = rescuing.register(*"abcdefghij")
+    settle(rescuing, first, others[6], others[7])
+    assert rescuing.do(instances.prune_and_end).pruned == 1, "the first page, and two in order"
+    assert rescuing.do(instances.prune_and_end).pruned == 2, "from there on: one in order, one with two old ones"
+    assert rescuing.column(sensor_instance.c.id) == [each.id for each in [*others[:6], others[8]]]
+
+
 def test_shared_values_without_an_instance_go_a_page_a_round(rescuing: Rescuing, small_pages: int) -> None:
     rescuing.change(insert(shared_value), [{"group_id": n, "created_at": OLD, "value": "1"} for n in range(3)])
     rescuing.do(instances.prune_and_end)

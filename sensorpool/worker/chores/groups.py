@@ -1,6 +1,6 @@
 """Deletes groups without a sensing instance, and brings groups beyond the ranges into a range.
 
-At most 20 pages of 1,000 groups a round, for each of the two.
+At most 20 pages of 1,000 groups a round, for each of the two (`pages`).
 """
 
 from sensorpool.errors import CountMismatch

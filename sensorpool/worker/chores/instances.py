@@ -1,6 +1,7 @@
 """Deletes settled instances after the retention, and ends instances whose group is gone: no poke would end these.
 
-At most 20 pages of 1,000 instances a round, and as many shared values, and proofs of classes, as one page has rows.
+At most 20 pages of 1,000 instances a round (`pages`), and as many shared values, and proofs of classes, as one page
+has rows.
 """
 
 from sensorpool.store import class_proofs, inspecting, pruning, values
