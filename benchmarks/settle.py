@@ -42,7 +42,8 @@ def measure(case: str, *, groups: int, waiters: int, timeouts: bool = False) -> 
         time.sleep(moment - 1 - time.time())
         demand(stage.sensing() == sensors, "some settled before their time")
         before, began = stage.cpu(), time.monotonic()
-        until("all to settle", lambda: not stage.sensing(), 60, 0.5)
+        # asked of the workers' log: a count of all rows in PostgreSQL would cost 4 µs a row
+        until("all to settle", lambda: stage.counters()["settled"] >= sensors, 60, 0.5)
         time.sleep(1)
         seconds = time.monotonic() - began
         used = {name: value - idle[name] * seconds for name, value in less(stage.cpu(), before).items()}
