@@ -32,6 +32,7 @@ from sensorpool.sensors.time_limit import set_time_limit
 
 log = logger(__name__)
 
+_LONGER = 1.5  # than the latest poke of its class: a poke that hangs
 _QUICK_SHARE = 4  # of the slots: so few `QuickBatch`es need to wait
 
 
@@ -239,7 +240,11 @@ class Poking:
         return seen
 
     def is_stuck(self, op_classpath: str, seconds: float) -> bool:
-        """Whether a class has had no free slot for so many seconds: all its slots are with pokes that do not return."""
+        """Whether a class has had no free slot for so long: all its slots are with pokes that do not return.
+
+        :param seconds: at least; a class whose pokes take long has no free slot for as long as one of them takes.
+        """
+        seconds = max(seconds, _LONGER * self._poker.tools.pace.get(op_classpath, 0.0))
         return self._poker.slots_of(op_classpath).is_stuck(op_classpath, seconds)
 
     def take_returned(self) -> list[PokeUnit]:

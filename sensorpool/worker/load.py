@@ -24,6 +24,7 @@ from sensorpool.poke.unit import PokeUnit
 from sensorpool.store import loading
 
 GROUPS_AT_ONCE = 10_000
+MOST_RECENT = 100  # new groups of a range that may be quiet: beat's look at its state stays cheap
 _FEW = 16  # groups; where more are due at a tick, some are due at the next tick too, unless they share moments
 _NEWCOMERS = 600_000  # milliseconds: a group that has waited longer than this is no newcomer
 
@@ -141,15 +142,18 @@ def _ask_when_next(
     """
     if settings.embedded or settings.tick_ms >= LONGEST_QUIET:
         return
-    asked = [shard_range for shard_range, loaded in loads.items() if _may_be_quiet(loaded.units, settings.tick_ms)]
+    asked = [shard_range for shard_range, loaded in loads.items() if _may_be_quiet(loaded, settings.tick_ms)]
     if not asked:
         return
     for shard_range, at in zip(asked, loading.next_due(connection, asked, now), strict=True):
         loads[shard_range].next_due = now + LONGEST_QUIET if at is None else min(at, now + LONGEST_QUIET)
 
 
-def _may_be_quiet(units: Sequence[PokeUnit], tick_ms: Milliseconds) -> bool:
+def _may_be_quiet(loaded: Loaded, tick_ms: Milliseconds) -> bool:
     """Whether it may be that nothing is due at the next tick: few groups are, or they share moments (`due.spacing`)."""
+    if len(loaded.recent) > MOST_RECENT:
+        return False
+    units = loaded.units
     return len(units) <= _FEW or all(gcd(unit.group.phase, unit.group.poke_interval) > tick_ms for unit in units)
 
 

@@ -6,8 +6,9 @@ import time
 from sensorpool.leases.range_marks import NO_MARKS, Outlook
 from sensorpool.model.values import Milliseconds
 from sensorpool.worker.job_run import JobRun
+from sensorpool.worker.load import MOST_RECENT
 
-_MOST_RECENT = 100  # new groups; beat's look at a state stays cheap
+_USUAL = {"sparse"}  # groups that adaptive intervals passed over are due again in their next period
 _LIGHT = 0.5  # seconds: a longer job is not light
 _LIGHT_KEPT = 3  # ticks
 
@@ -15,7 +16,8 @@ _LIGHT_KEPT = 3  # ticks
 def outlook(job_run: JobRun) -> Outlook:
     """Return the marks for a range whose job ends now."""
     state, held, result, tick_ms = job_run.held.state, job_run.held, job_run.result, job_run.settings.tick_ms
-    if state.left or state.stranded or held.suspects or result.extra or not job_run.moment.trusted:
+    exceptional = result.extra.keys() - _USUAL
+    if state.left or state.stranded or held.suspects or exceptional or not job_run.moment.trusted:
         return NO_MARKS
     took = math.ceil(result.seconds * 1000)
     span, left = _quiet(job_run)
@@ -27,7 +29,7 @@ def _quiet(job_run: JobRun) -> tuple[Milliseconds, Milliseconds]:
     """Return the span from the load to the next group that is due, and what is left of it; zeros: not worth a mark."""
     loaded, state, held = job_run.loaded, job_run.held.state, job_run.held
     waits = job_run.infra.since or held.unsettled or job_run.outcomes.may_hurry
-    if loaded.next_due is None or waits or len(state.recent) > _MOST_RECENT:
+    if loaded.next_due is None or waits or len(state.recent) > MOST_RECENT:
         return 0, 0
     span = loaded.next_due - loaded.now
     left = span - math.ceil((time.monotonic() - job_run.moment.monotonic) * 1000)

@@ -125,7 +125,7 @@ def test_the_walk_goes_on_where_it_stopped(pool: Pool, worker: Worker, monkeypat
     place = Place()
     pruned = [rescue(worker, place).pruned for _ in range(9)]
     assert pruned == [2, 0, 0, 0, 2, 0, 0, 0, 1], "in one round of four"
-    assert place.instance_id == 0
+    assert place.instances.after_id == 0
 
 
 def test_groups_beyond_a_limit_that_was_lowered_are_brought_into_the_ranges(

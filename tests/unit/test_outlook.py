@@ -171,6 +171,20 @@ def test_between_two_moments_of_many_groups_their_range_is_quiet(place: Jobs) ->
     assert all(20 < number < 100 for _, number in moments), "a sixth of the groups each time"
 
 
+def test_groups_that_adaptive_intervals_passed_over_keep_no_range_from_being_quiet(place: Jobs) -> None:
+    place.register("a", poke_interval=3_600.0)
+    step = job._begin
+
+    def passed_over(worker: Any, visit: Any, *arguments: Any) -> Any:
+        visit.result.count("sparse", 1)
+        return step(worker, visit, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job, "_begin", passed_over)
+        place.marks()
+        assert place.marks().quiet
+
+
 def test_many_due_groups_are_not_asked_when_they_are_due_next(place: Jobs) -> None:
     place.register(*map(str, range(17)), poke_interval=55.0)
     found = place.marks()

@@ -46,3 +46,17 @@ def test_a_lane_that_raises_loses_no_report_and_is_logged_once(
     assert len([record for record in caplog.records if "looked after" in record.getMessage()]) == 1
     until("it is over", lambda: poking.is_over)
     poking.end()
+
+
+def test_a_class_whose_pokes_take_long_is_not_stuck_for_as_long_as_one_takes() -> None:
+    name = classpath(answering.Lands)
+    poker = Poker(Settings.load(sensors_enabled=[name], poke_concurrency=1))
+    poking = poker.begin()
+    slots = poker.slots_of(name)
+    with slots.lock:
+        slots.took(name)
+    assert poking.is_stuck(name, 0.0)
+    poker.tools.pace[name] = 60.0
+    assert not poking.is_stuck(name, 0.0)
+    slots.release(name)
+    poking.end()

@@ -198,22 +198,25 @@ def test_a_round_prunes_so_many_and_the_next_goes_on(rescuing: Rescuing, small_p
     ones = rescuing.register(*"abcdefghi")
     settle(rescuing, *ones[1:])
     assert rescuing.do(instances.prune_and_end).pruned == small_pages - 1, "the first of the six waits"
-    assert rescuing.place.instance_id == ones[5].id
+    assert rescuing.place.instances.after_id == ones[5].id
     assert rescuing.do(instances.prune_and_end).pruned == 3
-    assert rescuing.place.instance_id == 0, "the next round begins anew"
+    assert rescuing.place.instances.after_id == 0, "the next round begins anew"
     assert rescuing.column(sensor_instance.c.id) == [ones[0].id]
 
 
-def test_a_round_ends_after_some_pages_in_order_and_the_next_goes_on(
-    rescuing: Rescuing, small_pages: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nearly all rows are in order, and to look at each of them costs as much as a poke."""
-    monkeypatch.setattr(pages, "IN_ORDER", 2)
-    first, *others = rescuing.register(*"abcdefghij")
-    settle(rescuing, first, others[6], others[7])
-    assert rescuing.do(instances.prune_and_end).pruned == 1, "the first page, and two in order"
-    assert rescuing.do(instances.prune_and_end).pruned == 2, "from there on: one in order, one with two old ones"
-    assert rescuing.column(sensor_instance.c.id) == [each.id for each in [*others[:6], others[8]]]
+def test_a_walk_that_found_all_rows_in_order_rests_for_some_rounds(rescuing: Rescuing, small_pages: int) -> None:
+    """Nearly all rows are in order, and to look at a page of them costs as much as a hundred pokes."""
+    first, *others = rescuing.register(*"abcdefgh")
+    assert len(others) >= small_pages, "one round is not the whole walk"
+    for _ in range(2):
+        assert rescuing.do(instances.prune_and_end) == Rescued()
+    settle(rescuing, first, others[0])
+    for _ in range(pages.REST):
+        assert rescuing.do(instances.prune_and_end) == Rescued()
+    assert rescuing.do(instances.prune_and_end).pruned == 2
+    settle(rescuing, others[1])
+    assert rescuing.do(instances.prune_and_end).pruned == 0, "the end of the walk"
+    assert rescuing.do(instances.prune_and_end).pruned == 1, "a walk that found something has no rest"
 
 
 def test_shared_values_without_an_instance_go_a_page_a_round(rescuing: Rescuing, small_pages: int) -> None:
@@ -244,9 +247,9 @@ def test_a_round_drops_so_many_groups_and_the_next_goes_on(rescuing: Rescuing, s
     ones = rescuing.register(*"abcdefgh")
     empty(rescuing, *ones)
     assert rescuing.do(groups.drop_empty).strays == small_pages
-    assert rescuing.place.group_id == max(sorted(one.group_id for one in ones)[:6])
+    assert rescuing.place.groups.after_id == max(sorted(one.group_id for one in ones)[:6])
     assert rescuing.do(groups.drop_empty).strays == 2
-    assert (rescuing.place.group_id, rescuing.column(poke_group.c.id)) == (0, [])
+    assert (rescuing.place.groups.after_id, rescuing.column(poke_group.c.id)) == (0, [])
 
 
 def test_a_group_that_is_joined_at_that_moment_stays_and_the_walk_goes_on(
@@ -499,4 +502,5 @@ def test_a_chore_may_have_its_turn_in_some_rounds_only(rescuing: Rescuing, monke
 
 def test_a_round_of_nothing_does_nothing(rescuing: Rescuing) -> None:
     assert rescuing.rescue() == Rescued()
-    assert rescuing.place == Place(rounds=1)
+    resting = pages.Walk(rest=pages.REST)
+    assert rescuing.place == Place(instances=resting, groups=resting, rounds=1)

@@ -11,7 +11,7 @@ from sensorpool.store import loading
 from sensorpool.worker import load
 from sensorpool.worker.load import Loaded
 
-NONE, FEW, MANY, SHARING, ONE_APART = shard_ranges(5, 10_000)
+NONE, FEW, MANY, SHARING, ONE_APART, NEW = shard_ranges(6, 10_000)
 LATER = 1_030_000
 
 
@@ -35,8 +35,10 @@ def test_it_is_asked_where_few_groups_are_due_or_where_they_share_moments(monkey
         MANY: units(*[(60_000, 17)] * 17),
         SHARING: units(*sharing),
         ONE_APART: units(*sharing, (65_000, 5_000)),
+        NEW: [],
     }
     loads = {each: Loaded(1_000_000, 995_000, some, []) for each, some in found.items()}
+    loads[NEW].recent = list(range(101))
     connection: Any = None
     load._ask_when_next(connection, loads, 1_000_000, Settings.load(redis_url="redis://127.0.0.1:1/0"))
     assert questions == [NONE, FEW, SHARING]

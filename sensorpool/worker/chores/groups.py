@@ -1,6 +1,6 @@
 """Deletes groups without a sensing instance, and brings groups beyond the ranges into a range.
 
-At most 20 pages of 1,000 groups a round, for each of the two (`pages`).
+At most 20 pages of 1,000 groups a round, for each of the two.
 """
 
 from sensorpool.errors import CountMismatch
@@ -21,13 +21,12 @@ def drop_empty(now: Round) -> None:
     def look(after_id: int) -> pruning.Page:
         return worker.database.read(pruning.look_at_groups, after_id, pages.ROWS)
 
-    for page in pages.walk(look, place.group_id):
+    for page in place.groups.pages(look):
         if page.empty:
             try:
                 done.strays += drop_empty_groups(worker.database, page.empty)
             except CountMismatch:
                 log.info("an instance joined a group that was about to go; the group stays")
-        place.group_id = page.last or 0
 
 
 def fold_shardcodes(now: Round) -> None:

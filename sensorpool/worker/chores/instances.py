@@ -1,7 +1,6 @@
 """Deletes settled instances after the retention, and ends instances whose group is gone: no poke would end these.
 
-At most 20 pages of 1,000 instances a round (`pages`), and as many shared values, and proofs of classes, as one page
-has rows.
+At most 20 pages of 1,000 instances a round, and as many shared values, and proofs of classes, as one page has rows.
 """
 
 from sensorpool.store import class_proofs, inspecting, pruning, values
@@ -25,7 +24,7 @@ def prune_and_end(now: Round) -> None:
         return database.read(pruning.look_at_instances, after_id, pages.ROWS, before)
 
     joined: set[int] | None = None  # read once there is something to prune
-    for page in pages.walk(look, place.instance_id):
+    for page in place.instances.pages(look):
         if page.old:
             if joined is None:
                 joined = database.read(pruning.joined)
@@ -33,5 +32,4 @@ def prune_and_end(now: Round) -> None:
                 done.pruned += database.run(pruning.prune, old)
         if page.groupless:
             done.strays += worker.settler.fail_groupless(page.groupless)
-        place.instance_id = page.last or 0
     database.run(class_proofs.prune, now_ms - PROOFS_KEPT, pages.ROWS)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
+from sensorpool.worker.chores.pages import Walk
 from sensorpool.worker.context import Worker
 
 TRIES_LATER = object()
@@ -11,11 +12,11 @@ TRIES_LATER = object()
 
 @dataclass(slots=True)
 class Place:
-    """How far the walks through the tables have come: the last id looked at; 0: the next begins anew."""
+    """How far the walks through the tables have come."""
 
-    instance_id: int = 0
-    group_id: int = 0
-    waiting_id: int = 0  # a group that is looked at for whether it is late
+    instances: Walk = field(default_factory=Walk)
+    groups: Walk = field(default_factory=Walk)
+    waiting_id: int = 0  # the last group that was looked at for whether it is late; 0: the next look begins anew
     rounds: int = 0  # that have begun
 
 
