@@ -12,8 +12,14 @@ from typing import Any, NamedTuple
 from sensorpool.leases.redis_store import RedisStore
 from sensorpool.model.values import Milliseconds, ShardRange
 
+_TOGETHER = 1.25  # seconds
 _WOKEN_KEPT = 3_600_000  # milliseconds; the next job deletes it
 LONGEST_QUIET = 60_000  # milliseconds; a registration whose nudge is lost waits for so long
+
+
+def most_together(tick: float) -> float:
+    """Return for how many seconds of work ranges may share a job, by their light marks: at most a quarter of a tick."""
+    return min(_TOGETHER, tick / 4)
 
 
 class Outlook(NamedTuple):
@@ -21,7 +27,7 @@ class Outlook(NamedTuple):
 
     quiet_span: Milliseconds = 0  # from the load to the next group that is due
     quiet_left: Milliseconds = 0  # what is left of it
-    took: Milliseconds = 0  # how long the job took
+    took: Milliseconds = 0  # how long the job took, or what it counts for beside others
     light_kept: Milliseconds = 0  # how long the light mark is kept
 
 

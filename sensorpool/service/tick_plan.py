@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from sensorpool.config.settings import Settings
 from sensorpool.errors import SensorpoolError
 from sensorpool.leases.lease import Leases, leases_of
-from sensorpool.leases.range_marks import Marks
+from sensorpool.leases.range_marks import Marks, most_together
 from sensorpool.model.values import ShardRange
 
 PATIENCE = 0.5  # seconds
 _PAUSE = 10.0  # seconds without a question to a Redis that has not answered
-_TOGETHER = 1.25  # seconds that the last jobs of the ranges of one message took, in all; at most a quarter of a tick
 _NO_MARKS = Marks(None, None)
 
 
@@ -25,7 +24,7 @@ class TickPlan:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._together = min(_TOGETHER, settings.tick / 4)
+        self._together = most_together(settings.tick)
         self._leases: Leases | None = None
         self._sent_at: dict[ShardRange, float] = {}
         self._asked_in_vain = -_PAUSE

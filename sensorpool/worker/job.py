@@ -36,9 +36,6 @@ from sensorpool.worker.stranded import Stranded, forget_poked_apart
 log = logger(__name__)
 
 
-MOST_TOGETHER = 20_000  # groups that are due: with more, each range of a job is sent on as a job of its own
-
-
 def run(worker: Worker, shard_range: ShardRange, token: str) -> JobResult:
     """Do the job of one range: see `run_each`."""
     return run_each(worker, [shard_range], token)[0]
@@ -115,7 +112,7 @@ def _round(worker: Worker, visits: Sequence[Visit], ends: float) -> list[Visit]:
         if loaded is None:
             again += _pass_on_idle(worker, visit, ends)
             continue
-        if shares and due + len(loaded.units) > MOST_TOGETHER:
+        if shares and due + len(loaded.units) > quiet.MOST_TOGETHER:
             _send_on(worker, visit)
             continue
         due += len(loaded.units)

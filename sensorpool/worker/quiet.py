@@ -3,11 +3,12 @@
 import math
 import time
 
-from sensorpool.leases.range_marks import NO_MARKS, Outlook
+from sensorpool.leases.range_marks import NO_MARKS, Outlook, most_together
 from sensorpool.model.values import Milliseconds
 from sensorpool.worker.job_run import JobRun
 from sensorpool.worker.load import MOST_RECENT
 
+MOST_TOGETHER = 20_000  # groups that are due: with more, each range of a job is sent on as a job of its own
 _USUAL = {"sparse"}  # groups that adaptive intervals passed over are due again in their next period
 _LIGHT = 0.5  # seconds: a longer job is not light
 _LIGHT_KEPT = 3  # ticks
@@ -19,7 +20,9 @@ def outlook(job_run: JobRun) -> Outlook:
     exceptional = result.extra.keys() - _USUAL
     if state.left or state.stranded or held.suspects or exceptional or not job_run.moment.trusted:
         return NO_MARKS
-    took = math.ceil(result.seconds * 1000)
+    # of ranges in which many groups are due, so many share a job that none has to be sent on
+    share = most_together(job_run.settings.tick) * len(job_run.loaded.units) / MOST_TOGETHER
+    took = math.ceil(max(result.seconds, share) * 1000)
     span, left = _quiet(job_run)
     is_light = result.seconds <= _LIGHT
     return Outlook(span, left, took, left + _LIGHT_KEPT * tick_ms if is_light else 0)

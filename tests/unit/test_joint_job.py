@@ -16,7 +16,7 @@ from sensorpool.leases.redis_store import range_key
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import Fact, JobResult, Settlement, ShardRange, Unsettled
 from sensorpool.store.database import Database
-from sensorpool.worker import job
+from sensorpool.worker import job, quiet
 from tests.support.scripted_worker import TICK, Place, RecordingSlowPokes, RecordingSuspects, ScriptedPoker
 
 NAMES = [f"n{number}" for number in range(12)]
@@ -257,7 +257,7 @@ def test_what_there_is_no_time_for_is_left_over_in_its_range(place: Jobs, monkey
 def test_where_very_much_is_due_the_other_ranges_have_jobs_of_their_own(
     place: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "MOST_TOGETHER", len(place.groups[place.ranges[0]]))
+    monkeypatch.setattr(quiet, "MOST_TOGETHER", len(place.groups[place.ranges[0]]))
     place.leases.dirty_flags.put_up(place.ranges[3], late=[place.groups[place.ranges[3]][0]])
     place.process.publisher.nudged.clear()
     results = place.job()

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from sensorpool.leases.range_marks import LONGEST_QUIET, Marks
+from sensorpool.leases.range_marks import LONGEST_QUIET, Marks, most_together
 from sensorpool.leases.roster import Roster
 from sensorpool.model.states import Outcome
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.terms import Terms
 from sensorpool.model.values import shard_ranges
 from sensorpool.store.database import Database
-from sensorpool.worker import job
+from sensorpool.worker import job, quiet
 from tests.support.scripted_worker import TICK, Place, RecordingSlowPokes, RecordingSuspects
 
 
@@ -183,6 +183,17 @@ def test_groups_that_adaptive_intervals_passed_over_keep_no_range_from_being_qui
         patch.setattr(job, "_begin", passed_over)
         place.marks()
         assert place.marks().quiet
+
+
+def test_ranges_with_many_due_groups_count_for_more_than_their_time(
+    place: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So no range of a shared job has to be sent on after its load."""
+    monkeypatch.setattr(quiet, "MOST_TOGETHER", 100)
+    place.register(*map(str, range(40)), poke_interval=5.0)
+    took = place.marks().took
+    assert took is not None
+    assert took == pytest.approx(0.4 * most_together(TICK / 1000), abs=0.002)
 
 
 def test_many_due_groups_are_not_asked_when_they_are_due_next(place: Jobs) -> None:
