@@ -24,8 +24,8 @@ from sensorpool.poke.unit import PokeUnit
 from sensorpool.store import loading
 
 GROUPS_AT_ONCE = 10_000
-MOST_RECENT = 100  # new groups of a range that may be quiet: beat's look at its state stays cheap
 _FEW = 16  # groups; where more are due at a tick, some are due at the next tick too, unless they share moments
+_MOST_RECENT = 100  # new groups of a range that may be quiet: beat's look at its state stays cheap
 _NEWCOMERS = 600_000  # milliseconds: a group that has waited longer than this is no newcomer
 
 
@@ -151,7 +151,7 @@ def _ask_when_next(
 
 def _may_be_quiet(loaded: Loaded, tick_ms: Milliseconds) -> bool:
     """Whether it may be that nothing is due at the next tick: few groups are, or they share moments (`due.spacing`)."""
-    if len(loaded.recent) > MOST_RECENT:
+    if len(loaded.recent) > _MOST_RECENT:
         return False
     units = loaded.units
     return len(units) <= _FEW or all(gcd(unit.group.phase, unit.group.poke_interval) > tick_ms for unit in units)

@@ -6,7 +6,6 @@ import time
 from sensorpool.leases.range_marks import NO_MARKS, Outlook, most_together
 from sensorpool.model.values import Milliseconds
 from sensorpool.worker.job_run import JobRun
-from sensorpool.worker.load import MOST_RECENT
 
 MOST_TOGETHER = 20_000  # groups that are due: with more, each range of a job is sent on as a job of its own
 _USUAL = {"sparse"}  # groups that adaptive intervals passed over are due again in their next period
@@ -30,9 +29,9 @@ def outlook(job_run: JobRun) -> Outlook:
 
 def _quiet(job_run: JobRun) -> tuple[Milliseconds, Milliseconds]:
     """Return the span from the load to the next group that is due, and what is left of it; zeros: not worth a mark."""
-    loaded, state, held = job_run.loaded, job_run.held.state, job_run.held
-    waits = job_run.infra.since or held.unsettled or job_run.outcomes.may_hurry
-    if loaded.next_due is None or waits or len(state.recent) > MOST_RECENT:
+    loaded = job_run.loaded
+    waits = job_run.infra.since or job_run.held.unsettled or job_run.outcomes.may_hurry
+    if loaded.next_due is None or waits:
         return 0, 0
     span = loaded.next_due - loaded.now
     left = span - math.ceil((time.monotonic() - job_run.moment.monotonic) * 1000)
