@@ -1,10 +1,25 @@
 """Sensors whose pokes run a command. Their conditions hold; a command notes its process id as it begins and ends."""
 
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 from tests.support.sensors.gates import LONG
+
+# no shell: dash loses an interrupt that arrives while it starts another program
+_SCRIPT = """
+import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+begun, ended, quick, long = sys.argv[1:]
+def note(file):
+    with open(file, "a") as notes:
+        notes.write(f"{os.getpid()}\\n")
+note(begun)
+if not os.path.exists(quick):
+    time.sleep(float(long))
+note(ended)
+"""
 
 
 class Command:
@@ -21,8 +36,8 @@ class Command:
     def run(self, *, check: bool) -> int:
         """Run the command, which takes long unless there is a file `quick`; return its return code."""
         begun, ended, quick = (Path(self.folder) / f"{name}" for name in (f"{self.name}.begun", "ended", "quick"))
-        script = f"echo $$ >> {begun}; test -e {quick} || sleep {LONG}; echo $$ >> {ended}"
-        return subprocess.run(["sh", "-c", script], check=check).returncode
+        command = [sys.executable, "-I", "-S", "-c", _SCRIPT, begun, ended, quick, str(LONG)]
+        return subprocess.run(command, check=check).returncode
 
 
 class JudgedCommand(Command):
