@@ -7,7 +7,7 @@ from itertools import islice
 
 from sensorpool.model.not_landed import NotLanded, Seen, number_of
 from sensorpool.model.suspicion import Suspicion
-from sensorpool.poke.poker import Poking
+from sensorpool.poke.poking import Poking
 from sensorpool.poke.unit import PokeUnit
 from sensorpool.settle.flush import GROUPS
 from sensorpool.store import loading

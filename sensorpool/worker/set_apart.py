@@ -8,7 +8,7 @@ from sensorpool.instrumentation.logs import logger
 from sensorpool.leases.dirty_flags import at_once
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.values import DueGroup, Report
-from sensorpool.poke.poker import Poking
+from sensorpool.poke.poking import Poking
 from sensorpool.poke.unit import PokeUnit
 from sensorpool.worker import reports
 from sensorpool.worker.budgeted import charge

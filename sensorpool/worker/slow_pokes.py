@@ -17,7 +17,7 @@ from sensorpool.leases.lease import Leases
 from sensorpool.model.not_landed import each_report
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.values import Milliseconds, ShardRange
-from sensorpool.poke.poker import Poking
+from sensorpool.poke.poking import Poking
 from sensorpool.poke.unit import PokeUnit
 from sensorpool.poke.watchdog import Watchdog
 from sensorpool.settle.infra_window import RangeFailures

@@ -15,7 +15,8 @@ from sensorpool import Pool
 from sensorpool.errors import Refused, SkipSensor, Unreachable
 from sensorpool.model.states import State
 from sensorpool.model.suspicion import Suspicion
-from sensorpool.poke.poker import Poker, Poking
+from sensorpool.poke.poker import Poker
+from sensorpool.poke.poking import Poking
 from sensorpool.poke.thread_lane import ThreadLane
 from sensorpool.store import admission
 from sensorpool.worker import job as cycle

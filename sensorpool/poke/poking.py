@@ -1,0 +1,220 @@
+"""The poking of one job: it deals groups out to the lanes, and collects what their pokes saw."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from sensorpool.errors import ClassUnavailable
+from sensorpool.instrumentation.logs import logger
+from sensorpool.model.not_landed import NotLanded, Seen
+from sensorpool.model.values import Milliseconds, Report
+from sensorpool.poke import bulk_call, imports, quick_batch, shared_call
+from sensorpool.poke.bulk_call import BulkCall
+from sensorpool.poke.classes import SensorClass, Way
+from sensorpool.poke.loop_lane import LoopLane
+from sensorpool.poke.process_parts import ProcessParts
+from sensorpool.poke.queues import drained
+from sensorpool.poke.quick_batch import QuickBatch
+from sensorpool.poke.shared_call import FEWEST, SharedBatch
+from sensorpool.poke.thread_lane import ThreadLane, Work
+from sensorpool.poke.tools import WAITS_FOR_ANSWERS
+from sensorpool.poke.unit import PokeUnit
+
+log = logger(__name__)
+
+_LONGER = 1.5  # than the latest poke of its class: a poke that hangs
+_QUICK_SHARE = 4  # of the slots: so few `QuickBatch`es need to wait
+
+
+class Poking:
+    """The poking of one job: `put` groups, call `step` now and then, and take the reports."""
+
+    def __init__(
+        self,
+        parts: ProcessParts,
+        threads: ThreadLane,
+        loops: LoopLane,
+        give_back: Callable[[ThreadLane, LoopLane], object],
+        now: Callable[[float], Milliseconds] | None = None,
+        has_budget: Callable[[str], bool] | None = None,
+    ) -> None:
+        self._now = now
+        self._has_budget = has_budget
+        self._returned: deque[PokeUnit] = deque()  # by shared calls, for their own pokes are not in the budget yet
+        self.outstanding: dict[int, PokeUnit] = {}  # handed over and not reported yet
+        self._parts = parts
+        self._threads = threads
+        self._loops = loops
+        self._give_back = give_back
+        self._lanes: tuple[ThreadLane | LoopLane, ...] = (threads, loops)
+        self._importing: dict[str, Sequence[PokeUnit]] = {}  # groups that wait for the import of their class
+        self._failed: list[Report] = []
+        self._moved = time.monotonic()  # when a poke was last begun or reported
+        self._waited = 0  # how many waited at that time
+        self._has_said = False
+
+    def put(self, units: Sequence[PokeUnit], ids: Sequence[int]) -> None:
+        """Deal groups out to the lanes."""
+        self.outstanding.update(zip(ids, units, strict=True))
+        paths = [unit.op_classpath for unit in units]
+        for op_classpath in set(paths):
+            same = units if paths.count(op_classpath) == len(paths) else None
+            some = same or [unit for unit, path in zip(units, paths, strict=True) if path == op_classpath]
+            self._deal(op_classpath, some)
+
+    def wants_more(self, op_classpath: str) -> bool:
+        """Whether so few groups of a class wait that its slots may soon be without work."""
+        waiting = self._threads.queued_of(op_classpath) + self._loops.queued_of(op_classpath)
+        enough = self._parts.concurrency
+        if self._parts.tools.is_quick(op_classpath):  # then many wait as one, and each hand-over notes them again
+            enough = max(1, enough // _QUICK_SHARE)
+        return waiting < enough and op_classpath not in self._importing
+
+    def is_held_up(self, seconds: float) -> bool:
+        """Whether no poke began and none was reported for so many seconds: slow pokes or imports hold the job up."""
+        now, waiting = time.monotonic(), self._threads.queued + self._loops.queued
+        if waiting != self._waited:
+            self._moved, self._waited = now, waiting
+        if now - self._moved <= seconds:
+            return False
+        return all(not lane.takeable and lane.is_held_up(seconds) for lane in self._lanes)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no lane has a poke to look after, and none waits for an import."""
+        return self._threads.idle and self._loops.idle and not self._importing
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every group was reported, and no lane has a poke to look after."""
+        return not self.outstanding and self.is_idle
+
+    def forget_lost(self) -> list[int]:
+        """Forget the groups that are not reported; return their ids.
+
+        To be called after a step that began when this was idle: no lane has these groups. An error that struck between
+        the hand-over and a lane has lost them, such as a want of memory.
+        """
+        lost = list(self.outstanding)
+        self.outstanding.clear()
+        return lost
+
+    def step(self) -> list[Seen]:
+        """Look after the lanes, and return what pokes saw since the last step."""
+        waiting, self._importing = self._importing, {}
+        for op_classpath, units in waiting.items():
+            self._deal(op_classpath, units)
+        seen: list[Seen] = [*self._failed]
+        self._failed.clear()
+        for lane in self._lanes:
+            try:
+                lane.supervise()
+            except Exception:  # the reports are collected all the same, from both lanes
+                if not self._has_said:
+                    self._has_said = True
+                    log.exception("a lane of pokes cannot be looked after")
+            for some in lane.collect():
+                seen.extend(some)
+        if seen:
+            self._moved = time.monotonic()
+        reported = self.outstanding.pop
+        for each in seen:
+            if isinstance(each, NotLanded):
+                for group_id in each.ids:
+                    reported(group_id, None)
+            elif (unit := reported(each.group.id, None)) is not None:
+                unit.by_itself = False
+        return seen
+
+    def is_stuck(self, op_classpath: str, seconds: float) -> bool:
+        """Whether a class has had no free slot for so long: all its slots are with pokes that do not return.
+
+        :param seconds: at least; a class whose pokes take long has no free slot for as long as one of them takes.
+        """
+        seconds = max(seconds, _LONGER * self._parts.tools.pace.get(op_classpath, 0.0))
+        return self._parts.slots_of(op_classpath).is_stuck(op_classpath, seconds)
+
+    def take_returned(self) -> list[PokeUnit]:
+        """Take back the units whose shared call has ended, and whose own poke their budget has to allow."""
+        if not (returned := drained(self._returned)):
+            return []
+        self._moved = time.monotonic()
+        return [unit for unit in returned if self.outstanding.pop(unit.group.id, None) is not None]
+
+    def withdraw(self) -> list[PokeUnit]:
+        """Take back the units whose poke has not begun."""
+        taken: list[int] = []
+        for work in self._threads.withdraw():
+            taken.extend(group.id for group in work.groups)
+        taken.extend(unit.group.id for unit in self._loops.withdraw())
+        taken.extend(unit.group.id for units in self._importing.values() for unit in units)
+        self._importing.clear()
+        return [unit for group_id in taken if (unit := self.outstanding.pop(group_id, None)) is not None]
+
+    def end(self) -> None:
+        """Give the lanes back."""
+        self._give_back(self._threads, self._loops)
+
+    def _deal(self, op_classpath: str, units: Sequence[PokeUnit]) -> None:
+        sensor_class = self._parts.imports.find(op_classpath)
+        tools, now = self._parts.tools, time.monotonic()
+        if sensor_class is None and now - self._parts.imports.since(op_classpath) > imports.LIMIT:
+            # no poke has begun: the groups are left to other processes, and are due here again
+            why = ClassUnavailable(f"{op_classpath} is being imported here for longer than {imports.LIMIT:g} s")
+            self._failed.extend(tools.answers.of_exception(unit.group, now, why) for unit in units)
+        elif sensor_class is None:
+            self._importing[op_classpath] = [*self._importing.get(op_classpath, ()), *units]
+        elif isinstance(sensor_class, BaseException):
+            self._failed.extend(tools.answers.of_exception(unit.group, now, sensor_class) for unit in units)
+        elif sensor_class.way is Way.ASYNC:
+            self._loops.put(units)
+        elif sensor_class.way is Way.MANY:
+            self._threads.put(BulkCall(some, tools) for some in _in_parts(units, bulk_call.SIZE))
+        elif tools.is_quick(op_classpath):
+            self._threads.put(QuickBatch(some, tools) for some in _in_parts(units, quick_batch.SIZE))
+        elif self._parts.shares(sensor_class):
+            self._deal_shared(sensor_class, units)
+        else:
+            self._threads.put(units, at_once=tools.pace.get(op_classpath, 0.0) > WAITS_FOR_ANSWERS)
+
+    def _again(self, works: Iterable[Work]) -> None:
+        """Have those poked by themselves to which a shared call did not say no. Called from any thread.
+
+        Where their backend has a budget, one is poked in the call's place, so that each call leads to a poke at least.
+        """
+        at_once, returned = list[Work](), list[PokeUnit]()
+        for work in works:
+            if self._has_budget is None or not isinstance(work, PokeUnit) or not self._has_budget(work.backend):
+                at_once.append(work)
+                continue
+            work.by_itself = True
+            if at_once:
+                returned.append(work)
+            else:
+                at_once.append(work)
+        self._returned.extend(returned)
+        self._threads.put_back(at_once)
+
+    def _deal_shared(self, sensor_class: SensorClass, units: Sequence[PokeUnit]) -> None:
+        """Deal groups out by what they ask: those that can share a call to one call, the others by themselves."""
+        by_kin: dict[Any, list[PokeUnit]] = {}
+        alone: list[PokeUnit] = []
+        now = 0 if self._now is None else self._now(time.monotonic())
+        for unit in units:
+            if self._parts.may_share(sensor_class, unit, now):
+                by_kin.setdefault(unit.question.kin, []).append(unit)
+            else:
+                alone.append(unit)
+        parts, works = self._parts, list[Work]()
+        for kin in by_kin.values():
+            if len(kin) < FEWEST:
+                alone += kin
+                continue
+            for some in _in_parts(kin, shared_call.SIZE):
+                works.append(SharedBatch(some, sensor_class.shared, parts.shared_calls, parts.tools, self._again))
+        self._threads.put([*works, *alone])
+
+
+def _in_parts(units: Sequence[PokeUnit], size: int) -> Iterator[Sequence[PokeUnit]]:
+    return (units[start : start + size] for start in range(0, len(units), size))
