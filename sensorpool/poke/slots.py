@@ -85,14 +85,18 @@ class Slots:
         :param cpu: seconds of the processor that the poke took.
         """
         with self.lock:
-            if self._limits is not None:
-                self._limits.ended(op_classpath, cpu)
-            self.taken -= 1
-            self.busy[op_classpath] -= 1
-            self._full_since.pop(op_classpath, None)
-            self._full_since.pop(_ALL, None)
-            if not self.busy[op_classpath]:
-                del self.busy[op_classpath]
+            self.gave_back(op_classpath, cpu)
+
+    def gave_back(self, op_classpath: str, cpu: float) -> None:
+        """Take a slot back from a class. Under the lock."""
+        if self._limits is not None:
+            self._limits.ended(op_classpath, cpu)
+        self.taken -= 1
+        self.busy[op_classpath] -= 1
+        self._full_since.pop(op_classpath, None)
+        self._full_since.pop(_ALL, None)
+        if not self.busy[op_classpath]:
+            del self.busy[op_classpath]
 
 
 class FairQueue(Generic[Item]):
@@ -116,21 +120,33 @@ class FairQueue(Generic[Item]):
 
     def take(self) -> Item | None:
         """Take the next item, and a slot for it; None if no item waits, or the waiting ones can have no slot."""
+        with self._slots.lock:
+            return self._take()
+
+    def take_after(self, op_classpath: str, cpu: float) -> Item | None:
+        """Give the slot of an item back, and take the next item, with no other taker between the two.
+
+        :param cpu: seconds of the processor that the poke took.
+        """
+        with self._slots.lock:
+            self._slots.gave_back(op_classpath, cpu)
+            return self._take()
+
+    def _take(self) -> Item | None:
         slots = self._slots
-        with slots.lock:
-            if slots.taken >= slots.concurrency:
-                return None
-            busy = slots.busy
-            may_have = [name for name in self._by_class if busy[name] < slots.most_of(name)]
-            if not may_have:
-                return None
-            op_classpath = min(may_have, key=busy.__getitem__)
-            items = self._by_class[op_classpath]
-            item: Item = items.popleft()
-            if not items:
-                del self._by_class[op_classpath]
-            slots.took(op_classpath)
-            return item
+        if slots.taken >= slots.concurrency:
+            return None
+        busy = slots.busy
+        may_have = [name for name in self._by_class if busy[name] < slots.most_of(name)]
+        if not may_have:
+            return None
+        op_classpath = min(may_have, key=busy.__getitem__)
+        items = self._by_class[op_classpath]
+        item: Item = items.popleft()
+        if not items:
+            del self._by_class[op_classpath]
+        slots.took(op_classpath)
+        return item
 
     @property
     def takeable(self) -> int:

@@ -68,6 +68,9 @@ class ThreadLane(Lane[Work]):
         self._lock = threading.Lock()
         self._looked_at = time.monotonic()
         self._begun = 0  # pokes since then; one that two threads count at once may be lost
+        self._waking: set[_Runner] = set()  # have a thread that is told to take work, and has not come to it
+        self._to_wake = 0  # more of them, one after the other
+        self._woke_at = 0.0  # when the last one was told
         self._went_through_at = 0.0  # when `supervise` last looked at the pokes that go on
 
     def put(self, works: Iterable[Work], *, at_once: bool = False) -> None:
@@ -78,7 +81,7 @@ class ThreadLane(Lane[Work]):
         self._waiting.put(works)
         self.supervise()
         if at_once:
-            self._add(self._waiting.takeable)
+            self._wake(self._waiting.takeable)
 
     def put_back(self, works: Iterable[Work]) -> None:
         """Queue work that other work has made, on its thread; a thread takes it up soon."""
@@ -99,7 +102,7 @@ class ThreadLane(Lane[Work]):
         begun, self._looked_at, self._begun = self._begun, now, 0
         if not self._waiting or (busy and begun * QUICK > since * busy):
             return  # quick pokes do not wait for answers: more threads would not make them faster
-        self._add(min(self._waiting.takeable, max(1, busy)))
+        self._wake(min(self._waiting.takeable, max(1, busy, self._to_wake)))
 
     def _go_through(self, now: float) -> None:
         """Take the units behind slow pokes back, and give up the threads whose poke overran."""
@@ -125,17 +128,35 @@ class ThreadLane(Lane[Work]):
         """Whether no work waits or goes on."""
         return not self._runners and not self._waiting
 
-    def _add(self, number: int) -> None:
-        for _ in range(number):
-            runner = _Runner()
-            with self._lock:
-                self._runners.add(runner)
-            try:
-                self._reusable.do(partial(self._work, runner))
-            except (RuntimeError, MemoryError):  # no thread can be started: the running threads do the work
-                with self._lock:
-                    self._runners.discard(runner)
+    def _wake(self, number: int) -> None:
+        """Have so many more threads take work, one after the other: each tells the next as its poke begins.
+
+        So two threads want the interpreter. A hundred that are told at once wait for it, and for one another.
+        """
+        now = time.monotonic()
+        with self._lock:
+            if now - self._woke_at > _HOLDS_UP:  # one that does not come holds up no other
+                self._waking.clear()
+            self._to_wake = max(0, number - len(self._waking))
+            is_first = not self._waking
+        if is_first:
+            self._wake_next()
+
+    def _wake_next(self) -> None:
+        runner = _Runner()
+        with self._lock:
+            if self._to_wake <= 0:
                 return
+            self._to_wake -= 1
+            self._woke_at = time.monotonic()
+            self._waking.add(runner)
+            self._runners.add(runner)
+        try:
+            self._reusable.do(partial(self._work, runner))
+        except (RuntimeError, MemoryError):  # no thread can be started: the running threads do the work
+            with self._lock:
+                self._waking.discard(runner)
+                self._runners.discard(runner)
 
     def _give_up(self, runner: _Runner, now: float) -> None:
         with runner.lock:
@@ -150,13 +171,19 @@ class ThreadLane(Lane[Work]):
         self._done.append(work.overran(self._poke_timeout))
 
     def _work(self, runner: _Runner) -> None:
-        take, done, monotonic, lock = self._waiting.take, self._done, time.monotonic, runner.lock
+        done, monotonic, lock = self._done, time.monotonic, runner.lock
         used = time.thread_time()
-        while (work := take()) is not None:
+        work = self._waiting.take()
+        with self._lock:
+            self._waking.discard(runner)
+        while work is not None:
             work.began = monotonic()
             self._begun += work.size
             runner.work = work
             try:
+                if self._to_wake:
+                    self._wake_next()
+                    used = time.thread_time()
                 reports = Context().run(work.poke)
             except BaseException:  # the last resort: neither the thread nor its slot is lost
                 log.exception("the result of a poke cannot be read; the poke counts as one that overran")
@@ -170,7 +197,7 @@ class ThreadLane(Lane[Work]):
                 runner.work = None
             done.append(reports)
             used, before = time.thread_time(), used
-            self._slots.release(work.op_classpath, used - before)
+            work = self._waiting.take_after(work.op_classpath, used - before)
         with self._lock:
             if runner.given_up:
                 self.abandoned -= 1
