@@ -85,9 +85,9 @@ class Slots:
         :param cpu: seconds of the processor that the poke took.
         """
         with self.lock:
-            self.gave_back(op_classpath, cpu)
+            self.released(op_classpath, cpu)
 
-    def gave_back(self, op_classpath: str, cpu: float) -> None:
+    def released(self, op_classpath: str, cpu: float) -> None:
         """Take a slot back from a class. Under the lock."""
         if self._limits is not None:
             self._limits.ended(op_classpath, cpu)
@@ -129,7 +129,7 @@ class FairQueue(Generic[Item]):
         :param cpu: seconds of the processor that the poke took.
         """
         with self._slots.lock:
-            self._slots.gave_back(op_classpath, cpu)
+            self._slots.released(op_classpath, cpu)
             return self._take()
 
     def _take(self) -> Item | None:

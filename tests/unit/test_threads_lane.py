@@ -159,3 +159,69 @@ def test_a_lane_with_nothing_to_do_is_idle() -> None:
     lane.supervise()
     assert lane.idle
     assert lane.collect() == []
+
+
+class Telling:
+    """Threads that note what they are told, and do it when the test says so."""
+
+    def __init__(self) -> None:
+        self.told: list[Callable[[], None]] = []
+        self.fails = False
+
+    def do(self, task: Callable[[], None]) -> None:
+        """Note a task."""
+        if self.fails:
+            raise RuntimeError("can't start new thread")
+        self.told.append(task)
+
+    def begin(self) -> None:
+        """Begin the first task."""
+        threading.Thread(target=self.told.pop(0), daemon=True).start()
+
+
+def waiting_lane(monkeypatch: pytest.MonkeyPatch, gate: threading.Event) -> tuple[ThreadLane, Telling, list[Work]]:
+    """Return a lane with four pieces of work that wait for answers, at a time that stands still."""
+    monkeypatch.setattr("sensorpool.poke.thread_lane.time.monotonic", lambda: 1_000.0)
+    threads = Telling()
+    lane = ThreadLane(Slots(8), PATIENT, threads)  # type: ignore[arg-type]
+    works = [Work(number, gate.wait) for number in range(1, 5)]
+    lane.put(works, at_once=True)
+    return lane, threads, works
+
+
+def test_threads_are_woken_one_by_one(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred that are woken at once wait for the interpreter, and cost five times as many switches."""
+    lane, threads, works = waiting_lane(monkeypatch, gate)
+    for work in works[:-1]:
+        lane.supervise()
+        assert len(threads.told) == 1
+        threads.begin()
+        assert work.begun.wait(PATIENT)
+    threads.begin()
+    assert works[-1].begun.wait(PATIENT)
+    assert threads.told == [], "no work is left"
+    gate.set()
+    assert outcomes(drive(lane, lambda seen: len(seen) == 4, "all are poked")).keys() == {1, 2, 3, 4}
+
+
+def test_a_thread_that_does_not_come_holds_up_no_other(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    lane, threads, works = waiting_lane(monkeypatch, gate)
+    threads.told.clear()  # it is lost
+    for number, work in enumerate(works, 1):
+        monkeypatch.setattr("sensorpool.poke.thread_lane.time.monotonic", lambda number=number: 1_000.0 + number)
+        lane.supervise()
+        threads.begin()
+        assert work.begun.wait(PATIENT)
+
+
+def test_the_running_threads_do_the_work_where_none_can_be_started(
+    gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lane, threads, works = waiting_lane(monkeypatch, gate)
+    threads.fails = True
+    threads.begin()
+    assert works[0].begun.wait(PATIENT)
+    lane.supervise()
+    gate.set()
+    drive(lane, lambda seen: lane.idle and len(seen) == 4, "all are poked by one thread")
+    assert all(work.ended.is_set() for work in works)
