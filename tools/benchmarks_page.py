@@ -48,7 +48,7 @@ def main() -> None:
 
 def machine(found: dict[str, Any]) -> str:
     """Return the line about the machine on which the figures were taken."""
-    of, date = found["airbnb"]["machine"], found["airbnb"]["date"]
+    of, date = found["overhead"]["machine"], found["overhead"]["date"]
     return (
         f"{of['cores']} shared virtual cores, {of['memory_gib']} GiB, Python {of['python']}, {date}; "
         f"a round of an empty Python loop takes {of['nanoseconds_a_loop']:g} ns: hold other machines against that."
