@@ -183,7 +183,7 @@ class ThreadLane(Lane[Work]):
             try:
                 if self._to_wake:
                     self._wake_next()
-                    used = time.thread_time()
+                    used = time.thread_time()  # what that took is not the poke's
                 reports = Context().run(work.poke)
             except BaseException:  # the last resort: neither the thread nor its slot is lost
                 log.exception("the result of a poke cannot be read; the poke counts as one that overran")

@@ -190,7 +190,7 @@ def waiting_lane(monkeypatch: pytest.MonkeyPatch, gate: threading.Event) -> tupl
 
 
 def test_threads_are_woken_one_by_one(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hundred that are woken at once wait for the interpreter, and cost five times as many switches."""
+    """A hundred that are woken at once wait for the interpreter, and for one another."""
     lane, threads, works = waiting_lane(monkeypatch, gate)
     for work in works[:-1]:
         lane.supervise()
