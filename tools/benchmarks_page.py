@@ -47,11 +47,12 @@ def main() -> None:
 
 
 def machine(found: dict[str, Any]) -> str:
-    """Return the line about the machine on which the figures were taken."""
-    of, date = found["overhead"]["machine"], found["overhead"]["date"]
+    """Return the machine on which the figures were taken, and how quick and slow its hours were."""
+    of = found["overhead"]["machine"]
+    rounds = [each["machine"]["nanoseconds_a_loop"] for each in found.values() if "machine" in each]
     return (
-        f"{of['cores']} shared virtual cores, {of['memory_gib']} GiB, Python {of['python']}, {date}; "
-        f"a round of an empty Python loop takes {of['nanoseconds_a_loop']:g} ns: hold other machines against that."
+        f"{of['cores']} shared virtual cores, {of['memory_gib']} GiB, Python {of['python']}. In a quick hour of theirs a "
+        f"round of an empty Python loop takes {min(rounds):.0f} ns, in a slow one {max(rounds):.0f}"
     )
 
 
@@ -64,7 +65,8 @@ def table(result: dict[str, Any]) -> str:
         "| --- |" + " ---: |" * len(rows),
         *(f"| {name} | " + " | ".join(said(row.get(name)) for row in rows) + " |" for name in names),
     ]
-    return f"`{result['command']}`\n\n" + "\n".join(lines)
+    took = f", {result['machine']['nanoseconds_a_loop']:.0f} ns a round" if "machine" in result else ""
+    return f"`{result['command']}` ({result['date']}{took})\n\n" + "\n".join(lines)
 
 
 def said(value: Any) -> str:

@@ -24,7 +24,6 @@ class Poker(ProcessParts):
         patches.refuse_patches()
         super().__init__(settings)
         self.cache = Cache(settings.groups_cached, self.tools)
-        self.poke_timeout = settings.poke_timeout
         set_time_limit(settings.poke_timeout)
         self._lanes: list[ThreadLane] = []  # the ended lanes with pokes that have not returned
         self._reusable = ReusableThreads()

@@ -18,7 +18,6 @@ from sensorpool.poke.queues import drained
 from sensorpool.poke.quick_batch import QuickBatch
 from sensorpool.poke.shared_call import FEWEST, SharedBatch
 from sensorpool.poke.thread_lane import ThreadLane, Work
-from sensorpool.poke.tools import WAITS_FOR_ANSWERS
 from sensorpool.poke.unit import PokeUnit
 
 log = logger(__name__)
@@ -58,9 +57,13 @@ class Poking:
         """Deal groups out to the lanes."""
         self.outstanding.update(zip(ids, units, strict=True))
         paths = [unit.op_classpath for unit in units]
-        for op_classpath in set(paths):
-            same = units if paths.count(op_classpath) == len(paths) else None
-            some = same or [unit for unit, path in zip(units, paths, strict=True) if path == op_classpath]
+        if paths and paths.count(paths[0]) == len(paths):  # as a rule
+            self._deal(paths[0], units)
+            return
+        by_class: dict[str, list[PokeUnit]] = {}
+        for unit in units:
+            by_class.setdefault(unit.op_classpath, []).append(unit)
+        for op_classpath, some in by_class.items():
             self._deal(op_classpath, some)
 
     def wants_more(self, op_classpath: str) -> bool:
@@ -132,7 +135,8 @@ class Poking:
 
         :param seconds: at least; a class whose pokes take long has no free slot for as long as one of them takes.
         """
-        seconds = max(seconds, _LONGER * self._parts.tools.pace.get(op_classpath, 0.0))
+        pace = min(self._parts.tools.pace.get(op_classpath, 0.0), self._parts.poke_timeout)  # one given up may return
+        seconds = max(seconds, _LONGER * pace)
         return self._parts.slots_of(op_classpath).is_stuck(op_classpath, seconds)
 
     def take_returned(self) -> list[PokeUnit]:
@@ -176,7 +180,7 @@ class Poking:
         elif self._parts.shares(sensor_class):
             self._deal_shared(sensor_class, units)
         else:
-            self._threads.put(units, at_once=tools.pace.get(op_classpath, 0.0) > WAITS_FOR_ANSWERS)
+            self._threads.put(units, at_once=tools.waits_for_answers(op_classpath))
 
     def _again(self, works: Iterable[Work]) -> None:
         """Have those poked by themselves to which a shared call did not say no. Called from any thread.
@@ -194,7 +198,8 @@ class Poking:
             else:
                 at_once.append(work)
         self._returned.extend(returned)
-        self._threads.put_back(at_once)
+        waits = any(map(self._parts.tools.waits_for_answers, {work.op_classpath for work in at_once}))
+        self._threads.put_back(at_once, at_once=waits)
 
     def _deal_shared(self, sensor_class: SensorClass, units: Sequence[PokeUnit]) -> None:
         """Deal groups out by what they ask: those that can share a call to one call, the others by themselves."""

@@ -24,6 +24,7 @@ class ProcessParts:
         self.tools = PokeTools(self.classes, Answers(settings.infra_failures), {})
         self.shared_calls = SharedCalls()
         self.concurrency = settings.poke_concurrency
+        self.poke_timeout = settings.poke_timeout  # seconds
         self._slots, self._loop_slots = Slots(self.concurrency, of_threads=True), Slots(self.concurrency)
 
     def slots_of(self, op_classpath: str) -> Slots:

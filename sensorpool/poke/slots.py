@@ -93,8 +93,11 @@ class Slots:
             self._limits.ended(op_classpath, cpu)
         self.taken -= 1
         self.busy[op_classpath] -= 1
-        self._full_since.pop(op_classpath, None)
         self._full_since.pop(_ALL, None)
+        if self.busy[op_classpath] >= self.most_of(op_classpath):  # its limit has become less
+            self._full_since[op_classpath] = time.monotonic()
+        else:
+            self._full_since.pop(op_classpath, None)
         if not self.busy[op_classpath]:
             del self.busy[op_classpath]
 
@@ -141,10 +144,10 @@ class FairQueue(Generic[Item]):
         if not may_have:
             return None
         op_classpath = min(may_have, key=busy.__getitem__)
-        items = self._by_class[op_classpath]
+        items = self._by_class.pop(op_classpath)
         item: Item = items.popleft()
-        if not items:
-            del self._by_class[op_classpath]
+        if items:
+            self._by_class[op_classpath] = items  # the last of those that hold as many
         slots.took(op_classpath)
         return item
 

@@ -68,9 +68,9 @@ class ThreadLane(Lane[Work]):
         self._lock = threading.Lock()
         self._looked_at = time.monotonic()
         self._begun = 0  # pokes since then; one that two threads count at once may be lost
-        self._waking: set[_Runner] = set()  # have a thread that is told to take work, and has not come to it
-        self._to_wake = 0  # more of them, one after the other
-        self._woke_at = 0.0  # when the last one was told
+        self._to_wake = 0  # so many more threads are told to take work, one after the other
+        self._told = 0  # so many have been told since one last came
+        self._told_at = 0.0  # when
         self._went_through_at = 0.0  # when `supervise` last looked at the pokes that go on
 
     def put(self, works: Iterable[Work], *, at_once: bool = False) -> None:
@@ -83,9 +83,14 @@ class ThreadLane(Lane[Work]):
         if at_once:
             self._wake(self._waiting.takeable)
 
-    def put_back(self, works: Iterable[Work]) -> None:
-        """Queue work that other work has made, on its thread; a thread takes it up soon."""
+    def put_back(self, works: Iterable[Work], *, at_once: bool = False) -> None:
+        """Queue work that other work has made, on its thread; a thread takes it up soon.
+
+        :param at_once: as in `put`.
+        """
         self._waiting.put(works)
+        if at_once:
+            self._wake(self._waiting.takeable)
 
     def supervise(self) -> None:
         """Give up the threads whose poke overran; add threads while pokes wait for answers: one, two, four, …"""
@@ -100,9 +105,14 @@ class ThreadLane(Lane[Work]):
         if busy and since < _TELLS:
             return
         begun, self._looked_at, self._begun = self._begun, now, 0
-        if not self._waiting or (busy and begun * QUICK > since * busy):
+        if not self._waiting:
+            with self._lock:
+                self._to_wake = 0
+            return
+        if busy and begun * QUICK > since * busy:
             return  # quick pokes do not wait for answers: more threads would not make them faster
-        self._wake(min(self._waiting.takeable, max(1, busy, self._to_wake)))
+        wanted = self._to_wake + self._told  # a look does not cut short what `put` has begun
+        self._wake(min(self._waiting.takeable, max(1, busy, wanted)))
 
     def _go_through(self, now: float) -> None:
         """Take the units behind slow pokes back, and give up the threads whose poke overran."""
@@ -129,34 +139,43 @@ class ThreadLane(Lane[Work]):
         return not self._runners and not self._waiting
 
     def _wake(self, number: int) -> None:
-        """Have so many more threads take work, one after the other: each tells the next as its poke begins.
+        """Have so many threads take work, one after the other: each tells the next as its poke begins.
 
         So two threads want the interpreter. A hundred that are told at once wait for it, and for one another.
+
+        :param number: with those that are told already, and have not come.
         """
-        now = time.monotonic()
         with self._lock:
-            if now - self._woke_at > _HOLDS_UP:  # one that does not come holds up no other
-                self._waking.clear()
-            self._to_wake = max(0, number - len(self._waking))
-            is_first = not self._waking
-        if is_first:
-            self._wake_next()
+            one_is_lost = number > 0 and self._is_late()
+            self._to_wake = max(int(one_is_lost), number - self._told)
+        self._wake_next()
+
+    def _is_late(self) -> bool:
+        """Whether a thread that is told does not come: it waits for the interpreter, or is lost."""
+        return bool(self._told) and time.monotonic() - self._told_at > _HOLDS_UP
 
     def _wake_next(self) -> None:
-        runner = _Runner()
-        with self._lock:
-            if self._to_wake <= 0:
-                return
-            self._to_wake -= 1
-            self._woke_at = time.monotonic()
-            self._waking.add(runner)
-            self._runners.add(runner)
+        """Tell the next thread to take work, if the one before has come; where none comes, tell two, four, …"""
+        runners: list[_Runner] = []
         try:
-            self._reusable.do(partial(self._work, runner))
-        except (RuntimeError, MemoryError):  # no thread can be started: the running threads do the work
             with self._lock:
-                self._waking.discard(runner)
-                self._runners.discard(runner)
+                if not self._told or self._is_late():
+                    runners = [_Runner() for _ in range(min(self._to_wake, self._told + 1))]
+                self._to_wake -= len(runners)
+                self._told += len(runners)
+                if runners:
+                    self._told_at = time.monotonic()
+                    self._runners.update(runners)
+            while runners:
+                self._reusable.do(partial(self._work, runners[-1]))
+                runners.pop()
+        except BaseException as error:
+            with self._lock:
+                self._to_wake = self._told = 0
+                self._runners.difference_update(runners)
+            if not isinstance(error, RuntimeError | MemoryError):
+                raise  # a signal
+            # no thread can be started: the running threads do the work
 
     def _give_up(self, runner: _Runner, now: float) -> None:
         with runner.lock:
@@ -172,33 +191,40 @@ class ThreadLane(Lane[Work]):
 
     def _work(self, runner: _Runner) -> None:
         done, monotonic, lock = self._done, time.monotonic, runner.lock
-        used = time.thread_time()
-        work = self._waiting.take()
         with self._lock:
-            self._waking.discard(runner)
-        while work is not None:
-            work.began = monotonic()
-            self._begun += work.size
-            runner.work = work
-            try:
+            self._told = 0
+            self._runners.add(runner)  # it is not there if its thread began, and yet could not be started
+        used = time.thread_time()
+        reports: Sequence[Seen] | None
+        try:
+            work = self._waiting.take()
+            while work is not None:
                 if self._to_wake:
                     self._wake_next()
                     used = time.thread_time()  # what that took is not the poke's
-                reports = Context().run(work.poke)
-            except BaseException:  # the last resort: neither the thread nor its slot is lost
-                log.exception("the result of a poke cannot be read; the poke counts as one that overran")
-                self._waiting.put(work.rest())
-                reports = work.overran(self._poke_timeout)
-            if FORKED:
-                end_copy()
-            with lock:
+                work.began = monotonic()
+                self._begun += work.size
+                runner.work = work
+                try:
+                    reports = Context().run(work.poke)
+                except BaseException:  # the last resort: neither the thread nor its slot is lost
+                    end_copy()
+                    log.exception("the result of a poke cannot be read; the poke counts as one that overran")
+                    reports = None
+                if FORKED:
+                    end_copy()
+                with lock:
+                    if runner.given_up:
+                        break
+                    runner.work = None
+                if reports is None:
+                    self._waiting.put(work.rest())
+                    reports = work.overran(self._poke_timeout)
+                done.append(reports)
+                used, before = time.thread_time(), used
+                work = self._waiting.take_after(work.op_classpath, used - before)
+        finally:
+            with self._lock:
                 if runner.given_up:
-                    break
-                runner.work = None
-            done.append(reports)
-            used, before = time.thread_time(), used
-            work = self._waiting.take_after(work.op_classpath, used - before)
-        with self._lock:
-            if runner.given_up:
-                self.abandoned -= 1
-            self._runners.discard(runner)
+                    self.abandoned -= 1
+                self._runners.discard(runner)

@@ -159,6 +159,28 @@ def test_a_class_at_its_limit_leaves_its_slots_to_others(process: Process) -> No
     assert len(taken(waiting)) == 2 * FEWEST
 
 
+def test_a_class_that_holds_more_than_its_new_limit_can_be_stuck(process: Process) -> None:
+    slots = Slots(64, of_threads=True)
+    waiting: FairQueue[Work] = FairQueue(slots)
+    fill(waiting, "http", 100)
+    assert len(taken(waiting)) == FEWEST
+    process.now += SOON  # nothing takes CPU
+    slots.look()
+    assert len(taken(waiting)) == FEWEST
+    process.now += SOON
+    process.cpu += SOON
+    for _ in range(2 * FEWEST):  # they take CPU now, so eight may go on, and sixteen do
+        slots.release("http", SOON / FEWEST / 2)
+        assert waiting.take() is not None
+    slots.look()
+    assert slots.most_of("http") == FEWEST
+    assert not slots.is_stuck("http", 1.0)
+    slots.release("http")
+    process.now += 1.0
+    assert slots.is_stuck("http", 1.0)
+    assert waiting.take() is None
+
+
 def test_coroutines_have_no_such_limit() -> None:
     waiting: FairQueue[Work] = FairQueue(Slots(64))
     fill(waiting, "async", 100)

@@ -93,6 +93,20 @@ def test_the_copy_ends_and_pokes_nobody(
     assert "a poke forked this process and returned in the copy too" in capfd.readouterr().err
 
 
+def test_a_copy_that_raises_takes_no_lock_of_ours(tmp_path: Path) -> None:
+    """Another thread may hold it at the fork: in the copy it is held for ever."""
+    ones = _ones(forking.ReturnsByRaising, forking.Comes, tmp_path)
+    lane = ThreadLane(Slots(1), 30.0)
+    locked = ones[0]._tools.answers._traces._lock
+    with locked:
+        lane.put(ones[:1])
+        until("the process is forked", lambda: _processes(tmp_path, "forked"))
+        copy = _copy(tmp_path)
+        until("the copy ends", lambda: not _runs(copy))
+    drive(lane, lambda seen: len(seen) == 1, "it is poked here")
+    os.waitpid(copy, 0)
+
+
 def test_the_copy_of_a_child_of_the_lane_apart_ends_too(tmp_path: Path) -> None:
     lane = Lane(30.0)
     lane.offer(1, forking.Returns, folder=str(tmp_path))

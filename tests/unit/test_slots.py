@@ -46,6 +46,18 @@ def test_the_next_slot_goes_to_the_class_that_holds_the_fewest() -> None:
     assert [work.op_classpath for work in taken(waiting)] == ["c"]
 
 
+def test_of_classes_that_hold_as_many_the_next_slot_goes_to_the_one_that_had_none_for_longest() -> None:
+    """A quick class that one thread pokes gives its only slot back before it takes the next one."""
+    waiting: FairQueue[Work] = FairQueue(Slots(8))
+    for op_classpath in ("a", "b", "c"):
+        fill(waiting, op_classpath, 3)
+    work, order = waiting.take(), list[str]()
+    while work is not None:
+        order.append(work.op_classpath)
+        work = waiting.take_after(work.op_classpath, 0.0)
+    assert order == ["a", "b", "c"] * 3
+
+
 def test_within_a_class_the_first_to_come_is_the_first_to_go() -> None:
     waiting: FairQueue[Work] = FairQueue(Slots(8))
     fill(waiting, "a", 7)

@@ -166,12 +166,9 @@ class Telling:
 
     def __init__(self) -> None:
         self.told: list[Callable[[], None]] = []
-        self.fails = False
 
     def do(self, task: Callable[[], None]) -> None:
         """Note a task."""
-        if self.fails:
-            raise RuntimeError("can't start new thread")
         self.told.append(task)
 
     def begin(self) -> None:
@@ -204,24 +201,192 @@ def test_threads_are_woken_one_by_one(gate: threading.Event, monkeypatch: pytest
     assert outcomes(drive(lane, lambda seen: len(seen) == 4, "all are poked")).keys() == {1, 2, 3, 4}
 
 
+def test_a_look_cuts_no_chain_short(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    lane, threads, works = waiting_lane(monkeypatch, gate)
+    monkeypatch.setattr("sensorpool.poke.thread_lane.time.monotonic", lambda: 1_000.001)
+    lane.supervise()
+    for work in works:  # and none looks at the lane again
+        threads.begin()
+        assert work.begun.wait(PATIENT)
+
+
+def test_work_that_comes_as_a_thread_finds_none_has_a_thread(
+    gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lane, threads, works = waiting_lane(monkeypatch, gate)
+    take = lane._waiting.take
+    assert lane.withdraw() == works
+
+    def find_none() -> Work | None:
+        assert take() is None
+        monkeypatch.setattr(lane._waiting, "take", take)
+        lane.put(works, at_once=True)
+        return None
+
+    monkeypatch.setattr(lane._waiting, "take", find_none)
+    threads.told.pop(0)()
+    assert len(threads.told) == 1
+
+
+def test_no_thread_is_told_for_work_that_was_taken_back(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    lane, threads, _ = waiting_lane(monkeypatch, gate)
+    lane.withdraw()
+    threads.told.pop(0)()
+    lane.supervise()
+    quick = [Work(number) for number in range(1, 5)]
+    for work in quick:
+        work.size = 64
+    lane.put(quick)
+    assert len(threads.told) == 1
+    threads.told.pop(0)()
+    assert all(work.ended.is_set() for work in quick)
+    assert threads.told == []
+
+
 def test_a_thread_that_does_not_come_holds_up_no_other(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
     lane, threads, works = waiting_lane(monkeypatch, gate)
     threads.told.clear()  # it is lost
-    for number, work in enumerate(works, 1):
-        monkeypatch.setattr("sensorpool.poke.thread_lane.time.monotonic", lambda number=number: 1_000.0 + number)
+    monkeypatch.setattr("sensorpool.poke.thread_lane.time.monotonic", lambda: 1_000.02)
+    lane.supervise()
+    assert len(threads.told) == 2, "one by one has failed"
+    for later, work in enumerate(works):
+        monkeypatch.setattr("sensorpool.poke.thread_lane.time.monotonic", lambda later=later: 1_001.0 + later)
         lane.supervise()
         threads.begin()
         assert work.begun.wait(PATIENT)
+
+
+def test_threads_that_wait_for_the_interpreter_are_told_by_the_number(
+    gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where other pokes compute, each thread waits for its turn: one after the other would take seconds."""
+    now = 1_000.0
+    monkeypatch.setattr("sensorpool.poke.thread_lane.time.monotonic", lambda: now)
+    threads = Telling()
+    lane = ThreadLane(Slots(64), PATIENT, threads)  # type: ignore[arg-type]
+    lane.put((Work(number, gate.wait) for number in range(40)), at_once=True)
+    told = []
+    for _ in range(6):
+        told.append(len(threads.told))
+        now += 0.02
+        lane.supervise()
+    assert told == [1, 3, 7, 15, 31, 40]
+
+
+def test_the_time_in_which_a_thread_tells_the_next_is_no_time_of_its_poke(
+    gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_000.0
+    lane, threads, works = waiting_lane(monkeypatch, gate)
+    monkeypatch.setattr("sensorpool.poke.thread_lane.time.monotonic", lambda: now)
+
+    def start_slowly(task: Callable[[], None]) -> None:
+        nonlocal now
+        now += 2 * PATIENT
+        threads.told.append(task)
+
+    monkeypatch.setattr(threads, "do", start_slowly)
+    threads.begin()
+    assert works[0].begun.wait(PATIENT)
+    lane.supervise()
+    assert (lane.abandoned, works[0].began) == (0, 1_000.0 + 2 * PATIENT)
 
 
 def test_the_running_threads_do_the_work_where_none_can_be_started(
     gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lane, threads, works = waiting_lane(monkeypatch, gate)
-    threads.fails = True
-    threads.begin()
-    assert works[0].begun.wait(PATIENT)
-    lane.supervise()
+    tries: list[object] = []
+
+    def fail(task: object) -> None:
+        tries.append(task)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threads, "do", fail)
     gate.set()
-    drive(lane, lambda seen: lane.idle and len(seen) == 4, "all are poked by one thread")
+    threads.told.pop(0)()
+    assert len(tries) == 1, "the next look tries again, and no poke before it"
     assert all(work.ended.is_set() for work in works)
+    assert lane.idle
+    assert outcomes(drive(lane, lambda seen: len(seen) == 4, "all are reported")).keys() == {1, 2, 3, 4}
+
+
+def test_a_signal_while_a_thread_is_told_leaves_none_behind(
+    gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lane, threads, works = waiting_lane(monkeypatch, gate)
+    threads.told.pop(0)
+    lane.withdraw()
+    lane._runners.clear()
+
+    def interrupted(task: object) -> None:
+        raise SystemExit(1)
+
+    monkeypatch.setattr(threads, "do", interrupted)
+    monkeypatch.setattr("sensorpool.poke.thread_lane.time.monotonic", lambda: 1_001.0)
+    with pytest.raises(SystemExit):
+        lane.put(works)
+    lane.withdraw()
+    assert lane.idle
+
+
+def test_a_thread_whose_start_was_thought_to_fail_is_known_to_the_lane(gate: threading.Event) -> None:
+    threads = Telling()
+    lane = ThreadLane(Slots(8), PATIENT, threads)  # type: ignore[arg-type]
+    work = Work(1, gate.wait)
+    lane.put([work])
+    lane._runners.clear()
+    threads.begin()
+    assert work.begun.wait(PATIENT)
+    assert not lane.idle
+    gate.set()
+    until("the lane is idle", lambda: lane.idle)
+
+
+class Unreadable(Work):
+    """A piece of work whose result cannot be read, after the lane has given it up."""
+
+    def __init__(self, group_id: int, act: Callable[[], object]) -> None:
+        super().__init__(group_id, act)
+        self.overruns = 0
+
+    def poke(self) -> list[Report]:
+        super().poke()
+        raise MemoryError
+
+    def overran(self, limit: float) -> list[Report]:
+        self.overruns += 1
+        return super().overran(limit)
+
+
+def test_work_that_was_given_up_does_not_overrun_again_as_it_ends(gate: threading.Event) -> None:
+    lane = ThreadLane(Slots(1), 0.05)
+    work = Unreadable(1, gate.wait)
+    lane.put([work])
+    drive(lane, lambda seen: seen, "the poke is given up")
+    gate.set()
+    until("the thread comes back", lambda: lane.abandoned == 0)
+    assert (work.overruns, lane.collect(), lane.idle) == (1, [], True)
+
+
+def test_an_error_in_the_last_resort_leaves_no_thread_behind() -> None:
+    class Worse(Unreadable):
+        def overran(self, limit: float) -> list[Report]:
+            raise MemoryError
+
+    threads = Telling()
+    lane = ThreadLane(Slots(4), PATIENT, threads)  # type: ignore[arg-type]
+    lane.put([Worse(1, lambda: None)])
+    with pytest.raises(MemoryError):
+        threads.told.pop(0)()
+    assert lane.idle
+
+
+def test_work_that_other_work_made_begins_at_once(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    lane, threads, works = waiting_lane(monkeypatch, gate)
+    taken = lane.withdraw()
+    threads.told.pop(0)()
+    lane.put_back(taken, at_once=True)
+    for work in works:
+        threads.begin()
+        assert work.begun.wait(PATIENT)
