@@ -43,16 +43,15 @@ _NO_TEXT = re.compile("[\udc80-\udcff]")  # `surrogateescape` makes these of byt
 @click.option("--timeout", type=float, help="Seconds; SENSORPOOL_TIMEOUT if left out.")
 @click.option("--logical-date", help="The date of the condition, if it is one of a series: 2030-01-31T00:00:00+00:00.")
 @click.option("--family", help="The name of that series: what is usual in it is known of its earlier landings.")
-@click.option("--soft-fail", is_flag=True, help="End as skipped, not as failed, at the timeout.")
+@click.option("--soft-fail", is_flag=True, help="End as skipped, not as failed, at the timeout and by FailSensor.")
 @json_option
 def register(
     sensor_class: str | None, context_json: str | None, source: IO[str] | None, as_json: bool, **options: Any
 ) -> None:
     """Register a sensor: CLASS (pkg.mod.Class) waits for what CONTEXT_JSON says.
 
-    With --from, the file has one JSON object a line, with the keys op_classpath, poke_context, dag_id, task_id, run_id,
-    map_index, try_number, poke_interval, timeout, logical_date, family, backend, location, soft_fail. Refused lines
-    are reported by number, and the others are registered. Ctrl-C ends the command after the present thousand; the
+    With --from, the file has one JSON object a line: the arguments of sensorpool.register, with op_classpath in place
+    of sensor. Refused lines are reported by number, and the others are registered. Ctrl-C ends the command after the present thousand; the
     registered lines are counted in any case.
     """
     if source is not None:

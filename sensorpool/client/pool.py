@@ -92,9 +92,9 @@ class Pool(PoolView):
         :param poke_interval: between two pokes; default: the setting of that name.
         :param timeout: after which it fails, once a last poke has found nothing; default: the setting of that name.
         :param execution_timeout: after which it fails likewise, as Airflow's limit of a task does.
-        :param soft_fail: end as skipped where it would fail (Airflow's flag).
+        :param soft_fail: end as skipped at the timeout, and where a poke raises `FailSensor` (Airflow's flag).
         :param silent_fail: keep waiting when a poke raises (Airflow's flag).
-        :param never_fail: end as skipped when a poke raises, or when it times out (Airflow's flag).
+        :param never_fail: end as skipped when a poke raises; a timeout still fails (Airflow's flag). Not with soft_fail.
         :param exponential_backoff: let the interval grow (Airflow's flag).
         :param max_wait: the longest interval that it may grow to.
         :param on_settled: a Celery signature, or a chain, group or chord, of tasks that

@@ -9,7 +9,7 @@ class State(StrEnum):
     SENSING = "sensing"  # it waits; the only state that is not terminal
     SUCCESS = "success"  # its condition landed
     FAILED = "failed"  # its poke raised, or its timeout passed and a last poke found nothing
-    SKIPPED = "skipped"  # as failed, under soft_fail or never_fail; or its poke asked to skip
+    SKIPPED = "skipped"  # a timeout under soft_fail, an error under never_fail; or its poke asked to skip
     CANCELLED = "cancelled"  # it was cancelled, or superseded by a higher try
 
 
