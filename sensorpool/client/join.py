@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sensorpool.client import validate, wait
-from sensorpool.errors import Refused
+from sensorpool.errors import Refused, Unknown
+from sensorpool.model.states import State
 from sensorpool.model.values import LONGEST_SPAN, Instance, Key, Registration, Span
 
 if TYPE_CHECKING:
@@ -47,8 +48,13 @@ def join(pool: "Pool", op_classpath: str, instance_ids: Iterable[wait.Named], jo
             for number, part in enumerate(parts)
         ]
         ids = [each.id for each in pool.register_many(inner)]
-    made = _registration(op_classpath, ids, pool, joined)
-    return pool.register_many([made])[0]
+    [made] = pool.register_many([_registration(op_classpath, ids, pool, joined)])
+    try:
+        wait.look(pool.database, named)
+    except Unknown as error:  # one that ended long ago has been pruned before its join was there
+        if pool.cancel(made.id, str(error)) is State.CANCELLED:
+            raise
+    return made
 
 
 def _part_of(key: Key | None, suffix: str) -> Joined:

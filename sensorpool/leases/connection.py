@@ -17,7 +17,9 @@ from sensorpool.model.urls import redis_options
 def connect(url: str, *, patience: float | None = None) -> Any:
     """Make a Redis client. Every call has a time limit, because a half-open connection would hang for ever.
 
-    :param patience: seconds after which a call that has no answer ends, without a second attempt; None: as is usual.
+    No call is made twice.
+
+    :param patience: seconds after which a call that has no answer ends; None: as is usual.
     :raises SettingsError: when the URL is malformed or the embedded Redis is not installed.
     """
     if url == MEMORY:
@@ -25,8 +27,10 @@ def connect(url: str, *, patience: float | None = None) -> Any:
     options: dict[str, Any] = {"socket_timeout": 10, "socket_connect_timeout": 5, "health_check_interval": 10}
     if not url.startswith("unix"):
         options["socket_keepalive"] = True
+    # whatever the URL says: a script that takes or ends a lease would find what it has done itself
+    options["retry"] = Retry(NoBackoff(), 0)
     if patience is not None:
-        options |= {"socket_timeout": patience, "socket_connect_timeout": patience, "retry": Retry(NoBackoff(), 0)}
+        options |= {"socket_timeout": patience, "socket_connect_timeout": patience}
     try:
         # a value of another program may be no text; it must not stop the range
         options |= {"decode_responses": True, "encoding_errors": "replace"}

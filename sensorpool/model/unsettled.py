@@ -1,7 +1,7 @@
-"""Unsettled groups: their results cannot be written, and the cause is not known.
+"""Unsettled groups: their results cannot be written, because of a lock or for a cause that is not known.
 
-They are poked again, and fail after the infrastructure window. Pure. Redis keeps since when, beside the lease of the
-group's range; if Redis loses it, the window begins anew.
+They are poked again. Where the cause is not known they fail after the infrastructure window; a lock ends with its
+holder. Pure. Redis keeps since when, beside the lease of the group's range; if Redis loses it, the window begins anew.
 """
 
 import json
@@ -40,10 +40,14 @@ def noted(facts: Sequence[Fact], causes: Mapping[int, str], known: Mapping[int, 
     """Return since when and why each group that has a cause is unsettled, by id.
 
     :param known: the groups that were unsettled before. A time in the future (the clock was put back) counts as now,
-        or the window would last longer by that jump.
+        or the window would last longer by that jump. The time of a lock does not count for another cause.
     """
     began = {fact.group_id: fact.began_at for fact in facts}
-    since = {group_id: each.since for group_id, each in known.items()}
+    since = {
+        group_id: each.since
+        for group_id, each in known.items()
+        if each.cause != LOCKED or causes.get(group_id) == LOCKED
+    }
     return {
         group_id: Unsettled(min(since.get(group_id, began[group_id]), began[group_id]), cause)
         for group_id, cause in causes.items()
@@ -62,9 +66,11 @@ def from_registration(known: Mapping[int, Unsettled], groups: Iterable[DueGroup]
 def overdue(facts: Sequence[Fact], unsettled: Mapping[int, Unsettled], window: float) -> list[Fact]:
     """Return the facts that fail the groups that have been unsettled for longer than the window (seconds)."""
     return [
-        _failed(fact, unsettled[fact.group_id].cause, window)
+        _failed(fact, each.cause, window)
         for fact in facts
-        if fact.group_id in unsettled and fact.began_at - unsettled[fact.group_id].since >= _milliseconds(window)
+        if (each := unsettled.get(fact.group_id)) is not None
+        and each.cause != LOCKED
+        and fact.began_at - each.since >= _milliseconds(window)
     ]
 
 

@@ -34,10 +34,12 @@ class BulkCall:
 
     size = 1  # call, which waits for one answer
 
-    __slots__ = ("_away", "_most_away", "_tools", "_units", "began", "op_classpath")
+    __slots__ = ("_away", "_begun", "_most_away", "_tools", "_units", "began", "op_classpath")
 
     def __init__(self, units: Sequence[Asked], tools: PokeTools) -> None:
-        self._away: BaseException | None = None  # why the backend is away for the rest of this poke
+        # why the backend is away for the rest of this poke, and when the call began that found it so
+        self._away: tuple[BaseException, float] | None = None
+        self._begun = [unit.group for unit in units]  # the groups as they were when the poke began
         self._most_away = 0  # how many more calls may fail in a row before the backend counts as away
         self.op_classpath = units[0].op_classpath
         self.began = 0.0
@@ -56,23 +58,27 @@ class BulkCall:
         calls find that out.
         """
         self._away, self._most_away = None, len(self._units).bit_length() + 1
+        self._begun = [unit.group for unit in self._units]
         try:
-            return self._ask(self._units)
+            return self._ask(0, len(self._units))
         finally:
             self._away = None  # the objects in its frames are destroyed here, under this poke's time limit
 
     def overran(self, limit: float) -> list[Report]:
         """Report that all groups overran their limit (seconds)."""
-        return [overran(unit.group, self.began, limit) for unit in self._units]
+        return [overran(group, self.began, limit) for group in self._begun]
 
     def rest(self) -> tuple[()]:
         """Return nothing: all groups are in the call that goes on."""
         return ()
 
-    def _ask(self, units: Sequence[Asked]) -> list[Seen]:
-        groups, began, read = [unit.group for unit in units], _monotonic(), self._tools.answers
-        if self._away is not None:
-            return [read.of_exception(group, began, self._away) for group in groups]
+    def _ask(self, start: int, end: int) -> list[Seen]:
+        """Ask for the groups at these places."""
+        groups, units, read = self._begun[start:end], self._units[start:end], self._tools.answers
+        if self._away is not None:  # they are not asked for: what is known of them is as old as that call
+            error, began = self._away
+            return [read.of_exception(group, began, error) for group in groups]
+        began = _monotonic()
         try:
             sensor_class = self._tools.classes.find(units[0].op_classpath)
             returned = sensor_class.cls.poke_many([unit.context(sensor_class) for unit in units])
@@ -82,14 +88,14 @@ class BulkCall:
         except BaseException as error:
             end_copy()
             if quiet_for(error) is not None:
-                self._away = error  # it wants to be asked less, and not once more for each half
+                self._away = error, began  # it wants to be asked less, and not once more for each half
             elif read.is_infra_failure(error):
                 self._most_away -= 1
-                self._away = None if self._most_away else error
+                self._away = None if self._most_away else (error, began)
             if len(units) == 1 or self._away is not None or self._tools.classes.refusal(units[0].op_classpath):
                 return [read.of_exception(group, began, error) for group in groups]
-            middle = len(units) // 2
-            return self._ask(units[:middle]) + self._ask(units[middle:])
+            middle = (start + end) // 2
+            return self._ask(start, middle) + self._ask(middle, end)
         end_copy()
         self._most_away = len(self._units).bit_length() + 1
         if answers is None or len(answers) != len(units):

@@ -185,7 +185,7 @@ class LoopLane(Lane[PokeUnit]):
             self._moves[unit] = moves + 1
             if moves >= _MOST_MOVES and now - going.began > going.limit:
                 why = f", after it moved {moves} times to another event loop{by}"
-                over[unit] = overran(unit.group, going.began, going.limit, going.more, why)
+                over[unit] = overran(unit.begun, going.began, going.limit, going.more, why)
         return over
 
     def _start(self, loop: PokeLoop) -> None:
@@ -196,6 +196,7 @@ class LoopLane(Lane[PokeUnit]):
                 if unit is None:
                     return
                 going = loop.running[unit] = RunningPoke(time.monotonic(), self._poke_timeout)
+                unit.begun = unit.group
             loop.limit(going)
             own = contextvars.Context()
             own.run(CURRENT_POKE.set, going)
@@ -237,7 +238,7 @@ class LoopLane(Lane[PokeUnit]):
 
 def _overran(unit: PokeUnit, going: RunningPoke) -> Report:
     why = f", while other code held its event loop for {going.more:.3g} s" if going.more > LONG else ""
-    return overran(unit.group, going.began, going.limit, going.more, why)
+    return overran(unit.begun, going.began, going.limit, going.more, why)
 
 
 def _unit_of(going: RunningPoke | None, loop: PokeLoop) -> PokeUnit | None:

@@ -44,7 +44,7 @@ class QuickBatch:
         self._waiting = deque(units)
         self.size = len(self._waiting)
         self.op_classpath = self._waiting[0].op_classpath
-        self._poking: PokeUnit | None = None
+        self._poking: DueGroup | None = None  # as it was when its poke began
         self._reports: list[Report] = []
         self._found_nothing: list[DueGroup] = []
         self._began: list[float] = []  # when the poke of each of these began; never shorter than they are
@@ -66,8 +66,9 @@ class QuickBatch:
         began = first = _monotonic()
         try:
             while True:
-                self._poking = unit = take()
-                group, poke, own = unit.group, unit._poke, Context()  # what a poke sets there, no other poke sees
+                unit = take()
+                self._poking = group = unit.group
+                poke, own = unit._poke, Context()  # what a poke sets there, no other poke sees
                 if poke is None:
                     made = own.run(unit.poke)
                     end_copy()
@@ -114,9 +115,9 @@ class QuickBatch:
         found_nothing, reports, poking = self._found_nothing.copy(), self._reports.copy(), self._poking
         seen = self._seen(found_nothing, reports, 0.0)
         last = [*found_nothing[-1:], *(report.group for report in reports[-1:])]
-        if poking is None or any(group is poking.group for group in last):
+        if poking is None or any(group is poking for group in last):
             return seen  # the poke has just returned
-        return [*seen, overran(poking.group, self.began, limit)]
+        return [*seen, overran(poking, self.began, limit)]
 
     def _seen(self, found_nothing: list[DueGroup], reports: list[Report], seconds: float) -> list[Seen]:
         """Return what was seen, in as few values as may be.

@@ -73,6 +73,7 @@ class PokeUnit:
         "_tools",
         "backend",
         "began",
+        "begun",
         "by_itself",
         "dag_id",
         "group",
@@ -90,6 +91,7 @@ class PokeUnit:
         self.question: Any = None  # what it asks a shared call; False: it is poked by itself; None: not known
         self.by_itself = False  # whether its next poke is its own, for a shared call did not say no to it
         self.began = 0.0
+        self.begun = group  # as it was when its poke began: the poke does not speak for later waiters
         self._tools = tools
         self._poke: Any = None  # the sensor's `poke`, once the sensor is constructed
         self._home = 0  # the event loop on which it was constructed: clients belong to their loop
@@ -108,7 +110,8 @@ class PokeUnit:
 
     def poke(self) -> list[Report]:
         """Poke the group on this thread; return its report."""
-        group, began = self.group, _monotonic()  # the version of now: the poke does not speak for later waiters
+        self.begun = group = self.group
+        began = _monotonic()
         try:
             if self._poke is None:
                 sensor_class = self._tools.classes.find(self.op_classpath)
@@ -142,7 +145,8 @@ class PokeUnit:
 
     async def poke_async(self, home: int) -> list[Report]:
         """Poke the group on the running event loop, whose number is ``home``; return its report."""
-        group, began = self.group, _monotonic()
+        self.begun = group = self.group
+        began = _monotonic()
         try:
             if self._poke is None or (self._home != home and self._context is not None):
                 self._construct(self._tools.classes.find(self.op_classpath))
@@ -190,7 +194,7 @@ class PokeUnit:
 
     def failed(self, began: float, error: BaseException) -> Report:
         """Report the exception of its poke."""
-        return self._tools.answers.of_exception(self.group, began, error)
+        return self._tools.answers.of_exception(self.begun, began, error)
 
     def why_not(self) -> str | None:
         """Return why this process cannot poke it; None if it can, or it is time to try it again."""
@@ -208,7 +212,7 @@ class PokeUnit:
 
     def overran(self, limit: float) -> list[Report]:
         """Report that its poke overran the limit (seconds)."""
-        return [overran(self.group, self.began, limit)]
+        return [overran(self.begun, self.began, limit)]
 
     def join(self, group: DueGroup) -> None:
         """Take the group as it is now: other instances wait for it, or they wait in another way."""

@@ -85,9 +85,11 @@ def joined(connection: Connection) -> set[int]:
 
 
 def prune(connection: Connection, instance_ids: Sequence[int]) -> int:
-    """Delete terminal instances without a waiting callback; return how many were deleted."""
+    """Delete terminal instances for which no callback and no join waits; return how many were deleted."""
+    kept = joined(connection)
+    old = [instance_id for instance_id in instance_ids if instance_id not in kept]
     waits = exists().where(c.c.instance_id == s.c.id)
-    return connection.execute(delete(s).where(s.c.id.in_(instance_ids), s.c.state != State.SENSING, ~waits)).rowcount
+    return connection.execute(delete(s).where(s.c.id.in_(old), s.c.state != State.SENSING, ~waits)).rowcount
 
 
 def forget(connection: Connection, key: Key) -> int:

@@ -34,6 +34,11 @@ class HeldClaims:
         with self._lock:
             self._ranges.update(dict.fromkeys(group_ids, shard_range))
 
+    def held(self, shard_range: ShardRange) -> list[int]:
+        """Return the groups of a range that are held."""
+        with self._lock:
+            return [group_id for group_id, its_range in self._ranges.items() if its_range == shard_range]
+
     def renew(self, group_ids: Iterable[int]) -> None:
         """Renew the claims on the groups that are held.
 

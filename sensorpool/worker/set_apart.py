@@ -39,6 +39,7 @@ def suspects(run: JobRun) -> Suspects:
     """
     units, known = run.loaded.units, run.held.suspects
     _suspect_in_flight(run)
+    known.update(run.worker.suspects.mark_again(run.shard_range, known, run.moment.now))
     if not known and not run.worker.poker.cache.crashed:
         return Suspects(units, set(), [])
     found = {unit.group: known.get(unit.group.id) for unit in units if unit.group.crashes or unit.group.id in known}

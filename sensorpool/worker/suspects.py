@@ -116,6 +116,25 @@ class Suspects:
         self._crashing.offer(crashing)
         return list(whys.keys() - set(claimed))
 
+    def mark_again(
+        self, shard_range: ShardRange, known: Collection[int], due: Milliseconds
+    ) -> dict[int, Suspicion]:
+        """Mark and claim the groups of a range that are poked here, and that Redis does not know: it has lost its data.
+
+        :param known: the groups that Redis knows as suspects.
+        :param due: see `offer`.
+        :returns: why each group that was marked is one.
+        :raises Unreachable: when Redis does not answer.
+        """
+        lost = [each for each in self._claims.held(shard_range) if each not in known and self.has(each)]
+        if not lost:
+            return {}
+        with self._lock:
+            whys = {group_id: self._why.get(group_id, Suspicion.SLOW) for group_id in lost}
+        self._leases.suspects.mark_each(shard_range, whys)
+        self._claims.take(shard_range, lost, due)
+        return whys
+
     @property
     def in_hand(self) -> int:
         """How many groups are poked apart just now, or wait for it."""

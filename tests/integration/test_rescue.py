@@ -1,18 +1,20 @@
 """Rescue: the rows that it prunes, ends and sends; on an SQLite file, in this process."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 from sqlalchemy import delete, insert, text
 
 from sensorpool import Pool, Settings
 from sensorpool.admin import instances
+from sensorpool.errors import Unknown
 from sensorpool.model.states import State
 from sensorpool.model.suspicion import Suspicion
+from sensorpool.model.values import Instance, Registration
 from sensorpool.publish import listen
 from sensorpool.publish.left_behind import AGE
-from sensorpool.store import inspecting
+from sensorpool.store import inspecting, pruning
 from sensorpool.store.schema import outbox, poke_group
 from sensorpool.worker.chores.round import Place
 from sensorpool.worker.context import Worker
@@ -66,6 +68,23 @@ def test_what_a_join_waits_for_stays(pool: Pool, worker: Worker) -> None:
     pool.cancel(by_hand)
     assert rescue(worker, Place()).pruned == 1
     assert pool.database.read(inspecting.conditions, [ended, other]) == {}
+
+
+def test_a_join_of_one_that_is_pruned_as_it_registers_is_refused(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = register(pool, "a")
+    pool.cancel(ended)
+    register_many = pool.register_many
+
+    def prune_and_register(registrations: Iterable[Registration]) -> list[Instance]:
+        assert pool.database.run(pruning.prune, [ended]) == 1
+        return register_many(registrations)
+
+    monkeypatch.setattr(pool, "register_many", prune_and_register)
+    with pytest.raises(Unknown):
+        pool.all_of([ended])
+    assert pool.database.read(lambda c: c.execute(text("SELECT state FROM sensor_instance")).scalars().all()) == [
+        State.CANCELLED
+    ], "its join waits no more"
 
 
 def test_an_instance_whose_group_was_deleted_by_hand_fails_with_the_reason(pool: Pool, worker: Worker) -> None:

@@ -129,6 +129,22 @@ def test_a_job_does_not_wait_for_slow_pokes_which_settle_by_themselves(
     assert Told.most["slow"] == 1
 
 
+def test_a_slow_poke_that_redis_has_forgotten_is_not_made_twice(
+    pool: Pool, worker: Worker, gate: threading.Event
+) -> None:
+    slow = register(pool, "slow", lambda: gate.wait(30))
+    assert job(worker, pool)["slow"] == 1
+    group_id, shard_range = pool.get(slow).group_id, pool.ranges[0]
+    worker.leases.suspects.clear(shard_range, [group_id])
+    worker.leases.claims.drop(shard_range, [group_id])
+    assert job(worker, pool)["busy"] == 1
+    assert worker.leases.suspects.why(shard_range, group_id) is Suspicion.SLOW, "other processes learn of it"
+    assert group_id in worker.leases.claims.since([shard_range])
+    gate.set()
+    until("it to settle", lambda: pool.wait([slow], 0)[slow] is State.SUCCESS)
+    assert Told.most["slow"] == 1
+
+
 @overruns
 def test_no_slot_is_lost_where_a_job_ends_with_an_error(
     pool: Pool, worker: Worker, gate: threading.Event, monkeypatch: pytest.MonkeyPatch

@@ -204,6 +204,12 @@ class RecordingSuspects:
         """Whether a group is in hand."""
         return group_id in self.busy
 
+    def mark_again(
+        self, shard_range: ShardRange, known: Collection[int], due: Milliseconds
+    ) -> dict[int, Suspicion]:
+        """Mark nothing."""
+        return {}
+
     def close(self) -> None:
         """Hold nothing."""
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from redis.exceptions import TimeoutError as RedisTimeoutError
 from sqlalchemy import text
 
 from sensorpool import Settings
@@ -57,6 +58,20 @@ def test_leases_and_celery_both_take_an_option(url: str, celery_s: str, options:
         parameters = _celery_s_parameters(connection)
     assert {name: asked[name] for name in options} == {name: parameters[name] for name in options} == options
     assert int(asked.get("db", 0)) == int(parameters["db"])
+
+
+@pytest.mark.parametrize("url", ["redis://h:1/0?retry_on_timeout=true", "redis://h:1/0", "sentinel://h:1/main"])
+def test_the_leases_make_no_call_twice(url: str) -> None:
+    retry = connect(url).connection_pool.make_connection().retry
+    tries: list[int] = []
+
+    def fail() -> None:
+        tries.append(1)
+        raise RedisTimeoutError
+
+    with pytest.raises(RedisTimeoutError):
+        retry.call_with_retry(fail, lambda _: None)
+    assert len(tries) == 1
 
 
 def test_several_brokers_are_one_each() -> None:

@@ -23,13 +23,9 @@ def prune_and_end(now: Round) -> None:
     def look(after_id: int) -> pruning.Page:
         return database.read(pruning.look_at_instances, after_id, pages.ROWS, before)
 
-    joined: set[int] | None = None  # read once there is something to prune
     for page in place.instances.pages(look):
         if page.old:
-            if joined is None:
-                joined = database.read(pruning.joined)
-            if old := [each for each in page.old if each not in joined]:
-                done.pruned += database.run(pruning.prune, old)
+            done.pruned += database.run(pruning.prune, page.old)
         if page.groupless:
             done.strays += worker.settler.fail_groupless(page.groupless)
     database.run(class_proofs.prune, now_ms - PROOFS_KEPT, pages.ROWS)
