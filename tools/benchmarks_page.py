@@ -51,7 +51,7 @@ def machine(found: dict[str, Any]) -> str:
     of = found["overhead"]["machine"]
     rounds = [each["machine"]["nanoseconds_a_loop"] for each in found.values() if "machine" in each]
     return (
-        f"{of['cores']} shared virtual cores, {of['memory_gib']} GiB, Python {of['python']}. In a quick hour of theirs a "
+        f"{of['cores']} shared virtual cores, {of['memory_gib']} GiB, Python {of['python']}. In a quick hour a "
         f"round of an empty Python loop takes {min(rounds):.0f} ns, in a slow one {max(rounds):.0f}"
     )
 

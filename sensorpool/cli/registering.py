@@ -51,8 +51,8 @@ def register(
     """Register a sensor: CLASS (pkg.mod.Class) waits for what CONTEXT_JSON says.
 
     With --from, the file has one JSON object a line: the arguments of sensorpool.register, with op_classpath in place
-    of sensor. Refused lines are reported by number, and the others are registered. Ctrl-C ends the command after the present thousand; the
-    registered lines are counted in any case.
+    of sensor. Refused lines are reported by number, and the others are registered. Ctrl-C ends the command after the
+    present thousand; the registered lines are counted in any case.
     """
     if source is not None:
         if sensor_class is not None:

@@ -94,7 +94,8 @@ class Pool(PoolView):
         :param execution_timeout: after which it fails likewise, as Airflow's limit of a task does.
         :param soft_fail: end as skipped at the timeout, and where a poke raises `FailSensor` (Airflow's flag).
         :param silent_fail: keep waiting when a poke raises (Airflow's flag).
-        :param never_fail: end as skipped when a poke raises; a timeout still fails (Airflow's flag). Not with soft_fail.
+        :param never_fail: end as skipped when a poke raises; a timeout still fails (Airflow's flag). It excludes
+            soft_fail.
         :param exponential_backoff: let the interval grow (Airflow's flag).
         :param max_wait: the longest interval that it may grow to.
         :param on_settled: a Celery signature, or a chain, group or chord, of tasks that

@@ -116,9 +116,7 @@ class Suspects:
         self._crashing.offer(crashing)
         return list(whys.keys() - set(claimed))
 
-    def mark_again(
-        self, shard_range: ShardRange, known: Collection[int], due: Milliseconds
-    ) -> dict[int, Suspicion]:
+    def mark_again(self, shard_range: ShardRange, known: Collection[int], due: Milliseconds) -> dict[int, Suspicion]:
         """Mark and claim the groups of a range that are poked here, and that Redis does not know: it has lost its data.
 
         :param known: the groups that Redis knows as suspects.

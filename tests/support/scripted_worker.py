@@ -204,9 +204,7 @@ class RecordingSuspects:
         """Whether a group is in hand."""
         return group_id in self.busy
 
-    def mark_again(
-        self, shard_range: ShardRange, known: Collection[int], due: Milliseconds
-    ) -> dict[int, Suspicion]:
+    def mark_again(self, shard_range: ShardRange, known: Collection[int], due: Milliseconds) -> dict[int, Suspicion]:
         """Mark nothing."""
         return {}
 

@@ -60,7 +60,9 @@ def test_leases_and_celery_both_take_an_option(url: str, celery_s: str, options:
     assert int(asked.get("db", 0)) == int(parameters["db"])
 
 
-@pytest.mark.parametrize("url", ["redis://h:1/0?retry_on_timeout=true", "redis://h:1/0", "sentinel://h:1/0?master_name=main"])
+@pytest.mark.parametrize(
+    "url", ["redis://h:1/0?retry_on_timeout=true", "redis://h:1/0", "sentinel://h:1/0?master_name=main"]
+)
 def test_the_leases_make_no_call_twice(url: str) -> None:
     retry = connect(url).connection_pool.make_connection().retry
     tries: list[int] = []

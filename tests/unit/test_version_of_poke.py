@@ -1,4 +1,4 @@
-"""A poke speaks of the version of its group at which it began, however it ends: a waiter that joined later is not meant."""
+"""A poke speaks of the version of its group at which it began, however it ends: who joined later is not meant."""
 
 import asyncio
 import threading
@@ -136,7 +136,7 @@ def test_what_a_bulk_call_did_not_ask_is_as_old_as_its_last_call(monkeypatch: py
     """The deadline of a condition may have passed since: it was not looked at after it."""
     tools = PokeTools(Classes([classpath(Away)]), Answers(["builtins.ConnectionRefusedError"]), {})
     monkeypatch.setattr("sensorpool.poke.bulk_call._monotonic", lambda: float(Away.called))
-    reports = [each for each in BulkCall([one(number, Away, tools) for number in range(64)], tools).poke()]
+    reports = list(BulkCall([one(number, Away, tools) for number in range(64)], tools).poke())
     assert len(reports) == 64
     assert 1 < Away.called < 64, "it was found to be away before each was asked"
     assert max(report.began for report in reports) == Away.called - 1  # type: ignore[union-attr]
