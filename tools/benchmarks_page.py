@@ -166,7 +166,7 @@ def peers(found: dict[str, dict[str, Any]]) -> str:
             share,
             None if idle is None else 100 * idle,
             row["memory_bytes"] / 1e6,
-            row.get("db_transactions_per_poke"),
+            None if (made := row.get("db_transactions_per_poke")) is None else max(0.0, made),  # less those of idle
         )
         lines.append(
             f"| {row['peer']} | {row['version']} | {row['sensors']:,}{fewer} | {row['interval_s']:g} | "
