@@ -13,6 +13,7 @@ from sensorpool.model.states import Outcome
 from sensorpool.model.values import DueGroup
 from sensorpool.poke.answer import Answers
 from sensorpool.poke.classes import Classes, Way
+from sensorpool.poke.copies import own_right
 from sensorpool.poke.tools import PokeTools
 from sensorpool.poke.unit import PokeUnit
 from sensorpool.sensors.time_limit import set_time_limit
@@ -48,6 +49,7 @@ def poke_once(
     :raises ClassUnavailable: when the class is not enabled, cannot be imported, or is no sensor class.
     :raises Refused: when the class does not take the context.
     """
+    own_right()  # pytest and the like fork, and poke in the copy
     classes = classes or Classes(allowlist.of(settings.sensors_enabled))
     sensor_class = classes.find(classes.allow(op_classpath))
     classes.try_out(sensor_class.op_classpath, poke_context)

@@ -19,6 +19,7 @@ from sensorpool.model.exit_status import is_command_killed
 from sensorpool.model.identity import has_half_characters
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import DueGroup, Report, Trace
+from sensorpool.poke.copies import end_copy
 from sensorpool.poke.exhaustion import is_exhaustion, is_out_of_memory, is_own_doing
 from sensorpool.poke.throttling import NO_BACKEND_OF_ITS, concerns_no_backend, quiet_for
 from sensorpool.poke.traces import Traces, causes_of
@@ -96,6 +97,7 @@ class Answers:
 
     def of_exception(self, group: DueGroup, began: float, error: BaseException) -> Report:
         """Read an exception: Airflow's rules for skip and fail, AIP-17's for infrastructure failures."""
+        end_copy()  # at the fork another thread may have held a lock that is taken here
         if type(error) is Reported:
             told = None if error.reason is None else sanitised(error.reason)
             seconds = time.monotonic() - began

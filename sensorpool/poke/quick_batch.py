@@ -83,7 +83,6 @@ class QuickBatch:
                 try:
                     value = own.run(poke, {})
                 except BaseException as error:
-                    end_copy()
                     report(own.run(self._tools.answers.of_exception, group, began, error))
                     self.began = began = _monotonic()
                     continue

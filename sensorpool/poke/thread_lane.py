@@ -146,8 +146,8 @@ class ThreadLane(Lane[Work]):
         :param number: with those that are told already, and have not come.
         """
         with self._lock:
-            one_is_lost = number > 0 and self._is_late()
-            self._to_wake = max(int(one_is_lost), number - self._told)
+            least = 1 if number > 0 and self._is_late() else 0  # the one that is told may be lost
+            self._to_wake = max(least, number - self._told)
         self._wake_next()
 
     def _is_late(self) -> bool:

@@ -20,7 +20,6 @@ from sensorpool.model.values import DueGroup, Milliseconds, Report
 from sensorpool.poke.answer import CANNOT
 from sensorpool.poke.bulk_call import BulkCall
 from sensorpool.poke.classes import RETRY_AFTER, SensorClass, Way
-from sensorpool.poke.copies import end_copy
 from sensorpool.poke.disposal import dispose
 from sensorpool.poke.tools import PokeTools, awaited, overran
 
@@ -120,7 +119,6 @@ class PokeUnit:
                 self._construct(sensor_class)
             value = self._poke({})
         except BaseException as error:
-            end_copy()
             return [self._tools.answers.of_exception(group, began, error)]
         if value is False:
             self._tools.pace[self.op_classpath] = took = _monotonic() - began

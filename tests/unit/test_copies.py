@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from harness.until import until
+from sensorpool.admin.one_poke import poke_once
+from sensorpool.config.settings import Settings
 from sensorpool.model.states import Outcome
 from sensorpool.poke.answer import Answers
 from sensorpool.poke.classes import Classes
@@ -53,6 +55,7 @@ LANES: list[tuple[str, type, type, Callable[[list[PokeUnit]], Any]]] = [
     ("batch again", forking.Returns, forking.Comes, lambda ones: _on_threads([_constructed(ones)])),
     ("batch raises again", forking.ReturnsByRaising, forking.Comes, lambda ones: _on_threads([_constructed(ones)])),
     ("loop", forking.AsyncReturns, forking.AsyncComes, lambda ones: _on_loop(ones)),
+    ("loop raises", forking.AsyncReturnsByRaising, forking.AsyncComes, lambda ones: _on_loop(ones)),
     ("loop's thread", forking.AsyncReturnsOnThread, forking.AsyncComes, lambda ones: _on_loop(ones)),
 ]
 
@@ -93,18 +96,43 @@ def test_the_copy_ends_and_pokes_nobody(
     assert "a poke forked this process and returned in the copy too" in capfd.readouterr().err
 
 
-def test_a_copy_that_raises_takes_no_lock_of_ours(tmp_path: Path) -> None:
+RAISING = ("raises", "batch raises", "batch raises again", "loop raises")
+
+
+@pytest.mark.parametrize(("forks", "others", "poke"), [row[1:] for row in LANES if row[0] in RAISING], ids=RAISING)
+def test_a_copy_that_raises_takes_no_lock_of_ours(
+    tmp_path: Path, forks: type, others: type, poke: Callable[[list[PokeUnit]], Any]
+) -> None:
     """Another thread may hold it at the fork: in the copy it is held for ever."""
-    ones = _ones(forking.ReturnsByRaising, forking.Comes, tmp_path)
-    lane = ThreadLane(Slots(1), 30.0)
+    ones = _ones(forks, others, tmp_path)[:1]
     locked = ones[0]._tools.answers._traces._lock
     with locked:
-        lane.put(ones[:1])
+        lane = poke(ones)
         until("the process is forked", lambda: _processes(tmp_path, "forked"))
         copy = _copy(tmp_path)
         until("the copy ends", lambda: not _runs(copy))
     drive(lane, lambda seen: len(seen) == 1, "it is poked here")
     os.waitpid(copy, 0)
+
+
+class Raises:
+    """Raises."""
+
+    def poke(self, context: Any) -> bool:
+        raise LookupError("as told")
+
+
+def test_a_process_that_was_forked_may_poke_once() -> None:
+    """As `pytest` does whose tests have a process each."""
+    settings = Settings.load(sensors_enabled=[classpath(Raises)])
+    if not (copy := os.fork()):
+        code = 2
+        try:
+            code = 0 if poke_once(settings, classpath(Raises), {}).outcome is Outcome.POKE_ERROR else 3
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(copy, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
 
 
 def test_the_copy_of_a_child_of_the_lane_apart_ends_too(tmp_path: Path) -> None:

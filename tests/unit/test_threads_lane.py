@@ -176,11 +176,16 @@ class Telling:
         threading.Thread(target=self.told.pop(0), daemon=True).start()
 
 
+def told_lane(slots: int) -> tuple[ThreadLane, Telling]:
+    """Return a lane whose threads do what they are told when the test says so."""
+    threads = Telling()
+    return ThreadLane(Slots(slots), PATIENT, threads), threads  # type: ignore[arg-type]
+
+
 def waiting_lane(monkeypatch: pytest.MonkeyPatch, gate: threading.Event) -> tuple[ThreadLane, Telling, list[Work]]:
     """Return a lane with four pieces of work that wait for answers, at a time that stands still."""
     monkeypatch.setattr("sensorpool.poke.thread_lane.time.monotonic", lambda: 1_000.0)
-    threads = Telling()
-    lane = ThreadLane(Slots(8), PATIENT, threads)  # type: ignore[arg-type]
+    lane, threads = told_lane(8)
     works = [Work(number, gate.wait) for number in range(1, 5)]
     lane.put(works, at_once=True)
     return lane, threads, works
@@ -262,8 +267,7 @@ def test_threads_that_wait_for_the_interpreter_are_told_by_the_number(
     """Where other pokes compute, each thread waits for its turn: one after the other would take seconds."""
     now = 1_000.0
     monkeypatch.setattr("sensorpool.poke.thread_lane.time.monotonic", lambda: now)
-    threads = Telling()
-    lane = ThreadLane(Slots(64), PATIENT, threads)  # type: ignore[arg-type]
+    lane, threads = told_lane(64)
     lane.put((Work(number, gate.wait) for number in range(40)), at_once=True)
     told = []
     for _ in range(6):
@@ -331,8 +335,7 @@ def test_a_signal_while_a_thread_is_told_leaves_none_behind(
 
 
 def test_a_thread_whose_start_was_thought_to_fail_is_known_to_the_lane(gate: threading.Event) -> None:
-    threads = Telling()
-    lane = ThreadLane(Slots(8), PATIENT, threads)  # type: ignore[arg-type]
+    lane, threads = told_lane(8)
     work = Work(1, gate.wait)
     lane.put([work])
     lane._runners.clear()
@@ -374,8 +377,7 @@ def test_an_error_in_the_last_resort_leaves_no_thread_behind() -> None:
         def overran(self, limit: float) -> list[Report]:
             raise MemoryError
 
-    threads = Telling()
-    lane = ThreadLane(Slots(4), PATIENT, threads)  # type: ignore[arg-type]
+    lane, threads = told_lane(4)
     lane.put([Worse(1, lambda: None)])
     with pytest.raises(MemoryError):
         threads.told.pop(0)()

@@ -17,7 +17,7 @@ from sensorpool.poke.slots import Slots
 from sensorpool.poke.thread_lane import ThreadLane
 from sensorpool.poke.tools import PokeTools
 from sensorpool.poke.unit import PokeUnit
-from tests.support.builders import classpath, drive, due_group, one
+from tests.support.builders import classpath, drive, due_group, in_order, one
 
 LIMIT = 0.3  # seconds
 
@@ -44,19 +44,19 @@ class ManyHang(Hangs):
         return [False] * len(contexts)
 
 
-class AsyncHangs(Hangs):
+class AsyncHangs:
     """The same by coroutine."""
 
-    async def poke(self, context: Any) -> bool:  # type: ignore[override]
+    async def poke(self, context: Any) -> bool:
         Hangs.begun.set()
         await asyncio.sleep(60)
         return False
 
 
-class AsyncCancels(Hangs):
+class AsyncCancels:
     """Raises as if it was cancelled, when the gate is open."""
 
-    async def poke(self, context: Any) -> bool:  # type: ignore[override]
+    async def poke(self, context: Any) -> bool:
         Hangs.begun.set()
         await asyncio.to_thread(Hangs.gate.wait)
         raise asyncio.CancelledError
@@ -136,7 +136,7 @@ def test_what_a_bulk_call_did_not_ask_is_as_old_as_its_last_call(monkeypatch: py
     """The deadline of a condition may have passed since: it was not looked at after it."""
     tools = PokeTools(Classes([classpath(Away)]), Answers(["builtins.ConnectionRefusedError"]), {})
     monkeypatch.setattr("sensorpool.poke.bulk_call._monotonic", lambda: float(Away.called))
-    reports = list(BulkCall([one(number, Away, tools) for number in range(64)], tools).poke())
+    reports = in_order(BulkCall([one(number, Away, tools) for number in range(64)], tools).poke())
     assert len(reports) == 64
     assert 1 < Away.called < 64, "it was found to be away before each was asked"
-    assert max(report.began for report in reports) == Away.called - 1  # type: ignore[union-attr]
+    assert max(report.began for report in reports) == Away.called - 1

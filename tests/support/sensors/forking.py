@@ -58,6 +58,15 @@ class AsyncReturns(Comes):
         return False
 
 
+class AsyncReturnsByRaising(Comes):
+    """Forks, and raises SystemExit in the copy, by coroutine."""
+
+    async def poke(self, context: Any) -> Any:
+        if fork_twice(self) == 0:
+            raise SystemExit
+        return False
+
+
 class AsyncReturnsOnThread(Comes):
     """Forks on a thread of its loop."""
 
