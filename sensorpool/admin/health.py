@@ -34,7 +34,8 @@ def health(pool: PoolView) -> list[str]:
         with suppress(Unreachable):  # `ticks` reports it
             complaining = not_here(pool)
     problems, tick = _look_at_ticks(pool, away)
-    return problems + [str(each) for each in complaining] + untold(pool) + _past_deadline(pool, tick)
+    problems += [*map(str, complaining), *untold(pool), *_past_deadline(pool, tick)]
+    return list(dict.fromkeys(problems))  # several may find the same server away or busy
 
 
 def no_redis(pool: PoolView) -> Unreachable | None:
@@ -67,8 +68,8 @@ def _past_deadline(pool: PoolView, tick: float | None) -> list[str]:
         return []
     try:
         return lateness.past_deadline(pool.database, tick, pool.settings.poke_timeout)
-    except SensorpoolError:
-        return []  # `ticks` reports it
+    except SensorpoolError as error:
+        return [str(error)]
 
 
 def ticks(pool: PoolView, away: Unreachable | None = None) -> list[str]:

@@ -71,8 +71,8 @@ def untold(pool: PoolView) -> list[str]:
         now = pool.database.read(pool.database.now)
         backlog = pool.database.read(callbacks.backlog)
         oldest = pool.database.read(inspecting.oldest_unpublished)
-    except SensorpoolError:
-        return []  # `ticks` reports it
+    except SensorpoolError as error:
+        return [str(error)]
     problems = [
         f"on_settled tasks wait to be sent: {each.waiting} of {printable(each.task)}, for {waited:.0f} s: "
         f"{each.cause or 'no worker has tried to send them'}"

@@ -27,7 +27,15 @@ def _status(as_json: bool) -> None:
         found = state_of(pool)
     if as_json:
         print_json(found)
-        return
+    else:
+        print_status(found)
+
+
+def print_status(found: dict[str, Any]) -> None:
+    """Print a status as lines and a table of its ranges.
+
+    :param found: as `admin.status.status` returns it.
+    """
     counts = ", ".join(f"{count} {state}" for state, count in found["states"].items() if state != State.SENSING)
     click.echo(f"{found['sensing']} sensing in {found['groups']} groups; {counts}")
     if found["late"]:
@@ -43,8 +51,8 @@ def _status(as_json: bool) -> None:
         click.echo(f"{op_classpath} is poked one by one: its call for many was wrong, {why}")
     for each in found["budgets"]:
         if each["waiting"]:
-            said = f"{each['waiting']} groups wait for the budget of {each['backends']} ({each['budget']})"
-            click.echo(f"{said}: it stretches their intervals to {each['stretch']:g} times as long")
+            line = f"{each['waiting']} groups wait for the budget of {each['backends']} ({each['budget']})"
+            click.echo(f"{line}: it stretches their intervals to {each['stretch']:g} times as long")
     if found["overrunning"]:
         click.echo(
             f"the last poke of {found['overrunning']} groups overran SENSORPOOL_POKE_TIMEOUT: `show ID` says more"
@@ -63,8 +71,8 @@ def _status(as_json: bool) -> None:
     if found["unpublished_s"] is not None:
         click.echo(f"results have been waiting to be published for {found['unpublished_s']} s")
     for waiting in found["callbacks"]:
-        said = f"{waiting['waiting']} callbacks of {waiting['task']} wait to be sent, for {waiting['oldest_s']} s"
-        click.echo(f"{said}: {waiting['cause']}" if waiting["cause"] else said)
+        line = f"{waiting['waiting']} callbacks of {waiting['task']} wait to be sent, for {waiting['oldest_s']} s"
+        click.echo(f"{line}: {waiting['cause']}" if waiting["cause"] else line)
     for each in found["not_here"]:
         click.echo(f"{each['worker']} cannot poke {each['op_classpath']}, other workers have to: {each['why']}")
     _print_ranges(found["ranges"])

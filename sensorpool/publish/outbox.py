@@ -7,7 +7,6 @@ these; a row that is refused holds up no other.
 
 import atexit
 import os
-import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -67,7 +66,7 @@ class Outbox:
         """Make new queues: after a fork the old queues and their messages belong to the parent process."""
         self._pid = os.getpid()
         self._results, self._callback_queue = SendQueue("results"), SendQueue("callbacks")
-        self._catching_up = threading.Lock()
+        self._catching_up: Ticket | None = None
 
     def deliver(self, flushed: Flushed) -> None:
         """Have the results of a flush published: now, or by rescue if the queue does not take them."""
@@ -105,12 +104,11 @@ class Outbox:
 
     def send_waiting_callbacks(self) -> None:
         """Have the callback queue send the waiting callbacks; their broker may hang without harm."""
-        if self._is_in_background and self._catching_up.acquire(blocking=False):
-            if self._callback_queue.put(self._catch_up) is None:
-                self._catching_up.release()
-        elif not self._is_in_background:
+        if not self._is_in_background:
             while self._callbacks.send_some():
                 pass
+        elif self._catching_up is None or self._catching_up.is_over:  # the queue may have left it
+            self._catching_up = self._callback_queue.put(self._catch_up)
 
     @property
     def is_of_this_process(self) -> bool:
@@ -148,12 +146,8 @@ class Outbox:
 
     def _catch_up(self) -> None:
         """Send some waiting callbacks, and queue itself again: callbacks of new flushes go in between."""
-        more = False
-        try:
-            more = self._callbacks.send_some()
-        finally:
-            if not more or self._callback_queue.put(self._catch_up) is None:
-                self._catching_up.release()
+        if self._callbacks.send_some():
+            self._catching_up = self._callback_queue.put(self._catch_up)
 
 
 def _weight(settled: Sequence[Settled]) -> int:

@@ -34,6 +34,11 @@ class Ticket:
         """Wait until the item was tried; return whether it was."""
         return self._over.wait(seconds)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the item was tried, or never will be."""
+        return self._over.is_set()
+
     def end(self) -> None:
         """Note that the item was tried, or never will be."""
         self._over.set()

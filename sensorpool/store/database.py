@@ -13,7 +13,7 @@ from sensorpool.errors import Unreachable
 from sensorpool.instrumentation import forks
 from sensorpool.model.values import Milliseconds
 from sensorpool.store import planned, told
-from sensorpool.store.codes import is_unreachable
+from sensorpool.store.codes import is_locked, is_unreachable
 from sensorpool.store.dialects import clock_question
 from sensorpool.store.engine import make_engine
 from sensorpool.store.transaction import ATTEMPTS, Transaction
@@ -106,10 +106,24 @@ class Database:
     ) -> Result:
         """Call ``question`` with a connection and the arguments that follow, outside of any transaction.
 
-        ``question`` takes no locks. It is called once more where its connection turns out to be lost.
+        ``question`` takes no locks of rows. It is called once more where its connection turns out to be lost.
 
-        :raises Unreachable: when the database does not answer.
+        :raises Unreachable: when the database does not answer, or another transaction holds a whole table for too long.
         """
+        try:
+            return self._ask(question, *args, **named)
+        except DBAPIError as error:
+            if is_locked(error):
+                raise Unreachable(told.unreachable(self.engine, error)) from error
+            raise
+
+    def _ask(
+        self,
+        question: Callable[Concatenate[Connection, Arguments], Result],
+        /,
+        *args: Arguments.args,
+        **named: Arguments.kwargs,
+    ) -> Result:
         for is_last in (False, True):
             try:
                 with self._reading() as connection:
@@ -179,7 +193,7 @@ class Database:
         :raises Unreachable: when the database does not answer, or stays busy.
         """
         try:
-            return self.read(change, *args, **named)
+            return self._ask(change, *args, **named)
         except DBAPIError:  # busy, perhaps: a transaction has more patience
             return self.run(change, *args, **named)
 

@@ -10,7 +10,7 @@ from sqlalchemy.exc import ArgumentError, InvalidatePoolError, NoSuchModuleError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from sensorpool.errors import SettingsError
-from sensorpool.store import planned
+from sensorpool.store import direct, planned
 from sensorpool.store.codes import spoils_connections
 
 _PING_AFTER = 20.0  # seconds without use; more than a usual tick
@@ -67,6 +67,7 @@ def make_engine(url: str, pool_size: int) -> Engine:
     elif backend in {"mysql", "mariadb"}:
         event.listen(engine, "connect", _bound_mysql)
     else:
+        direct.listen(engine, LOCK_WAIT_MS)
         planned.listen(engine)
     event.listen(engine, "handle_error", _drop_spoilt_connections)
     _ping_idle_connections(engine)

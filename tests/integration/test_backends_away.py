@@ -1,5 +1,6 @@
 """Backends that are away, in jobs: their groups are not poked, others are, and all go on when they answer again."""
 
+import re
 import time
 from collections.abc import Callable, Iterable
 from contextlib import closing
@@ -12,6 +13,7 @@ from harness.until import until
 from sensorpool import Pool
 from sensorpool.admin.instances import show
 from sensorpool.admin.status import status
+from sensorpool.cli.status import print_status
 from sensorpool.model.states import State
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.testing import land, pokes
@@ -64,7 +66,9 @@ def go_away(worker: Worker, pool: Pool, folder: Path, how: str = "refuses") -> d
     return waiting
 
 
-def test_only_its_own_groups_wait_and_one_poke_at_a_time_asks(pool: Pool, worker: Worker, tmp_path: Path) -> None:
+def test_only_its_own_groups_wait_and_one_poke_at_a_time_asks(
+    pool: Pool, worker: Worker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     waiting = go_away(worker, pool, tmp_path)
     others = some(pool, tmp_path, "other", ["one", "two"])
     before = calls(tmp_path, waiting)
@@ -77,6 +81,10 @@ def test_only_its_own_groups_wait_and_one_poke_at_a_time_asks(pool: Pool, worker
     [told] = status(pool)["away"]
     assert (told["backend"], told["why"]) == ("hive", "away")
     assert "Connection refused" in told["cause"]
+    print_status(status(pool))
+    assert re.search(
+        r"backend hive is away, for \d+ s now; one poke asks it in \d+ s: .*refused", capsys.readouterr().out
+    )
     tell(tmp_path, "hive", "answers")
     for name in waiting:
         land(tmp_path, name)

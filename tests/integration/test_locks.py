@@ -5,11 +5,15 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import psycopg
 import pytest
 from sqlalchemy import Connection, event, text
+from sqlalchemy.engine import make_url
 
 from sensorpool import Pool, Settings
 from sensorpool.admin import health
+from sensorpool.admin.status import status
+from sensorpool.client.wait import Waiting
 from sensorpool.errors import Unreachable
 from sensorpool.model.states import Outcome, State
 from sensorpool.model.unsettled import LOCKED
@@ -152,6 +156,73 @@ def test_one_that_freezes_as_it_registers_loses_its_locks(
     """The server ends its transaction, and the registration is tried again."""
     key = {} if try_number is None else {"dag_id": "d", "task_id": "t", "run_id": "r", "try_number": try_number}
     freeze_beside(make_pool(postgres_database), make_pool(postgres_database), **key)
+
+
+@contextmanager
+def whole_table(url: str, table: str) -> Iterator[None]:
+    """Hold a whole table, as VACUUM FULL and ALTER TABLE do."""
+    with psycopg.connect(url.replace("+psycopg", "")) as theirs:
+        theirs.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+        yield
+
+
+@pytest.mark.parametrize("table", ["poke_group", "sensor_instance"])
+def test_a_lock_on_a_whole_table_holds_no_call_for_ever(
+    make_pool: Callable[..., Pool], postgres_database: str, table: str
+) -> None:
+    pool = make_pool(postgres_database)
+    one = register(pool, "a")
+    calls: dict[str, Callable[[], Any]] = {
+        "register": lambda: register(pool, "a", "other"),
+        "register many": lambda: pool.register_many(
+            {"sensor": SENSOR, "poke_context": {"folder": "/nowhere", "name": name}} for name in "ab"
+        ),
+        "cancel": lambda: pool.cancel(one),
+        "status": lambda: status(pool),
+    }
+    if table == "sensor_instance":
+        calls["wait"] = lambda: pool.wait([one.id], 0.1)
+        calls["get"] = lambda: pool.get(one.id)
+    with whole_table(postgres_database, table):
+        for name, call in calls.items():
+            started = time.monotonic()
+            with pytest.raises(Unreachable, match="is busy: .*lock timeout"):
+                call()
+            assert time.monotonic() - started < 10, name
+        problems = health.health(pool)
+        assert table != "poke_group" or [line for line in problems if "is busy: " in line]
+    assert register(pool, "a", "other").created
+    assert pool.wait([one.id], 0) == {one.id: State.SENSING}
+
+
+def test_a_wait_outlasts_a_lock_on_a_whole_table(make_pool: Callable[..., Pool], postgres_database: str) -> None:
+    pool = make_pool(postgres_database)
+    one = register(pool, "a")
+    waiting = Waiting(pool.database, [one.id], 60)
+    assert waiting.look() is not None
+    with whole_table(postgres_database, "sensor_instance"):
+        assert waiting.look() is not None
+    pool.cancel(one)
+    assert waiting.look() is None
+    assert waiting.states == {one.id: State.CANCELLED}
+
+
+@pytest.mark.parametrize(("asked", "limit"), [("", f"{WAIT_MS}ms"), ("-c lock_timeout=7000", "7s")])
+def test_a_limit_of_the_url_stays(
+    make_pool: Callable[..., Pool], postgres_database: str, asked: str, limit: str
+) -> None:
+    url = make_url(postgres_database).update_query_dict({"options": asked} if asked else {})
+    pool = make_pool(url.render_as_string(hide_password=False))
+    assert pool.database.read(lambda c: c.exec_driver_sql("SHOW lock_timeout").scalar()) == limit
+
+
+def test_behind_a_pooler_nothing_is_set(
+    make_pool: Callable[..., Pool], postgres_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says a process id of its own making, and gives the connection to its next client."""
+    monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", 1)
+    pool = make_pool(postgres_database)
+    assert pool.database.read(lambda c: c.exec_driver_sql("SHOW lock_timeout").scalar()) == "0"
 
 
 def test_the_bounds_on_mariadb(make_pool: Callable[..., Pool], mariadb_database: str) -> None:
