@@ -51,7 +51,8 @@ def step(
     pool = default_pool()
     options = _within_memory(self, pool, options or {})
     self.update_state(state=SENSING)  # before: its end may be told at once
-    again = self.signature_from_request(args=(), kwargs={"sensor": sensor, "ended": True})
+    # `expires` is for a step that starts late: this one has started, and a broker would drop its end
+    again = self.signature_from_request(args=(), kwargs={"sensor": sensor, "ended": True}, expires=None)
     made = pool.register(sensor, context, on_settled=again, **_key(self), **options)
     if made.state != State.SENSING:
         _put_back(self, made)

@@ -199,6 +199,7 @@ class Fact(NamedTuple):
     reason: str | None = None
     xcom_value: str | None = None  # JSON text
     overruns_left: int | None = None  # how many more pokes may overrun before waiters are handed back; None: any number
+    since: Milliseconds | None = None  # how long it was so: it ends no wait that began later; None: it ends any
 
 
 class Member(NamedTuple):

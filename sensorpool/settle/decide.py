@@ -17,6 +17,8 @@ from sensorpool.model.states import INCONCLUSIVE, Ending, Outcome, State
 from sensorpool.model.values import Fact, Member, Milliseconds, Verdict
 from sensorpool.settle.overruns import is_last
 
+# what a failure is to a waiter whose own window is not over
+_WHILE_RETRIED = {Outcome.POKE_ERROR: Outcome.INFRA_FAILURE, Outcome.UNPOKEABLE: Outcome.CANNOT_POKE}
 _CONTEXTS = 128  # execution contexts kept as they were read: those of a flush are mostly equal
 
 
@@ -47,6 +49,8 @@ def decide(facts: Mapping[int, Fact], members: Iterable[Member], *, tick_ms: Mil
         fact = facts[member.group_id]
         if member.joined_version > fact.version:
             continue
+        if fact.since is not None and member.start_date > fact.since:
+            fact = fact._replace(outcome=_WHILE_RETRIED[fact.outcome], since=None)
         verdict = _conclude(fact, member, timeouts)
         if verdict is not None:
             decision.verdicts.append(verdict)

@@ -179,7 +179,8 @@ def drop_empty_groups(database: Database, group_ids: Sequence[int]) -> int:
 
 def _is_kept(connection: Connection, flushed: Flushed) -> bool:
     """Whether a flush whose COMMIT had no answer was committed."""
-    return flushed.outbox_id is not None and outbox_rows.is_noted(connection, flushed.outbox_id)
+    ids = [each.id for each in flushed.settled]
+    return flushed.outbox_id is not None and outbox_rows.is_noted(connection, flushed.outbox_id, ids)
 
 
 def _settle(

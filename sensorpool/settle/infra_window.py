@@ -61,7 +61,7 @@ def left_to_others(
     waited, span = fact.began_at - max(since, resumed), window * 1000
     if fact.began_at - since >= span and waited >= min(span, max(turn, _SLACK)):
         reason = f"no process could poke it for {window:g} s, the last one: {fact.reason}"
-        return fact._replace(outcome=Outcome.UNPOKEABLE, reason=reason)
+        return fact._replace(outcome=Outcome.UNPOKEABLE, reason=reason, since=fact.began_at - round(span))
     return fact._replace(began_at=fact.began_at - turn) if waited >= turn else None
 
 
@@ -195,8 +195,12 @@ class RangeFailures:
 
 
 def _over(fact: Fact, since: Milliseconds, span: float) -> Fact | None:
-    """Return the poke_error that a failure becomes after the span (seconds); None while it is retried."""
+    """Return the poke_error that a failure becomes after the span (seconds); None while it is retried.
+
+    It ends the waits that have lasted for the span themselves: a waiter that joined the group later has its own window.
+    """
     if fact.began_at - since < span * 1000:
         return None
     reason = f"{fact.reason} (for longer than {span:g} s)"
-    return Fact(fact.group_id, fact.version, fact.began_at, Outcome.POKE_ERROR, reason)
+    since = fact.began_at - round(span * 1000)
+    return Fact(fact.group_id, fact.version, fact.began_at, Outcome.POKE_ERROR, reason, since=since)

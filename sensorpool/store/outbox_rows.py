@@ -1,7 +1,7 @@
 """Outbox rows: each stands for a flush whose results are still to be published."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, insert, or_, select, update
@@ -31,9 +31,10 @@ def note(connection: Connection, instance_ids: Sequence[int], now: Milliseconds)
     return int(key[0])
 
 
-def is_noted(connection: Connection, outbox_id: int) -> bool:
-    """Whether an outbox row exists."""
-    return connection.execute(select(outbox.c.id).where(outbox.c.id == outbox_id)).first() is not None
+def is_noted(connection: Connection, outbox_id: int, instance_ids: Collection[int]) -> bool:
+    """Whether the outbox row of a flush exists: after a rollback, another flush may have got its id."""
+    found = connection.execute(select(outbox.c.instance_ids).where(outbox.c.id == outbox_id)).scalar()
+    return found is not None and set(_read_ids(found)) == set(instance_ids)
 
 
 def forget(connection: Connection, outbox_id: int) -> None:

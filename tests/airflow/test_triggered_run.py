@@ -12,10 +12,16 @@ pytest.importorskip("airflow.providers.standard")
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 
 from sensorpool.airflow.compat import task_runtime
-from sensorpool.airflow.compat.exceptions import AirflowException, DagRunTriggerException, TaskDeferred
+from sensorpool.airflow.compat.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    DagRunTriggerException,
+    TaskDeferred,
+)
 from sensorpool.airflow.result import InstanceResult
 from sensorpool.airflow.task import deferral, patch, poolable, triggered_run
 from sensorpool.errors import Refused, Unreachable
+from sensorpool.model.states import Ending, State
 from tests.airflow.running import as_runner, context_of, in_dag
 
 
@@ -123,6 +129,19 @@ def test_what_is_handed_back_waits_for_the_run_that_it_started(
     )
     triggered_run.resume(operator, {"ti": ti}, InstanceResult.handed_back("because").as_payload(), **kept)
     assert ti.states == ["failed"]
+
+
+@pytest.mark.parametrize(
+    ("ending", "is_retried"), [(Ending.POKE_ERROR, True), (Ending.CANCELLED, False), (Ending.FAIL, False)]
+)
+def test_only_a_run_that_failed_is_started_anew(ending: Ending, is_retried: bool) -> None:
+    """Airflow retries unless it is told not to, and a retry starts a run."""
+    state = State.CANCELLED if ending is Ending.CANCELLED else State.FAILED
+    ti = SimpleNamespace(xcom_pull=lambda **_: "r1", map_index=-1)
+    operator = in_dag(TriggerDagRunOperator, trigger_dag_id="other")
+    with pytest.raises(AirflowException, match="^it says why$") as raised:
+        triggered_run.resume(operator, {"ti": ti}, InstanceResult(state, ending, "it says why").as_payload())
+    assert isinstance(raised.value, AirflowFailException) is not is_retried
 
 
 class Derived(TriggerDagRunOperator):

@@ -186,7 +186,7 @@ def test_a_lock_on_a_whole_table_holds_no_call_for_ever(
     with whole_table(postgres_database, table):
         for name, call in calls.items():
             started = time.monotonic()
-            with pytest.raises(Unreachable, match="is busy: .*lock timeout"):
+            with pytest.raises(Unreachable, match=r"is busy: .*lock timeout"):
                 call()
             assert time.monotonic() - started < 10, name
         problems = health.health(pool)

@@ -94,6 +94,18 @@ def test_a_chain_goes_on_when_it_lands_and_holds_no_worker(shop: ModuleType, tmp
     ]
 
 
+def test_a_step_that_has_begun_does_not_expire(shop: ModuleType, tmp_path: Path) -> None:
+    """A broker would drop its end without a word, and the chain would wait for ever."""
+    result = chain(waits(tmp_path, "late").set(expires=600), shop.load.s()).apply_async(expires=600)
+    until("a step that waits", lambda: sensing(1))
+    kept = "SELECT on_settled FROM sensor_instance"
+    [message] = default.default_pool().database.read(lambda c: c.exec_driver_sql(kept).scalars().all())
+    assert "sensorpool.wait_for" in message
+    assert "expires" not in message
+    land(tmp_path, "late")
+    assert result.get(disable_sync_subtasks=False, timeout=60) == ["loaded", {"name": "late"}]
+
+
 def test_what_the_step_before_returns_is_the_context(shop: ModuleType, tmp_path: Path) -> None:
     result = chain(shop.name.s(7), sensorpool.wait_for(SCRIPTED), shop.load.s()).apply_async()
     until("a step that waits", lambda: sensing(1))

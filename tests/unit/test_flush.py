@@ -206,6 +206,28 @@ def test_a_lost_answer_to_a_commit_is_recognised(database: Database, times: int)
     assert [row.id for row in database.read(outbox_rows.unpublished, LATER, 0, 10)] == [flushed.outbox_id]
 
 
+def test_a_flush_that_gets_the_id_of_a_lost_one_is_not_taken_for_it(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database gives an id out again when the transaction that had it is rolled back."""
+    one, other = registered(database, *"ab")
+    between: list[Flushed] = []
+
+    def pause(_: float) -> None:
+        if not between:
+            between.append(cancel(database, {other.id: "meanwhile"}))
+
+    monkeypatch.setattr("sensorpool.store.transaction.time.sleep", pause)
+    lost: list[int | None] = []
+    noted = outbox_rows.note
+    monkeypatch.setattr(outbox_rows, "note", lambda *args: lost.append(noted(*args)) or lost[-1])
+    with failing_commits(database, kept=False):
+        [flushed] = flush(database, [fact(one)], tick_ms=5_000)
+    assert lost[0] == between[0].outbox_id, "its id was not given out again"
+    assert flushed.outbox_id == lost[2]
+    assert states(database, one, other) == [State.SUCCESS, State.CANCELLED]
+
+
 def test_a_database_that_keeps_nothing_blames_no_group(database: Database) -> None:
     ones = registered(database, *"ab")
     with failing_commits(database, 100, kept=False) as failed, pytest.raises(Unreachable):

@@ -1,9 +1,12 @@
 """The infrastructure window: how long failures are retried, and when they are forgotten."""
 
+import pytest
+
 from sensorpool.leases.range_state import RangeState, read_state
 from sensorpool.model.states import Outcome
+from sensorpool.settle.decide import decide
 from sensorpool.settle.infra_window import InfraWindow
-from tests.support.builders import START, fact
+from tests.support.builders import START, fact, member
 
 INTERVAL, WINDOW, DAY = 60_000, 7_800.0, 86_400_000
 ENDED = START + 3 * INTERVAL + 60_000
@@ -37,6 +40,17 @@ def test_a_failure_of_a_range_in_work_lasts_however_long_no_poke_was_made() -> N
     over = of_range.judge(fact(Outcome.INFRA_FAILURE, began_at=at, reason="refused"), INTERVAL)
     assert (over.outcome, over.reason) == (Outcome.POKE_ERROR, "refused (for longer than 7800 s)")
     assert not of_range, "it begins anew"
+
+
+@pytest.mark.parametrize(("waited", "ends"), [(round(WINDOW * 1000), [7]), (round(WINDOW * 1000) - 1, [])])
+def test_a_window_ends_only_waits_that_have_lasted_as_long(waited: int, ends: list[int]) -> None:
+    """The group may be older than a waiter that joined it while its backend was away."""
+    at = START + DAY
+    of_range = InfraWindow(WINDOW).of_range({1: START})
+    over = of_range.judge(fact(Outcome.INFRA_FAILURE, began_at=at, reason="refused"), INTERVAL, registered_at=START)
+    joined = member()._replace(start_date=at - waited, timeout_at=at + DAY, next_deadline=at + DAY)
+    decision = decide({1: over}, [joined], tick_ms=5_000, timeouts=True)
+    assert [each.instance_id for each in decision.verdicts] == ends
 
 
 def test_an_outage_is_no_time_of_failure() -> None:

@@ -60,6 +60,27 @@ def test_each_outcome_means_what_it_means_in_airflow(
         assert decision.grown == []
 
 
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("takes_back", [False, True])
+@pytest.mark.parametrize(
+    ("outcome", "retried"),
+    [(Outcome.POKE_ERROR, Outcome.INFRA_FAILURE), (Outcome.UNPOKEABLE, Outcome.CANNOT_POKE)],
+)
+def test_a_failure_that_lasts_ends_no_wait_that_began_later(
+    outcome: Outcome, retried: Outcome, takes_back: bool, late: bool
+) -> None:
+    """To a waiter that joined the group later it is what it is while it is retried."""
+    began_at = START + TIMEOUT if late else START + 1_000
+    joined = member()._replace(takes_back=takes_back)
+    for since, alike in ((START, outcome), (START - 1, retried), (None, outcome)):
+        facts = [
+            fact(outcome, began_at=began_at, since=since, reason="why"),
+            fact(alike, began_at=began_at, reason="why"),
+        ]
+        found = [decide({1: each}, [joined], tick_ms=TICK, timeouts=True) for each in facts]
+        assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("silent_fail", [False, True])
 @pytest.mark.parametrize("outcome", Outcome)
 def test_nothing_times_out_while_the_clock_is_in_doubt(outcome: Outcome, silent_fail: bool) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from airflow.sdk import timezone
 
 from sensorpool.airflow.compat import task_runtime
-from sensorpool.airflow.compat.exceptions import AirflowException, DagRunTriggerException
+from sensorpool.airflow.compat.exceptions import AirflowException, AirflowFailException, DagRunTriggerException
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.result import InstanceResult
 from sensorpool.airflow.task import deferral, poolable
@@ -23,6 +23,8 @@ from sensorpool.airflow.task.series import series_of
 from sensorpool.errors import SensorpoolError
 from sensorpool.model.states import Ending, State
 from sensorpool.model.values import LONGEST_SPAN, Instance, Registration
+
+_RUN_GOES_ON = (Ending.CANCELLED, Ending.FAIL)  # the wait ended, not its run: a retry would start another beside it
 
 
 def execute(operator: Any, context: Any, native: Execute) -> Any:
@@ -106,7 +108,8 @@ def resume(
     """End as the operator ends natively.
 
     :param waits_for: the operator's arguments when it started its run; None from an earlier version.
-    :raises AirflowException: when the run has failed; Airflow retries.
+    :raises AirflowException: when the run has failed; Airflow retries, and starts it anew.
+    :raises AirflowFailException: when the wait was ended, and the run was not seen to fail: it may go on.
     """
     result = InstanceResult.read(event)
     run_id = context["ti"].xcom_pull(
@@ -117,7 +120,8 @@ def resume(
         operator.log.info("DagRun finished with allowed state.")
         return
     if result.ending is not Ending.HANDED_BACK:
-        raise AirflowException((result.reason or str(result.ending)).removeprefix("AirflowException: "))
+        reason = (result.reason or str(result.ending)).removeprefix("AirflowException: ")
+        raise AirflowFailException(reason) if result.ending in _RUN_GOES_ON else AirflowException(reason)
     if waits_for is not None:
         operator.trigger_dag_id = waits_for["dag_id"]
         operator.allowed_states, operator.failed_states = waits_for["allowed"], waits_for["failed"]
