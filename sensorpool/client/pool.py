@@ -1,5 +1,6 @@
 """The pool as its clients see it: register, wait, cancel."""
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -12,8 +13,10 @@ from sensorpool.client.pool_view import PoolView
 from sensorpool.client.wait import Named
 from sensorpool.config import allowlist
 from sensorpool.config.settings import Settings
-from sensorpool.errors import Refused, SensorpoolError, SettingsError
+from sensorpool.errors import Refused, SensorpoolError, SettingsError, Unreachable
 from sensorpool.instrumentation.logs import logger
+from sensorpool.leases.lease import leases_of
+from sensorpool.leases.roster import Roster
 from sensorpool.model import values
 from sensorpool.model.states import State
 from sensorpool.model.terms import LiveWorker
@@ -26,6 +29,8 @@ from sensorpool.settle.settler import Settler
 Told = TypeVar("Told")
 
 _PATIENCE = 0.5  # seconds that a call waits for the broker; a broker that is away is no error of the call
+_HINT_PATIENCE = 2.0  # seconds that a registration waits for Redis, with a hint that only saves time
+_HINT_PAUSE = 10.0  # seconds without hints after Redis was waited for in vain
 
 log = logger(__name__)
 
@@ -51,6 +56,8 @@ class Pool(PoolView):
             window=self.settings.infra_failure_window,
         )
         self.classes = Classes(allowlist.of(self.settings.sensors_enabled))
+        self._hints: Roster | None = None
+        self._no_hints_until = 0.0
 
     def register(
         self,
@@ -305,7 +312,7 @@ class Pool(PoolView):
         :returns: why no worker will ever look at them, or None.
         """
         try:
-            raised, workers = self._tell(lambda: self._raise_dirty(opened, is_late))
+            raised, workers = self._tell(lambda roster: self._raise_dirty(roster, opened, is_late))
             ours = self._find_own(workers)
             if ours and all(worker.terms.pool_id != ours for worker in workers):
                 return self.disagreements(workers)[0]
@@ -318,24 +325,38 @@ class Pool(PoolView):
     def _wake(self, hurried: Sequence[values.Instance]) -> None:
         """Have no tick of the ranges left out: groups of these instances may be due earlier than their marks say."""
         try:
-            self._tell(lambda: (None, self.roster.wake({self.range_of(each.shardcode) for each in hurried})))
+            self._tell(lambda roster: (None, roster.wake({self.range_of(each.shardcode) for each in hurried})))
         except Exception as error:  # the instance is registered: no later error may hide that
             log.info("a quiet range was not woken; it is looked at within a minute", error=str(error))
 
-    def _tell(self, tell: Callable[[], tuple[Told, list[LiveWorker]]]) -> tuple[Told, list[LiveWorker]]:
-        """Tell ranges something; tell it again where the answer names workers with other ranges than ours."""
+    def _tell(self, tell: Callable[[Roster], tuple[Told, list[LiveWorker]]]) -> tuple[Told, list[LiveWorker]]:
+        """Tell ranges something; tell it again where the answer names workers with other ranges than ours.
+
+        :raises Unreachable: when Redis does not answer soon, or was waited for in vain a moment ago.
+        """
+        began = time.monotonic()
+        if began < self._no_hints_until:
+            raise Unreachable("Redis did not answer a moment ago")
+        if self._hints is None:
+            self._hints = Roster(leases_of(self.settings, patience=_HINT_PATIENCE))
         before = self.ranges
-        told, workers = tell()
-        self._learn_ranges(workers)
-        return (told, workers) if self.ranges == before else tell()
+        try:
+            told, workers = tell(self._hints)
+            self._learn_ranges(workers)
+            return (told, workers) if self.ranges == before else tell(self._hints)
+        except Unreachable:
+            now = time.monotonic()
+            if now - began >= _HINT_PATIENCE:
+                self._no_hints_until = now + _HINT_PAUSE
+            raise
 
     def _raise_dirty(
-        self, opened: Sequence[values.Instance], is_late: bool
+        self, roster: Roster, opened: Sequence[values.Instance], is_late: bool
     ) -> tuple[list[ShardRange], list[LiveWorker]]:
         late: dict[ShardRange, list[int]] = defaultdict(list)
         for instance in opened:
             late[self.range_of(instance.shardcode)] += [instance.group_id] if is_late else []
-        return self.roster.raise_dirty(late)
+        return roster.raise_dirty(late)
 
     def _take_back(self, instances: Sequence[values.Instance], why: str) -> None:
         """Cancel instances that were just registered and that no worker will poke."""

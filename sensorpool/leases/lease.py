@@ -245,7 +245,7 @@ def leases_of(settings: Settings, *, patience: float | None = None) -> Leases:
 
 
 class Lease:
-    """One held lease. Poking threads ask `is_ours` before each poke; it costs a comparison."""
+    """One held lease. A job asks `is_ours` before it hands pokes to its lanes; it costs a comparison."""
 
     def __init__(self, leases: Leases, shard_range: ShardRange, token: str, deadline: float) -> None:
         self.shard_range = shard_range

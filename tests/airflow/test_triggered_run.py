@@ -139,7 +139,7 @@ def test_only_a_run_that_failed_is_started_anew(ending: Ending, is_retried: bool
     state = State.CANCELLED if ending is Ending.CANCELLED else State.FAILED
     ti = SimpleNamespace(xcom_pull=lambda **_: "r1", map_index=-1)
     operator = in_dag(TriggerDagRunOperator, trigger_dag_id="other")
-    with pytest.raises(AirflowException, match="^it says why$") as raised:
+    with pytest.raises(AirflowException, match=r"^it says why$") as raised:
         triggered_run.resume(operator, {"ti": ti}, InstanceResult(state, ending, "it says why").as_payload())
     assert isinstance(raised.value, AirflowFailException) is not is_retried
 

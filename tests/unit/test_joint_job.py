@@ -13,6 +13,7 @@ from sensorpool.leases.lease import Acquired, Lease
 from sensorpool.leases.poke_log import latest_pokes
 from sensorpool.leases.range_state import RangeState
 from sensorpool.leases.redis_store import range_key
+from sensorpool.leases.roster import Roster
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import Fact, JobResult, Settlement, ShardRange, Unsettled
 from sensorpool.store.database import Database
@@ -29,6 +30,7 @@ class Jobs(Place):
         super().__init__(*arguments)
         self.settle_on(shards=4, redis_url="redis://127.0.0.1:1/0")
         self.pool._leases = self.leases
+        self.pool._hints = Roster(self.leases)
         worker: Any = self.worker()
         self.process, self.slow = worker, RecordingSlowPokes()
         worker.suspects, worker.slow_pokes = RecordingSuspects(), self.slow

@@ -26,6 +26,7 @@ class Jobs(Place):
         worker.suspects, worker.slow_pokes = RecordingSuspects(), RecordingSlowPokes()
         self.process: Any = worker
         self.pool._leases = self.leases
+        self.pool._hints = Roster(self.leases)
 
     def marks(self, ticks: int = 1) -> Marks:
         """Run the job of a later tick; return the marks that it left."""

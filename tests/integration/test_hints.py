@@ -1,0 +1,77 @@
+"""A Redis that does not answer costs a registration little: the hint to the workers only saves time."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import make_url
+
+from sensorpool import Pool, Settings
+from sensorpool.client import pool as module
+from sensorpool.model.states import State
+from tests.faults.proxy import Proxy
+
+SENSOR = "sensorpool.testing.ScriptedSensor"
+PATIENCE = 0.3
+
+
+@pytest.fixture
+def proxy(redis_url: str) -> Iterator[Proxy]:
+    """Stands before Redis."""
+    port = make_url(redis_url).port
+    assert port is not None
+    with Proxy(port) as between:
+        yield between
+
+
+@pytest.fixture
+def pool(postgres_database: str, redis_url: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
+    monkeypatch.setattr(module, "_HINT_PATIENCE", PATIENCE)
+    made = Pool(Settings.load(database_url=postgres_database, redis_url=proxy.url(redis_url), sensors_enabled=SENSOR))
+    yield made
+    made.close()
+
+
+def register(pool: Pool, name: str) -> Any:
+    return pool.register(SENSOR, {"folder": "/nowhere", "name": name}, dag_id="d", task_id=name, run_id="r")
+
+
+def is_dirty(pool: Pool) -> bool:
+    return any(pool.leases.store.client.exists(pool.leases.store.key(each, "dirty")) for each in pool.ranges)
+
+
+def test_only_the_first_of_many_registrations_waits_for_redis(pool: Pool, proxy: Proxy) -> None:
+    register(pool, "before")
+    assert is_dirty(pool)
+    proxy.swallow()
+    began = time.monotonic()
+    made = [register(pool, f"n{number}") for number in range(60)]
+    assert time.monotonic() - began < 30 * PATIENCE
+    assert all(each.created for each in made)
+    proxy.reset()
+    proxy.heal()
+    assert pool.wait([each.id for each in made], 0) == {each.id: State.SENSING for each in made}
+
+
+def test_hints_begin_again(pool: Pool, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_HINT_PAUSE", 0.2)
+    proxy.swallow()
+    register(pool, "lost")
+    proxy.reset()
+    proxy.heal()
+    assert not is_dirty(pool)
+    deadline = time.monotonic() + 20
+    number = 0
+    while not is_dirty(pool):
+        assert time.monotonic() < deadline
+        number += 1
+        register(pool, f"n{number}")
+
+
+def test_a_redis_that_refuses_at_once_costs_no_pause(pool: Pool, proxy: Proxy) -> None:
+    proxy.refuse()
+    register(pool, "lost")
+    proxy.heal()
+    register(pool, "told")
+    assert is_dirty(pool)
