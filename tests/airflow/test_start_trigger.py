@@ -518,15 +518,29 @@ def test_a_start_that_takes_too_long(starts: Starts, monkeypatch: pytest.MonkeyP
     goes_to_a_worker(starts, run_id, "could not be registered")
 
 
-def test_the_run_that_was_made_again_under_its_name(starts: Starts) -> None:
+@pytest.mark.parametrize("has_ended", [True, False])
+def test_the_run_that_was_made_again_under_its_name(starts: Starts, has_ended: bool) -> None:
+    """It waits in the pool again, unless an instance of its earlier life still does."""
     run_id = starts.run(starts.dag())
     starts.serve(starts.workload(run_id), lambda: starts.land(run_id))
     with starts.pool.database.engine.begin() as connection:
         connection.execute(text("UPDATE sensor_instance SET external_id = 'old' WHERE run_id = :run"), {"run": run_id})
+        if not has_ended:
+            connection.execute(
+                text("UPDATE sensor_instance SET state = 'sensing' WHERE run_id = :run"), {"run": run_id}
+            )
     starts.metadata.set_states("starts", run_id, {("wait", -1): None})
     with create_session() as session:
         session.execute(text("UPDATE task_instance SET try_number = 0 WHERE run_id = :run"), {"run": run_id})
     starts.schedule(starts.dag(), run_id)
+    if has_ended:
+
+        def land() -> None:
+            until("its own instance", lambda: [each.state for each in starts.instances(run_id)] == ["sensing"])
+            starts.land(run_id)
+
+        assert starts.serve(starts.workload(run_id), land) is None
+        return
     event = starts.serve(starts.workload(run_id))
     assert event is not None
     assert "the pool knows a task of the same name and run" in event[START_ON_WORKER]

@@ -15,6 +15,7 @@ from sensorpool.airflow.task.patch import RESUME
 from sensorpool.airflow.trigger import PauseTrigger, PoolTrigger
 from sensorpool.client.pool import Pool
 from sensorpool.config.settings import Settings
+from sensorpool.errors import KeyConflict
 from sensorpool.instrumentation.redaction import error_text
 from sensorpool.model.states import State
 from sensorpool.model.values import LONGEST_SPAN, Instance, Key, Registration
@@ -49,6 +50,14 @@ def register(registration: Registration) -> Instance:
     :raises SensorpoolError: as `Pool.register`.
     """
     check_secrets(registration.poke_context)
+    try:
+        instance = pool().register_many([registration], try_out=False)[0]
+    except KeyConflict:
+        if not _forget_earlier_life(registration):
+            raise
+    else:
+        if instance.state is State.SENSING or not _forget_earlier_life(registration):
+            return sensing(instance)
     return sensing(pool().register_many([registration], try_out=False)[0])
 
 
@@ -68,6 +77,28 @@ def forget(key: Key) -> None:
     :raises SensorpoolError: when the database does not answer.
     """
     pool().database.run(pruning.forget, key)
+
+
+def ended_before(known: Any, external_id: str | None) -> bool:
+    """Whether the instance of a try ended in an earlier life of its task: the run was deleted, and made anew.
+
+    Airflow has one task instance for a key, and numbers the tries of a new one from the first on.
+
+    :param known: as `inspecting.of_key` returns it.
+    :param external_id: the id of the try of the task instance.
+    """
+    if known is None or known.state == State.SENSING:
+        return False
+    return None not in (external_id, known.external_id) and known.external_id != external_id
+
+
+def _forget_earlier_life(registration: Registration) -> bool:
+    """Have the pool forget an instance of this try that ended in an earlier life; return whether there was one."""
+    key = registration.key
+    if key is None or not ended_before(pool().database.read(inspecting.of_key, key), registration.external_id):
+        return False
+    forget(key)
+    return True
 
 
 def check_secrets(poke_context: Any) -> None:
