@@ -5,13 +5,20 @@ from urllib.parse import quote
 
 from sqlalchemy import Connection, CursorResult, Engine, NullPool, Row, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    InterfaceError,
+    NoSuchModuleError,
+    OperationalError,
+    ProgrammingError,
+)
 
 from sensorpool.errors import SettingsError
 from sensorpool.sensors.connections import InfraFailure
 from sensorpool.sensors.kept_connections import KeptConnections, try_out_connections
 from sensorpool.sensors.shared import Shared
-from sensorpool.sensors.sql_errors import said_by
+from sensorpool.sensors.sql_errors import has_code, said_by
 from sensorpool.sensors.statement_limits import begins, limit_connections, limit_transaction
 
 MAX_ENGINES = 32
@@ -49,13 +56,19 @@ def connect(name: str, url: str) -> Connection:
 
     :raises DBAPIError: when the database ends the connection at once.
     :raises InfraFailure: when the database cannot be reached.
-    :raises SettingsError: when the URL is malformed, or its driver is not installed; the text leaves out the URL.
+    :raises SettingsError: when the URL or an option of it is malformed, or its driver is not installed; the text leaves
+        out the URL.
     """
     engine = _engines.get(url, lambda: _make_engine(name, url))
     try:
         connection = engine.connect()
     except (OperationalError, InterfaceError, OSError) as error:
         raise InfraFailure(f"{name}: the database cannot be reached: {said_by(error, url)}") from error
+    # AttributeError: PyMySQL says so of an unknown charset
+    except (ProgrammingError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, ProgrammingError) and has_code(error):
+            raise  # the server has answered
+        raise SettingsError(f"{name}: its driver refuses an option: {said_by(error, url)}") from None
     try:
         limit_transaction(connection)
     except BaseException:

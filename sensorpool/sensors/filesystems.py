@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import fsspec
 from fsspec.registry import registry
 
-from sensorpool.errors import CannotPoke
+from sensorpool.errors import CannotPoke, SettingsError
 from sensorpool.sensors import ftp_server
 from sensorpool.sensors.connections import PokeFailed, one_line, shown_url
 from sensorpool.sensors.failures import as_infra_failure
@@ -35,22 +35,32 @@ _LINKS = ("link", "os.unix=slink", "os.unix=symlink")
 _NO_FILES = frozenset("pscbD")
 
 
+class _OptionsRefused(Exception):
+    """A constructor refused the options of a connection."""
+
+
 def known_protocols() -> frozenset[str]:
     """Return the protocols that fsspec knows, whether or not their packages are installed here."""
     return frozenset((*fsspec.available_protocols(), *registry))
 
 
-def ask(url: str, options: Mapping[str, Any], question: Callable[["RemoteTree", str], Answer]) -> Answer:
+def ask(
+    url: str, options: Mapping[str, Any], question: Callable[["RemoteTree", str], Answer], *, name: str = ""
+) -> Answer:
     """Ask a question about the URL; return its answer. The filesystem is kept for the next question if possible.
 
     :param question: is called with the tree and the URL's path in it, perhaps twice.
+    :param name: the variable that the options come from.
     :raises InfraFailure: when the filesystem cannot be reached.
     :raises CannotPoke: when its package is not installed here.
+    :raises SettingsError: when its constructor refuses the options; the text hides their values.
     :raises PokeFailed: when the filesystem refuses.
     """
-    secrets = [value for value in options.values() if isinstance(value, str)]
+    secrets = list(_texts(options))
     try:
         return _ask(url, options, question)
+    except _OptionsRefused as error:
+        raise SettingsError(f"{name}: {_protocol(url)}:// refuses its options: {one_line(error, secrets)}") from None
     except (PokeFailed, PermissionError):
         raise
     except ImportError as error:
@@ -70,7 +80,12 @@ def _ask(url: str, options: Mapping[str, Any], question: Callable[["RemoteTree",
     }
 
     def make() -> Any:
-        return implementation(**arguments)
+        try:
+            return implementation(**arguments)
+        except (TypeError, ValueError) as error:
+            if not options or as_infra_failure(error, ""):
+                raise
+            raise _OptionsRefused(f"{type(error).__name__}: {error}") from error
 
     def ask_through(filesystem: Any) -> Answer:
         filesystem.invalidate_cache()
@@ -175,6 +190,15 @@ class RemoteTree:
     def _ftp(self) -> object:
         """The connection of an FTP filesystem."""
         return getattr(self._filesystem, "ftp", None)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield all texts in a value of JSON: any of them may be a secret."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(each)
 
 
 def _protocol(url: str) -> str:

@@ -79,7 +79,7 @@ class PathSensor:
         :raises InfraFailure: when the filesystem cannot be reached.
         :raises PermissionError: when it may not be looked at.
         :raises PokeFailed: when it refuses, or does not tell the size or the time that is asked for.
-        :raises SettingsError: when this worker does not know the connection.
+        :raises SettingsError: when this worker does not know the connection, or its filesystem refuses the options.
         """
         return self._poke_local() if self._is_local else self._poke_remote()
 
@@ -102,10 +102,10 @@ class PathSensor:
     def _poke_remote(self) -> bool:
         from sensorpool.sensors.filesystems import ask  # not for local paths: fsspec takes 0.1 s to import
 
-        options = {}
-        if self.conn_id is not None:
-            options = connection_object(variable(self.conn_id), connection(self.conn_id))
-        return ask(self._root, options, self._holds)
+        if self.conn_id is None:
+            return ask(self._root, {}, self._holds)
+        name = variable(self.conn_id)
+        return ask(self._root, connection_object(name, connection(self.conn_id)), self._holds, name=name)
 
     def _holds(self, tree: Tree, root: str) -> bool:
         holds = any(

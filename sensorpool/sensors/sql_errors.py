@@ -32,14 +32,17 @@ def is_passing(error: DBAPIError) -> bool:
     """Whether the database was away or busy, or ended the statement, rather than refusing it."""
     if error.connection_invalidated:
         return True
-    orig = error.orig
-    state = getattr(orig, "sqlstate", None) or getattr(orig, "pgcode", None)
-    if isinstance(state, str) and (state[:2] in _PASSING_CLASSES or state in _PASSING_STATES):
+    state = _state(error)
+    if state is not None and (state[:2] in _PASSING_CLASSES or state in _PASSING_STATES):
         return True
-    if isinstance(found := getattr(orig, "sqlite_errorname", None), str):
+    if isinstance(found := getattr(error.orig, "sqlite_errorname", None), str):
         return found.startswith(_PASSING_SQLITE)
-    numbers: tuple[Any, ...] = getattr(orig, "args", ())
-    return bool(numbers) and isinstance(numbers[0], int) and numbers[0] in _PASSING_NUMBERS
+    return _number(error) in _PASSING_NUMBERS
+
+
+def has_code(error: DBAPIError) -> bool:
+    """Whether the error has a code of the server; without one, the driver itself refuses what it was given."""
+    return _state(error) is not None or _number(error) is not None
 
 
 def said_by(error: BaseException, url: str) -> str:
@@ -52,3 +55,15 @@ def said_by(error: BaseException, url: str) -> str:
     except (ArgumentError, ValueError):
         password = ""
     return one_line(str(said), [password, url])
+
+
+def _state(error: DBAPIError) -> str | None:
+    """Return the SQLSTATE of an error, as far as its driver tells."""
+    state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+    return state if isinstance(state, str) else None
+
+
+def _number(error: DBAPIError) -> int | None:
+    """Return the number of an error of MySQL or MariaDB."""
+    said: tuple[Any, ...] = getattr(error.orig, "args", ())
+    return said[0] if said and isinstance(said[0], int) else None

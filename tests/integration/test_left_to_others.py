@@ -301,7 +301,19 @@ MISSING = {
         *("SqlSensor", {"sql": "SELECT count(*) FROM t", "conn_id": "there"}),
         *("warehouse", "sqlite:///{file}"),
     ),
+    "an option that psycopg does not know": (
+        *("SqlSensor", {"sql": "SELECT count(*) FROM t", "conn_id": "there"}),
+        *("postgresql+psycopg://u:swordfish@127.0.0.1:1/d?sslmodee=require", "sqlite:///{file}"),
+    ),
+    "an option that PyMySQL does not know": (
+        *("SqlSensor", {"sql": "SELECT count(*) FROM t", "conn_id": "there"}),
+        *("mysql+pymysql://u:swordfish@127.0.0.1:1/d?ssl_disabledd=1", "sqlite:///{file}"),
+    ),
     "no base URL": ("HttpSensor", {"url": "/x", "conn_id": "there", "status": 404}, "", "{url}"),
+    "options that its filesystem refuses": (
+        *("PathSensor", {"path": "memory://left/x", "conn_id": "there"}),
+        *('{"max_paths": "swordfish"}', "{{}}"),
+    ),
     "no options": ("PathSensor", {"path": "memory://left/x", "conn_id": "there"}, "", "{{}}"),
 }
 
@@ -336,6 +348,7 @@ def test_a_connection_that_one_process_lacks_fails_nobody(
     assert problem.startswith(f"worker7@host cannot poke {OURS}{cls}, other workers have to: ")
     assert "SENSORPOOL_CONN_THERE" in problem
     assert problem.count("worker7@host") == 1
+    assert "swordfish" not in problem
     for name in ("SENSORPOOL_CONN_THERE", "SENSORPOOL_CONN_THERE_TOO"):
         monkeypatch.setenv(name, there.format(file=tmp_path / "asked.db", url=refusing))
     until("their end", lambda: job(second, pool, "worker8@host/1") and states(pool, ids) == {"success"})

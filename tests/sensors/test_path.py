@@ -298,6 +298,37 @@ def test_a_server_that_is_gone_or_busy_is_an_infra_failure(ftp_server: FtpServer
         PathSensor(f"ftp://127.0.0.1:{port}/a").poke({})
 
 
+class StrictFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
+    """Refuses its options, by an error of this kind."""
+
+    protocol = "strict"
+    error: type[Exception] = ValueError
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        raise self.error(f"cannot be: {sorted(options.items())}")
+
+
+@pytest.mark.parametrize("cachable", [True, False])
+@pytest.mark.parametrize("error", [TypeError, ValueError])
+def test_options_that_a_constructor_refuses_are_a_wrong_setting(
+    monkeypatch: pytest.MonkeyPatch, set_connection: SetConnection, error: type[Exception], cachable: bool
+) -> None:
+    fsspec.register_implementation("strict", StrictFileSystem, clobber=True)
+    monkeypatch.setattr(StrictFileSystem, "error", error)
+    monkeypatch.setattr(StrictFileSystem, "cachable", cachable)
+    set_connection("store", json.dumps({"key": "swordfish", "client": {"secrets": ["hunter22"]}}))
+    with pytest.raises(
+        SettingsError, match=f"SENSORPOOL_CONN_STORE: strict:// refuses its options: {error.__name__}"
+    ) as caught:
+        PathSensor("strict://a/b", conn_id="store").poke({})
+    assert "key" in str(caught.value)
+    for secret in ("swordfish", "hunter22"):
+        assert secret not in str(caught.value)
+    with pytest.raises(PokeFailed, match=f"strict://a/b: {error.__name__}"):
+        PathSensor("strict://a/b").poke({})
+
+
 class TiresomeFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
     """Breaks its connection when it is told to, tells neither size nor time, and caches what it can."""
 

@@ -220,6 +220,29 @@ def test_a_malformed_connection_is_named_but_not_shown(set_connection: SetConnec
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("postgresql+psycopg://{}?sslmodee=require", 'invalid connection option "sslmodee"'),
+        ("postgresql+psycopg://{}?connect_timeout=soon", "bad value for connect_timeout"),
+        ("mysql+pymysql://{}?ssl_disabledd=1", "unexpected keyword argument 'ssl_disabledd'"),
+        ("mysql+pymysql://{}?connect_timeout=-5", "connect_timeout should be >0"),
+        ("mysql+pymysql://{}?charset=nope", "'encoding'"),
+    ],
+)
+def test_an_option_that_the_driver_refuses_is_named_without_the_url(
+    set_connection: SetConnection, options: str, said: str
+) -> None:
+    set_connection("warehouse", options.format("u:hunter2@127.0.0.1:1/d"))
+    with pytest.raises(
+        SettingsError, match=f"SENSORPOOL_CONN_WAREHOUSE: its driver refuses an option: .*{said}"
+    ) as caught:
+        sensor("SELECT 1").poke({})
+    for secret in ("hunter2", "127.0.0.1"):
+        assert secret not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
 def test_engines_are_shared_and_bounded(tmp_path: Path, set_connection: SetConnection) -> None:
     for number in range(engines.MAX_ENGINES + 3):
         with closing(sqlite3.connect(tmp_path / f"{number}.db")) as connection:
