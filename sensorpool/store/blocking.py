@@ -10,6 +10,7 @@ from sensorpool.store.codes import is_denied
 LOCK_WAIT = 2  # seconds for one lock
 _MYSQL_CHANGE = 20  # seconds for a lock during the change; the driver waits 30 s for an answer
 _SHOWN = 200  # characters of a statement
+_UPGRADE = 0x73656E73, 0x75706772  # the advisory lock of a change; registrations take small numbers in the same space
 _BACKEND = "mysql", "mariadb"
 
 _POSTGRES_HOLDER = text(
@@ -59,6 +60,15 @@ def bound(connection: Connection, tables: Collection[str]) -> None:
                     raise
             connection.exec_driver_sql("UNLOCK TABLES")
         connection.exec_driver_sql(f"SET SESSION lock_wait_timeout = {_MYSQL_CHANGE}")
+
+
+def take_turn(connection: Connection) -> None:
+    """Wait on PostgreSQL until no other process changes the schema, so that this one begins with what that one left.
+
+    :raises DBAPIError: when the other one takes longer than `bound` allows.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql("SELECT pg_advisory_xact_lock({}, {})".format(*_UPGRADE))
 
 
 def holder(connection: Connection, schema: str, tables: Collection[str]) -> str:

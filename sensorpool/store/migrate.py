@@ -213,6 +213,7 @@ def _attempt(database: Database, schema: str, names: list[str], act: Callable[[A
     try:
         with database.engine.begin() as connection:
             blocking.bound(connection, names)
+            blocking.take_turn(connection)
             begun.append("the change")
             if schema:
                 if not inspect(connection).has_schema(schema):  # IF NOT EXISTS needs the right to make one all the same

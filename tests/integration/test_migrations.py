@@ -1,16 +1,21 @@
 """The schema's versions on each kind of database: up, down, up again, and head equals the metadata."""
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from functools import partial
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from click.testing import CliRunner
-from sqlalchemy import MetaData, inspect, text, update
+from sqlalchemy import Connection, MetaData, inspect, text, update
 
+from harness.until import until
 from sensorpool import Pool, Settings, __version__
 from sensorpool.cli.main import main
 from sensorpool.errors import SchemaMismatch, Unreachable
@@ -91,6 +96,38 @@ def test_a_backup_is_waited_for_for_a_while_and_then_named(old: str) -> None:
         ending.start()
         assert migrate.upgrade(old, patience=60.0) == migrate.head()
         ending.join()
+    database.dispose()
+
+
+def test_of_two_upgrades_at_once_the_second_waits_and_finds_all_done(
+    postgres_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    migrate.downgrade(postgres_database, "0003")
+    database, second = Database(postgres_database), list[subprocess.Popen[str]]()
+    waiting = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    change = command.upgrade
+
+    def change_and_hold(*arguments: object) -> None:
+        change(*arguments)
+        second.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "sensorpool", "db", "upgrade"],
+                env=os.environ | {"SENSORPOOL_DATABASE_URL": postgres_database},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        until("the second to wait", lambda: database.read(Connection.scalar, waiting))
+
+    monkeypatch.setattr(command, "upgrade", change_and_hold)
+    assert migrate.upgrade(postgres_database) == migrate.head()
+    said, wrong = second[0].communicate(timeout=60)
+    assert second[0].returncode == 0, wrong
+    assert migrate.head() in said
+    assert migrate.current(postgres_database) == migrate.head()
     database.dispose()
 
 
