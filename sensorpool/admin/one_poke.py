@@ -9,6 +9,7 @@ from typing import Any
 
 from sensorpool.config import allowlist
 from sensorpool.config.settings import Settings
+from sensorpool.model.identity import canonical_context
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import DueGroup
 from sensorpool.poke.answer import Answers
@@ -47,20 +48,22 @@ def poke_once(
     :param classes: the classes that may be poked; default: those of the settings.
     :raises ClassRefused: when it is no class path.
     :raises ClassUnavailable: when the class is not enabled, cannot be imported, or is no sensor class.
-    :raises Refused: when the class does not take the context.
+    :raises Refused: when the class does not take the context, or it is none that can be registered.
     """
     own_right()  # pytest and the like fork, and poke in the copy
     classes = classes or Classes(allowlist.of(settings.sensors_enabled))
     sensor_class = classes.find(classes.allow(op_classpath))
-    classes.try_out(sensor_class.op_classpath, poke_context)
+    # as registration does: a constructor that changes its arguments changes none that are poked
+    text = canonical_context(poke_context)
+    classes.try_out(sensor_class.op_classpath, json.loads(text))
     answers = Answers(settings.infra_failures, alone=True)
     set_time_limit(settings.poke_timeout)
     group = DueGroup(0, 0, 0, 0, 0, 0, 0, 0, None)
     tools = PokeTools(classes, answers, {})
-    unit = PokeUnit(group, sensor_class.op_classpath, json.dumps(poke_context), tools)
+    unit = PokeUnit(group, sensor_class.op_classpath, text, tools)
     began = time.monotonic()
     [report] = asyncio.run(unit.poke_async(_THIS_PROCESS)) if sensor_class.way is Way.ASYNC else unit.poke()
     seconds = time.monotonic() - began
     value = None if report.xcom_value is None else json.loads(report.xcom_value)
-    text = None if report.trace is None else report.trace.text
-    return OnePoke(sensor_class.op_classpath, report.outcome, report.reason, value, seconds, text)
+    error_text = None if report.trace is None else report.trace.text
+    return OnePoke(sensor_class.op_classpath, report.outcome, report.reason, value, seconds, error_text)

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -50,6 +51,13 @@ class Prints:
             os.fork()
         return True
 
+class Takes:
+    def __init__(self, names):
+        self.first, self.left = names.pop(0), names
+
+    def poke(self, context):
+        return self.first == "a" and self.left == ["b"]
+
 class Off(Divides):
     pass
 """
@@ -59,7 +67,7 @@ class Off(Divides):
 def _sensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tried_sensors.py").write_text(SENSORS)
     monkeypatch.syspath_prepend(tmp_path)
-    names = [f"tried_sensors.{name}" for name in ("Divides", "Secret", "Waits", "Many", "Prints")]
+    names = [f"tried_sensors.{name}" for name in ("Divides", "Secret", "Waits", "Many", "Prints", "Takes")]
     monkeypatch.setenv("SENSORPOOL_SENSORS_ENABLED", ",".join(names))
     monkeypatch.setenv("SENSORPOOL_DATABASE_URL", f"sqlite:///{tmp_path / 'none.db'}")
 
@@ -72,9 +80,10 @@ def _sensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("Waits", {}, "not_landed"),
         ("Many", {"x": 1}, "not_landed"),
         ("Many", {"x": 2}, "landed"),
+        ("Takes", {"names": ["a", "b"]}, "landed"),
     ],
 )
-def test_what_a_poke_sees(tmp_path: Path, name: str, context: dict[str, int], outcome: str) -> None:
+def test_what_a_poke_sees(tmp_path: Path, name: str, context: dict[str, Any], outcome: str) -> None:
     ran = CliRunner().invoke(main, ["try", f"tried_sensors.{name}", json.dumps(context), "--json"])
     said = json.loads(ran.stdout)
     assert (said["outcome"], ran.exit_code) == (outcome, 1 if outcome == "poke_error" else 0)
