@@ -68,12 +68,16 @@ def print_apart() -> Iterator[None]:
 
     A copy of the process, which such code may have made by a fork, ends here.
     """
+    if sys.stdout is None or sys.stderr is None:  # closed since the start: nothing can be kept apart
+        yield
+        return
     sys.stdout.flush()
     own, kept, process = sys.stdout, os.dup(1), os.getpid()
     os.dup2(2, 1)
     try:
-        # of its own, because such code may close it
-        with open(os.dup(2), "w", buffering=1, errors="replace") as apart, redirect_stdout(apart):
+        # an object of its own, because such code may close it; never closed here, because a handler of logs may keep it
+        apart = open(2, "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115
+        with redirect_stdout(apart):
             yield
     finally:
         if os.getpid() != process:

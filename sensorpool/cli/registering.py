@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import re
 import signal
 import sys
@@ -13,7 +14,7 @@ from typing import IO, Any
 
 import click
 
-from sensorpool.cli.output import json_option, print_json
+from sensorpool.cli.output import json_option, print_apart, print_json
 from sensorpool.client.pool import Pool
 from sensorpool.client.register import AT_ONCE
 from sensorpool.client.validate import CheckedRegistration
@@ -57,12 +58,13 @@ def register(
     if source is not None:
         if sensor_class is not None:
             raise click.UsageError("CLASS and --from exclude each other")
-        _register_lines(Pool(), source)
+        _register_lines(source)
         return
     if sensor_class is None or context_json is None:
         raise click.UsageError("name a CLASS and a CONTEXT_JSON, or --from FILE.jsonl")
-    pool = Pool()
-    instance = pool.register(sensor_class, parse_context(context_json), **options)
+    context = parse_context(context_json)
+    with print_apart():
+        instance = Pool().register(sensor_class, context, **options)
     fields = {name: getattr(instance, name) for name in ("id", "hashcode", "shardcode", "group_id", "created", "state")}
     if as_json:
         print_json(fields)
@@ -128,23 +130,15 @@ class _Count:
         print_json(said | ({"stopped": self.stopped} if self.stopped else {}))
 
 
-def _register_lines(pool: Pool, source: IO[str]) -> None:
-    """Register lines, a thousand at a time; a refused line is reported by its number."""
-    count, batch = _Count(), list[tuple[int, CheckedRegistration]]()
+def _register_lines(source: IO[str]) -> None:
+    """Register lines, and say what came of them; a refused line is reported by its number."""
+    count = _Count()
+    with print_apart():
+        pool = Pool()
     with _interrupts() as hold:
         try:
-            for number, line in _lines(source):
-                count.read = number
-                try:
-                    batch.append((number, pool.check(_read_line(line))))
-                except Refused as error:
-                    count.refused.append({"line": number, "reason": str(error)})
-                if len(batch) == AT_ONCE:
-                    with hold():
-                        _register_batch(pool, batch, count)
-                    batch = []
-            with hold():
-                _register_batch(pool, batch, count)
+            with print_apart():
+                _take_lines(pool, source, count, hold)
         except KeyboardInterrupt:
             count.stopped = f"interrupted at line {count.read}: the last lines before it may be unregistered"
         except BaseException:
@@ -153,6 +147,25 @@ def _register_lines(pool: Pool, source: IO[str]) -> None:
             raise
     count.say()
     sys.exit(1 if count.refused or count.stopped else 0)
+
+
+def _take_lines(pool: Pool, source: IO[str], count: _Count, hold: Callable[[], AbstractContextManager[None]]) -> None:
+    """Register lines, a thousand at a time."""
+    batch, process = list[tuple[int, CheckedRegistration]](), os.getpid()
+    for number, line in _lines(source):
+        count.read = number
+        try:
+            batch.append((number, pool.check(_read_line(line))))
+        except Refused as error:
+            count.refused.append({"line": number, "reason": str(error)})
+        if os.getpid() != process:
+            return  # a constructor has forked: its copy registers nothing, and `print_apart` ends it
+        if len(batch) == AT_ONCE:
+            with hold():
+                _register_batch(pool, batch, count)
+            batch = []
+    with hold():
+        _register_batch(pool, batch, count)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import json
 import math
 import sys
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import asdict
 from itertools import chain
 
@@ -28,16 +29,17 @@ def doctor(short: bool, as_json: bool) -> None:
     """Check this installation, a line for each point. The exit code is 1 when something is wrong."""
     from sensorpool.admin.doctor import examine, load
 
-    settings, wrong, without = load()
     findings = []
-    if settings is not None:
-        take_up(settings)
-    for finding in chain(wrong, examine(settings, without) if settings is not None else ()):
-        if short and finding.level == "ok":
-            continue
-        findings.append(finding)
-        if not as_json:
-            say(f"{_MARKS[finding.level]}  {finding.subject}: {finding.said}")
+    with print_apart() if as_json else nullcontext():  # checks import sensor classes
+        settings, wrong, without = load()
+        if settings is not None:
+            take_up(settings)
+        for finding in chain(wrong, examine(settings, without) if settings is not None else ()):
+            if short and finding.level == "ok":
+                continue
+            findings.append(finding)
+            if not as_json:
+                say(f"{_MARKS[finding.level]}  {finding.subject}: {finding.said}")
     levels = Counter(each.level for each in findings)
     if as_json:
         print_json([{name: value for name, value in asdict(each).items() if value != ()} for each in findings])
