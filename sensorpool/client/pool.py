@@ -111,7 +111,7 @@ class Pool(PoolView):
         :param on_success: the same, sent when it landed.
         :param on_failure: the same, sent when it ended otherwise: failed, skipped or cancelled.
         :param external_id: the waiter's id in its own system, of 64 characters at most.
-        :param logical_date: the date that the condition is of, if it is one of a series.
+        :param logical_date: the date, with a time zone, that the condition is of, if it is one of a series.
         :param family: the name of that series (see `Registration`).
         :param backend: the name of what its pokes ask (see `Registration`).
         :param location: the URL of what it waits for (see `Registration`).

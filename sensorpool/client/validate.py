@@ -222,9 +222,12 @@ def _milliseconds(logical_date: Any) -> Milliseconds | None:
         return None
     try:
         found = datetime.fromisoformat(logical_date) if isinstance(logical_date, str) else logical_date
-        return round(found.timestamp() * 1000)
+        has_zone, milliseconds = found.utcoffset() is not None, round(found.timestamp() * 1000)
     except (AttributeError, ValueError, OverflowError):
         raise Refused("logical_date must be a date and time, like 2030-01-31T12:00:00+00:00") from None
+    if not has_zone:  # it would be of the zone of this machine, and another time on the next
+        raise Refused("logical_date has no time zone: give it one, like 2030-01-31T12:00:00+00:00")
+    return milliseconds
 
 
 def _execution_context(registration: Registration, settings: Settings) -> ExecutionContext:

@@ -68,7 +68,7 @@ class Registration:
     :param on_success: the same, sent when it landed.
     :param on_failure: the same, sent when it ended otherwise.
     :param external_id: the waiter's id in its own system: in Airflow, the id of the try of the task instance.
-    :param logical_date: the logical date of the waiter's DAG run.
+    :param logical_date: the logical date of the waiter's DAG run, with a time zone.
     :param family: the name of the series that the condition belongs to, as yesterday's and today's partition do: what
         is usual in it is known of its earlier landings. Default: the condition is a series of its own.
     :param backend: the name of what its pokes ask, for budgets and outages. Default: what ``backend_of`` of its class

@@ -183,6 +183,12 @@ def test_a_logical_date_that_is_none_is_refused(value: Any) -> None:
     assert refused(logical_date=value).startswith("logical_date must be a date and time")
 
 
+@pytest.mark.parametrize("value", [datetime(2030, 1, 31, 12), "2030-01-31T12:00:00", "2030-01-31"], ids=str)
+def test_a_logical_date_without_a_time_zone_is_refused(value: Any) -> None:
+    said = "logical_date has no time zone: give it one, like 2030-01-31T12:00:00+00:00"
+    assert refused(logical_date=value) == said
+
+
 def test_an_object_brings_its_own_context() -> None:
     given = ScriptedSensor("/nowhere", "x")
     assert (
