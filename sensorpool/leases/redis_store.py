@@ -1,6 +1,6 @@
 """The store: one pool's Redis, with its keys, its scripts, and calls that raise a one-line error."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -8,7 +8,9 @@ from redis.exceptions import (
     AskError,
     ClusterCrossSlotError,
     ClusterError,
+    MasterDownError,
     NoScriptError,
+    ReadOnlyError,
     RedisError,
     ResponseError,
 )
@@ -74,9 +76,12 @@ class RedisStore:
     def call(self, function: Any, *arguments: Any, **named: Any) -> Any:
         """Call a command of the client, or of a pipeline; return the answer of Redis."""
         try:
-            return function(*arguments, **named)
+            answer = function(*arguments, **named)
         except RedisError as error:
             raise self.unreachable(error) from error
+        if named.get("raise_on_error") is False:  # a pipeline returns the errors of its commands
+            self._drop_spoilt_connections(answer)
+        return answer
 
     def pipeline(self) -> Any:
         """Begin a pipeline: its commands are sent together; commands of other clients may run between them."""
@@ -93,7 +98,16 @@ class RedisStore:
 
     def unreachable(self, error: Exception) -> Unreachable:
         """Make the error that says that Redis does not answer, and why."""
+        self._drop_spoilt_connections([error])
         return Unreachable(f"Redis {self._url} does not answer: {safe_line(error, _LONGEST)}")
+
+    def _drop_spoilt_connections(self, answers: Iterable[object]) -> None:
+        """Close the idle connections if the server behind them has become a replica, so the next call connects anew.
+
+        After a failover by address they lead to the old primary for as long as it lives, and it answers.
+        """
+        if any(isinstance(answer, RedisError) and _is_of_a_replica(answer) for answer in answers):
+            self.client.connection_pool.disconnect(inuse_connections=False)
 
     def in_cluster_mode(self) -> str | None:
         """Return a line that says so if this Redis is in cluster mode, else None.
@@ -121,6 +135,7 @@ class RedisStore:
         try:
             self.client.set(self.pool_key("probe"), "1", px=PROBE_KEPT)
         except ResponseError as error:
+            self._drop_spoilt_connections([error])
             said = safe_line(error, _LONGEST)
             raise Unreachable(f"Redis {self._url} answers, and takes no writes: {said}") from error
         except RedisError as error:
@@ -143,6 +158,11 @@ class RedisStore:
             return str(self.client.config_get("maxmemory-policy").get("maxmemory-policy", "")) or None
         except RedisError:
             return None
+
+
+def _is_of_a_replica(error: RedisError) -> bool:
+    """Whether a server refuses a command because it is a replica. (Redis 6.2 wraps the refusal of a script.)"""
+    return isinstance(error, ReadOnlyError | MasterDownError) or "READONLY" in str(error)
 
 
 def range_key(shard_range: ShardRange, name: str, namespace: str = "") -> str:

@@ -11,7 +11,11 @@ import redis
 from harness.servers import Missing, RedisServer
 from sensorpool import Pool
 from sensorpool.admin import doctor, health
+from sensorpool.errors import Unreachable
+from sensorpool.leases.lease import Acquired, Leases, leases_of
 from sensorpool.leases.redis_store import RedisStore
+from sensorpool.model.values import ShardRange
+from tests.faults.proxy import Proxy
 
 
 @pytest.fixture(scope="module")
@@ -96,3 +100,49 @@ def test_a_broker_of_its_own_that_takes_no_writes_is_named(
     assert "answers, and takes no writes: " in problem
     assert found["broker"].level == "wrong"
     assert found["redis"].level != "wrong"
+
+
+def ask_for_a_lease(leases: Leases) -> None:
+    """Acquire a lease: a script."""
+    held = leases.acquire(ShardRange(0, 10), "us")
+    assert isinstance(held, Acquired)
+    held.lease.release()
+
+
+def nudge(leases: Leases) -> None:
+    """Raise a flag: a pipeline."""
+    leases.dirty_flags.put_up(ShardRange(0, 10))
+
+
+def probe(leases: Leases) -> None:
+    """Look whether it takes writes: a command."""
+    leases.store.probe()
+
+
+def ask_for_leases(leases: Leases) -> None:
+    """Acquire leases: a pipeline that returns its errors."""
+    held = leases.acquire_each([ShardRange(0, 10), ShardRange(10, 20)], "us")
+    for each in held:
+        assert isinstance(each, Acquired)
+        each.lease.release()
+
+
+@pytest.mark.parametrize("ask", [ask_for_a_lease, nudge, probe, ask_for_leases])
+def test_the_connections_to_a_primary_that_became_a_replica_are_dropped(
+    server: RedisServer, make_pool: Callable[..., Pool], ask: Callable[[Leases], None]
+) -> None:
+    """The address leads to another server now, and the old one closes no connection."""
+    with RedisServer() as other, Proxy(server.port) as proxy, redis.Redis.from_url(server.url) as client:
+        with redis.Redis.from_url(other.url) as of_other:
+            of_other.config_set("requirepass", server.password)
+        leases = leases_of(make_pool(redis_url=proxy.url(server.url)).settings)
+        ask(leases)
+        client.execute_command("REPLICAOF", "127.0.0.1", "1")
+        try:
+            proxy.target = other.port
+            with pytest.raises(Unreachable, match=r"(?i)read.?only"):
+                ask(leases)
+            ask(leases)
+        finally:
+            client.execute_command("REPLICAOF", "NO", "ONE")
+            leases.store.client.close()
