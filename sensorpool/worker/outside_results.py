@@ -86,7 +86,7 @@ class OutsideResults:
         self._away.take(reports)
         self._failing_pokes.take(reports, now)
         offsets = {report.group.id: round((report.began - here) * 1000) for report in reports}
-        trusted = self._clock.trusts(now)
+        trusted = self._clock.trusts(now, here)
         facts = self._facts(reports, by_range, {each: now + offset for each, offset in offsets.items()}, trusted, blame)
         done = Settlement(0, {})
         if facts:

@@ -42,7 +42,7 @@ class Waits:
 class Trusting:
     """A watch of the clock that sees no jump."""
 
-    def trusts(self, now: Milliseconds) -> bool:
+    def trusts(self, now: Milliseconds, monotonic: float | None = None) -> bool:
         """Trust it."""
         return now >= 0
 

@@ -1,6 +1,8 @@
 """Suspects of one process: offered, claimed, poked apart and cleared. Tests hand in the reports of the lanes."""
 
+import time
 from collections.abc import Collection, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +13,8 @@ from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.values import DueGroup
 from sensorpool.store import loading
 from sensorpool.store.database import Database
+from sensorpool.worker import clock_watch, outside_results
+from sensorpool.worker.clock_watch import ClockWatch
 from sensorpool.worker.suspects import Suspects
 from tests.support.scripted_worker import Place, RecordingLane, report
 
@@ -228,3 +232,18 @@ def test_where_a_childs_end_is_not_known_nothing_changes(place: Apart) -> None:
     begin_watch(place, group).end_watch([group], [], None)
     assert set(place.marks()) == {group}
     assert not place.suspects.is_busy
+
+
+def test_a_wait_for_redis_is_no_jump_of_the_clock(place: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = SimpleNamespace(monotonic=lambda: passed[-1])
+    passed, watch, outside = [time.monotonic()], ClockWatch(), place.process.outside
+    for module in (outside_results, clock_watch):
+        monkeypatch.setattr(module, "time", here)
+    monkeypatch.setattr(outside, "_clock", watch)
+    monkeypatch.setattr(outside._away, "take", lambda _: passed.append(passed[-1] + 20))
+    [group] = place.register("a")
+    assert watch.trusts(place.clock.ms)
+    place.offer(Suspicion.OVERRAN, group)
+    place.hanging.hand_in(group, Outcome.NOT_LANDED)
+    assert len(passed) == 2
+    assert watch.trusts(place.clock.ms + 20_000)
