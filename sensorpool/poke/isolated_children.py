@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from sensorpool.config.settings import Settings
+from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.logs import logger
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import Report
@@ -25,6 +26,7 @@ LINGER = 5.0  # seconds for which a watched child lives on, to see whether what 
 LINGERING = 8  # the most watched children that live on at once
 MOMENT = 0.1  # seconds
 _HUNG = 4  # a child may have so many times `together` hanging pokes, which keep their memory
+_KEEP_AGAIN = 1.0  # seconds after an attempt that failed
 _HAND_IN_EVERY = 0.2  # seconds
 _ENDS_NOTHING = frozenset({Outcome.NOT_LANDED, Outcome.INFRA_FAILURE})  # the group is poked again
 
@@ -96,7 +98,11 @@ class IsolatedChildren:
         self._mine.step()
         if (now := time.monotonic()) - self._kept >= self._settings.heartbeat:
             self._kept = now
-            self._keep_in_hand(self._groups.ids())
+            try:
+                self._keep_in_hand(self._groups.ids())
+            except Unreachable as error:  # the pokes go on all the same
+                log.warning("the claims on groups that are poked apart were not renewed", error=str(error))
+                self._kept = now - max(0.0, self._settings.heartbeat - _KEEP_AGAIN)
 
     def poke_together(self, waiting: FairQueue[Suspect]) -> None:
         """Poke a line in one child: until the line is empty, the child ends, its stint is over, or it has its fill."""

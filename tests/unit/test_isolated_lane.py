@@ -17,6 +17,7 @@ import pytest
 
 from harness.until import until
 from sensorpool.config.settings import Settings
+from sensorpool.errors import Unreachable
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import Report
 from sensorpool.poke import child as child_module
@@ -48,14 +49,21 @@ class Lane:
             lease_ttl=1,
         )
         self.kept: set[int] = set()
+        self.failing = 0  # so many renewals of claims fail
         self._reports: list[Report] = []
         self._lock = threading.Lock()
         self.watched: list[tuple[list[int], list[Report], bool | None]] = []
-        self.lane = IsolatedLane(settings, self._take, self.kept.update, width, self._end_watch)
+        self.lane = IsolatedLane(settings, self._take, self._keep, width, self._end_watch)
 
     def _take(self, reports: Sequence[Report]) -> None:
         with self._lock:
             self._reports.extend(reports)
+
+    def _keep(self, group_ids: Sequence[int]) -> None:
+        if self.failing:
+            self.failing -= 1
+            raise Unreachable("Redis does not answer")
+        self.kept.update(group_ids)
 
     def _end_watch(self, group_ids: Sequence[int], late: Sequence[Report], died: bool | None) -> None:
         self.watched.append((list(group_ids), list(late), died))
@@ -103,6 +111,15 @@ def test_groups_are_poked_in_a_child_and_reported() -> None:
     }
     assert found[2].reason == "ValueError: as told"
     assert lane.kept <= {1, 2, 3, 4, 5}
+
+
+def test_a_renewal_that_fails_ends_no_poke() -> None:
+    lane = Lane(30.0, width=1)
+    lane.failing = 1
+    lane.offer_together(answering.Lands, answering.Lands)
+    found = lane.reports(2)
+    assert lane.failing == 0
+    assert [found[number].outcome for number in (1, 2)] == [LANDED, LANDED]
 
 
 BAD = [
