@@ -29,7 +29,7 @@ Each range has these keys beside its lease, all under one hash tag so that one s
               while it poked them, so they are suspects
 ``suspects``  groups that hung or were in a dead holder's hands: poked apart from the others until they are cleared
               (`suspects`)
-``alone:N``   since when a process has had the suspect N in hand (`claims`)
+``alone:N``   which process has the suspect N in hand, and since when (`claims`)
 ``deaths``    how many processes that had poked a group died (`late_crashes`)
 ``overruns``  how many pokes of a group in a row overran their limit (`suspects`)
 ``unsettled`` groups whose result cannot be written: since when, and why not (`unsettled_groups`)

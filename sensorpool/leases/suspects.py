@@ -45,6 +45,12 @@ class SuspectMarks:
         if marked := {str(group_id): suspicion.spell(why, lost_turn=lost_turn) for group_id, why in whys.items()}:
             self._write(shard_range, marked)
 
+    def restore(self, shard_range: ShardRange, whys: Mapping[int, Suspicion]) -> None:
+        """Mark those of these groups that have no mark any more; Redis may have lost its data."""
+        if whys:
+            known = set(self.of(shard_range))
+            self.mark_each(shard_range, {group_id: why for group_id, why in whys.items() if group_id not in known})
+
     def clear(self, shard_range: ShardRange, group_ids: Iterable[int]) -> None:
         """Clear the marks and the overruns of these groups."""
         if cleared := [str(group_id) for group_id in group_ids]:

@@ -18,7 +18,7 @@ class HeldClaims:
     def __init__(self, claims: Claims, seconds: float) -> None:
         self._claims = claims
         self._seconds = seconds
-        self._ranges: dict[int, ShardRange] = {}
+        self._held: dict[int, tuple[ShardRange, Milliseconds]] = {}  # the range of each group, and since when it waits
         self._lock = threading.Lock()
 
     def take(self, shard_range: ShardRange, group_ids: Sequence[int], due: Milliseconds) -> list[int]:
@@ -29,25 +29,37 @@ class HeldClaims:
         """
         return self._claims.take(shard_range, group_ids, self._seconds, due)
 
-    def hold(self, shard_range: ShardRange, group_ids: Iterable[int]) -> None:
-        """Hold groups until their pokes are reported."""
+    def hold(self, shard_range: ShardRange, group_ids: Iterable[int], due: Milliseconds) -> None:
+        """Hold groups until their pokes are reported.
+
+        :param due: see `take`.
+        """
         with self._lock:
-            self._ranges.update(dict.fromkeys(group_ids, shard_range))
+            self._held.update(dict.fromkeys(group_ids, (shard_range, due)))
 
     def held(self, shard_range: ShardRange) -> list[int]:
         """Return the groups of a range that are held."""
         with self._lock:
-            return [group_id for group_id, its_range in self._ranges.items() if its_range == shard_range]
+            return [group_id for group_id, (its_range, _) in self._held.items() if its_range == shard_range]
 
-    def renew(self, group_ids: Iterable[int]) -> None:
+    def renew(self, group_ids: Iterable[int]) -> dict[ShardRange, list[int]]:
         """Renew the claims on the groups that are held.
 
+        :returns: the groups whose claim had ended, and is made again: Redis may have lost their marks, too.
         :raises Unreachable: when Redis does not answer.
         """
+        held: dict[ShardRange, dict[int, Milliseconds]] = defaultdict(dict)
         with self._lock:
-            held = [(self._ranges[group_id], group_id) for group_id in group_ids if group_id in self._ranges]
-        if held:
-            self._claims.renew(held, self._seconds)
+            for group_id in group_ids:
+                if (found := self._held.get(group_id)) is not None:
+                    held[found[0]][group_id] = found[1]
+        again = self._claims.renew(held, self._seconds) if held else {}
+        for shard_range, claimed in again.items():
+            with self._lock:
+                ended = [group_id for group_id in claimed if group_id not in self._held]
+            self._claims.drop(shard_range, ended)  # they were dropped between the look and the renewal
+            again[shard_range] = [group_id for group_id in claimed if group_id not in ended]
+        return again
 
     def drop(self, shard_range: ShardRange, group_ids: Iterable[int]) -> None:
         """Let go of groups in Redis: jobs poke them again.
@@ -61,8 +73,8 @@ class HeldClaims:
         by_range: dict[ShardRange, list[int]] = defaultdict(list)
         with self._lock:
             for group_id in group_ids:
-                if (shard_range := self._ranges.pop(group_id, None)) is not None:
-                    by_range[shard_range].append(group_id)
+                if (found := self._held.pop(group_id, None)) is not None:
+                    by_range[found[0]].append(group_id)
         return by_range
 
     @contextmanager

@@ -25,6 +25,7 @@ from sensorpool.worker.held_claims import HeldClaims
 from sensorpool.worker.outside_results import OutsideResults
 
 _LOOK_EVERY = 0.05  # seconds
+_RENEW_AGAIN = 1.0  # seconds after an attempt that failed
 _CLOSING = 1.0  # seconds that the thread has to take what is there
 
 log = logger(__name__)
@@ -73,7 +74,7 @@ class SlowPokes:
                 self._claims.take(shard_range, group_ids, now)
         finally:
             for shard_range, group_ids, _ in slow:
-                self._claims.hold(shard_range, group_ids)
+                self._claims.hold(shard_range, group_ids, now)
             with self._lock:
                 self._going_on[poking] = ended
                 self._thread.start()
@@ -148,6 +149,9 @@ class SlowPokes:
             return
         self._renewed_at = time.monotonic()
         try:
-            self._claims.renew([group_id for poking in going_on for group_id in list(poking.outstanding)])
+            again = self._claims.renew([group_id for poking in going_on for group_id in list(poking.outstanding)])
+            for shard_range, group_ids in again.items():
+                self._leases.suspects.restore(shard_range, dict.fromkeys(group_ids, Suspicion.SLOW))
         except Unreachable as error:
+            self._renewed_at -= max(0.0, self._heartbeat - _RENEW_AGAIN)
             log.warning("claims on slow pokes were not renewed", error=str(error))

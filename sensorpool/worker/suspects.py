@@ -56,7 +56,7 @@ class Suspects:
         self._results = results
         self._lingering = lingering
         self._goes_on = goes_on
-        apart = partial(IsolatedLane, settings, self._take, claims.renew, watching=watchdog.watching)
+        apart = partial(IsolatedLane, settings, self._take, self._renew, watching=watchdog.watching)
         self._crashing, self._hanging = apart(watched=self._end_watch), apart(settings.hanging_concurrency)
         self._why: dict[int, Suspicion] = {}  # of the groups in the lanes
         self._lock = threading.Lock()
@@ -94,7 +94,7 @@ class Suspects:
             self._claims.drop(shard_range, claimed)
             raise
         here = time.monotonic()
-        self._claims.hold(shard_range, [group.id for group, *_ in rows])
+        self._claims.hold(shard_range, [group.id for group, *_ in rows], due)
         with self._lock:
             self._why.update((group.id, whys[group.id]) for group, *_ in rows)
         watched = self._lingering.begin(
@@ -168,6 +168,16 @@ class Suspects:
     def has(self, group_id: int) -> bool:
         """Whether a group is poked apart here, or waits for it, or a poke of it goes on."""
         return self._crashing.has(group_id) or self._hanging.has(group_id) or self._goes_on(group_id)
+
+    def _renew(self, group_ids: Sequence[int]) -> None:
+        """Renew the claims on groups that are poked here, and mark a group again whose claim and mark had ended.
+
+        :raises Unreachable: when Redis does not answer.
+        """
+        for shard_range, again in self._claims.renew(group_ids).items():
+            with self._lock:
+                whys = {group_id: self._why[group_id] for group_id in again if group_id in self._why}
+            self._leases.suspects.restore(shard_range, whys)
 
     def _take(self, reports: Sequence[Report]) -> None:
         """Take what was seen in a child process: a crash there is blamed on the group that was poked.

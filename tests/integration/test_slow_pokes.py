@@ -145,6 +145,26 @@ def test_a_slow_poke_that_redis_has_forgotten_is_not_made_twice(
     assert Told.most["slow"] == 1
 
 
+def test_a_slow_poke_whose_claim_ended_is_not_made_twice(
+    pool: Pool, worker: Worker, make_worker: Callable[..., Worker], gate: threading.Event
+) -> None:
+    """Redis was away for longer than a claim lives, and kept its data."""
+    slow, other = register(pool, "slow", lambda: gate.wait(30)), make_worker(pool.settings)
+    worker.slow_pokes._heartbeat = 0.1
+    assert job(worker, pool)["slow"] == 1
+    group_id, shard_range = pool.get(slow).group_id, pool.ranges[0]
+    worker.leases.claims.drop(shard_range, [group_id])
+    until("the claim", lambda: worker.leases.claims.since([shard_range]))
+    assert job(other, pool)["busy"] == 1
+    worker.leases.suspects.clear(shard_range, [group_id])
+    worker.leases.claims.drop(shard_range, [group_id])
+    until("the mark", lambda: worker.leases.suspects.why(shard_range, group_id) is Suspicion.SLOW)
+    assert job(other, pool)["busy"] == 1
+    gate.set()
+    until("it to settle", lambda: pool.wait([slow], 0)[slow] is State.SUCCESS)
+    assert Told.most["slow"] == 1
+
+
 @overruns
 def test_no_slot_is_lost_where_a_job_ends_with_an_error(
     pool: Pool, worker: Worker, gate: threading.Event, monkeypatch: pytest.MonkeyPatch

@@ -112,6 +112,8 @@ def test_who_waits_to_be_poked_apart_is_seen_under_the_acl(acl_url: str) -> None
     leases.suspects.mark(shard_range, range(1, 6), Suspicion.OVERRAN)
     leases.claims.take(shard_range, range(1, 4), seconds=60, now=10**12)
     assert leases.claims.since([shard_range]) == dict.fromkeys((1, 2, 3), 10**12)
+    assert leases.claims.renew({shard_range: {3: 10**12, 4: 10**12}}, seconds=60) == {shard_range: [4]}
+    leases.claims.drop(shard_range, range(1, 5))
 
 
 @pytest.mark.parametrize(

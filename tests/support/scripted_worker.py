@@ -145,7 +145,7 @@ class RecordingLane:
         self,
         settings: Settings,
         take: Callable[[Sequence[Report]], None],
-        renew: object,
+        renew: Callable[[Sequence[int]], None],
         *concurrency: int,
         watching: object = None,
         watched: Any = None,
@@ -153,6 +153,7 @@ class RecordingLane:
         self.in_lane: dict[int, Suspect] = {}
         self.hangs = bool(concurrency)
         self.end_watch = watched
+        self.renew = renew
         self._take = take
 
     def offer(self, suspects: Iterable[Suspect]) -> int:

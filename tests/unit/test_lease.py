@@ -161,10 +161,43 @@ def test_one_process_at_a_time_claims_a_group(leases: Leases, client: Any) -> No
     assert leases.claims.take(RANGE, [1, 2, 3], 60, NOW) == [3]
     assert leases.claims.take(RANGE, [], 60, NOW) == []
     client.pexpire(key(RANGE, "alone:1"), 1_000)
-    leases.claims.renew([(RANGE, 1)], 60)
+    assert leases.claims.renew({RANGE: {1: NOW}}, 60) == {}
     assert client.pttl(key(RANGE, "alone:1")) > 5_000
     leases.claims.drop(RANGE, [1, 2])
     assert leases.claims.take(RANGE, [1, 2, 3], 60, NOW) == [1, 2]
+
+
+def test_a_claim_that_ended_is_made_again_unless_another_process_has_it(leases: Leases, client: Any) -> None:
+    other = Leases(RedisStore(client), lease_ttl=60)
+    assert leases.claims.take(RANGE, [1, 2, 3], 60, NOW) == [1, 2, 3]
+    assert leases.claims.take(OTHER_RANGE, [4], 60, NOW) == [4]
+    client.delete(*(key(RANGE, f"alone:{group_id}") for group_id in (1, 2)))
+    assert other.claims.take(RANGE, [1, 2, 3], 5, NOW) == [1, 2]
+    client.delete(key(RANGE, "alone:1"), key(OTHER_RANGE, "alone:4"))
+    ours = {RANGE: dict.fromkeys((1, 2, 3), NOW - 1), OTHER_RANGE: {4: NOW - 1}}
+    assert leases.claims.renew(ours, 60) == {RANGE: [1], OTHER_RANGE: [4]}
+    assert client.pttl(key(RANGE, "alone:2")) <= 5_000, "the other's is not renewed"
+    leases.claims.drop(RANGE, [1, 2, 3])
+    leases.suspects.mark(RANGE, [1, 2, 3], Suspicion.SLOW)
+    leases.suspects.mark(OTHER_RANGE, [4], Suspicion.SLOW)
+    assert leases.claims.since([RANGE, OTHER_RANGE]) == {2: NOW, 4: NOW - 1}
+
+
+def test_a_claim_of_the_version_before_lives_until_it_ends(leases: Leases, client: Any) -> None:
+    client.set(key(RANGE, "alone:1"), str(NOW), px=5_000)
+    assert leases.claims.take(RANGE, [1], 60, NOW) == []
+    assert leases.claims.renew({RANGE: {1: NOW}}, 60) == {}
+    leases.claims.drop(RANGE, [1])
+    assert 0 < client.pttl(key(RANGE, "alone:1")) <= 5_000
+
+
+def test_many_claims_are_renewed_and_dropped(leases: Leases, client: Any) -> None:
+    many = range(1, 2_502)
+    leases.claims.take(RANGE, many, 60, NOW)
+    client.delete(*(key(RANGE, f"alone:{group_id}") for group_id in many[::100]))
+    assert leases.claims.renew({RANGE: dict.fromkeys(many, NOW)}, 60) == {RANGE: list(many[::100])}
+    leases.claims.drop(RANGE, many)
+    assert client.keys("*alone*") == []
 
 
 def test_records_are_kept_until_they_expire(leases: Leases) -> None:

@@ -120,6 +120,23 @@ def test_where_the_database_is_away_the_claims_are_dropped(place: Apart, monkeyp
     assert place.offer(Suspicion.OVERRAN, group) == []
 
 
+def test_what_redis_forgot_is_claimed_and_marked_again_with_the_next_renewal(place: Apart) -> None:
+    lost, kept = place.register("a", "b")
+    place.offer(Suspicion.OVERRAN, lost, kept)
+    place.leases.suspects.mark(place.shard_range, [kept], Suspicion.CLASS_HANGS)
+    name = place.leases.store.key(place.shard_range, f"alone:{kept}")
+    assert place.client.get(name).startswith(str(place.clock.ms))
+    place.leases.suspects.clear(place.shard_range, [lost])
+    place.leases.claims.drop(place.shard_range, [lost, kept])
+    place.hanging.renew([lost, kept])
+    assert place.claimed(lost, kept) == {lost, kept}
+    assert place.marks() == {lost: Suspicion.OVERRAN, kept: Suspicion.CLASS_HANGS}
+    place.hanging.hand_in(lost, Outcome.NOT_LANDED)
+    assert place.claimed(lost, kept) == {kept}
+    place.hanging.renew([lost])
+    assert place.claimed(lost) == set(), "it is not poked any more"
+
+
 def test_a_poke_that_ends_in_good_time_clears_its_group(place: Apart) -> None:
     waiting, landing = place.register("a", "b")
     place.offer(Suspicion.OVERRAN, waiting, landing)
@@ -235,8 +252,9 @@ def test_where_a_childs_end_is_not_known_nothing_changes(place: Apart) -> None:
 
 
 def test_a_wait_for_redis_is_no_jump_of_the_clock(place: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
+    passed: list[float] = [time.monotonic()]
     here = SimpleNamespace(monotonic=lambda: passed[-1])
-    passed, watch, outside = [time.monotonic()], ClockWatch(), place.process.outside
+    watch, outside = ClockWatch(), place.process.outside
     for module in (outside_results, clock_watch):
         monkeypatch.setattr(module, "time", here)
     monkeypatch.setattr(outside, "_clock", watch)
