@@ -267,6 +267,36 @@ def test_what_a_worker_pokes_apart_when_it_closes_is_poked_at_once_by_the_next(
         other.close()
 
 
+def test_a_slow_poke_of_a_worker_that_closes_is_made_at_once_by_the_next(
+    pool: Pool, worker: Worker, make_worker: Callable[..., Worker], gate: threading.Event
+) -> None:
+    """Although its group is not due: its turn was lost."""
+    other, slow = make_worker(pool.settings), register(pool, "slow", lambda: gate.wait(30), poke_interval=3_600.0)
+    group_id, shard_range = pool.get(slow).group_id, pool.ranges[0]
+    assert job(worker, pool)["slow"] == 1
+    assert job(other, pool)["groups"] == 0
+    worker.close()
+    assert worker.leases.suspects.why(shard_range, group_id) is Suspicion.SLOW
+    assert worker.leases.claims.since([shard_range]) == {}
+    assert job(other, pool)["groups"] == 1
+    assert job(other, pool)["groups"] == 0, "its turn was lost once"
+
+
+def test_a_worker_whose_redis_is_away_closes_though_pokes_go_on(
+    pool: Pool, worker: Worker, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(pool, "slow", lambda: gate.wait(30))
+    assert job(worker, pool)["slow"] == 1
+
+    def away(*_: Any, **__: Any) -> None:
+        raise Unreachable("as told")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(worker.leases.suspects, "mark_each", away)
+        worker.close()
+    assert worker.leases.claims.since(pool.ranges), "the claim ends by itself"
+
+
 def test_a_worn_process_is_patient_while_it_pokes_groups_apart(
     make_pool: Callable[..., Pool], make_worker: Callable[..., Worker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
