@@ -57,11 +57,14 @@ class DirtyFlags:
             self._store.call(pipeline.execute)
 
     def add_to(self, pipeline: Any, shard_range: ShardRange, late: Iterable[int]) -> int:
-        """Add the raising of a flag to a pipeline; return how many answers it adds, the last as of `put_up`."""
+        """Add the raising of a flag to a pipeline; return how many answers it adds, the last as of `put_up`.
+
+        The range is woken as well: the flag may go down before a long job in hand sees it.
+        """
         answers = self._add_late(pipeline, shard_range, late)
-        pipeline.delete(self._store.key(shard_range, "quiet"))
+        answers += self._marks.add_wake(pipeline, shard_range)
         pipeline.set(self._store.key(shard_range, "dirty"), "1", nx=True, px=self._kept)
-        return answers + 2
+        return answers + 1
 
     def _add_late(self, pipeline: Any, shard_range: ShardRange, late: Iterable[int]) -> int:
         """Add late groups of a range to a pipeline; return how many answers that adds."""

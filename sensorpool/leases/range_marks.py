@@ -66,10 +66,14 @@ class RangeMarks:
             self.add_wake(pipeline, shard_range)
         self._store.call(pipeline.execute)
 
-    def add_wake(self, pipeline: Any, shard_range: ShardRange) -> None:
-        """Add the waking of a range to a pipeline; it adds two answers. A job in hand leaves no quiet mark then."""
+    def add_wake(self, pipeline: Any, shard_range: ShardRange) -> int:
+        """Add the waking of a range to a pipeline; return how many answers it adds.
+
+        A job in hand leaves no quiet mark then.
+        """
         pipeline.set(self._store.key(shard_range, "woken"), "1", px=_WOKEN_KEPT)
         pipeline.delete(self._store.key(shard_range, "quiet"))
+        return 2
 
 
 def _seconds(milliseconds: int) -> float | None:

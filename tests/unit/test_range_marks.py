@@ -97,6 +97,27 @@ def test_a_flag_that_was_raised_during_the_job_keeps_the_mark_from_being_left(le
     assert look(leases).quiet is None
 
 
+def test_a_flag_that_went_down_during_the_job_keeps_the_mark_from_being_left_too(leases: Leases, client: Any) -> None:
+    """The job takes longer than a flag stays up by itself."""
+    held = leases.acquire(RANGE, "one")
+    assert isinstance(held, Acquired)
+    leases.dirty_flags.put_up(RANGE)
+    client.delete(key(RANGE, "dirty"))
+    assert not held.lease.finish(RangeState(last=LOADED), outlook=OUTLOOK, again=True)
+    assert look(leases).quiet is None
+    leave(leases)
+    assert look(leases).quiet is not None, "the next job has seen what is new"
+
+
+def test_the_round_that_follows_a_raised_flag_may_leave_the_mark(leases: Leases) -> None:
+    held = leases.acquire(RANGE, "one")
+    assert isinstance(held, Acquired)
+    leases.dirty_flags.put_up(RANGE)
+    assert held.lease.finish(RangeState(last=LOADED), outlook=OUTLOOK, again=True)
+    assert not held.lease.finish(RangeState(last=LOADED), outlook=OUTLOOK, again=True)
+    assert look(leases).quiet is not None
+
+
 def test_a_job_that_goes_on_leaves_no_mark(leases: Leases) -> None:
     held = leases.acquire(RANGE, "one")
     assert isinstance(held, Acquired)

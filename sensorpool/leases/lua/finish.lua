@@ -3,9 +3,10 @@
 --   -> {1} (released) | {2, {late, ...}} (dirty: go on) | {0} (not ours)
 --
 -- Leave the state and the marks for the next holder and for beat, and give the lease back. Where `again` is 1 and the
--- range became dirty during the job, keep the lease and lower the flag: the caller loads once more. A state expires
--- after a day, because forged ranges must not fill Redis. A range that is dirty, or was woken during the
--- job, is not quiet. (For the marks see `range_marks`; a span of 0 means that there is no such mark.)
+-- range became dirty during the job, keep the lease and lower the flag: the caller loads once more, and sees what the
+-- range was woken for. A state expires after a day, because forged ranges must not fill Redis. A range that is dirty,
+-- or was woken during the job, is not quiet. (For the marks see `range_marks`; a span of 0 means that there is no such
+-- mark.)
 if redis.pcall("GET", KEYS[1]) ~= ARGV[1] then
   return { 0 }
 end
@@ -13,6 +14,7 @@ redis.call("SET", KEYS[2], ARGV[2], "PX", 86400000)
 redis.call("DEL", KEYS[4])
 if ARGV[3] == "1" and redis.call("DEL", KEYS[3]) == 1 then
   redis.call("PEXPIRE", KEYS[1], ARGV[4])
+  redis.call("DEL", KEYS[8])
   local late = {}
   if redis.call("TYPE", KEYS[5]).ok == "set" then
     late = redis.call("SMEMBERS", KEYS[5])
