@@ -66,9 +66,10 @@ def print_json(value: Any) -> None:
 def print_apart() -> Iterator[None]:
     """Have what other code prints go to standard error, also by its descriptor: standard output is the command's own.
 
-    A copy of the process, which such code may have made by a fork, ends here.
+    A copy of the process, which such code may have made by a fork, ends here. With a stream that is closed, nothing is
+    kept apart.
     """
-    if sys.stdout is None or sys.stderr is None:  # closed since the start: nothing can be kept apart
+    if sys.stdout is None or sys.stderr is None:
         yield
         return
     sys.stdout.flush()

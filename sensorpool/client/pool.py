@@ -319,7 +319,7 @@ class Pool(PoolView):
             for shard_range in raised:
                 self.outbox.nudge(shard_range)
         except Exception as error:  # the instance is registered: no later error may hide that
-            log.warning("new conditions wait for their tick", error=str(error))
+            log.warning("new conditions wait for their tick, for a minute at most", error=str(error))
         return None
 
     def _wake(self, hurried: Sequence[values.Instance]) -> None:

@@ -20,7 +20,7 @@ _AT_ONCE = 1_000  # claims in one script
 
 
 class Claims:
-    """The claims on a pool's suspects. Each of these is another owner of claims.
+    """The claims on a pool's suspects. Each object of this class owns the claims that it takes.
 
     :raises Unreachable: by every method, when Redis does not answer.
     """

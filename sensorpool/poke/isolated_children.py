@@ -102,7 +102,7 @@ class IsolatedChildren:
                 self._keep_in_hand(self._groups.ids())
             except Unreachable as error:  # the pokes go on all the same
                 log.warning("the claims on groups that are poked apart were not renewed", error=str(error))
-                self._kept = now - max(0.0, self._settings.heartbeat - _KEEP_AGAIN)
+                self._kept = time.monotonic() - max(0.0, self._settings.heartbeat - _KEEP_AGAIN)
 
     def poke_together(self, waiting: FairQueue[Suspect]) -> None:
         """Poke a line in one child: until the line is empty, the child ends, its stint is over, or it has its fill."""
@@ -210,8 +210,16 @@ class IsolatedChildren:
         if reports and not self._groups.is_closed:
             try:
                 self._report(reports)
+            except Unreachable as error:  # those in hand and those that wait are poked all the same
+                log.warning("results of groups that are poked apart are lost; they are due again", error=str(error))
             finally:
                 self._groups.forget(report.group.id for report in reports)
+
+    def _end_watch(self, group_ids: Sequence[int], late: Sequence[Report], died: bool | None) -> None:
+        try:
+            self._watched(group_ids, late, died)
+        except Unreachable as error:
+            log.warning("it is not noted what a watched child ended by", error=str(error))
 
     def _look_into(self, child: Child, waiting: FairQueue[Suspect], heard: bool) -> None:
         """Find out which group ended a child that had several in hand."""
@@ -273,13 +281,13 @@ class IsolatedChildren:
         else:
             self._watch_once_more(left)
         if self._groups.is_closed or child.froze or child.was_killed:
-            self._watched([suspect.group.id for suspect in suspects], [], None)
+            self._end_watch([suspect.group.id for suspect in suspects], [], None)
         elif not died:
-            self._watched(list(ended), [], False)
+            self._end_watch(list(ended), [], False)
         elif not alone:
-            self._watched([suspect.group.id for suspect in suspects], [], True)
+            self._end_watch([suspect.group.id for suspect in suspects], [], True)
         elif late := [child.blame_late(report) for report in ended.values() if report.outcome in _ENDS_NOTHING]:
-            self._watched(list(ended), late, True)
+            self._end_watch(list(ended), late, True)
 
     def _watch_once_more(self, suspects: Sequence[Suspect]) -> None:
         self._groups.put_watched(suspects)

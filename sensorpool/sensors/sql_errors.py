@@ -41,7 +41,7 @@ def is_passing(error: DBAPIError) -> bool:
 
 
 def has_code(error: DBAPIError) -> bool:
-    """Whether the error has a code of the server; without one, the driver itself refuses what it was given."""
+    """Whether the error has a code of the server; of the drivers that we know, one without it refuses an option."""
     return _state(error) is not None or _number(error) is not None
 
 

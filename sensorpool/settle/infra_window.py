@@ -61,7 +61,8 @@ def left_to_others(
     waited, span = fact.began_at - max(since, resumed), window * 1000
     if fact.began_at - since >= span and waited >= min(span, max(turn, _SLACK)):
         reason = f"no process could poke it for {window:g} s, the last one: {fact.reason}"
-        return fact._replace(outcome=Outcome.UNPOKEABLE, reason=reason, since=fact.began_at - round(span))
+        own = fact.began_at - round(span)  # to one who came later it is as if the window went on
+        return fact._replace(outcome=Outcome.UNPOKEABLE, reason=reason, since=own, began_at=fact.began_at - turn)
     return fact._replace(began_at=fact.began_at - turn) if waited >= turn else None
 
 
@@ -105,9 +106,9 @@ class InfraWindow:
                 return fact
             since = from_then_on(began_at if known is None else known, registered_at, began_at)
             if (over := _over(fact, since, self.span)) is not None:
-                return over
+                since = _next_look(began_at, self.span)
             self._failures[group_id] = _Failure(since, began_at, began_at + _RENEWED * poke_interval + _SLACK)
-            return fact
+            return over or fact
 
     def take(self, group_id: int, at: Milliseconds, poke_interval: Milliseconds) -> Milliseconds | None:
         """Take a failure out, for a poke that began at ``at``; return since when it lasts, or None if it has ended."""
@@ -150,6 +151,7 @@ class RangeFailures:
     def __init__(self, window: InfraWindow, since: Mapping[int, Milliseconds]) -> None:
         self.since = dict(since)
         self._window = window
+        self._were_over: set[int] = set()
 
     def __bool__(self) -> bool:
         """Whether any group may fail: one of the range, or one that was poked outside of jobs."""
@@ -171,9 +173,10 @@ class RangeFailures:
             return fact
         since = from_then_on(began_at if known is None else known, registered_at, began_at)
         if (over := _over(fact, since, self._window.span)) is not None:
-            return over
+            since = _next_look(began_at, self._window.span)
+            self._were_over.add(group_id)
         self.since[group_id] = since
-        return fact
+        return over or fact
 
     def leave_outside(self, group_ids: Iterable[int], now: Milliseconds) -> None:
         """Move the failures of groups whose pokes go on outside of jobs to the window of the process."""
@@ -183,15 +186,26 @@ class RangeFailures:
         """Move all failures by the length of an outage that has just ended, so that its time does not count."""
         self.since = {group_id: moved(since, by, now) for group_id, since in self.since.items()}
 
-    def long_known(self, now: Milliseconds) -> list[int]:
-        """Return the groups that have failed for twice the span: they have settled, or their interval is long."""
+    def may_be_gone(self, now: Milliseconds) -> list[int]:
+        """Return the groups that were over, or have failed for twice the span.
+
+        They have settled, or have waiters who came late, or a long interval.
+        """
         oldest = now - round(2 * self._window.span * 1000)
-        return [group_id for group_id, since in self.since.items() if since <= oldest]
+        return [each for each, since in self.since.items() if since <= oldest or each in self._were_over]
 
     def forget(self, group_ids: Iterable[int]) -> None:
         """Forget groups that have settled."""
         for group_id in group_ids:
             self.since.pop(group_id, None)
+
+
+def _next_look(began_at: Milliseconds, span: float) -> Milliseconds:
+    """Return the begin of a failure that was over: waiters who came late are looked at again after a tenth of the span.
+
+    It costs a settle, so not after each poke.
+    """
+    return began_at - round(900 * span)
 
 
 def _over(fact: Fact, since: Milliseconds, span: float) -> Fact | None:

@@ -32,8 +32,8 @@ def listen(engine: Engine, lock_wait: int) -> None:
             found = connection.execute(_LOOK.format(own=own, milliseconds=lock_wait)).fetchone()
             record.info[_IS_DIRECT] = bool(found[0])
         except engine.dialect.loaded_dbapi.Error as error:
-            if getattr(error, "sqlstate", None) is None:
-                raise  # it is lost
+            if connection.closed or getattr(error, "sqlstate", None) is None:
+                raise  # it is lost, or a pooler has no server for it
         connection.autocommit = False
 
     event.listen(engine, "connect", look)

@@ -92,6 +92,20 @@ def prune(connection: Connection, instance_ids: Sequence[int]) -> int:
     return connection.execute(delete(s).where(s.c.id.in_(old), s.c.state != State.SENSING, ~waits)).rowcount
 
 
+def forget_earlier_lives(connection: Connection, key: Key, external_id: str) -> int:
+    """Delete the instances of a task's earlier life that have ended, from this try on; return how many there were.
+
+    Airflow's ids of tries are UUIDs of version 7, in the order of time. So a try that is as high as a younger one's, or
+    higher, and has an older id, is of a run that was deleted and made again under its name.
+
+    :param external_id: the id of the try.
+    """
+    task = (s.c.dag_id == key.dag_id, s.c.task_id == key.task_id, s.c.run_id == key.run_id)
+    tries = (s.c.map_index == key.map_index, s.c.try_number >= key.try_number)
+    ended = (s.c.state != State.SENSING, s.c.external_id < external_id)
+    return connection.execute(delete(s).where(*task, *tries, *ended)).rowcount
+
+
 def forget(connection: Connection, key: Key) -> int:
     """Delete the instance of a try that has ended; return 0 where there is none, and where it still waits."""
     named = (s.c.dag_id == key.dag_id, s.c.task_id == key.task_id, s.c.run_id == key.run_id)

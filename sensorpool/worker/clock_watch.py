@@ -29,7 +29,7 @@ class ClockWatch:
             if self._seen is not None:
                 passed = (here - self._seen[1]) * 1000
                 jump = abs((now - self._seen[0]) - passed)
-                if jump > TOLERANCE + RATE * passed:
+                if jump > TOLERANCE + RATE * abs(passed):
                     self._doubt_until = max(self._doubt_until, here + min(jump / 1000, LONGEST_DOUBT))
             self._seen = (now, here)
             return here >= self._doubt_until

@@ -242,5 +242,6 @@ class Worker:
         self.keeper.close()
         self.outbox.close()
         self.late_hook.close()
+        self.slow_pokes.give_back()  # as late as can be: what still pokes here goes on until the process ends
         self.database.dispose()
         self.watchdog.close()

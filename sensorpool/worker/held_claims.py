@@ -2,7 +2,7 @@
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from sensorpool.leases.claims import Claims
@@ -19,6 +19,7 @@ class HeldClaims:
         self._claims = claims
         self._seconds = seconds
         self._held: dict[int, tuple[ShardRange, Milliseconds]] = {}  # the range of each group, and since when it waits
+        self._unmarked: set[int] = set()  # held groups whose claim was made again, and whose mark perhaps was not
         self._lock = threading.Lock()
 
     def take(self, shard_range: ShardRange, group_ids: Sequence[int], due: Milliseconds) -> list[int]:
@@ -42,24 +43,34 @@ class HeldClaims:
         with self._lock:
             return [group_id for group_id, (its_range, _) in self._held.items() if its_range == shard_range]
 
-    def renew(self, group_ids: Iterable[int]) -> dict[ShardRange, list[int]]:
-        """Renew the claims on the groups that are held.
+    def renew(self, group_ids: Iterable[int], restore: Callable[[ShardRange, list[int]], object]) -> None:
+        """Renew the claims on the groups that are held; make those again that have ended.
 
-        :returns: the groups whose claim had ended, and is made again: Redis may have lost their marks, too.
-        :raises Unreachable: when Redis does not answer.
+        :param restore: marks groups of a range again, if their marks are lost: Redis may have lost these, too.
+        :raises Unreachable: when Redis does not answer; then `restore` is called for these groups the next time.
         """
         held: dict[ShardRange, dict[int, Milliseconds]] = defaultdict(dict)
         with self._lock:
             for group_id in group_ids:
                 if (found := self._held.get(group_id)) is not None:
                     held[found[0]][group_id] = found[1]
-        again = self._claims.renew(held, self._seconds) if held else {}
-        for shard_range, claimed in again.items():
+        if not held:
+            return
+        ids = {group_id for groups in held.values() for group_id in groups}
+        with self._lock:
+            doubtful = self._unmarked & ids
+            self._unmarked |= ids  # should the answer be lost
+        again = self._claims.renew(held, self._seconds)
+        for shard_range, groups in held.items():
+            claimed = set(again.get(shard_range, ()))
             with self._lock:
-                ended = [group_id for group_id in claimed if group_id not in self._held]
-            self._claims.drop(shard_range, ended)  # they were dropped between the look and the renewal
-            again[shard_range] = [group_id for group_id in claimed if group_id not in ended]
-        return again
+                ended = claimed - self._held.keys()
+            if ended:
+                self._claims.drop(shard_range, ended)  # they were dropped between the look and the renewal
+            if unmarked := (claimed | (doubtful & groups.keys())) - ended:
+                restore(shard_range, sorted(unmarked))
+        with self._lock:
+            self._unmarked -= ids
 
     def drop(self, shard_range: ShardRange, group_ids: Iterable[int]) -> None:
         """Let go of groups in Redis: jobs poke them again.

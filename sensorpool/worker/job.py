@@ -335,13 +335,13 @@ def _forget_failures_of_the_gone(job_run: JobRun) -> None:
     """Forget the failures of groups that are gone. One that is there is poked again, however long its interval."""
     worker, infra, now = job_run.worker, job_run.infra, job_run.moment.now
     worker.infra.forget_ended(now)
-    if not (long_known := infra.long_known(now)):
+    if not (failing := infra.may_be_gone(now)):
         return
     try:
-        there = worker.database.read(loading.there, long_known)
+        there = worker.database.read(loading.there, failing)
     except Unreachable:
         return
-    infra.forget(set(long_known) - there)
+    infra.forget(set(failing) - there)
 
 
 def _note_figures(job_run: JobRun, looked_at: Milliseconds) -> None:

@@ -91,8 +91,11 @@ class SlowPokes:
             return bool(self._going_on)
 
     def close(self) -> None:
-        """Look after the pokes no more: their groups are due again at once, in another process."""
+        """Look after the pokes no more."""
         self._thread.close(_CLOSING)
+
+    def give_back(self) -> None:
+        """Have groups whose pokes go on poked by another process at once: this process ends, and its pokes with it."""
         with self._lock:
             left = [group_id for poking in self._going_on for group_id in list(poking.outstanding)]
         try:
@@ -158,9 +161,11 @@ class SlowPokes:
             return
         self._renewed_at = time.monotonic()
         try:
-            again = self._claims.renew([group_id for poking in going_on for group_id in list(poking.outstanding)])
-            for shard_range, group_ids in again.items():
-                self._leases.suspects.restore(shard_range, dict.fromkeys(group_ids, Suspicion.SLOW))
+            group_ids = [group_id for poking in going_on for group_id in list(poking.outstanding)]
+            self._claims.renew(group_ids, self._restore)
         except Unreachable as error:
-            self._renewed_at -= max(0.0, self._heartbeat - _RENEW_AGAIN)
+            self._renewed_at = time.monotonic() - max(0.0, self._heartbeat - _RENEW_AGAIN)
             log.warning("claims on slow pokes were not renewed", error=str(error))
+
+    def _restore(self, shard_range: ShardRange, group_ids: Sequence[int]) -> None:
+        self._leases.suspects.restore(shard_range, dict.fromkeys(group_ids, Suspicion.SLOW))

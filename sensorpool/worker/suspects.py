@@ -174,10 +174,12 @@ class Suspects:
 
         :raises Unreachable: when Redis does not answer.
         """
-        for shard_range, again in self._claims.renew(group_ids).items():
-            with self._lock:
-                whys = {group_id: self._why[group_id] for group_id in again if group_id in self._why}
-            self._leases.suspects.restore(shard_range, whys)
+        self._claims.renew(group_ids, self._restore)
+
+    def _restore(self, shard_range: ShardRange, group_ids: Sequence[int]) -> None:
+        with self._lock:
+            whys = {group_id: self._why[group_id] for group_id in group_ids if group_id in self._why}
+        self._leases.suspects.restore(shard_range, whys)
 
     def _take(self, reports: Sequence[Report]) -> None:
         """Take what was seen in a child process: a crash there is blamed on the group that was poked.

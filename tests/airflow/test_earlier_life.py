@@ -7,6 +7,8 @@ import pytest
 
 pytest.importorskip("airflow")
 
+from airflow.models.taskinstance import uuid7
+
 from sensorpool import Pool
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.task import deferral
@@ -32,9 +34,9 @@ def register(external_id: str | None, name: str = "x", try_number: int = 1) -> I
 
 @pytest.mark.parametrize("name", ["x", "another condition"])
 def test_what_ended_in_an_earlier_life_is_forgotten(pool: Pool, name: str) -> None:
-    before = register("first life")
+    before = register("1 first life")
     pool.cancel(before.id)
-    again = register("second life", name)
+    again = register("2 second life", name)
     assert (again.created, again.state) == (True, State.SENSING)
     assert again.id != before.id
 
@@ -50,15 +52,36 @@ def test_a_try_that_ended_in_this_life_goes_on_natively(pool: Pool, external_id:
 
 
 def test_what_still_waits_is_not_forgotten(pool: Pool) -> None:
-    before = register("first life")
-    assert register("second life").id == before.id
+    before = register("1 first life")
+    assert register("2 second life").id == before.id
     with pytest.raises(KeyConflict, match="waiting for something else"):
-        register("second life", "another condition")
+        register("2 second life", "another condition")
     assert pool.wait([before.id], 0) == {before.id: State.SENSING}
 
 
-def test_a_higher_try_is_not_forgotten(pool: Pool) -> None:
-    """A process of an earlier try may come too late in the same life."""
-    pool.cancel(register("second try", try_number=2).id)
+def test_a_higher_try_of_an_earlier_life_is_forgotten(pool: Pool) -> None:
+    pool.cancel(register("1 first life").id)
+    pool.cancel(register("2 first life", try_number=2).id)
+    assert register("3 second life").created
+
+
+def test_a_higher_try_of_this_life_is_not_forgotten(pool: Pool) -> None:
+    """A process of the earlier try comes too late."""
+    pool.cancel(register("2 this life", try_number=2).id)
     with pytest.raises(KeyConflict, match="comes too late"):
-        register("first try")
+        register("1 this life")
+
+
+def test_a_process_of_an_earlier_life_forgets_nothing_of_this_one(pool: Pool) -> None:
+    before = register("2 second life")
+    pool.cancel(before.id)
+    with pytest.raises(NotPoolable, match="in the pool already"):
+        register("1 first life")
+    assert pool.get(before.id).state is State.CANCELLED
+
+
+def test_ids_of_tries_are_in_the_order_of_time() -> None:
+    """So an older id is of an earlier life."""
+    ids = [uuid7() for _ in range(100)]
+    assert {each.version for each in ids} == {7}
+    assert [str(each) for each in ids] == sorted(map(str, ids))

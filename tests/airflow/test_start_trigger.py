@@ -524,7 +524,7 @@ def test_the_run_that_was_made_again_under_its_name(starts: Starts, has_ended: b
     run_id = starts.run(starts.dag())
     starts.serve(starts.workload(run_id), lambda: starts.land(run_id))
     with starts.pool.database.engine.begin() as connection:
-        connection.execute(text("UPDATE sensor_instance SET external_id = 'old' WHERE run_id = :run"), {"run": run_id})
+        connection.execute(text("UPDATE sensor_instance SET external_id = '0' WHERE run_id = :run"), {"run": run_id})
         if not has_ended:
             connection.execute(
                 text("UPDATE sensor_instance SET state = 'sensing' WHERE run_id = :run"), {"run": run_id}

@@ -132,16 +132,28 @@ def test_what_is_handed_back_waits_for_the_run_that_it_started(
 
 
 @pytest.mark.parametrize(
-    ("ending", "is_retried"), [(Ending.POKE_ERROR, True), (Ending.CANCELLED, False), (Ending.FAIL, False)]
+    ("ending", "is_retried"),
+    [(Ending.POKE_ERROR, True), (Ending.EXECUTION_TIMEOUT, True), (Ending.CANCELLED, False), (Ending.FAIL, False)],
 )
 def test_only_a_run_that_failed_is_started_anew(ending: Ending, is_retried: bool) -> None:
     """Airflow retries unless it is told not to, and a retry starts a run."""
     state = State.CANCELLED if ending is Ending.CANCELLED else State.FAILED
+    reason = "AirflowException: it says why" if ending is Ending.POKE_ERROR else "it says why"
     ti = SimpleNamespace(xcom_pull=lambda **_: "r1", map_index=-1)
     operator = in_dag(TriggerDagRunOperator, trigger_dag_id="other")
     with pytest.raises(AirflowException, match=r"^it says why$") as raised:
-        triggered_run.resume(operator, {"ti": ti}, InstanceResult(state, ending, "it says why").as_payload())
+        triggered_run.resume(operator, {"ti": ti}, InstanceResult(state, ending, reason).as_payload())
     assert isinstance(raised.value, AirflowFailException) is not is_retried
+
+
+def test_a_run_that_the_pool_could_not_see_is_waited_for() -> None:
+    """The window of infrastructure failures is over, and the run goes on: a retry would start another beside it."""
+    ti = Ti("running", "success")
+    vars(ti)["xcom_pull"] = lambda **_: "r1"
+    operator = in_dag(TriggerDagRunOperator, trigger_dag_id="other", poke_interval=0)
+    unseen = InstanceResult(State.FAILED, Ending.POKE_ERROR, "OperationalError: refused (for longer than 7800 s)")
+    triggered_run.resume(operator, {"ti": ti}, unseen.as_payload())
+    assert ti.states == []
 
 
 class Derived(TriggerDagRunOperator):

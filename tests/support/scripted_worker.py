@@ -241,6 +241,9 @@ class RecordingSlowPokes:
     def close(self) -> None:
         """Hold nothing."""
 
+    def give_back(self) -> None:
+        """Take the place of the end of a process."""
+
 
 class Place:
     """A pool on one range, unless it is settled otherwise, its clock, and workers with scripted pokes.

@@ -39,7 +39,9 @@ def test_a_failure_of_a_range_in_work_lasts_however_long_no_poke_was_made() -> N
     assert of_range.judge(fact(Outcome.INFRA_FAILURE, began_at=at - 1), INTERVAL).outcome is Outcome.INFRA_FAILURE
     over = of_range.judge(fact(Outcome.INFRA_FAILURE, began_at=at, reason="refused"), INTERVAL)
     assert (over.outcome, over.reason) == (Outcome.POKE_ERROR, "refused (for longer than 7800 s)")
-    assert not of_range, "it begins anew"
+    assert of_range.may_be_gone(at) == [1], "it has settled, or waiters are left who came late"
+    of_range.forget([1])
+    assert not of_range
 
 
 @pytest.mark.parametrize(("waited", "ends"), [(round(WINDOW * 1000), [7]), (round(WINDOW * 1000) - 1, [])])
@@ -51,6 +53,17 @@ def test_a_window_ends_only_waits_that_have_lasted_as_long(waited: int, ends: li
     joined = member()._replace(start_date=at - waited, timeout_at=at + DAY, next_deadline=at + DAY)
     decision = decide({1: over}, [joined], tick_ms=5_000, timeouts=True)
     assert [each.instance_id for each in decision.verdicts] == ends
+
+
+def test_a_waiter_who_came_late_is_looked_at_again_before_another_window_is_over() -> None:
+    of_range = InfraWindow(WINDOW).of_range({1: START})
+    joined_at, end = START + 60_000, START + round(1.1 * WINDOW * 1000)
+    late = member()._replace(start_date=joined_at, timeout_at=START + DAY, next_deadline=START + DAY)
+    ended: list[int] = []
+    for at in range(START + round(WINDOW * 1000), end + 1, INTERVAL):
+        seen = of_range.judge(fact(Outcome.INFRA_FAILURE, began_at=at), INTERVAL, registered_at=START)
+        ended += [at for _ in decide({1: seen}, [late], tick_ms=5_000, timeouts=True).verdicts]
+    assert ended == [end]
 
 
 def test_an_outage_is_no_time_of_failure() -> None:

@@ -50,12 +50,16 @@ class Lane:
         )
         self.kept: set[int] = set()
         self.failing = 0  # so many renewals of claims fail
+        self.losing = 0  # so many results are lost
         self._reports: list[Report] = []
         self._lock = threading.Lock()
         self.watched: list[tuple[list[int], list[Report], bool | None]] = []
         self.lane = IsolatedLane(settings, self._take, self._keep, width, self._end_watch)
 
     def _take(self, reports: Sequence[Report]) -> None:
+        if self.losing:
+            self.losing -= 1
+            raise Unreachable("the database is busy")
         with self._lock:
             self._reports.extend(reports)
 
@@ -120,6 +124,15 @@ def test_a_renewal_that_fails_ends_no_poke() -> None:
     found = lane.reports(2)
     assert lane.failing == 0
     assert [found[number].outcome for number in (1, 2)] == [LANDED, LANDED]
+
+
+def test_a_result_that_is_lost_ends_no_other_poke() -> None:
+    lane = Lane(30.0, width=1)
+    lane.losing = 1
+    lane.offer_together(*[answering.Lands] * 20)
+    until("the others", lambda: lane.order()[-1:] == [20], CHILDREN)
+    assert lane.losing == 0
+    assert 0 < len(lane.order()) < 20
 
 
 BAD = [

@@ -65,6 +65,16 @@ def test_when_no_process_could_for_the_window_it_ends() -> None:
         assert verdict.reason == "no process could poke it for 600 s, the last one: why"
 
 
+def test_one_who_came_late_times_out_only_after_the_turn_of_others() -> None:
+    at = START + 2 * round(WINDOW * 1000)
+    over = left_to_others(_cannot(at), START, WINDOW, TURN)
+    assert over is not None
+    assert over.outcome is Outcome.UNPOKEABLE
+    for deadline, ends in ((at - TURN + 1, False), (at - TURN, True)):
+        late = member()._replace(start_date=at - 1_000, timeout_at=deadline, next_deadline=deadline)
+        assert bool(decide({1: over}, [late], tick_ms=TICK, timeouts=True).verdicts) is ends
+
+
 def test_after_an_outage_others_have_their_turn_and_time_to_start_before_the_window_ends() -> None:
     at = START + round(WINDOW * 1000)
     for turn in (0, TURN):

@@ -79,5 +79,6 @@ def test_all_of_them_at_once(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_pool_without_backlogs_has_none(capsys: pytest.CaptureFixture[str]) -> None:
     print_status(QUIET)
-    assert capsys.readouterr().out.splitlines()[0] == "3 sensing in 2 groups; 7 success, 1 failed"
-    assert all(line not in capsys.readouterr().out for _, line in BUSY.values())
+    said = capsys.readouterr().out
+    assert said.splitlines()[0] == "3 sensing in 2 groups; 7 success, 1 failed"
+    assert all(line not in said for _, line in BUSY.values())

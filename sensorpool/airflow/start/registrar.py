@@ -20,7 +20,7 @@ from sensorpool.airflow.start import templates
 from sensorpool.airflow.start.blueprint import Blueprint
 from sensorpool.airflow.start.registration import Prepared, prepare, resume_arguments_of
 from sensorpool.airflow.start.renderers import Renderers
-from sensorpool.airflow.task.deferral import ended_before, sensing
+from sensorpool.airflow.task.deferral import sensing
 from sensorpool.airflow.triggerer.notifier import Notifier
 from sensorpool.client.pool import Pool
 from sensorpool.errors import Unreachable
@@ -97,9 +97,9 @@ class Registrar:
 
     def _prepare(self, blueprint: Blueprint, key: Key, external_id: str, context: Any) -> Prepared | Waiting:
         known = self._pool.database.read(inspecting.of_key, key)
-        if ended_before(known, external_id):
-            self._pool.database.run(pruning.forget, key)
-            known = None
+        if known is not None and known.external_id != external_id:
+            self._pool.database.run(pruning.forget_earlier_lives, key, external_id)
+            known = self._pool.database.read(inspecting.of_key, key)
         if known is not None:
             if known.external_id != external_id:
                 raise NotPoolable(f"the pool knows a task of the same name and run as instance {known.id}", "pool")

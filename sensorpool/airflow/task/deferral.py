@@ -79,26 +79,11 @@ def forget(key: Key) -> None:
     pool().database.run(pruning.forget, key)
 
 
-def ended_before(known: Any, external_id: str | None) -> bool:
-    """Whether the instance of a try ended in an earlier life of its task: the run was deleted, and made anew.
-
-    Airflow has one task instance for a key, and numbers the tries of a new one from the first on.
-
-    :param known: as `inspecting.of_key` returns it.
-    :param external_id: the id of the try of the task instance.
-    """
-    if known is None or known.state == State.SENSING:
-        return False
-    return None not in (external_id, known.external_id) and known.external_id != external_id
-
-
 def _forget_earlier_life(registration: Registration) -> bool:
-    """Have the pool forget an instance of this try that ended in an earlier life; return whether there was one."""
-    key = registration.key
-    if key is None or not ended_before(pool().database.read(inspecting.of_key, key), registration.external_id):
+    """Have the pool forget what ended in an earlier life of the task's run; return whether there was anything."""
+    if registration.key is None or registration.external_id is None:
         return False
-    forget(key)
-    return True
+    return pool().database.run(pruning.forget_earlier_lives, registration.key, registration.external_id) > 0
 
 
 def check_secrets(poke_context: Any) -> None:

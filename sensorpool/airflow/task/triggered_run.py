@@ -24,7 +24,7 @@ from sensorpool.errors import SensorpoolError
 from sensorpool.model.states import Ending, State
 from sensorpool.model.values import LONGEST_SPAN, Instance, Registration
 
-_RUN_GOES_ON = (Ending.CANCELLED, Ending.FAIL)  # the wait ended, not its run: a retry would start another beside it
+_RUN_FAILED = "AirflowException: "  # so begins the reason if the poke saw that the run has failed
 
 
 def execute(operator: Any, context: Any, native: Execute) -> Any:
@@ -108,8 +108,10 @@ def resume(
     """End as the operator ends natively.
 
     :param waits_for: the operator's arguments when it started its run; None from an earlier version.
-    :raises AirflowException: when the run has failed; Airflow retries, and starts it anew.
-    :raises AirflowFailException: when the wait was ended, and the run was not seen to fail: it may go on.
+    Where the pool could not see what became of the run, it is waited for here: a retry would start another beside it.
+
+    :raises AirflowException: when the run has failed; Airflow retries.
+    :raises AirflowFailException: when the wait was ended, and not the run; Airflow does not retry.
     """
     result = InstanceResult.read(event)
     run_id = context["ti"].xcom_pull(
@@ -119,13 +121,16 @@ def resume(
     if result.state is State.SUCCESS:
         operator.log.info("DagRun finished with allowed state.")
         return
-    if result.ending is not Ending.HANDED_BACK:
-        reason = (result.reason or str(result.ending)).removeprefix("AirflowException: ")
-        raise AirflowFailException(reason) if result.ending in _RUN_GOES_ON else AirflowException(reason)
+    reason = result.reason or str(result.ending)
+    if result.ending in (Ending.CANCELLED, Ending.FAIL):
+        raise AirflowFailException(reason)
+    was_not_seen = result.ending is Ending.POKE_ERROR and not reason.startswith(_RUN_FAILED)
+    if result.ending is not Ending.HANDED_BACK and not was_not_seen:
+        raise AirflowException(reason.removeprefix(_RUN_FAILED))
     if waits_for is not None:
         operator.trigger_dag_id = waits_for["dag_id"]
         operator.allowed_states, operator.failed_states = waits_for["allowed"], waits_for["failed"]
-    operator.log.info("sensorpool: handed back, waits for run %s on this worker: %s", run_id, result.reason)
+    operator.log.info("sensorpool: handed back, waits for run %s on this worker: %s", run_id, reason)
     _wait_here(operator, context, run_id)
 
 
