@@ -62,12 +62,12 @@ class HeldClaims:
             self._unmarked |= ids  # should the answer be lost
         again = self._claims.renew(held, self._seconds)
         for shard_range, groups in held.items():
-            claimed = set(again.get(shard_range, ()))
+            unmarked = {*again.get(shard_range, ()), *(doubtful & groups.keys())}
             with self._lock:
-                ended = claimed - self._held.keys()
+                ended = unmarked - self._held.keys()
             if ended:
                 self._claims.drop(shard_range, ended)  # they were dropped between the look and the renewal
-            if unmarked := (claimed | (doubtful & groups.keys())) - ended:
+            if unmarked := unmarked - ended:
                 restore(shard_range, sorted(unmarked))
         with self._lock:
             self._unmarked -= ids

@@ -107,9 +107,9 @@ def resume(
 ) -> None:
     """End as the operator ends natively.
 
-    :param waits_for: the operator's arguments when it started its run; None from an earlier version.
     Where the pool could not see what became of the run, it is waited for here: a retry would start another beside it.
 
+    :param waits_for: the operator's arguments when it started its run; None from an earlier version.
     :raises AirflowException: when the run has failed; Airflow retries.
     :raises AirflowFailException: when the wait was ended, and not the run; Airflow does not retry.
     """
