@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sensorpool.client import validate, wait
 from sensorpool.errors import Refused, Unknown
+from sensorpool.model.identity import MAX_CONTEXT_BYTES
 from sensorpool.model.states import State
 from sensorpool.model.values import LONGEST_SPAN, Instance, Key, Registration, Span
 
 if TYPE_CHECKING:
     from sensorpool.client.pool import Pool
 
-_MOST = 5_000  # ids in one context, which has 64 KB
+_MOST = 5_000  # ids in one context; of long ids fewer have room there
+_AROUND = 20  # bytes of a context around its ids
 
 
 class Joined(NamedTuple):
@@ -37,12 +39,12 @@ def join(pool: "Pool", op_classpath: str, instance_ids: Iterable[wait.Named], jo
         raise Refused("a join waits for at least one instance")
     wait.look(pool.database, named)
     ids = sorted(named)
-    if len(ids) > _MOST:
+    if len(ids) > _in_one_context(ids):
         pool.check(_registration(op_classpath, ids[:1], pool, joined))  # before a part of it is kept
     level = 0
-    while len(ids) > _MOST:
+    while len(ids) > (most := _in_one_context(ids)):
         level += 1
-        parts = [ids[start : start + _MOST] for start in range(0, len(ids), _MOST)]
+        parts = [ids[start : start + most] for start in range(0, len(ids), most)]
         inner = [
             _registration(op_classpath, part, pool, _part_of(joined.key, f"[{level}.{number}]"))
             for number, part in enumerate(parts)
@@ -55,6 +57,11 @@ def join(pool: "Pool", op_classpath: str, instance_ids: Iterable[wait.Named], jo
         if pool.cancel(made.id, str(error)) is State.CANCELLED:
             raise
     return made
+
+
+def _in_one_context(ids: Sequence[int]) -> int:
+    """Return how many ids have room in a context: after `db restored` an id has sixteen digits."""
+    return min(_MOST, (MAX_CONTEXT_BYTES - _AROUND) // (len(str(max(ids))) + 1))
 
 
 def _part_of(key: Key | None, suffix: str) -> Joined:

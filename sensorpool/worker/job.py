@@ -237,10 +237,13 @@ def _begin(worker: Worker, visit: Visit, began: float, ranges: int, moment: Mome
 
 
 def _pass_over(worker: Worker, adaptive: Adaptive, visit: Visit, loaded: Loaded) -> None:
-    """Take those groups out of a load whose condition never landed so early."""
+    """Take those groups out of a load whose condition never landed so early.
+
+    One that fails is poked as declared: a window of failures is over after so many pokes, and not after two.
+    """
     before, held = len(loaded.units), visit.held
     new_since = loaded.last - worker.settings.commit_overlap_ms
-    wanted = {*held.state.left, *map(abs, held.late)}
+    wanted = {*held.state.left, *map(abs, held.late), *held.state.infra, *held.unsettled}
     loaded.units = adaptive.sift(loaded.units, Look(loaded.last, loaded.now, new_since, wanted))
     if passed_over := before - len(loaded.units):
         visit.result.count("sparse", passed_over)

@@ -50,12 +50,19 @@ def test_worker_killed_at(stand: Stand, tmp_path: Path, step: str) -> None:
                     break
 
 
+def has_ended(child: psutil.Process) -> bool:
+    try:
+        return child.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 def test_child_killed(stand: Stand) -> None:
     for trial in stand.trials("7 prefork child killed", full=100):
         with trial.fault():
             child = children(stand.workers[0])[0]
             child.kill()
-            until("its end", lambda child=child: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
+            until("its end", lambda child=child: has_ended(child))
             until("another", lambda: len(children(stand.workers[0])) == 2)
         trial.end()
 

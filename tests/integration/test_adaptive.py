@@ -29,6 +29,7 @@ class Partition:
     """Lands when the test says so."""
 
     lands: ClassVar[set[str]] = set()
+    is_away: ClassVar[bool] = False
     poked: ClassVar[list[str]] = []
 
     def __init__(self, day: str) -> None:
@@ -36,6 +37,8 @@ class Partition:
 
     def poke(self, context: Any) -> bool:
         self.poked.append(self.day)
+        if self.is_away:
+            raise ConnectionRefusedError
         return self.day in self.lands
 
 
@@ -135,6 +138,22 @@ def test_a_first_poke_is_never_left_out_however_late_it_comes(pool: Pool, worker
     cycle.run(worker, pool.ranges[0], "us")
     assert len(Partition.poked) == 1
     assert play(worker, pool, clock, clock.ms + 20 * MINUTE) == 2
+
+
+def test_one_that_fails_is_poked_as_declared_until_it_answers(
+    pool: Pool, worker: Worker, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two failures ten intervals apart are no failure that has lasted for the window."""
+    remember(pool, 12)
+    instance_id = wait_for(pool)
+    play(worker, pool, clock, MIDNIGHT + MINUTE)
+    monkeypatch.setattr(Partition, "is_away", True)
+    assert play(worker, pool, clock, MIDNIGHT + 12 * MINUTE) >= 1, "the fault did not strike"
+    assert play(worker, pool, clock, clock.ms + 10 * MINUTE) >= 9
+    monkeypatch.setattr(Partition, "is_away", False)
+    play(worker, pool, clock, clock.ms + MINUTE)
+    assert play(worker, pool, clock, clock.ms + 20 * MINUTE) == 2
+    assert pool.wait([instance_id], 0) == {instance_id: State.SENSING}
 
 
 def test_a_group_of_other_tables_with_the_same_id_is_another_one(pool: Pool, worker: Worker, clock: Clock) -> None:
