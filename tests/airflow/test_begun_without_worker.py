@@ -184,6 +184,17 @@ def test_only_what_the_pool_hands_back_withdraws_the_proof_of_its_class(monkeypa
     assert len(withdrawn) == 1
 
 
+def test_a_wrong_setting_fails_no_task_that_is_handed_back(monkeypatch: pytest.MonkeyPatch, lines: Lines) -> None:
+    def wrong() -> Any:
+        raise SettingsError("database_url_cmd: it ends with 1")
+
+    monkeypatch.setattr(deferral, "airflow_settings", wrong)
+    monkeypatch.setattr(Flag, "answers", {"there": True})
+    event = InstanceResult.handed_back("the pool is dead").as_payload()
+    assert resume(in_dag(Flag, flag="there"), event) is None
+    assert [line for line in lines if "it ends with 1" in line]
+
+
 def test_a_wrong_setting_leaves_it_to_airflow(monkeypatch: pytest.MonkeyPatch, lines: Lines) -> None:
     def wrong() -> Any:
         raise SettingsError("resume_hold: no number")

@@ -89,10 +89,10 @@ def note(sensor: Any, op_classpath: str, poke_context: Mapping[str, Any]) -> Non
 def withdraw(sensor: Any) -> None:
     """Withdraw what was proved of the class of a sensor that was handed back; an error costs a line in its log."""
     cls = type(sensor)
-    if deferral.airflow_settings().start != "scheduler" or known_sensors.is_reviewed(cls):
-        return
 
     def delete() -> None:
+        if deferral.airflow_settings().start != "scheduler" or known_sensors.is_reviewed(cls):
+            return
         if deferral.pool().database.run(class_proofs.withdraw, f"{cls.__module__}.{cls.__qualname__}"):
             sensor.log.info(
                 "sensorpool: sensors of its class begin on workers again, until a first poke proves it anew."
