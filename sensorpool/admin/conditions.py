@@ -170,7 +170,8 @@ def failing(pool: PoolView) -> dict[str, Counter[str]]:
 
 def _can_be(wanted: Wanted) -> bool:
     """Whether the texts can be registered; some databases cannot look for others."""
-    return all(printable(text) == text for text in (wanted.op_classpath, wanted.backend) if text)
+    texts = (wanted.op_classpath, wanted.backend, *(wanted.dag_ids or ()))
+    return all(printable(text) == text for text in texts if text)
 
 
 def _outcomes(pool: PoolView) -> tuple[dict[int, Outcome], str | None]:

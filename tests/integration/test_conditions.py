@@ -44,6 +44,8 @@ def test_each_order_and_each_filter(pool: Pool) -> None:
     assert listed(pool, Wanted(dag_ids=["a", "b", "x"])) == ["/b", "/a"]
     assert listed(pool, Wanted(dag_ids=[])) == []
     assert listed(pool, Wanted(op_classpath=PATH.upper())) == []
+    for odd in (Wanted(dag_ids=["a\0"]), Wanted(op_classpath="\0"), Wanted(backend="\0")):
+        assert listed(pool, odd) == []
     assert listed(pool, Wanted(backend="\0")) == []  # some databases cannot look for it
     [of_b] = list_conditions(pool, Wanted(dag_ids=["b"]), Order.AGE, 0, 10, outcome=None, seen=["b"])["conditions"]
     with pool.database.engine.begin() as connection:
