@@ -363,6 +363,32 @@ def test_a_dag_is_over_its_quota_until_enough_have_settled(rescuing: Rescuing) -
     assert rescuing.column(dag_over_quota.c.dag_id) == []
 
 
+@pytest.mark.parametrize(("took", "rest"), [(0.5, None), (30.0, 600)])
+def test_a_count_that_takes_long_rests_long(
+    rescuing: Rescuing, monkeypatch: pytest.MonkeyPatch, took: float, rest: int | None
+) -> None:
+    clock = iter((0.0, took))
+    monkeypatch.setattr(admission, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    rescuing.do(admission.look_again)
+    left = rescuing.leases.store.client.ttl(rescuing.leases.store.pool_key("quota_3_rests"))
+    assert left == -2 if rest is None else rest - 10 < left <= rest
+
+
+def test_a_count_that_fails_rests(rescuing: Rescuing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its server may go on with it."""
+    counts: list[int] = []
+
+    def fail(*_: Any) -> Any:
+        counts.append(1)
+        raise Unreachable("the answer takes too long")
+
+    monkeypatch.setattr("sensorpool.store.admission.look_at_quotas", fail)
+    with pytest.raises(Unreachable):
+        rescuing.do(admission.look_again)
+    rescuing.do(admission.look_again)
+    assert len(counts) == 1
+
+
 def test_the_statements_of_a_look_are_as_many_whatever_there_is(rescuing: Rescuing) -> None:
     seen = statements(rescuing.database)
     rescuing.do(admission.look_again)
