@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, delete, exists, select, update
+from sqlalchemy import Connection, Delete, delete, exists, select, update
 
 from sensorpool.model.json_text import read_json
 from sensorpool.model.location import JOINS
@@ -100,14 +100,16 @@ def forget_earlier_lives(connection: Connection, key: Key, external_id: str) -> 
 
     :param external_id: the id of the try.
     """
-    task = (s.c.dag_id == key.dag_id, s.c.task_id == key.task_id, s.c.run_id == key.run_id)
-    tries = (s.c.map_index == key.map_index, s.c.try_number >= key.try_number)
-    ended = (s.c.state != State.SENSING, s.c.external_id < external_id)
-    return connection.execute(delete(s).where(*task, *tries, *ended)).rowcount
+    earlier = (s.c.try_number >= key.try_number, s.c.external_id < external_id)
+    return connection.execute(_delete_ended(key).where(*earlier)).rowcount
 
 
 def forget(connection: Connection, key: Key) -> int:
     """Delete the instance of a try that has ended; return 0 where there is none, and where it still waits."""
-    named = (s.c.dag_id == key.dag_id, s.c.task_id == key.task_id, s.c.run_id == key.run_id)
-    ended = (s.c.map_index == key.map_index, s.c.try_number == key.try_number, s.c.state != State.SENSING)
-    return connection.execute(delete(s).where(*named, *ended)).rowcount
+    return connection.execute(_delete_ended(key).where(s.c.try_number == key.try_number)).rowcount
+
+
+def _delete_ended(key: Key) -> Delete:
+    """Return the deletion of a task's instances that have ended, whatever their try."""
+    run = (s.c.dag_id == key.dag_id, s.c.run_id == key.run_id)
+    return delete(s).where(*run, s.c.task_id == key.task_id, s.c.map_index == key.map_index, s.c.state != State.SENSING)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, Self
 
+from sqlalchemy import make_url
+
 from harness.servers.server import LOOPBACK, free_port
 
 _CHUNK = 65_536
@@ -36,6 +38,13 @@ class Proxy:
         self._server: asyncio.Server | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="proxy")
+
+    @classmethod
+    def before(cls, url: str) -> Self:
+        """Make a proxy that stands before the server of a URL."""
+        port = make_url(url).port
+        assert port is not None
+        return cls(port)
 
     def url(self, url: str) -> str:
         """Return the URL of the server with our port in it."""

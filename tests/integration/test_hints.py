@@ -6,7 +6,6 @@ from itertools import count
 from typing import Any
 
 import pytest
-from sqlalchemy import make_url
 
 from harness.until import until
 from sensorpool import Pool, Settings
@@ -21,9 +20,7 @@ PATIENCE = 0.3
 @pytest.fixture
 def proxy(redis_url: str) -> Iterator[Proxy]:
     """Stands before Redis."""
-    port = make_url(redis_url).port
-    assert port is not None
-    with Proxy(port) as between:
+    with Proxy.before(redis_url) as between:
         yield between
 
 

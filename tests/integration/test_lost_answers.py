@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import make_url, text
+from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from sensorpool import Key, Pool, Registration, Settings
@@ -24,9 +24,7 @@ SCRIPTED = "sensorpool.testing.ScriptedSensor"
 @pytest.fixture
 def proxy(postgres_database: str) -> Iterator[Proxy]:
     """Stands before the database."""
-    port = make_url(postgres_database).port
-    assert port is not None
-    with Proxy(port) as between:
+    with Proxy.before(postgres_database) as between:
         yield between
 
 
