@@ -18,6 +18,7 @@ from sensorpool.model.states import Outcome
 from sensorpool.model.values import Report
 from sensorpool.poke.child import START_LIMIT, Child, Suspect
 from sensorpool.poke.isolated_groups import IsolatedGroups
+from sensorpool.poke.renewal import Renewal
 from sensorpool.poke.slots import FairQueue
 from sensorpool.poke.watchdog import Watched
 
@@ -26,7 +27,6 @@ LINGER = 5.0  # seconds for which a watched child lives on, to see whether what 
 LINGERING = 8  # the most watched children that live on at once
 MOMENT = 0.1  # seconds
 _HUNG = 4  # a child may have so many times `together` hanging pokes, which keep their memory
-_KEEP_AGAIN = 1.0  # seconds after an attempt that failed
 _HAND_IN_EVERY = 0.2  # seconds
 _ENDS_NOTHING = frozenset({Outcome.NOT_LANDED, Outcome.INFRA_FAILURE})  # the group is poked again
 
@@ -63,7 +63,7 @@ class IsolatedChildren:
         self._watched = watched
         self._watching = watching
         self._mine = threading.local()
-        self._kept = 0.0
+        self._renewal = Renewal(settings.heartbeat)
         self._running: set[Child] = set()
         self._lingering: set[threading.Thread] = set()
 
@@ -96,13 +96,7 @@ class IsolatedChildren:
     def keep(self) -> None:
         """Take a step for the watchdog, and call ``keep`` once a heartbeat."""
         self._mine.step()
-        if (now := time.monotonic()) - self._kept >= self._settings.heartbeat:
-            self._kept = now
-            try:
-                self._keep_in_hand(self._groups.ids())
-            except Unreachable as error:  # the pokes go on all the same
-                log.warning("the claims on groups that are poked apart were not renewed", error=str(error))
-                self._kept = time.monotonic() - max(0.0, self._settings.heartbeat - _KEEP_AGAIN)
+        self._renewal.if_due(lambda: self._keep_in_hand(self._groups.ids()))
 
     def poke_together(self, waiting: FairQueue[Suspect]) -> None:
         """Poke a line in one child: until the line is empty, the child ends, its stint is over, or it has its fill."""

@@ -5,7 +5,6 @@ reports.
 """
 
 import threading
-import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
@@ -18,6 +17,7 @@ from sensorpool.model.not_landed import each_report
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.values import Milliseconds, ShardRange
 from sensorpool.poke.poking import Poking
+from sensorpool.poke.renewal import Renewal
 from sensorpool.poke.unit import PokeUnit
 from sensorpool.poke.watchdog import Watchdog
 from sensorpool.settle.infra_window import RangeFailures
@@ -25,7 +25,6 @@ from sensorpool.worker.held_claims import HeldClaims
 from sensorpool.worker.outside_results import OutsideResults
 
 _LOOK_EVERY = 0.05  # seconds
-_RENEW_AGAIN = 1.0  # seconds after an attempt that failed
 _CLOSING = 1.0  # seconds that the thread has to take what is there
 
 log = logger(__name__)
@@ -46,9 +45,8 @@ class SlowPokes:
         self._claims = claims
         self._results = results
         self._watchdog = watchdog
-        self._heartbeat = heartbeat
+        self._renewal = Renewal(heartbeat)
         self._going_on: dict[Poking, _Ended | None] = {}  # each with who is told of pokes that have ended
-        self._renewed_at = 0.0
         self._thread = BackgroundThread("poke-on", self._look_after)
         self._lock = threading.Lock()
 
@@ -157,15 +155,8 @@ class SlowPokes:
             self._claims.drop(shard_range, own)
 
     def _renew(self, going_on: list[Poking]) -> None:
-        if time.monotonic() - self._renewed_at < self._heartbeat:
-            return
-        self._renewed_at = time.monotonic()
-        try:
-            group_ids = [group_id for poking in going_on for group_id in list(poking.outstanding)]
-            self._claims.renew(group_ids, self._restore)
-        except Unreachable as error:
-            self._renewed_at = time.monotonic() - max(0.0, self._heartbeat - _RENEW_AGAIN)
-            log.warning("claims on slow pokes were not renewed", error=str(error))
+        group_ids = (group_id for poking in going_on for group_id in list(poking.outstanding))
+        self._renewal.if_due(lambda: self._claims.renew(group_ids, self._restore))
 
     def _restore(self, shard_range: ShardRange, group_ids: Sequence[int]) -> None:
         self._leases.suspects.restore(shard_range, dict.fromkeys(group_ids, Suspicion.SLOW))

@@ -150,7 +150,7 @@ def test_a_slow_poke_whose_claim_ended_is_not_made_twice(
 ) -> None:
     """Redis was away for longer than a claim lives, and kept its data."""
     slow, other = register(pool, "slow", lambda: gate.wait(30)), make_worker(pool.settings)
-    worker.slow_pokes._heartbeat = 0.1
+    worker.slow_pokes._renewal.heartbeat = 0.1
     assert job(worker, pool)["slow"] == 1
     group_id, shard_range = pool.get(slow).group_id, pool.ranges[0]
     worker.leases.claims.drop(shard_range, [group_id])
