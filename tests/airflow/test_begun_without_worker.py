@@ -4,18 +4,20 @@ import asyncio
 import datetime as dt
 import time
 from collections.abc import Iterator
+from types import FunctionType
 from typing import Any
 
 import pytest
 
 pytest.importorskip("airflow")
 
-from airflow.sdk import get_parsing_context
+from airflow.sdk import Variable, get_parsing_context
 from airflow.sdk.definitions.context import _AIRFLOW_PARSING_CONTEXT_TASK_ID as PARSED_FOR
+from airflow.sdk.execution_time import task_runner
 
 from harness.until import PATIENCE
 from sensorpool import Pool
-from sensorpool.airflow.compat import features, task_runtime
+from sensorpool.airflow.compat import features, secrets_backends, task_runtime
 from sensorpool.airflow.compat.exceptions import (
     AirflowException,
     AirflowRescheduleException,
@@ -24,6 +26,7 @@ from sensorpool.airflow.compat.exceptions import (
     TaskDeferred,
 )
 from sensorpool.airflow.configuration import AirflowSettings
+from sensorpool.airflow.proof.arguments import external_inputs
 from sensorpool.airflow.result import START_ON_WORKER, START_ON_WORKER_KIND, STARTED, InstanceResult
 from sensorpool.airflow.start import parse
 from sensorpool.airflow.task import class_proof, deferral, patch
@@ -32,6 +35,8 @@ from sensorpool.airflow.trigger import PauseTrigger, PoolTrigger
 from sensorpool.airflow.triggerer.notifier import Notifier
 from sensorpool.errors import SettingsError
 from sensorpool.model.states import Ending, State
+from sensorpool.model.values import Registration
+from sensorpool.store import inspecting
 from tests.airflow.needs import needs
 from tests.airflow.running import Flag, as_runner, context_of, in_dag, pool_of_process
 
@@ -44,7 +49,9 @@ def pool(postgres_database: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
     settings = AirflowSettings(enabled=True, start="scheduler")
     monkeypatch.setattr(Notifier, "of_this_process", classmethod(lambda _: _no_pool()))
     patch.begins_on_worker.clear()
-    with pool_of_process(monkeypatch, postgres_database, redis_url, FLAG, lambda: settings) as made:
+    with pool_of_process(
+        monkeypatch, postgres_database, redis_url, f"{FLAG},{__name__}.NeedsDay", lambda: settings
+    ) as made:
         yield made
 
 
@@ -236,6 +243,75 @@ def test_what_registers_on_its_worker_remembers_that_it_began_without_one(monkey
         as_runner(sensor, "resume_execution", patch.RESUME, resumed, context_of(sensor))
     assert isinstance(paused.value.trigger, PauseTrigger)
     assert paused.value.kwargs["started"] == (deferred.value.kwargs or {})["started"]
+
+
+class NothingThere:
+    """Stands for the supervisor of a task, where Airflow has no Connection and no Variable."""
+
+    def send(self, msg: Any) -> Any:
+        """Answer as the supervisor does."""
+        return None if secrets_backends.lookup_name(msg) is None else secrets_backends.not_found(msg)
+
+
+class NeedsDay(Flag):
+    """Looks for a Variable that may be missing."""
+
+    def poke(self, context: Any) -> Any:
+        assert type(vars(self).get("poke")) is not FunctionType  # it may send itself to another process
+        return Variable.get("day", default=None) is not None and super().poke(context)
+
+
+@pytest.fixture
+def handed_back(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A task that has waited in the pool without a worker: its context, and the event by which it comes back."""
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", NothingThere(), raising=False)
+    context = context_of(in_dag(NeedsDay, flag="x"))
+    key, external_id = deferral.key_of(context["ti"]), str(context["ti"].id)
+    waiting = Registration(sensor=FLAG, poke_context={"flag": "x"}, key=key, external_id=external_id)
+    instance = pool.register_many([waiting], try_out=False)[0]
+    why = "its poke needs the Variable day, which the pool does not find"
+    assert pool.settler.hand_back({instance.id: why}) == 1
+    return context, {**InstanceResult.handed_back(why).as_payload(), STARTED: time.time() - 100}
+
+
+@pytest.mark.parametrize("mode", [{}, RESCHEDULED], ids=["poke", "reschedule"])
+@pytest.mark.parametrize("first_poke", ["worker", "pool"])
+def test_what_misses_a_variable_in_the_pool_begins_on_its_worker(
+    first_poke: str, mode: dict[str, Any], handed_back: Any, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An AWS sensor without a Connection, for example: it does without, as the first poke on its worker shows."""
+    context, event = handed_back
+    settings = AirflowSettings(enabled=True, start="scheduler", first_poke=first_poke)
+    monkeypatch.setattr(deferral, "airflow_settings", lambda: settings)
+    sensor = in_dag(NeedsDay, flag="x", **{"timeout": 160, "poke_interval": 0.01, **mode})
+    with pytest.raises(TaskDeferred) as deferred:
+        as_runner(sensor, "resume_execution", patch.RESUME, {"event": event}, context)
+    assert isinstance(deferred.value.trigger, PoolTrigger)
+    assert deferred.value.kwargs["started"] == event[STARTED]
+    key = deferral.key_of(context["ti"])
+    again = pool.database.read(inspecting.of_key, key)
+    assert State(again.state) is State.SENSING
+    assert deferred.value.timeout.total_seconds() == pytest.approx(
+        sensor.timeout - 100 + deferral.airflow_settings().deferral_grace, abs=PATIENCE
+    )
+    assert external_inputs.missing_lookups_of(deferral.registered_condition(key)) not in (None, frozenset())
+    # what comes back once more goes on natively
+    monkeypatch.setattr(patch, "is_enabled", lambda: False)
+    resumed = {**deferred.value.kwargs, "event": {name: event[name] for name in event if name != STARTED}}
+    sensor = in_dag(NeedsDay, flag="x", **{"timeout": 101, "poke_interval": 0.01, **mode})
+    with pytest.raises(AirflowSensorTimeout if not mode else TaskDeferred) as end:
+        as_runner(sensor, "resume_execution", patch.RESUME, resumed, context)
+    assert not isinstance(getattr(end.value, "trigger", None), PoolTrigger)
+
+
+def test_another_reason_keeps_it_on_its_worker(handed_back: Any, lines: Lines) -> None:
+    context, event = handed_back
+    sensor = in_dag(NeedsDay, flag="x", timeout=100.5, poke_interval=0.01)
+    with pytest.raises(AirflowSensorTimeout):
+        as_runner(
+            sensor, "resume_execution", patch.RESUME, {"event": {**event, "reason": "its pool is drained"}}, context
+        )
+    assert "sensorpool: handed back, runs natively from here: its pool is drained" in lines
 
 
 def test_what_began_on_a_worker_is_rescheduled_by_airflow(monkeypatch: pytest.MonkeyPatch) -> None:

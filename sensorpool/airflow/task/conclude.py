@@ -79,12 +79,14 @@ def conclude(
     native: Callable[[Any, Any], Any],
     lost: Exception | None = None,
     confirm: Callable[[Any, Any, Any, float], Any] | None = None,
+    handed_back: Callable[[Any, Any, Any, float], Any] = continue_natively,
 ) -> Any:
     """Return or raise what BaseSensorOperator.execute would have.
 
     :param started: when the task began to wait, in seconds since 1970.
     :param lost: the error of a task that cannot go on natively (`saved_attributes.restore`).
     :param confirm: runs the poke of a task that has waited at a gate; None where the pool's result counts.
+    :param handed_back: runs a task that the pool has handed back.
     :raises AirflowSensorTimeout: at a sensor's timeout, which Airflow does not retry.
     :raises AirflowTaskTimeout: at the execution_timeout, which Airflow retries.
     :raises BaseException: for an error of the poke, of the class that it raised (`poke_errors`); Airflow retries it.
@@ -103,12 +105,14 @@ def conclude(
         if lost is not None:
             set_aside(sensor, "soft_fail")  # soft_fail is for timeouts: a lost attribute must not skip the task
             raise lost
-        run = confirm or (partial(landing.poke_again, needed) if needed else continue_natively)
+        run = confirm or (partial(landing.poke_again, needed) if needed else handed_back)
         if run is continue_natively:
             native = own_deferral.natively(sensor, native)
+        if run is handed_back:
             if result.reason not in (NEXT_POKE, TRIGGER_FAILED):
                 class_proof.withdraw(sensor)
-            sensor.log.info("sensorpool: handed back, runs natively from here: %s", result.reason)
+            how = "runs natively" if run is continue_natively else "begins"
+            sensor.log.info("sensorpool: handed back, %s from here: %s", how, result.reason)
         try:
             return run(sensor, context, native, started)
         finally:

@@ -45,7 +45,7 @@ def confirm(sensor: Any, context: Any, native: Native, began: float, flaps: int)
             raise NotPoolable(why, "flaps")
         if not deferral.airflow_settings().enabled:
             raise NotPoolable("[sensorpool] enabled is off", "disabled")
-        wait = Wait.of(sensor, context, began, flaps + 1)
+        wait = Wait.of(sensor, context, began, flaps + 1, is_first=False)
     except Exception as error:
         deferral.report_native(sensor, error)
         return continue_natively(sensor, context, native, began)

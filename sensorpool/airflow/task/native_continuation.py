@@ -104,26 +104,25 @@ def _counting_on(sensor: Any, waited: float) -> Iterator[None]:
 
     Its poke sees the timeout of the DAG file, and may set another one.
     """
-    attributes = vars(sensor)
     poke, next_interval = sensor.poke, getattr(sensor, operators.NEXT_INTERVAL)
     made = _steps_made(sensor, waited) if sensor.exponential_backoff else 0
-    theirs = {name: attributes[name] for name in ("poke", operators.NEXT_INTERVAL) if name in attributes}
+    theirs = {name: vars(sensor)[name] for name in ("poke", operators.NEXT_INTERVAL) if name in vars(sensor)}
     ours: dict[str, Any] = {}
     limit = sensor.execution_timeout
     left = None if limit is None else max(_LAST_POKE, limit.total_seconds() - waited)
-    whole = sensor.timeout
+    whole = _timeout_of(sensor)
 
     def apply() -> None:
         nonlocal whole
-        whole = sensor.timeout
-        sensor.timeout = max(0.0, whole - waited)
-        attributes.update(ours)
+        whole = _timeout_of(sensor)
+        _set_timeout(sensor, max(0.0, whole - waited))
+        vars(sensor).update(ours)
 
     def revert() -> None:
-        sensor.timeout = whole
+        _set_timeout(sensor, whole)
         for name in ours:
-            attributes.pop(name, None)
-        attributes.update(theirs)
+            vars(sensor).pop(name, None)
+        vars(sensor).update(theirs)
 
     def watched_poke(context: Any) -> Any:
         revert()  # the sensor may send itself to another process, or keep a copy
@@ -140,6 +139,20 @@ def _counting_on(sensor: Any, waited: float) -> Iterator[None]:
             yield
     finally:
         revert()
+
+
+def _timeout_of(sensor: Any) -> float:
+    """Return a sensor's timeout, past what watches its first poke for reads of its limits."""
+    attributes = vars(sensor)
+    timeout: float = attributes["timeout"] if "timeout" in attributes else sensor.timeout  # noqa: SIM401  # may be a property
+    return timeout
+
+
+def _set_timeout(sensor: Any, timeout: float) -> None:
+    if "timeout" in vars(sensor):
+        vars(sensor)["timeout"] = timeout
+    else:
+        sensor.timeout = timeout
 
 
 def _steps_made(sensor: Any, waited: float) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 from airflow.sdk.bases.sensor import BaseSensorOperator
 
 from sensorpool.airflow.errors import NotPoolable
-from sensorpool.airflow.proof.watch import callable_context
+from sensorpool.airflow.proof.watch import callable_context, denials
 from sensorpool.airflow.task import (
     deferral,
     gate,
@@ -29,9 +29,10 @@ from sensorpool.airflow.task.begun_without_worker import (
     start_of,
 )
 from sensorpool.airflow.task.conclude import conclude, read_result
+from sensorpool.airflow.task.native_continuation import continue_natively
 from sensorpool.airflow.task.patch import RESUMED, Execute
 from sensorpool.airflow.task.saved_attributes import restore
-from sensorpool.airflow.task.wait import FLAPS, wait_in_pool
+from sensorpool.airflow.task.wait import FLAPS, wait_anew, wait_in_pool
 
 
 def execute(sensor: BaseSensorOperator, context: Any, native: Execute) -> Any:
@@ -43,11 +44,12 @@ def execute(sensor: BaseSensorOperator, context: Any, native: Execute) -> Any:
         return native(sensor, context)
     resumed = vars(sensor).pop(RESUMED, None)
     if resumed is not None:
-        result, started, lost, flaps = resumed
+        result, started, lost, flaps, is_first = resumed
         confirm = None
         if gate.is_confirmed(sensor, result, flaps):
             confirm = partial(gate.confirm, flaps=flaps or 0)
-        return conclude(sensor, context, result, started, native, lost, confirm)
+        handed_back = wait_anew if is_first and denials.is_of_missing(result.reason or "") else continue_natively
+        return conclude(sensor, context, result, started, native, lost, confirm, handed_back)
     if (began := native_continuation.read_start(sensor, context)) is not None:
         deferral.report_native(sensor, NotPoolable("this try was in the pool already", "again"))
         return native_continuation.continue_natively(sensor, context, native, began, is_kept=True)
@@ -63,6 +65,7 @@ def resume(
     condition: Any = None,
     limits: Any = None,
     begun: Any = False,
+    is_first: bool = False,
     **more: Any,
 ) -> Any:
     """Enter the sensor's own ``execute`` again, so that the class's own code there runs.
@@ -73,13 +76,14 @@ def resume(
     :param condition: the digest of the condition; None in poke mode, and from an earlier version.
     :param limits: what was registered of its limits (`reschedule_limits`); None likewise.
     :param begun: whether the try began without a worker.
+    :param is_first: whether it has not been on a worker since.
     :param more: how often its own poke has found nothing (`wait.FLAPS`), and arguments of another version.
     """
     if (why := reason_to_start(event)) is not None:
         sensor.log.info("sensorpool: starts on this worker: %s", why)
         return start(sensor, context, event)
     if not started and start_of(event):
-        return resume(sensor, context, event, start_of(event), begun=True, **saved_in(event))
+        return resume(sensor, context, event, start_of(event), begun=True, is_first=True, **saved_in(event))
     started = started or time.time()
     with own_deferral.resuming(sensor):
         result = reschedule_condition.result_if_unchanged(
@@ -88,7 +92,7 @@ def resume(
         result = reschedule_limits.result_if_unchanged(sensor, result, limits)
         lost = None if as_started is None or sensor.reschedule else restore(sensor, as_started)
         callable_context.merge_arguments(sensor, context)
-        vars(sensor)[RESUMED] = (result, started, lost, _flaps_of(more))
+        vars(sensor)[RESUMED] = (result, started, lost, _flaps_of(more), is_first)
         try:
             with defer_reschedules(sensor, started) if begun else nullcontext():
                 return sensor.execute(context)

@@ -8,6 +8,7 @@ from typing import Any
 from airflow.sdk.bases.sensor import BaseSensorOperator
 
 from sensorpool.airflow.compat import task_runtime
+from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.proof.arguments import dag_file, external_inputs
 from sensorpool.airflow.proof.arguments.rebuild import with_first_poke
 from sensorpool.airflow.proof.gates import Gate, gate_of
@@ -22,6 +23,7 @@ from sensorpool.airflow.task import (
 from sensorpool.airflow.task.backend import backend_of
 from sensorpool.airflow.task.first_poke import FirstPoke
 from sensorpool.airflow.task.location import location_of
+from sensorpool.airflow.task.native_continuation import continue_natively
 from sensorpool.airflow.task.patch import Execute, begins_on_worker
 from sensorpool.airflow.task.poolable import Condition
 from sensorpool.airflow.task.saved_attributes import save
@@ -39,6 +41,7 @@ class Wait:
     :param gate: at which it waits; None if it needs none.
     :param began: when the try began to wait, in seconds since 1970; None if it has not waited yet.
     :param flaps: how often its own poke has found nothing after a landing in the pool.
+    :param is_first: whether no poke of the try was made on a worker yet.
     """
 
     condition: Condition
@@ -46,9 +49,18 @@ class Wait:
     gate: Gate | None
     began: float | None = None
     flaps: int = 0
+    is_first: bool = True
 
     @classmethod
-    def of(cls, sensor: BaseSensorOperator, context: Any, began: float | None = None, flaps: int = 0) -> "Wait":
+    def of(
+        cls,
+        sensor: BaseSensorOperator,
+        context: Any,
+        began: float | None = None,
+        flaps: int = 0,
+        *,
+        is_first: bool = True,
+    ) -> "Wait":
         """Return the wait of a poolable sensor that has not poked in this process.
 
         :raises NotPoolable: with the reason why it runs natively.
@@ -63,7 +75,7 @@ class Wait:
         gate = gate_of(sensor, ours.gates_enabled)
         if gate is not None:
             resume_arguments[FLAPS] = flaps
-        return cls(condition, resume_arguments, gate, began, flaps)
+        return cls(condition, resume_arguments, gate, began, flaps, is_first)
 
     def enter(self, sensor: BaseSensorOperator, context: Any, native: Execute) -> Any:
         """Poke once, register and defer; or run natively, with the reason in the log.
@@ -76,7 +88,7 @@ class Wait:
             waits.append(self._register(sensor, context, first))
 
         # a poke that follows a landing is not watched: the sensor's first one was
-        is_watched = not self.condition.adapted and self.began is None
+        is_watched = not self.condition.adapted and self.is_first
         limit = deferral.pool().settings.poke_timeout if is_watched else None
         given = dag_file.names_given(self.condition.poke_context) if self.condition.of_dag_file else frozenset[str]()
         first = FirstPoke(sensor, native, limit, register, given, self.gate)
@@ -139,7 +151,7 @@ class Wait:
         if self.condition.of_dag_file:
             found = (missing, first.of_environment, first.hooks)
             return dag_file.with_first_poke(sensor, context, self.condition.poke_context, *found)
-        if self.began is not None:
+        if not self.is_first:
             earlier = deferral.registered_condition(deferral.key_of(context["ti"]))
             if earlier is not None:  # its first poke was watched, and this one is not
                 return external_inputs.with_first_poke_of(self.condition.poke_context, earlier)
@@ -162,6 +174,24 @@ def wait_in_pool(sensor: BaseSensorOperator, context: Any, native: Execute) -> A
         sensor.log.info("sensorpool: it begins on a worker: %s", reason[0])
         task_runtime.count_metric("begins_on_worker", {"reason": reason[1]})
     return wait.enter(sensor, context, native)
+
+
+def wait_anew(sensor: BaseSensorOperator, context: Any, native: Execute, began: float) -> Any:
+    """Have a sensor that began in the pool without a worker wait there anew, with a first poke on this worker.
+
+    The pool did not find a Connection or Variable, and only a poke on a worker tells whether the sensor may do without.
+
+    :param began: when the sensor began to wait, in seconds since 1970.
+    :raises TaskDeferred: when it waits in the pool.
+    """
+    try:
+        if not deferral.airflow_settings().enabled:
+            raise NotPoolable("[sensorpool] enabled is off", "disabled")
+        wait = Wait.of(sensor, context, began)
+    except Exception as error:
+        deferral.report_native(sensor, error)
+        return continue_natively(sensor, context, own_deferral.natively(sensor, native), began)
+    return continue_natively(sensor, context, lambda *_: wait.enter(sensor, context, native), began)
 
 
 def _execution_timeout(sensor: BaseSensorOperator, waited: float) -> float | None:

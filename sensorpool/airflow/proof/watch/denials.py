@@ -8,6 +8,7 @@ from sensorpool.airflow.proof.watch.company_hooks import HooksOfSensor
 from sensorpool.instrumentation.redaction import one_line
 
 POKE, CONSTRUCTOR = "poke", "constructor"
+_NOT_FOUND = "which the pool does not find"
 
 
 class Denials:
@@ -92,7 +93,12 @@ def report_missing(name: str, why: str | None = None) -> None:
     :raises OnlyOnWorker: when the worker may have it.
     """
     if not all(denials.note_missing(name) for denials in _current()):
-        raise deny(f"its poke needs the {name}, which the pool does not find{f': {why}' if why else ''}")
+        raise deny(f"its poke needs the {name}, {_NOT_FOUND}{f': {why}' if why else ''}")
+
+
+def is_of_missing(why: str) -> bool:
+    """Whether a sensor was handed back by `report_missing`."""
+    return _NOT_FOUND in why
 
 
 def keep_to_environment(name: str) -> None:
