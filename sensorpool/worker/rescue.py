@@ -4,9 +4,12 @@ A round goes through the list of chores; what a chore has no time for has its tu
 processes may run rescue at once: work that two of them do is harmless.
 """
 
+from contextlib import suppress
+
 from sensorpool.errors import SensorpoolError, Unreachable
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
+from sensorpool.leases.rescue_place import RescuePlace
 from sensorpool.worker.chores import (
     actions,
     admission,
@@ -41,6 +44,25 @@ CHORES = (
 )
 
 log = logger(__name__)
+
+
+def go_on(worker: Worker, place: Place) -> Rescued:
+    """Do one round from where the last one came to, in whichever process that was.
+
+    A pool has many processes, each of which is replaced after a while: by itself none of them would come to the end of
+    a large table.
+
+    :param place: where this process goes on while Redis does not answer.
+    :raises Unreachable: when the database does not answer.
+    """
+    kept = RescuePlace(worker.leases.store)
+    with suppress(Unreachable):
+        place.go_to(kept.read() or "")
+    try:
+        return rescue(worker, place)
+    finally:
+        with suppress(Unreachable):
+            kept.keep(place.as_text())
 
 
 def rescue(worker: Worker, place: Place) -> Rescued:

@@ -8,7 +8,8 @@ from sqlalchemy import delete, insert, text
 
 from sensorpool import Pool, Settings
 from sensorpool.admin import instances
-from sensorpool.errors import Unknown
+from sensorpool.errors import Unknown, Unreachable
+from sensorpool.leases.rescue_place import RescuePlace
 from sensorpool.model.states import State
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.values import Instance, Registration
@@ -18,7 +19,7 @@ from sensorpool.store import inspecting, pruning
 from sensorpool.store.schema import outbox, poke_group
 from sensorpool.worker.chores.round import Place
 from sensorpool.worker.context import Worker
-from sensorpool.worker.rescue import rescue
+from sensorpool.worker.rescue import go_on, rescue
 
 SCRIPTED = "sensorpool.testing.ScriptedSensor"
 
@@ -145,6 +146,72 @@ def test_the_walk_goes_on_where_it_stopped(pool: Pool, worker: Worker, monkeypat
     pruned = [rescue(worker, place).pruned for _ in range(9)]
     assert pruned == [2, 0, 0, 0, 2, 0, 0, 0, 1], "in one round of four"
     assert place.instances.after_id == 0
+
+
+def test_another_process_goes_on_where_the_last_round_came_to(
+    pool: Pool, make_worker: Callable[[Settings], Worker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sensorpool.worker.chores.pages.ROWS", 2)
+    monkeypatch.setattr("sensorpool.worker.chores.pages.PAGES", 1)
+    for number in range(6):
+        register(pool, f"n{number}")
+    workers = [make_worker(pool.settings) for _ in range(2)]
+    places = [Place(), Place()]
+    reached = []
+    for number in range(9):
+        go_on(workers[number % 2], places[number % 2])
+        reached.append(places[number % 2].instances.after_id)
+    assert reached == [2, 2, 2, 2, 4, 4, 4, 4, 6]
+    fresh = Place()
+    go_on(workers[0], fresh)
+    assert fresh.rounds == 10, "a new process goes on, too"
+
+
+def test_without_redis_a_process_goes_on_by_itself(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, asked = Place(), []
+
+    def away(*_: object) -> None:
+        asked.append(1)
+        raise Unreachable("Redis does not answer")
+
+    monkeypatch.setattr(RescuePlace, "read", away)
+    monkeypatch.setattr(RescuePlace, "keep", away)
+    for rounds in (1, 2):
+        go_on(worker, place)
+        assert place.rounds == rounds
+    assert len(asked) == 4
+
+
+ODD = [
+    "",
+    "x",
+    "7",
+    "[]",
+    "[[1, 1, 0], [1, 1, 0], -1, 1]",
+    "[[1, 1, 0], [1, 1], 1, 1]",
+    f"[[{2**63}, 1, 0], [1, 1, 0], 1, 1]",
+]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        *ODD,
+        "[" * 100_000,
+        '[["a", 1, 0], [1, 1, 0], 1, 1]',
+        "[[1.5, 1, 0], [1, 1, 0], 1, 1]",
+        "[[1, 1, 5], [1, 1, 0], 1, 1]",
+    ],
+)
+def test_a_place_that_cannot_be_read_changes_nothing(odd: str) -> None:
+    place = Place(rounds=3, waiting_id=4)
+    place.instances.after_id = 5
+    before = place.as_text()
+    place.go_to(odd)
+    assert place.as_text() == before
+    other = Place()
+    other.go_to(before)
+    assert other == place
 
 
 def test_groups_beyond_a_limit_that_was_lowered_are_brought_into_the_ranges(

@@ -1,13 +1,15 @@
 """One round of rescue, as its chores see it."""
 
+import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
-from sensorpool.worker.chores.pages import Walk
+from sensorpool.worker.chores.pages import REST, Walk
 from sensorpool.worker.context import Worker
 
 TRIES_LATER = object()
+_LARGEST = 2**63 - 1  # of an id
 
 
 @dataclass(slots=True)
@@ -18,6 +20,32 @@ class Place:
     groups: Walk = field(default_factory=Walk)
     waiting_id: int = 0  # the last group that was looked at for whether it is late; 0: the next look begins anew
     rounds: int = 0  # that have begun
+
+    def as_text(self) -> str:
+        """Return the place for a round in another process."""
+        walks = [[walk.after_id, int(walk.is_in_order), walk.rest] for walk in (self.instances, self.groups)]
+        return json.dumps([*walks, self.waiting_id, self.rounds])
+
+    def go_to(self, text: str) -> None:
+        """Go to the place of `as_text`; a text that cannot be read changes nothing."""
+        try:
+            instances, groups, waiting_id, rounds = json.loads(text)
+            walks = [Walk(_whole(after), bool(good), _whole(rest, REST)) for after, good, rest in (instances, groups)]
+            waiting_id, rounds = _whole(waiting_id), _whole(rounds)
+        except (ValueError, TypeError, RecursionError):
+            return
+        self.instances, self.groups = walks
+        self.waiting_id, self.rounds = waiting_id, rounds
+
+
+def _whole(number: object, most: int = _LARGEST) -> int:
+    """Return a number that is whole, and no larger than allowed.
+
+    :raises ValueError: for anything else.
+    """
+    if type(number) is not int or not 0 <= number <= most:
+        raise ValueError(number)
+    return number
 
 
 @dataclass(slots=True)
@@ -53,7 +81,7 @@ class Chore(NamedTuple):
     :param name: as `health` says it.
     :param work: does the chore for one round; any error is the chore's alone. Returns `TRIES_LATER` where what failed
         in an earlier round has its next turn in a later one: then this round says nothing of whether the chore fails.
-    :param every: in how many rounds the chore has its turn once; the first round of a process has all.
+    :param every: in how many rounds the chore has its turn once; the first round of a pool has all.
     """
 
     name: str
