@@ -19,9 +19,10 @@ class Waiting(NamedTuple):
     family: int
     logical_date: Milliseconds | None
     registered_at: Milliseconds
+    shardcode: int
 
 
-_WAITING = (g.c.id, family_of(g.c), g.c.logical_date, g.c.registered_at)
+_WAITING = (g.c.id, family_of(g.c), g.c.logical_date, g.c.registered_at, g.c.shardcode)
 
 
 def waiting(connection: Connection, after_id: int, most: int) -> list[Waiting]:

@@ -11,8 +11,12 @@ from sensorpool import Pool, Settings
 from sensorpool.admin.explain import explain
 from sensorpool.admin.instances import list_instances
 from sensorpool.admin.status import status
+from sensorpool.errors import Unreachable
+from sensorpool.leases.range_state import RangeState
 from sensorpool.model.family import family_code
+from sensorpool.model.usual_landing import Expected
 from sensorpool.model.values import Instance
+from sensorpool.store.late_conditions import Waiting
 from sensorpool.store.listing import Selection
 from sensorpool.store.schema import landing, poke_group
 from sensorpool.worker import usual_landings
@@ -103,6 +107,38 @@ def test_a_condition_is_late_once(series: Late, monkeypatch: pytest.MonkeyPatch)
     assert explain(series.pool, other.id)["usual_landing"] is None
     series.pool.cancel(waits.id, "enough")
     assert status(series.pool)["late"] == 0
+
+
+def test_after_an_outage_a_condition_is_poked_before_it_is_late(series: Late, monkeypatch: pytest.MonkeyPatch) -> None:
+    series.land_daily("sales")
+    series.register("today", "sales")
+    looked_at = TODAY + MINUTE  # and then no job has run for long
+    monkeypatch.setattr(
+        series.worker.leases, "look", lambda ranges: [(None, RangeState(last=looked_at), 0) for _ in ranges]
+    )
+    series.now += 9 * HOUR
+    assert series.find() == 0
+    looked_at = series.now - MINUTE
+    assert series.find() == 1
+
+    def away(_: object) -> None:
+        raise Unreachable("Redis does not answer")
+
+    series.register("too", "sales", at=TODAY - DAY)
+    monkeypatch.setattr(series.worker.leases, "look", away)
+    assert series.find() == 0
+
+
+def test_the_range_of_a_condition_counts(series: Late, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = series.worker
+    worker.settings = worker.settings.model_copy(update={"shards": 2, "shard_code_upper_limit": 10_000})
+    monkeypatch.setattr(
+        worker.leases, "look", lambda ranges: [(None, RangeState(last=each.shard_min or 1), 0) for each in ranges]
+    )
+    expected = Expected(usually=100, late_after=200)
+    late_groups = {Waiting(code, 2, None, 3, shardcode=code): expected for code in (0, 4_999, 5_000, 9_999, 77_777)}
+    kept = late._looked_at_since(late_groups, worker)
+    assert [each.shardcode for each in kept] == [5_000, 9_999, 77_777]
 
 
 def test_explain_says_when_it_will_be_late(series: Late) -> None:

@@ -4,14 +4,18 @@ A round looks at a few pages of groups, and reads what is usual for a bounded nu
 from there.
 """
 
+from bisect import bisect_right
+
+from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.logs import logger
 from sensorpool.model.times import spell_time
 from sensorpool.model.usual_landing import Expected, begins
-from sensorpool.model.values import Milliseconds
+from sensorpool.model.values import Milliseconds, shard_ranges
 from sensorpool.store import late_conditions
 from sensorpool.store.late_conditions import Waiting
 from sensorpool.worker.chores import pages
 from sensorpool.worker.chores.round import Round
+from sensorpool.worker.context import Worker
 from sensorpool.worker.usual_landings import UsualLandings
 
 PAGES = 4  # in a round: 100,000 groups of known families are looked at in twenty-five rounds
@@ -33,10 +37,11 @@ def find(now: Round) -> None:
         usual_landings.read(unread, now_ms)
         room -= len(unread)
         page, is_whole = _known(page, usual_landings)
-        late = {each.id: found for each in page if (found := _late(each, usual_landings, now_ms)) is not None}
-        new = database.run(late_conditions.mark, late.keys(), now_ms) if late else set()
+        late = {each: found for each in page if (found := _late(each, usual_landings, now_ms)) is not None}
+        late = _looked_at_since(late, worker)
+        new = database.run(late_conditions.mark, [each.id for each in late], now_ms) if late else set()
         done.late += len(new)
-        _tell([(group_id, expected) for group_id, expected in late.items() if group_id in new])
+        _tell([(each.id, expected) for each, expected in late.items() if each.id in new])
         if is_whole and len(page) < pages.ROWS:  # the end of the table
             place.waiting_id = 0
             return
@@ -59,6 +64,28 @@ def _late(waiting: Waiting, usual_landings: UsualLandings, now: Milliseconds) ->
     found = usual_landings.of(waiting.family, began)
     expected = None if found is None else found.expects(began, waiting.registered_at)
     return expected if expected is not None and now > expected.late_after else None
+
+
+def _looked_at_since(late: dict[Waiting, Expected], worker: Worker) -> dict[Waiting, Expected]:
+    """Return the groups whose range has been looked at since they are late.
+
+    After an outage of the pool many conditions have landed meanwhile: the first poke is to find that.
+    """
+    if not late:
+        return late
+    settings = worker.settings
+    ranges = shard_ranges(settings.shards, settings.shard_code_upper_limit)
+    try:
+        looked_at = [state.looked_at for _, state, _ in worker.leases.look(ranges)]
+    except Unreachable:
+        return {}  # without Redis no job pokes them either
+    ends = [each.shard_max for each in ranges]
+
+    def is_looked_at(each: Waiting, expected: Expected) -> bool:
+        place = min(bisect_right(ends, each.shardcode), len(ends) - 1)
+        return looked_at[place] == 0 or looked_at[place] > expected.late_after  # 0: not known
+
+    return {each: expected for each, expected in late.items() if is_looked_at(each, expected)}
 
 
 def _tell(late: list[tuple[int, Expected]]) -> None:
