@@ -115,7 +115,9 @@ def _within_memory(task: Any, pool: Pool, options: Mapping[str, Any]) -> Mapping
     :raises Refused: when it names a longer timeout: the body would never run, and nothing would say so.
     """
     expires = task.app.conf.result_expires
-    if not task.request.chord or not expires:
+    # of a chain in the header, Celery tells the last step of the chord
+    after = [(each.get("options") or {}).get("chord") for each in task.request.chain or ()]
+    if not any((task.request.chord, *after)) or not expires:
         return options
     kept = _seconds(expires)
     if (waits := options.get("timeout")) is None:

@@ -1,5 +1,6 @@
 """A sensor out of a function: ``@sensorpool.sensor``."""
 
+import copy
 import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar, ParamSpec, cast
@@ -7,6 +8,7 @@ from typing import Any, ClassVar, ParamSpec, cast
 Arguments = ParamSpec("Arguments")
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_OWN = ("arguments", "_holds_parts")  # attributes
 
 
 class FunctionSensor:
@@ -18,20 +20,26 @@ class FunctionSensor:
     poke_context_fields: ClassVar[tuple[str, ...]] = ()
     function: ClassVar[Callable[..., Any]]
     _signature: ClassVar[inspect.Signature]
+    _holds_parts: bool  # whether an argument is one that the function may change
 
     def __init__(self, *args: Any, **named: Any) -> None:
         bound = self._signature.bind(*args, **named)
         bound.apply_defaults()
         self.arguments = dict(bound.arguments)
+        self._holds_parts = any(isinstance(value, list | dict) for value in self.arguments.values())
 
     def __getattr__(self, name: str) -> Any:
-        if name != "arguments" and name in self.arguments:
+        if name not in _OWN and name in self.arguments:
             return self.arguments[name]
         raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
 
     def poke(self, context: Any = None) -> Any:  # noqa: ARG002  # every sensor's poke takes one
         """Call the function."""
-        return type(self).function(**self.arguments)
+        return type(self).function(**self._given())
+
+    def _given(self) -> dict[str, Any]:
+        """Return the arguments for one call: what the function changes in them must not reach the next one."""
+        return copy.deepcopy(self.arguments) if self._holds_parts else self.arguments
 
 
 class AsyncFunctionSensor(FunctionSensor):
@@ -39,7 +47,7 @@ class AsyncFunctionSensor(FunctionSensor):
 
     async def poke(self, context: Any = None) -> Any:  # noqa: ARG002
         """Await the function."""
-        return await type(self).function(**self.arguments)
+        return await type(self).function(**self._given())
 
 
 def sensor(function: Callable[Arguments, Any]) -> Callable[Arguments, FunctionSensor]:
@@ -67,7 +75,7 @@ def sensor(function: Callable[Arguments, Any]) -> Callable[Arguments, FunctionSe
     for parameter in signature.parameters.values():
         if parameter.kind not in _NAMED:
             raise TypeError(f"{named}: each argument of a sensor has a name, not {parameter}")
-        if hasattr(AsyncFunctionSensor, parameter.name) or parameter.name == "arguments":
+        if hasattr(AsyncFunctionSensor, parameter.name) or parameter.name in _OWN:
             raise TypeError(
                 f"{named}: call the argument {parameter.name!r} something else: sensors have one of that name"
             )

@@ -177,6 +177,23 @@ def test_a_step_of_a_chord_without_a_timeout_waits_within_the_memory_of_it(shop:
     assert result.get(disable_sync_subtasks=False, timeout=60) == ["['loaded', 'x']", "{'name': 'a'}"]
 
 
+def test_a_chain_in_the_header_waits_within_the_memory_of_its_chord(shop: ModuleType, tmp_path: Path) -> None:
+    """Celery tells its last step of the chord, and not the step that waits."""
+    late = sensorpool.wait_for(SCRIPTED, {"folder": str(tmp_path), "name": "a"}, timeout=86_401)
+    result = chord([chain(late, shop.load.s()), shop.load.s("x")], shop.total.s()).apply_async()
+    with pytest.raises(Exception, match=r"Celery forgets the chord after 86400 s.*raise result_expires"):
+        result.get(disable_sync_subtasks=False, timeout=60)
+    assert sensing(0)
+    step = sensorpool.wait_for(SCRIPTED, {"folder": str(tmp_path), "name": "a"})
+    result = chord([chain(step, shop.load.s()), shop.load.s("x")], shop.total.s()).apply_async()
+    until("a step that waits", lambda: sensing(1))
+    pool = default.default_pool()
+    [row] = pool.database.read(lambda c: c.exec_driver_sql("SELECT start_date, timeout_at FROM sensor_instance").all())
+    assert row[1] - row[0] == 86_400_000
+    land(tmp_path, "a")
+    assert len(result.get(disable_sync_subtasks=False, timeout=60)) == 2
+
+
 def test_steps_that_come_from_callbacks_go_on(shop: ModuleType, tmp_path: Path) -> None:
     """Each is sent twice under one task id: when the registration ends, and when its own condition does."""
     first = sensorpool.register(

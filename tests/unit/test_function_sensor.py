@@ -1,6 +1,7 @@
 """``@sensorpool.sensor``: a function as a sensor class."""
 
 import asyncio
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,42 @@ def test_it_is_poked_with_its_arguments(tmp_path: Path) -> None:
     assert condition.poke({}) is False
     (tmp_path / "done").touch()
     assert condition.poke({}) is True
+
+
+@sensorpool.sensor
+def crossed_off(parts: list[str], more: dict[str, Any] | None = None) -> bool:
+    """Say whether all parts are there, and cross off those that are."""
+    while parts and Path(parts[0]).exists():
+        parts.pop(0)
+    if more is not None:
+        more["parts"] = parts
+    return not parts
+
+
+@sensorpool.sensor
+async def crossed_off_on_a_loop(parts: list[str]) -> bool:
+    return crossed_off.function(parts)  # type: ignore[attr-defined, no-any-return]
+
+
+def test_what_a_function_changes_in_its_arguments_does_not_reach_the_next_poke(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    parts = [str(first), str(second)]
+    for condition in (crossed_off(parts), crossed_off(parts, {}), crossed_off_on_a_loop(parts)):
+
+        def ask(condition: Any = condition) -> Any:
+            answer = condition.poke({})
+            return asyncio.run(answer) if inspect.isawaitable(answer) else answer
+
+        first.touch()
+        assert ask() is False
+        first.unlink()
+        second.touch()
+        assert ask() is False, "the two were never there together"
+        first.touch()
+        assert ask() is True
+        assert condition.arguments["parts"] == parts == [str(first), str(second)]
+        first.unlink()
+        second.unlink()
 
 
 def test_it_is_loaded_as_any_class() -> None:
