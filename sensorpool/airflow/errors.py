@@ -15,8 +15,8 @@ class NotPoolable(Exception):
 # why a sensor begins on a worker where others begin without one: the tag of a metric, so it is one of a few
 REASONS_TO_BEGIN = frozenset(
     {
-        *("airflow", "arguments", "class", "context", "limit", "listeners", "mapped", "not_poolable", "own_work"),
-        *("pool", "rendering", "template", "unproved", "xcom"),
+        *("airflow", "arguments", "class", "context", "limit", "listeners", "mapped", "missing", "not_poolable"),
+        *("own_work", "pool", "rendering", "template", "unproved", "xcom"),
     }
 )
 

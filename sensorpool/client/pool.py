@@ -92,8 +92,8 @@ class Pool(PoolView):
             ``pathlib.Path``, which is short for a `PathSensor` of it.
         :param poke_context: the arguments of the class, values of JSON; paths, timedeltas and datetimes with a time
             zone are turned into them. With a path or an object: leave it out.
-        :param dag_id: with task_id and run_id the key of the waiter: the same key, try and condition registers once, and
-            a repetition changes neither its limits nor its callbacks. Without it a fresh key is made.
+        :param dag_id: with task_id and run_id the key of the waiter: the same key, try and condition registers once; a
+            repetition changes neither limits nor callbacks. Without it a fresh key is made.
         :param map_index: of a mapped task (Airflow's), as a part of the key.
         :param try_number: as a part of the key: a higher one cancels the lower ones.
         :param poke_interval: between two pokes; default: the setting of that name.

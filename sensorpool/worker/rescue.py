@@ -58,11 +58,13 @@ def go_on(worker: Worker, place: Place) -> Rescued:
     kept = RescuePlace(worker.leases.store)
     with suppress(Unreachable):
         place.go_to(kept.read() or "")
+        kept.keep(place.in_next_round())  # a chore that ends its process must not come first in each round
     try:
         return rescue(worker, place)
     finally:
         with suppress(Unreachable):
-            kept.keep(place.as_text())
+            if not place.is_behind(kept.read() or ""):  # after a round that took long
+                kept.keep(place.as_text())
 
 
 def rescue(worker: Worker, place: Place) -> Rescued:

@@ -332,7 +332,9 @@ def test_an_odd_pause_is_over_at_once(until: Any) -> None:
     assert PauseTrigger(**trigger.serialize()[1]).due == trigger.due
 
 
-@pytest.mark.parametrize("odd", [{STARTED: "x"}, {STARTED: None}, {START_ON_WORKER: None}, {"as_started": 3}], ids=str)
+@pytest.mark.parametrize(
+    "odd", [{STARTED: "x"}, {STARTED: None}, {START_ON_WORKER: None}, {"as_started": 3}, {"reason": 7}], ids=str
+)
 def test_odd_parts_of_an_event_do_not_matter(odd: dict[str, Any]) -> None:
     payload = InstanceResult(State.SUCCESS, Ending.LANDED).as_payload()
     assert resume(in_dag(Flag, flag="x"), {**payload, **odd}) is None

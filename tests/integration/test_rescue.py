@@ -17,9 +17,9 @@ from sensorpool.publish import listen
 from sensorpool.publish.left_behind import AGE
 from sensorpool.store import inspecting, pruning
 from sensorpool.store.schema import outbox, poke_group
-from sensorpool.worker.chores.round import Place
+from sensorpool.worker.chores.round import Chore, Place
 from sensorpool.worker.context import Worker
-from sensorpool.worker.rescue import go_on, rescue
+from sensorpool.worker.rescue import CHORES, go_on, rescue
 
 SCRIPTED = "sensorpool.testing.ScriptedSensor"
 
@@ -165,6 +165,42 @@ def test_another_process_goes_on_where_the_last_round_came_to(
     fresh = Place()
     go_on(workers[0], fresh)
     assert fresh.rounds == 10, "a new process goes on, too"
+
+
+def test_a_chore_that_ends_its_process_has_its_turn_once_in_four_rounds(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        """Ends a process."""
+
+    def kill(*_: object) -> None:
+        monkeypatch.setattr(RescuePlace, "keep", lambda *_: None)  # it is dead
+        raise Killed
+
+    keep = RescuePlace.keep
+    chores = (Chore("kills", kill, every=4), *CHORES[4:])
+    monkeypatch.setattr("sensorpool.worker.rescue.CHORES", chores)
+    ends = []
+    for _ in range(5):
+        monkeypatch.setattr(RescuePlace, "keep", keep)
+        try:
+            go_on(worker, Place())
+            ends.append("done")
+        except Killed:
+            ends.append("killed")
+    assert ends == ["killed", "done", "done", "done", "killed"]
+
+
+def test_a_round_that_took_long_goes_not_back(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = RescuePlace(worker.leases.store)
+    further = Place(rounds=90, waiting_id=400)
+
+    def others_go_on(*_: object) -> None:
+        kept.keep(further.as_text())
+
+    monkeypatch.setattr("sensorpool.worker.rescue.CHORES", (Chore("slow", others_go_on),))
+    go_on(worker, Place())
+    assert kept.read() == further.as_text()
 
 
 def test_without_redis_a_process_goes_on_by_itself(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:

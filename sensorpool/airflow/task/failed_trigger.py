@@ -43,7 +43,7 @@ def resume(sensor: Any, context: Any, given: Any, native: Callable[[], Any]) -> 
     result = None if known is None else InstanceResult.of(known)
     if result is None or result.state in (State.SENSING, State.CANCELLED):
         if TRIGGER_TIMEOUT in (error, said.get("error")):
-            if known is None and is_read:
+            if known is None and is_read and native_continuation.read_kept_start(sensor, context) is None:
                 return begun_without_worker.start_late(sensor, context)
             if (limit := _execution_timeout(sensor)) is None:
                 return native()

@@ -33,6 +33,7 @@ from sensorpool.airflow.task.native_continuation import continue_natively
 from sensorpool.airflow.task.patch import RESUMED, Execute
 from sensorpool.airflow.task.saved_attributes import restore
 from sensorpool.airflow.task.wait import FLAPS, wait_anew, wait_in_pool
+from sensorpool.model.states import Ending
 
 
 def execute(sensor: BaseSensorOperator, context: Any, native: Execute) -> Any:
@@ -48,7 +49,8 @@ def execute(sensor: BaseSensorOperator, context: Any, native: Execute) -> Any:
         confirm = None
         if gate.is_confirmed(sensor, result, flaps):
             confirm = partial(gate.confirm, flaps=flaps or 0)
-        handed_back = wait_anew if is_first and denials.is_of_missing(result.reason or "") else continue_natively
+        is_missing = result.ending is Ending.HANDED_BACK and denials.is_of_missing(str(result.reason))
+        handed_back = wait_anew if is_first and is_missing else continue_natively
         return conclude(sensor, context, result, started, native, lost, confirm, handed_back)
     if (began := native_continuation.read_start(sensor, context)) is not None:
         deferral.report_native(sensor, NotPoolable("this try was in the pool already", "again"))

@@ -137,6 +137,7 @@ class Wait:
             and poolable.ends_directly(sensor, context)
             and not (sensor.reschedule and reschedule_condition.may_change(sensor, self.condition))
         )
+        deferral.check_secrets(poke_context)
         if self.began is not None:
             deferral.forget(key)
         instance = deferral.register(registration)
@@ -184,9 +185,12 @@ def wait_anew(sensor: BaseSensorOperator, context: Any, native: Execute, began: 
     :param began: when the sensor began to wait, in seconds since 1970.
     :raises TaskDeferred: when it waits in the pool.
     """
+    task_runtime.count_metric("begins_on_worker", {"reason": "missing"})
     try:
         if not deferral.airflow_settings().enabled:
             raise NotPoolable("[sensorpool] enabled is off", "disabled")
+        if own_deferral.is_aside(sensor) and deferral.airflow_settings().deferrable != "pool":
+            raise NotPoolable("it defers by itself", "own_work")
         wait = Wait.of(sensor, context, began)
     except Exception as error:
         deferral.report_native(sensor, error)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import NamedTuple
 
 from sensorpool.worker.chores.pages import REST, Walk
@@ -26,16 +26,29 @@ class Place:
         walks = [[walk.after_id, int(walk.is_in_order), walk.rest] for walk in (self.instances, self.groups)]
         return json.dumps([*walks, self.waiting_id, self.rounds])
 
+    def in_next_round(self) -> str:
+        """Return the place for a round that begins before this one has ended."""
+        return replace(self, rounds=self.rounds + 1).as_text()
+
     def go_to(self, text: str) -> None:
         """Go to the place of `as_text`; a text that cannot be read changes nothing."""
-        try:
-            instances, groups, waiting_id, rounds = json.loads(text)
-            walks = [Walk(_whole(after), bool(good), _whole(rest, REST)) for after, good, rest in (instances, groups)]
-            waiting_id, rounds = _whole(waiting_id), _whole(rounds)
-        except (ValueError, TypeError, RecursionError):
-            return
-        self.instances, self.groups = walks
-        self.waiting_id, self.rounds = waiting_id, rounds
+        if (there := _read(text)) is not None:
+            for each in fields(self):
+                setattr(self, each.name, getattr(there, each.name))
+
+    def is_behind(self, text: str) -> bool:
+        """Whether a place of `as_text` is one of a later round."""
+        there = _read(text)
+        return there is not None and there.rounds > self.rounds
+
+
+def _read(text: str) -> Place | None:
+    try:
+        instances, groups, waiting_id, rounds = json.loads(text)
+        walks = [Walk(_whole(after), bool(good), _whole(rest, REST)) for after, good, rest in (instances, groups)]
+        return Place(*walks, _whole(waiting_id), _whole(rounds))
+    except (ValueError, TypeError, RecursionError):
+        return None
 
 
 def _whole(number: object, most: int = _LARGEST) -> int:
