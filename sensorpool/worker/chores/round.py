@@ -45,8 +45,8 @@ class Place:
 def _read(text: str) -> Place | None:
     try:
         instances, groups, waiting_id, rounds = json.loads(text)
-        walks = [Walk(_whole(after), bool(good), _whole(rest, REST)) for after, good, rest in (instances, groups)]
-        return Place(*walks, _whole(waiting_id), _whole(rounds))
+        first, second = (Walk(_whole(id), bool(good), _whole(rest, REST)) for id, good, rest in (instances, groups))
+        return Place(first, second, _whole(waiting_id), _whole(rounds))
     except (ValueError, TypeError, RecursionError):
         return None
 
