@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 import click
+from click.core import ParameterSource
 
 from sensorpool.cli.output import json_option, print_apart, print_json
 from sensorpool.client.pool import Pool
@@ -58,6 +59,10 @@ def register(
     if source is not None:
         if sensor_class is not None:
             raise click.UsageError("CLASS and --from exclude each other")
+        source_of = click.get_current_context().get_parameter_source
+        for name in options:
+            if source_of(name) is ParameterSource.COMMANDLINE:
+                raise click.UsageError(f"--{name.replace('_', '-')} does not go with --from: name it in the lines")
         _register_lines(source)
         return
     if sensor_class is None or context_json is None:

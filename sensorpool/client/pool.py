@@ -15,6 +15,7 @@ from sensorpool.config import allowlist
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused, SensorpoolError, SettingsError, Unreachable
 from sensorpool.instrumentation.logs import logger
+from sensorpool.instrumentation.redaction import one_line
 from sensorpool.leases.lease import leases_of
 from sensorpool.leases.roster import Roster
 from sensorpool.model import values
@@ -189,7 +190,7 @@ class Pool(PoolView):
             if done.hurried:
                 self._wake(done.hurried)
             if (opened := done.opened) and (problem := self._nudge(opened, is_late=done.is_late)):
-                self._take_back(done.instances, problem)
+                self.take_back(done.instances, problem)
                 raise SettingsError(problem)
         return instances
 
@@ -202,9 +203,11 @@ class Pool(PoolView):
         """
         return Instance.of(self, wait.find(self.database, instance_id))
 
-    def result(self, instance: values.Instance) -> Result | None:
+    def result(self, instance: Named) -> Result | None:
         """Return how the wait of an instance ended; None while it waits.
 
+        :param instance: its id, or the instance as `register` returned it.
+        :raises Refused: when it is neither.
         :raises Unknown: when it was pruned, or another has its id since a restore.
         :raises Unreachable: when the database does not answer.
         """
@@ -225,14 +228,14 @@ class Pool(PoolView):
         """Wait for many as for one: the instance returned lands when the last of them has landed.
 
         It fails as soon as one of them ends otherwise. It can be waited for, cancelled and joined itself. Of more than
-        five thousand it is a join of joins.
+        five thousand it is a join of joins; the inner ones end with their members, also when it is cancelled before.
 
         :param instance_ids: ids, or instances as `register` returned them.
         :param dag_id: with task_id and run_id the key, by which it registers once; see `register`.
         :param on_success: see `register`, as for the other callbacks.
         :param timeout: after which it fails; default: ten years, because its members time out by themselves.
         :raises Refused: when there is none, or an argument is neither an id nor an `Instance`.
-        :raises Unknown: when there is no such instance.
+        :raises Unknown: when there is no such instance, or another has the id of an `Instance` since a restore.
         """
         key = validate.key_of(dag_id=dag_id, task_id=task_id, run_id=run_id)
         joined = Joined(key, on_settled, on_success, on_failure, timeout)
@@ -259,7 +262,7 @@ class Pool(PoolView):
         :param on_success: see `register`, as for the other callbacks. The result's ``xcom_value`` is ``{"id": …}``.
         :param timeout: after which it fails; default: ten years.
         :raises Refused: when there is none, or an argument is neither an id nor an `Instance`.
-        :raises Unknown: when there is no such instance.
+        :raises Unknown: when there is no such instance, or another has the id of an `Instance` since a restore.
         """
         key = validate.key_of(dag_id=dag_id, task_id=task_id, run_id=run_id)
         joined = Joined(key, on_settled, on_success, on_failure, timeout)
@@ -358,9 +361,9 @@ class Pool(PoolView):
             late[self.range_of(instance.shardcode)] += [instance.group_id] if is_late else []
         return roster.raise_dirty(late)
 
-    def _take_back(self, instances: Sequence[values.Instance], why: str) -> None:
-        """Cancel instances that were just registered and that no worker will poke."""
+    def take_back(self, instances: Sequence[values.Instance], why: str) -> None:
+        """Cancel what a call that fails has just created. It raises nothing, which would hide the cause."""
         try:
             self.settler.cancel({instance.id: why for instance in instances if instance.created})
-        except SensorpoolError as error:
-            log.warning("instances that no worker pokes were not cancelled", error=str(error))
+        except Exception as error:
+            log.warning("instances of a call that failed were not cancelled", error=one_line(error))

@@ -81,6 +81,8 @@ def key_of(
     :raises Refused: when a part of it is missing.
     """
     if dag_id is None and task_id is None and run_id is None:
+        if map_index not in (None, -1) or try_number not in (None, 1):
+            raise Refused("map_index and try_number belong to a key: name dag_id, task_id and run_id, too")
         return None
     if dag_id is None or task_id is None or run_id is None:
         raise Refused("a key needs dag_id, task_id and run_id: name all three, or none for a fresh one")
@@ -106,7 +108,7 @@ def check(registration: Registration, settings: Settings, classes: Classes, *, t
         classes.try_out(op_classpath, _parse(identity.poke_context)[0])
     return CheckedRegistration(
         identity=identity,
-        key=_check_key(registration.key or Key.fresh(op_classpath.rpartition(".")[2])),
+        key=_check_key(Key.fresh(op_classpath.rpartition(".")[2]) if registration.key is None else registration.key),
         is_fresh=registration.key is None,
         execution_context=_execution_context(registration, settings),
         on_settled=_callbacks(registration, settings),
@@ -119,16 +121,18 @@ def check(registration: Registration, settings: Settings, classes: Classes, *, t
 
 
 def condition(sensor: object, poke_context: Any) -> tuple[str, Any]:
-    """Return the class path and the poke_context of a sensor, however it is named."""
+    """Return the class path and the poke_context of a sensor, however it is named.
+
+    :raises Refused: when it is no sensor, or its class has no path; or an object comes with a poke_context.
+    """
     if isinstance(sensor, str):
         return sensor, poke_context
     if isinstance(sensor, type):
         return path_of(sensor), poke_context
+    described = (PATH_SENSOR, {"path": sensor}) if isinstance(sensor, os.PathLike) else describe(sensor)
     if poke_context is not None:
         raise Refused("a sensor object brings its own poke_context: leave it out")
-    if isinstance(sensor, os.PathLike):
-        return PATH_SENSOR, {"path": sensor}
-    return describe(sensor)
+    return described
 
 
 def _callbacks(registration: Registration, settings: Settings) -> str | None:
@@ -136,7 +140,9 @@ def _callbacks(registration: Registration, settings: Settings) -> str | None:
     return canvas.check(given, settings) if any(each is not None for each in given.values()) else None
 
 
-def _check_key(key: Key) -> Key:
+def _check_key(key: Any) -> Key:
+    if not isinstance(key, Key):
+        raise Refused(f"key must be a sensorpool.Key of dag_id, task_id and run_id, not {printable(repr(key))[:80]}")
     _check_id("dag_id", key.dag_id)
     _check_id("task_id", key.task_id)
     _check_id("run_id", key.run_id)

@@ -95,7 +95,7 @@ class Waiting:
         left_over = {each: instance for each, instance in self._named.items() if each not in self._settled}
         found = look(self._database, left_over)
         ended = {instance_id: state for instance_id, state in found.items() if state in TERMINAL}
-        _check_keys(self._database, {instance_id: self._named[instance_id] for instance_id in ended})
+        check_keys(self._database, {instance_id: self._named[instance_id] for instance_id in ended})
         return ended
 
 
@@ -123,16 +123,18 @@ def find(database: Database, instance_id: Named) -> Instance:
     return found
 
 
-def result(database: Database, instance: Instance) -> Result | None:
+def result(database: Database, instance: Named) -> Result | None:
     """Return how the wait of an instance ended; None while it waits.
 
+    :raises Refused: when the argument is neither an id nor an `Instance`.
     :raises Unknown: when there is no such instance any more, or another one has its id.
     """
-    settled = database.read(results.read, [instance.id])
+    number = _id(instance)
+    settled = database.read(results.read, [number]) if 0 < number < 2**63 else None
     if not settled:
-        raise _none(instance.id)
+        raise _none(number)
     [found] = settled
-    if found.key != instance.key:
+    if isinstance(instance, Instance) and found.key != instance.key:
         raise _another(instance)
     if found.state not in TERMINAL:
         return None
@@ -167,7 +169,7 @@ def look(database: Database, named: Mapping[int, Instance | None]) -> dict[int, 
     return {instance_id: state for instance_id, (state, _) in found.items()}
 
 
-def _check_keys(database: Database, named: Mapping[int, Instance | None]) -> None:
+def check_keys(database: Database, named: Mapping[int, Instance | None]) -> None:
     """Check that instances still have the ids that they were registered with.
 
     :raises Unknown: when another one has the id of one of them.
@@ -206,7 +208,7 @@ def cancel(settler: Settler, instance: Named, reason: str) -> State:
     if not isinstance(reason, str):
         raise Refused(f"a reason is text, not {printable(repr(reason))[:80]}")
     look(settler.database, named)
-    _check_keys(settler.database, named)
+    check_keys(settler.database, named)
     try:
         settler.cancel({instance_id: sanitised(reason)})
     except Exception as error:

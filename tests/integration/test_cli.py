@@ -95,7 +95,7 @@ def test_register_from_lines_reports_the_refused_by_number(run: Run) -> None:
         json.dumps({"op_classpath": "os.system", "poke_context": {}}),
         '{"op_classpath": "x.Y", "poke_context": {"a": 1, "a": 2}}',
         '{"op_classpath": "x.Y", "poke_context": ' + "[" * 2000 + "]" * 2000 + "}",
-        json.dumps({"poke_context": {}}),
+        json.dumps({"op_classpath": 5, "poke_context": {}}),
         json.dumps(good),  # no task_id
         json.dumps(good | {"task_id": "t3", "poke_context": {"path": "relative"}}),
         "[]",
@@ -103,7 +103,7 @@ def test_register_from_lines_reports_the_refused_by_number(run: Run) -> None:
         "",
         json.dumps(good | {"task_id": "t2"}),  # the same once more
     ]
-    done = run("register", "--from", "-", stdin="\n".join(lines))
+    done = run("register", "--from", "-", "--json", stdin="\n".join(lines))
     assert done.returncode == 1
     answer = json.loads(done.stdout.splitlines()[-1])
     assert [each["line"] for each in answer["refused"]] == [2, 4, 5, 6, 7, 8, 9, 10, 11, 12]
@@ -226,6 +226,10 @@ def test_letters_that_the_locale_has_not_end_nothing(run: Run, tmp_path: Path, e
         (("register", "sensorpool.sensors.HttpSensor", '{"url": "no url"}'), 2, "url"),
         (("register", PATH_SENSOR), 2, "CONTEXT_JSON"),
         (("register", "--from", "/nowhere/at/all"), 2, "No such file"),
+        (("register", "--from", "-", "--timeout=5"), 2, "--timeout does not go with --from: name it in the lines"),
+        (("register", "--from", "-", "--soft-fail", "--json"), 2, "--soft-fail does not go with --from"),
+        (("register", "--from", "-", "--map-index=-1"), 2, "--map-index does not go with --from"),
+        (("register", PATH_SENSOR, '{"path": "/x"}', "--try-number=2"), 2, "map_index and try_number belong to a key"),
         (("show", "12345"), 1, "there is no instance 12345"),
         (("cancel", "12345"), 1, "there is no instance 12345"),
         (("wait", "12345"), 1, "there is no instance 12345"),

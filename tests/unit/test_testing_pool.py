@@ -1,17 +1,19 @@
 """`sensorpool.testing.pool`: code that registers, tested without a server."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from celery import Celery, _state, chain
+from sqlalchemy import text
 
 import sensorpool
 from sensorpool import State
 from sensorpool.client import join
-from sensorpool.errors import ClassUnavailable, Refused, Unknown
+from sensorpool.errors import ClassUnavailable, InDoubt, KeyConflict, Refused, Unknown, Unreachable
+from sensorpool.poke.classes import ALL_OF
 from sensorpool.pytest_plugin import TestPool
 from sensorpool.sensors import PathSensor, TimeSensor
 
@@ -237,3 +239,115 @@ def test_a_join_of_so_many_that_it_is_one_of_joins(pool: TestPool, monkeypatch: 
         pool.poke()
     assert every.result is not None
     assert every.result.state is State.SUCCESS
+
+
+def joins_of(pool: TestPool) -> list[State]:
+    """Return the states of all joins, the inner ones among them."""
+    made = [each.id for each in pool.registered if each.key.task_id.startswith(("AllOf", "t"))]
+    return list(pool.wait(made, 0).values())
+
+
+NAMED = {"dag_id": "d", "task_id": "t", "run_id": "r"}
+
+
+def test_a_large_join_whose_key_is_taken_leaves_no_inner_joins(pool: TestPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(join, "_MOST", 2)
+    some = [sensorpool.register(Path(f"/data/{n}")) for n in range(7)]
+    found = sensorpool.register(ALL_OF, {"instances": [some[0].id, some[1].id]}, **(NAMED | {"task_id": "t[1.0]"}))
+    taken = sensorpool.register(Path("/other"), **NAMED)
+    with pytest.raises(KeyConflict, match="waiting for something else"):
+        sensorpool.all_of(some, **NAMED)
+    assert pool.wait([taken, found], 0) == dict.fromkeys([taken.id, found.id], State.SENSING), "they were there before"
+    assert sorted(joins_of(pool)) == [State.CANCELLED] * 5 + [State.SENSING] * 2
+
+
+def test_a_large_join_that_fails_leaves_those_that_a_second_registration_finds(
+    pool: TestPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(join, "_MOST", 2)
+    some = [sensorpool.register(Path(f"/data/{n}")) for n in range(7)]
+    for error, key, left in (
+        (Refused("the DAG has too many"), {}, State.CANCELLED),
+        (Unreachable("no answer"), {}, State.CANCELLED),
+        (InDoubt("whether it is there is open", []), {}, State.SENSING),
+        (Refused("the DAG has too many"), NAMED, State.SENSING),
+    ):
+        pool.registered.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(pool, "register_many", refusing_one(pool, error))
+            with pytest.raises(type(error), match=str(error)):
+                sensorpool.all_of(some, **key)
+        assert joins_of(pool) == [left] * 6, (error, key)
+    every = sensorpool.all_of(some, **NAMED)
+    assert every.wait(0) is State.SENSING
+    assert joins_of(pool) == [State.SENSING] * 7, "a second registration finds the inner ones"
+
+
+def refusing_one(pool: TestPool, error: Exception) -> Callable[..., list[sensorpool.Instance]]:
+    """Return a `register_many` that takes some, and refuses the one that comes last."""
+
+    def register_many(given: list[sensorpool.Registration]) -> list[sensorpool.Instance]:
+        if len(given) == 1:
+            raise error
+        return TestPool.register_many(pool, given)
+
+    return register_many
+
+
+def test_a_large_join_whose_member_is_pruned_meanwhile_leaves_no_inner_joins(
+    pool: TestPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def register_many(given: list[sensorpool.Registration]) -> list[sensorpool.Instance]:
+        made = TestPool.register_many(pool, given)
+        if len(given) == 1:
+            with pool.database.engine.begin() as connection:
+                connection.execute(text("DELETE FROM sensor_instance WHERE id = 1"))
+        return made
+
+    monkeypatch.setattr(join, "_MOST", 2)
+    some = [sensorpool.register(Path(f"/data/{n}")) for n in range(7)]
+    assert some[0].id == 1
+    monkeypatch.setattr(pool, "register_many", register_many)
+    with pytest.raises(Unknown, match="no instance 1"):
+        sensorpool.any_of(some, **NAMED)
+    assert joins_of(pool) == [State.CANCELLED] * 7
+
+
+def test_an_error_while_inner_joins_are_cancelled_hides_no_other(
+    pool: TestPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cancel(*_: object) -> None:
+        raise RuntimeError("an error of the database")
+
+    monkeypatch.setattr(join, "_MOST", 2)
+    some = [sensorpool.register(Path(f"/data/{n}")) for n in range(7)]
+    sensorpool.register(Path("/other"), **NAMED)
+    monkeypatch.setattr(pool.settler, "cancel", cancel)
+    with pytest.raises(KeyConflict, match="waiting for something else"):
+        sensorpool.all_of(some, **NAMED)
+
+
+def test_an_instance_of_another_pool_is_not_joined(pool: TestPool) -> None:
+    with sensorpool.testing.pool():
+        other = sensorpool.register(Path("/data/x"), **NAMED)
+    mine = sensorpool.register(Path("/data/x"))
+    assert (mine.id, mine.hashcode) == (other.id, other.hashcode), "the fault is not there"
+    for join_of in (sensorpool.all_of, sensorpool.any_of):
+        with pytest.raises(Unknown, match=r"there is no instance 1 of .*'d'.* any more"):
+            join_of([other])
+    assert pool.registered == [mine]
+
+
+def test_a_result_is_asked_for_by_an_id_or_an_instance(pool: TestPool, tmp_path: Path) -> None:
+    waits = sensorpool.register(tmp_path / "x")
+    assert asyncio.run(sensorpool.aio.result(waits.id)) is None
+    pool.land(waits)
+    for named in (waits.id, waits):
+        found = asyncio.run(sensorpool.aio.result(named))
+        assert found is not None
+        assert found.state is State.SUCCESS
+    for unknown in (77, 0, 2**64):
+        with pytest.raises(Unknown, match="there is no instance"):
+            asyncio.run(sensorpool.aio.result(unknown))
+    with pytest.raises(Refused, match="named by its id"):
+        asyncio.run(sensorpool.aio.result("1"))  # type: ignore[arg-type]

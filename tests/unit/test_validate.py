@@ -3,12 +3,13 @@
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sensorpool import Key, Registration, Settings
+from sensorpool import Key, Registration, Settings, wait_for
 from sensorpool.client import validate
 from sensorpool.client.validate import CheckedRegistration
 from sensorpool.errors import Refused
@@ -98,8 +99,14 @@ def test_a_key_that_is_left_out_is_made_here() -> None:
     assert one.key.task_id == "ScriptedSensor"
 
 
+@pytest.mark.parametrize("key", [("d", "t", "r"), (), "d", 5], ids=repr)
+def test_a_key_is_a_key(key: Any) -> None:
+    assert refused(key=key) == f"key must be a sensorpool.Key of dag_id, task_id and run_id, not {key!r}"
+
+
 def test_a_key_is_named_whole_or_not_at_all() -> None:
     assert validate.key_of() is None
+    assert validate.key_of(map_index=-1, try_number=1) is None
     assert validate.key_of(dag_id="d", task_id="t", run_id="r") == KEY
     assert validate.key_of(dag_id="d", task_id="t", run_id="r", map_index=None, try_number=0) == KEY._replace(
         try_number=0
@@ -107,6 +114,13 @@ def test_a_key_is_named_whole_or_not_at_all() -> None:
     for left_out in ("dag_id", "task_id", "run_id"):
         with pytest.raises(Refused, match="name all three"):
             validate.key_of(**{name: "x" for name in ("dag_id", "task_id", "run_id") if name != left_out})
+
+
+@pytest.mark.parametrize("part", [{"try_number": 2}, {"try_number": "x"}, {"map_index": 0}, {"map_index": []}], ids=str)
+def test_a_part_of_a_key_is_no_key(part: dict[str, Any]) -> None:
+    for read in (validate.key_of, lambda **named: validate.from_mapping(mapping(**named))):
+        with pytest.raises(Refused, match="belong to a key: name dag_id, task_id and run_id, too"):
+            read(**part)
 
 
 @pytest.mark.parametrize(
@@ -197,6 +211,35 @@ def test_an_object_brings_its_own_context() -> None:
     )
     assert "brings its own poke_context" in refused(sensor=given)
     assert "poke_context_fields" in refused(sensor=object(), poke_context=None)
+
+
+@pytest.mark.parametrize("context", [None, CONTEXT], ids=["alone", "with a context"])
+def test_a_function_and_what_is_no_sensor_are_refused(context: Any) -> None:
+    for given, shown in ((None, "None"), (5, "5"), (0.5, "0.5"), (True, "True"), ([1], "a list"), (CONTEXT, "a dict")):
+        said = f"a sensor is a class path, a class, an object of one or a pathlib.Path, not {shown}"
+        assert refused(sensor=given, poke_context=context) == said
+    said = f"{__name__}.mapping is a function: put @sensorpool.sensor before it"
+    assert refused(sensor=mapping, poke_context=context) == said
+    with pytest.raises(Refused, match=said):
+        wait_for(mapping, context)
+
+
+def test_a_line_with_another_class_path_is_refused() -> None:
+    with pytest.raises(Refused, match=r"pathlib\.Path, not 5$"):
+        validate.check(
+            validate.from_mapping({"op_classpath": 5, "poke_context": CONTEXT}), SETTINGS, CLASSES, try_out=True
+        )
+
+
+class Pair(tuple[str, str]):
+    """A sensor that is a tuple, too."""
+
+    poke_context_fields = ("left", "right")
+    left, right = property(itemgetter(0)), property(itemgetter(1))
+
+
+def test_a_tuple_with_fields_is_a_sensor() -> None:
+    assert validate.condition(Pair(("x", "y")), None) == (classpath(Pair), {"left": "x", "right": "y"})
 
 
 def test_a_class_is_known_by_its_path() -> None:
