@@ -33,6 +33,7 @@ Each range has these keys beside its lease, all under one hash tag so that one s
 ``deaths``    how many processes that had poked a group died (`late_crashes`)
 ``overruns``  how many pokes of a group in a row overran their limit (`suspects`)
 ``unsettled`` groups whose result cannot be written: since when, and why not (`unsettled_groups`)
+``failing``   groups whose pokes outside of jobs end in infrastructure failures, and since when (`outside_failures`)
 ``poked``     groups that one process left to the others, and when another process poked them (`poked_apart`)
 ``pokes``     what each job poked and saw, for `show`; it expires, and its size is bounded (``pokes_size``)
               (`poke_log`)
@@ -55,6 +56,7 @@ from sensorpool.leases.answers import pairs, read_late
 from sensorpool.leases.claims import Claims
 from sensorpool.leases.connection import connect
 from sensorpool.leases.dirty_flags import DirtyFlags
+from sensorpool.leases.outside_failures import OutsideFailures, read_failing
 from sensorpool.leases.poke_log import PokeLog
 from sensorpool.leases.poked_apart import PokedApart
 from sensorpool.leases.range_files import RangeFiles
@@ -66,9 +68,16 @@ from sensorpool.leases.tracebacks import Tracebacks
 from sensorpool.leases.unsettled_groups import UnsettledGroups, read_unsettled
 from sensorpool.leases.wake_ups import WakeUps
 from sensorpool.model.suspicion import Suspicion
-from sensorpool.model.values import Milliseconds, ShardRange, Unsettled
+from sensorpool.model.values import Failing, Milliseconds, ShardRange, Unsettled
 
-_BY_ID = ("suspects", "overruns", "unsettled", "deaths", "poked")  # keys of a range that name groups by their ids
+_BY_ID = (
+    "suspects",
+    "overruns",
+    "unsettled",
+    "failing",
+    "deaths",
+    "poked",
+)  # keys of a range that name groups by their ids
 
 
 @dataclass(slots=True)
@@ -84,6 +93,7 @@ class Acquired:
     late: list[int] = field(default_factory=list)
     poked_apart: dict[int, Milliseconds] = field(default_factory=dict)  # stranded groups that others poked, and when
     unsettled: dict[int, Unsettled] = field(default_factory=dict)
+    failing: dict[int, Failing] = field(default_factory=dict)  # by pokes outside of jobs
 
 
 class Again(NamedTuple):
@@ -109,6 +119,7 @@ class Leases:
         self.suspects = SuspectMarks(store)
         self.claims = Claims(store)
         self.unsettled = UnsettledGroups(store)
+        self.outside_failures = OutsideFailures(store)
         self.poked_apart = PokedApart(store)
         self.poke_log = PokeLog(store)
         self.tracebacks = Tracebacks(store)
@@ -125,7 +136,19 @@ class Leases:
     def acquire_each(self, ranges: Sequence[ShardRange], token: str) -> list[Acquired | str]:
         """Acquire the leases of ranges, as far as they are free."""
         started = time.monotonic()
-        names = ("lease", "state", "dirty", "note", "suspects", "unsettled", "late", "quiet", "light", "woken")
+        names = (
+            "lease",
+            "state",
+            "dirty",
+            "note",
+            "suspects",
+            "unsettled",
+            "late",
+            "quiet",
+            "light",
+            "woken",
+            "failing",
+        )
         calls = [(self._acquire, self._keys(shard_range, *names), [token, self.ttl_ms]) for shard_range in ranges]
         answers = self.store.run_each(calls)
         return [self._read(*each, token, started) for each in zip(ranges, answers, strict=True)]
@@ -143,6 +166,7 @@ class Leases:
             suspects=suspects,
             lost_turn=lost_turn,
             unsettled=read_unsettled(pairs(answer[5])),
+            failing=read_failing(pairs(answer[7])),
         )
 
     def extend(self, shard_range: ShardRange, token: str) -> bool:

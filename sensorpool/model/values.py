@@ -249,6 +249,13 @@ class Flushed:
     unsettled: dict[int, str] = field(default_factory=dict)  # groups whose result could not be written, and why
 
 
+class Failing(NamedTuple):
+    """Pokes outside of jobs that end in infrastructure failures: since when, and when a poke saw the last one."""
+
+    since: Milliseconds
+    last: Milliseconds
+
+
 class Unsettled(NamedTuple):
     """Since when the results of a group cannot be written, and why."""
 

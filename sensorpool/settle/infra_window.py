@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from sensorpool.model.states import Outcome
-from sensorpool.model.values import Fact, Milliseconds
+from sensorpool.model.values import Fact, Failing, Milliseconds
 
 _RENEWED = 3  # intervals
 _SLACK = 60_000  # milliseconds
@@ -70,14 +70,15 @@ class _Failure(NamedTuple):
     since: Milliseconds
     last: Milliseconds  # when a poke saw it last
     ends: Milliseconds  # when it has ended, should no poke be seen before
+    is_left: bool = False  # whether a job has left it for a poke that is under way
 
 
 class InfraWindow:
     """Since when the pokes of groups end in infrastructure failures: one window for each process. Safe to share.
 
     It keeps the failures of groups that are poked outside of jobs. These fade: a failure that no poke has seen for
-    some intervals has ended, and time without a poke does not count. The failures of a job's range are in its
-    `RangeFailures`, which takes failures over from here.
+    some intervals has ended, and time without a poke does not count. Processes tell each other of them (`learn`). The
+    failures of a job's range are in its `RangeFailures`, which takes failures over from here.
 
     :param span: seconds for which failures are retried before they count.
     """
@@ -90,12 +91,38 @@ class InfraWindow:
     def __bool__(self) -> bool:
         return bool(self._failures)
 
-    def of_range(self, since: Mapping[int, Milliseconds]) -> "RangeFailures":
+    def of_range(self, since: Mapping[int, Milliseconds], outside: dict[int, Failing] | None = None) -> "RangeFailures":
         """Return the failures of a range on which a job begins to work.
 
         :param since: what the last job left: since when each failing group fails, by group id.
+        :param outside: what processes have told of pokes outside of jobs; what the job judges anew is taken out.
         """
-        return RangeFailures(self, since)
+        return RangeFailures(self, since, {} if outside is None else outside)
+
+    def learn(self, told: Mapping[int, Failing], intervals: Mapping[int, Milliseconds]) -> None:
+        """Take up what all processes have told of groups before their pokes are judged.
+
+        :param told: by group id; a group that is not in it does not fail, as far as pokes outside of jobs have seen.
+        :param intervals: the intervals of all groups that will be judged.
+        """
+        with self._lock:
+            for group_id, interval in intervals.items():
+                here, there = self._failures.get(group_id), told.get(group_id)
+                if there is None:
+                    if here is not None and not here.is_left:
+                        del self._failures[group_id]
+                    continue
+                fades = _RENEWED * interval + _SLACK
+                if here is None or there.last - here.last >= fades:
+                    self._failures[group_id] = _Failure(*there, there.last + fades)
+                elif here.last - there.last < fades:
+                    self._failures[group_id] = here._replace(since=min(here.since, there.since))
+
+    def failing(self, group_ids: Iterable[int]) -> dict[int, Failing]:
+        """Return the failures of these groups; a group without one is not in it."""
+        with self._lock:
+            known = {group_id: self._failures.get(group_id) for group_id in group_ids}
+        return {group_id: Failing(each.since, each.last) for group_id, each in known.items() if each is not None}
 
     def judge(self, fact: Fact, poke_interval: Milliseconds, registered_at: Milliseconds = 0) -> Fact:
         """Return the fact that counts, for a poke outside of jobs: see `RangeFailures.judge`."""
@@ -121,7 +148,7 @@ class InfraWindow:
         """Keep the failures of groups whose pokes go on outside of jobs, by group id."""
         with self._lock:
             for group_id, begin in since.items():
-                self._failures[group_id] = _Failure(begin, now, now + _LONGEST_POKE)
+                self._failures[group_id] = _Failure(begin, now, now + _LONGEST_POKE, is_left=True)
 
     def forget_ended(self, now: Milliseconds) -> None:
         """Forget failures that no poke has seen for long: their groups have settled, or are poked elsewhere."""
@@ -131,12 +158,7 @@ class InfraWindow:
 
     def _take(self, group_id: int, at: Milliseconds, poke_interval: Milliseconds) -> Milliseconds | None:
         failure = self._failures.pop(group_id, None)
-        if failure is None:
-            return None
-        unseen = at - failure.last
-        if unseen >= _RENEWED * poke_interval + _SLACK:
-            return None
-        return moved(failure.since, max(0, unseen - poke_interval - _SLACK), at)
+        return None if failure is None else _lasting(failure, at, poke_interval)
 
 
 class RangeFailures:
@@ -148,14 +170,16 @@ class RangeFailures:
     :ivar since: since when each failing group fails, by group id; the job leaves it to the next job.
     """
 
-    def __init__(self, window: InfraWindow, since: Mapping[int, Milliseconds]) -> None:
+    def __init__(self, window: InfraWindow, since: Mapping[int, Milliseconds], outside: dict[int, Failing]) -> None:
         self.since = dict(since)
         self._window = window
+        self._outside = outside
+        self._ended: set[int] = set()
         self._were_over: set[int] = set()
 
     def __bool__(self) -> bool:
         """Whether any group may fail: one of the range, or one that was poked outside of jobs."""
-        return bool(self.since) or bool(self._window)
+        return bool(self.since) or bool(self._outside) or bool(self._window)
 
     def judge(self, fact: Fact, poke_interval: Milliseconds, registered_at: Milliseconds = 0) -> Fact:
         """Return the fact that counts: a failure that has lasted for the span becomes a poke_error.
@@ -167,8 +191,7 @@ class RangeFailures:
             from before the tables were made anew or restored.
         """
         group_id, began_at = fact.group_id, fact.began_at
-        outside = self._window.take(group_id, began_at, poke_interval)
-        known = self.since.pop(group_id, outside)
+        known = self._known(group_id, began_at, poke_interval)
         if fact.outcome is not Outcome.INFRA_FAILURE:
             return fact
         since = from_then_on(began_at if known is None else known, registered_at, began_at)
@@ -177,6 +200,20 @@ class RangeFailures:
             self._were_over.add(group_id)
         self.since[group_id] = since
         return over or fact
+
+    def _known(self, group_id: int, at: Milliseconds, poke_interval: Milliseconds) -> Milliseconds | None:
+        """Return since when a group fails, as far as is known before a poke that began at ``at``; it is taken out."""
+        told = self._outside.pop(group_id, None)
+        if told is not None:
+            self._ended.add(group_id)
+        outside = None if told is None else _lasting(told, at, poke_interval)
+        known = (self.since.pop(group_id, None), self._window.take(group_id, at, poke_interval), outside)
+        return min((since for since in known if since is not None), default=None)
+
+    def take_ended(self) -> set[int]:
+        """Return the groups whose failures outside of jobs count no more: the job has judged a poke of theirs."""
+        ended, self._ended = self._ended, set()
+        return ended
 
     def leave_outside(self, group_ids: Iterable[int], now: Milliseconds) -> None:
         """Move the failures of groups whose pokes go on outside of jobs to the window of the process."""
@@ -192,12 +229,23 @@ class RangeFailures:
         They have settled, or have waiters who came late, or a long interval.
         """
         oldest = now - round(2 * self._window.span * 1000)
-        return [each for each, since in self.since.items() if since <= oldest or each in self._were_over]
+        own = [each for each, since in self.since.items() if since <= oldest or each in self._were_over]
+        return own + [group_id for group_id, each in self._outside.items() if each.since <= oldest]
 
     def forget(self, group_ids: Iterable[int]) -> None:
         """Forget groups that have settled."""
         for group_id in group_ids:
             self.since.pop(group_id, None)
+            if self._outside.pop(group_id, None) is not None:
+                self._ended.add(group_id)
+
+
+def _lasting(failure: Failing | _Failure, at: Milliseconds, poke_interval: Milliseconds) -> Milliseconds | None:
+    """Return since when a failure outside of jobs lasts at a time; None if it has ended."""
+    unseen = at - failure.last
+    if unseen >= _RENEWED * poke_interval + _SLACK:
+        return None
+    return moved(failure.since, max(0, unseen - poke_interval - _SLACK), at)
 
 
 def _next_look(began_at: Milliseconds, span: float) -> Milliseconds:

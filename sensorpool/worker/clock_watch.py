@@ -6,7 +6,8 @@ import time
 from sensorpool.model.values import Milliseconds
 
 TOLERANCE = 2_000  # milliseconds
-RATE = 0.05  # clocks may drift by this share
+RATE = 0.05  # clocks may drift by this share,
+MOST_DRIFT = 5_000  # and by so many milliseconds at most: a process may not look for an hour
 LONGEST_DOUBT = 3_600.0  # seconds
 
 
@@ -29,7 +30,7 @@ class ClockWatch:
             if self._seen is not None:
                 passed = (here - self._seen[1]) * 1000
                 jump = abs((now - self._seen[0]) - passed)
-                if jump > TOLERANCE + RATE * abs(passed):
+                if jump > TOLERANCE + min(RATE * abs(passed), MOST_DRIFT):
                     self._doubt_until = max(self._doubt_until, here + min(jump / 1000, LONGEST_DOUBT))
             self._seen = (now, here)
             return here >= self._doubt_until

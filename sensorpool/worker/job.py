@@ -60,7 +60,7 @@ def _run(worker: Worker, ranges: Sequence[ShardRange], token: str) -> list[JobRe
     worker.goes_by(token)
     results = {shard_range: JobResult() for shard_range in ranges}
     visits: list[Visit] = []
-    for shard_range, held in zip(ranges, worker.leases.acquire_each(ranges, token), strict=True):
+    for shard_range, held in zip(ranges, _acquire(worker, ranges, token), strict=True):
         if isinstance(held, str):
             results[shard_range].skipped = f"held by {held}"
         else:
@@ -81,6 +81,16 @@ def _run(worker: Worker, ranges: Sequence[ShardRange], token: str) -> list[JobRe
     for result in results.values():
         worker.metrics.job(result)
     return [*results.values()]
+
+
+def _acquire(worker: Worker, ranges: Sequence[ShardRange], token: str) -> list[Acquired | str]:
+    try:
+        return worker.leases.acquire_each(ranges, token)
+    except Unreachable:
+        with suppress(Unreachable):  # Redis may have given some of the leases, and its answer be lost
+            for shard_range in ranges:
+                worker.leases.free(shard_range, token)
+        raise
 
 
 def _give_back(worker: Worker, held: Acquired, error: BaseException) -> None:
@@ -163,7 +173,8 @@ def _forget_other_tables(worker: Worker, shard_range: ShardRange, held: Acquired
     if not found or found == pool_id.get() or pool_id.look_again() in {found, None}:
         return
     log.warning("Redis has the state of a range of other tables; the state is dropped", shard_range=str(shard_range))
-    held.state, held.in_flight, held.suspects, held.lost_turn, held.unsettled = RangeState(), [], {}, [], {}
+    held.state, held.in_flight, held.suspects, held.lost_turn = RangeState(), [], {}, []
+    held.unsettled, held.failing = {}, {}
     worker.leases.forget_groups(shard_range)
 
 
@@ -225,7 +236,7 @@ def _begin(worker: Worker, visit: Visit, began: float, ranges: int, moment: Mome
     settings = worker.settings
     if worker.adaptive is not None:
         _pass_over(worker, worker.adaptive, visit, loaded)
-    infra = worker.infra.of_range(held.state.infra)
+    infra = worker.infra.of_range(held.state.infra, held.failing)
     _allow_for_outage(worker, shard_range, held, loaded, infra)
     if held.unsettled:
         held.unsettled = from_registration(held.unsettled, [unit.group for unit in loaded.units])
@@ -243,7 +254,7 @@ def _pass_over(worker: Worker, adaptive: Adaptive, visit: Visit, loaded: Loaded)
     """
     before, held = len(loaded.units), visit.held
     new_since = loaded.last - worker.settings.commit_overlap_ms
-    wanted = {*held.state.left, *map(abs, held.late), *held.state.infra, *held.unsettled}
+    wanted = {*held.state.left, *map(abs, held.late), *held.state.infra, *held.failing, *held.unsettled}
     loaded.units = adaptive.sift(loaded.units, Look(loaded.last, loaded.now, new_since, wanted))
     if passed_over := before - len(loaded.units):
         visit.result.count("sparse", passed_over)
@@ -325,6 +336,7 @@ def _leave(job_run: JobRun, no_time: list[int], waiting: list[int], apart: set[i
         state.left = [*left, *state.stranded.keys() - set(left)]
     _forget_failures_of_the_gone(job_run)
     state.infra = job_run.infra.since
+    worker.leases.outside_failures.keep(shard_range, {}, job_run.infra.take_ended())
     _note_figures(job_run, looked_at)
     result.left += len(no_time)
     if outcomes.written:

@@ -3,14 +3,16 @@
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 
 from sensorpool.config.settings import Settings
+from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.logs import logger
 from sensorpool.leases.lease import Leases
 from sensorpool.leases.poke_log import Record
 from sensorpool.model.states import Outcome
 from sensorpool.model.unsettled import Known, from_registration
-from sensorpool.model.values import Fact, Milliseconds, Report, Settlement, ShardRange, Unsettled
+from sensorpool.model.values import Fact, Failing, Milliseconds, Report, Settlement, ShardRange, Unsettled
 from sensorpool.settle.decide import matters
 from sensorpool.settle.infra_window import InfraWindow
 from sensorpool.settle.overruns import counted, is_last
@@ -85,6 +87,7 @@ class OutsideResults:
         self._metrics.poked(reports)
         self._away.take(reports)
         self._failing_pokes.take(reports, now)
+        failing = self._learn_failures(by_range)
         offsets = {report.group.id: round((report.began - here) * 1000) for report in reports}
         trusted = self._clock.trusts(now, here)
         facts = self._facts(reports, by_range, {each: now + offset for each, offset in offsets.items()}, trusted, blame)
@@ -94,6 +97,7 @@ class OutsideResults:
             known = lambda _: from_registration(self._leases.unsettled.of(by_range), groups)  # noqa: E731
             done = self._settle_facts(facts, trusted, known)
         self._note_unsettled(by_range, done.unsettled)
+        self._tell_failures(by_range, failing)
         for shard_range, own in by_range.items():
             record = Record(now, "" if blame else self.process)
             record.add(own, [offsets[report.group.id] for report in own])
@@ -137,6 +141,26 @@ class OutsideResults:
             if is_last(fact) or matters(fact.outcome, fact.began_at, group.next_deadline, trusted):
                 facts.append(fact)
         return facts
+
+    def _learn_failures(self, by_range: Mapping[ShardRange, list[Report]]) -> dict[ShardRange, dict[int, Failing]]:
+        """Learn which groups fail outside of jobs, in whichever process; return them."""
+        found: dict[ShardRange, dict[int, Failing]] = {}
+        with suppress(Unreachable):  # then this process goes by what it has seen itself
+            for shard_range, own in by_range.items():
+                intervals = {report.group.id: report.group.poke_interval for report in own}
+                found[shard_range] = self._leases.outside_failures.of(shard_range, intervals)
+                self._infra.learn(found[shard_range], intervals)
+        return found
+
+    def _tell_failures(
+        self, by_range: Mapping[ShardRange, list[Report]], before: Mapping[ShardRange, Mapping[int, Failing]]
+    ) -> None:
+        """Tell all processes which groups fail outside of jobs."""
+        for shard_range, own in by_range.items():
+            failed = [report.group.id for report in own if report.outcome is Outcome.INFRA_FAILURE]
+            known = before.get(shard_range, {})
+            ended = known.keys() - self._infra.failing(known).keys()
+            self._leases.outside_failures.keep(shard_range, self._infra.failing(failed), ended)
 
     def _overran(self, reports: Sequence[Report]) -> list[Report]:
         """Return the pokes that overran their limit by themselves."""

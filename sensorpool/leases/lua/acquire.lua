@@ -1,5 +1,6 @@
--- acquire(lease, state, dirty, note, suspects, unsettled, late, quiet, light, woken; token, ttl_ms)
---   -> {1, was_dirty, state, note, {suspect, why, ...}, {unsettled, since and why, ...}, {late, ...}} | {0, holder}
+-- acquire(lease, state, dirty, note, suspects, unsettled, late, quiet, light, woken, failing; token, ttl_ms)
+--   -> {1, was_dirty, state, note, {suspect, why, ...}, {unsettled, since and why, ...}, {late, ...},
+--       {failing, since and last, ...}} | {0, holder}
 --
 -- Acquire the lease if it is free, and return what the last holder left. The dirty flag is lowered before the load
 -- that follows, so a registration that comes during the load raises it again. The marks for beat go: a range in work
@@ -10,6 +11,11 @@ for i, wanted in ipairs({ "string", "string", false, "string", "hash", "hash", "
   if wanted and found ~= "none" and found ~= wanted then
     redis.call("DEL", KEYS[i])
   end
+end
+local failing = redis.pcall("HGETALL", KEYS[11])
+if failing.err then
+  redis.call("DEL", KEYS[11])
+  failing = {}
 end
 local holder = redis.call("GET", KEYS[1])
 if holder then
@@ -31,4 +37,5 @@ return {
   redis.call("HGETALL", KEYS[5]),
   redis.call("HGETALL", KEYS[6]),
   late,
+  failing,
 }
