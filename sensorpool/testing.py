@@ -21,7 +21,7 @@ from sensorpool.errors import FailSensor, InfraFailure, SkipSensor
 from sensorpool.model.values import Milliseconds, PokeReturnValue
 
 if TYPE_CHECKING:
-    from sensorpool.pytest_plugin import TestPool
+    from sensorpool.testing_pool import TestPool
 
 LONG = 3_600  # seconds
 _LEAKED = 256  # times 16 MB
@@ -55,7 +55,7 @@ def pool(*, clock: "Clock | None" = None, **settings: Any) -> "AbstractContextMa
     :param clock: the pool's clock; default: one that stands still.
     :param settings: by name; ``sensors_enabled`` is a list of class paths, by default any class.
     """
-    made: AbstractContextManager[TestPool] = import_module("sensorpool.pytest_plugin").pool(clock=clock, **settings)
+    made: AbstractContextManager[TestPool] = import_module("sensorpool.testing_pool").pool(clock=clock, **settings)
     return made
 
 

@@ -34,7 +34,9 @@ def poke_now(pool: Pool, group_id: int, who: str) -> str:
     if group is None:
         raise Unknown(f"there is no condition {group_id} that an instance waits for")
     if pool.settings.embedded:
-        raise Refused("`sensorpool standalone` takes no orders from other processes: name a Redis in REDIS_URL")
+        raise Refused(
+            "`sensorpool standalone` takes no orders from other processes: name a Redis in SENSORPOOL_REDIS_URL"
+        )
 
     def do() -> str:
         pool.workers()

@@ -226,11 +226,11 @@ def config(as_json: bool) -> None:
         say(f"sensorpool: {line}", err=True)
     if as_json:
         print_json({name: value for name, (value, _) in shown.items()})
-        return
-    rows = [
-        (variable(name), ",".join(value) if isinstance(value, tuple) else value, origin)
-        for name, (value, origin) in shown.items()
-    ]
-    print_table("the effective settings", ("setting", "value", "from"), rows)
+    else:
+        rows = [
+            (variable(name), ",".join(value) if isinstance(value, tuple) else value, origin)
+            for name, (value, origin) in shown.items()
+        ]
+        print_table("the effective settings", ("setting", "value", "from"), rows)
     for name in unknown_settings():
         say(f"sensorpool: there is no such setting: {name}", err=True)

@@ -56,7 +56,7 @@ class Waiting:
     ) -> None:
         self._database = database
         self._named = named(instance_ids)
-        seconds = _seconds(timeout)
+        seconds = seconds_of(timeout)
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._settled: dict[int, State] = {}
         self._pause = _LOOKS[0]
@@ -257,8 +257,11 @@ def _id(named: Any) -> int:
     )
 
 
-def _seconds(timeout: Any) -> float | None:
-    """Read a span of seconds, or a timedelta."""
+def seconds_of(timeout: Any) -> float | None:
+    """Return a timeout, a number or a timedelta, in seconds; None: there is none.
+
+    :raises Refused: when it is neither.
+    """
     if timeout is None:
         return None
     if isinstance(timeout, timedelta):

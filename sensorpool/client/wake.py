@@ -64,7 +64,9 @@ def wake(pool: "Pool", wake_ups: Iterable[WakeUp]) -> int:
     if pool.is_test:
         return len(found(pool, wake_ups))  # none is poked by it, as nothing happens by itself there
     if pool.settings.embedded:
-        raise Refused("`sensorpool standalone` takes no orders from other processes: name a Redis in REDIS_URL")
+        raise Refused(
+            "`sensorpool standalone` takes no orders from other processes: name a Redis in SENSORPOOL_REDIS_URL"
+        )
     woken = found(pool, wake_ups)
     return len(woken) - _send(pool, woken) if woken else 0
 

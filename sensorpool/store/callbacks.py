@@ -88,6 +88,12 @@ def waiting(connection: Connection, most: int) -> list[Any]:
     return list(connection.execute(select(c).order_by(c.c.created_at, c.c.instance_id).limit(most)).mappings())
 
 
+def waiting_of(connection: Connection, instance_ids: Collection[int]) -> set[int]:
+    """Return those of these instances whose callbacks wait."""
+    query = select(c.c.instance_id).where(among(c.c.instance_id))
+    return set(connection.execute(query, {"ids": list(instance_ids)}).scalars())
+
+
 def unclaim(connection: Connection, instance_ids: Collection[int], now: Milliseconds) -> None:
     """Release callbacks that were claimed and not tried."""
     if instance_ids:

@@ -5,18 +5,20 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from typing import Any
 
 import pytest
 import redis
 from kombu import compression
-from sqlalchemy import text, update
+from sqlalchemy import insert, text, update
 
 from harness.servers.scripted_amqp import ScriptedAmqp
 from harness.until import until
 from sensorpool import Pool, Settings
+from sensorpool.admin import callbacks as waiting_callbacks
 from sensorpool.admin import doctor, instances, status
+from sensorpool.errors import Unknown
 from sensorpool.model.states import Outcome, State
 from sensorpool.model.values import Fact
 from sensorpool.publish import wire
@@ -405,3 +407,17 @@ def test_results_that_rabbitmq_has_not_confirmed_are_sent_again(
     make_due(pool)
     until("the results", lambda: rescue(worker, Place()) and pool.database.read(inspecting.oldest_unpublished) is None)
     assert {body["settled"][0]["id"] for key, body in broker.taken if key == "-"} == {one.id}, "once, or twice"
+
+
+@pytest.mark.parametrize("unknown", [99_999, 0, -1, 2**63, -(10**30)])
+def test_none_is_hurried_when_one_of_the_named_does_not_wait(each_database: str, unknown: int) -> None:
+    with closing(Pool(Settings.load(database_url=each_database, redis_url="memory://"))) as pool:
+        with pool.database.engine.begin() as connection:
+            row = {"task": GO_ON, "created_at": 1, "next_try_at": 2, "tries": 3}
+            connection.execute(insert(callback), [row | {"instance_id": number} for number in (1, 2)])
+        for named in ([1, unknown], [unknown, 1], [unknown]):
+            with pytest.raises(Unknown, match=r"^no callback of instance .* waits: `sensorpool callbacks` lists"):
+                waiting_callbacks.hurry(pool, named)
+        assert [each["tries"] for each in pool.database.read(callbacks.waiting, 10)] == [3, 3]
+        assert waiting_callbacks.hurry(pool, [1, 1]) == 1
+        assert waiting_callbacks.hurry(pool, None) == 2

@@ -236,6 +236,9 @@ def test_letters_that_the_locale_has_not_end_nothing(run: Run, tmp_path: Path, e
         (("show", "x"), 2, "not a valid integer"),
         (("nonsense",), 2, "No such command"),
         (("health",), 1, "standalone"),
+        (("callbacks", "--send", "99999"), 1, "no callback of instance 99999 waits: `sensorpool callbacks` lists"),
+        (("callbacks", "--send", "9" * 30), 1, "no callback of instance with so large a number waits"),
+        (("wake", "--prefix", "s3://x/"), 2, "name a Redis in SENSORPOOL_REDIS_URL"),
     ],
 )
 def test_a_mistake_is_one_clear_line(run: Run, arguments: tuple[str, ...], code: int, says: str) -> None:
@@ -275,6 +278,14 @@ def test_config_hides_secrets(run: Run) -> None:
         assert done.returncode == 0, done.stderr
         assert "hush" not in done.stdout + done.stderr
         assert "***" in done.stdout
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_config_tells_what_is_no_setting(run: Run, options: tuple[str, ...]) -> None:
+    done = run("config", *options, SENSORPOOL_SHARS="1")
+    said = "sensorpool: there is no such setting: SENSORPOOL_SHARS (SENSORPOOL_SHARDS?)\n"
+    assert (done.returncode, done.stderr) == (0, said)
+    assert json.loads(done.stdout)["tick"] if options else "SENSORPOOL_TICK" in done.stdout
 
 
 def test_it_is_a_celery_command_too(run: Run, tmp_path: Path) -> None:

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+import sensorpool
+
 pytestmark = pytest.mark.processes
 
+CODE = str(Path(sensorpool.__file__).parents[1])
 MANAGE = """
 import sys
 from django.core.management import execute_from_command_line
@@ -37,10 +40,12 @@ class Project:
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run ``python …`` in it."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("SENSORPOOL_")}
+        paths = os.pathsep.join((str(self.folder), CODE))
+        own = {"DJANGO_SETTINGS_MODULE": "shop_settings", "PYTHONPATH": paths}
         return subprocess.run(
             [sys.executable, *arguments],
             cwd=self.folder,
-            env=kept | {"DJANGO_SETTINGS_MODULE": "shop_settings", "PYTHONPATH": str(self.folder)} | environment,
+            env=kept | own | environment,
             capture_output=True,
             text=True,
             check=False,
@@ -157,3 +162,107 @@ def test_the_command_from_code(project: Project) -> None:
     done = project.run("-c", program)
     assert done.returncode == 0, done.stderr
     assert "00" in done.stdout
+
+
+CALLS = """
+import io, sys
+import django; django.setup()
+from django.core.management import CommandError, call_command
+def call(*arguments, **options):
+    try:
+        print(call_command("sensorpool", *arguments, **options))
+    except CommandError as error:
+        print(error.returncode, error)
+"""
+
+
+def test_a_command_from_code_raises_what_went_wrong_and_no_exit(project: Project) -> None:
+    project.settings('SENSORPOOL_DATABASE = "default"')
+    calls = [
+        *('call("db", "current", stdout=io.StringIO())', 'call("db", "upgrade", stdout=io.StringIO())'),
+        *('call("db", "check", stdout=io.StringIO())', 'call("show", 5)', 'call("show", "x")', 'call("no-such")'),
+        *('call("status", "--no-such")', "call()", 'call("list", "--json")', 'call("list", "--help", stdout=None)'),
+    ]
+    done = project.run("-c", CALLS + "\n".join(calls))
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[:4] == [
+        "1 sensorpool db ended with exit code 1: its output says why",
+        "None",
+        "None",
+        "1 sensorpool show ended with exit code 1: its output says why",
+    ]
+    assert lines[4].startswith("2 Invalid value for 'ID': 'x' is not a valid integer")
+    assert lines[5].startswith("2 No such command 'no-such'")
+    assert lines[6].startswith("2 No such option")
+    assert lines[7].startswith(("2 Usage: sensorpool", "Usage: sensorpool"))
+    assert "[]\nNone\nUsage: sensorpool list" in done.stdout
+    assert lines[-1] == "None"
+    assert done.stderr.splitlines() == [
+        "sensorpool: there is no instance 5: it was never registered, or has been pruned"
+    ]
+
+
+def test_the_output_of_a_command_from_code_goes_to_the_streams_given(project: Project) -> None:
+    project.settings('SENSORPOOL_DATABASE = "default"')
+    program = """
+from django.core.management.base import OutputWrapper
+call("db", "upgrade", stdout=io.StringIO())
+out, wrapped, err = io.StringIO(), io.StringIO(), io.StringIO()
+call("list", "--json", stdout=out)
+call("list", "--json", stdout=OutputWrapper(wrapped))
+call("show", "5", stderr=err)
+print([out.getvalue(), wrapped.getvalue(), err.getvalue()[:31]])
+"""
+    done = project.run("-c", CALLS + program)
+    assert done.stderr == ""
+    assert done.stdout.splitlines()[-1] == str(["[]\n", "[]\n", "sensorpool: there is no instanc"])
+
+
+def test_an_interrupt_of_a_command_from_code_is_none_of_clicks(project: Project) -> None:
+    project.settings('SENSORPOOL_DATABASE = "default"')
+    program = """
+import signal, sensorpool
+call("db", "upgrade")
+made = sensorpool.register("sensorpool.sensors.PathSensor", {"path": "/nowhere/x"})
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+signal.alarm(1)
+try:
+    call("wait", made.id)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = project.run("-c", CALLS + program)
+    assert done.stdout.splitlines()[-1] == "interrupted", done.stderr
+
+
+@pytest.mark.parametrize("options", [("--settings=other_settings",), ("--settings", "other_settings")])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_the_options_of_django_are_its_own(project: Project, options: tuple[str, ...], is_first: bool) -> None:
+    project.settings('SENSORPOOL_DATABASE = "default"\nSENSORPOOL_POKE_INTERVAL = 7')
+    place = project.folder / "elsewhere"
+    place.mkdir()
+    (project.folder / "shop_settings.py").rename(place / "other_settings.py")
+    given = (*options, f"--pythonpath={place}")
+    ours = ("config", "--json")
+    done = project.run("manage.py", "sensorpool", *(given + ours if is_first else ours + given))
+    assert done.returncode == 0, done.stderr
+    assert '"poke_interval": 7.0' in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("show", "5"), 1, "sensorpool: there is no instance 5"),
+        (("show", "x"), 2, "Usage: manage.py sensorpool show"),
+        (("list", "--settings"), 2, "No such option"),
+        (("list", "--settings", "--json"), 2, "No such option"),
+        (("show", "--", "--settings=x"), 2, "'--settings=x' is not a valid integer"),
+    ],
+)
+def test_the_exit_codes_of_manage(project: Project, arguments: tuple[str, ...], code: int, said: str) -> None:
+    project.settings('SENSORPOOL_DATABASE = "default"')
+    assert project.run("manage.py", "sensorpool", "db", "upgrade").returncode == 0
+    done = project.run("manage.py", "sensorpool", *arguments)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr

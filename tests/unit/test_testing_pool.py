@@ -1,6 +1,8 @@
 """`sensorpool.testing.pool`: code that registers, tested without a server."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,8 +16,8 @@ from sensorpool import State
 from sensorpool.client import join
 from sensorpool.errors import ClassUnavailable, InDoubt, KeyConflict, Refused, Unknown, Unreachable
 from sensorpool.poke.classes import ALL_OF
-from sensorpool.pytest_plugin import TestPool
 from sensorpool.sensors import PathSensor, TimeSensor
+from sensorpool.testing_pool import TestPool
 
 app = Celery("shop", broker="memory://", set_as_current=False)
 
@@ -351,3 +353,62 @@ def test_a_result_is_asked_for_by_an_id_or_an_instance(pool: TestPool, tmp_path:
             asyncio.run(sensorpool.aio.result(unknown))
     with pytest.raises(Refused, match="named by its id"):
         asyncio.run(sensorpool.aio.result("1"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (float("nan"), "its xcom_value is not JSON"),
+        ({1, 2}, "its xcom_value is not JSON"),
+        ("x" * 262_143, "262,145 bytes of JSON; 262,144 are allowed"),
+        ("\ud800", "a lone surrogate"),
+    ],
+)
+def test_what_is_an_error_of_a_poke_does_not_land(pool: TestPool, value: object, said: str) -> None:
+    instance = sensorpool.register(Path("/x"))
+    with pytest.raises(Refused, match=said):
+        pool.land(instance, xcom_value=value)
+    assert instance.wait(0) is State.SENSING
+    assert pool.land(instance, xcom_value="x" * 262_142) == {instance.id: State.SUCCESS}
+
+
+@pytest.mark.parametrize("timeout", ["5", float("nan"), True, 10**400], ids=["text", "nan", "bool", "huge"])
+def test_a_timeout_is_checked_as_in_a_pool_of_servers(pool: TestPool, timeout: float) -> None:
+    instance = sensorpool.register(Path("/x"))
+    with pytest.raises(Refused, match="timeout must be a number of seconds"):
+        instance.wait(timeout)
+    with pytest.raises(Refused, match="timeout must be a number of seconds"):
+        asyncio.run(sensorpool.aio.wait(instance, timeout))
+    assert instance.wait(timedelta(hours=1)) is State.SENSING
+
+
+WITHOUT_PYTEST = """
+import sys
+sys.modules["pytest"] = None  # an import of it fails
+import sensorpool
+from sensorpool import testing
+with testing.pool() as pool:
+    sensorpool.register("sensorpool.sensors.PathSensor", {"path": "/x"})
+    print(*pool.land().values())
+"""
+
+
+def test_it_stands_without_pytest() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_PYTEST], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "success\n"), done.stderr
+
+
+OF_THE_PLUGIN = """
+import sensorpool
+from sensorpool.pytest_plugin import Sent, TestPool, pool
+def test_it(sensor_pool: TestPool) -> None:
+    assert sensor_pool.registered == [sensorpool.register("sensorpool.sensors.PathSensor", {"path": "/x"})]
+"""
+
+
+def test_the_plugin_has_the_fixture_and_the_names_of_the_pool(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["sensorpool.pytest_plugin"]\n')
+    (tmp_path / "test_it.py").write_text(OF_THE_PLUGIN)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert "1 passed" in done.stdout, done.stdout

@@ -1,11 +1,18 @@
 """``manage.py sensorpool …``: the command line, with the project's settings."""
 
+import argparse
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, redirect_stderr, redirect_stdout
+from io import StringIO
 from typing import Any
 
-from django.core.management.base import BaseCommand
+import click
+from django.core.management.base import BaseCommand, CommandError
 
-from sensorpool.cli.main import main
+from sensorpool.cli.main import DONE, NO, main
+
+_OF_DJANGO = frozenset({"--settings", "--pythonpath"})
 
 
 class Command(BaseCommand):
@@ -15,13 +22,73 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def run_from_argv(self, argv: list[str]) -> None:
-        """Take all arguments as they are: options too are those of ``sensorpool``."""
-        sys.exit(main(args=argv[2:], prog_name=f"{argv[0]} {argv[1]}", standalone_mode=True))
+        """Take all arguments as they are: options too are those of ``sensorpool``, but for two of Django's."""
+        sys.exit(main(args=_without_django(argv[2:]), prog_name=f"{argv[0]} {argv[1]}", standalone_mode=True))
 
     def add_arguments(self, parser: Any) -> None:
-        """Take what ``call_command`` names."""
-        parser.add_argument("args", nargs="*")
+        """Take what ``call_command`` names, and its options from the first name on."""
+        parser.add_argument("args", nargs=argparse.REMAINDER)
 
-    def handle(self, *args: Any, **options: Any) -> None:  # noqa: ARG002  # Django's signature
-        """Run it from code: ``call_command("sensorpool", "db", "upgrade")``."""
-        main(args=[str(each) for each in args], prog_name="sensorpool", standalone_mode=False)
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run it from code: ``call_command("sensorpool", "db", "upgrade")``.
+
+        :raises CommandError: when its exit code is not 0; ``returncode`` is that code.
+        """
+        with _handed_on(redirect_stdout, options.get("stdout")), _handed_on(redirect_stderr, options.get("stderr")):
+            code = _run([str(each) for each in args])
+        if code != DONE:
+            raise CommandError(
+                f"sensorpool {args[0]} ended with exit code {code}: its output says why", returncode=code
+            )
+
+
+def _run(arguments: list[str]) -> int:
+    """Run ``sensorpool`` in this process; return its exit code.
+
+    :raises CommandError: when it is used wrongly.
+    :raises KeyboardInterrupt: when it is interrupted.
+    """
+    try:
+        code = main(args=arguments, prog_name="sensorpool", standalone_mode=False)
+    except click.ClickException as error:
+        line = error.format_message().partition("\n")[0]  # without a command it is the whole help
+        raise CommandError(line, returncode=error.exit_code) from None
+    except click.Abort:  # Ctrl-C
+        raise KeyboardInterrupt from None
+    except SystemExit as ended:
+        code = ended.code
+    if code is None:
+        return DONE
+    return code if isinstance(code, int) else NO
+
+
+def _without_django(arguments: Sequence[str]) -> list[str]:
+    """Leave out the options that Django has applied; one without a value stays, and is refused."""
+    left: list[str] = []
+    rest = list(arguments)
+    while rest and rest[0] != "--":
+        name, has_value, _ = rest[0].partition("=")
+        if name not in _OF_DJANGO:
+            left.append(rest.pop(0))
+        elif has_value:
+            del rest[0]
+        elif len(rest) > 1 and not rest[1].startswith("-"):
+            del rest[:2]
+        else:
+            left.append(rest.pop(0))
+    return left + rest
+
+
+@contextmanager
+def _handed_on(redirect: Callable[[StringIO], AbstractContextManager[Any]], stream: Any) -> Iterator[None]:
+    """Have what is printed meanwhile written to this stream at the end; None: print it."""
+    if stream is None:
+        yield
+        return
+    said = StringIO()  # Django's streams end each write with a line break
+    try:
+        with redirect(said):
+            yield
+    finally:
+        if text := said.getvalue():
+            stream.write(text)
