@@ -177,6 +177,7 @@ class Report(NamedTuple):
     :param seconds: the poke's duration.
     :param quiet_for: seconds for which the backend wants to be left alone; None: it did not say so; below 0: the
         failure is the pool's own, and says nothing of the backend.
+    :param of_many: whether one call for many groups overran: which group's doing that is, is not known.
     """
 
     group: DueGroup
@@ -187,6 +188,7 @@ class Report(NamedTuple):
     seconds: float = 0.0
     trace: Trace | None = None
     quiet_for: float | None = None
+    of_many: bool = False
 
 
 class Fact(NamedTuple):

@@ -114,12 +114,15 @@ class Outcomes:
         return exceptional
 
     def take_overruns(self, reports: Iterable[Report], in_a_row: Mapping[int, int]) -> None:
-        """Judge pokes that overran their limit.
+        """Judge pokes that overran their limit; after a call for many, each group's poke apart is judged instead.
 
         :param in_a_row: how many pokes of a group did so, with this one, by group id.
         """
         for report in reports:
-            self._judge(report, self._moment.at(report.began), in_a_row.get(report.group.id, 0))
+            if report.of_many:
+                self._result.errors += 1
+            else:
+                self._judge(report, self._moment.at(report.began), in_a_row.get(report.group.id, 0))
 
     def hand_over(self) -> list[Fact]:
         """Return the facts to be settled; they are not kept any longer."""

@@ -118,7 +118,8 @@ class OutsideResults:
     ) -> list[Fact]:
         """Return the facts that can change anything."""
         in_a_row: dict[int, int] = {}
-        overran = {report.group.id for report in self._overran(reports)}
+        # after a call for many, each group's poke apart is judged instead
+        overran = {report.group.id for report in self._overran(reports) if not report.of_many}
         for shard_range, own in by_range.items():
             hung = [report for report in own if report.group.id in overran]
             in_a_row |= overruns.count(self._leases, self._settings, shard_range, hung)

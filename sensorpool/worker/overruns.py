@@ -13,8 +13,11 @@ log = logger(__name__)
 
 
 def count(leases: Leases, settings: Settings, shard_range: ShardRange, reports: Iterable[Report]) -> dict[int, int]:
-    """Return how many pokes in a row have overrun, with these, by group id; none where Redis does not say."""
-    hung = [report.group.id for report in reports if is_overrun(report, settings.poke_timeout)]
+    """Return how many pokes in a row have overrun, with these, by group id; none where Redis does not say.
+
+    A call for many counts for none of its groups.
+    """
+    hung = [report.group.id for report in reports if is_overrun(report, settings.poke_timeout) and not report.of_many]
     if not hung:
         return {}
     try:

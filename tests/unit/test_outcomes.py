@@ -97,6 +97,15 @@ def test_an_overrun_after_the_deadline_counts_as_a_poke_that_found_nothing() -> 
     assert kept(seen) == [(1, Outcome.POKE_TIMEOUT, 1_500)]
 
 
+def test_an_overrun_of_a_call_for_many_ends_no_group() -> None:
+    seen = Seen()
+    overran = report(Outcome.POKE_TIMEOUT, after=1.5, next_deadline=DEADLINE)._replace(of_many=True)
+    assert seen.take([overran]) == ([overran], [], [])
+    seen.take_overruns([overran], {1: 3})
+    assert kept(seen) == []
+    assert seen.result.errors == 1
+
+
 def test_a_failure_of_the_infrastructure_is_retried_for_its_window_and_a_poke_that_answers_ends_it() -> None:
     infra = InfraWindow(60).of_range({1: START - 60_000, 2: START, 3: START - 60_000})
     seen = Seen(infra=infra)

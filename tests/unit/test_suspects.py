@@ -159,6 +159,18 @@ def test_any_other_poke_leaves_it_suspect_and_free_to_be_claimed(place: Apart, o
     assert (place.process.outside.not_here == {group: "why"}) is (outcome is Outcome.CANNOT_POKE)
 
 
+@pytest.mark.parametrize("of_many", [True, False])
+def test_an_overrun_of_a_call_for_many_leaves_its_groups_suspect_and_ends_none(place: Apart, of_many: bool) -> None:
+    [group] = place.register("a", timeout=5)
+    place.clock.ms += 60_000
+    place.leases.suspects.mark(place.shard_range, [group], Suspicion.SLOW)
+    overran = report(place.groups(group)[0], Outcome.POKE_TIMEOUT)._replace(of_many=of_many)
+    place.process.outside.settle([overran], {place.shard_range: [overran]}, blame=False)
+    assert place.states() == ["sensing" if of_many else "failed"]
+    assert place.marks() == {group: Suspicion.SLOW}
+    assert place.leases.suspects.overruns(place.shard_range, group) == (0 if of_many else 1)
+
+
 def test_a_group_beside_a_class_that_hangs_is_known_to_hang_once_it_does(place: Apart) -> None:
     hangs, waits = place.register("a", "b")
     place.offer(Suspicion.CLASS_HANGS, hangs, waits)
