@@ -38,7 +38,7 @@ class Poking:
         now: Callable[[float], Milliseconds] | None = None,
         has_budget: Callable[[str], bool] | None = None,
     ) -> None:
-        self._now = now
+        self._now: Callable[[float], Milliseconds] = now or (lambda _: 0)
         self._has_budget = has_budget
         self._returned: deque[PokeUnit] = deque()  # by shared calls, for their own pokes are not in the budget yet
         self.outstanding: dict[int, PokeUnit] = {}  # handed over and not reported yet
@@ -205,7 +205,7 @@ class Poking:
         """Deal groups out by what they ask: those that can share a call to one call, the others by themselves."""
         by_kin: dict[Any, list[PokeUnit]] = {}
         alone: list[PokeUnit] = []
-        now = 0 if self._now is None else self._now(time.monotonic())
+        now = self._now(time.monotonic())
         for unit in units:
             if self._parts.may_share(sensor_class, unit, now):
                 by_kin.setdefault(unit.question.kin, []).append(unit)
@@ -217,7 +217,8 @@ class Poking:
                 alone += kin
                 continue
             for some in _in_parts(kin, shared_call.SIZE):
-                works.append(SharedBatch(some, sensor_class.shared, parts.shared_calls, parts.tools, self._again))
+                call, calls = sensor_class.shared, parts.shared_calls
+                works.append(SharedBatch(some, call, calls, parts.tools, self._again, self._now))
         self._threads.put([*works, *alone])
 
 

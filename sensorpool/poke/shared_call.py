@@ -16,7 +16,7 @@ from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.not_landed import Seen, each_report, not_landed
 from sensorpool.model.states import Outcome
-from sensorpool.model.values import DueGroup, Report
+from sensorpool.model.values import DueGroup, Milliseconds, Report
 from sensorpool.poke.copies import end_copy
 from sensorpool.poke.tools import PokeTools
 from sensorpool.poke.unit import PokeUnit
@@ -123,6 +123,8 @@ class SharedBatch:
     """Groups that one shared call is asked for.
 
     :param again: has units poked by themselves, in the same job.
+    :param now: tells the database's time at a moment of the monotonic clock: the call may wait long for a slot, and
+        groups whose deadline has passed meanwhile are not asked for.
     """
 
     size = 1  # call, which waits for one answer
@@ -135,6 +137,7 @@ class SharedBatch:
         "_kin",
         "_lock",
         "_no",
+        "_now",
         "_tools",
         "_units",
         "began",
@@ -148,6 +151,7 @@ class SharedBatch:
         calls: SharedCalls,
         tools: PokeTools,
         again: Callable[[Iterable[Any]], None],
+        now: Callable[[float], Milliseconds],
     ) -> None:
         self.op_classpath = units[0].op_classpath
         self.began = 0.0
@@ -157,6 +161,7 @@ class SharedBatch:
         self._calls = calls
         self._tools = tools
         self._again = again
+        self._now = now
         self._given_up = False
         self._no: list[int] | None = None  # the places of the groups that it reports itself; None: it has not ended
         self._lock = threading.Lock()
@@ -170,18 +175,30 @@ class SharedBatch:
         """Ask for all groups in one call; have those poked by themselves that may hold."""
         units, began = self._units, _monotonic()
         groups = [unit.group for unit in units]  # the versions of now
-        questions = [unit.question for unit in units]
+        now = self._now(began)
+        places = [place for place, group in enumerate(groups) if (at := group.next_deadline) is None or now < at]
+        late = [units[place] for place in sorted(set(range(len(units))).difference(places))]
+        if len(places) < FEWEST:
+            with self._lock:
+                if not self._given_up:
+                    self._no = []
+                    self._again(units)
+            return []
+        questions = [units[place].question for place in places]
         try:
             answers = list(self._call.ask(self._kin, [each.asked for each in questions]))
-            if len(answers) != len(units):
-                raise ValueError(f"{len(answers)} answers to {len(units)} questions")
+            if len(answers) != len(places):
+                raise ValueError(f"{len(answers)} answers to {len(places)} questions")
         except BaseException as error:
             end_copy()
-            return self._failed(groups, began, error)
+            return self._failed(groups, places, late, began, error)
         end_copy()
         took = _monotonic() - began
-        no = [place for place, answer in enumerate(answers) if answer is False]
-        perhaps: list[Any] = [unit for unit, answer in zip(units, answers, strict=True) if answer is not False]
+        no = [place for place, answer in zip(places, answers, strict=True) if answer is False]
+        perhaps: list[Any] = [
+            units[place] for place, answer in zip(places, answers, strict=True) if answer is not False
+        ]
+        perhaps += late
         if self._calls.count(self.op_classpath) and no:
             shadows = set(random.sample(no, min(_SHADOWS, len(no))))
             no = [place for place in no if place not in shadows]
@@ -209,7 +226,14 @@ class SharedBatch:
         """Return nothing: all groups are in the call that goes on."""
         return ()
 
-    def _failed(self, groups: Sequence[DueGroup], began: float, error: BaseException) -> list[Seen]:
+    def _failed(
+        self,
+        groups: Sequence[DueGroup],
+        places: Sequence[int],
+        late: Sequence[PokeUnit],
+        began: float,
+        error: BaseException,
+    ) -> list[Seen]:
         read = self._tools.answers
         try:
             is_away = read.outcome_of(error) is Outcome.INFRA_FAILURE
@@ -218,14 +242,14 @@ class SharedBatch:
         with self._lock:
             if self._given_up:
                 return []
-            self._no = list(range(1, len(groups))) if is_away else []
+            self._no = [*places[1:]] if is_away else []
             if not is_away:
                 self._calls.failed(self.op_classpath, self._kin, one_line(error))
                 self._again(self._units)
                 return []
             # each of them would find so too, unless it is the call alone that is refused
-            self._again([_Scout(self._units[0], self._call, self._calls)])
-        return [read.of_exception(group, began, error) for group in groups[1:]]
+            self._again([_Scout(self._units[places[0]], self._call, self._calls), *late])
+        return [read.of_exception(groups[place], began, error) for place in places[1:]]
 
 
 class _Shadow:
