@@ -182,13 +182,17 @@ class PokeUnit:
         if self.by_itself or ((deadline := self.group.next_deadline) is not None and now >= deadline):
             return False
         if self.question is None:
-            self.question = False
-            if sensor_class.shared is not None and isinstance(self._context, str):
-                try:
-                    self.question = sensor_class.shared.question(json.loads(self._context)) or False
-                except Exception:  # garbled, or not as the call expects it: the poke itself says what is wrong
-                    log.debug("a condition is poked by itself", op_classpath=self.op_classpath, exc_info=True)
+            self._note_question(sensor_class)
         return self.question is not False
+
+    def _note_question(self, sensor_class: SensorClass) -> None:
+        """Note what it asks a shared call: from the text of its context, which is not kept after its first poke."""
+        self.question = False
+        if sensor_class.shared is not None and isinstance(self._context, str):
+            try:
+                self.question = sensor_class.shared.question(json.loads(self._context)) or False
+            except Exception:  # garbled, or not as the call expects it: the poke itself says what is wrong
+                log.debug("a condition is poked by itself", op_classpath=self.op_classpath, exc_info=True)
 
     def failed(self, began: float, error: BaseException) -> Report:
         """Report the exception of its poke."""
@@ -229,6 +233,8 @@ class PokeUnit:
         return ()
 
     def _construct(self, sensor_class: SensorClass) -> None:
+        if self.question is None and sensor_class.shared is not None:
+            self._note_question(sensor_class)  # a later poke may be shared, though this one is not
         self._poke = self._made(sensor_class).poke
         self._put_off = None
 

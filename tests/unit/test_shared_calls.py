@@ -220,6 +220,25 @@ def test_a_call_with_too_few_answers_counts_as_failed(poker: Poker, call: Call, 
     assert sorted(Waits.poked) == ["x", "y"]
 
 
+@pytest.mark.parametrize("first", ["while its class is paused", "after its deadline"])
+def test_a_group_whose_first_poke_is_its_own_shares_later_calls(poker: Poker, call: Call, first: str) -> None:
+    no_comparison(poker)
+    some = units(poker, ["x", "y"])
+    if first == "after its deadline":
+        for unit in some:
+            unit.group = unit.group._replace(next_deadline=500)
+    else:
+        poker.shared_calls.failed(classpath(Waits), None, "a call took longer than its limit")
+    poke(poker, some, lambda _: 1_000)
+    assert (call.asked, sorted(Waits.poked)) == ([], ["x", "y"])
+    poker.shared_calls._paused.clear()
+    for unit in some:
+        unit.group = unit.group._replace(next_deadline=None)
+    poke(poker, some, lambda _: 1_000)
+    assert call.asked == [("a", ["x", "y"])]
+    assert sorted(Waits.poked) == ["x", "y"]
+
+
 def test_where_the_backend_is_away_one_group_is_poked(
     poker: Poker, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
