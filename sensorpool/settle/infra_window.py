@@ -95,9 +95,10 @@ class InfraWindow:
         """Return the failures of a range on which a job begins to work.
 
         :param since: what the last job left: since when each failing group fails, by group id.
-        :param outside: what processes have told of pokes outside of jobs; what the job judges anew is taken out.
+        :param outside: what processes have told of pokes outside of jobs, and what the job judges anew is taken out;
+            None: it is not known, and this process goes by what it has seen itself.
         """
-        return RangeFailures(self, since, {} if outside is None else outside)
+        return RangeFailures(self, since, outside)
 
     def learn(self, told: Mapping[int, Failing], intervals: Mapping[int, Milliseconds]) -> None:
         """Take up what all processes have told of groups before their pokes are judged.
@@ -116,7 +117,10 @@ class InfraWindow:
                 if here is None or there.last - here.last >= fades:
                     self._failures[group_id] = _Failure(*there, there.last + fades)
                 elif here.last - there.last < fades:
-                    self._failures[group_id] = here._replace(since=min(here.since, there.since))
+                    last = max(here.last, there.last)
+                    self._failures[group_id] = here._replace(
+                        since=min(here.since, there.since), last=last, ends=max(here.ends, last + fades)
+                    )
 
     def failing(self, group_ids: Iterable[int]) -> dict[int, Failing]:
         """Return the failures of these groups; a group without one is not in it."""
@@ -137,12 +141,19 @@ class InfraWindow:
             self._failures[group_id] = _Failure(since, began_at, began_at + _RENEWED * poke_interval + _SLACK)
             return over or fact
 
-    def take(self, group_id: int, at: Milliseconds, poke_interval: Milliseconds) -> Milliseconds | None:
-        """Take a failure out, for a poke that began at ``at``; return since when it lasts, or None if it has ended."""
-        if group_id not in self._failures:
+    def take(
+        self, group_id: int, at: Milliseconds, poke_interval: Milliseconds, *, is_told: bool = True
+    ) -> Milliseconds | None:
+        """Take a failure out, for a poke that began at ``at``; return since when it lasts, or None if it has ended.
+
+        :param is_told: whether all processes know of it; a poke of another one has ended it if they do not, unless a
+            job has left it here.
+        """
+        if (failure := self._failures.get(group_id)) is None:
             return None
         with self._lock:
-            return self._take(group_id, at, poke_interval)
+            since = self._take(group_id, at, poke_interval)
+        return since if is_told or failure.is_left else None
 
     def keep(self, since: Mapping[int, Milliseconds], now: Milliseconds) -> None:
         """Keep the failures of groups whose pokes go on outside of jobs, by group id."""
@@ -170,10 +181,13 @@ class RangeFailures:
     :ivar since: since when each failing group fails, by group id; the job leaves it to the next job.
     """
 
-    def __init__(self, window: InfraWindow, since: Mapping[int, Milliseconds], outside: dict[int, Failing]) -> None:
+    def __init__(
+        self, window: InfraWindow, since: Mapping[int, Milliseconds], outside: dict[int, Failing] | None
+    ) -> None:
         self.since = dict(since)
         self._window = window
-        self._outside = outside
+        self._goes_by_itself = outside is None
+        self._outside = {} if outside is None else outside
         self._ended: set[int] = set()
         self._were_over: set[int] = set()
 
@@ -207,8 +221,14 @@ class RangeFailures:
         if told is not None:
             self._ended.add(group_id)
         outside = None if told is None else _lasting(told, at, poke_interval)
-        known = (self.since.pop(group_id, None), self._window.take(group_id, at, poke_interval), outside)
+        is_told = self._goes_by_itself or told is not None
+        here = self._window.take(group_id, at, poke_interval, is_told=is_told)
+        known = (self.since.pop(group_id, None), here, outside)
         return min((since for since in known if since is not None), default=None)
+
+    def end(self, group_id: int, at: Milliseconds, poke_interval: Milliseconds) -> None:
+        """End the failure of a group whose poke began at ``at``, and is not judged."""
+        self._known(group_id, at, poke_interval)
 
     def take_ended(self) -> set[int]:
         """Return the groups whose failures outside of jobs count no more: the job has judged a poke of theirs."""

@@ -120,6 +120,7 @@ class Outcomes:
         """
         for report in reports:
             if report.of_many:
+                self._infra.end(report.group.id, self._moment.at(report.began), report.group.poke_interval)
                 self._result.errors += 1
             else:
                 self._judge(report, self._moment.at(report.began), in_a_row.get(report.group.id, 0))

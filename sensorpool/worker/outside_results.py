@@ -92,12 +92,14 @@ class OutsideResults:
         trusted = self._clock.trusts(now, here)
         facts = self._facts(reports, by_range, {each: now + offset for each, offset in offsets.items()}, trusted, blame)
         done = Settlement(0, {})
-        if facts:
-            groups = [report.group for report in reports]
-            known = lambda _: from_registration(self._leases.unsettled.of(by_range), groups)  # noqa: E731
-            done = self._settle_facts(facts, trusted, known)
+        try:
+            if facts:
+                groups = [report.group for report in reports]
+                known = lambda _: from_registration(self._leases.unsettled.of(by_range), groups)  # noqa: E731
+                done = self._settle_facts(facts, trusted, known)
+        finally:  # what a poke has answered counts, though its result cannot be written
+            self._tell_failures(by_range, failing)
         self._note_unsettled(by_range, done.unsettled)
-        self._tell_failures(by_range, failing)
         for shard_range, own in by_range.items():
             record = Record(now, "" if blame else self.process)
             record.add(own, [offsets[report.group.id] for report in own])
@@ -131,6 +133,8 @@ class OutsideResults:
                     self.not_here[group.id] = report.reason or ""
                 continue
             if report.outcome is Outcome.POKE_TIMEOUT and group.id not in overran:
+                if report.of_many:
+                    self._infra.take(group.id, began_at[group.id], group.poke_interval)
                 continue
             if (
                 report.outcome is Outcome.CRASHED and not blame
@@ -154,13 +158,14 @@ class OutsideResults:
         return found
 
     def _tell_failures(
-        self, by_range: Mapping[ShardRange, list[Report]], before: Mapping[ShardRange, Mapping[int, Failing]]
+        self, by_range: Mapping[ShardRange, list[Report]], before: Mapping[ShardRange, Collection[int]]
     ) -> None:
         """Tell all processes which groups fail outside of jobs."""
         for shard_range, own in by_range.items():
             failed = [report.group.id for report in own if report.outcome is Outcome.INFRA_FAILURE]
-            known = before.get(shard_range, {})
-            ended = known.keys() - self._infra.failing(known).keys()
+            answered = {report.group.id for report in own if report.outcome not in _STILL_SUSPECT}
+            known = before.get(shard_range, answered)  # Redis may know of them, and did not say
+            ended = set(known) - self._infra.failing(known).keys()
             self._leases.outside_failures.keep(shard_range, self._infra.failing(failed), ended)
 
     def _overran(self, reports: Sequence[Report]) -> list[Report]:

@@ -9,11 +9,11 @@ import pytest
 from harness.until import until
 from sensorpool import Pool, Settings
 from sensorpool.errors import InfraFailure, Unreachable
-from sensorpool.model.states import State
-from sensorpool.model.values import Failing
+from sensorpool.model.states import Outcome, State
+from sensorpool.model.values import Failing, Report
 from sensorpool.worker import job as cycle
 from sensorpool.worker.context import Worker
-from tests.support.builders import START
+from tests.support.builders import START, due_group
 from tests.support.moved_clock import Clock
 
 MINUTE = 60_000
@@ -92,17 +92,38 @@ def test_quick_and_slow_failures_are_one_window(fleet: Fleet) -> None:
     assert [fleet.poke() for _ in range(6)] == [State.SENSING] * 5 + [State.FAILED]
 
 
-def test_while_redis_does_not_tell_a_process_goes_by_itself(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_ends_the_window_though_redis_did_not_say_what_it_knows(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = []
 
     def away(*_: Any) -> Any:
         asked.append(1)
         raise Unreachable("Redis does not answer")
 
-    for worker in fleet.workers:
-        monkeypatch.setattr(worker.leases.outside_failures, "of", away)
-    assert fleet.poke() is State.SENSING
+    Refuses.script[:] = ["slow"] * 4 + ["slow nothing"]
+    assert [fleet.poke() for _ in range(4)] == [State.SENSING] * 4
+    assert fleet.failing()
+    with monkeypatch.context() as patched:
+        patched.setattr(fleet.workers[0].leases.outside_failures, "of", away)
+        assert fleet.poke() is State.SENSING
     assert asked
+    assert not fleet.failing()
+
+
+def test_an_answer_ends_the_window_though_nothing_can_be_written(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    Refuses.script[:] = ["slow"] * 4
+    assert [fleet.poke() for _ in range(4)] == [State.SENSING] * 4
+    results = fleet.workers[0].outside
+    lands = Report(due_group(fleet.waits.group_id), time.monotonic(), Outcome.LANDED)
+
+    def away(*_: Any) -> Any:
+        raise Unreachable("the database does not answer")
+
+    monkeypatch.setattr(results, "_settle_facts", away)
+    with pytest.raises(Unreachable):
+        results.settle([lands], {fleet.pool.ranges[0]: [lands]}, blame=False)
+    assert not fleet.failing()
 
 
 @pytest.mark.parametrize("odd", ["", "x", "7", "7 6", "1 2 3", "-1 2", f"1 {10**30}", "١ ٢"])

@@ -4,6 +4,7 @@ import pytest
 
 from sensorpool.leases.range_state import RangeState, read_state
 from sensorpool.model.states import Outcome
+from sensorpool.model.values import Fact, Failing
 from sensorpool.settle.decide import decide
 from sensorpool.settle.infra_window import InfraWindow
 from tests.support.builders import START, fact, member
@@ -101,3 +102,56 @@ def test_a_job_goes_on_with_what_a_poke_outside_has_seen_and_a_landing_ends_it_i
     of_range.judge(fact(Outcome.LANDED, began_at=START + 2 * INTERVAL), INTERVAL)
     assert not of_range
     assert not outside
+
+
+def failed(at: int) -> Fact:
+    """A failure of the infrastructure."""
+    return fact(Outcome.INFRA_FAILURE, began_at=at, reason="refused")
+
+
+def test_what_a_poke_of_another_process_has_ended_counts_no_more() -> None:
+    """All processes have been told of failures, and know of none any more."""
+    here, over = InfraWindow(600.0), START + 630_000
+    for at in range(START, over - INTERVAL, INTERVAL):
+        here.judge(failed(at), INTERVAL)
+    assert here.of_range({}, {}).judge(failed(over), INTERVAL).outcome is Outcome.INFRA_FAILURE
+    for at in range(START, over - INTERVAL, INTERVAL):
+        here.judge(failed(at), INTERVAL)
+    here.learn({}, {1: INTERVAL})
+    assert here.judge(failed(over), INTERVAL).outcome is Outcome.INFRA_FAILURE
+
+
+def test_a_process_that_pokes_seldom_knows_how_the_others_went_on() -> None:
+    here, told = InfraWindow(600.0), {1: Failing(START, START + 3 * INTERVAL)}
+    here.judge(failed(START), INTERVAL)
+    here.learn(told, {1: INTERVAL})
+    here.judge(failed(START + 4 * INTERVAL), INTERVAL)
+    assert here.failing([1, 2]) == {1: Failing(START, START + 4 * INTERVAL)}
+
+
+def test_what_is_told_too_late_is_another_failure() -> None:
+    here = InfraWindow(600.0)
+    here.learn({1: Failing(START, START)}, {1: INTERVAL})
+    here.judge(failed(ENDED), INTERVAL)
+    assert here.failing([1]) == {1: Failing(ENDED, ENDED)}
+    here.learn({1: Failing(START, START)}, {1: INTERVAL})
+    assert here.failing([1]) == {1: Failing(ENDED, ENDED)}, "told by a process that has not poked since"
+    here.learn({1: Failing(ENDED + DAY, ENDED + DAY)}, {1: INTERVAL})
+    assert here.failing([1]) == {1: Failing(ENDED + DAY, ENDED + DAY)}
+
+
+def test_a_poke_that_is_not_judged_may_end_a_failure() -> None:
+    told = {1: Failing(START, START)}
+    of_range = InfraWindow(600.0).of_range({1: START}, told)
+    of_range.end(1, START + INTERVAL, INTERVAL)
+    assert (of_range.since, of_range.take_ended(), told) == ({}, {1}, {})
+    assert not of_range
+
+
+def test_failures_of_groups_that_are_gone_are_forgotten_for_all() -> None:
+    told = {1: Failing(START, START), 2: Failing(START + DAY, START + DAY)}
+    of_range = InfraWindow(600.0).of_range({}, told)
+    assert of_range.may_be_gone(START + DAY) == [1]
+    of_range.forget([1])
+    assert of_range.take_ended() == {1}
+    assert told.keys() == {2}

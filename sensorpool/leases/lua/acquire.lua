@@ -12,11 +12,6 @@ for i, wanted in ipairs({ "string", "string", false, "string", "hash", "hash", "
     redis.call("DEL", KEYS[i])
   end
 end
-local failing = redis.pcall("HGETALL", KEYS[11])
-if failing.err then
-  redis.call("DEL", KEYS[11])
-  failing = {}
-end
 local holder = redis.call("GET", KEYS[1])
 if holder then
   local left = redis.call("PTTL", KEYS[1])
@@ -26,6 +21,11 @@ if holder then
   return { 0, holder }
 end
 redis.call("SET", KEYS[1], ARGV[1], "PX", ARGV[2])
+local failing = redis.pcall("HGETALL", KEYS[11])
+if failing.err then
+  redis.call("DEL", KEYS[11])
+  failing = {}
+end
 local dirty = redis.call("DEL", KEYS[3])
 local late = redis.call("SMEMBERS", KEYS[7])
 redis.call("DEL", KEYS[7], KEYS[8], KEYS[9], KEYS[10])
