@@ -111,8 +111,10 @@ def conclude(
         if run is handed_back:
             if result.reason not in (NEXT_POKE, TRIGGER_FAILED):
                 class_proof.withdraw(sensor)
-            how = "runs natively" if run is continue_natively else "begins"
-            sensor.log.info("sensorpool: handed back, %s from here: %s", how, result.reason)
+            line = "sensorpool: handed back, runs natively from here: %s"
+            if run is not continue_natively:
+                line = "sensorpool: handed back, begins from here: %s"
+            sensor.log.info(line, result.reason)
         try:
             return run(sensor, context, native, started)
         finally:
