@@ -11,7 +11,7 @@ from sensorpool.leases.lease import Leases, leases_of
 from sensorpool.leases.roster import Roster
 from sensorpool.leases.trouble import Trouble
 from sensorpool.model.terms import LiveWorker, Terms, disagreements
-from sensorpool.model.values import Milliseconds, ShardRange, shard_ranges
+from sensorpool.model.values import Milliseconds, ShardRange, range_of, shard_ranges
 from sensorpool.store.database import Database
 from sensorpool.store.pool_id import PoolId
 
@@ -41,8 +41,7 @@ class PoolView:
 
     def range_of(self, shardcode: int) -> ShardRange:
         """Return the range of a shardcode, also of a shardcode that rescue will fold (the limit was lowered)."""
-        code = shardcode % self.ranges[-1].shard_max
-        return next(r for r in self.ranges if r.shard_min <= code < r.shard_max)
+        return range_of(shardcode, self.ranges)
 
     def close(self) -> None:
         """Close the connections."""

@@ -2,7 +2,7 @@
 
 import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -143,6 +143,12 @@ def shard_ranges(shards: int, shard_code_upper_limit: int) -> list[ShardRange]:
     """Cut ``[0, shard_code_upper_limit)`` into contiguous ranges whose lengths differ by one at most."""
     edges = [i * shard_code_upper_limit // shards for i in range(shards + 1)]
     return [ShardRange(low, high) for low, high in pairwise(edges)]
+
+
+def range_of(shardcode: int, ranges: Sequence[ShardRange]) -> ShardRange:
+    """Return which of all ranges has a shardcode, also one that rescue will fold (the limit was lowered)."""
+    code = shardcode % ranges[-1].shard_max
+    return next(each for each in ranges if each.shard_min <= code < each.shard_max)
 
 
 class DueGroup(NamedTuple):

@@ -12,7 +12,7 @@ from sensorpool.airflow.proof.gates import gate_of
 from sensorpool.airflow.result import InstanceResult
 from sensorpool.airflow.task import deferral
 from sensorpool.airflow.task.native_continuation import Native, continue_natively
-from sensorpool.airflow.task.wait import Wait
+from sensorpool.airflow.task.wait import wait_again
 from sensorpool.model.states import Ending, State
 
 MOST_FLAPS = 3
@@ -39,14 +39,8 @@ def confirm(sensor: Any, context: Any, native: Native, began: float, flaps: int)
     :raises TaskDeferred: when it waits in the pool again.
     """
     sensor.log.info("sensorpool: its poke landed in the pool, and is made once more on this worker")
-    try:
-        if flaps >= MOST_FLAPS:
-            why = f"{flaps} times its poke has landed in the pool, and has found nothing on its worker"
-            raise NotPoolable(why, "flaps")
-        if not deferral.airflow_settings().enabled:
-            raise NotPoolable("[sensorpool] enabled is off", "disabled")
-        wait = Wait.of(sensor, context, began, flaps + 1, is_first=False)
-    except Exception as error:
-        deferral.report_native(sensor, error)
+    if flaps >= MOST_FLAPS:
+        why = f"{flaps} times its poke has landed in the pool, and has found nothing on its worker"
+        deferral.report_native(sensor, NotPoolable(why, "flaps"))
         return continue_natively(sensor, context, native, began)
-    return continue_natively(sensor, context, lambda *_: wait.enter(sensor, context, native), began)
+    return wait_again(sensor, context, native, began, flaps + 1)

@@ -186,12 +186,24 @@ def wait_anew(sensor: BaseSensorOperator, context: Any, native: Execute, began: 
     :raises TaskDeferred: when it waits in the pool.
     """
     task_runtime.count_metric("begins_on_worker", {"reason": "missing"})
+    return wait_again(sensor, context, native, began, is_first=True)
+
+
+def wait_again(
+    sensor: BaseSensorOperator, context: Any, native: Execute, began: float, flaps: int = 0, *, is_first: bool = False
+) -> Any:
+    """Have a sensor that has waited in the pool wait there again; or go on natively, with the reason in the log.
+
+    :param began: when it began to wait, in seconds since 1970.
+    :param flaps: as `Wait` has it, like ``is_first``.
+    :raises TaskDeferred: when it waits in the pool.
+    """
     try:
         if not deferral.airflow_settings().enabled:
             raise NotPoolable("[sensorpool] enabled is off", "disabled")
         if own_deferral.is_aside(sensor) and deferral.airflow_settings().deferrable != "pool":
             raise NotPoolable("it defers by itself", "own_work")
-        wait = Wait.of(sensor, context, began)
+        wait = Wait.of(sensor, context, began, flaps, is_first=is_first)
     except Exception as error:
         deferral.report_native(sensor, error)
         return continue_natively(sensor, context, own_deferral.natively(sensor, native), began)

@@ -4,13 +4,11 @@ A round looks at a few pages of groups, and reads what is usual for a bounded nu
 from there.
 """
 
-from bisect import bisect_right
-
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.logs import logger
 from sensorpool.model.times import spell_time
 from sensorpool.model.usual_landing import Expected, begins
-from sensorpool.model.values import Milliseconds, shard_ranges
+from sensorpool.model.values import Milliseconds, range_of, shard_ranges
 from sensorpool.store import late_conditions
 from sensorpool.store.late_conditions import Waiting
 from sensorpool.worker.chores import pages
@@ -76,14 +74,13 @@ def _looked_at_since(late: dict[Waiting, Expected], worker: Worker) -> dict[Wait
     settings = worker.settings
     ranges = shard_ranges(settings.shards, settings.shard_code_upper_limit)
     try:
-        looked_at = [state.looked_at for _, state, _ in worker.leases.look(ranges)]
+        states = dict(zip(ranges, worker.leases.look(ranges), strict=True))
     except Unreachable:
         return {}  # without Redis no job pokes them either
-    ends = [each.shard_max for each in ranges]
 
     def is_looked_at(each: Waiting, expected: Expected) -> bool:
-        place = min(bisect_right(ends, each.shardcode), len(ends) - 1)
-        return looked_at[place] == 0 or looked_at[place] > expected.late_after  # 0: not known
+        looked_at = states[range_of(each.shardcode, ranges)][1].looked_at
+        return looked_at == 0 or looked_at > expected.late_after  # 0: not known
 
     return {each: expected for each, expected in late.items() if is_looked_at(each, expected)}
 
