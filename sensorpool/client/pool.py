@@ -1,12 +1,12 @@
 """The pool as its clients see it: register, wait, cancel."""
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from sensorpool.client import register, validate, wait, wake
+from sensorpool.client.garbage import seldom_collected
 from sensorpool.client.instance import Instance
 from sensorpool.client.join import Joined, join
 from sensorpool.client.pool_view import PoolView
@@ -156,8 +156,9 @@ class Pool(PoolView):
         :raises KeyConflict: as `register`. After any error, earlier thousands are kept
             (`SensorpoolError.registered`), and a second registration finds them.
         """
-        checked = [self.check(each, place, try_out=try_out) for place, each in enumerate(registrations)]
-        return [Instance.of(self, each) for each in self.register_checked(checked)]
+        with seldom_collected():
+            checked = [self.check(each, place, try_out=try_out) for place, each in enumerate(registrations)]
+            return [Instance.of(self, each) for each in self.register_checked(checked)]
 
     def check(
         self, one: Registration | Mapping[str, Any], place: int = 0, *, try_out: bool = True
@@ -356,9 +357,10 @@ class Pool(PoolView):
     def _raise_dirty(
         self, roster: Roster, opened: Sequence[values.Instance], is_late: bool
     ) -> tuple[list[ShardRange], list[LiveWorker]]:
-        late: dict[ShardRange, list[int]] = defaultdict(list)
-        for instance in opened:
-            late[self.range_of(instance.shardcode)] += [instance.group_id] if is_late else []
+        late: dict[ShardRange, list[int]] = {self.range_of(each.shardcode): [] for each in opened}
+        if is_late:
+            for instance in opened:
+                late[self.range_of(instance.shardcode)].append(instance.group_id)
         return roster.raise_dirty(late)
 
     def take_back(self, instances: Sequence[values.Instance], why: str) -> None:

@@ -136,8 +136,10 @@ def condition(sensor: object, poke_context: Any) -> tuple[str, Any]:
 
 
 def _callbacks(registration: Registration, settings: Settings) -> str | None:
+    if registration.on_settled is registration.on_success is registration.on_failure is None:
+        return None  # nearly all
     given = {name: getattr(registration, name) for name in (ON_SETTLED, ON_SUCCESS, ON_FAILURE)}
-    return canvas.check(given, settings) if any(each is not None for each in given.values()) else None
+    return canvas.check(given, settings)
 
 
 def _check_key(key: Any) -> Key:

@@ -1,11 +1,13 @@
 """The values that the verbs hand to each other. Values that come by the thousand are tuples, which cost least."""
 
 import uuid
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from sensorpool.model.states import Ending, Outcome, State
@@ -28,6 +30,7 @@ class PokeReturnValue:
         return self.is_done
 
 
+_begin_of = attrgetter("shard_min")
 _FRESH = "-"  # the dag_id of a key without a DAG
 
 
@@ -146,9 +149,9 @@ def shard_ranges(shards: int, shard_code_upper_limit: int) -> list[ShardRange]:
 
 
 def range_of(shardcode: int, ranges: Sequence[ShardRange]) -> ShardRange:
-    """Return which of all ranges has a shardcode, also one that rescue will fold (the limit was lowered)."""
+    """Return which of all ranges, in their order, has a shardcode, also one that rescue will fold (a lower limit)."""
     code = shardcode % ranges[-1].shard_max
-    return next(each for each in ranges if each.shard_min <= code < each.shard_max)
+    return ranges[bisect_right(ranges, code, key=_begin_of) - 1]
 
 
 class DueGroup(NamedTuple):
