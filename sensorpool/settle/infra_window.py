@@ -13,7 +13,6 @@ from sensorpool.model.values import Fact, Failing, Milliseconds
 
 _RENEWED = 3  # intervals
 _SLACK = 60_000  # milliseconds
-_LONGEST_POKE = 86_400_000  # milliseconds; a poke that has not returned by then counts as lost
 _TICKS = 3  # the usual bound between two loads of a range, to which the lifetime of a lease is added
 
 
@@ -70,7 +69,6 @@ class _Failure(NamedTuple):
     since: Milliseconds
     last: Milliseconds  # when a poke saw it last
     ends: Milliseconds  # when it has ended, should no poke be seen before
-    is_left: bool = False  # whether a job has left it for a poke that is under way
 
 
 class InfraWindow:
@@ -110,8 +108,7 @@ class InfraWindow:
             for group_id, interval in intervals.items():
                 here, there = self._failures.get(group_id), told.get(group_id)
                 if there is None:
-                    if here is not None and not here.is_left:
-                        del self._failures[group_id]
+                    self._failures.pop(group_id, None)
                     continue
                 fades = _RENEWED * interval + _SLACK
                 if here is None or there.last - here.last >= fades:
@@ -146,20 +143,13 @@ class InfraWindow:
     ) -> Milliseconds | None:
         """Take a failure out, for a poke that began at ``at``; return since when it lasts, or None if it has ended.
 
-        :param is_told: whether all processes know of it; a poke of another one has ended it if they do not, unless a
-            job has left it here.
+        :param is_told: whether all processes know of it; a poke of another one has ended it if they do not.
         """
-        if (failure := self._failures.get(group_id)) is None:
+        if group_id not in self._failures:
             return None
         with self._lock:
             since = self._take(group_id, at, poke_interval)
-        return since if is_told or failure.is_left else None
-
-    def keep(self, since: Mapping[int, Milliseconds], now: Milliseconds) -> None:
-        """Keep the failures of groups whose pokes go on outside of jobs, by group id."""
-        with self._lock:
-            for group_id, begin in since.items():
-                self._failures[group_id] = _Failure(begin, now, now + _LONGEST_POKE, is_left=True)
+        return since if is_told else None
 
     def forget_ended(self, now: Milliseconds) -> None:
         """Forget failures that no poke has seen for long: their groups have settled, or are poked elsewhere."""
@@ -235,9 +225,9 @@ class RangeFailures:
         ended, self._ended = self._ended, set()
         return ended
 
-    def leave_outside(self, group_ids: Iterable[int], now: Milliseconds) -> None:
-        """Move the failures of groups whose pokes go on outside of jobs to the window of the process."""
-        self._window.keep({each: self.since.pop(each) for each in group_ids if each in self.since}, now)
+    def leave_outside(self, group_ids: Iterable[int], now: Milliseconds) -> dict[int, Failing]:
+        """Take the failures of groups out whose next poke is outside of jobs; all processes are to be told of them."""
+        return {each: Failing(self.since.pop(each), now) for each in group_ids if each in self.since}
 
     def move(self, by: Milliseconds, now: Milliseconds) -> None:
         """Move all failures by the length of an outage that has just ended, so that its time does not count."""

@@ -60,14 +60,13 @@ class SlowPokes:
         """Let pokes go on that take too long for their job; the watchdog is on guard until they have ended.
 
         :param slow: the ranges, each with its groups that are being poked, and since when groups of the range fail;
-            the failures of these groups are left to the process.
+            the failures of these groups are told to all processes.
         :param ended: is told of groups whose poke has ended, on another thread; it may raise `Unreachable`.
         :raises Unreachable: when Redis does not answer; the pokes go on all the same.
         """
-        for _, group_ids, infra in slow:
-            infra.leave_outside(group_ids, now)
-        try:  # the marks come first, for the thread may clear a group at once
-            for shard_range, group_ids, _ in slow:
+        try:  # the failures and marks come first, for the thread may clear a group at once
+            for shard_range, group_ids, infra in slow:
+                self._leases.outside_failures.keep(shard_range, infra.leave_outside(group_ids, now))
                 self._leases.suspects.mark(shard_range, group_ids, Suspicion.SLOW)
                 self._claims.take(shard_range, group_ids, now)
         finally:

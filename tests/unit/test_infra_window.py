@@ -22,16 +22,15 @@ def test_groups_that_are_gone_are_forgotten() -> None:
     assert not failing
 
 
-def test_a_failure_is_kept_while_its_poke_goes_on() -> None:
-    failing = InfraWindow(WINDOW)
-    failing.judge(fact(Outcome.INFRA_FAILURE, began_at=START - INTERVAL), INTERVAL)
-    of_range = failing.of_range({1: START - INTERVAL})
-    of_range.leave_outside([1, 2], START)
+def test_a_failure_goes_on_in_the_poke_that_goes_on_without_its_job() -> None:
+    outside = InfraWindow(WINDOW)
+    of_range = outside.of_range({1: START - INTERVAL})
+    left = of_range.leave_outside([1, 2], START)
+    assert left == {1: Failing(START - INTERVAL, START)}
     assert not of_range.since
-    failing.forget_ended(START + DAY - 1)
-    assert failing
-    failing.forget_ended(START + DAY)
-    assert not failing
+    outside.learn(left, {1: INTERVAL})
+    outside.judge(fact(Outcome.INFRA_FAILURE, began_at=START - 1), INTERVAL)  # it began before, and took long
+    assert outside.failing([1]) == {1: Failing(START - INTERVAL, START - 1)}
 
 
 def test_a_failure_of_a_range_in_work_lasts_however_long_no_poke_was_made() -> None:
@@ -98,7 +97,7 @@ def test_a_job_goes_on_with_what_a_poke_outside_has_seen_and_a_landing_ends_it_i
     of_range.judge(fact(Outcome.INFRA_FAILURE, began_at=START + INTERVAL), INTERVAL)
     assert of_range.since == {1: START}
     assert not outside, "one of the two has it"
-    of_range.leave_outside([1], START + INTERVAL)
+    outside.learn(of_range.leave_outside([1], START + INTERVAL), {1: INTERVAL})
     of_range.judge(fact(Outcome.LANDED, began_at=START + 2 * INTERVAL), INTERVAL)
     assert not of_range
     assert not outside

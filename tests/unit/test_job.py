@@ -10,7 +10,7 @@ from sensorpool.leases.lease import Acquired
 from sensorpool.leases.range_state import RangeState
 from sensorpool.model.states import Outcome
 from sensorpool.model.suspicion import Suspicion
-from sensorpool.model.values import JobResult
+from sensorpool.model.values import Failing, JobResult
 from sensorpool.store.database import Database
 from sensorpool.worker import job
 from sensorpool.worker.context import Worker
@@ -237,6 +237,19 @@ def test_groups_in_a_dead_holders_hands_are_poked_apart(place: Jobs) -> None:
     place.apart.offered.clear()
     place.job()
     assert set(place.apart.offered) == {first, alone}, "until they are cleared"
+
+
+def test_the_failure_of_a_group_that_is_poked_apart_is_told_to_the_process_that_pokes_it(place: Jobs) -> None:
+    """Its answer ends the failure, and the next one in a job is the first of a new window."""
+    [group] = place.register("a")
+    began = place.clock.ms
+    place.leave(last=began, infra={group: began})
+    place.leases.suspects.mark(place.shard_range, [group], Suspicion.OVERRAN)
+    place.job()
+    assert place.apart.offered == {group: Suspicion.OVERRAN}
+    assert place.state.infra == {}
+    told = place.leases.outside_failures.of(place.shard_range, [group])
+    assert told == {group: Failing(began, place.clock.ms)}
 
 
 def test_a_job_that_ends_leaves_nothing_in_flight(place: Jobs) -> None:

@@ -109,8 +109,8 @@ def test_a_failure_outside_of_jobs_does_not_last_through_an_outage() -> None:
 def test_a_job_does_not_go_on_with_a_failure_that_has_long_ended() -> None:
     for at, goes_on in ((START + INTERVAL, START - 5_000), (START + 10 * INTERVAL, None)):
         outside = InfraWindow(WINDOW)
-        outside.of_range({1: START - 5_000}).leave_outside([1], START)
-        of_range = outside.of_range({})
+        told = outside.of_range({1: START - 5_000}).leave_outside([1], START)
+        of_range = outside.of_range({}, told)
         of_range.judge(fact(Outcome.INFRA_FAILURE, began_at=at), INTERVAL)
         assert of_range.since == {1: goes_on or at}
         assert not outside
