@@ -1,6 +1,7 @@
 """The pool as its clients see it: register, wait, cancel."""
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -357,10 +358,11 @@ class Pool(PoolView):
     def _raise_dirty(
         self, roster: Roster, opened: Sequence[values.Instance], is_late: bool
     ) -> tuple[list[ShardRange], list[LiveWorker]]:
-        late: dict[ShardRange, list[int]] = {self.range_of(each.shardcode): [] for each in opened}
-        if is_late:
-            for instance in opened:
-                late[self.range_of(instance.shardcode)].append(instance.group_id)
+        late: dict[ShardRange, list[int]] = defaultdict(list)
+        for instance in opened:
+            found = late[self.range_of(instance.shardcode)]
+            if is_late:
+                found.append(instance.group_id)
         return roster.raise_dirty(late)
 
     def take_back(self, instances: Sequence[values.Instance], why: str) -> None:

@@ -33,7 +33,8 @@ Each range has these keys beside its lease, all under one hash tag so that one s
 ``deaths``    how many processes that had poked a group died (`late_crashes`)
 ``overruns``  how many pokes of a group in a row overran their limit (`suspects`)
 ``unsettled`` groups whose result cannot be written: since when, and why not (`unsettled_groups`)
-``failing``   groups whose pokes outside of jobs end in infrastructure failures, and since when (`outside_failures`)
+``failing``   groups whose pokes outside of jobs end in infrastructure failures, and since when; or answered after
+              such failures, and when (`outside_failures`)
 ``poked``     groups that one process left to the others, and when another process poked them (`poked_apart`)
 ``pokes``     what each job poked and saw, for `show`; it expires, and its size is bounded (``pokes_size``)
               (`poke_log`)
@@ -56,7 +57,7 @@ from sensorpool.leases.answers import pairs, read_late
 from sensorpool.leases.claims import Claims
 from sensorpool.leases.connection import connect
 from sensorpool.leases.dirty_flags import DirtyFlags
-from sensorpool.leases.outside_failures import OutsideFailures, read_failing
+from sensorpool.leases.outside_failures import OutsideFailures, read_told
 from sensorpool.leases.poke_log import PokeLog
 from sensorpool.leases.poked_apart import PokedApart
 from sensorpool.leases.range_files import RangeFiles
@@ -68,7 +69,7 @@ from sensorpool.leases.tracebacks import Tracebacks
 from sensorpool.leases.unsettled_groups import UnsettledGroups, read_unsettled
 from sensorpool.leases.wake_ups import WakeUps
 from sensorpool.model.suspicion import Suspicion
-from sensorpool.model.values import Failing, Milliseconds, ShardRange, Unsettled
+from sensorpool.model.values import NOTHING_TOLD, Milliseconds, ShardRange, Told, Unsettled
 
 _BY_ID = (
     "suspects",
@@ -93,7 +94,7 @@ class Acquired:
     late: list[int] = field(default_factory=list)
     poked_apart: dict[int, Milliseconds] = field(default_factory=dict)  # stranded groups that others poked, and when
     unsettled: dict[int, Unsettled] = field(default_factory=dict)
-    failing: dict[int, Failing] = field(default_factory=dict)  # by pokes outside of jobs
+    told: Told = NOTHING_TOLD  # of pokes outside of jobs
 
 
 class Again(NamedTuple):
@@ -166,7 +167,7 @@ class Leases:
             suspects=suspects,
             lost_turn=lost_turn,
             unsettled=read_unsettled(pairs(answer[5])),
-            failing=read_failing(pairs(answer[7])),
+            told=read_told(pairs(answer[7])),
         )
 
     def extend(self, shard_range: ShardRange, token: str) -> bool:
@@ -202,12 +203,19 @@ class Leases:
         :param again: keep the lease of a range that is dirty, and return `Again` for it.
         """
         started, calls = time.monotonic(), list[Call]()
-        names = ("lease", "state", "dirty", "note", "late", "quiet", "light", "woken")
+        names = ("lease", "state", "dirty", "note", "late", "quiet", "light", "woken", "failing")
         for each in endings:
             shard_range = each.lease.shard_range
             if each.records:
                 calls.append(self.poke_log.keeping(shard_range, each.records, each.state.last))
-            arguments = [each.lease.token, each.state.text(), "1" if again else "0", self.ttl_ms, *each.outlook]
+            arguments = [
+                each.lease.token,
+                each.state.text(),
+                "1" if again else "0",
+                self.ttl_ms,
+                *each.outlook,
+                *each.taken,
+            ]
             calls.append((self._finish, self._keys(shard_range, *names), arguments))
         answers = [
             answer for call, answer in zip(calls, self.store.run_each(calls), strict=True) if call[0] is self._finish
@@ -334,9 +342,11 @@ class Ending(NamedTuple):
 
     :param outlook: the marks for beat.
     :param records: what was poked (`poke_log`), each with the time when it expires.
+    :param taken: the groups of which the state has what was told of their pokes outside of jobs.
     """
 
     lease: Lease
     state: RangeState
     outlook: Outlook = NO_MARKS
     records: Sequence[tuple[str, Milliseconds]] = ()
+    taken: Collection[int] = ()

@@ -1,6 +1,8 @@
 """Since when pokes outside of jobs end in infrastructure failures, by group: a hash of each range.
 
-Any process may make the next poke of a group. A job moves what it judges itself into the state of its range.
+Any process may make the next poke of a group. A job moves what it knows of groups that it pokes itself into the state
+of its range, and with that state it deletes them here (`Leases.finish`). A poke that ends a failure leaves its time,
+for a job that died may have left the failure in the state.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -8,7 +10,7 @@ from typing import Any
 
 from sensorpool.leases.answers import by_id
 from sensorpool.leases.redis_store import RedisStore
-from sensorpool.model.values import Failing, ShardRange
+from sensorpool.model.values import Failing, Milliseconds, ShardRange, Told
 
 _KEPT = 30 * 86_400  # seconds: longer than nearly all intervals
 _LATEST = 253_402_300_799_999  # milliseconds: the end of the year 9999
@@ -24,37 +26,42 @@ class OutsideFailures:
         self._store = store
 
     def keep(
-        self, shard_range: ShardRange, failing: Mapping[int, Failing], ended: Collection[int] = frozenset()
+        self,
+        shard_range: ShardRange,
+        failing: Mapping[int, Failing],
+        answered: Mapping[int, Milliseconds] | None = None,
     ) -> None:
-        """Keep the failures of groups, and forget those that have `ended`."""
-        if not failing and not ended:
+        """Keep the failures of groups, and of others when a poke began that ended their failure."""
+        texts = {str(group_id): f"{since} {last}" for group_id, (since, last) in failing.items()}
+        texts |= {str(group_id): str(at) for group_id, at in (answered or {}).items()}
+        if not texts:
             return
         name, pipeline = self._store.key(shard_range, "failing"), self._store.pipeline()
-        if ended:
-            pipeline.hdel(name, *map(str, ended))
-        if failing:
-            pipeline.hset(
-                name, mapping={str(group_id): f"{since} {last}" for group_id, (since, last) in failing.items()}
-            )
-            pipeline.expire(name, _KEPT)
+        pipeline.hset(name, mapping=texts)
+        pipeline.expire(name, _KEPT)
         self._store.call(pipeline.execute)
 
-    def of(self, shard_range: ShardRange, group_ids: Collection[int]) -> dict[int, Failing]:
-        """Return the failures of these groups of a range; a group without one is not in it."""
+    def of(self, shard_range: ShardRange, group_ids: Collection[int]) -> Told:
+        """Return what is told of these groups of a range."""
         found = self._store.read_hash(self._store.key(shard_range, "failing")) or {}  # few; the ACL allows no HMGET
         wanted = {str(group_id) for group_id in group_ids}
-        return read_failing((group_id, text) for group_id, text in found.items() if group_id in wanted)
+        return read_told((group_id, text) for group_id, text in found.items() if group_id in wanted)
 
 
-def read_failing(fields: Iterable[tuple[str, Any]]) -> dict[int, Failing]:
+def read_told(fields: Iterable[tuple[str, Any]]) -> Told:
     """Read what `OutsideFailures.keep` wrote of each group; what cannot be read is skipped."""
-    read = ((group_id, _read(text)) for group_id, text in by_id(fields))
-    return {group_id: each for group_id, each in read if each is not None}
+    failing: dict[int, Failing] = {}
+    answered: dict[int, Milliseconds] = {}
+    for group_id, text in by_id(fields):
+        match _read(text):
+            case [since, last] if since <= last:
+                failing[group_id] = Failing(since, last)
+            case [at]:
+                answered[group_id] = at
+    return Told(failing, answered)
 
 
-def _read(text: object) -> Failing | None:
+def _read(text: object) -> list[Milliseconds]:
     words = text.split() if isinstance(text, str) and text.isascii() and len(text) < 40 else ()
-    if len(words) != 2 or not all(word.isdecimal() for word in words):
-        return None
-    since, last = map(int, words)
-    return Failing(since, last) if since <= last <= _LATEST else None
+    times = [int(word) for word in words if word.isdecimal()]
+    return times if len(times) == len(words) and max(times, default=0) <= _LATEST else []

@@ -267,6 +267,20 @@ class Failing(NamedTuple):
     last: Milliseconds
 
 
+class Told(NamedTuple):
+    """What processes tell each other of pokes of a range's groups outside of jobs.
+
+    :param failing: the failures, by group id.
+    :param answered: when a poke answered that had failed before, by group id.
+    """
+
+    failing: Mapping[int, Failing]
+    answered: Mapping[int, Milliseconds]
+
+
+NOTHING_TOLD = Told({}, {})
+
+
 class Unsettled(NamedTuple):
     """Since when the results of a group cannot be written, and why."""
 

@@ -4,12 +4,10 @@ A group that one process cannot poke is left to the others, and fails if none of
 A window counts only time in which the pool worked: the time of an outage is not the poke's failure.
 """
 
-import threading
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Container, Iterable, Mapping
 
 from sensorpool.model.states import Outcome
-from sensorpool.model.values import Fact, Failing, Milliseconds
+from sensorpool.model.values import NOTHING_TOLD, Fact, Failing, Milliseconds, Told
 
 _RENEWED = 3  # intervals
 _SLACK = 60_000  # milliseconds
@@ -65,169 +63,113 @@ def left_to_others(
     return fact._replace(began_at=fact.began_at - turn) if waited >= turn else None
 
 
-class _Failure(NamedTuple):
-    since: Milliseconds
-    last: Milliseconds  # when a poke saw it last
-    ends: Milliseconds  # when it has ended, should no poke be seen before
+class OutsideWindow:
+    """Since when groups fail whose pokes outside of jobs have just ended.
 
-
-class InfraWindow:
-    """Since when the pokes of groups end in infrastructure failures: one window for each process. Safe to share.
-
-    It keeps the failures of groups that are poked outside of jobs. These fade: a failure that no poke has seen for
-    some intervals has ended, and time without a poke does not count. Processes tell each other of them (`learn`). The
-    failures of a job's range are in its `RangeFailures`, which takes failures over from here.
+    Any process makes such a poke, so all of them tell each other of the failures. A failure that no poke has seen for
+    some intervals has ended, and time without a poke does not count.
 
     :param span: seconds for which failures are retried before they count.
+    :param told: what processes have told of these groups before.
+    :ivar failing: what is to be told now, by group id.
+    :ivar answered: when pokes began that ended a failure, by group id.
     """
 
-    def __init__(self, span: float) -> None:
-        self.span = span
-        self._failures: dict[int, _Failure] = {}
-        self._lock = threading.Lock()
+    def __init__(self, span: float, told: Mapping[int, Failing]) -> None:
+        self.failing: dict[int, Failing] = {}
+        self.answered: dict[int, Milliseconds] = {}
+        self._span = span
+        self._told = told
 
-    def __bool__(self) -> bool:
-        return bool(self._failures)
+    def judge(
+        self, fact: Fact, poke_interval: Milliseconds, registered_at: Milliseconds = 0, *, took: Milliseconds = 0
+    ) -> Fact:
+        """Return the fact that counts: see `RangeFailures.judge`.
 
-    def of_range(self, since: Mapping[int, Milliseconds], outside: dict[int, Failing] | None = None) -> "RangeFailures":
-        """Return the failures of a range on which a job begins to work.
-
-        :param since: what the last job left: since when each failing group fails, by group id.
-        :param outside: what processes have told of pokes outside of jobs, and what the job judges anew is taken out;
-            None: it is not known, and this process goes by what it has seen itself.
+        :param took: the duration of the poke: a failure is seen at its end.
         """
-        return RangeFailures(self, since, outside)
+        told = self._told.get(fact.group_id)
+        known = None if told is None else _lasting(told, fact.began_at, poke_interval)
+        counted, since = _judged(fact, known, registered_at, self._span)
+        if since is None:
+            self.end(fact.group_id, fact.began_at)
+        else:
+            self.failing[fact.group_id] = Failing(since, fact.began_at + took)
+        return counted
 
-    def learn(self, told: Mapping[int, Failing], intervals: Mapping[int, Milliseconds]) -> None:
-        """Take up what all processes have told of groups before their pokes are judged.
-
-        :param told: by group id; a group that is not in it does not fail, as far as pokes outside of jobs have seen.
-        :param intervals: the intervals of all groups that will be judged.
-        """
-        with self._lock:
-            for group_id, interval in intervals.items():
-                here, there = self._failures.get(group_id), told.get(group_id)
-                if there is None:
-                    self._failures.pop(group_id, None)
-                    continue
-                fades = _RENEWED * interval + _SLACK
-                if here is None or there.last - here.last >= fades:
-                    self._failures[group_id] = _Failure(*there, there.last + fades)
-                elif here.last - there.last < fades:
-                    last = max(here.last, there.last)
-                    self._failures[group_id] = here._replace(
-                        since=min(here.since, there.since), last=last, ends=max(here.ends, last + fades)
-                    )
-
-    def failing(self, group_ids: Iterable[int]) -> dict[int, Failing]:
-        """Return the failures of these groups; a group without one is not in it."""
-        with self._lock:
-            known = {group_id: self._failures.get(group_id) for group_id in group_ids}
-        return {group_id: Failing(each.since, each.last) for group_id, each in known.items() if each is not None}
-
-    def judge(self, fact: Fact, poke_interval: Milliseconds, registered_at: Milliseconds = 0) -> Fact:
-        """Return the fact that counts, for a poke outside of jobs: see `RangeFailures.judge`."""
-        group_id, began_at = fact.group_id, fact.began_at
-        with self._lock:
-            known = self._take(group_id, began_at, poke_interval)
-            if fact.outcome is not Outcome.INFRA_FAILURE:
-                return fact
-            since = from_then_on(began_at if known is None else known, registered_at, began_at)
-            if (over := _over(fact, since, self.span)) is not None:
-                since = _next_look(began_at, self.span)
-            self._failures[group_id] = _Failure(since, began_at, began_at + _RENEWED * poke_interval + _SLACK)
-            return over or fact
-
-    def take(
-        self, group_id: int, at: Milliseconds, poke_interval: Milliseconds, *, is_told: bool = True
-    ) -> Milliseconds | None:
-        """Take a failure out, for a poke that began at ``at``; return since when it lasts, or None if it has ended.
-
-        :param is_told: whether all processes know of it; a poke of another one has ended it if they do not.
-        """
-        if group_id not in self._failures:
-            return None
-        with self._lock:
-            since = self._take(group_id, at, poke_interval)
-        return since if is_told else None
-
-    def forget_ended(self, now: Milliseconds) -> None:
-        """Forget failures that no poke has seen for long: their groups have settled, or are poked elsewhere."""
-        with self._lock:
-            for group_id in [group_id for group_id, each in self._failures.items() if now >= each.ends]:
-                del self._failures[group_id]
-
-    def _take(self, group_id: int, at: Milliseconds, poke_interval: Milliseconds) -> Milliseconds | None:
-        failure = self._failures.pop(group_id, None)
-        return None if failure is None else _lasting(failure, at, poke_interval)
+    def end(self, group_id: int, at: Milliseconds) -> None:
+        """End the failure of a group by a poke that began at ``at``."""
+        self.answered[group_id] = at
 
 
 class RangeFailures:
     """Since when the pokes of a range's groups end in infrastructure failures. Belongs to the thread of a job.
 
     A failure lasts until a poke ends otherwise, however long no poke is made; `move` takes out the time in which no job
-    worked.
+    worked. What pokes outside of jobs have told is taken up here, but for groups that are poked there still.
 
+    :param span: seconds for which failures are retried before they count.
+    :param since: what the last job left: since when each failing group fails, by group id.
+    :param told: what processes have told of pokes outside of jobs.
+    :param apart: the groups that are poked outside of jobs.
+    :param last: when the range was loaded last; 0: not known. What was told long before was known then, and has ended
+        since: a worker of the first release takes nothing up.
     :ivar since: since when each failing group fails, by group id; the job leaves it to the next job.
+    :ivar taken: the groups of which no more is to be told once the job has left its state.
     """
 
     def __init__(
-        self, window: InfraWindow, since: Mapping[int, Milliseconds], outside: dict[int, Failing] | None
+        self,
+        span: float,
+        since: Mapping[int, Milliseconds],
+        told: Told = NOTHING_TOLD,
+        apart: Container[int] = (),
+        last: Milliseconds = 0,
     ) -> None:
         self.since = dict(since)
-        self._window = window
-        self._goes_by_itself = outside is None
-        self._outside = {} if outside is None else outside
-        self._ended: set[int] = set()
+        self.taken: set[int] = {group_id for group_id in told.answered if group_id not in apart}
+        self._span = span
+        self._apart: dict[int, Failing] = {}
         self._were_over: set[int] = set()
+        for group_id, at in told.answered.items():
+            if group_id in self.since and self.since[group_id] <= at:
+                del self.since[group_id]
+        for group_id, failing in told.failing.items():
+            if group_id in apart:
+                self._apart[group_id] = failing
+                continue
+            self.taken.add(group_id)
+            if failing.last + _SLACK >= last:
+                self.since[group_id] = min(failing.since, self.since.get(group_id, failing.since))
 
     def __bool__(self) -> bool:
-        """Whether any group may fail: one of the range, or one that was poked outside of jobs."""
-        return bool(self.since) or bool(self._outside) or bool(self._window)
+        """Whether any group fails that may be poked in the job."""
+        return bool(self.since)
 
-    def judge(self, fact: Fact, poke_interval: Milliseconds, registered_at: Milliseconds = 0) -> Fact:
+    def judge(self, fact: Fact, registered_at: Milliseconds = 0) -> Fact:
         """Return the fact that counts: a failure that has lasted for the span becomes a poke_error.
 
         A fact with another outcome ends the failure.
 
-        :param poke_interval: the group's interval.
         :param registered_at: the group's registration. An earlier failure belongs to another group with the same id,
             from before the tables were made anew or restored.
         """
-        group_id, began_at = fact.group_id, fact.began_at
-        known = self._known(group_id, began_at, poke_interval)
-        if fact.outcome is not Outcome.INFRA_FAILURE:
-            return fact
-        since = from_then_on(began_at if known is None else known, registered_at, began_at)
-        if (over := _over(fact, since, self._window.span)) is not None:
-            since = _next_look(began_at, self._window.span)
-            self._were_over.add(group_id)
-        self.since[group_id] = since
-        return over or fact
+        counted, since = _judged(fact, self.since.pop(fact.group_id, None), registered_at, self._span)
+        if since is not None:
+            self.since[fact.group_id] = since
+        if counted is not fact:
+            self._were_over.add(fact.group_id)
+        return counted
 
-    def _known(self, group_id: int, at: Milliseconds, poke_interval: Milliseconds) -> Milliseconds | None:
-        """Return since when a group fails, as far as is known before a poke that began at ``at``; it is taken out."""
-        told = self._outside.pop(group_id, None)
-        if told is not None:
-            self._ended.add(group_id)
-        outside = None if told is None else _lasting(told, at, poke_interval)
-        is_told = self._goes_by_itself or told is not None
-        here = self._window.take(group_id, at, poke_interval, is_told=is_told)
-        known = (self.since.pop(group_id, None), here, outside)
-        return min((since for since in known if since is not None), default=None)
-
-    def end(self, group_id: int, at: Milliseconds, poke_interval: Milliseconds) -> None:
-        """End the failure of a group whose poke began at ``at``, and is not judged."""
-        self._known(group_id, at, poke_interval)
-
-    def take_ended(self) -> set[int]:
-        """Return the groups whose failures outside of jobs count no more: the job has judged a poke of theirs."""
-        ended, self._ended = self._ended, set()
-        return ended
+    def end(self, group_id: int) -> None:
+        """End the failure of a group whose poke is not judged."""
+        self.since.pop(group_id, None)
 
     def leave_outside(self, group_ids: Iterable[int], now: Milliseconds) -> dict[int, Failing]:
-        """Take the failures of groups out whose next poke is outside of jobs; all processes are to be told of them."""
-        return {each: Failing(self.since.pop(each), now) for each in group_ids if each in self.since}
+        """Take the failures of groups out whose next poke is outside of jobs; return those that are to be told."""
+        left = {each: Failing(min(self.since.pop(each), now), now) for each in group_ids if each in self.since}
+        self.taken.difference_update(left)
+        return {each: failing for each, failing in left.items() if each not in self._apart}
 
     def move(self, by: Milliseconds, now: Milliseconds) -> None:
         """Move all failures by the length of an outage that has just ended, so that its time does not count."""
@@ -238,24 +180,38 @@ class RangeFailures:
 
         They have settled, or have waiters who came late, or a long interval.
         """
-        oldest = now - round(2 * self._window.span * 1000)
+        oldest = now - round(2 * self._span * 1000)
         own = [each for each, since in self.since.items() if since <= oldest or each in self._were_over]
-        return own + [group_id for group_id, each in self._outside.items() if each.since <= oldest]
+        return own + [group_id for group_id, each in self._apart.items() if each.since <= oldest]
 
     def forget(self, group_ids: Iterable[int]) -> None:
         """Forget groups that have settled."""
         for group_id in group_ids:
             self.since.pop(group_id, None)
-            if self._outside.pop(group_id, None) is not None:
-                self._ended.add(group_id)
+            if self._apart.pop(group_id, None) is not None:
+                self.taken.add(group_id)
 
 
-def _lasting(failure: Failing | _Failure, at: Milliseconds, poke_interval: Milliseconds) -> Milliseconds | None:
+def _lasting(failing: Failing, at: Milliseconds, poke_interval: Milliseconds) -> Milliseconds | None:
     """Return since when a failure outside of jobs lasts at a time; None if it has ended."""
-    unseen = at - failure.last
+    unseen = at - failing.last
     if unseen >= _RENEWED * poke_interval + _SLACK:
         return None
-    return moved(failure.since, max(0, unseen - poke_interval - _SLACK), at)
+    return moved(failing.since, max(0, unseen - poke_interval - _SLACK), at)
+
+
+def _judged(
+    fact: Fact, known: Milliseconds | None, registered_at: Milliseconds, span: float
+) -> tuple[Fact, Milliseconds | None]:
+    """Return the fact that counts, and since when its group fails from now on; None: it does not.
+
+    :param known: since when it failed before this poke.
+    """
+    if fact.outcome is not Outcome.INFRA_FAILURE:
+        return fact, None
+    since = from_then_on(fact.began_at if known is None else known, registered_at, fact.began_at)
+    over = _over(fact, since, span)
+    return (fact, since) if over is None else (over, _next_look(fact.began_at, span))
 
 
 def _next_look(began_at: Milliseconds, span: float) -> Milliseconds:

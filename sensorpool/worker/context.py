@@ -28,7 +28,6 @@ from sensorpool.poke.watchdog import Watchdog, limits
 from sensorpool.publish.late_hook import LateHook
 from sensorpool.publish.outbox import Outbox
 from sensorpool.publish.publisher import Publisher
-from sensorpool.settle.infra_window import InfraWindow
 from sensorpool.settle.settler import Settler
 from sensorpool.store.database import Database
 from sensorpool.store.pool_id import PoolId
@@ -119,7 +118,6 @@ class Worker:
     def _make_outside(self) -> None:
         """Make what pokes outside of jobs."""
         settings, leases, lingering = self.settings, self.leases, Lingering()
-        self.infra = InfraWindow(settings.infra_failure_window)
         self.frozen_pokes = frozen_pokes = FrozenPokes(self.watchdog.pulse.stood_still, settings.poke_timeout)
         kinds = self.poker.cache.kinds
         self.away = BackendsAway(
@@ -140,7 +138,6 @@ class Worker:
             self.clock,
             self.settler.settle,
             lingering,
-            self.infra,
             frozen_pokes,
             self.failing_pokes,
             self.away,

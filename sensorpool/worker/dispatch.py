@@ -2,11 +2,14 @@
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 
+from sensorpool.errors import Unreachable
 from sensorpool.model.not_landed import NotLanded, Seen, number_of
 from sensorpool.model.suspicion import Suspicion
+from sensorpool.model.values import ShardRange
 from sensorpool.poke.poking import Poking
 from sensorpool.poke.unit import PokeUnit
 from sensorpool.settle.flush import GROUPS
@@ -141,15 +144,16 @@ class _Dispatch:
 
     def let_go_on(self, poking: Poking) -> None:
         """Have the pokes go on that take too long."""
-        slow_of: list[tuple[JobRun, list[int]]] = []
+        slow_of: list[tuple[ShardRange, list[int]]] = []
         for share in self._shares:
             if slow := self._own(share, poking.outstanding):
                 share.run.result.extra["slow"] = len(slow)
                 share.run.held.suspects.update(dict.fromkeys(slow, Suspicion.SLOW))
-                slow_of.append((share.run, slow))
-        adopted = [(run.shard_range, slow, run.infra) for run, slow in slow_of]
+                with suppress(Unreachable):  # their window begins anew
+                    share.run.tell_failures(slow)
+                slow_of.append((share.run.shard_range, slow))
         ended = self._give_back if self._budgeted else None
-        self._worker.slow_pokes.adopt(poking, adopted, self._runs[0].moment.now, ended)
+        self._worker.slow_pokes.adopt(poking, slow_of, self._runs[0].moment.now, ended)
 
     def _give_back(self, group_ids: Collection[int]) -> None:
         """Give back what pokes had of a budget that went on after their job.

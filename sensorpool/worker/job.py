@@ -21,7 +21,7 @@ from sensorpool.leases.range_state import RangeState
 from sensorpool.leases.wake_ups import GAP
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.unsettled import from_registration
-from sensorpool.model.values import JobResult, Milliseconds, ShardRange
+from sensorpool.model.values import NOTHING_TOLD, JobResult, Milliseconds, ShardRange
 from sensorpool.settle.infra_window import RangeFailures, moved, outage
 from sensorpool.store import loading
 from sensorpool.worker import dispatch, load, passing_on, quiet, set_apart
@@ -174,7 +174,7 @@ def _forget_other_tables(worker: Worker, shard_range: ShardRange, held: Acquired
         return
     log.warning("Redis has the state of a range of other tables; the state is dropped", shard_range=str(shard_range))
     held.state, held.in_flight, held.suspects, held.lost_turn = RangeState(), [], {}, []
-    held.unsettled, held.failing = {}, {}
+    held.unsettled, held.told = {}, NOTHING_TOLD
     worker.leases.forget_groups(shard_range)
 
 
@@ -227,6 +227,7 @@ def _once_more(visit: Visit, again: Again) -> Visit:
     """Make a range ready for another round."""
     held = visit.held
     held.in_flight, held.lost_turn, held.dirty, held.late, held.poked_apart = [], [], True, again.late, {}
+    held.told = NOTHING_TOLD  # the state has it
     return visit
 
 
@@ -236,7 +237,8 @@ def _begin(worker: Worker, visit: Visit, began: float, ranges: int, moment: Mome
     settings = worker.settings
     if worker.adaptive is not None:
         _pass_over(worker, worker.adaptive, visit, loaded)
-    infra = worker.infra.of_range(held.state.infra, held.failing)
+    window, state = settings.infra_failure_window, held.state
+    infra = RangeFailures(window, state.infra, held.told, held.suspects, state.last)
     _allow_for_outage(worker, shard_range, held, loaded, infra)
     if held.unsettled:
         held.unsettled = from_registration(held.unsettled, [unit.group for unit in loaded.units])
@@ -254,7 +256,7 @@ def _pass_over(worker: Worker, adaptive: Adaptive, visit: Visit, loaded: Loaded)
     """
     before, held = len(loaded.units), visit.held
     new_since = loaded.last - worker.settings.commit_overlap_ms
-    wanted = {*held.state.left, *map(abs, held.late), *held.state.infra, *held.failing, *held.unsettled}
+    wanted = {*held.state.left, *map(abs, held.late), *held.state.infra, *held.told.failing, *held.unsettled}
     loaded.units = adaptive.sift(loaded.units, Look(loaded.last, loaded.now, new_since, wanted))
     if passed_over := before - len(loaded.units):
         visit.result.count("sparse", passed_over)
@@ -299,6 +301,7 @@ def _finish(worker: Worker, shares: Sequence[tuple[Share, set[int]]], ends: floa
             share.run.held.state,
             NO_MARKS if apart else quiet.outlook(share.run),
             share.run.outcomes.record.texts(),
+            share.run.infra.taken,
         )
         for share, apart in shares
     ]
@@ -336,7 +339,6 @@ def _leave(job_run: JobRun, no_time: list[int], waiting: list[int], apart: set[i
         state.left = [*left, *state.stranded.keys() - set(left)]
     _forget_failures_of_the_gone(job_run)
     state.infra = job_run.infra.since
-    worker.leases.outside_failures.keep(shard_range, {}, job_run.infra.take_ended())
     _note_figures(job_run, looked_at)
     result.left += len(no_time)
     if outcomes.written:
@@ -349,7 +351,6 @@ def _leave(job_run: JobRun, no_time: list[int], waiting: list[int], apart: set[i
 def _forget_failures_of_the_gone(job_run: JobRun) -> None:
     """Forget the failures of groups that are gone. One that is there is poked again, however long its interval."""
     worker, infra, now = job_run.worker, job_run.infra, job_run.moment.now
-    worker.infra.forget_ended(now)
     if not (failing := infra.may_be_gone(now)):
         return
     try:

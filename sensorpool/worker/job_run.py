@@ -1,7 +1,7 @@
 """One round of a job as one value: every field is there from the start, and each step of `worker.job` works on it."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -64,6 +64,17 @@ class JobRun:
             self.result.count_each("held_of", sifted.missed)
             self.worker.metrics.held(sifted.missed)
         return sifted
+
+    def tell_failures(self, group_ids: Iterable[int]) -> None:
+        """Tell all processes since when groups fail whose next poke is outside of jobs: what it answers ends that.
+
+        A holder that lost its lease tells nothing: another poke may have answered since.
+
+        :raises Unreachable: when Redis does not answer.
+        """
+        failing = self.infra.leave_outside(group_ids, self.moment.now)
+        if failing and self.lease.is_ours():
+            self.worker.leases.outside_failures.keep(self.shard_range, failing)
 
     def suspect(self, group_ids: list[int], why: Suspicion) -> None:
         """Have groups poked apart from now on, in this job's next round too.

@@ -120,7 +120,7 @@ class Outcomes:
         """
         for report in reports:
             if report.of_many:
-                self._infra.end(report.group.id, self._moment.at(report.began), report.group.poke_interval)
+                self._infra.end(report.group.id)
                 self._result.errors += 1
             else:
                 self._judge(report, self._moment.at(report.began), in_a_row.get(report.group.id, 0))
@@ -160,7 +160,7 @@ class Outcomes:
         elif outcome is not _NOT_LANDED:
             self._result.errors += 1
         if self._infra or outcome is Outcome.INFRA_FAILURE:
-            fact = self._infra.judge(fact, group.poke_interval, group.registered_at)
+            fact = self._infra.judge(fact, group.registered_at)
         if outcome is Outcome.POKE_TIMEOUT:
             fact = counted(fact, in_a_row, self._overrun_limit)
         if is_last(fact) or matters(fact.outcome, began_at, group.next_deadline, self._moment.trusted):

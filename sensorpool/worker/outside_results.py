@@ -12,9 +12,9 @@ from sensorpool.leases.lease import Leases
 from sensorpool.leases.poke_log import Record
 from sensorpool.model.states import Outcome
 from sensorpool.model.unsettled import Known, from_registration
-from sensorpool.model.values import Fact, Failing, Milliseconds, Report, Settlement, ShardRange, Unsettled
+from sensorpool.model.values import Fact, Milliseconds, Report, Settlement, ShardRange, Told, Unsettled
 from sensorpool.settle.decide import matters
-from sensorpool.settle.infra_window import InfraWindow
+from sensorpool.settle.infra_window import OutsideWindow
 from sensorpool.settle.overruns import counted, is_last
 from sensorpool.store import admission
 from sensorpool.store.database import Database
@@ -37,7 +37,6 @@ class OutsideResults:
 
     :param settle: settles facts.
     :param lingering: groups that stay suspects for as long as their child lives on.
-    :param infra: since when groups fail that are poked outside of jobs.
     """
 
     def __init__(
@@ -49,7 +48,6 @@ class OutsideResults:
         clock: ClockWatch,
         settle: Callable[[Sequence[Fact], bool, Known], Settlement],
         lingering: Lingering,
-        infra: InfraWindow,
         frozen_pokes: FrozenPokes,
         failing_pokes: FailingPokes,
         away: BackendsAway,
@@ -63,7 +61,6 @@ class OutsideResults:
         self._clock = clock
         self._settle_facts = settle
         self._lingering = lingering
-        self._infra = infra
         self._frozen_pokes = frozen_pokes
         self._failing_pokes = failing_pokes
         self._away = away
@@ -87,18 +84,20 @@ class OutsideResults:
         self._metrics.poked(reports)
         self._away.take(reports)
         self._failing_pokes.take(reports, now)
-        failing = self._learn_failures(by_range)
+        told = self._told(by_range)
+        known = {group_id: each for one in told.values() for group_id, each in one.failing.items()}
+        window = OutsideWindow(self._settings.infra_failure_window, known)
         offsets = {report.group.id: round((report.began - here) * 1000) for report in reports}
+        began_at = {group_id: now + offset for group_id, offset in offsets.items()}
         trusted = self._clock.trusts(now, here)
-        facts = self._facts(reports, by_range, {each: now + offset for each, offset in offsets.items()}, trusted, blame)
         done = Settlement(0, {})
         try:
-            if facts:
+            if facts := self._facts(reports, by_range, began_at, window, trusted, blame):
                 groups = [report.group for report in reports]
-                known = lambda _: from_registration(self._leases.unsettled.of(by_range), groups)  # noqa: E731
-                done = self._settle_facts(facts, trusted, known)
+                unsettled = lambda _: from_registration(self._leases.unsettled.of(by_range), groups)  # noqa: E731
+                done = self._settle_facts(facts, trusted, unsettled)
         finally:  # what a poke has answered counts, though its result cannot be written
-            self._tell_failures(by_range, failing)
+            self._tell_failures(by_range, told, window)
         self._note_unsettled(by_range, done.unsettled)
         for shard_range, own in by_range.items():
             record = Record(now, "" if blame else self.process)
@@ -115,6 +114,7 @@ class OutsideResults:
         reports: Sequence[Report],
         by_range: Mapping[ShardRange, list[Report]],
         began_at: Mapping[int, Milliseconds],
+        window: OutsideWindow,
         trusted: bool,
         blame: bool,
     ) -> list[Fact]:
@@ -126,7 +126,8 @@ class OutsideResults:
             hung = [report for report in own if report.group.id in overran]
             in_a_row |= overruns.count(self._leases, self._settings, shard_range, hung)
         facts = []
-        for report in reports:
+        # those first that are not asked of the database, which may be away
+        for report in sorted(reports, key=_is_crash):
             group = report.group
             if report.outcome is Outcome.CANNOT_POKE:  # this process's next job leaves it to the others
                 if len(self.not_here) < _NOT_HERE:
@@ -134,39 +135,40 @@ class OutsideResults:
                 continue
             if report.outcome is Outcome.POKE_TIMEOUT and group.id not in overran:
                 if report.of_many:
-                    self._infra.take(group.id, began_at[group.id], group.poke_interval)
+                    window.end(group.id, began_at[group.id])
                 continue
             if (
                 report.outcome is Outcome.CRASHED and not blame
             ):  # beside others: it is not known which group is to blame
                 continue
-            fact = self._fact_of(report, began_at[group.id])
+            fact = self._fact_of(report, began_at[group.id], window)
             if report.outcome is Outcome.POKE_TIMEOUT:
                 fact = counted(fact, in_a_row.get(group.id, 0), self._settings.overrun_limit)
             if is_last(fact) or matters(fact.outcome, fact.began_at, group.next_deadline, trusted):
                 facts.append(fact)
         return facts
 
-    def _learn_failures(self, by_range: Mapping[ShardRange, list[Report]]) -> dict[ShardRange, dict[int, Failing]]:
-        """Learn which groups fail outside of jobs, in whichever process; return them."""
-        found: dict[ShardRange, dict[int, Failing]] = {}
-        with suppress(Unreachable):  # then this process goes by what it has seen itself
+    def _told(self, by_range: Mapping[ShardRange, list[Report]]) -> dict[ShardRange, Told]:
+        """Return what processes have told of these groups, as far as Redis answers."""
+        found: dict[ShardRange, Told] = {}
+        with suppress(Unreachable):
             for shard_range, own in by_range.items():
-                intervals = {report.group.id: report.group.poke_interval for report in own}
-                found[shard_range] = self._leases.outside_failures.of(shard_range, intervals)
-                self._infra.learn(found[shard_range], intervals)
+                found[shard_range] = self._leases.outside_failures.of(shard_range, [each.group.id for each in own])
         return found
 
     def _tell_failures(
-        self, by_range: Mapping[ShardRange, list[Report]], before: Mapping[ShardRange, Collection[int]]
+        self, by_range: Mapping[ShardRange, list[Report]], told: Mapping[ShardRange, Told], window: OutsideWindow
     ) -> None:
-        """Tell all processes which groups fail outside of jobs."""
+        """Tell all processes which groups fail outside of jobs, and which do no more."""
         for shard_range, own in by_range.items():
-            failed = [report.group.id for report in own if report.outcome is Outcome.INFRA_FAILURE]
-            answered = {report.group.id for report in own if report.outcome not in _STILL_SUSPECT}
-            known = before.get(shard_range, answered)  # Redis may know of them, and did not say
-            ended = set(known) - self._infra.failing(known).keys()
-            self._leases.outside_failures.keep(shard_range, self._infra.failing(failed), ended)
+            group_ids = {report.group.id for report in own}
+            answered = {each: at for each, at in window.answered.items() if each in group_ids}
+            failing = {each: failing for each, failing in window.failing.items() if each in group_ids}
+            if (before := told.get(shard_range)) is not None:
+                answered = {each: at for each, at in answered.items() if each in before.failing}
+            else:  # Redis did not say what it knows: a failure may be older than it looks from here
+                failing = {}
+            self._leases.outside_failures.keep(shard_range, failing, answered)
 
     def _overran(self, reports: Sequence[Report]) -> list[Report]:
         """Return the pokes that overran their limit by themselves."""
@@ -175,12 +177,12 @@ class OutsideResults:
             self._frozen_pokes.answered(reports)
         return self._frozen_pokes.count(overran) if overran else overran
 
-    def _fact_of(self, report: Report, began_at: Milliseconds) -> Fact:
+    def _fact_of(self, report: Report, began_at: Milliseconds, window: OutsideWindow) -> Fact:
         group = report.group
         fact = Fact(group.id, group.version, began_at, report.outcome, report.reason, report.xcom_value)
         if report.outcome is Outcome.CRASHED:
             return self._blame(fact, group.crashes)
-        return self._infra.judge(fact, group.poke_interval, group.registered_at)
+        return window.judge(fact, group.poke_interval, group.registered_at, took=round(report.seconds * 1000))
 
     def _blame(self, fact: Fact, seen: int) -> Fact:
         """Count a crash against its group; at the limit the condition is quarantined, and its instances fail."""
@@ -209,3 +211,7 @@ class OutsideResults:
             found = self._stranded.intersection([report.group.id for report in reports])
             self._stranded -= found
         return found - {report.group.id for report in reports if report.outcome is Outcome.CANNOT_POKE}
+
+
+def _is_crash(report: Report) -> bool:
+    return report.outcome is Outcome.CRASHED

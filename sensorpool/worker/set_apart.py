@@ -1,7 +1,6 @@
 """The step that sets suspects apart: they are handed to the lanes of `worker.suspects`, and their job does not wait."""
 
 import time
-from collections.abc import Collection
 from typing import NamedTuple
 
 from sensorpool.errors import ClassUnavailable
@@ -49,7 +48,7 @@ def suspects(run: JobRun) -> Suspects:
     group_ids = {group.id for group in found}
     _leave_to_others(run, found, [unit for unit in units if unit.group.id in group_ids])
     waiting = _sift(run, found, units) if run.worker.away else []
-    _tell_failures(run, [group.id for group in found])
+    run.tell_failures([group.id for group in found])
     with run.worker.keeper.keeping(run.lease):
         busy = run.worker.suspects.offer(run.shard_range, found, run.held.state.stranded, due=run.moment.now)
     if busy:
@@ -78,19 +77,10 @@ def stuck(run: JobRun, poking: Poking, left: list[PokeUnit]) -> list[int]:
     log.warning("a class hangs; its groups are poked apart", op_classpath=min(hanging), groups=len(groups))
     run.suspect([group.id for group in groups], Suspicion.CLASS_HANGS)
     why = dict.fromkeys(groups, Suspicion.CLASS_HANGS)
-    _tell_failures(run, [group.id for group in groups])
+    run.tell_failures([group.id for group in groups])
     run.worker.suspects.offer(run.shard_range, why, due=run.moment.now)
     run.result.count("apart", len(groups))
     return [unit.group.id for unit in left if unit.op_classpath not in hanging]
-
-
-def _tell_failures(run: JobRun, group_ids: Collection[int]) -> None:
-    """Tell all processes since when groups fail that are poked apart: what such a poke answers ends the failure.
-
-    :raises Unreachable: when Redis does not answer.
-    """
-    failing = run.infra.leave_outside(group_ids, run.moment.now)
-    run.worker.leases.outside_failures.keep(run.shard_range, failing)
 
 
 def _suspect_in_flight(run: JobRun) -> None:

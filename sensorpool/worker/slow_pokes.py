@@ -20,7 +20,6 @@ from sensorpool.poke.poking import Poking
 from sensorpool.poke.renewal import Renewal
 from sensorpool.poke.unit import PokeUnit
 from sensorpool.poke.watchdog import Watchdog
-from sensorpool.settle.infra_window import RangeFailures
 from sensorpool.worker.held_claims import HeldClaims
 from sensorpool.worker.outside_results import OutsideResults
 
@@ -53,24 +52,22 @@ class SlowPokes:
     def adopt(
         self,
         poking: Poking,
-        slow: Sequence[tuple[ShardRange, Sequence[int], RangeFailures]],
+        slow: Sequence[tuple[ShardRange, Sequence[int]]],
         now: Milliseconds,
         ended: _Ended | None = None,
     ) -> None:
         """Let pokes go on that take too long for their job; the watchdog is on guard until they have ended.
 
-        :param slow: the ranges, each with its groups that are being poked, and since when groups of the range fail;
-            the failures of these groups are told to all processes.
+        :param slow: the ranges, each with its groups that are being poked.
         :param ended: is told of groups whose poke has ended, on another thread; it may raise `Unreachable`.
         :raises Unreachable: when Redis does not answer; the pokes go on all the same.
         """
-        try:  # the failures and marks come first, for the thread may clear a group at once
-            for shard_range, group_ids, infra in slow:
-                self._leases.outside_failures.keep(shard_range, infra.leave_outside(group_ids, now))
+        try:  # the marks come first, for the thread may clear a group at once
+            for shard_range, group_ids in slow:
                 self._leases.suspects.mark(shard_range, group_ids, Suspicion.SLOW)
                 self._claims.take(shard_range, group_ids, now)
         finally:
-            for shard_range, group_ids, _ in slow:
+            for shard_range, group_ids in slow:
                 self._claims.hold(shard_range, group_ids, now)
             with self._lock:
                 self._going_on[poking] = ended

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, ClassVar
 
 import pytest
@@ -17,7 +18,6 @@ from tests.support.builders import START, due_group
 from tests.support.moved_clock import Clock
 
 MINUTE = 60_000
-PROCESSES = 4
 
 
 class Refuses:
@@ -49,25 +49,28 @@ class Fleet:
     def poke(self) -> State:
         """Poke once by the next process; return the state of the sensor."""
         self.clock.ms += MINUTE
-        worker = self.workers[self.minutes % PROCESSES]
+        worker = self.workers[self.minutes % len(self.workers)]
         self.minutes += 1
         cycle.run(worker, self.pool.ranges[0], f"job{self.minutes}")
         until("the slow poke to end", lambda: not worker.is_busy_outside)
         return self.pool.get(self.waits.id).state
 
     def failing(self) -> dict[int, Failing]:
-        return self.pool.leases.outside_failures.of(self.pool.ranges[0], [self.waits.group_id])
+        told = self.pool.leases.outside_failures.of(self.pool.ranges[0], [self.waits.group_id])
+        return dict(told.failing)
 
 
-@pytest.fixture
-def fleet(make_pool: Callable[..., Pool], make_worker: Callable[[Settings], Worker]) -> Fleet:
+@pytest.fixture(params=[2, 3, 4], ids=lambda number: f"{number} processes")
+def fleet(
+    make_pool: Callable[..., Pool], make_worker: Callable[[Settings], Worker], request: pytest.FixtureRequest
+) -> Fleet:
     settings = {
         "infra_failure_window": 290.0,  # of five minutes: a slow poke began before the clock moved on
         "lease_ttl": 90.0,  # a minute without a job is no outage
     }
     pool = make_pool(sensors_enabled=f"{__name__}.Refuses", shards=1, tick=0.2, **settings)
     Refuses.script.clear()
-    return Fleet(pool, [make_worker(pool.settings) for _ in range(PROCESSES)])
+    return Fleet(pool, [make_worker(pool.settings) for _ in range(request.param)])
 
 
 def test_the_window_ends_though_each_poke_is_another_process(fleet: Fleet) -> None:
@@ -105,10 +108,49 @@ def test_an_answer_ends_the_window_though_redis_did_not_say_what_it_knows(
     assert [fleet.poke() for _ in range(4)] == [State.SENSING] * 4
     assert fleet.failing()
     with monkeypatch.context() as patched:
-        patched.setattr(fleet.workers[0].leases.outside_failures, "of", away)
+        for worker in fleet.workers:
+            patched.setattr(worker.leases.outside_failures, "of", away)
         assert fleet.poke() is State.SENSING
     assert asked
     assert not fleet.failing()
+
+
+def test_an_answer_ends_the_window_though_the_job_that_handed_the_poke_over_left_no_state(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = []
+
+    def away(*_: Any, **__: Any) -> Any:
+        left.append(1)
+        raise Unreachable("Redis does not answer")
+
+    Refuses.script[:] = ["quick"] * 4 + ["slow nothing"] + ["quick"] * 6
+    assert [fleet.poke() for _ in range(4)] == [State.SENSING] * 4
+    with monkeypatch.context() as patched:
+        for worker in fleet.workers:
+            patched.setattr(worker.leases, "finish", away)
+        with suppress(Unreachable):
+            fleet.poke()
+        until("the slow poke to end", lambda: not any(worker.is_busy_outside for worker in fleet.workers))
+    assert left
+    assert [fleet.poke() for _ in range(6)] == [State.SENSING] * 5 + [State.FAILED]
+
+
+def test_what_cannot_be_told_is_no_shorter_window(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Redis does not say what it knows, and is told of a failure that is younger than it looked."""
+    asked = []
+
+    def away(*_: Any) -> Any:
+        asked.append(1)
+        raise Unreachable("Redis does not answer")
+
+    assert [fleet.poke() for _ in range(3)] == [State.SENSING] * 3
+    with monkeypatch.context() as patched:
+        for worker in fleet.workers:
+            patched.setattr(worker.leases.outside_failures, "of", away)
+        assert fleet.poke() is State.SENSING
+    assert asked
+    assert [fleet.poke() for _ in range(2)] == [State.SENSING, State.FAILED]
 
 
 def test_an_answer_ends_the_window_though_nothing_can_be_written(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -225,12 +225,12 @@ class RecordingSlowPokes:
     def adopt(
         self,
         poking: Any,
-        slow: Sequence[tuple[ShardRange, Sequence[int], object]],
+        slow: Sequence[tuple[ShardRange, Sequence[int]]],
         now: Milliseconds,
         ended: object = None,
     ) -> None:
         """Note the pokes that go on."""
-        for shard_range, group_ids, _ in slow:
+        for shard_range, group_ids in slow:
             self.adopted += group_ids
             self.by_range[shard_range] = list(group_ids)
 

@@ -249,7 +249,7 @@ def test_the_failure_of_a_group_that_is_poked_apart_is_told_to_the_process_that_
     assert place.apart.offered == {group: Suspicion.OVERRAN}
     assert place.state.infra == {}
     told = place.leases.outside_failures.of(place.shard_range, [group])
-    assert told == {group: Failing(began, place.clock.ms)}
+    assert told.failing == {group: Failing(began, place.clock.ms)}
 
 
 def test_a_job_that_ends_leaves_nothing_in_flight(place: Jobs) -> None:
@@ -343,6 +343,24 @@ def test_a_class_that_hangs_has_its_other_groups_poked_apart(place: Jobs) -> Non
     assert place.apart.offered == dict.fromkeys(groups, Suspicion.CLASS_HANGS)
     assert place.marks() == place.apart.offered
     assert (result.extra, result.left) == ({"apart": 3}, 0)
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_who_has_the_lease_tells_the_failures_of_groups_whose_pokes_outlive_the_job(place: Jobs, is_lost: bool) -> None:
+    """One who has stood still for longer than the lease knows of no answer since."""
+    place.settle_on(heartbeat=0.05)
+    place.use(place.worker())
+    [group] = place.register("a")
+    began = place.clock.ms
+    place.leave(last=began, infra={group: began})
+    place.poker.script, place.poker.held_up = {group: None}, not is_lost
+    if is_lost:
+        name = place.leases.store.key(place.shard_range, "lease")
+        place.poker.at_step = lambda: place.client.set(name, "other@there/9")
+    assert ("lost_lease" in place.job().extra) is is_lost
+    assert place.slow.adopted == [group]
+    told = place.leases.outside_failures.of(place.shard_range, [group]).failing
+    assert told == ({} if is_lost else {group: Failing(began, place.clock.ms)})
 
 
 def test_pokes_that_take_longer_than_their_job_go_on_outside_of_it(place: Jobs) -> None:

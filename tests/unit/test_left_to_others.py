@@ -13,10 +13,10 @@ from harness.until import until
 from sensorpool.errors import ClassUnavailable
 from sensorpool.leases.range_state import RangeState, read_state
 from sensorpool.model.states import Ending, Outcome, State
-from sensorpool.model.values import ShardRange
+from sensorpool.model.values import Failing, ShardRange
 from sensorpool.poke.classes import Classes
 from sensorpool.settle.decide import decide
-from sensorpool.settle.infra_window import InfraWindow, left_to_others, moved, outage, turn_of_others
+from sensorpool.settle.infra_window import OutsideWindow, left_to_others, moved, outage, turn_of_others
 from sensorpool.worker import passing_on
 from sensorpool.worker.passing_on import PASSES, PassingOn
 from tests.support.builders import START, TIMEOUT, fact, member
@@ -95,25 +95,17 @@ def test_an_outage_is_what_a_slow_pool_and_a_dead_holder_do_not_explain() -> Non
 
 
 def test_a_failure_outside_of_jobs_does_not_last_through_an_outage() -> None:
-    hour = 3_600_000
-    failing = InfraWindow(2.5 * 3_600)
+    hour, told = 3_600_000, dict[int, Failing]()
 
     def fails(at: int) -> Outcome:
-        return failing.judge(fact(Outcome.INFRA_FAILURE, began_at=START + at), hour).outcome
+        window = OutsideWindow(2.5 * 3_600, told)
+        outcome = window.judge(fact(Outcome.INFRA_FAILURE, began_at=START + at), hour).outcome
+        told.update(window.failing)
+        return outcome
 
     assert fails(0) is fails(hour) is Outcome.INFRA_FAILURE
     assert fails(3 * hour) is Outcome.INFRA_FAILURE, "for one of these two hours no process poked it"
     assert fails(4 * hour) is Outcome.POKE_ERROR
-
-
-def test_a_job_does_not_go_on_with_a_failure_that_has_long_ended() -> None:
-    for at, goes_on in ((START + INTERVAL, START - 5_000), (START + 10 * INTERVAL, None)):
-        outside = InfraWindow(WINDOW)
-        told = outside.of_range({1: START - 5_000}).leave_outside([1], START)
-        of_range = outside.of_range({}, told)
-        of_range.judge(fact(Outcome.INFRA_FAILURE, began_at=at), INTERVAL)
-        assert of_range.since == {1: goes_on or at}
-        assert not outside
 
 
 def test_a_step_does_not_grow_where_nobody_poked() -> None:

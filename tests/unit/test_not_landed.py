@@ -13,7 +13,7 @@ from sensorpool.leases.range_state import RangeState
 from sensorpool.model.not_landed import NotLanded, Seen, apart, each_report, not_landed, number_of
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import Fact, JobResult, Report, Trace
-from sensorpool.settle.infra_window import InfraWindow
+from sensorpool.settle.infra_window import RangeFailures
 from sensorpool.worker.failing_pokes import FailingPokes
 from sensorpool.worker.load import Moment
 from sensorpool.worker.metrics import Metrics
@@ -41,9 +41,9 @@ def values(draw: st.DrawFn) -> NotLanded:
 
 def took(seen: list[Seen], *, trusted: bool, fails: bool) -> tuple[Any, ...]:
     """Return what a job makes of what pokes saw."""
-    infra = InfraWindow(60).of_range({})
+    infra = RangeFailures(60, {})
     if fails:
-        infra.judge(Fact(1, 1, START, Outcome.INFRA_FAILURE, "away"), 5_000, START)
+        infra.judge(Fact(1, 1, START, Outcome.INFRA_FAILURE, "away"), START)
     result = JobResult()
     stranded = Stranded(RangeState(), SETTINGS, trusted=trusted)
     outcomes = Outcomes(Moment(START, BEGAN, trusted), result, infra, stranded, {}, overrun_limit=3)

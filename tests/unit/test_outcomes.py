@@ -8,8 +8,8 @@ from sensorpool import Settings
 from sensorpool.leases.range_state import RangeState
 from sensorpool.model.states import Outcome
 from sensorpool.model.unsettled import MOST
-from sensorpool.model.values import Fact, JobResult, Report, Settlement, Unsettled
-from sensorpool.settle.infra_window import InfraWindow, RangeFailures
+from sensorpool.model.values import Fact, Failing, JobResult, Report, Settlement, Told, Unsettled
+from sensorpool.settle.infra_window import RangeFailures
 from sensorpool.worker.load import Moment
 from sensorpool.worker.outcomes import Outcomes
 from sensorpool.worker.stranded import Stranded, forget_poked_apart
@@ -32,7 +32,7 @@ class Seen(Outcomes):
         unsettled: dict[int, Unsettled] | None = None,
     ) -> None:
         self.result = JobResult()
-        infra = InfraWindow(60).of_range({}) if infra is None else infra
+        infra = RangeFailures(60, {}) if infra is None else infra
         stranded = Stranded(state or RangeState(), SETTINGS, trusted=trusted)
         known = {} if unsettled is None else unsettled
         moment = Moment(START, BEGAN, trusted)
@@ -107,7 +107,7 @@ def test_an_overrun_of_a_call_for_many_ends_no_group() -> None:
 
 
 def test_a_failure_of_the_infrastructure_is_retried_for_its_window_and_a_poke_that_answers_ends_it() -> None:
-    infra = InfraWindow(60).of_range({1: START - 60_000, 2: START, 3: START - 60_000})
+    infra = RangeFailures(60, {1: START - 60_000, 2: START, 3: START - 60_000})
     seen = Seen(infra=infra)
     seen.take(
         [report(Outcome.INFRA_FAILURE, each, registered_at=1) for each in (1, 2)] + [report(Outcome.NOT_LANDED, 3)]
@@ -117,9 +117,8 @@ def test_a_failure_of_the_infrastructure_is_retried_for_its_window_and_a_poke_th
 
 
 def test_a_failure_that_pokes_outside_of_jobs_have_seen_goes_on_in_the_job() -> None:
-    outside = InfraWindow(60)
-    outside.judge(Fact(1, 1, START - 30_000, Outcome.INFRA_FAILURE), 60_000)
-    seen = Seen(infra=(infra := outside.of_range({})))
+    told = Told({1: Failing(START - 30_000, START - 30_000)}, {})
+    seen = Seen(infra=(infra := RangeFailures(60, {}, told)))
     seen.take([report(Outcome.NOT_LANDED, 2), report(Outcome.INFRA_FAILURE, 1, registered_at=1)])
     assert infra.since == {1: START - 30_000}
 
