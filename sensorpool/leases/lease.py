@@ -49,6 +49,7 @@ import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sensorpool.config.settings import Settings
@@ -57,7 +58,7 @@ from sensorpool.leases.answers import pairs, read_late
 from sensorpool.leases.claims import Claims
 from sensorpool.leases.connection import connect
 from sensorpool.leases.dirty_flags import DirtyFlags
-from sensorpool.leases.outside_failures import OutsideFailures, read_told
+from sensorpool.leases.outside_failures import OutsideFailures, read_told, spell
 from sensorpool.leases.poke_log import PokeLog
 from sensorpool.leases.poked_apart import PokedApart
 from sensorpool.leases.range_files import RangeFiles
@@ -69,7 +70,7 @@ from sensorpool.leases.tracebacks import Tracebacks
 from sensorpool.leases.unsettled_groups import UnsettledGroups, read_unsettled
 from sensorpool.leases.wake_ups import WakeUps
 from sensorpool.model.suspicion import Suspicion
-from sensorpool.model.values import NOTHING_TOLD, Milliseconds, ShardRange, Told, Unsettled
+from sensorpool.model.values import NOTHING_TOLD, Failing, Milliseconds, ShardRange, Told, Unsettled
 
 _BY_ID = (
     "suspects",
@@ -214,7 +215,7 @@ class Leases:
                 "1" if again else "0",
                 self.ttl_ms,
                 *each.outlook,
-                *each.taken,
+                *(text for group_id, told in each.taken.items() for text in (str(group_id), spell(told))),
             ]
             calls.append((self._finish, self._keys(shard_range, *names), arguments))
         answers = [
@@ -342,11 +343,11 @@ class Ending(NamedTuple):
 
     :param outlook: the marks for beat.
     :param records: what was poked (`poke_log`), each with the time when it expires.
-    :param taken: the groups of which the state has what was told of their pokes outside of jobs.
+    :param taken: what the state has of what was told of pokes outside of jobs, by group id.
     """
 
     lease: Lease
     state: RangeState
     outlook: Outlook = NO_MARKS
     records: Sequence[tuple[str, Milliseconds]] = ()
-    taken: Collection[int] = ()
+    taken: Mapping[int, Failing | Milliseconds] = MappingProxyType({})

@@ -5,7 +5,7 @@ of its range, and with that state it deletes them here (`Leases.finish`). A poke
 for a job that died may have left the failure in the state.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from sensorpool.leases.answers import by_id
@@ -28,12 +28,11 @@ class OutsideFailures:
     def keep(
         self,
         shard_range: ShardRange,
-        failing: Mapping[int, Failing],
-        answered: Mapping[int, Milliseconds] | None = None,
+        failing: dict[int, Failing],
+        answered: dict[int, Milliseconds] | None = None,
     ) -> None:
         """Keep the failures of groups, and of others when a poke began that ended their failure."""
-        texts = {str(group_id): f"{since} {last}" for group_id, (since, last) in failing.items()}
-        texts |= {str(group_id): str(at) for group_id, at in (answered or {}).items()}
+        texts = {str(group_id): spell(each) for group_id, each in (failing | (answered or {})).items()}
         if not texts:
             return
         name, pipeline = self._store.key(shard_range, "failing"), self._store.pipeline()
@@ -46,6 +45,11 @@ class OutsideFailures:
         found = self._store.read_hash(self._store.key(shard_range, "failing")) or {}  # few; the ACL allows no HMGET
         wanted = {str(group_id) for group_id in group_ids}
         return read_told((group_id, text) for group_id, text in found.items() if group_id in wanted)
+
+
+def spell(told: Failing | Milliseconds) -> str:
+    """Return what is told of a group as text: since when it fails and when that was seen last, or when it answered."""
+    return f"{told.since} {told.last}" if isinstance(told, Failing) else str(told)
 
 
 def read_told(fields: Iterable[tuple[str, Any]]) -> Told:

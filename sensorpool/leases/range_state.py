@@ -34,6 +34,7 @@ class RangeState:
     overdue_ms: Milliseconds = 0
     pool: str = ""  # the pool id: new tables give out the same group ids again; empty: not known
     quiet_until: Milliseconds = 0  # so far beat has left messages out since the last load; 0: it has not
+    is_of_first_release: bool = field(default=False, compare=False)  # who has left it, not what
 
     @property
     def looked_at(self) -> Milliseconds:
@@ -61,7 +62,7 @@ class RangeState:
         """
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         values["loaded"] = self.last
-        del values["quiet_until"]
+        del values["quiet_until"], values["is_of_first_release"]
         # runs of one time, because there may be many groups: [since, how many of `left`], ...; 0: not known
         times = groupby(self.left_since.get(group_id, 0) for group_id in self.left) if self.left_since else ()
         values["left_since"] = [[since, sum(1 for _ in run)] for since, run in times]
@@ -93,6 +94,7 @@ def read_state(text: str) -> RangeState:
             overdue_ms=_whole(found.get("overdue_ms", 0)),
             pool=str(found.get("pool", "")),
             quiet_until=shown if shown != loaded else 0,
+            is_of_first_release=bool(found) and "loaded" not in found,
         )
     except _GARBLED:
         return RangeState()

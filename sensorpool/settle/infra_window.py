@@ -11,6 +11,7 @@ from sensorpool.model.values import NOTHING_TOLD, Fact, Failing, Milliseconds, T
 
 _RENEWED = 3  # intervals
 _SLACK = 60_000  # milliseconds
+_LONGEST_WAIT = 3_600_000  # milliseconds that a group may wait for its poke outside of jobs, beyond its intervals
 _TICKS = 3  # the usual bound between two loads of a range, to which the lifetime of a lease is added
 
 
@@ -112,10 +113,10 @@ class RangeFailures:
     :param since: what the last job left: since when each failing group fails, by group id.
     :param told: what processes have told of pokes outside of jobs.
     :param apart: the groups that are poked outside of jobs.
-    :param last: when the range was loaded last; 0: not known. What was told long before was known then, and has ended
-        since: a worker of the first release takes nothing up.
+    :param seen_until: when a worker of the first release loaded the range last, if it did the last job: it takes
+        nothing up, so what was told before may have ended.
     :ivar since: since when each failing group fails, by group id; the job leaves it to the next job.
-    :ivar taken: the groups of which no more is to be told once the job has left its state.
+    :ivar taken: what was told and is in the state that the job leaves, by group id: it is to be told no more.
     """
 
     def __init__(
@@ -124,10 +125,12 @@ class RangeFailures:
         since: Mapping[int, Milliseconds],
         told: Told = NOTHING_TOLD,
         apart: Container[int] = (),
-        last: Milliseconds = 0,
+        seen_until: Milliseconds = 0,
     ) -> None:
         self.since = dict(since)
-        self.taken: set[int] = {group_id for group_id in told.answered if group_id not in apart}
+        self.taken: dict[int, Failing | Milliseconds] = {
+            group_id: at for group_id, at in told.answered.items() if group_id not in apart
+        }
         self._span = span
         self._apart: dict[int, Failing] = {}
         self._were_over: set[int] = set()
@@ -138,8 +141,8 @@ class RangeFailures:
             if group_id in apart:
                 self._apart[group_id] = failing
                 continue
-            self.taken.add(group_id)
-            if failing.last + _SLACK >= last:
+            self.taken[group_id] = failing
+            if failing.last >= seen_until and self.since.get(group_id, 0) <= failing.last:
                 self.since[group_id] = min(failing.since, self.since.get(group_id, failing.since))
 
     def __bool__(self) -> bool:
@@ -167,9 +170,13 @@ class RangeFailures:
 
     def leave_outside(self, group_ids: Iterable[int], now: Milliseconds) -> dict[int, Failing]:
         """Take the failures of groups out whose next poke is outside of jobs; return those that are to be told."""
-        left = {each: Failing(min(self.since.pop(each), now), now) for each in group_ids if each in self.since}
-        self.taken.difference_update(left)
-        return {each: failing for each, failing in left.items() if each not in self._apart}
+        left: dict[int, Failing] = {}
+        for group_id in group_ids:
+            since = self.since.pop(group_id, None)
+            if since is not None and group_id not in self._apart:
+                left[group_id] = Failing(min(since, now), now)
+                self.taken.pop(group_id, None)
+        return left
 
     def move(self, by: Milliseconds, now: Milliseconds) -> None:
         """Move all failures by the length of an outage that has just ended, so that its time does not count."""
@@ -188,14 +195,14 @@ class RangeFailures:
         """Forget groups that have settled."""
         for group_id in group_ids:
             self.since.pop(group_id, None)
-            if self._apart.pop(group_id, None) is not None:
-                self.taken.add(group_id)
+            if (failing := self._apart.pop(group_id, None)) is not None:
+                self.taken[group_id] = failing
 
 
 def _lasting(failing: Failing, at: Milliseconds, poke_interval: Milliseconds) -> Milliseconds | None:
     """Return since when a failure outside of jobs lasts at a time; None if it has ended."""
     unseen = at - failing.last
-    if unseen >= _RENEWED * poke_interval + _SLACK:
+    if unseen >= _RENEWED * poke_interval + _LONGEST_WAIT:
         return None
     return moved(failing.since, max(0, unseen - poke_interval - _SLACK), at)
 

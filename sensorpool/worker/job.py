@@ -227,7 +227,6 @@ def _once_more(visit: Visit, again: Again) -> Visit:
     """Make a range ready for another round."""
     held = visit.held
     held.in_flight, held.lost_turn, held.dirty, held.late, held.poked_apart = [], [], True, again.late, {}
-    held.told = NOTHING_TOLD  # the state has it
     return visit
 
 
@@ -238,7 +237,8 @@ def _begin(worker: Worker, visit: Visit, began: float, ranges: int, moment: Mome
     if worker.adaptive is not None:
         _pass_over(worker, worker.adaptive, visit, loaded)
     window, state = settings.infra_failure_window, held.state
-    infra = RangeFailures(window, state.infra, held.told, held.suspects, state.last)
+    seen_until = state.last if state.is_of_first_release else 0
+    infra = RangeFailures(window, state.infra, held.told, held.suspects, seen_until)
     _allow_for_outage(worker, shard_range, held, loaded, infra)
     if held.unsettled:
         held.unsettled = from_registration(held.unsettled, [unit.group for unit in loaded.units])
@@ -306,6 +306,8 @@ def _finish(worker: Worker, shares: Sequence[tuple[Share, set[int]]], ends: floa
         for share, apart in shares
     ]
     again = worker.leases.finish(endings, again=time.monotonic() < ends)
+    for share, _ in shares:
+        share.run.held.told = NOTHING_TOLD  # the state has it
     failpoint("finish.after")
     for (share, _), span in zip(shares, spans_on, strict=True):
         worker.pass_on(share.run.shard_range, span)

@@ -3,16 +3,14 @@
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 
 from sensorpool.config.settings import Settings
-from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.logs import logger
 from sensorpool.leases.lease import Leases
 from sensorpool.leases.poke_log import Record
 from sensorpool.model.states import Outcome
 from sensorpool.model.unsettled import Known, from_registration
-from sensorpool.model.values import Fact, Milliseconds, Report, Settlement, ShardRange, Told, Unsettled
+from sensorpool.model.values import Fact, Milliseconds, Report, Settlement, ShardRange, Unsettled
 from sensorpool.settle.decide import matters
 from sensorpool.settle.infra_window import OutsideWindow
 from sensorpool.settle.overruns import counted, is_last
@@ -25,6 +23,7 @@ from sensorpool.worker.frozen_pokes import FrozenPokes
 from sensorpool.worker.lingering import Lingering
 from sensorpool.worker.metrics import Metrics
 from sensorpool.worker.outages import BackendsAway
+from sensorpool.worker.told_failures import ToldFailures
 
 _STILL_SUSPECT = frozenset({Outcome.POKE_TIMEOUT, Outcome.CRASHED, Outcome.CANNOT_POKE})
 _NOT_HERE = 10_000  # remembered
@@ -64,6 +63,7 @@ class OutsideResults:
         self._frozen_pokes = frozen_pokes
         self._failing_pokes = failing_pokes
         self._away = away
+        self._failures = ToldFailures(leases.outside_failures)
         self._unsettled: set[int] = set()  # groups that this process noted as unsettled
         self._stranded: set[int] = set()  # groups that were left to other processes
         self._lock = threading.Lock()
@@ -84,7 +84,7 @@ class OutsideResults:
         self._metrics.poked(reports)
         self._away.take(reports)
         self._failing_pokes.take(reports, now)
-        told = self._told(by_range)
+        told = self._failures.of(by_range)
         known = {group_id: each for one in told.values() for group_id, each in one.failing.items()}
         window = OutsideWindow(self._settings.infra_failure_window, known)
         offsets = {report.group.id: round((report.began - here) * 1000) for report in reports}
@@ -97,7 +97,7 @@ class OutsideResults:
                 unsettled = lambda _: from_registration(self._leases.unsettled.of(by_range), groups)  # noqa: E731
                 done = self._settle_facts(facts, trusted, unsettled)
         finally:  # what a poke has answered counts, though its result cannot be written
-            self._tell_failures(by_range, told, window)
+            self._failures.tell(by_range, told, window)
         self._note_unsettled(by_range, done.unsettled)
         for shard_range, own in by_range.items():
             record = Record(now, "" if blame else self.process)
@@ -147,28 +147,6 @@ class OutsideResults:
             if is_last(fact) or matters(fact.outcome, fact.began_at, group.next_deadline, trusted):
                 facts.append(fact)
         return facts
-
-    def _told(self, by_range: Mapping[ShardRange, list[Report]]) -> dict[ShardRange, Told]:
-        """Return what processes have told of these groups, as far as Redis answers."""
-        found: dict[ShardRange, Told] = {}
-        with suppress(Unreachable):
-            for shard_range, own in by_range.items():
-                found[shard_range] = self._leases.outside_failures.of(shard_range, [each.group.id for each in own])
-        return found
-
-    def _tell_failures(
-        self, by_range: Mapping[ShardRange, list[Report]], told: Mapping[ShardRange, Told], window: OutsideWindow
-    ) -> None:
-        """Tell all processes which groups fail outside of jobs, and which do no more."""
-        for shard_range, own in by_range.items():
-            group_ids = {report.group.id for report in own}
-            answered = {each: at for each, at in window.answered.items() if each in group_ids}
-            failing = {each: failing for each, failing in window.failing.items() if each in group_ids}
-            if (before := told.get(shard_range)) is not None:
-                answered = {each: at for each, at in answered.items() if each in before.failing}
-            else:  # Redis did not say what it knows: a failure may be older than it looks from here
-                failing = {}
-            self._leases.outside_failures.keep(shard_range, failing, answered)
 
     def _overran(self, reports: Sequence[Report]) -> list[Report]:
         """Return the pokes that overran their limit by themselves."""

@@ -10,7 +10,7 @@ from sensorpool.settle.infra_window import OutsideWindow, RangeFailures
 from tests.support.builders import START, fact, member
 
 INTERVAL, WINDOW, DAY = 60_000, 7_800.0, 86_400_000
-ENDED = START + 3 * INTERVAL + 60_000
+ENDED = START + 3 * INTERVAL + 3_600_000
 
 
 def failed(at: int) -> Fact:
@@ -98,9 +98,7 @@ def test_a_failure_goes_on_in_a_poke_outside_of_its_job_however_long_that_takes(
 def test_a_failure_outside_of_jobs_that_no_poke_has_seen_for_long_is_another_one() -> None:
     seen = OutsideWindow(600.0, {1: Failing(START, START)})
     seen.judge(failed(ENDED - 1), INTERVAL)
-    assert seen.failing[1].since == START + 2 * INTERVAL - 1, (
-        "of the time without a poke an interval and a minute count"
-    )
+    assert seen.failing[1].since == ENDED - 1 - 2 * INTERVAL, "an interval and a minute without a poke count"
     seen = OutsideWindow(600.0, {1: Failing(START, START)})
     seen.judge(failed(ENDED), INTERVAL)
     assert seen.failing == {1: Failing(ENDED, ENDED)}
@@ -114,17 +112,22 @@ def test_a_poke_outside_that_answers_ends_a_failure() -> None:
 
 def test_a_job_takes_up_what_was_told_of_groups_that_it_pokes_itself() -> None:
     told = Told({1: Failing(START - INTERVAL, START), 2: Failing(START, START)}, {})
-    of_range = RangeFailures(WINDOW, {}, told, apart={2}, last=START + 5_000)
+    of_range = RangeFailures(WINDOW, {}, told, apart={2})
     assert of_range.since == {1: START - INTERVAL}
-    assert of_range.taken == {1}, "once the state of the range has it"
+    assert of_range.taken == {1: told.failing[1]}, "once the state of the range has it"
     of_range.leave_outside([1], START + INTERVAL)
-    assert of_range.taken == set(), "it is told again"
+    assert of_range.taken == {}, "it is told again"
+
+
+def test_a_later_failure_of_a_job_does_not_go_on_with_one_that_was_told_before() -> None:
+    told = Told({1: Failing(START - DAY, START - INTERVAL)}, {})
+    assert RangeFailures(WINDOW, {1: START}, told).since == {1: START}
 
 
 def test_what_a_worker_of_the_first_release_has_not_taken_up_has_ended() -> None:
     told = Told({1: Failing(START - INTERVAL, START)}, {})
-    of_range = RangeFailures(WINDOW, {}, told, last=START + 60_001)
-    assert (of_range.since, of_range.taken) == ({}, {1})
+    of_range = RangeFailures(WINDOW, {}, told, seen_until=START + 1)
+    assert (of_range.since, of_range.taken) == ({}, told.failing)
 
 
 @pytest.mark.parametrize(("since", "goes_on"), [(START, False), (START + 2, True)])
@@ -132,7 +135,7 @@ def test_an_answer_ends_what_a_job_that_died_has_left(since: int, goes_on: bool)
     """The job handed the group over and left no state, and the poke outside answered."""
     of_range = RangeFailures(WINDOW, {1: since}, Told({}, {1: START + 1}))
     assert bool(of_range) is goes_on
-    assert of_range.taken == {1}
+    assert of_range.taken == {1: START + 1}
 
 
 def test_what_was_told_already_is_not_told_again() -> None:
@@ -145,7 +148,7 @@ def test_what_was_told_already_is_not_told_again() -> None:
 
 def test_an_answer_of_a_group_that_is_poked_outside_stays_told() -> None:
     of_range = RangeFailures(WINDOW, {1: START}, Told({}, {1: START}), apart={1})
-    assert (of_range.since, of_range.taken) == ({}, set())
+    assert (of_range.since, of_range.taken) == ({}, {})
 
 
 def test_the_failures_of_groups_that_are_gone_are_told_no_more() -> None:
@@ -153,7 +156,7 @@ def test_the_failures_of_groups_that_are_gone_are_told_no_more() -> None:
     of_range = RangeFailures(WINDOW, {}, told, apart={1, 2})
     assert of_range.may_be_gone(START) == [1]
     of_range.forget([1])
-    assert of_range.taken == {1}
+    assert of_range.taken == {1: told.failing[1]}
 
 
 def test_a_clock_that_went_back_leaves_what_can_be_read() -> None:

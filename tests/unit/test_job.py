@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from sensorpool.errors import Unreachable
+from sensorpool.leases.dirty_flags import at_once
 from sensorpool.leases.lease import Acquired
 from sensorpool.leases.range_state import RangeState
 from sensorpool.model.states import Outcome
@@ -250,6 +251,28 @@ def test_the_failure_of_a_group_that_is_poked_apart_is_told_to_the_process_that_
     assert place.state.infra == {}
     told = place.leases.outside_failures.of(place.shard_range, [group])
     assert told.failing == {group: Failing(began, place.clock.ms)}
+
+
+def test_what_was_told_is_taken_up_in_the_round_after_a_repeated_message(
+    place: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [group] = place.register("a")
+    began = place.clock.ms
+    place.job()
+    told, store = Failing(began, place.clock.ms), place.leases.outside_failures
+    store.keep(place.shard_range, {group: told})
+    place.poker.script[group] = Outcome.INFRA_FAILURE
+    rounds = []
+
+    def woken(*_: Any) -> None:
+        rounds.append(1)
+        place.leases.dirty_flags.put_up(place.shard_range, [at_once(group)])
+
+    monkeypatch.setattr(job.passing_on, "again", woken)
+    place.job(ticks=0)
+    assert rounds, "its message is a repeated one"
+    assert place.state.infra == {group: told.since}
+    assert store.of(place.shard_range, [group]).failing == {}
 
 
 def test_a_job_that_ends_leaves_nothing_in_flight(place: Jobs) -> None:

@@ -97,6 +97,13 @@ def test_what_is_poked_already_here_or_elsewhere_misses_its_turn(place: Apart) -
     assert set(place.hanging.in_lane) == {here, free}
 
 
+def test_a_group_whose_mark_was_cleared_since_its_job_began_is_marked_again(place: Apart) -> None:
+    """Or the next job would poke it as well."""
+    [group] = place.register("a")
+    place.suspects.offer(place.shard_range, dict.fromkeys(place.groups(group), Suspicion.SLOW), due=place.clock.ms)
+    assert place.marks() == {group: Suspicion.SLOW}
+
+
 def test_a_group_that_is_gone_is_not_poked(place: Apart) -> None:
     [group] = place.register("a")
     due = place.groups(group)

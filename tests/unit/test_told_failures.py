@@ -1,0 +1,88 @@
+"""What processes tell each other of the failures of pokes outside of jobs."""
+
+from typing import Any
+
+import pytest
+
+from sensorpool.errors import Unreachable
+from sensorpool.leases.lease import Leases
+from sensorpool.leases.outside_failures import OutsideFailures
+from sensorpool.leases.redis_store import RedisStore
+from sensorpool.model.states import Outcome
+from sensorpool.model.values import Failing, Report, ShardRange, Told
+from sensorpool.settle.infra_window import OutsideWindow
+from sensorpool.worker.told_failures import ToldFailures
+from tests.support.builders import START, due_group, fact
+
+RANGE, INTERVAL, WINDOW = ShardRange(0, 10), 60_000, 600.0
+FAILING = Failing(START - INTERVAL, START)
+
+
+class Telling:
+    """A process that tells, on a Redis that may be away."""
+
+    def __init__(self, kept: OutsideFailures) -> None:
+        self.kept = kept
+        self._told = ToldFailures(kept)
+
+    def pokes(self, outcome: Outcome, at: int) -> Told | None:
+        """See a poke of the group; return what had been told before, None where Redis did not answer."""
+        by_range = {RANGE: [Report(due_group(1), 0.0, outcome)]}
+        told = self._told.of(by_range)
+        window = OutsideWindow(WINDOW, told[RANGE].failing if told else {})
+        window.judge(fact(outcome, began_at=at), INTERVAL)
+        self._told.tell(by_range, told, window)
+        return told.get(RANGE)
+
+
+@pytest.fixture
+def telling(client: Any) -> Telling:
+    return Telling(Leases(RedisStore(client), lease_ttl=30).outside_failures)
+
+
+def away(*_: Any) -> Any:
+    raise Unreachable("Redis does not answer")
+
+
+def test_an_answer_that_could_not_be_told_ends_the_failure_all_the_same(
+    telling: Telling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    telling.kept.keep(RANGE, {1: FAILING})
+    with monkeypatch.context() as patched:
+        patched.setattr(OutsideFailures, "keep", away)
+        with pytest.raises(Unreachable):
+            telling.pokes(Outcome.NOT_LANDED, START + INTERVAL)
+    assert telling.kept.of(RANGE, [1]).failing == {1: FAILING}
+    assert telling.pokes(Outcome.INFRA_FAILURE, START + 2 * INTERVAL) == Told({}, {})
+    assert telling.kept.of(RANGE, [1]).failing[1].since == START + 2 * INTERVAL
+
+
+def test_an_answer_that_could_not_be_told_is_told_with_the_next_one(
+    telling: Telling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    telling.kept.keep(RANGE, {1: FAILING})
+    with monkeypatch.context() as patched:
+        patched.setattr(OutsideFailures, "keep", away)
+        with pytest.raises(Unreachable):
+            telling.pokes(Outcome.NOT_LANDED, START + INTERVAL)
+    telling.pokes(Outcome.NOT_LANDED, START + 2 * INTERVAL)
+    assert telling.kept.of(RANGE, [1]) == Told({}, {1: START + INTERVAL})
+
+
+def test_where_redis_does_not_say_what_it_knows_it_is_told_of_answers_alone(
+    telling: Telling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    telling.kept.keep(RANGE, {1: FAILING})
+    with monkeypatch.context() as patched:
+        patched.setattr(OutsideFailures, "of", away)
+        assert telling.pokes(Outcome.INFRA_FAILURE, START + INTERVAL) is None
+    assert telling.kept.of(RANGE, [1]).failing == {1: FAILING}, "it began no later"
+    with monkeypatch.context() as patched:
+        patched.setattr(OutsideFailures, "of", away)
+        telling.pokes(Outcome.NOT_LANDED, START + INTERVAL)
+    assert telling.kept.of(RANGE, [1]) == Told({}, {1: START + INTERVAL})
+
+
+def test_a_healthy_group_costs_redis_nothing(telling: Telling, client: Any) -> None:
+    telling.pokes(Outcome.NOT_LANDED, START)
+    assert client.keys("*") == []
