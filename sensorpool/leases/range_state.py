@@ -61,7 +61,8 @@ class RangeState:
         So the version before, which has no ``loaded``, takes no quiet range for a dead one. ``last`` comes first.
         """
         values = {each.name: getattr(self, each.name) for each in fields(self)}
-        values["loaded"] = self.last
+        if not self.is_of_first_release:
+            values["loaded"] = self.last
         del values["quiet_until"], values["is_of_first_release"]
         # runs of one time, because there may be many groups: [since, how many of `left`], ...; 0: not known
         times = groupby(self.left_since.get(group_id, 0) for group_id in self.left) if self.left_since else ()

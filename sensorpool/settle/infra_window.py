@@ -144,6 +144,8 @@ class RangeFailures:
             self.taken[group_id] = failing
             if failing.last >= seen_until and self.since.get(group_id, 0) <= failing.last:
                 self.since[group_id] = min(failing.since, self.since.get(group_id, failing.since))
+            if failing.since <= _next_look(failing.last, span):
+                self._were_over.add(group_id)
 
     def __bool__(self) -> bool:
         """Whether any group fails that may be poked in the job."""

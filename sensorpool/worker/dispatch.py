@@ -149,7 +149,7 @@ class _Dispatch:
             if slow := self._own(share, poking.outstanding):
                 share.run.result.extra["slow"] = len(slow)
                 share.run.held.suspects.update(dict.fromkeys(slow, Suspicion.SLOW))
-                with suppress(Unreachable):  # their window begins anew
+                with suppress(Unreachable):  # the state of the range has them, for the job cannot finish either
                     share.run.tell_failures(slow)
                 slow_of.append((share.run.shard_range, slow))
         ended = self._give_back if self._budgeted else None

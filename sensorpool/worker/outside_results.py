@@ -82,7 +82,6 @@ class OutsideResults:
         """
         now, here = self._database.read(self._database.now), time.monotonic()
         self._metrics.poked(reports)
-        self._away.take(reports)
         self._failing_pokes.take(reports, now)
         told = self._failures.of(by_range)
         known = {group_id: each for one in told.values() for group_id, each in one.failing.items()}
@@ -92,7 +91,9 @@ class OutsideResults:
         trusted = self._clock.trusts(now, here)
         done = Settlement(0, {})
         try:
-            if facts := self._facts(reports, by_range, began_at, window, trusted, blame):
+            facts = self._facts(reports, by_range, began_at, window, trusted, blame)
+            self._away.take(reports)
+            if facts:
                 groups = [report.group for report in reports]
                 unsettled = lambda _: from_registration(self._leases.unsettled.of(by_range), groups)  # noqa: E731
                 done = self._settle_facts(facts, trusted, unsettled)

@@ -85,9 +85,10 @@ class Suspects:
             self._claims.drop(shard_range, claimed)
             return [*whys]
         try:
+            if unmarked := [group.id for group, why in groups.items() if why is None]:
+                self._leases.suspects.mark(shard_range, unmarked, Suspicion.CRASHED)
             # a mark may have been cleared since the job read it: no other job may poke what is poked here
-            unmarked = {group.id for group, why in groups.items() if why is None}
-            self._leases.suspects.mark_each(shard_range, {each: whys[each] for each in unmarked.union(claimed)})
+            self._leases.suspects.restore(shard_range, {each: whys[each] for each in claimed})
             died = [group_id for group_id in claimed if whys[group_id] is Suspicion.LATE_CRASHES]
             shares = self._late_crashes.shares(shard_range, died) if died else {}
             now, rows = self._database.read(lambda c: (self._database.now(c), loading.groups(c, claimed)))

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 
 from sensorpool.errors import Unreachable
 from sensorpool.leases.outside_failures import OutsideFailures
@@ -42,34 +43,34 @@ class ToldFailures:
         :param told: what was told before (`of`).
         :raises Unreachable: when Redis does not answer; answers are told with the next ones.
         """
-        failing_of = {
-            shard_range: self._take(shard_range, reports, told.get(shard_range), window)
-            for shard_range, reports in by_range.items()
-        }
-        for shard_range, failing in failing_of.items():
+        away: Unreachable | None = None
+        for shard_range, reports in by_range.items():
+            failing, answered = _to_be_told(reports, told.get(shard_range), window)
             with self._lock:
-                answered = self._untold.get(shard_range, {})
-            self._kept.keep(shard_range, failing, answered)
+                answered = self._untold.pop(shard_range, {}) | answered
+            if away is None:
+                try:
+                    self._kept.keep(shard_range, failing, {e: at for e, at in answered.items() if e not in failing})
+                    continue
+                except Unreachable as error:
+                    away = error
             with self._lock:
-                if self._untold.get(shard_range) is answered:
-                    del self._untold[shard_range]
+                untold = answered | self._untold.get(shard_range, {})
+                self._untold[shard_range] = dict(islice(untold.items(), _UNTOLD))
+        if away is not None:
+            raise away
 
-    def _take(
-        self, shard_range: ShardRange, reports: Sequence[Report], before: Told | None, window: OutsideWindow
-    ) -> dict[int, Failing]:
-        """Keep the answers until they are told; return the failures that are to be told."""
-        group_ids = [report.group.id for report in reports]
-        answered = {each: window.answered[each] for each in group_ids if each in window.answered}
-        failing = {each: window.failing[each] for each in group_ids if each in window.failing}
-        if before is None:  # Redis did not say what it knows: a failure may be older than it looks from here
-            failing = {}
-        else:
-            answered = {each: at for each, at in answered.items() if each in before.failing}
-        with self._lock:
-            untold = self._untold.get(shard_range, {}) | answered
-            untold = {each: at for each, at in untold.items() if each not in failing}
-            if 0 < len(untold) <= _UNTOLD:
-                self._untold[shard_range] = untold
-            else:
-                self._untold.pop(shard_range, None)
-        return failing
+
+def _to_be_told(
+    reports: Sequence[Report], before: Told | None, window: OutsideWindow
+) -> tuple[dict[int, Failing], dict[int, Milliseconds]]:
+    """Return the failures and the answers of a range that are to be told.
+
+    :param before: what was told before; None: Redis did not say.
+    """
+    group_ids = [report.group.id for report in reports]
+    failing = {each: window.failing[each] for each in group_ids if each in window.failing}
+    answered = {each: window.answered[each] for each in group_ids if each in window.answered}
+    if before is None:
+        return {}, answered  # a failure may be older than it looks from here
+    return failing, {each: at for each, at in answered.items() if each in before.failing}

@@ -9,7 +9,7 @@ import pytest
 
 from sensorpool.leases.lease import Acquired, Leases
 from sensorpool.leases.poke_log import Poked, latest_pokes, poked_by
-from sensorpool.leases.range_state import RangeState
+from sensorpool.leases.range_state import RangeState, read_state
 from sensorpool.leases.redis_store import RedisStore
 from sensorpool.model.states import Outcome
 from sensorpool.model.suspicion import Suspicion
@@ -41,6 +41,13 @@ def leases(client: Any) -> Leases:
     client.set("sensorpool:{0-1250}:alone:3", "1", px=60_000)
     client.zadd("sensorpool:{0-1250}:pokes", {RECORD: AT + 60_000})
     return Leases(RedisStore(client), lease_ttl=60)
+
+
+def test_who_only_passes_a_state_on_does_not_pass_for_its_writer() -> None:
+    theirs = read_state('{"last":1700000000000}')
+    assert theirs.is_of_first_release
+    assert read_state(theirs.text()).is_of_first_release
+    assert not read_state(RangeState(last=1).text()).is_of_first_release
 
 
 def test_a_holder_takes_up_what_the_last_one_left(leases: Leases) -> None:

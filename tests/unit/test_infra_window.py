@@ -159,5 +159,11 @@ def test_the_failures_of_groups_that_are_gone_are_told_no_more() -> None:
     assert of_range.taken == {1: told.failing[1]}
 
 
+def test_a_group_that_was_over_outside_may_be_gone_at_once() -> None:
+    seen = OutsideWindow(WINDOW, {1: Failing(START - round(WINDOW * 1000), START)})
+    assert seen.judge(failed(START + INTERVAL), INTERVAL).outcome is Outcome.POKE_ERROR
+    assert RangeFailures(WINDOW, {}, Told(seen.failing, {})).may_be_gone(START + INTERVAL) == [1]
+
+
 def test_a_clock_that_went_back_leaves_what_can_be_read() -> None:
     assert range_failures({1: START + DAY}).leave_outside([1], START) == {1: Failing(START, START)}

@@ -104,6 +104,24 @@ def test_a_group_whose_mark_was_cleared_since_its_job_began_is_marked_again(plac
     assert place.marks() == {group: Suspicion.SLOW}
 
 
+def test_a_turn_that_was_lost_stays_lost_where_the_database_is_away(
+    place: Apart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [group] = place.register("a")
+    place.leases.suspects.mark_each(place.shard_range, {group: Suspicion.OVERRAN}, lost_turn=True)
+    groups = dict.fromkeys(place.groups(group), Suspicion.OVERRAN)
+
+    def away(*_: Any) -> Any:
+        raise Unreachable("the database does not answer")
+
+    monkeypatch.setattr(place.process.database, "read", away)
+    with pytest.raises(Unreachable):
+        place.suspects.offer(place.shard_range, groups, due=place.clock.ms)
+    held = place.leases.acquire(place.shard_range, "next@here/1")
+    assert not isinstance(held, str)
+    assert held.lost_turn == [group]
+
+
 def test_a_group_that_is_gone_is_not_poked(place: Apart) -> None:
     [group] = place.register("a")
     due = place.groups(group)

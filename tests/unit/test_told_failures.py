@@ -83,6 +83,33 @@ def test_where_redis_does_not_say_what_it_knows_it_is_told_of_answers_alone(
     assert telling.kept.of(RANGE, [1]) == Told({}, {1: START + INTERVAL})
 
 
+def test_thousands_of_answers_are_told(client: Any) -> None:
+    kept = Leases(RedisStore(client), lease_ttl=30).outside_failures
+    groups = range(1, 10_002)
+    kept.keep(RANGE, dict.fromkeys(groups, FAILING))
+    process, by_range = ToldFailures(kept), {RANGE: [Report(due_group(n), 0.0, Outcome.NOT_LANDED) for n in groups]}
+    told = process.of(by_range)
+    window = OutsideWindow(WINDOW, told[RANGE].failing)
+    for group_id in groups:
+        window.end(group_id, START + INTERVAL)
+    process.tell(by_range, told, window)
+    assert not kept.of(RANGE, groups).failing
+
+
+def test_answers_of_all_ranges_are_told_later(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, other = Leases(RedisStore(client), lease_ttl=30).outside_failures, ShardRange(10, 20)
+    by_range = {RANGE: [Report(due_group(1), 0.0, Outcome.LANDED)], other: [Report(due_group(2), 0.0, Outcome.LANDED)]}
+    process, window = ToldFailures(kept), OutsideWindow(WINDOW, {})
+    window.end(1, START)
+    window.end(2, START)
+    with monkeypatch.context() as patched:
+        patched.setattr(OutsideFailures, "keep", away)
+        with pytest.raises(Unreachable):
+            process.tell(by_range, {}, window)
+    process.tell(by_range, {}, OutsideWindow(WINDOW, {}))
+    assert (kept.of(RANGE, [1]).answered, kept.of(other, [2]).answered) == ({1: START}, {2: START})
+
+
 def test_a_healthy_group_costs_redis_nothing(telling: Telling, client: Any) -> None:
     telling.pokes(Outcome.NOT_LANDED, START)
     assert client.keys("*") == []
