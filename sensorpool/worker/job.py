@@ -336,7 +336,8 @@ def _leave(job_run: JobRun, no_time: list[int], waiting: list[int], apart: set[i
         units = [unit for unit in loaded.units if unit.group.id not in may_wait] if may_wait else loaded.units
         left = state.in_turn(left, {unit.group.id: unit.group.poke_interval for unit in units}, loaded.now)
     looked_at, state.quiet_until = state.looked_at, 0
-    state.last, state.recent, state.left, state.is_of_first_release = loaded.now, loaded.recent, left, False
+    state.last, state.recent, state.left = loaded.now, loaded.recent, left
+    state.is_of_first_release = False
     if state.stranded:
         state.left = [*left, *state.stranded.keys() - set(left)]
     _forget_failures_of_the_gone(job_run)
