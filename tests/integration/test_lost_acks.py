@@ -68,9 +68,12 @@ def test_a_worker_goes_on_after_acks_that_failed(service: Service, redis_server:
 
 
 def test_a_worker_that_has_lost_redis_says_so_and_can_be_stopped(service: Service, redis_server: RedisServer) -> None:
-    """It tries to send its heartbeat first, before it takes up the next job: that must not hold it up for ever."""
+    """It tries to send its heartbeat first, before it takes up the next job: that must not hold it up for ever.
+
+    A child whose result was lost with the connection waits for 30 s until it ends: so long billiard gives the worker.
+    """
     for child in _stand_still(service, redis_server):
         child.resume()
     until("a line", lambda: "Cannot connect to redis" in service.logs(), 30)
     service.processes[0].send_signal(signal.SIGTERM)
-    assert service.processes[0].wait(30) == 0
+    assert service.processes[0].wait(90) == 0
