@@ -5,8 +5,7 @@ import gc
 import sys
 
 from sensorpool.cli.main import main
-
-_THRESHOLDS = 20_000, 20, 20  # of the garbage collector, as in a worker's child; Python's own are 700, 10, 10
+from sensorpool.instrumentation.garbage import SELDOM
 
 
 def run() -> None:
@@ -15,7 +14,7 @@ def run() -> None:
     Hardly anything that an import brings is garbage, and still the collector looks through all of it again and again,
     and once more at the end: a quarter of the CPU of a command that only looks.
     """
-    gc.set_threshold(*_THRESHOLDS)
+    gc.set_threshold(*SELDOM)
     atexit.register(_spare_the_last_look)
     main(prog_name="sensorpool")
 

@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from sensorpool.client import register, validate, wait, wake
-from sensorpool.client.garbage import seldom_collected
 from sensorpool.client.instance import Instance
 from sensorpool.client.join import Joined, join
 from sensorpool.client.pool_view import PoolView
@@ -15,6 +14,7 @@ from sensorpool.client.wait import Named
 from sensorpool.config import allowlist
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused, SensorpoolError, SettingsError, Unreachable
+from sensorpool.instrumentation.garbage import seldom_collected
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.leases.lease import leases_of

@@ -17,6 +17,7 @@ from sensorpool.config.variables import unknown_settings
 from sensorpool.config.version import __version__
 from sensorpool.errors import SensorpoolError, SettingsError
 from sensorpool.instrumentation import alive, logs
+from sensorpool.instrumentation.garbage import SELDOM
 from sensorpool.leases import complaints
 from sensorpool.leases.lease import leases_of
 from sensorpool.leases.roster import Roster
@@ -210,7 +211,7 @@ def _on_child_start(**_: Any) -> None:
         with contextlib.suppress(OSError, AttributeError):  # it leads a group already, or this is no POSIX
             os.setsid()  # a poke that signals the group of its process must not end the worker
         # a job's objects live as long as the job: a garbage collection every 700 objects would cost a tenth of its time
-        gc.set_threshold(20_000, 20, 20)
+        gc.set_threshold(*SELDOM)
         memory_limit.limit(runtime.settings.poke_memory, threads=4 * runtime.settings.poke_concurrency)
         sys.stdout, sys.stderr = Bounded(sys.stdout), Bounded(sys.stderr)
         logs.keep_others()

@@ -95,8 +95,9 @@ class OutsideResults:
             self._away.take(reports)
             if facts:
                 groups = [report.group for report in reports]
-                unsettled = lambda _: from_registration(self._leases.unsettled.of(by_range), groups)  # noqa: E731
-                done = self._settle_facts(facts, trusted, unsettled)
+                done = self._settle_facts(
+                    facts, trusted, lambda _: from_registration(self._leases.unsettled.of(by_range), groups)
+                )
         finally:  # what a poke has answered counts, though its result cannot be written
             self._failures.tell(by_range, told, window)
         self._note_unsettled(by_range, done.unsettled)

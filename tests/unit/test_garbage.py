@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sensorpool.client.garbage import seldom_collected
+from sensorpool.instrumentation.garbage import seldom_collected
 
 USUAL = (700, 10, 10)
 

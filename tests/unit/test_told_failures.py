@@ -44,29 +44,26 @@ def away(*_: Any) -> Any:
     raise Unreachable("Redis does not answer")
 
 
-def test_an_answer_that_could_not_be_told_ends_the_failure_all_the_same(
-    telling: Telling, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def untold(telling: Telling, monkeypatch: pytest.MonkeyPatch) -> Telling:
+    """One that has seen an answer of a failing group, and could not tell it."""
     telling.kept.keep(RANGE, {1: FAILING})
     with monkeypatch.context() as patched:
         patched.setattr(OutsideFailures, "keep", away)
         with pytest.raises(Unreachable):
             telling.pokes(Outcome.NOT_LANDED, START + INTERVAL)
     assert telling.kept.of(RANGE, [1]).failing == {1: FAILING}
-    assert telling.pokes(Outcome.INFRA_FAILURE, START + 2 * INTERVAL) == Told({}, {})
-    assert telling.kept.of(RANGE, [1]).failing[1].since == START + 2 * INTERVAL
+    return telling
 
 
-def test_an_answer_that_could_not_be_told_is_told_with_the_next_one(
-    telling: Telling, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    telling.kept.keep(RANGE, {1: FAILING})
-    with monkeypatch.context() as patched:
-        patched.setattr(OutsideFailures, "keep", away)
-        with pytest.raises(Unreachable):
-            telling.pokes(Outcome.NOT_LANDED, START + INTERVAL)
-    telling.pokes(Outcome.NOT_LANDED, START + 2 * INTERVAL)
-    assert telling.kept.of(RANGE, [1]) == Told({}, {1: START + INTERVAL})
+def test_an_answer_that_could_not_be_told_ends_the_failure_all_the_same(untold: Telling) -> None:
+    assert untold.pokes(Outcome.INFRA_FAILURE, START + 2 * INTERVAL) == Told({}, {})
+    assert untold.kept.of(RANGE, [1]).failing[1].since == START + 2 * INTERVAL
+
+
+def test_an_answer_that_could_not_be_told_is_told_with_the_next_one(untold: Telling) -> None:
+    untold.pokes(Outcome.NOT_LANDED, START + 2 * INTERVAL)
+    assert untold.kept.of(RANGE, [1]) == Told({}, {1: START + INTERVAL})
 
 
 def test_where_redis_does_not_say_what_it_knows_it_is_told_of_answers_alone(

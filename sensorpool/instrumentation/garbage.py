@@ -1,14 +1,14 @@
-"""Python's search for garbage, less often while a large batch is made.
+"""Python's search for garbage, less often: in a worker's child, in a command, and while a large batch is made.
 
 Python searches whenever there are 700 objects more, and through all that there are whenever they have grown by a
-quarter. What a batch makes stays until its end, so nearly nothing of it is garbage.
+quarter. What a job, an import or a batch makes stays until its end, so nearly nothing of it is garbage.
 """
 
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_AT_LEAST = 20_000  # more objects between two searches, as in a worker's child
+SELDOM = 20_000, 20, 20  # thresholds of the collector; Python's own are 700, 10, 10
 
 
 @contextmanager
@@ -19,8 +19,8 @@ def seldom_collected() -> Iterator[None]:
     once the first that ends restores them, and a threshold that the program has set meanwhile stays.
     """
     before = gc.get_threshold()
-    seldom = (_AT_LEAST, *before[1:])
-    if not 0 < before[0] < _AT_LEAST:
+    seldom = (SELDOM[0], *before[1:])
+    if not 0 < before[0] < SELDOM[0]:
         yield
         return
     gc.set_threshold(*seldom)
