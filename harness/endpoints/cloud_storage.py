@@ -60,15 +60,24 @@ class StorageEndpoint:
         if name := name.removeprefix("/"):
             self.calls.append("get")
             there = name in self.objects[bucket]
-            return (200, {"name": name, "bucket": bucket}) if there else (404, {"error": {"code": 404}})
+            return (200, self._item(bucket, name)) if there else (404, {"error": {"code": 404}})
         self.calls.append("list")
         asked = {key: values[0] for key, values in parse_qs(parts.query).items()}
         return 200, self._page(bucket, asked)
 
     def _page(self, bucket: str, asked: dict[str, str]) -> dict[str, Any]:
         most, after = int(asked.get("maxResults", 1_000)), asked.get("pageToken", "")
-        start, prefix = asked.get("startOffset", ""), asked.get("prefix", "")
+        start, prefix, delimiter = asked.get("startOffset", ""), asked.get("prefix", ""), asked.get("delimiter")
         names = sorted(self.objects[bucket], key=str.encode)
         names = [name for name in names if name.startswith(prefix) and name.encode() >= start.encode() and name > after]
-        page: dict[str, Any] = {"kind": "storage#objects", "items": [{"name": name} for name in names[:most]]}
+        prefixes = set[str]()
+        if delimiter:
+            below = [name for name in names if delimiter in name[len(prefix) :]]
+            prefixes = {name[: name.index(delimiter, len(prefix)) + 1] for name in below}
+            names = [name for name in names if name not in below]
+        items = [self._item(bucket, name) for name in names[:most]]
+        page: dict[str, Any] = {"kind": "storage#objects", "items": items, "prefixes": sorted(prefixes)}
         return page | ({"nextPageToken": names[most - 1]} if len(names) > most else {})
+
+    def _item(self, bucket: str, name: str) -> dict[str, Any]:
+        return {"name": name, "bucket": bucket, "size": "10", "updated": "2026-01-01T00:00:00.000Z"}

@@ -3,15 +3,15 @@
 import os
 import posixpath
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sensorpool.poke.shared_call import Question
+from sensorpool.sensors.path import local_path
 
 FEWEST = 8  # files of one folder that are worth one look
 _MOST = 100_000  # names: a folder with more is not listed for some files
 _MAGIC = frozenset("*?[")
-_LOCAL = ("file://", "local://")
 
 
 def question_of(path: str) -> Question | None:
@@ -58,19 +58,12 @@ class Folders:
         path = poke_context.get("path")
         if not isinstance(path, str) or poke_context.get("conn_id") is not None:
             return None
-        path = _without_protocol(path, _LOCAL)
+        path = local_path(path)
         return question_of(path) if path.startswith("/") else None
 
     def ask(self, kin: str, asked: Sequence[str]) -> Sequence[bool]:
         """Look at a folder."""
         return in_folder(kin, asked)
-
-
-def _without_protocol(path: str, protocols: Iterable[str]) -> str:
-    for protocol in protocols:
-        if path.startswith(protocol):
-            return path[len(protocol) :]
-    return path
 
 
 def of_path_sensor(cls: type, found: Any) -> Folders:  # noqa: ARG001  # as every entry point of shared calls

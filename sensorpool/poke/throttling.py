@@ -11,6 +11,8 @@ from email.utils import parsedate_to_datetime
 from itertools import islice
 from typing import Any
 
+from sensorpool.sensors.failures import http_statuses, within
+
 NO_BACKEND_OF_ITS = -1.0  # in the place of seconds: the failure is the pool's own, and says nothing of a backend
 UNTOLD = 5.0  # seconds that a backend is left alone which does not say for how long
 LONGEST = 600.0  # seconds: a backend that asks for more is asked again all the same
@@ -20,7 +22,17 @@ _CHAIN = 10  # exceptions, of those that an exception comes from
 _CLIENTS = frozenset(
     {
         *("requests", "httpx", "aiohttp", "urllib3", "urllib", "botocore", "boto3", "s3fs", "aiobotocore"),
-        *("google", "googleapiclient", "gcsfs", "azure", "adlfs", "snowflake", "databricks", "elasticsearch"),
+        *(
+            "google",
+            "googleapiclient",
+            "gcsfs",
+            "azure",
+            "adlfs",
+            "webdav4",
+            "snowflake",
+            "databricks",
+            "elasticsearch",
+        ),
     }
 )
 _TOO_MANY = 429
@@ -101,26 +113,12 @@ def _of_one(error: BaseException) -> float | None:
     if not any(cls.__module__.partition(".")[0] in _CLIENTS for cls in type(error).__mro__):
         return None
     asked = _asked_for(error)
-    statuses = set(_statuses(error))
+    statuses = set(http_statuses(error))
     if _TOO_MANY in statuses or (_UNAVAILABLE in statuses and asked is not None):
         return UNTOLD if asked is None else asked
     if not _OF_QUOTAS.isdisjoint(_codes(error)):
         return UNTOLD if asked is None else asked
     return None
-
-
-def _statuses(error: BaseException) -> Iterator[int]:
-    """Yield the HTTP statuses that an exception, or the answer in it, carries."""
-    answers = (error, getattr(error, "response", None), getattr(error, "resp", None))
-    for answer in answers:
-        for name in ("status_code", "status", "code"):
-            status = getattr(answer, name, None)
-            if isinstance(status, int) and not isinstance(status, bool):
-                yield int(status)
-    if isinstance(found := getattr(error, "response", None), Mapping):  # botocore's
-        status = _within(found, "ResponseMetadata", "HTTPStatusCode")
-        if isinstance(status, int):
-            yield status
 
 
 def _asked_for(error: BaseException) -> float | None:
@@ -130,7 +128,7 @@ def _asked_for(error: BaseException) -> float | None:
     headers: list[Any] = [getattr(place, "headers", None) for place in places]
     headers.append(getattr(error, "resp", None))  # httplib2's answer is a dictionary of headers
     if isinstance(response, Mapping):
-        headers.append(_within(response, "ResponseMetadata", "HTTPHeaders"))
+        headers.append(within(response, "ResponseMetadata", "HTTPHeaders"))
     for some in headers:
         if isinstance(some, Mapping) or hasattr(some, "items"):
             for name, value in list(some.items())[:200]:
@@ -143,7 +141,7 @@ def _asked_for(error: BaseException) -> float | None:
 def _codes(error: BaseException) -> Iterator[str]:
     """Yield the error codes of Amazon's and Google's clients."""
     response = getattr(error, "response", None)
-    if isinstance(response, Mapping) and isinstance(code := _within(response, "Error", "Code"), str):
+    if isinstance(response, Mapping) and isinstance(code := within(response, "Error", "Code"), str):
         yield code
     for name in ("errors", "error_details"):
         details = getattr(error, name, None)
@@ -163,13 +161,3 @@ def _is_full_database(error: BaseException) -> bool:
         return True
     said = str(error)[:2_000].lower()
     return any(each in said for each in _SAID)
-
-
-def _within(found: Mapping[Any, Any], *names: str) -> Any:
-    """Return a value of nested mappings; None where one of them is missing."""
-    value: Any = found
-    for name in names:
-        if not isinstance(value, Mapping):
-            return None
-        value = value.get(name)
-    return value

@@ -1,24 +1,20 @@
 """Remote files, through fsspec: any file that has a URL and an fsspec implementation."""
 
-import errno
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
-from datetime import UTC, datetime
-from ftplib import FTP
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import fsspec
 from fsspec.registry import registry
 
 from sensorpool.errors import CannotPoke, SettingsError
-from sensorpool.sensors import ftp_server
 from sensorpool.sensors.connections import PokeFailed, one_line, shown_url
 from sensorpool.sensors.failures import as_infra_failure
+from sensorpool.sensors.remote_tree import tree_of
 from sensorpool.sensors.shared import Shared
-from sensorpool.sensors.tree import Entry
+from sensorpool.sensors.tree import Tree
 
 Answer = TypeVar("Answer")
 Key = tuple[str, str, int]
@@ -26,13 +22,8 @@ Key = tuple[str, str, int]
 MAX_FILESYSTEMS = 64
 _filesystems: Shared[Key, Any] = Shared(MAX_FILESYSTEMS)
 
-_NOT_THERE = (FileNotFoundError, NotADirectoryError)
-# the field of the last change in the implementations of sftp, s3, azure, gcs, ftp
-_MODIFIED_FIELDS = ("mtime", "LastModified", "last_modified", "updated", "modify")
-# how listings name a link: of sftp and smb, and of FTP's MLSD
-_LINKS = ("link", "os.unix=slink", "os.unix=symlink")
-# the first letter of a mode as `ls -l` shows it: a pipe, a socket, devices, a door
-_NO_FILES = frozenset("pscbD")
+_WEB = ("http", "https")
+_PORTS = {"http": 80, "https": 443, "ftp": 21, "sftp": 22, "ssh": 22, "smb": 445}
 
 
 class _OptionsRefused(Exception):
@@ -44,25 +35,27 @@ def known_protocols() -> frozenset[str]:
     return frozenset((*fsspec.available_protocols(), *registry))
 
 
-def ask(
-    url: str, options: Mapping[str, Any], question: Callable[["RemoteTree", str], Answer], *, name: str = ""
-) -> Answer:
+def ask(url: str, options: Mapping[str, Any], question: Callable[[Tree, str], Answer], *, name: str = "") -> Answer:
     """Ask a question about the URL; return its answer. The filesystem is kept for the next question if possible.
 
+    :param options: of a connection; they go to no server but the one that they name.
     :param question: is called with the tree and the URL's path in it, perhaps twice.
     :param name: the variable that the options come from.
     :raises InfraFailure: when the filesystem cannot be reached.
     :raises CannotPoke: when its package is not installed here.
-    :raises SettingsError: when its constructor refuses the options; the text hides their values.
-    :raises PokeFailed: when the filesystem refuses.
+    :raises SettingsError: when its constructor refuses the options, or they name no server; their values are hidden.
+    :raises PermissionError: when the path may not be looked at.
+    :raises PokeFailed: when the filesystem refuses, or the URL is on another server than the connection's.
     """
     secrets = list(_texts(options))
     try:
-        return _ask(url, options, question)
+        return _ask(url, options, question, name)
     except _OptionsRefused as error:
         raise SettingsError(f"{name}: {_protocol(url)}:// refuses its options: {one_line(error, secrets)}") from None
-    except (PokeFailed, PermissionError):
+    except (PokeFailed, SettingsError):
         raise
+    except PermissionError as error:
+        raise PermissionError(f"{shown_url(url)}: {one_line(error, secrets)}") from error
     except ImportError as error:
         raise CannotPoke(f"{_protocol(url)}:// needs a package on this worker: {one_line(error)}") from error
     except Exception as error:
@@ -70,14 +63,23 @@ def ask(
         raise as_infra_failure(error, reason) or PokeFailed(reason) from error
 
 
-def _ask(url: str, options: Mapping[str, Any], question: Callable[["RemoteTree", str], Answer]) -> Answer:
+def _ask(url: str, options: Mapping[str, Any], question: Callable[[Tree, str], Answer], name: str) -> Answer:
     implementation = fsspec.get_filesystem_class(_protocol(url))
+    of_url = implementation._get_kwargs_from_urls(url)
+    if "host" in of_url:
+        of_url["host"] = of_url["host"].strip("[]")
+    names_server = "host" in of_url or _protocol(url) in _WEB
+    if options and names_server:
+        _check_server(url, options, name)
+        options = {option: value for option, value in options.items() if option != "base_url"}
     arguments = {
-        **implementation._get_kwargs_from_urls(url),
+        # fsspec takes what follows a # in a name for an option
+        **{option: value for option, value in of_url.items() if option not in ("url_query", "url_fragment")},
         **options,
-        "use_listings_cache": False,  # with an old listing, a sensor would never hold
         "skip_instance_cache": True,  # fsspec's own cache has no bound
     }
+    if isinstance(arguments.get("auth"), list):  # JSON has no tuples, and httpx takes no list
+        arguments["auth"] = tuple(arguments["auth"])
 
     def make() -> Any:
         try:
@@ -88,8 +90,8 @@ def _ask(url: str, options: Mapping[str, Any], question: Callable[["RemoteTree",
             raise _OptionsRefused(f"{type(error).__name__}: {error}") from error
 
     def ask_through(filesystem: Any) -> Answer:
-        filesystem.invalidate_cache()
-        return question(RemoteTree(filesystem), filesystem._strip_protocol(url))
+        filesystem.invalidate_cache()  # with an old listing, a sensor would never hold
+        return question(tree_of(filesystem), filesystem._strip_protocol(url) or ("/" if names_server else ""))
 
     if not implementation.cachable:
         return ask_through(make())
@@ -100,96 +102,41 @@ def _ask(url: str, options: Mapping[str, Any], question: Callable[["RemoteTree",
     if kept is not None:
         try:
             return ask_through(kept)
-        except (PokeFailed, PermissionError):
+        except PokeFailed:
             raise
         except Exception:
-            # an idle connection may be dead: ask once more over a new one
+            # an idle connection may be dead, and credentials may have been rotated: ask once more over a new one
             _filesystems.drop(key, kept)
     fresh = _filesystems.get(key, make)
     try:
         return ask_through(fresh)
-    except (PokeFailed, PermissionError):
+    except PokeFailed:
         raise
     except Exception:
         _filesystems.drop(key, fresh)
         raise
 
 
-class RemoteTree:
-    """An fsspec filesystem as a tree."""
+def _check_server(url: str, options: Mapping[str, Any], name: str) -> None:
+    """Refuse a URL that is not on the server that a connection names: anybody who registers chooses the URL."""
+    own = options.get("base_url")
+    if own is None and isinstance(options.get("host"), str):
+        port = options.get("port")
+        own = f"{_protocol(url)}://{options['host']}" + (f":{port}" if port is not None else "")
+    if not isinstance(own, str):
+        example = urlsplit(url)._replace(path="/", query="", fragment="").geturl()
+        raise SettingsError(f'{name} names no server: add a "base_url" like "{shown_url(example)}"')
+    if not _is_below(url, own):
+        raise PokeFailed(f"{shown_url(url)} is not below {shown_url(own)}, which {name} is for")
 
-    def __init__(self, filesystem: Any) -> None:
-        self._filesystem = filesystem
-        self.refused: list[PermissionError] = []
 
-    def look(self, path: str) -> Entry | None:
-        """Return the entry at the path, or None."""
-        try:
-            return self._followed(self._filesystem.info(path))
-        except _NOT_THERE:
-            return None
-
-    def scan(self, folder: str, wanted: Callable[[str], bool]) -> Iterator[Entry]:
-        """Yield the entries of the folder that have a wanted name."""
-        try:
-            listing = self._filesystem.ls(folder, detail=True)
-        except _NOT_THERE:
-            return
-        inside = f"{folder.rstrip('/')}/"
-        for info in listing:
-            path = str(info["name"]).rstrip("/")
-            # object stores list a folder's own marker in it, and some list a file as its own content
-            if path.startswith(inside) and wanted(path[len(inside) :]):
-                try:
-                    entry = self._followed(info)
-                except PermissionError as error:  # a link into a closed folder
-                    self.refused.append(error)
-                    continue
-                if entry is not None:
-                    yield entry
-
-    def modified(self, entry: Entry) -> float:
-        """Return when the file was last modified.
-
-        :raises PokeFailed: when the filesystem does not tell.
-        """
-        if entry.modified is not None:
-            return entry.modified
-        try:
-            if isinstance(ftp := self._ftp, FTP):
-                told = _seconds(ftp_server.modified(ftp, entry.path))
-            else:
-                told = _seconds(self._filesystem.modified(entry.path))
-        except (NotImplementedError, KeyError):
-            told = None
-        except FileNotFoundError:
-            return time.time()  # it went away just now
-        if told is None:
-            raise PokeFailed("this filesystem does not tell when a file was modified: leave out min_age")
-        return told
-
-    def _followed(self, info: Mapping[str, Any]) -> Entry | None:
-        """Return an entry of a listing; of a link what it leads to, or None."""
-        if not _is_link(info):
-            return _entry(info)
-        path = str(info["name"]).rstrip("/")
-        found: Mapping[str, Any] | None
-        try:
-            ftp = self._ftp
-            found = ftp_server.target(ftp, path) if isinstance(ftp, FTP) else self._filesystem.info(path)
-        except _NOT_THERE:
-            return None
-        except OSError as error:
-            # a link to itself; servers of SFTP say no more than that it failed
-            if error.errno not in (None, errno.ELOOP) or as_infra_failure(error, ""):
-                raise
-            return None
-        return None if found is None else replace(_entry(found), is_link=True)
-
-    @property
-    def _ftp(self) -> object:
-        """The connection of an FTP filesystem."""
-        return getattr(self._filesystem, "ftp", None)
+def _is_below(url: str, base: str) -> bool:
+    try:
+        here, there = urlsplit(url), urlsplit(base)
+        servers = {(parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)) for parts in (here, there)}
+    except ValueError:
+        return False
+    return len(servers) == 1 and f"{here.path}/".startswith(f"{there.path.rstrip('/')}/")
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -203,34 +150,3 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _protocol(url: str) -> str:
     return url.partition("://")[0]
-
-
-def _is_link(info: Mapping[str, Any]) -> bool:
-    return str(info.get("type")).lower().startswith(_LINKS) or str(info.get("unix.mode")).startswith("l")
-
-
-def _entry(info: Mapping[str, Any]) -> Entry:
-    size = info.get("size")
-    is_no_file = str(info.get("unix.mode"))[:1] in _NO_FILES
-    times = (_seconds(info.get(name)) for name in _MODIFIED_FIELDS)
-    return Entry(
-        path=str(info["name"]).rstrip("/"),
-        is_file=info.get("type") == "file" and not is_no_file,
-        is_folder=info.get("type") == "directory",
-        is_link=bool(info.get("islink")),
-        size=int(size) if size is not None else None,
-        modified=next((told for told in times if told is not None), None),
-    )
-
-
-def _seconds(told: object) -> float | None:
-    """Read a time in any form of the implementations: seconds, a datetime, ISO 8601, FTP's digits; UTC by default."""
-    if isinstance(told, str):
-        try:
-            # FTP's digits are ISO 8601 without the T
-            told = datetime.fromisoformat(told if "-" in told else f"{told[:8]}T{told[8:14]}")
-        except ValueError:
-            return None
-    if isinstance(told, datetime):
-        return (told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp()
-    return float(told) if isinstance(told, int | float) else None

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from sensorpool.sensors import arguments
 from sensorpool.sensors.connections import PokeFailed, connection, connection_object, shown_url, variable
@@ -16,6 +16,7 @@ from sensorpool.sensors.tree import Entry, LocalTree, Tree, files_in, has_magic,
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://", re.ASCII)
 _LOCAL = ("file", "local")
+_WEB = ("http", "https")
 
 
 class PathSensor:
@@ -28,19 +29,22 @@ class PathSensor:
 
     :param path: an absolute path of this machine, or a URL that fsspec knows (``s3://bucket/key``,
         ``sftp://host/file``). ``*``, ``?`` and ``[...]`` match within a name (but no leading dot), ``**`` any
-        number of folders; write ``[*]`` for a name that has such a character.
+        number of folders; write ``[*]`` for a name that has such a character. In an ``http://`` URL, ``?`` begins
+        the query. A ``file://`` URI is percent-encoded, as ``Path.as_uri()`` writes it; other URLs of files are not.
     :param min_age: seconds since the file was last modified, by the worker's clock: it is no longer being
         written. With 0, the time does not matter.
     :param min_size: bytes that the file must have. One file must satisfy both.
+    :param unchanged_for: seconds since the last change of any file at the path or below it, by the worker's clock:
+        nothing more is being written. With 0, the time does not matter.
     :param conn_id: names the connection with fsspec's storage options, a JSON object like ``{"key": …,
-        "secret": …}``.
+        "secret": …}``. For a URL that names a server it has a ``base_url`` too, and is for URLs below it only.
     :raises TypeError: when an argument is of the wrong type.
-    :raises ValueError: when the path is relative, its protocol unknown or its URL has a password; when an age
-        or a size is negative.
+    :raises ValueError: when the path is relative, its protocol unknown or its URL has a password; when a pattern
+        cannot match; when an age or a size is negative.
     """
 
     __module__ = "sensorpool.sensors"  # one spelling of the class path, wherever the class is reached from
-    poke_context_fields: ClassVar[tuple[str, ...]] = ("path", "min_age", "min_size", "conn_id")
+    poke_context_fields: ClassVar[tuple[str, ...]] = ("path", "min_age", "min_size", "unchanged_for", "conn_id")
 
     def __init__(
         self,
@@ -48,29 +52,31 @@ class PathSensor:
         *,
         min_age: float | timedelta = 0.0,
         min_size: int = 0,
+        unchanged_for: float | timedelta = 0.0,
         conn_id: str | None = None,
     ) -> None:
         self.path = path = arguments.text("path", os.fspath(path) if isinstance(path, os.PathLike) else path)
-        age = min_age.total_seconds() if isinstance(min_age, timedelta) else min_age
-        self.min_age = arguments.amount("min_age", age, "seconds")
+        self.min_age = _seconds("min_age", min_age)
+        self.unchanged_for = _seconds("unchanged_for", unchanged_for)
         self.min_size = arguments.count("min_size", min_size, "bytes")
         self.conn_id = None if conn_id is None else arguments.conn_id(conn_id)
-        url = _URL.match(path)
-        protocol = url[1] if url else "file"
+        protocol = _protocol(path)
         self._is_local = protocol in _LOCAL
         if self._is_local:
-            self._root, self._pattern = _split(_local_path(path[url.end() :] if url else path))
+            path = local_path(path)
+            if not path.startswith("/"):
+                raise ValueError(f"path {path[:80]!r} is relative: workers work elsewhere, so give it from / on")
             if conn_id is not None:
                 raise ValueError("conn_id is for URLs: a path of this machine needs no connection")
         else:
             _check_url(path, protocol)
-            self._root, self._pattern = _split(path)
+        self._root, self._pattern = _split(path)
 
     @staticmethod
     def location_of(poke_context: dict[str, Any]) -> str | None:
         """Return the URL of the file, or of the folder before the first wildcard of a pattern."""
         path = poke_context["path"]
-        root, pattern = _split(path if _URL.match(path) else f"file://{path}")
+        root, pattern = _split(f"file://{local_path(path)}" if _protocol(path) in _LOCAL else path)
         return f"{root}/" if pattern else root
 
     def poke(self, context: Any = None) -> bool:  # noqa: ARG002  # every sensor's poke takes one
@@ -89,9 +95,9 @@ class PathSensor:
                 return self._holds(LocalTree(), self._root)
             # the common case, one system call
             status = os.stat(self._root)
-            if stat.S_ISREG(status.st_mode):
+            if stat.S_ISREG(status.st_mode) and not self.unchanged_for:
                 return status.st_size >= self.min_size and self._is_old_enough(status.st_mtime)
-            return stat.S_ISDIR(status.st_mode) and self._holds(LocalTree(), self._root)
+            return self._holds(LocalTree(), self._root)
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
@@ -108,11 +114,14 @@ class PathSensor:
         return ask(self._root, connection_object(name, connection(self.conn_id)), self._holds, name=name)
 
     def _holds(self, tree: Tree, root: str) -> bool:
-        holds = any(
-            self._is_big_enough(entry) and (not self.min_age or self._is_old_enough(tree.modified(entry)))
-            for entry in self._files(tree, root)
-        )
-        if not holds and tree.refused:
+        holds = False
+        for entry in self._files(tree, root):
+            if self.unchanged_for and time.time() - tree.modified(entry) < self.unchanged_for:
+                return False
+            holds |= self._is_big_enough(entry) and (not self.min_age or self._is_old_enough(tree.modified(entry)))
+            if holds and not self.unchanged_for:
+                return True
+        if tree.refused and (self.unchanged_for or not holds):
             raise tree.refused[0]
         return holds
 
@@ -138,10 +147,16 @@ class PathSensor:
         return not self.min_age or time.time() - modified >= self.min_age
 
 
-def _local_path(path: str) -> str:
-    if not path.startswith("/"):
-        raise ValueError(f"path {path[:80]!r} is relative: workers work elsewhere, so give it from / on")
-    return path
+def local_path(path: str) -> str:
+    """Return a path of this machine, or the URL of one, as a path. Encoded glob characters are no pattern."""
+    protocol, separator, rest = path.partition("://")
+    if not separator or protocol not in _LOCAL:
+        return path
+    if protocol != "file":
+        return rest
+    for magic, code in (("[", "%5B"), ("*", "%2A"), ("?", "%3F")):
+        rest = rest.replace(code, f"[{magic}]").replace(code.lower(), f"[{magic}]")
+    return unquote(rest.removeprefix("localhost"))
 
 
 def _check_url(url: str, protocol: str) -> None:
@@ -159,10 +174,31 @@ def _check_url(url: str, protocol: str) -> None:
         raise ValueError(f"path has a password in it: move it to a connection ({shown_url(url)})")
     if has_magic(authority):
         raise ValueError(f"path has a glob character in its host or bucket: {shown_url(url)}")
+    path, _, query = url.partition("://")[2].partition("?" if protocol in _WEB else "\0")
+    if ".." in unquote(path).split("/"):
+        raise ValueError(f"path has a .. in it: write where it leads ({shown_url(url)})")
+    root, pattern = _split(url)
+    if query and pattern:
+        raise ValueError(f"path is a pattern with a query: a listing of the folder takes none ({shown_url(url)})")
+    tail = path[len(root.partition("://")[2].rstrip("/")) :]
+    # fsspec's listings of S3 drop a slash at the beginning of a key
+    if pattern and ("//" in tail or path.partition("/")[2].startswith("/")):
+        raise ValueError(f"path has // at its pattern, which no name matches: write one slash ({shown_url(url)})")
+
+
+def _protocol(path: str) -> str:
+    url = _URL.match(path)
+    return url[1] if url else "file"
+
+
+def _seconds(name: str, value: float | timedelta) -> float:
+    return arguments.amount(name, value.total_seconds() if isinstance(value, timedelta) else value, "seconds")
 
 
 def _split(path: str) -> tuple[str, tuple[str, ...]]:
     """Cut a path before its first part with a glob character: what is before is looked up, the rest matched."""
+    if _protocol(path) in _WEB and not has_magic(path.partition("?")[0]):
+        return path, ()
     parts = path.split("/")
     first = next((place for place, part in enumerate(parts) if has_magic(part)), None)
     if first is None:

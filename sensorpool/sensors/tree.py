@@ -34,7 +34,7 @@ class Tree(Protocol):
     What may not be looked at is kept in ``refused``, so that it does not hide what is beside it.
     """
 
-    refused: list[PermissionError]
+    refused: list[Exception]
 
     def look(self, path: str) -> Entry | None:
         """Return the entry at the path, or None."""
@@ -53,7 +53,7 @@ class LocalTree:
     """The filesystem of this machine. Links are followed; one that leads nowhere is not there."""
 
     def __init__(self) -> None:
-        self.refused: list[PermissionError] = []
+        self.refused: list[Exception] = []
 
     def look(self, path: str) -> Entry | None:
         """Return the entry at the path, or None."""
@@ -109,6 +109,9 @@ def matching(tree: Tree, folder: str, pattern: Sequence[str]) -> Iterator[Entry]
         return
     if has_magic(part):
         found = _scanned(tree, folder, lambda name: fnmatchcase(name, part) and (name[0] != "." or part[0] == "."))
+    elif rest:
+        yield from matching(tree, f"{folder.rstrip('/')}/{part}", rest)
+        return
     else:
         found = _looked_at(tree, f"{folder.rstrip('/')}/{part}")
     for entry in found:

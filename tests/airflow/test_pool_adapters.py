@@ -32,6 +32,7 @@ from airflow.providers.standard.sensors.time_delta import TimeDeltaSensor
 from airflow.sdk import DAG, timezone
 from sqlalchemy import create_engine, make_url, text
 
+from harness.endpoints.file_servers import PASSWORD, USER, FtpServer
 from harness.endpoints.hive_metastore import MetastoreEndpoint
 from harness.servers import fresh_database
 from sensorpool import Settings
@@ -47,7 +48,6 @@ from sensorpool.errors import HandBack
 from sensorpool.poke.classes import Classes
 from tests.airflow.metastore_schema import MetastoreSchema
 from tests.airflow.running import Flag, context_of, in_dag
-from tests.sensors.ftp import PASSWORD, FtpServer
 from tests.sensors.serving import Server, answer
 
 SetConnection = Callable[[str, str], None]
@@ -108,13 +108,12 @@ def test_s3_key() -> None:
 
 
 def test_ftp(tmp_path: Path, set_airflow_connection: SetConnection) -> None:
-    server = FtpServer(tmp_path)
-    set_airflow_connection("ftp_default", f"ftp://me:{PASSWORD}@127.0.0.1:{server.port}")
-    pooled = in_the_pool(in_dag(FTPSensor, path="/arrived"))
-    assert not pooled.poke({})
-    (tmp_path / "arrived").touch()
-    assert pooled.poke({})
-    server.close()
+    with FtpServer(tmp_path) as server:
+        set_airflow_connection("ftp_default", server.url.replace("//", f"//{USER}:{PASSWORD}@"))
+        pooled = in_the_pool(in_dag(FTPSensor, path="/arrived"))
+        assert not pooled.poke({})
+        (tmp_path / "arrived").touch()
+        assert pooled.poke({})
 
 
 def test_redis_key(redis_url: str, set_airflow_connection: SetConnection) -> None:

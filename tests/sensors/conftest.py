@@ -1,14 +1,18 @@
 """Servers on the loopback interface, and connections in the environment."""
 
+import gc
 import os
 import shutil
 import subprocess
+import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from .ftp import FtpServer
+from harness.endpoints.file_servers import FtpServer
+
 from .serving import Server
 
 
@@ -47,6 +51,16 @@ def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.lower(), raising=False)
 
 
+@pytest.fixture(autouse=True)
+def _no_kept_filesystems() -> Iterator[None]:
+    yield
+    filesystems = sys.modules.get("sensorpool.sensors.filesystems")
+    if filesystems is not None and filesystems._filesystems:
+        filesystems._filesystems._things.clear()
+        with warnings.catch_warnings(action="ignore"):  # requests and paramiko leave sockets to the garbage collector
+            gc.collect()
+
+
 @pytest.fixture
 def set_connection(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
     def put(conn_id: str, value: str) -> None:
@@ -57,6 +71,5 @@ def set_connection(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None
 
 @pytest.fixture
 def ftp_server(tmp_path: Path) -> Iterator[FtpServer]:
-    serving = FtpServer(tmp_path)
-    yield serving
-    serving.close()
+    with FtpServer(tmp_path) as serving:
+        yield serving

@@ -1,29 +1,26 @@
 """PathSensor, on FTP servers: what their listings tell of a link or a pipe, and what they have to be asked."""
 
-import errno
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.endpoints.file_servers import PASSWORD, USER, FtpServer
+from sensorpool.errors import InfraFailure
 from sensorpool.sensors import PathSensor
 from sensorpool.sensors.connections import PokeFailed
-from sensorpool.sensors.filesystems import RemoteTree
-from sensorpool.sensors.tree import Entry
-
-from .ftp import PASSWORD, FtpServer
 
 SetConnection = Callable[[str, str], None]
+Holds = Callable[..., bool]
 
 
 @pytest.fixture
-def items(tmp_path: Path, set_connection: SetConnection) -> Path:
+def items(tmp_path: Path) -> Path:
     """A file of 100 bytes, two hours old; a pipe; links."""
-    set_connection("ftp", json.dumps({"username": "me", "password": PASSWORD}))
     (tmp_path / "real.csv").write_text("x" * 100)
     os.utime(tmp_path / "real.csv", (time.time() - 7200,) * 2)
     (tmp_path / "folder").mkdir()
@@ -43,16 +40,20 @@ def items(tmp_path: Path, set_connection: SetConnection) -> Path:
 
 @pytest.fixture(params=["LIST", "MLSD"])
 def server(request: pytest.FixtureRequest, items: Path) -> Iterator[FtpServer]:
-    serving = FtpServer(items, unknown=("MLSD",) if request.param == "LIST" else ())
-    yield serving
-    serving.close()
+    with FtpServer(items, without=("MLSD",) if request.param == "LIST" else ()) as serving:
+        yield serving
 
 
-def holds(server: FtpServer, path: str, **wanted: Any) -> bool:
-    return PathSensor(f"{server.url}/{path}", conn_id="ftp", **wanted).poke({})
+@pytest.fixture
+def holds(set_connection: SetConnection) -> Callable[..., bool]:
+    def ask(server: FtpServer, path: str, **wanted: Any) -> bool:
+        set_connection("ftp", json.dumps({"base_url": server.url, "username": USER, "password": PASSWORD}))
+        return PathSensor(f"{server.url}/{path}", conn_id="ftp", **wanted).poke({})
+
+    return ask
 
 
-def test_a_link_is_what_it_leads_to(server: FtpServer) -> None:
+def test_a_link_is_what_it_leads_to(server: FtpServer, holds: Holds) -> None:
     assert holds(server, "real.csv") is True
     assert holds(server, "link.csv") is True
     assert holds(server, "link.csv", min_size=100) is True
@@ -65,16 +66,13 @@ def test_a_link_is_what_it_leads_to(server: FtpServer) -> None:
     assert holds(server, "d*.csv") is False
 
 
-def test_a_pipe_is_no_file(items: Path) -> None:
-    with_list = FtpServer(items, unknown=("MLSD",))  # the facts of MLSD name no pipes
-    try:
+def test_a_pipe_is_no_file(items: Path, holds: Holds) -> None:
+    with FtpServer(items, without=("MLSD",)) as with_list:  # the facts of MLSD name no pipes
         assert holds(with_list, "pipe") is False
         assert holds(with_list, "p*") is False
-    finally:
-        with_list.close()
 
 
-def test_the_age_of_a_file_is_asked_for(server: FtpServer) -> None:
+def test_the_age_of_a_file_is_asked_for(server: FtpServer, holds: Holds) -> None:
     assert holds(server, "real.csv", min_age=60) is True
     assert holds(server, "link.csv", min_age=60) is True
     assert holds(server, "real.csv", min_age=10_000) is False
@@ -87,52 +85,64 @@ def test_the_age_of_a_file_is_asked_for(server: FtpServer) -> None:
         ("MDTM", {"path": "real.csv", "min_age": 60}, "does not tell when a file was modified: leave out min_age"),
     ],
 )
-def test_what_a_server_does_not_tell_is_an_error(items: Path, unknown: str, wanted: dict[str, Any], said: str) -> None:
-    serving = FtpServer(items, unknown=("MLSD", unknown))
-    try:
+def test_what_a_server_does_not_tell_is_an_error(
+    items: Path, holds: Holds, unknown: str, wanted: dict[str, Any], said: str
+) -> None:
+    with FtpServer(items, without=("MLSD", unknown)) as server:
         with pytest.raises(PokeFailed, match=said):
-            holds(serving, **wanted)
-        assert holds(serving, "real.csv", min_size=100) is True
-    finally:
-        serving.close()
+            holds(server, **wanted)
+        assert holds(server, "real.csv", min_size=100) is True
 
 
-class _Sftp:
-    """Lists links as fsspec's SFTP does: by themselves in a folder, followed where one is asked for."""
-
-    def __init__(self, **found: Mapping[str, Any] | Exception) -> None:
-        self._found = found
-
-    def ls(self, folder: str, detail: bool) -> list[dict[str, Any]]:
-        assert detail
-        return [{"name": f"{folder}/{name}", "type": "link", "size": 5, "mtime": 9.0} for name in self._found]
-
-    def info(self, path: str) -> Mapping[str, Any]:
-        found = self._found[path.rpartition("/")[2]]
-        if isinstance(found, Exception):
-            raise found
-        return {"name": path, **found}
+@pytest.mark.parametrize("without", [("MLSD",), ("MLSD", "SIZE")])
+def test_a_server_that_lists_as_ms_dos_does(tmp_path: Path, holds: Holds, without: tuple[str, ...]) -> None:
+    (tmp_path / "in" / "a folder").mkdir(parents=True)
+    (tmp_path / "in" / "a file.csv").write_text("x" * 100)
+    (tmp_path / "in" / "a folder" / "below.csv").touch()
+    with FtpServer(tmp_path, without=without, dos=True) as server:
+        for path in ("in/a file.csv", "in/*.csv", "in/a folder", "in/a*/*.csv", "**/b*.csv", "", "*"):
+            assert holds(server, path) is True, path
+        for path in ("in/none.csv", "in/*.zip", "none", "none/*", "in/a file.csv/*"):
+            assert holds(server, path) is False, path
+        assert holds(server, "in/*.csv", min_size=100, min_age=0.001) is True
+        assert holds(server, "in/*.csv", min_size=101) is False
 
 
-def test_a_link_in_a_folder_of_sftp_is_what_it_leads_to() -> None:
-    closed = PermissionError(errno.EACCES, "no")
-    sftp = _Sftp(
-        file={"type": "file", "size": 100},
-        folder={"type": "directory"},
-        nowhere=FileNotFoundError(),
-        to_itself=OSError("Failure"),
-        closed=closed,
-    )
-    tree = RemoteTree(sftp)
-    entries = {entry.path: entry for entry in tree.scan("/d", lambda _: True)}
-    assert entries == {
-        "/d/file": Entry("/d/file", is_file=True, is_folder=False, is_link=True, size=100, modified=None),
-        "/d/folder": Entry("/d/folder", is_file=False, is_folder=True, is_link=True, size=None, modified=None),
-    }
-    assert tree.refused == [closed]
+def test_a_listing_that_cannot_be_read_is_an_error(tmp_path: Path, holds: Holds) -> None:
+    (tmp_path / "a.csv").touch()
+    with FtpServer(tmp_path, without=("MLSD",), line="%s in a form of its own") as server:
+        with pytest.raises(PokeFailed, match=r"listing of this server cannot be read: 'a\.csv in a form of its own'"):
+            holds(server, "*.csv")
+        assert holds(server, "a.csv") is True
 
 
-@pytest.mark.parametrize("error", [TimeoutError("timed out"), ConnectionResetError(errno.ECONNRESET, "reset")])
-def test_a_server_that_goes_away_while_a_link_is_followed_is_no_dangling_link(error: OSError) -> None:
-    with pytest.raises(type(error)):
-        list(RemoteTree(_Sftp(link=error)).scan("/d", lambda _: True))
+@pytest.mark.parametrize(
+    "line",
+    [
+        "-rw-r--r--   1 500      500           100 Nov 23 02:43 %s",
+        "-rw-r--r--   1 me some group          100 Nov 23  2025 %s",
+        "-rw-r--r--+  1 me                     100 Nov 23 02:43 %s",
+        "-rw-r--r--   1 me group               100 23. Dez 02:43 %s",
+        "-rw-r--r--   1 me group               100 2026-11-23 02:43 %s",
+        "-rw-r--r--   1 me group               100 2026-11-23 02:43:11.1 +0100 %s",
+        "11-29-2026  15:05                     100 %s",
+        "11-29-26  03:05PM                 100 %s",
+    ],
+)
+def test_listings_of_many_servers(tmp_path: Path, holds: Holds, line: str) -> None:
+    (tmp_path / "a 1.csv").touch()
+    with FtpServer(tmp_path, without=("MLSD",), line=f"total 1\r\n{line}") as server:
+        assert holds(server, "a ?.csv", min_size=100) is True
+        assert holds(server, "a ?.csv", min_size=101) is False
+
+
+def test_a_wrong_password_is_not_told(tmp_path: Path, set_connection: SetConnection) -> None:
+    with FtpServer(tmp_path) as server:
+        set_connection("ftp", json.dumps({"base_url": server.url, "username": USER, "password": "swordfish"}))
+        with pytest.raises(PokeFailed, match=r"ftp://127\.0\.0\.1:\d+/a: error_perm: 530 Not with \*\*\*"):
+            PathSensor(f"{server.url}/a", conn_id="ftp").poke({})
+
+
+def test_a_server_that_is_full_is_an_infrastructure_failure(tmp_path: Path, holds: Holds) -> None:
+    with FtpServer(tmp_path, full=True) as server, pytest.raises(InfraFailure, match="421 Too many connections"):
+        holds(server, "a")

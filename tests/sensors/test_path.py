@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import shutil
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,12 +14,11 @@ from typing import Any
 import fsspec
 import pytest
 
+from harness.endpoints.file_servers import FtpServer
 from sensorpool.errors import CannotPoke, InfraFailure, SettingsError
 from sensorpool.sensors import PathSensor, filesystems
 from sensorpool.sensors.connections import PokeFailed
 from sensorpool.sensors.failures import as_infra_failure
-
-from .ftp import PASSWORD, FtpServer
 
 SetConnection = Callable[[str, str], None]
 
@@ -59,6 +57,37 @@ def test_a_file_that_comes_and_goes(tmp_path: Path) -> None:
         assert sensor.poke({}) is True
         (tmp_path / "file").unlink()
         assert sensor.poke({}) is False
+
+
+def test_a_uri_of_a_file_is_percent_encoded(tmp_path: Path) -> None:
+    names = ["a b.csv", "é.csv", "100%.csv", "%41.csv", "what?.csv", "[1]*.csv", "a#b.csv"]
+    for name in names:
+        sensor = PathSensor((tmp_path / name).as_uri())
+        assert sensor.poke({}) is False
+        (tmp_path / name).touch()
+        assert sensor.poke({}) is True
+        (tmp_path / name).unlink()
+    (tmp_path / "a b.csv").touch()
+    assert PathSensor(f"file://localhost{tmp_path}/a%20b.csv").poke({}) is True
+    assert PathSensor(f"file://{tmp_path}/a%20*.csv").poke({}) is True
+    assert PathSensor(f"local://{tmp_path}/a%20b.csv").poke({}) is False
+    assert PathSensor.location_of({"path": "file:///data/a%20b/*.csv"}) == "file:///data/a b/"
+    assert PathSensor.location_of({"path": "/data/a b/*.csv"}) == "file:///data/a b/"
+
+
+def test_nothing_below_has_changed_for_a_while(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    sensors = [PathSensor(path, unchanged_for=60) for path in (str(folder), f"{folder}/**", f"{tmp_path}/i*/**/*.csv")]
+    assert not any(sensor.poke({}) for sensor in sensors)
+    aged(folder / "a.csv", 100)
+    assert all(sensor.poke({}) for sensor in sensors)
+    aged(folder / "deep" / "b.csv", 10)
+    assert not any(sensor.poke({}) for sensor in sensors)
+    aged(folder / "deep" / "b.csv", 61)
+    assert all(sensor.poke({}) for sensor in sensors)
+    assert PathSensor(str(folder / "a.csv"), unchanged_for=60, min_size=5).poke({}) is True
+    assert PathSensor(str(folder / "a.csv"), unchanged_for=60, min_size=6).poke({}) is False
+    assert PathSensor(str(folder / "a.csv"), unchanged_for=101).poke({}) is False
 
 
 def test_what_lies_below_a_missing_folder_or_a_file_is_not_there_yet(tmp_path: Path) -> None:
@@ -116,15 +145,14 @@ def test_a_folder_counts_when_a_file_lies_below_it(tmp_path: Path) -> None:
     ],
 )
 def test_patterns_mean_the_same_everywhere(
-    tmp_path: Path, memory: Any, ftp_server: FtpServer, set_connection: SetConnection, pattern: str, holds: bool
+    tmp_path: Path, memory: Any, ftp_server: FtpServer, pattern: str, holds: bool
 ) -> None:
     for path in ("day=1/part-1.csv", "day=1/.hidden", ".unseen/a.tmp", "a[1].txt"):
         aged(tmp_path / path, 0)
         memory.pipe(f"/store/{path}", b"12345")
-    set_connection("ftp", json.dumps({"username": "me", "password": PASSWORD}))
     assert PathSensor(f"{tmp_path}/{pattern}").poke({}) is holds
     assert PathSensor(f"memory://store/{pattern}").poke({}) is holds
-    assert PathSensor(f"{ftp_server.url}/{pattern}", conn_id="ftp").poke({}) is holds
+    assert PathSensor(f"{ftp_server.url}/{pattern}").poke({}) is holds
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:
@@ -263,39 +291,6 @@ def test_files_in_memory(memory: Any) -> None:
     memory.store["/in/file"].modified = datetime(2020, 1, 1, tzinfo=UTC)
     assert PathSensor("memory://in/*", min_age=3600).poke({}) is True
     assert PathSensor("memory://in/file", min_age=3600).poke({}) is True
-
-
-def test_files_on_a_server(ftp_server: FtpServer, tmp_path: Path, set_connection: SetConnection) -> None:
-    set_connection("ftp", json.dumps({"username": "me", "password": PASSWORD}))
-    sensor = PathSensor(f"{ftp_server.url}/in/file", conn_id="ftp", min_age=60, min_size=5)
-    assert sensor.poke({}) is False
-    aged(tmp_path / "in" / "file", 0)
-    assert sensor.poke({}) is False
-    aged(tmp_path / "in" / "file", 90)
-    assert sensor.poke({}) is True
-    assert PathSensor(f"{ftp_server.url}/in", conn_id="ftp").poke({}) is True
-    assert PathSensor(f"{ftp_server.url}/in/*", conn_id="ftp", min_age=80).poke({}) is True
-    (tmp_path / "in" / "file").unlink()
-    assert sensor.poke({}) is False
-
-
-def test_a_wrong_password_is_an_error_that_does_not_tell_it(
-    ftp_server: FtpServer, set_connection: SetConnection
-) -> None:
-    set_connection("ftp", json.dumps({"username": "me", "password": "swordfish"}))
-    with pytest.raises(PokeFailed, match=r"ftp://127\.0\.0\.1:\d+/a: error_perm: 530 not with \*\*\*"):
-        PathSensor(f"{ftp_server.url}/a", conn_id="ftp").poke({})
-
-
-def test_a_server_that_is_gone_or_busy_is_an_infra_failure(ftp_server: FtpServer) -> None:
-    ftp_server.greeting = "421 too many users"
-    with pytest.raises(InfraFailure, match="421 too many users"):
-        PathSensor(f"{ftp_server.url}/a").poke({})
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with pytest.raises(InfraFailure, match="refused"):
-        PathSensor(f"ftp://127.0.0.1:{port}/a").poke({})
 
 
 class StrictFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
@@ -441,6 +436,7 @@ def test_a_connection_must_be_an_object(set_connection: SetConnection) -> None:
         ({"path": "/a", "min_age": float("inf")}, ValueError, "min_age"),
         ({"path": "/a", "min_age": "1"}, TypeError, "min_age"),
         ({"path": "/a", "min_age": True}, TypeError, "min_age"),
+        ({"path": "/a", "unchanged_for": -1}, ValueError, "unchanged_for is a number of seconds from 0 up"),
         ({"path": "/a", "min_size": -1}, ValueError, "min_size is a whole number of bytes from 0 up"),
         ({"path": "/a", "min_size": 1.5}, TypeError, "min_size"),
         ({"path": "/a", "conn_id": "x"}, ValueError, "needs no connection"),

@@ -1,0 +1,92 @@
+"""An SFTP server as a tree, by paramiko's client."""
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from sensorpool.sensors.connections import PokeFailed
+from sensorpool.sensors.failures import as_infra_failure
+from sensorpool.sensors.tree import Entry
+
+_NOT_THERE = (FileNotFoundError, NotADirectoryError)
+_PATIENCE = 30.0  # seconds for an answer; a server that hangs would keep the thread for ever
+
+
+class SftpTree:
+    """The folders of an SFTP server. Links are followed; one that leads nowhere is not there."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._client.get_channel().settimeout(_PATIENCE)
+        self.refused: list[Exception] = []
+
+    def look(self, path: str) -> Entry | None:
+        """Return the entry at the path, or None."""
+        try:
+            return _entry(path, self._client.stat(os.fsencode(path)))
+        except _NOT_THERE:
+            return None
+
+    def scan(self, folder: str, wanted: Callable[[str], bool]) -> Iterator[Entry]:
+        """Yield the entries of the folder that have a wanted name."""
+        try:
+            listing = list(self._listing(folder))
+        except _NOT_THERE:
+            return
+        for name, attributes in listing:
+            if not wanted(name):
+                continue
+            path = f"{folder.rstrip('/')}/{name}"
+            if not stat.S_ISLNK(attributes.st_mode or 0):
+                yield _entry(path, attributes)
+                continue
+            try:
+                target = self.look(path)
+            except PermissionError as error:  # a link into a closed folder
+                self.refused.append(error)
+            except OSError as error:  # a link to itself: servers say no more than "Failure"
+                if as_infra_failure(error, ""):
+                    raise
+            else:
+                if target is not None:
+                    yield replace(target, is_link=True)
+
+    def modified(self, entry: Entry) -> float:
+        """Return when the file was last modified.
+
+        :raises PokeFailed: when the server does not tell.
+        """
+        if entry.modified is None:
+            raise PokeFailed("this server does not tell when a file was modified: leave out min_age")
+        return entry.modified
+
+    def _listing(self, folder: str) -> Iterator[tuple[str, Any]]:
+        """Yield names and attributes. paramiko's own listing fails where one name is not UTF-8."""
+        from paramiko.sftp import CMD_CLOSE, CMD_OPENDIR, CMD_READDIR
+        from paramiko.sftp_attr import SFTPAttributes
+
+        handle = self._client._request(CMD_OPENDIR, os.fsencode(folder))[1].get_string()
+        try:
+            while True:
+                answer = self._client._request(CMD_READDIR, handle)[1]
+                for _ in range(answer.get_int()):
+                    name, _long_name = os.fsdecode(answer.get_string()), answer.get_string()
+                    attributes = SFTPAttributes._from_msg(answer, name, "")
+                    if name not in (".", ".."):
+                        yield name, attributes
+        except EOFError:  # the end of the listing; at the end of the connection the next request fails
+            self._client._request(CMD_CLOSE, handle)
+
+
+def _entry(path: str, attributes: Any) -> Entry:
+    mode = attributes.st_mode
+    return Entry(
+        path=path,
+        is_file=mode is None or stat.S_ISREG(mode),  # a server may tell no mode; what it lists is a file then
+        is_folder=mode is not None and stat.S_ISDIR(mode),
+        is_link=False,
+        size=attributes.st_size,
+        modified=attributes.st_mtime,
+    )

@@ -1,0 +1,208 @@
+"""PathSensor on a server of each protocol that the docs name: real servers, or the best emulators there are."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import boto3
+import fsspec
+import pytest
+from fsspec.implementations.sftp import SFTPFileSystem
+from fsspec.registry import _registry as implementations
+from gcsfs.core import GCSFileSystem
+from moto.server import ThreadedMotoServer
+from sshfs.spec import SSHFileSystem
+
+from harness.endpoints.cloud_storage import StorageEndpoint
+from harness.endpoints.file_servers import PASSWORD, USER, FileServer, FtpServer, NameNode, SftpServer, WebdavServer
+from sensorpool.errors import InfraFailure
+from sensorpool.sensors import PathSensor
+from sensorpool.sensors.connections import PokeFailed
+
+from .serving import Server, answer
+
+# requests and paramiko leave their sockets to the garbage collector
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+
+SetConnection = Callable[[str, str], None]
+FILES = {"top.csv": 7200, "in/data 1.csv": 7200, "in/deep/é.csv": 60}  # seconds since the last change
+WRONG = "swordfish"
+
+
+@dataclass
+class Place:
+    """Where the files are, and the options of a connection. ``stop`` ends the server."""
+
+    url: str
+    options: Mapping[str, Any]
+    stop: Callable[[], None] = lambda: None
+
+
+class Makers:
+    """Make a place for each protocol."""
+
+    def __init__(self, folder: Path, running: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.running, self.monkeypatch = folder, running, monkeypatch
+
+    def file(self) -> Place:
+        return Place(f"file://{self.folder}", {})
+
+    def local(self) -> Place:
+        return Place(f"local://{self.folder}", {})
+
+    def memory(self) -> Place:
+        files = fsspec.filesystem("memory")
+        self.running.callback(files.store.clear)
+        for name, age in FILES.items():
+            files.pipe(f"/files/{name}", b"x" * 10)
+            files.store[f"/files/{name}"].modified = datetime.fromtimestamp(time.time() - age, UTC)
+        return Place("memory://files", {})
+
+    def sftp(self, protocol: str = "sftp", implementation: type = SFTPFileSystem) -> Place:
+        # sshfs takes the protocols over where it is installed
+        self.monkeypatch.setitem(implementations, protocol, implementation)
+        server = self.running.enter_context(SftpServer(self.folder))
+        server.url = server.url.replace("sftp:", f"{protocol}:")
+        return self._with_password(server)
+
+    def ssh(self) -> Place:
+        return self.sftp("ssh")
+
+    def sshfs(self) -> Place:
+        return self.sftp("sftp", SSHFileSystem)
+
+    def ftp(self) -> Place:
+        return self._with_password(self.running.enter_context(FtpServer(self.folder)))
+
+    def webdav(self) -> Place:
+        server = self.running.enter_context(WebdavServer(self.folder))
+        return Place("webdav://", {"base_url": server.url, "auth": [USER, PASSWORD]}, server.close)
+
+    def webhdfs(self) -> Place:
+        server = self.running.enter_context(NameNode(self.folder))
+        return Place(server.url, {"base_url": server.url, "user": USER, "password": PASSWORD}, server.close)
+
+    def s3(self) -> Place:
+        server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+        server.start()
+        self.running.callback(server.stop)
+        address = "http://{}:{}".format(*server.get_host_and_port())
+        client = {"endpoint_url": address, "region_name": "us-east-1"}
+        boto = boto3.client("s3", aws_access_key_id="x", aws_secret_access_key="x", **client)
+        boto.create_bucket(Bucket="bucket")
+        for name in FILES:
+            boto.put_object(Bucket="bucket", Key=name, Body=b"x" * 10)
+        options = {
+            "key": "x",
+            "secret": "x",
+            "client_kwargs": client,
+            "config_kwargs": {"retries": {"max_attempts": 1}},
+        }
+        return Place("s3://bucket", options, server.stop)
+
+    def gs(self) -> Place:
+        # the class that gcsfs exports asks Google about the bucket by gRPC, which the emulator does not speak
+        self.monkeypatch.setitem(implementations, "gs", GCSFileSystem)
+        endpoint = self.running.enter_context(StorageEndpoint())
+        endpoint.objects["bucket"] = set(FILES)
+        return Place("gs://bucket", {"endpoint_url": endpoint.address, "token": "anon"})
+
+    def http(self) -> Place:
+        server = Server()
+        self.running.callback(server.close)
+
+        def checked(respond: Any) -> Any:
+            refuse = answer(401, Connection="close")
+            return lambda request: (respond if request.headers["X-Token"] == PASSWORD else refuse)(request)
+
+        pages: dict[str, set[str]] = {}
+        for name in FILES:
+            path = f"/{name}".replace(" ", "%20").replace("é", "%C3%A9")
+            server.at[path] = checked(answer(200, b"x" * 10, Connection="close"))
+            while path:
+                path, _, last = path.rpartition("/")
+                pages.setdefault(path, set()).add(last if last.endswith(".csv") else f"{last}/")
+        for path, names in pages.items():
+            page = "".join(f'<a href="{name}">' for name in names).encode()
+            server.at[path or "/"] = server.at[f"{path}/"] = checked(
+                answer(200, page, Content_Type="text/html", Connection="close")
+            )
+        return Place(server.url, {"base_url": server.url, "headers": {"X-Token": PASSWORD}}, server.close)
+
+    def _with_password(self, server: FileServer) -> Place:
+        return Place(server.url, {"base_url": server.url, "username": USER, "password": PASSWORD}, server.close)
+
+
+@pytest.fixture
+def running() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+WITH_PASSWORD = ["sftp", "ssh", "sshfs", "ftp", "webdav", "webhdfs", "http"]
+WITH_SERVER = [*WITH_PASSWORD, "s3"]
+WITH_AGES = ["file", "local", "memory", "sftp", "ssh", "sshfs", "ftp", "webdav", "webhdfs"]
+
+
+@pytest.fixture(params=["file", "local", "memory", *WITH_SERVER, "gs"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, running: ExitStack, monkeypatch: pytest.MonkeyPatch) -> Place:
+    folder = tmp_path / "files"
+    for name, age in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("x" * 10)
+        os.utime(folder / name, (time.time() - age,) * 2)
+    made: Place = getattr(Makers(folder, running, monkeypatch), request.param)()
+    return made
+
+
+@pytest.fixture
+def holds(place: Place, set_connection: SetConnection) -> Callable[..., bool]:
+    conn_id = "files" if place.options else None
+    set_connection("files", json.dumps(place.options))
+    return lambda path, **wanted: PathSensor(f"{place.url}{path}", conn_id=conn_id, **wanted).poke({})
+
+
+def test_files_folders_and_patterns(place: Place, holds: Callable[..., bool]) -> None:
+    names = ["/in/data%201.csv"] if place.url.startswith(("http:", "webdav:", "file:")) else ["/in/data 1.csv"]
+    for path in (*names, "/top.csv", "/in", "/in/", "/*.csv", "/in/*.csv", "/*/deep/*.csv", "/**/*1.csv"):
+        assert holds(path), path
+    for path in ("/none.csv", "/none/x.csv", "/top.csv/x", "/*.zip", "/in/*.zip", "/none/*", "/top.csv/*"):
+        assert not holds(path), path
+    for path in ("", "/"):  # of a bucket or server
+        if not place.url.startswith(("webdav:", "http:")):
+            assert holds(path), path
+
+
+@pytest.mark.parametrize("place", WITH_AGES, indirect=True)
+def test_age_and_size(holds: Callable[..., bool]) -> None:
+    for path in ("/top.csv", "/*.csv", "/in"):
+        assert holds(path, min_size=10, min_age=3600)
+        assert not holds(path, min_size=11)
+        assert not holds(path, min_age=10_000)
+    assert holds("/in", unchanged_for=30)
+    assert not holds("/in", unchanged_for=3600)
+    assert not holds("/none", unchanged_for=30)
+
+
+@pytest.mark.parametrize("place", WITH_PASSWORD, indirect=True)
+def test_a_wrong_password_is_an_error_at_once(place: Place, set_connection: SetConnection) -> None:
+    set_connection("files", json.dumps(place.options).replace(PASSWORD, WRONG))
+    for path in ("/top.csv", "/in/*.csv"):
+        with pytest.raises((PokeFailed, PermissionError)) as caught:
+            PathSensor(f"{place.url}{path}", conn_id="files").poke({})
+        assert WRONG not in str(caught.value)
+
+
+@pytest.mark.parametrize("place", WITH_SERVER, indirect=True)
+def test_a_server_that_is_gone_is_an_infrastructure_failure(place: Place, holds: Callable[..., bool]) -> None:
+    assert holds("/top.csv")
+    place.stop()
+    for path in ("/top.csv", "/in/*.csv"):
+        with pytest.raises(InfraFailure):
+            holds(path)

@@ -1,0 +1,106 @@
+"""PathSensor, on an SFTP server: names, links, and what is no file."""
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fsspec.implementations.sftp import SFTPFileSystem
+from fsspec.registry import _registry as implementations
+
+from harness.endpoints.file_servers import PASSWORD, USER, SftpServer
+from sensorpool.errors import InfraFailure
+from sensorpool.sensors import PathSensor
+from sensorpool.sensors.connections import PokeFailed
+
+SetConnection = Callable[[str, str], None]
+
+
+@pytest.fixture(autouse=True)
+def _by_paramiko(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(implementations, "sftp", SFTPFileSystem)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[SftpServer]:
+    (tmp_path / "in").mkdir()
+    with SftpServer(tmp_path) as serving:
+        yield serving
+
+
+@pytest.fixture
+def holds(server: SftpServer, set_connection: SetConnection) -> Callable[..., bool]:
+    set_connection("sftp", json.dumps({"base_url": server.url, "username": USER, "password": PASSWORD}))
+    return lambda path, **wanted: PathSensor(f"{server.url}{path}", conn_id="sftp", **wanted).poke({})
+
+
+@pytest.mark.parametrize("name", ["a#b.csv", "a b.csv", "100%.csv", "%20.csv", "é.csv", "a;b@c:d.csv", "a::b.csv"])
+def test_a_name_is_taken_as_it_is(tmp_path: Path, holds: Callable[..., bool], name: str) -> None:
+    if "::" not in name:  # a chain of URLs
+        assert holds(f"/in/{name}") is False
+    (tmp_path / "in" / name).touch()
+    if "::" not in name:
+        assert holds(f"/in/{name}") is True
+    assert holds("/in/*.csv") is True
+
+
+def test_one_name_that_is_not_utf8_hides_no_other(tmp_path: Path, holds: Callable[..., bool]) -> None:
+    with open(os.fsencode(tmp_path / "in") + b"/\xe9.csv", "wb"):
+        pass
+    assert holds("/in/a.csv") is False
+    assert holds("/in/[a-z].csv") is False
+    assert holds("/in/?.csv") is True
+    (tmp_path / "in" / "a.csv").touch()
+    assert holds("/in/[a-z].csv") is True
+
+
+def test_what_is_no_file(tmp_path: Path, holds: Callable[..., bool]) -> None:
+    folder = tmp_path / "in"
+    (folder / "dangling").symlink_to("none")
+    (folder / "itself").symlink_to("itself")
+    os.mkfifo(folder / "pipe")
+    with socket.socket(socket.AF_UNIX) as listening:
+        os.chdir(folder)  # the path of a socket is short
+        listening.bind("socket")
+    for path in ("/in", "/in/*", "/**/p*", "/in/pipe", "/in/socket", "/in/dangling", "/in/i*"):
+        assert holds(path) is False, path
+    with pytest.raises(PokeFailed, match="Too many levels"):
+        holds("/in/itself")
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "file.csv").write_text("12345")
+    (folder / "to_file").symlink_to("../real/file.csv")
+    assert holds("/in/to_file", min_size=5) is True
+    assert holds("/in/t*", min_size=5) is True
+    assert holds("/in/*", min_size=6) is False
+
+
+def test_a_connection_that_has_broken_is_made_anew(
+    tmp_path: Path, server: SftpServer, holds: Callable[..., bool]
+) -> None:
+    (tmp_path / "in" / "a.csv").touch()
+    assert all(holds("/in/a.csv") for _ in range(3))
+    assert server.logins == 1
+    server.hang_up()
+    assert holds("/in/*.csv") is True
+    assert server.logins == 2
+
+
+def test_a_server_that_hangs_up_at_once_is_an_infrastructure_failure() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = listening.getsockname()
+        hangs_up = threading.Thread(target=lambda: listening.accept()[0].close())
+        hangs_up.start()
+        with pytest.raises(InfraFailure, match=r"SSHException|EOFError|Connection"):
+            PathSensor(f"sftp://{USER}@{address[0]}:{address[1]}/a").poke({})
+        hangs_up.join()
+
+
+def test_options_that_are_not_the_clients_are_named(server: SftpServer, set_connection: SetConnection) -> None:
+    options: dict[str, Any] = {"base_url": server.url, "username": USER, "password": PASSWORD, "pasword": "x"}
+    set_connection("sftp", json.dumps(options))
+    with pytest.raises(Exception, match=r"SENSORPOOL_CONN_SFTP: sftp:// refuses its options: .*'pasword'"):
+        PathSensor(f"{server.url}/a", conn_id="sftp").poke({})
