@@ -43,7 +43,8 @@ _TRANSACTION: dict[bool, dict[str, Any]] = {
 }
 _CONNECT_ARGUMENTS: dict[str, dict[str, Any]] = {
     # prepare_threshold: prepared statements do not survive PgBouncer in transaction mode
-    "psycopg": {"connect_timeout": CONNECT_SECONDS, "prepare_threshold": None},
+    # client_encoding: without it a database in SQL_ASCII sends bytes, which SQLAlchemy cannot read
+    "psycopg": {"connect_timeout": CONNECT_SECONDS, "prepare_threshold": None, "client_encoding": "utf8"},
     "psycopg2": {"connect_timeout": CONNECT_SECONDS},
     "pymysql": {"connect_timeout": CONNECT_SECONDS},
     "mysqldb": {"connect_timeout": CONNECT_SECONDS},

@@ -25,8 +25,8 @@ class SqlSensor:
     not yet, anything else holds. (Its code asks ``bool(cell)``, so there ``'0'`` holds.) False, 0.0, an
     empty array and bytes that are all zero are not yet either: a ``BIT`` of MySQL and MariaDB comes as bytes.
     Nor is a zero date of MySQL and MariaDB. A value that Python cannot hold, like ``'infinity'::date``, holds.
-    (Bit strings and money of PostgreSQL come as text, as does what ``SHOW`` tells: compare them, as in
-    ``flags <> B'00'`` or ``current_setting('archive_mode') = 'on'``.)
+    (Bit strings and money of PostgreSQL, JSON of MySQL and MariaDB and what ``SHOW`` tells come as text: compare
+    them, as in ``flags <> B'00'`` or ``current_setting('archive_mode') = 'on'``.)
 
     Nothing is ever committed: PostgreSQL runs the statement in a READ ONLY transaction, SQLite in a
     query-only connection to a file that must exist, others roll back. That is a guard against mistakes;
@@ -77,9 +77,8 @@ class SqlSensor:
                 options = {"stream_results": not _WITHOUT_CURSOR.fullmatch(self.sql), "max_row_buffer": 1}
                 spelled, values = self._spelled(database.dialect)
                 result = database.exec_driver_sql(spelled, values, execution_options=options)
-                if not result.returns_rows:
+                if not result.returns_rows or (row := first_row(database, result)) == ():
                     raise PokeFailed("the statement returns no rows: a sensor waits for what a SELECT finds")
-                row = first_row(database, result)
         except DBAPIError as error:
             reason = f"{name}: {said_by(error, url)}"
             raise InfraFailure(reason) if is_passing(error) else PokeFailed(reason) from error

@@ -1,8 +1,7 @@
-"""What the context of an HttpSensor may not choose beside a connection, and where redirects, proxies and charsets end."""
+"""HttpSensor: what a context may not choose beside a connection; redirects, charsets, Retry-After and NO_PROXY."""
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -10,9 +9,10 @@ from sensorpool.errors import InfraFailure
 from sensorpool.model.identity import identify
 from sensorpool.poke.classes import describe
 from sensorpool.poke.throttling import UNTOLD, quiet_for
-from sensorpool.sensors import HttpSensor
+from sensorpool.sensors import HttpSensor, http_client
 from sensorpool.sensors.connections import PokeFailed
 from sensorpool.sensors.http_connections import Origin, _proxy
+from sensorpool.sensors.shared import Shared
 
 from .serving import Server, answer
 
@@ -202,3 +202,11 @@ def test_no_proxy(
     monkeypatch.setenv("HTTP_PROXY", PROXY)
     monkeypatch.setenv(name, no_proxy)
     assert _proxy(Origin("http", host, port)) == (None if is_direct else PROXY)
+
+
+def test_a_server_in_a_network_of_no_proxy_is_asked_directly(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "_connections", Shared(1))
+    monkeypatch.setenv("HTTP_PROXY", PROXY)
+    monkeypatch.setenv("NO_PROXY", "10.0.0.0/8,127.0.0.0/8")
+    server.at["/"] = answer(200)
+    assert HttpSensor(f"{server.url}/").poke({}) is True

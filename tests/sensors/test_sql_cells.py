@@ -74,10 +74,35 @@ def test_show_and_explain_are_asked_without_a_cursor() -> None:
     ):
         assert poke(sql) is True
     for sql in ("EXPLAIN ANALYZE DELETE FROM pg_statistic", "SHOW work_mem; COMMIT; CREATE TABLE made (a int)"):
-        with pytest.raises(PokeFailed, match="read-only transaction|syntax error"):
+        with pytest.raises(PokeFailed, match=r"read-only transaction|syntax error"):
             poke(sql)
     assert poke("EXPLAIN ANALYZE CREATE TABLE made AS SELECT 1") is True, "its transaction is rolled back"
     assert poke("SELECT to_regclass('made') IS NULL") is True
+
+
+@pytest.mark.usefixtures("postgres")
+def test_a_row_without_a_cell_is_an_error() -> None:
+    with pytest.raises(PokeFailed, match="returns no rows"):
+        poke("SELECT FROM pg_class")
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_texts_of_a_database_in_another_encoding_are_texts(
+    encoding: str, postgres: str, set_connection: SetConnection
+) -> None:
+    name = f"in_{encoding.lower()}"
+    engine = create_engine(postgres, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        made = f"CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C'"
+        connection.execute(text(made))
+    set_connection("warehouse", engine.url.set(database=name).render_as_string(hide_password=False))
+    try:
+        assert [poke(f"SELECT '{cell}'") for cell in ("0", "", "1", "grün")] == [False, False, True, True]
+    finally:
+        close_engines()
+        with engine.connect() as connection:
+            connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+        engine.dispose()
 
 
 def test_a_zero_date_of_mariadb_is_not_yet(mariadb_url: str, set_connection: SetConnection) -> None:
