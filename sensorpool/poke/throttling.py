@@ -19,19 +19,9 @@ _CHAIN = 10  # exceptions, of those that an exception comes from
 # be what a retry policy of its task waits for
 _CLIENTS = frozenset(
     {
-        *(
-            "sensorpool",
-            "requests",
-            "httpx",
-            "aiohttp",
-            "urllib3",
-            "urllib",
-            "botocore",
-            "boto3",
-            "s3fs",
-            "aiobotocore",
-        ),
+        *("requests", "httpx", "aiohttp", "urllib3", "urllib", "botocore", "boto3", "s3fs", "aiobotocore"),
         *("google", "googleapiclient", "gcsfs", "azure", "adlfs", "snowflake", "databricks", "elasticsearch"),
+        "sensorpool",
     }
 )
 _TOO_MANY = 429
