@@ -83,14 +83,16 @@ class InfraFailure(Exception):
     ``is_infra_failure`` is AIP-17's mark; any exception with this attribute counts as an infrastructure failure.
 
     :param retry_after: seconds for which the backend wants to be left alone; None: it did not say so.
+    :param response: the HTTP response, of any client: its status and its ``Retry-After`` say the same.
     """
 
     is_infra_failure = True
     concerns_backend = True
 
-    def __init__(self, *said: object, retry_after: float | None = None) -> None:
+    def __init__(self, *said: object, retry_after: float | None = None, response: object = None) -> None:
         super().__init__(*said)
         self.retry_after = retry_after
+        self.response = response
 
 
 class NotReady(InfraFailure):

@@ -22,21 +22,12 @@ _CHAIN = 10  # exceptions, of those that an exception comes from
 _CLIENTS = frozenset(
     {
         *("requests", "httpx", "aiohttp", "urllib3", "urllib", "botocore", "boto3", "s3fs", "aiobotocore"),
-        *(
-            "google",
-            "googleapiclient",
-            "gcsfs",
-            "azure",
-            "adlfs",
-            "webdav4",
-            "snowflake",
-            "databricks",
-            "elasticsearch",
-        ),
+        *("google", "googleapiclient", "gcsfs", "azure", "adlfs", "snowflake", "databricks"),
+        *("elasticsearch", "webdav4", "sensorpool"),
     }
 )
 _TOO_MANY = 429
-_UNAVAILABLE = 503  # counts as throttling only with a Retry-After
+_WITH_RETRY_AFTER = frozenset({403, 503})  # count only with that header; GitHub's secondary limits answer 403
 # botocore's own list, in `botocore.retries.standard.ThrottledRetryableChecker`
 _OF_AMAZON = frozenset(
     {
@@ -114,7 +105,7 @@ def _of_one(error: BaseException) -> float | None:
         return None
     asked = _asked_for(error)
     statuses = set(http_statuses(error))
-    if _TOO_MANY in statuses or (_UNAVAILABLE in statuses and asked is not None):
+    if _TOO_MANY in statuses or (asked is not None and statuses & _WITH_RETRY_AFTER):
         return UNTOLD if asked is None else asked
     if not _OF_QUOTAS.isdisjoint(_codes(error)):
         return UNTOLD if asked is None else asked

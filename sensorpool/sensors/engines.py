@@ -17,6 +17,7 @@ from sqlalchemy.exc import (
 from sensorpool.errors import SettingsError
 from sensorpool.sensors.connections import InfraFailure
 from sensorpool.sensors.kept_connections import KeptConnections, try_out_connections
+from sensorpool.sensors.postgres_cells import read_any_cell
 from sensorpool.sensors.shared import Shared
 from sensorpool.sensors.sql_errors import has_code, said_by
 from sensorpool.sensors.statement_limits import begins, limit_connections, limit_transaction
@@ -42,7 +43,8 @@ _TRANSACTION: dict[bool, dict[str, Any]] = {
 }
 _CONNECT_ARGUMENTS: dict[str, dict[str, Any]] = {
     # prepare_threshold: prepared statements do not survive PgBouncer in transaction mode
-    "psycopg": {"connect_timeout": CONNECT_SECONDS, "prepare_threshold": None},
+    # client_encoding: without it a database in SQL_ASCII sends bytes, which SQLAlchemy cannot read
+    "psycopg": {"connect_timeout": CONNECT_SECONDS, "prepare_threshold": None, "client_encoding": "utf8"},
     "psycopg2": {"connect_timeout": CONNECT_SECONDS},
     "pymysql": {"connect_timeout": CONNECT_SECONDS},
     "mysqldb": {"connect_timeout": CONNECT_SECONDS},
@@ -126,9 +128,11 @@ def _make_engine(name: str, url: str) -> Engine:
     except (ArgumentError, ValueError):
         raise SettingsError(f"{name} is not a SQLAlchemy URL like postgresql://user@host/database") from None
     if dialect.name == "sqlite":
-        event.listen(engine, "connect", _only_query)
+        event.listen(engine, "connect", _prepare_sqlite)
     else:
         try_out_connections(engine)
+    if dialect.driver == "psycopg":
+        event.listen(engine, "connect", read_any_cell)
     limit_connections(engine)
     return engine
 
@@ -142,5 +146,6 @@ def _existing_file(name: str, url: URL) -> URL:
     return url.set(database=f"file:{quote(url.database)}").update_query_dict({"mode": "rw", "uri": "true"})
 
 
-def _only_query(connection: Any, _record: Any) -> None:
+def _prepare_sqlite(connection: Any, _record: Any) -> None:
     connection.execute("PRAGMA query_only = ON").close()
+    connection.text_factory = lambda text: text.decode(errors="replace")  # SQLite takes any bytes for a text

@@ -3,21 +3,27 @@
 import json
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from sensorpool.sensors import arguments
 from sensorpool.sensors.connections import InfraFailure, PokeFailed, connection, shown_url, variable
 from sensorpool.sensors.failures import BUSY_STATUSES
 
 if TYPE_CHECKING:
-    from sensorpool.sensors.http_client import Question
+    from sensorpool.sensors.http_client import Answer, Question
 
 METHODS = ("GET", "HEAD")
 _SECRET_HEADER = re.compile(
     r"authorization|authentication|x-auth|cookie|token|secret|passw|credential|(api|access|private)[-_]?key",
     re.IGNORECASE,
 )
+# what frames a request on its connection, or turns a GET into another method
+_OF_THE_CLIENT = re.compile(
+    r"(proxy-)?connection|keep-alive|te|trailer|transfer-encoding|content-length|upgrade|expect|x-(http-)?method.*"
+)
+# what has a server, or a proxy before it, answer for another host or path
+_OF_THE_CONNECTION = re.compile(r"host|x-host|forwarded|x-forwarded-.*|x-(original|rewrite)-.*")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 _HEADER_VALUE = re.compile(r"[\x20-\x7e\t]*", re.ASCII)
 _UNFIT_FOR_URLS = re.compile(r"[\x00-\x20\x7f\\]")
@@ -32,11 +38,15 @@ class HttpSensor:
     503 and 504 are failures of the infrastructure, as no answer is. A status below 400 that is not the wanted
     one is not yet.
 
+    A server that answers 429, or 403 or 503 with a ``Retry-After``, is left alone for as long as it asks.
+
     Up to 5 redirects are followed, unless one has the wanted status; what a connection adds is not sent on to
     another server. Cookies are not kept. Proxies and certificates are those of the worker's environment
-    (``HTTPS_PROXY``, ``NO_PROXY``, ``SSL_CERT_FILE``), as in Airflow. At most 1 MiB of a body is read.
+    (``HTTPS_PROXY``, ``NO_PROXY`` with names and with networks like ``10.0.0.0/8``, ``SSL_CERT_FILE``), as in
+    Airflow. At most 1 MiB of a body is read, in its declared charset, which is UTF-8 by default.
 
-    :param url: ``http://`` or ``https://``, without a password; or, with ``conn_id``, the path from ``/`` on.
+    :param url: ``http://`` or ``https://``, without a password; or, with ``conn_id``, a path below its base URL,
+        from ``/`` on.
     :param method: ``GET`` or ``HEAD``: a poke is repeated, so it must change nothing.
     :param status: the status to wait for; by default any of 200 to 299.
     :param contains: text that the body must have in it.
@@ -44,18 +54,20 @@ class HttpSensor:
         nothing there is not yet.
     :param json_value: what must be there, equal as JSON at every depth (1 is 1.0, and is not true); by default
         anything but null, false, 0 and what is empty.
-    :param headers: sent along; secrets among them are refused, they belong to the connection.
+    :param headers: sent along. Secrets are refused, and so is ``Host`` beside a ``conn_id``: they belong to the
+        connection.
     :param conn_id: names the connection: a base URL, with a user and a password if need be, or a JSON object
         ``{"base_url": …, "headers": {…}}``.
     :param timeout: seconds for the answer; keep it below the service's limit for one poke.
+    :param follow_redirects: without it, a redirect is not yet: a login page is no landing.
     :raises TypeError: when an argument is of the wrong type.
     :raises ValueError: when an argument says nothing that can be waited for.
     """
 
     __module__ = "sensorpool.sensors"  # one spelling of the class path, wherever the class is reached from
-    poke_context_fields: ClassVar[tuple[str, ...]] = (
+    poke_context_fields: tuple[str, ...] = (
         *("url", "method", "status", "contains", "json_pointer", "json_value"),
-        *("headers", "conn_id", "timeout"),
+        *("headers", "conn_id", "timeout", "follow_redirects"),
     )
 
     def __init__(
@@ -70,6 +82,7 @@ class HttpSensor:
         headers: Mapping[str, str] | None = None,
         conn_id: str | None = None,
         timeout: float = 5.0,
+        follow_redirects: bool = True,
     ) -> None:
         self.conn_id = None if conn_id is None else arguments.conn_id(conn_id)
         self.url = _check_url(url, has_connection=conn_id is not None)
@@ -90,10 +103,15 @@ class HttpSensor:
         self.json_value = json_value
         if method == "HEAD" and self._asks_for_body:
             raise ValueError("method HEAD brings no body: use GET with contains and json_pointer")
-        self.headers = None if headers is None else _check_headers(headers)
+        self.headers = None if headers is None else _check_headers(headers, has_connection=conn_id is not None)
         self.timeout = arguments.amount("timeout", timeout, "seconds")
         if not timeout:
             raise ValueError("timeout is a number of seconds above 0")
+        if not isinstance(follow_redirects, bool):
+            raise TypeError(f"follow_redirects is true or false, not {type(follow_redirects).__name__}")
+        self.follow_redirects = follow_redirects
+        if follow_redirects:  # the default is no part of the identity, which is older than this argument
+            self.poke_context_fields = tuple(name for name in self.poke_context_fields if name != "follow_redirects")
         self._asked: Question | None = None  # the request of the last poke
 
     @property
@@ -122,27 +140,32 @@ class HttpSensor:
             asked,
             timeout=self.timeout,
             wanted=self.status,
+            follow_redirects=self.follow_redirects,
             body_if=self._is_wanted if self._asks_for_body else None,
         )
         if self._is_wanted(answer.status):
-            return not self._asks_for_body or self._body_holds(answer.body, answer.whole, answer.charset, url)
+            return not self._asks_for_body or self._body_holds(answer, url)
         if answer.status == 404 or answer.status < 400:
             return False
         reason = f"{shown_url(url)} answered {answer.status} {answer.phrase}".rstrip()
-        raise (InfraFailure if answer.status in BUSY_STATUSES else PokeFailed)(reason)
+        if answer.status in BUSY_STATUSES or "Retry-After" in answer.headers:
+            raise InfraFailure(reason, response=answer)
+        raise PokeFailed(reason)
 
     def _is_wanted(self, status: int) -> bool:
         return 200 <= status <= 299 if self.status is None else status == self.status
 
-    def _body_holds(self, body: bytes, whole: bool, charset: str, url: str) -> bool:
+    def _body_holds(self, answer: "Answer", url: str) -> bool:
+        body, charset = answer.body, answer.charset
         if self.contains is not None and self.contains not in body.decode(charset, "replace"):
-            return _no_if(whole, url)
+            return _no_if(answer.whole, url)
         if self.json_pointer is None:
             return True
-        if not whole:
-            return _no_if(whole, url)
+        if not answer.whole:
+            return _no_if(answer.whole, url)
         try:
-            document = json.loads(body)
+            # the kinds of UTF differ by their first bytes, which are right where a declaration may not be
+            document = json.loads(body if charset.startswith("utf") else body.decode(charset))
         except (ValueError, RecursionError):
             raise PokeFailed(f"{shown_url(url)} answered with a body that is not JSON") from None
         value = _at(document, self.json_pointer)
@@ -163,8 +186,10 @@ def _check_url(value: object, *, has_connection: bool) -> str:
         raise ValueError("url has a space or a backslash in it: write %20 or %5C")
     if has_connection:
         # with a whole URL, a registration could send the connection's secrets to any server
-        if not url.startswith("/"):
+        if not url.startswith("/") or url.startswith("//"):
             raise ValueError("url is a path from / on when there is a conn_id, which has the rest")
+        if _climbs(url):
+            raise ValueError("url has .. in its path: it stays below the base URL of its conn_id")
         return url
     try:
         parts = urlsplit(url)
@@ -180,7 +205,15 @@ def _check_url(value: object, *, has_connection: bool) -> str:
     return url
 
 
-def _check_headers(headers: object) -> dict[str, str]:
+def _climbs(url: str) -> bool:
+    """Whether a path has a segment that some server takes for the folder above: encoded, or with parameters."""
+    path = re.split("[?#]", url, maxsplit=1)[0]
+    for _ in range(3):  # a proxy and its server may both decode it
+        path = unquote(path)
+    return any(segment.partition(";")[0] == ".." for segment in re.split(r"[/\\]", path))
+
+
+def _check_headers(headers: object, *, has_connection: bool) -> dict[str, str]:
     if not isinstance(headers, Mapping):
         raise TypeError(f"headers is an object of names and texts, not {type(headers).__name__}")
     for name, value in headers.items():
@@ -188,6 +221,11 @@ def _check_headers(headers: object) -> dict[str, str]:
             raise ValueError(f"headers has {str(name)[:40]!r}, which is no name of a header")
         if _SECRET_HEADER.search(name):
             raise ValueError(f"headers has {name!r}, which may be secret: move it to a connection")
+        plain = name.lower().replace("_", "-")  # to some servers the two are one
+        if _OF_THE_CLIENT.fullmatch(plain):
+            raise ValueError(f"headers has {name!r}, which is not the sensor's to choose: leave it out")
+        if has_connection and _OF_THE_CONNECTION.fullmatch(plain):
+            raise ValueError(f"headers has {name!r}, which can name another server: move it to the connection")
         if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
             raise ValueError(f"headers has no printable ASCII text for {name!r}")
     return dict(headers)

@@ -50,9 +50,14 @@ class Answer:
 
     status: int
     phrase: str
+    headers: Mapping[str, str]
     body: bytes = b""
     whole: bool = True
-    charset: str = "utf-8"
+
+    @property
+    def charset(self) -> str:
+        """The declared charset of the body."""
+        return _charset(self.headers.get("Content-Type", ""))
 
 
 @lru_cache(maxsize=256)
@@ -124,13 +129,19 @@ def question(method: str, url: str, *, headers: Mapping[str, str], credentials: 
 
 
 def ask(
-    first: Question, *, timeout: float, wanted: int | None = None, body_if: Callable[[int], bool] | None = None
+    first: Question,
+    *,
+    timeout: float,
+    wanted: int | None = None,
+    follow_redirects: bool = True,
+    body_if: Callable[[int], bool] | None = None,
 ) -> Answer:
-    """Ask a server and follow its redirects.
+    """Ask a server.
 
     :param timeout: seconds. It limits each step, and is checked between steps, so the whole takes at most twice as
         long.
     :param wanted: a status that is the answer even where it is a redirect.
+    :param follow_redirects: without it, any redirect is the answer.
     :param body_if: returns whether the body of an answer with this status is wanted.
     :raises CannotPoke: when this process cannot speak HTTP.
     :raises InfraFailure: when there is no answer.
@@ -143,7 +154,7 @@ def ask(
             response = connections.ask(asked.method, asked.origin, asked.target, asked.sent, timeout)
             try:
                 location = response.get_redirect_location()
-                if not location or response.status == wanted:
+                if not location or not follow_redirects or response.status == wanted:
                     return _read(response, body_if, deadline)
                 _read(response, None, deadline)
                 if time.monotonic() > deadline:
@@ -187,14 +198,8 @@ def _read(response: BaseHTTPResponse, body_if: Callable[[int], bool] | None, dea
             break
     phrase = _as_utf8(response.reason or "")
     if not wanted:
-        return Answer(response.status, phrase)
-    return Answer(
-        response.status,
-        phrase,
-        bytes(body[:limit]),
-        len(body) <= limit,
-        _charset(response.headers.get("Content-Type", "")),
-    )
+        return Answer(response.status, phrase, response.headers)
+    return Answer(response.status, phrase, response.headers, bytes(body[:limit]), len(body) <= limit)
 
 
 @lru_cache(maxsize=256)

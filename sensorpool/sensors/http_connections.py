@@ -11,7 +11,9 @@ import ssl
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
+from ipaddress import ip_address, ip_network
 from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
 from urllib.request import getproxies, proxy_bypass
@@ -224,8 +226,18 @@ def _send(
 def _proxy(origin: Origin) -> str | None:
     proxies = getproxies()
     proxy = proxies.get(origin.scheme) or proxies.get("all")
-    if not proxy or proxy_bypass(origin.host.strip("[]")):
+    host = origin.host.strip("[]")
+    if not proxy or proxy_bypass(host) or _is_within(host, proxies.get("no", "")):
         return None
     if origin.port and proxy_bypass(f"{origin.host}:{origin.port}"):  # NO_PROXY may name a port
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _is_within(host: str, networks: str) -> bool:
+    """Whether a host is an address within a network of NO_PROXY, like 10.0.0.0/8: `proxy_bypass` knows none."""
+    for network in networks.split(","):
+        with suppress(ValueError):  # one of the two is a name
+            if ip_address(host) in ip_network(network.strip().strip("[]"), strict=False):
+                return True
+    return False

@@ -1,5 +1,6 @@
 """A sensor for a row in a database."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -11,6 +12,9 @@ from sensorpool.sensors.connections import InfraFailure, PokeFailed, connection,
 from sensorpool.sensors.engines import connect, first_row
 from sensorpool.sensors.sql_errors import is_passing, said_by
 
+# PostgreSQL has no cursor for them; with a second statement they get one, and its error
+_WITHOUT_CURSOR = re.compile(r"\s*(SHOW|EXPLAIN)\b[^;]*[;\s]*", re.IGNORECASE)
+_ZERO_DATE = "0000-00-00"  # of MySQL and MariaDB, to which it is 0 and NULL; its drivers tell it as text, or as None
 Scalar = bool | int | float | str | None
 
 
@@ -20,7 +24,9 @@ class SqlSensor:
     The rule is the one that Airflow's SqlSensor documents: no row, NULL, 0, ``'0'`` and the empty string are
     not yet, anything else holds. (Its code asks ``bool(cell)``, so there ``'0'`` holds.) False, 0.0, an
     empty array and bytes that are all zero are not yet either: a ``BIT`` of MySQL and MariaDB comes as bytes.
-    (A bit string of PostgreSQL comes as text: compare one of several bits, as in ``flags <> B'00'``.)
+    Nor is a zero date of MySQL and MariaDB. A value that Python cannot hold, like ``'infinity'::date``, holds.
+    (Bit strings and money of PostgreSQL, JSON of MySQL and MariaDB and what ``SHOW`` tells come as text: compare
+    them, as in ``flags <> B'00'`` or ``current_setting('archive_mode') = 'on'``.)
 
     Nothing is ever committed: PostgreSQL runs the statement in a READ ONLY transaction, SQLite in a
     query-only connection to a file that must exist, others roll back. That is a guard against mistakes;
@@ -68,12 +74,11 @@ class SqlSensor:
         try:
             with connect(name, url) as database:
                 # one row at a time: psycopg would fetch the whole result
-                options = {"stream_results": True, "max_row_buffer": 1}
+                options = {"stream_results": not _WITHOUT_CURSOR.fullmatch(self.sql), "max_row_buffer": 1}
                 spelled, values = self._spelled(database.dialect)
                 result = database.exec_driver_sql(spelled, values, execution_options=options)
-                if not result.returns_rows:
+                if not result.returns_rows or (row := first_row(database, result)) == ():
                     raise PokeFailed("the statement returns no rows: a sensor waits for what a SELECT finds")
-                row = first_row(database, result)
         except DBAPIError as error:
             reason = f"{name}: {said_by(error, url)}"
             raise InfraFailure(reason) if is_passing(error) else PokeFailed(reason) from error
@@ -99,7 +104,7 @@ class SqlSensor:
 def _holds(cell: object) -> bool:
     if isinstance(cell, bytes | bytearray | memoryview):
         return bool(bytes(cell).strip(b"\0"))
-    return bool(cell) and cell != "0"
+    return bool(cell) and cell != "0" and not (isinstance(cell, str) and cell.startswith(_ZERO_DATE))
 
 
 def _check_parameters(parameters: object) -> dict[str, Scalar]:

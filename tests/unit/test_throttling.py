@@ -119,6 +119,9 @@ def mysql(number: int) -> Exception:
     ("error", "seconds"),
     [
         (InfraFailure("later", retry_after=12), 12.0),
+        (InfraFailure("later", response=Answer(429)), UNTOLD),
+        (InfraFailure("later", response=Answer(503, {"Retry-After": "11"})), 11.0),
+        (HTTPError(403, {"Retry-After": "6"}), 6.0),
         (HTTPError(429), UNTOLD),
         (HTTPError(429, {"Retry-After": "17"}), 17.0),
         (HTTPError(503, {"retry-after": "3"}), 3.0),
@@ -152,6 +155,7 @@ def test_throttling_is_heard(error: Exception, seconds: float) -> None:
     "error",
     [
         ValueError("429"),
+        HTTPError(403),
         HTTPError(503),
         HTTPError(404, {"Retry-After": "5"}),
         HTTPError(500),
