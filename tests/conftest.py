@@ -50,7 +50,7 @@ OUR_REDIS_KEYS = ("sensorpool*", "_kombu*")
 def pytest_configure(config: pytest.Config) -> None:
     for name, meaning in MARKERS.items():
         config.addinivalue_line("markers", f"{name}: {meaning}")
-    # The shell has SIGINT ignored in a background job (`make test &` in a script), and so would be all that tests start.
+    # A script starts a background job (`make test &`) with SIGINT ignored, and what the tests start would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # The settings of the developer's own pool must not reach the tests.
     for name in [name for name in os.environ if name.startswith("SENSORPOOL_")]:
