@@ -12,6 +12,7 @@ import itertools
 import os
 import random
 import secrets
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -49,6 +50,8 @@ OUR_REDIS_KEYS = ("sensorpool*", "_kombu*")
 def pytest_configure(config: pytest.Config) -> None:
     for name, meaning in MARKERS.items():
         config.addinivalue_line("markers", f"{name}: {meaning}")
+    # A script starts a background job (`make test &`) with SIGINT ignored, and what the tests start would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # The settings of the developer's own pool must not reach the tests.
     for name in [name for name in os.environ if name.startswith("SENSORPOOL_")]:
         if not name.startswith("SENSORPOOL_TEST_"):

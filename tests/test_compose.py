@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from sqlalchemy import make_url
 
 from sensorpool.config.settings import Settings
 
@@ -31,6 +32,20 @@ def services() -> dict[str, Any]:
 def test_the_services(services: dict[str, Any]) -> None:
     assert set(services) == SERVICES
     assert {name for name, service in services.items() if "profiles" in service} == {"flower"}
+
+
+def test_the_servers_of_the_quickstart(services: dict[str, Any]) -> None:
+    page = (ROOT / "docs" / "quickstart.md").read_text()
+    [given, options] = re.findall(r"^(.*) docker compose (up .*)", page, re.MULTILINE)[0]
+    passwords = dict(each.split("=") for each in given.split())
+    assert passwords.keys() == REQUIRED.keys()
+    assert {word for word in options.split() if word in services} == {"postgres", "redis"}
+    database, redis = (
+        make_url(re.findall(rf"{scheme}://[^\s/]*@localhost\S*", page)[0]) for scheme in ("psycopg", "redis")
+    )
+    made = services["postgres"]["environment"]
+    assert (database.username, database.database) == (made["POSTGRES_USER"], made["POSTGRES_DB"])
+    assert (database.password, redis.password) == (passwords["POSTGRES_PASSWORD"], passwords["REDIS_PASSWORD"])
 
 
 def test_ports_are_published_on_loopback_only(services: dict[str, Any]) -> None:

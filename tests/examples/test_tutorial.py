@@ -43,6 +43,7 @@ def test_the_tutorial_for_celery(tmp_path: Path, own_redis: str) -> None:
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         assert "1 passed" in done.stdout
         assert "1 success" in done.stdout
+        assert "rows: 2" in done.stdout
     finally:
         for file in project.glob("*.pid"):
             with suppress(ProcessLookupError, ValueError):

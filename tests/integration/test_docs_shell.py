@@ -18,7 +18,7 @@ from pathlib import Path
 
 import click
 import pytest
-from sqlalchemy import create_engine, insert
+from sqlalchemy import create_engine, insert, make_url, text
 
 from harness.service import kill_tree
 from harness.until import until
@@ -29,6 +29,7 @@ from sensorpool.cli.main import main
 from sensorpool.config.settings import Settings
 from sensorpool.model.identity import identify
 from sensorpool.model.states import Ending
+from sensorpool.store.migrate import upgrade
 from sensorpool.store.schema import poke_quarantine
 from tests.support.pages import ROOT, SHELLS, blocks, command_lines
 
@@ -36,13 +37,14 @@ pytestmark = pytest.mark.processes
 
 PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
 BLOCKS = {page: [command_lines(block) for block in blocks(page, *SHELLS)] for page in PAGES}
-LINES = sorted({line for of_page in BLOCKS.values() for block in of_page for line in block})
+LINES_OF = {page: [line for block in of_page for line in block] for page, of_page in BLOCKS.items()}
+LINES = sorted({line for lines in LINES_OF.values() for line in lines})
 INSTALLS = re.compile(r"(venv/bin/)?pip (install|wheel) |python3 -m venv venv$|\. venv/bin/activate$|make ")
 SERVES = re.compile(r"(venv/bin/)?sensorpool standalone$|celery -A sensorpool (worker|beat|flower)\b")
 EXPORTS = re.compile(r"export (\w+)=(\S+)$")
 OURS = re.compile(r"(venv/bin/)?sensorpool ")
 # programs that are not here: a cluster's, an image builder's, PostgreSQL's own; what Airflow says of its version
-OF_OTHERS = re.compile(r"(docker|kubectl|helm|pg_dump|--(from-literal|set)\b)")
+OF_OTHERS = re.compile(r"((\w+=\S+ )*docker|sudo|kubectl|helm|pg_dump|--(from-literal|set)\b)")
 TUTORIAL = "docs/tutorial-celery.md"  # run as a whole: tests/examples/test_tutorial.py
 ARRIVED = "/tmp/arrived"  # the file that the documents wait for
 QUARANTINED = "q3f9a12c04b7e"  # the condition that they release
@@ -121,6 +123,8 @@ def test_the_tour_of_the_one_process_service(standalone: Path, home: Path, envir
         connection.execute(insert(poke_quarantine), row)
     engine.dispose()
     tours = [block_with(page, "touch") for page in ("README.md", "docs/quickstart.md")]
+    waits = [line for tour in tours for line in tour if " register " in line]
+    assert all("--poke-interval 5" in line for line in waits), "nobody waits a minute for a file"
     typed = [
         line.replace(ARRIVED, str(home / f"arrived-{number}")).replace("wait 1 ", f"wait {number} ")
         for number, tour in enumerate(tours, 1)
@@ -161,6 +165,23 @@ def test_the_service_with_servers(
     finally:
         for process in started:
             kill_tree(process)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/airflow.md", "docs/tutorial-airflow.md"])
+def test_the_pool_has_a_role_of_its_own_in_airflows_database(page: str, empty_database: str) -> None:
+    [role] = [block for block in blocks(page, "sql") if "CREATE ROLE" in block]
+    exports = dict(found.groups() for line in LINES_OF[page] if (found := EXPORTS.match(line)))
+    url = make_url(exports["AIRFLOW__SENSORPOOL__DATABASE_URL"])
+    assert f"CREATE ROLE {url.username} LOGIN PASSWORD '{url.password}'" in role
+    engine, mine = create_engine(empty_database, isolation_level="AUTOCOMMIT"), "pool_of_the_docs"
+    with closing(engine.connect()) as connection:
+        connection.execute(text(re.sub(r"(ROLE|AUTHORIZATION) \w+", rf"\1 {mine}", role)))
+        try:
+            theirs = make_url(empty_database).set(username=mine, password=url.password)
+            upgrade(theirs.render_as_string(hide_password=False), schema="sensorpool")
+        finally:
+            connection.execute(text(f"DROP SCHEMA sensorpool CASCADE; DROP ROLE {mine}"))
+    engine.dispose()
 
 
 @pytest.mark.parametrize("line", LINES)
