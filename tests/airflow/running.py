@@ -52,7 +52,10 @@ def context_of(sensor: BaseSensorOperator, **more: Any) -> dict[str, Any]:
 
 
 def as_runner(sensor: BaseSensorOperator, method: str, *arguments: Any, **named: Any) -> Any:
-    """Call a method of a task as the task runner does: only then its execute may be called."""
+    """Call a method of a task as the task runner does: only then its execute may be called, and may free the slot."""
+    for given in (*arguments, *named.values()):
+        if isinstance(given, dict) and "ti" in given:
+            given["ti"].task = sensor
     context = contextvars.copy_context()
     context.run(ExecutorSafeguard.tracker.set, sensor)
     return context.run(getattr(sensor, method), *arguments, **named)

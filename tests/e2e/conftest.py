@@ -89,6 +89,7 @@ def cluster(running: Running, tmp_path_factory: pytest.TempPathFactory) -> Clust
     def make() -> Cluster:
         folder = Path(os.environ.get("SENSORPOOL_TEST_E2E_FOLDER") or tmp_path_factory.mktemp("airflow"))
         sensors = ["company.FlagSensor", "company.DatedSensor", "company.ThoroughSensor", "company.RegionSensor"]
+        sensors += ["company.WrappedSensor", "company.PatientSensor"]
         sensors += _default_sensors()
         return Cluster(folder, slots=24, sensors_enabled=",".join(sensors), exclude="native_*")
 

@@ -64,7 +64,7 @@ def _entering_own(native: Execute) -> Execute:
     @functools.wraps(native)
     def execute(self: Any, context: Any, **named: Any) -> Any:
         is_deferrable = getattr(self, "deferrable", False) is True and takes_deferrable()
-        part = _part("own_deferral") if is_deferrable else None
+        part = _part("own_deferral") if is_deferrable and _is_running_task(self, context) else None
         own = functools.partial(native, **named)
         return own(self, context) if part is None else part.execute(self, context, own)
 
@@ -74,6 +74,8 @@ def _entering_own(native: Execute) -> Execute:
 def _entering(native: Execute, ours: str) -> Execute:
     @functools.wraps(native)
     def execute(self: Any, context: Any) -> Any:
+        if not _is_running_task(self, context):
+            return native(self, context)
         name = (
             ours if RESUMED in vars(self) or is_enabled() else _RESCHEDULED if _was_rescheduled(self, context) else ""
         )
@@ -95,6 +97,17 @@ def _resuming_by_airflow(native: Callable[..., Any]) -> Callable[..., Any]:
             vars(self).update(vars(self).pop(SET_ASIDE, {}))
 
     return resume_execution
+
+
+def _is_running_task(operator: Any, context: Any) -> bool:
+    """Whether an operator is the task that runs, and not one that the task's own code executes.
+
+    An inner operator must not free the slot: Airflow would defer the outer task, whose code would not go on.
+    """
+    try:
+        return context["ti"].task is operator
+    except (AttributeError, KeyError, TypeError):  # executed with a context of the caller's own
+        return False
 
 
 def _was_rescheduled(task: Any, context: Any) -> bool:

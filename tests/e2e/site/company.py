@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from airflow.providers.standard.sensors.filesystem import FileSensor
 from airflow.sdk.bases.sensor import BaseSensorOperator, PokeReturnValue
 
 try:
@@ -103,6 +104,25 @@ class ThoroughSensor(FlagSensor):
         """Return something of its own."""
         super().execute(context)
         return f"{self.flag} is here"
+
+
+class WrappedSensor(FileSensor):
+    """Has an execute of its own, which only waits."""
+
+    def execute(self, context: Any) -> None:
+        """Wait."""
+        super().execute(context)
+
+
+class PatientSensor(FileSensor):
+    """Waits for another file first, by a sensor within its execute."""
+
+    def execute(self, context: Any) -> Any:
+        """Wait twice."""
+        first = f"{self.filepath}_first"
+        FileSensor(task_id="inner", filepath=first, poke_interval=2, timeout=600).execute(context)
+        super().execute(context)
+        return "both are here"
 
 
 def noting(kind: str) -> Any:
