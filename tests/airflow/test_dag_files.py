@@ -1,5 +1,6 @@
 """Sensors whose function or class is of a DAG file: the pool loads the file in a process of its bundle."""
 
+import hashlib
 import json
 import os
 import signal
@@ -22,12 +23,13 @@ from sqlalchemy.exc import OperationalError
 
 from harness.until import until
 from sensorpool import Pool, Settings
-from sensorpool.airflow.compat import secrets_backends
+from sensorpool.airflow.compat import dag_bundles, secrets_backends
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.pool import dag_files
 from sensorpool.airflow.pool.dag_files.processes import Processes
 from sensorpool.airflow.proof.arguments import dag_file
+from sensorpool.airflow.proof.state import bundle_files
 from sensorpool.airflow.proof.watch import process_start
 from sensorpool.airflow.result import Landing
 from sensorpool.airflow.task import patch, poolable
@@ -248,7 +250,7 @@ def test_it_is_off_unless_the_class_is_listed(world: World) -> None:
     path = f"{type(sensor).__module__}.{type(sensor).__qualname__}"
     for listed in (None, path, "sensorpool.*", "airflow.providers.*"):
         given = {} if listed is None else {"sensors_enabled": listed}
-        with pytest.raises(NotPoolable, match=r"not in .* sensors_enabled|defined in a DAG file"):
+        with pytest.raises(NotPoolable, match=r"sensors_enabled does not list|defined in a DAG file"):
             poolable.condition_of(sensor, world.context(sensor), Settings.load(**given), AirflowSettings.load())
     context = world.registered(world.sensor())
     cache = Poker(Settings.load()).cache
@@ -337,6 +339,57 @@ def test_a_bundle_or_file_that_is_missing_is_handed_back(world: World) -> None:
         report = Group(registered | change).poke()
         assert report.outcome is Outcome.HAND_BACK, report
         assert why in str(report.reason)
+
+
+def test_no_registration_has_a_file_run_or_written_outside_of_the_bundle(world: World, tmp_path: Path) -> None:
+    """Whoever may register, or write into the database, may name any bundle, version and path."""
+    world.write("@task.sensor\ndef wait(): return False\nwait()")
+    registered = world.registered(world.sensor())
+    victim, ran = tmp_path / "victim", tmp_path / "ran"
+    victim.write_text("mine")
+    outside = tmp_path / "outside.py"
+    outside.write_text(f"import pathlib\npathlib.Path({str(ran)!r}).touch()")
+    (world.folder / "link.py").symlink_to(outside)
+    tracking = base.get_bundle_tracking_dir("ours")
+    tracking.mkdir(parents=True, exist_ok=True)
+    for change, why in [
+        ({"path": str(outside)}, "the path of its DAG file"),
+        ({"path": "../outside.py"}, "the path of its DAG file"),
+        ({"path": "link.py"}, "leads out of the bundle"),
+        ({"path": ["x.py"]}, "the path of its DAG file"),
+        ({"version": os.path.relpath(victim, tracking)}, "no plain name"),
+        ({"version": str(victim)}, "no plain name"),
+        ({"version": ".."}, "no plain name"),
+        ({"bundle": os.path.relpath(tmp_path, tracking.parent), "version": "victim"}, "is not configured"),
+    ]:
+        report = Group(registered | change).poke()
+        assert report.outcome is Outcome.HAND_BACK, report
+        assert why in str(report.reason)
+        assert (victim.read_text(), ran.exists()) == ("mine", False), change
+
+
+def test_a_file_of_another_folder_is_no_part_of_a_version(world: World, tmp_path: Path) -> None:
+    """A digest would tell whether a guess of its content is right."""
+    world.write("@task.sensor\ndef wait(): return False\nwait()")
+    registered = world.registered(world.sensor())
+    (tmp_path / "secret").write_text("1234")
+    files = [*registered[dag_file.FILES], "../secret"]
+    digest = bundle_files.digest_of(
+        {path: hashlib.sha256((world.folder / path).read_bytes()).hexdigest() for path in files}
+    )
+    report = Group(registered | {dag_file.FILES: files, dag_file.DIGEST: digest}).poke()
+    assert report.outcome is Outcome.HAND_BACK
+    assert "is another one in the pool" in str(report.reason)
+
+
+def test_a_worker_keeps_a_file_that_lies_outside_of_its_bundle(world: World, tmp_path: Path) -> None:
+    world.write("@task.sensor\ndef wait(): return False\nwait()")
+    (world.folder / "x.py").rename(tmp_path / "elsewhere.py")
+    (world.folder / "x.py").symlink_to(tmp_path / "elsewhere.py")
+    bundle = type("Bundle", (), {"path": world.folder, "name": "ours", "version": None})
+    ti = type("Ti", (), {"bundle_instance": bundle})
+    sensor = type("Sensor", (), {"dag": type("Dag", (), {"fileloc": str(world.folder / "x.py")})})
+    assert dag_bundles.dag_file_of(sensor, {"ti": ti}) is None
 
 
 # what the process is given
@@ -541,9 +594,9 @@ def test_processes_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) ->
     assert (report.outcome, "dag_bundle_processes" in str(report.reason)) == (Outcome.HAND_BACK, True)
     until("it has nothing in hand", lambda: first.is_idle, patience=240)
     first.used -= 60
-    report = Group(registered | {"bundle": "theirs"}).poke()
-    assert "theirs" in str(report.reason)
-    assert [process.bundle for process in few.running] == [("theirs", None, None)]
+    report = Group(registered | {"version": "3"}).poke()
+    assert "has no versions here" in str(report.reason)
+    assert [process.bundle for process in few.running] == [("ours", "3", None)]
     until("its process has ended", lambda: not _lives(first.pid))
     for process in few.running:
         process.retire()

@@ -15,6 +15,7 @@ _SECRET = re.compile(
             | CELERY__(BROKER_URL|RESULT_BACKEND) | API_AUTH__\w+ | (API|WEBSERVER)__SECRET_KEY ) (_CMD|_SECRET)?
         | (SENSORPOOL|AIRFLOW__SENSORPOOL)_ ( \w*_URL(_CMD|_SECRET)? | _?CONN_\w+ )"""
 )
+_VERSION = re.compile(r"[A-Za-z0-9][\w.+:@=-]{0,199}", re.ASCII)  # no part of a path
 # a configuration file may have them as well: these values stand before it
 _INSTEAD = {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "sqlite://", "AIRFLOW__CORE__FERNET_KEY": ""}
 
@@ -51,11 +52,26 @@ def dag_file_of(sensor: Any, context: Mapping[str, Any]) -> DagFile | None:
     ):
         return None
     path = os.path.relpath(fileloc, folder)
-    if path.startswith("..") or not path.endswith(".py"):
-        return None
     version = None if bundle.version is None else str(bundle.version)
+    if reason_against(version, path) is not None or not is_inside(folder, path):
+        return None
     place = os.path.abspath(folder)
     return DagFile(name, version, place, os.path.realpath(place), path, module_of(fileloc))
+
+
+def reason_against(version: Any, path: Any) -> str | None:
+    """Return why a version and a path name no DAG file of a bundle, whatever bundle that is; None if they may."""
+    if version is not None and not (isinstance(version, str) and _VERSION.fullmatch(version)):
+        return "the version of its bundle is no plain name"
+    if not isinstance(path, str) or os.path.isabs(path) or ".." in path.split(os.sep) or not path.endswith(".py"):
+        return "the path of its DAG file is not that of a .py file within its bundle"
+    return None
+
+
+def is_inside(folder: str | os.PathLike[str], path: str) -> bool:
+    """Whether a path, relative to a folder, stays within the folder where its links lead."""
+    within = os.path.realpath(folder)
+    return os.path.commonpath([within, os.path.realpath(os.path.join(within, path))]) == within
 
 
 def module_of(fileloc: str) -> str:
@@ -127,7 +143,12 @@ class Bundle:
         self._lock.release()
 
     def fileloc(self, path: str) -> str:
-        """Return the path of a file of the bundle, as Airflow gives it to the file's module."""
+        """Return the path of a file of the bundle, as Airflow gives it to the file's module.
+
+        :raises ValueError: when a link leads out of the bundle.
+        """
+        if not is_inside(self._bundle.path, path):
+            raise ValueError(f"{path} leads out of the bundle {self._bundle.name}")
         return os.fspath(Path(self._bundle.path, path))
 
     def load(self, path: str) -> Mapping[str, Any]:

@@ -4,9 +4,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from sensorpool.airflow.compat import dag_bundles
 from sensorpool.airflow.pool.dag_files.bundle_key import BundleKey
 from sensorpool.airflow.pool.dag_files.processes import processes
 from sensorpool.airflow.proof.arguments import dag_file, external_inputs
+from sensorpool.errors import HandBack
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import PokeReturnValue
 from sensorpool.poke.answer import Reported
@@ -15,9 +17,9 @@ from sensorpool.poke.answer import Reported
 class DagFileSensor:
     """Stands in for a sensor whose class or function is defined in a DAG file. To list it lets the pool run DAG code.
 
-    :param bundle: the name of the bundle.
-    :param version: its version; None for a bundle without versions.
-    :param path: of the DAG file, in the bundle.
+    :param bundle: the name of a bundle that Airflow's configuration has here.
+    :param version: its version, a plain name; None for a bundle without versions.
+    :param path: of the DAG file, relative to the bundle and within it.
     :param rest: what `sensorpool.airflow.proof.arguments.dag_file` says beside these.
     """
 
@@ -32,9 +34,14 @@ class DagFileSensor:
         """Have the bundle's process poke.
 
         :raises Reported: what that process says, if it is no answer.
-        :raises HandBack: when there is no such process, and when the poke has ended one.
+        :raises HandBack: when there is no such file or process, and when the poke has ended one.
         :raises InfraFailure: when the process is not ready yet.
         """
+        why = dag_bundles.reason_against(self._bundle.version, self._path)
+        if why is None and self._bundle.name not in dag_bundles.configured():
+            why = f"its DAG bundle {self._bundle.name} is not configured in the pool"
+        if why is not None:
+            raise HandBack(why)
         report = processes().poke(self._bundle, self._path, self._poke_context)
         if report.outcome is Outcome.LANDED:
             return PokeReturnValue(True, None if report.xcom_value is None else json.loads(report.xcom_value))
