@@ -230,6 +230,13 @@ PARAMS: dict[str, tuple[Any, bool]] = {
     "a text": ("a", True),
     "nested": ({"a": [1, {"b": None}], "c": {"d": [True, 2.5]}}, True),
     "dicts": ([{"a": 1}, {"a": [2]}], True),
+    "in another order": ({"b": 1, "a": 2}, False),
+    "by length": ({"aa": 1, "b": 2}, False),
+    "within": ({"a": [{"b": 1, "a": 2}]}, False),
+    "of letters": ({"a": 1, "ö": 2}, True),
+    "a float": ([0.1, 1.0, 1e-07, 123456.75], True),
+    "an exponent": (1e16, False),
+    "less than nothing": ([-0.0], False),
     "a tuple": ((1, (2, "x")), True),
     "of a type": (Param([{"a": 1}], type="array"), True),
     "a dict beside another": ([1, {"a": 2}], False),
@@ -254,7 +261,7 @@ def test_params_that_a_serialized_dag_changes_are_a_workers(value: Any, is_same:
     if is_same:
         found = DagSerialization.from_dict(json.loads(json.dumps(DagSerialization.to_dict(sensor.dag))))
         of = found.get_task("wait").params if of_task else found.params
-        assert of["y"] == sensor.params["y"]
+        assert repr(of["y"]) == repr(sensor.params["y"])
     not_named = in_dag(lambda: file_sensor(**own), params={"x": 1, "y": value})
     parse.give_blueprint(not_named)
     assert not_named.start_from_trigger

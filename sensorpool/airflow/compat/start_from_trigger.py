@@ -1,6 +1,9 @@
 """What Airflow has for tasks that start from a trigger, without a worker (`features.START_FROM_TRIGGER`)."""
 
 import json
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import jinja2
@@ -27,7 +30,8 @@ def has_own_templates(dag: Any) -> bool:
 def changed_param(task: Any) -> str | None:
     """Return the name of a param whose value a serialized DAG does not give back; None if there is none.
 
-    Airflow serializes the params of a DAG, and those of a task. It does not read all nested values back.
+    Airflow serializes the params of a DAG, and those of a task. It does not read all nested values back. Nor do
+    databases keep all of JSON: the keys of an object may come back in another order, and 1e16 as an integer.
 
     :raises Exception: when a value cannot be serialized.
     """
@@ -35,12 +39,27 @@ def changed_param(task: Any) -> str | None:
 
     for params in (task.dag.params, task.params):
         given = {name: param for name in params if not _is_plain((param := params.get_param(name)).value)}
-        encoded = json.loads(json.dumps(BaseSerialization._serialize_params_dict(given)))
-        back = BaseSerialization._deserialize_params_dict(encoded)
-        for name, param in given.items():
-            if repr(param.value) != repr(back.get_param(name).value):
-                return str(name)
+        text = json.dumps(BaseSerialization._serialize_params_dict(given))
+        for order in (str, _order_of_jsonb):
+            encoded = json.loads(text, object_pairs_hook=partial(_sorted, order), parse_float=_number_of_jsonb)
+            back = BaseSerialization._deserialize_params_dict(encoded)
+            for name, param in given.items():
+                if repr(param.value) != repr(back.get_param(name).value):
+                    return str(name)
     return None
+
+
+def _sorted(order: Callable[[str], Any], pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    return dict(sorted(pairs, key=lambda pair: order(pair[0])))
+
+
+def _order_of_jsonb(key: str) -> tuple[int, bytes]:
+    """Return what PostgreSQL and MySQL sort keys by; Airflow itself sorts them by name when it compresses them."""
+    return len(key.encode()), key.encode()
+
+
+def _number_of_jsonb(text: str) -> Any:
+    return json.loads(format(Decimal(text) + 0, "f"))
 
 
 def _is_plain(value: Any) -> bool:

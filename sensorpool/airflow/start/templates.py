@@ -44,7 +44,7 @@ _NOT_ADMITTED = (
     *(nodes.ContextReference, nodes.DerivedContextReference, nodes.EnvironmentAttribute, nodes.ExtensionAttribute),
     *(nodes.ImportedName, nodes.InternalName, nodes.EvalContextModifier),
 )
-_PLAIN = (str, int, float, bool, type(None))
+_PLAIN = (str, int, bool, type(None))  # what every database gives back as it was
 # names with fixed values while a run waits, if no other attributes are asked for
 _FIXED = _VALUES - {"macros", "conn"} | {"dag_run", "dag", "task", "ti", "task_instance"}
 _MAY_CHANGE = ("random", "lipsum")
