@@ -8,7 +8,7 @@ from sensorpool.client.pool_view import PoolView
 from sensorpool.leases import complaints, state_file
 from sensorpool.leases.range_state import MISSED, RangeState
 from sensorpool.leases.wrong_calls import WrongCalls
-from sensorpool.model.states import State
+from sensorpool.model.states import Ending, State
 from sensorpool.model.times import spell_time
 from sensorpool.model.values import Milliseconds
 from sensorpool.store import admission, callbacks, inspecting, late_conditions
@@ -59,7 +59,7 @@ def status(pool: PoolView) -> dict[str, Any]:
         "problems": disagreements(pool, workers) + no_triggerer(pool) + _unseen(pool),
         "sensing": states.get(State.SENSING, 0),
         "groups": groups,
-        "states": {str(state): states.get(state, 0) for state in State},
+        "states": {str(state): states.get(state, 0) for state in (*State, Ending.HANDED_BACK)},
         "not_here": [each._asdict() for each in complaints.read(complaints.found(pool.leases), now, living)],
         "away": [backends.shown(outage) for outage in backends.away(pool).values()],
         "budgets": backends.budgets(pool),

@@ -155,7 +155,17 @@ def _list(pool: PoolView, selection: Selection, limit: int, wide: bool, as_json:
         "waiting_since",
         "reason",
     )
-    print_table(title, columns, ([row[column] for column in columns] for row in found), wide=wide)
+    print_table(
+        title,
+        columns,
+        ([_state(row) if column == "state" else row[column] for column in columns] for row in found),
+        wide=wide,
+    )
+
+
+def _state(row: dict[str, Any]) -> str:
+    """Return the state as people read it: a task that was handed back goes on by itself."""
+    return "handed back" if row["ending"] == Ending.HANDED_BACK else str(row["state"])
 
 
 def _narrow(row: dict[str, Any], last: str) -> list[Any]:
@@ -163,7 +173,7 @@ def _narrow(row: dict[str, Any], last: str) -> list[Any]:
     mapped = "" if row["map_index"] < 0 else f"[{row['map_index']}]"
     return [
         row["id"],
-        row["state"],
+        _state(row),
         ago(row["waiting_since"], datetime.now(UTC)),
         row["dag_id"],
         f"{row['task_id']}{mapped}",

@@ -36,7 +36,9 @@ def print_status(found: dict[str, Any]) -> None:
 
     :param found: as `admin.status.status` returns it.
     """
-    counts = ", ".join(f"{count} {state}" for state, count in found["states"].items() if state != State.SENSING)
+    counts = ", ".join(
+        f"{count} {state.replace('_', ' ')}" for state, count in found["states"].items() if state != State.SENSING
+    )
     click.echo(f"{found['sensing']} sensing in {found['groups']} groups; {counts}")
     if found["late"]:
         click.echo(f"{found['late']} conditions are later than usual: `sensorpool list --late` names who waits")

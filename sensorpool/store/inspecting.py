@@ -3,9 +3,9 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, func, or_, select
+from sqlalchemy import Connection, case, func, or_, select
 
-from sensorpool.model.states import State
+from sensorpool.model.states import Ending, State
 from sensorpool.model.values import Key, Milliseconds, ShardRange
 from sensorpool.store.dialects import among, count_rows
 from sensorpool.store.schema import outbox
@@ -83,8 +83,9 @@ def external_waiters(
 
 
 def count_by_state(connection: Connection) -> dict[str, int]:
-    """Count the instances in each state, without pruned ones."""
-    return {row[0]: row[1] for row in connection.execute(select(s.c.state, count_rows).group_by(s.c.state))}
+    """Count the instances in each state, without pruned ones; cancelled ones that were handed back count as that."""
+    state = case((s.c.ending == Ending.HANDED_BACK, s.c.ending), else_=s.c.state).label("shown")
+    return {row[0]: row[1] for row in connection.execute(select(state, count_rows).group_by("shown"))}
 
 
 def count_waiting(connection: Connection) -> tuple[int, int]:

@@ -42,6 +42,21 @@ def run(tmp_path: Path) -> Run:
     return run_it
 
 
+def test_what_was_handed_back_is_not_called_cancelled(run: Run, tmp_path: Path) -> None:
+    with closing(Pool(Settings.load(database_url=f"sqlite:///{tmp_path / 'pool.db'}"))) as pool:
+        ids = [pool.register(PATH_SENSOR, {"path": f"/{n}"}, external_id=f"task {n}").id for n in range(3)]
+        pool.settler.hand_back({ids[0]: "its pool is drained", ids[1]: "likewise"})
+        pool.cancel(ids[2])
+    rows = {line.split()[0]: line for line in run("list", "--wide").stdout.splitlines() if line.strip()}
+    assert [("handed back" in rows[str(each)], "cancelled" in rows[str(each)]) for each in ids] == [
+        (True, False),
+        (True, False),
+        (False, True),
+    ]
+    assert "1 cancelled, 2 handed back" in run("status").stdout
+    assert json.loads(run("status", "--json").stdout)["states"]["handed_back"] == 2
+
+
 def test_register_show_list_cancel_wait(run: Run) -> None:
     done = run("register", PATH_SENSOR, '{"path": "/nowhere/x"}', "--dag-id=d", "--task-id=t", "--run-id=r", "--json")
     assert done.returncode == 0, done.stderr

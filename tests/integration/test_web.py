@@ -302,6 +302,9 @@ def test_only_a_task_of_airflows_is_handed_back(browse: Callable[[str], httpx.Cl
     edit(pool, update(sensor_instance).where(sensor_instance.c.id == 1).values(external_id="an id"))
     assert post(operator, "/instances/1", "/instances/1/hand-back").status_code == 303
     assert pool.database.read(inspecting.instance, 1)["ending"] == "handed_back"  # type: ignore[index]
+    page = operator.get(RUN).text
+    assert '<span class="outcome handed_back">handed back</span>' in page
+    assert "cancelled" not in page
 
 
 def test_release_lets_a_condition_out(browse: Callable[[str], httpx.Client], pool: Pool) -> None:
