@@ -1,5 +1,8 @@
 """Why a sensor is not pooled, or goes back to its worker."""
 
+from sensorpool.errors import SensorpoolError
+from sensorpool.instrumentation.redaction import error_text, one_line
+
 
 class NotPoolable(Exception):
     """The sensor is not poolable and runs natively. The message says why.
@@ -10,6 +13,13 @@ class NotPoolable(Exception):
     def __init__(self, why: str, kind: str = "not_poolable") -> None:
         super().__init__(why)
         self.kind = kind
+
+
+def reason_for(error: Exception) -> str:
+    """Return in a line why a sensor is not pooled; an error that says nothing by itself is named."""
+    if isinstance(error, NotPoolable | SensorpoolError):
+        return error_text(error)
+    return f"sensorpool cannot take it: {one_line(error)}"
 
 
 # why a sensor begins on a worker where others begin without one: the tag of a metric, so it is one of a few

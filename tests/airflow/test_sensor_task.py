@@ -19,9 +19,10 @@ pytest.importorskip("airflow")
 from airflow.providers.standard.sensors.filesystem import FileSensor
 from airflow.sdk import DAG, Asset
 from airflow.sdk.bases.sensor import BaseSensorOperator, PokeReturnValue
+from airflow.sdk.execution_time.context import set_current_context
 
 from sensorpool import Pool, Settings
-from sensorpool.airflow.compat import features, operators
+from sensorpool.airflow.compat import features, operators, task_runtime
 from sensorpool.airflow.compat.exceptions import (
     AirflowException,
     AirflowFailException,
@@ -83,6 +84,31 @@ def test_what_does_not_hold_is_registered_and_its_slot_is_free(pool: Pool) -> No
     assert arguments["instance_id"] == row["id"]
     assert arguments["direct"] is True
     assert deferred.value.timeout > dt.timedelta(seconds=600 + 3000)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (NotPoolable("it is stateful"), "sensorpool: runs natively: it is stateful"),
+        (Unreachable("the database does not answer"), "sensorpool: runs natively: the database does not answer"),
+        (
+            AttributeError("'int' has no 'upper'"),
+            "sensorpool: runs natively: sensorpool cannot take it: AttributeError: 'int' has no 'upper'",
+        ),
+    ],
+    ids=["not poolable", "unreachable", "odd argument"],
+)
+def test_the_reason_is_told_once_a_try(error: Exception, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    counted: list[str] = []
+    log = SimpleNamespace(**dict.fromkeys(("info", "warning"), lambda text, *parts: lines.append(text % parts)))
+    monkeypatch.setattr(task_runtime, "count_metric", lambda name, _: counted.append(name))
+    for rescheduled in (0, 1, 2):
+        with set_current_context({"task_reschedule_count": rescheduled}):
+            deferral.report_native(SimpleNamespace(log=log), error)
+    is_settled = isinstance(error, NotPoolable)
+    assert lines == [said] * (1 if is_settled else 3)
+    assert counted == ["native"] * len(lines)
 
 
 def test_what_holds_already_ends_natively(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -477,7 +477,7 @@ def test_a_run_without_a_logical_date(starts: Starts) -> None:
 def test_a_class_that_is_not_enabled_any_more(starts: Starts, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id = starts.run(starts.dag())
     monkeypatch.setattr(starts.pool, "settings", starts.pool.settings.model_copy(update={"sensors_enabled": ()}))
-    goes_to_a_worker(starts, run_id, "is not in [sensorpool] sensors_enabled")
+    goes_to_a_worker(starts, run_id, "[sensorpool] sensors_enabled does not list")
 
 
 def test_a_pool_that_does_not_answer(starts: Starts, monkeypatch: pytest.MonkeyPatch) -> None:

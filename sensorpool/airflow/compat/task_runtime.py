@@ -21,6 +21,16 @@ def is_test_run() -> bool:
     return isinstance(getattr(task_runner, "SUPERVISOR_COMMS", None), InProcessSupervisorComms)
 
 
+def was_rescheduled() -> bool:
+    """Whether the running task was rescheduled in this try, whose log has what earlier processes of it said."""
+    from airflow.sdk import get_current_context
+
+    try:
+        return bool(get_current_context().get("task_reschedule_count"))
+    except RuntimeError:  # no task runs
+        return False
+
+
 def team_of(context: Mapping[str, Any]) -> str | None:
     """Return the team of a task; None without ``[core] multi_team``, and where its DAG's bundle has none.
 

@@ -20,7 +20,7 @@ from airflow.triggers.base import StartTriggerArgs
 
 from sensorpool.airflow.compat import operators, secrets_masker, start_from_trigger, task_runtime
 from sensorpool.airflow.configuration import AirflowSettings
-from sensorpool.airflow.errors import NotPoolable, reason_to_begin
+from sensorpool.airflow.errors import NotPoolable, reason_for, reason_to_begin
 from sensorpool.airflow.proof import gates, known_sensors
 from sensorpool.airflow.proof.arguments import external_inputs, rebuild
 from sensorpool.airflow.proof.codec import decode
@@ -31,7 +31,6 @@ from sensorpool.airflow.start.one_task import START
 from sensorpool.airflow.task import deferral, own_deferral, poolable
 from sensorpool.airflow.task.patch import RESUME, begins_on_worker, proved_by_first_poke
 from sensorpool.config.settings import Settings
-from sensorpool.instrumentation.redaction import error_text
 from sensorpool.model.values import LONGEST_SPAN
 
 _OWN_WORK = {  # what only a worker does before a task begins
@@ -64,7 +63,7 @@ def give_blueprint(task: Any) -> None:
             raise NotPoolable(f"its arguments take more than {LONGEST} characters", "arguments")
         timeout = dt.timedelta(seconds=blueprint.timeout + ours.deferral_grace)
     except Exception as error:  # an odd class or argument: the sensor begins on a worker, which says why
-        reason = error_text(error), reason_to_begin(getattr(error, "kind", None))
+        reason = reason_for(error), reason_to_begin(getattr(error, "kind", None))
     if of_worker is not None:
         begins_on_worker[task.dag_id, task.task_id] = reason
         if reason is None and blueprint.dag_file:

@@ -14,7 +14,7 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
 from sensorpool.airflow.compat import task_runtime
-from sensorpool.airflow.errors import NotPoolable, reason_to_begin
+from sensorpool.airflow.errors import NotPoolable, reason_for, reason_to_begin
 from sensorpool.airflow.result import START_ON_WORKER, START_ON_WORKER_KIND, STARTED
 from sensorpool.airflow.start.blueprint import Blueprint
 from sensorpool.airflow.start.registrar import Registrar, Waiting
@@ -56,7 +56,7 @@ class StartTrigger(BaseTrigger):
         try:
             event = await self._event()
         except Exception as error:
-            event = self._to_worker(error_text(error), error)
+            event = self._to_worker(reason_for(error), error)
         if START_ON_WORKER in (event.payload if isinstance(event.payload, dict) else ()):
             await self._turn()
         yield event
@@ -101,7 +101,7 @@ class StartTrigger(BaseTrigger):
         except TimeoutError:
             return self._to_worker(self._away or f"it could not be registered in {LIMIT:g} s")
         except Exception as error:
-            return self._to_worker(error_text(error), error)
+            return self._to_worker(reason_for(error), error)
         # one that has ended may have been on a worker in this try, a moment ago: see `resume_hold`
         registered_at = began if waiting.has_ended else 0.0
         self._pool_trigger = self._waits_for(waiting.instance_id, waiting.direct, registered_at)

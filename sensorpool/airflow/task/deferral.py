@@ -10,13 +10,12 @@ from typing import Any, NoReturn
 from sensorpool.airflow.compat import secrets_masker, task_runtime
 from sensorpool.airflow.compat.exceptions import TaskDeferred
 from sensorpool.airflow.configuration import AirflowSettings
-from sensorpool.airflow.errors import NotPoolable
+from sensorpool.airflow.errors import NotPoolable, reason_for
 from sensorpool.airflow.task.patch import RESUME
 from sensorpool.airflow.trigger import PauseTrigger, PoolTrigger
 from sensorpool.client.pool import Pool
 from sensorpool.config.settings import Settings
 from sensorpool.errors import KeyConflict
-from sensorpool.instrumentation.redaction import error_text
 from sensorpool.model.states import State
 from sensorpool.model.values import LONGEST_SPAN, Instance, Key, Registration
 from sensorpool.store import inspecting, pruning
@@ -174,9 +173,11 @@ def pause(task: Any, due: datetime, started: float, **more: Any) -> TaskDeferred
 
 
 def report_native(task: Any, error: Exception) -> None:
-    """Log why a task keeps its slot and runs natively, and count it."""
-    why = error_text(error)
+    """Log why a task keeps its slot and runs natively, and count it: once a try, and not after each reschedule."""
+    why = reason_for(error)
     if isinstance(error, NotPoolable):
+        if task_runtime.was_rescheduled():
+            return
         kind = error.kind
         task.log.info("sensorpool: runs natively: %s", why)
     else:

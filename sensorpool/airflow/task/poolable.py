@@ -15,6 +15,7 @@ from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.proof import gates, known_sensors, own_execute
 from sensorpool.airflow.proof.arguments import callables, dag_file, rebuild
 from sensorpool.airflow.proof.state import patched_code
+from sensorpool.airflow.proof.state.patched_code import OF_DAG_FILES
 from sensorpool.airflow.proof.watch import environment_reads, task_reads
 from sensorpool.config import allowlist
 from sensorpool.config.settings import Settings
@@ -183,10 +184,13 @@ def check_listed(op_classpath: str, settings: Settings) -> None:
     :raises NotPoolable: when it is not.
     """
     listed = allowlist.of(settings.sensors_enabled)
-    if op_classpath not in listed:
-        why = f": {why}" if (why := listed.why_not(op_classpath)) else ""
-        more = f"; for functions of DAG files list {dag_file.SENSOR}" if op_classpath.startswith(_OF_FUNCTIONS) else ""
-        raise NotPoolable(f"{op_classpath} is not in [sensorpool] sensors_enabled{why}{more}", "not_enabled")
+    if op_classpath in listed:
+        return
+    if op_classpath.startswith(_OF_FUNCTIONS) or OF_DAG_FILES.match(op_classpath):
+        missing = f"{dag_file.SENSOR}, which code of DAG files needs"
+    else:
+        missing = f"{op_classpath} by its exact name" if listed.why_not(op_classpath) else op_classpath
+    raise NotPoolable(f"[sensorpool] sensors_enabled does not list {missing}", "not_enabled")
 
 
 def _path_of(cls: type) -> str:
