@@ -1,7 +1,7 @@
 """Whether the pool is alive, as a triggerer sees it, and which instances go back to a worker if it is dead."""
 
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.client.pool import Pool
@@ -13,9 +13,13 @@ log = logger(__name__)
 
 
 class Liveness:
-    """A pool is dead when, according to Redis, no tick has finished for ``pool_dead_after`` seconds."""
+    """A pool is dead when, according to Redis, no tick has finished for ``pool_dead_after`` seconds.
 
-    def __init__(self, pool: Pool, settings: AirflowSettings) -> None:
+    :param tell: puts a line into the log of each waiting task, when the pool dies and when it is back.
+    """
+
+    def __init__(self, pool: Pool, settings: AirflowSettings, tell: Callable[[str], object]) -> None:
+        self._tell = tell
         self._pool = pool
         self._settings = settings
         self._last = 0
@@ -35,6 +39,8 @@ class Liveness:
         except Exception:  # any value may stand in Redis, and this thread serves all triggers
             last = self._last
         if last != self._last:
+            if self._said:
+                self._tell("sensorpool: the pool's ticks go on")
             self._last, self._silence, self._said = last, 0.0, False
         else:
             self._silence += elapsed
@@ -44,6 +50,8 @@ class Liveness:
             self._said = True
             what = "tasks go back to workers" if self._settings.on_pool_dead == "native" else "tasks wait for it"
             log.error(f"the pool is dead: {what}", seconds=round(self._silence), waiting=len(waiting))
+            line = f"sensorpool: nothing is poked: no tick has finished for {self._silence:.0f} s; {what}"
+            self._tell(f"{line}; `sensorpool health` says what is missing")
         if self._settings.on_pool_dead == "wait":
             return []
         return sorted(waiting)[: max(1, round(elapsed * self._settings.hand_back_rate))]

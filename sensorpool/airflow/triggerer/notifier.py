@@ -88,7 +88,7 @@ class Notifier:
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._task_log = TaskLog(pool, settings.log_every)
-        self._liveness = Liveness(pool, settings)
+        self._liveness = Liveness(pool, settings, self._tell_all)
         self._listening = BackgroundThread("sensorpool-notifier-listen", self._listen)
         self._looking = BackgroundThread("sensorpool-notifier-look", self._look)
         self._meeting = BackgroundThread("sensorpool-notifier-api-server", self._await_api_server)
@@ -274,6 +274,11 @@ class Notifier:
             subscriptions = list(self._subscriptions.get(instance_id, ()))
         for subscription in subscriptions:
             subscription.put(end)
+
+    def _tell_all(self, line: str) -> None:
+        with self._lock:
+            waiting = list(self._subscriptions)
+        self._tell(dict.fromkeys(waiting, line))
 
     def _tell(self, lines: dict[int, str]) -> None:
         for instance_id, line in lines.items():
