@@ -44,6 +44,8 @@ class Says:
                 raise InfraFailure("the backend does not answer")
             case "slow":
                 time.sleep(2)
+            case "raise its own":
+                raise ValueError(f"only for the readers of {self.path.name}")
         return self.path.read_text() == "land"
 
 
@@ -136,6 +138,26 @@ def test_the_last_pokes_and_the_traceback_of_the_last_one(
         assert "Traceback (most recent call last):\n" in said
     told.write_text("no")
     assert "traceback" not in poke_until(one, "does not hold yet"), "the last poke raised nothing"
+
+
+def test_each_condition_has_the_error_of_its_own_poke(pool: Pool, worker: Worker, tmp_path: Path) -> None:
+    ids = {}
+    for name in ("alpha", "beta"):
+        path = tmp_path / name
+        path.write_text("raise its own")
+        one = Registration(sensor=f"{__name__}.Says", poke_context={"path": str(path)}, silent_fail=True)
+        ids[name] = pool.register_many([one])[0].id
+    until(
+        "a poke of each",
+        lambda: (
+            job.run(worker, pool.ranges[0], "us") and all(show(pool, each)["last_poke_at"] for each in ids.values())
+        ),
+        every=TICK,
+    )
+    for name, other in (("alpha", "beta"), ("beta", "alpha")):
+        for found in (show(pool, ids[name]), explain(pool, ids[name])):
+            assert found["traceback"].endswith(f"ValueError: only for the readers of {name}\n")
+            assert other not in json.dumps(found)
 
 
 def test_what_was_not_poked_yet_and_who_else_waits(pool: Pool, register: Callable[..., int]) -> None:
