@@ -18,6 +18,7 @@ from sensorpool.errors import SensorpoolError, SettingsError, Unreachable
 from sensorpool.instrumentation.redaction import hide_password, one_line, printable
 from sensorpool.model.finding import Finding, Level
 from sensorpool.model.terms import LiveWorker
+from sensorpool.model.words import counted
 from sensorpool.publish import application, overlay, wire
 from sensorpool.publish.broker import Connection
 from sensorpool.store import callbacks, migrate
@@ -228,9 +229,8 @@ def _look_at_workers(pool: Pool, without: Collection[str]) -> Iterator[Finding]:
         start = "sensorpool standalone" if pool.settings.embedded else "celery -A sensorpool worker"
         yield Finding("pool", "warning", f"{pool.pool_id.get() or 'it'} has no worker: start `{start}`")
         return
-    count = "1 worker" if len(workers) == 1 else f"{len(workers)} workers"
     more = f" and {len(workers) - _FEW_WORKERS} more" if len(workers) > _FEW_WORKERS else ""
-    yield Finding("pool", "ok", f"{pool.pool_id.get()}: {count}: {names}{more}")
+    yield Finding("pool", "ok", f"{pool.pool_id.get()}: {counted(len(workers), 'worker')}: {names}{more}")
     for worker in workers:
         if worker.no_metrics:
             yield Finding("metrics", "warning", printable(f"{worker} serves none at {worker.no_metrics}")[:_LONGEST])

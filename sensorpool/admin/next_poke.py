@@ -39,7 +39,7 @@ def add_last(pool: PoolView, shown: dict[str, Any]) -> None:
         records = pool.leases.poke_log.history(pool.range_of(shown["shardcode"]))
         pokes = pokes_of(records, shown["group_id"], SHOWN_POKES)
     except Unreachable as error:
-        shown["last_outcome"], shown["unreachable"] = f"not known: {error}", str(error)
+        shown["last_outcome"], shown["unreachable"] = "not known: Redis cannot be asked", str(error)
         return
     if pokes:
         poked, shown["last_pokes"] = pokes[-1], [_shown(each) for each in pokes]

@@ -8,6 +8,7 @@ import click
 
 from sensorpool.admin import instances
 from sensorpool.cli.output import (
+    has_colours,
     is_wide,
     json_option,
     print_fields,
@@ -23,8 +24,10 @@ from sensorpool.client.pool_view import PoolView
 from sensorpool.config.refusals import variable
 from sensorpool.config.settings import Settings
 from sensorpool.config.variables import unknown_settings
+from sensorpool.instrumentation.redaction import printable
 from sensorpool.model.states import Ending, State
 from sensorpool.model.times import ago, when
+from sensorpool.model.words import counted
 from sensorpool.store.listing import Selection
 
 _LONGEST_ID = 20  # digits
@@ -71,6 +74,8 @@ def explain(instance_id: int, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
+    if (stopped := found.pop("stopped")) is not None:
+        click.echo(click.style(printable(stopped), fg="red") if has_colours() else printable(stopped))
     say(found.pop("why"))
     traceback = found.pop("traceback", None)
     print_fields({name.replace("_", " "): value for name, value in found.items() if value is not None})
@@ -136,7 +141,7 @@ def _list(pool: PoolView, selection: Selection, limit: int, wide: bool, as_json:
     if as_json:
         print_json(found)
         return
-    title = f"{len(found)} instance{'' if len(found) == 1 else 's'}"
+    title = counted(len(found), "instance")
     if len(found) == limit and (count := instances.count_instances(pool, selection)) > limit:
         title = f"{limit:,} of {count:,} instances; for the next ones: --before {found[-1]['id']}"
     if not is_wide(wide):

@@ -1,5 +1,6 @@
 """The ``sensorpool`` command. Exit codes: 0 done, 1 not done (the reason is printed), 2 wrong usage."""
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import click
 from sensorpool.cli.output import bear_any_text, say
 from sensorpool.config.version import __version__
 from sensorpool.errors import KeyConflict, Refused, SensorpoolError, SettingsError
+from sensorpool.instrumentation.logs import BriefFormatter
 from sensorpool.instrumentation.redaction import one_line
 
 DONE, NO, USAGE = 0, 1, 2
@@ -61,6 +63,8 @@ class _OneLine(click.Group):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         bear_any_text()
+        if logging.lastResort is not None:  # what prints warnings where no logging is configured
+            logging.lastResort.setFormatter(BriefFormatter())
         with _one_line_errors():  # --help and --version print here
             return super().make_context(info_name, args, parent, **extra)
 

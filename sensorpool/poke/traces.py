@@ -16,7 +16,7 @@ _CAUSES = 10  # exceptions that an error comes from; of more, none is shown
 
 
 class Traces:
-    """The errors of this process's pokes. Safe to share between threads, which may make a few texts more than `MOST`."""
+    """The errors of this process's pokes. Threads may share it, and make a few texts more than `MOST`."""
 
     def __init__(self) -> None:
         self._began, self._made = 0.0, 0  # of the present second
