@@ -94,6 +94,7 @@ def list_instances(pool: PoolView, selection: Selection, most: int) -> list[dict
     return [
         {
             **{name: row[name] for name in shown},
+            "poke_context": read_json(row["poke_context"], row["poke_context"]),
             "waiting_since": spell_time(row["start_date"]),
             "timeout_at": spell_time(row["timeout_at"]),
             "settled_at": spell_time(row["settled_at"]),

@@ -1,6 +1,7 @@
 """``sensorpool show``, ``explain``, ``list``, ``quarantine``, ``release`` and ``config``."""
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,7 +24,6 @@ from sensorpool.cli.pools import pool_to_look_at
 from sensorpool.client.pool_view import PoolView
 from sensorpool.config.refusals import variable
 from sensorpool.config.settings import Settings
-from sensorpool.config.variables import unknown_settings
 from sensorpool.instrumentation.redaction import printable
 from sensorpool.model.states import Ending, State
 from sensorpool.model.times import ago, when
@@ -89,12 +89,13 @@ def _say_traceback(text: str | None) -> None:
 
 
 @click.command("list")
+@click.argument("text", metavar="[TEXT]", required=False)
 @click.option("--state", type=click.Choice([str(state) for state in State]), help="Only instances in this state.")
 @click.option("--ending", type=click.Choice([str(ending) for ending in Ending]), help="Only those that ended so.")
 @click.option("--dag-id", help="Only instances of this DAG.")
 @click.option("--task-id", help="Only instances of this task.")
 @click.option("--run-id", help="Only instances of this run.")
-@click.option("--class", "op_classpath", help="Only instances of this class: pkg.module.Class.")
+@click.option("--class", "op_classpath", help="Only instances with this text in their class path.")
 @click.option("--reason", help="Only instances with this text in their reason.")
 @click.option("--overdue", is_flag=True, help="Only instances that still wait, past their deadline.")
 @click.option("--late", is_flag=True, help="Only instances whose condition is later than it usually lands.")
@@ -120,7 +121,10 @@ def list_command(
     as_json: bool,
     **wanted: Any,
 ) -> None:
-    """List instances, the newest first. On a terminal the table is cut to fit: `show ID` and --wide show all."""
+    """List instances, the newest first; with TEXT those that have it in their task, run, class, context or reason.
+
+    On a terminal the table is cut to fit: `show ID` and --wide show all.
+    """
     pool = PoolView()
 
     def show_list() -> None:
@@ -144,10 +148,14 @@ def _list(pool: PoolView, selection: Selection, limit: int, wide: bool, as_json:
     title = counted(len(found), "instance")
     if len(found) == limit and (count := instances.count_instances(pool, selection)) > limit:
         title = f"{limit:,} of {count:,} instances; for the next ones: --before {found[-1]['id']}"
+    for row in found:
+        context = json.dumps(row["poke_context"], ensure_ascii=False)
+        row["condition"] = (
+            f"{row['op_classpath'] if is_wide(wide) else row['op_classpath'].rpartition('.')[2]} {context}"
+        )
     if not is_wide(wide):
-        last = "reason" if any(row["reason"] for row in found) else "run_id"
-        crop = ("dag_id", "task_id", last)
-        print_short(title, ("id", "state", "since", *crop), (_narrow(row, last) for row in found), crop)
+        crop = ("dag_id", "task_id", "condition", *(["reason"] if any(row["reason"] for row in found) else []))
+        print_short(title, ("id", "state", "since", *crop), (_narrow(row, crop) for row in found), crop)
         return
     columns = (
         "id",
@@ -158,22 +166,17 @@ def _list(pool: PoolView, selection: Selection, limit: int, wide: bool, as_json:
         "map_index",
         "try_number",
         "waiting_since",
+        "condition",
         "reason",
     )
     print_table(title, columns, ([row[column] for column in columns] for row in found), wide=wide)
 
 
-def _narrow(row: dict[str, Any], last: str) -> list[Any]:
+def _narrow(row: dict[str, Any], crop: Sequence[str]) -> list[Any]:
     """Return the cells of an instance that fit on a line of a terminal."""
-    mapped = "" if row["map_index"] < 0 else f"[{row['map_index']}]"
-    return [
-        row["id"],
-        row["state"],
-        ago(row["waiting_since"], datetime.now(UTC)),
-        row["dag_id"],
-        f"{row['task_id']}{mapped}",
-        row[last],
-    ]
+    if row["map_index"] >= 0:
+        row["task_id"] += f"[{row['map_index']}]"
+    return [row["id"], row["state"], ago(row["waiting_since"], datetime.now(UTC)), *(row[name] for name in crop)]
 
 
 @click.command()
@@ -237,5 +240,3 @@ def config(as_json: bool) -> None:
             for name, (value, origin) in shown.items()
         ]
         print_table("the effective settings", ("setting", "value", "from"), rows)
-    for name in unknown_settings():
-        say(f"sensorpool: there is no such setting: {name}", err=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import ColumnElement, Connection, or_, select
 
 from sensorpool.model.states import Ending, State
 from sensorpool.model.values import Milliseconds
@@ -13,9 +13,10 @@ from sensorpool.store.schema import sensor_instance as s
 
 _LATE = select(g.c.id).where(g.c.late_since.is_not(None))
 _ESCAPE = "!"
+_SEARCHED = ("dag_id", "task_id", "run_id", "op_classpath", "poke_context", "reason")
 _COLUMNS = (
     *("id", "state", "ending", "dag_id", "task_id", "run_id", "map_index", "try_number"),
-    *("op_classpath", "start_date", "timeout_at", "settled_at", "reason"),
+    *("op_classpath", "poke_context", "start_date", "timeout_at", "settled_at", "reason"),
 )
 
 
@@ -23,12 +24,15 @@ _COLUMNS = (
 class Selection:
     """Which instances are wanted; None: any.
 
+    :param text: a part of the task's names, the class path, the context or the reason, in small or capital letters.
+    :param op_classpath: a part of the class path, likewise.
     :param reason: a part of the reason.
     :param past: only those that still wait, with a deadline before this time.
     :param late: only those that wait for a condition that is later than usual.
     :param before: only those with a lower id: the next page.
     """
 
+    text: str | None = None
     state: State | None = None
     ending: Ending | None = None
     dag_id: str | None = None
@@ -47,8 +51,11 @@ class Selection:
 
     def conditions(self) -> list[ColumnElement[bool]]:
         """Return what holds for each instance that is wanted, on this page or another one."""
-        equal = ("state", "ending", "dag_id", "task_id", "run_id", "map_index", "op_classpath")
+        equal = ("state", "ending", "dag_id", "task_id", "run_id", "map_index")
         found = [s.c[name] == value for name in equal if (value := getattr(self, name)) is not None]
+        for part, names in ((self.text, _SEARCHED), (self.op_classpath, ("op_classpath",))):
+            if part is not None:
+                found.append(or_(*(s.c[name].icontains(part, autoescape=True, escape=_ESCAPE) for name in names)))
         if self.reason is not None:
             found.append(s.c.reason.contains(self.reason, autoescape=True, escape=_ESCAPE))
         if self.past is not None:

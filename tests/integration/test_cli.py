@@ -283,7 +283,7 @@ def test_config_hides_secrets(run: Run) -> None:
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_config_tells_what_is_no_setting(run: Run, options: tuple[str, ...]) -> None:
     done = run("config", *options, SENSORPOOL_SHARS="1")
-    said = "sensorpool: there is no such setting: SENSORPOOL_SHARS (SENSORPOOL_SHARDS?)\n"
+    said = "sensorpool: there is no such setting: SENSORPOOL_SHARS (did you mean SENSORPOOL_SHARDS?)\n"
     assert (done.returncode, done.stderr) == (0, said)
     assert json.loads(done.stdout)["tick"] if options else "SENSORPOOL_TICK" in done.stdout
 

@@ -69,7 +69,8 @@ def test_what_a_worker_doubts_at_its_start_has_its_fields(service: Service) -> N
     lines: list[str] = until("its lines", lambda: (found := warnings(service)) and len(found) == 2 and found)
     assert any("INFRA_FAILURES: not_here.Down cannot be imported here" in line for line in lines)
     assert any(
-        line.endswith(': there is no such setting setting="SENSORPOOL_SHARS (SENSORPOOL_SHARDS?)"') for line in lines
+        line.endswith(': there is no such setting setting="SENSORPOOL_SHARS (did you mean SENSORPOOL_SHARDS?)"')
+        for line in lines
     )
 
 
