@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from harness.until import until
 from sensorpool import Instance, Pool
-from sensorpool.admin.explain import explain
+from sensorpool.admin.explain import explain, sentences
 from sensorpool.admin.instances import show
 from sensorpool.cli import inspecting
 from sensorpool.cli.main import main
@@ -173,7 +173,11 @@ def test_what_was_not_poked_yet_and_who_else_waits(pool: Pool, register: Callabl
     )
     assert found["who_else_waits"].endswith(" and 2 more")
     assert "its execution_timeout is over" in found["deadline"]
-    assert "no job has finished" in found["trouble"]
+    assert found["stopped"].startswith("Ticks have stopped: `sensorpool standalone` is not running")
+    assert found["next_poke"] is None
+    assert sentences(pool, show(pool, first), watches=False)["stopped"] == (
+        "The pool is not working, so nothing is poked. Its operators can see why."
+    )
     assert "(soft_fail)" in explain(pool, register(soft_fail=True))["deadline"]
     assert explain(pool, plain)["who"] == f"instance {plain}"
     assert len(others) == 6
@@ -231,6 +235,17 @@ def test_the_command(pool: Pool, register: Callable[..., int], monkeypatch: pyte
         explain(pool, 2**70)
 
 
+def test_what_stops_the_pool_is_the_first_line(
+    pool: Pool, register: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = register()
+    monkeypatch.setattr(inspecting, "pool_to_look_at", lambda: pool)
+    first, second, *rest = CliRunner().invoke(main, ["explain", str(one)]).output.splitlines()
+    assert first.startswith("Ticks have stopped: ")
+    assert second.endswith("its condition was not poked yet.")
+    assert not [line for line in rest if line.startswith(("next poke", "stopped", "trouble"))]
+
+
 def test_a_redis_that_is_away_is_asked_once(
     make_pool: Callable[..., Pool], told: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,8 +259,9 @@ def test_a_redis_that_is_away_is_asked_once(
     )
     explained = explain(pool, made.id)
     assert len(asked) == 1
-    assert explained["trouble"] == show(pool, made.id)["unreachable"]
-    assert "Redis redis://127.0.0.1:1/0 does not answer" in explained["trouble"]
+    assert explained["stopped"] == show(pool, made.id)["unreachable"]
+    assert "Redis redis://127.0.0.1:1/0 does not answer" in explained["stopped"]
+    assert (explained["trouble"], explained["next_poke"]) == (None, None)
 
 
 @pytest.fixture

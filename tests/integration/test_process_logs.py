@@ -12,6 +12,7 @@ from harness.service import Service, children
 from harness.until import until
 from sensorpool.leases.lease import Acquired
 from sensorpool.store.migrate import upgrade
+from sensorpool.testing import land, pokes
 from tests.integration.test_main_run import register
 
 EVENT = "no worker takes jobs; no more jobs are sent until one does"
@@ -85,8 +86,11 @@ def test_the_log_has_what_the_settings_say_and_no_line_for_a_job_that_finds_noth
     service.beat()
     until("jobs of each range", service.is_ready)
     register(service, tmp_path, 1)
+    until("two pokes", lambda: len(pokes(tmp_path)["s0"]) > 1)
+    assert '"event": "poked"' not in service.logs(), "they found nothing"
+    land(tmp_path, "s0")
     lines: list[str] = until(
-        "a poke", lambda: [line for line in service.logs().splitlines() if '"event": "poked"' in line]
+        "the landing", lambda: [line for line in service.logs().splitlines() if '"event": "poked"' in line]
     )
     entry = json.loads(lines[0])
     assert (entry["level"], entry["logger"]) == ("info", "sensorpool.service.tasks")
