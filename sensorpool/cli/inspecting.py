@@ -149,7 +149,7 @@ def _list(pool: PoolView, selection: Selection, limit: int, wide: bool, as_json:
     if len(found) == limit and (count := instances.count_instances(pool, selection)) > limit:
         title = f"{limit:,} of {count:,} instances; for the next ones: --before {found[-1]['id']}"
     for row in found:
-        context = json.dumps(row["poke_context"], ensure_ascii=False)
+        context = "" if row["poke_context"] is None else json.dumps(row["poke_context"], ensure_ascii=False)
         row["condition"] = (
             f"{row['op_classpath'] if is_wide(wide) else row['op_classpath'].rpartition('.')[2]} {context}"
         )

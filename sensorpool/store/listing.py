@@ -13,10 +13,11 @@ from sensorpool.store.schema import sensor_instance as s
 
 _LATE = select(g.c.id).where(g.c.late_since.is_not(None))
 _ESCAPE = "!"
-_SEARCHED = ("dag_id", "task_id", "run_id", "op_classpath", "poke_context", "reason")
+_CONTEXT = "poke_context"
+_SEARCHED = ("dag_id", "task_id", "run_id", "op_classpath", _CONTEXT, "reason")
 _COLUMNS = (
     *("id", "state", "ending", "dag_id", "task_id", "run_id", "map_index", "try_number"),
-    *("op_classpath", "poke_context", "start_date", "timeout_at", "settled_at", "reason"),
+    *("op_classpath", "start_date", "timeout_at", "settled_at", "reason"),
 )
 
 
@@ -30,6 +31,7 @@ class Selection:
     :param past: only those that still wait, with a deadline before this time.
     :param late: only those that wait for a condition that is later than usual.
     :param before: only those with a lower id: the next page.
+    :param contexts: whether contexts are read and searched.
     """
 
     text: str | None = None
@@ -44,6 +46,7 @@ class Selection:
     past: Milliseconds | None = None
     late: bool = False
     before: int | None = None
+    contexts: bool = True
 
     def texts(self) -> list[str]:
         """Return the texts that are looked for."""
@@ -53,7 +56,8 @@ class Selection:
         """Return what holds for each instance that is wanted, on this page or another one."""
         equal = ("state", "ending", "dag_id", "task_id", "run_id", "map_index")
         found = [s.c[name] == value for name in equal if (value := getattr(self, name)) is not None]
-        for part, names in ((self.text, _SEARCHED), (self.op_classpath, ("op_classpath",))):
+        searched = [name for name in _SEARCHED if self.contexts or name != _CONTEXT]
+        for part, names in ((self.text, searched), (self.op_classpath, ["op_classpath"])):
             if part is not None:
                 found.append(or_(*(s.c[name].icontains(part, autoescape=True, escape=_ESCAPE) for name in names)))
         if self.reason is not None:
@@ -67,7 +71,8 @@ class Selection:
 
 def instances(connection: Connection, selection: Selection, most: int) -> list[Any]:
     """List instances, the newest first."""
-    query = select(*(s.c[name] for name in _COLUMNS)).where(*selection.conditions())
+    names = [*_COLUMNS, *([_CONTEXT] if selection.contexts else [])]
+    query = select(*(s.c[name] for name in names)).where(*selection.conditions())
     if selection.before is not None:
         query = query.where(s.c.id < selection.before)
     return list(connection.execute(query.order_by(s.c.id.desc()).limit(most)).mappings())

@@ -86,9 +86,9 @@ def test_the_log_has_what_the_settings_say_and_no_line_for_a_job_that_finds_noth
     service.beat()
     until("jobs of each range", service.is_ready)
     register(service, tmp_path, 1)
-    until("two pokes", lambda: len(pokes(tmp_path)["s0"]) > 1)
+    until("two pokes", lambda: len(pokes(tmp_path)["g0"]) > 1)
     assert '"event": "poked"' not in service.logs(), "they found nothing"
-    land(tmp_path, "s0")
+    land(tmp_path, "g0")
     lines: list[str] = until(
         "the landing", lambda: [line for line in service.logs().splitlines() if '"event": "poked"' in line]
     )
