@@ -21,13 +21,12 @@ from sensorpool.model.terms import LiveWorker
 from sensorpool.model.words import counted
 from sensorpool.publish import application, overlay, wire
 from sensorpool.publish.broker import Connection
-from sensorpool.store import callbacks, migrate
+from sensorpool.store import migrate
 
 CHECKS = "sensorpool.checks"  # entry points: functions that take a pool, and yield findings
 _FEW_FILES = 4_096
 _FEW_WORKERS = 5
 _LONGEST = 400  # characters of a line that another process has a part in
-_LONG_WAIT = 60.0  # seconds
 _PATIENCE = 5.0  # seconds for the broker
 _TOGETHER = (
     {"database_url", "database_schema"},
@@ -149,7 +148,7 @@ def _look_at_servers(pool: Pool, without: Collection[str]) -> Iterator[Finding]:
         yield _look_at_broker(pool, away)
     if {"database_url", "redis_url"} & set(without):
         return  # the other checks need both
-    yield from _look_at_callbacks(pool)
+    yield from (Finding("on_settled", "wrong", said) for said in problems.untold(pool))
     if away is None:
         yield from _look_at_workers(pool, without)
     wrong = health.ticks(pool, away)
@@ -200,22 +199,6 @@ def _look_at_broker(pool: Pool, away: Unreachable | None) -> Finding:
     except Exception as error:
         return Finding("broker", "wrong", f"{where} does not answer: {one_line(error)}")
     return Finding("broker", "ok", where)
-
-
-def _look_at_callbacks(pool: Pool) -> Iterator[Finding]:
-    """Report `on_settled` tasks that have waited longer than a short outage of a broker, with the cause."""
-    try:
-        now = pool.database.read(pool.database.now)
-        backlog = pool.database.read(callbacks.backlog)
-    except SensorpoolError:
-        return  # the check of the database has reported it
-    for each in backlog:
-        waited = (now - each.oldest) / 1000
-        if _LONG_WAIT < waited <= problems.UNTOLD:
-            why = each.cause or "no worker has tried to send them"
-            said = f"{each.waiting} of {printable(each.task)} wait to be sent, for {waited:.0f} s: {why}"
-            yield Finding("on_settled", "warning", said)
-    yield from (Finding("on_settled", "wrong", said) for said in problems.untold(pool))
 
 
 def _look_at_workers(pool: Pool, without: Collection[str]) -> Iterator[Finding]:

@@ -8,12 +8,10 @@ import click
 
 from sensorpool.admin.backends import said
 from sensorpool.admin.status import status as state_of
-from sensorpool.cli.output import is_wide, json_option, print_json, print_short, print_table, repeat, say, watch_option
+from sensorpool.cli.output import json_option, print_json, print_table, repeat, say, watch_option
 from sensorpool.cli.pools import pool_to_look_at
 from sensorpool.model.states import State
 from sensorpool.model.words import counted
-
-_TIME_OF_DAY = slice(11, 19)  # of 2026-11-23T06:13:34.860Z
 
 
 @click.command()
@@ -82,23 +80,6 @@ def _sentences(found: dict[str, Any]) -> Iterator[str]:
 
 
 def _print_ranges(ranges: list[dict[str, Any]]) -> None:
-    """Print the table of the shard ranges: on a terminal with the time of day only, to leave room for the holder."""
-    is_short = not is_wide()
-    columns = ("shards", "groups", "holder", "last tick", "lag s", "pokes", "left", "apart")
-    rows = (
-        (
-            f"{r['shard_min']}-{r['shard_max']}",
-            r["groups"],
-            r["holder"],
-            (r["last_tick_at"] or "")[_TIME_OF_DAY] if is_short else r["last_tick_at"],
-            r["lag_s"],
-            r["pokes"],
-            r["left"],
-            r["suspects"],
-        )
-        for r in ranges
-    )
-    if is_short:
-        print_short("shard ranges", columns, rows, crop=("holder",))
-    else:
-        print_table("shard ranges", columns, rows)
+    columns = ("holder", "last_tick_at", "lag_s", "groups", "pokes", "left", "suspects")
+    rows = ([f"{each['shard_min']}-{each['shard_max']}", *(each[name] for name in columns)] for each in ranges)
+    print_table("shard ranges", ("shards", *columns), rows)

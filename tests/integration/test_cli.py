@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -477,31 +477,11 @@ def test_the_demo_keeps_its_pages_open(tmp_path: Path) -> None:
         demo.wait()
 
 
-@pytest.mark.parametrize("columns", [80, 100])
-def test_status_has_a_line_for_each_range_on_a_terminal(tmp_path: Path, columns: int) -> None:
-    """A holder's name is cut, never its neighbours."""
-    upgrade(f"sqlite:///{tmp_path / 'pool.db'}")
-    environment = {"SENSORPOOL_SHARDS": "4", "SENSORPOOL_TICK": "0.5", "TERM": "xterm"}
-    environment |= {"SENSORPOOL_DATABASE_URL": f"sqlite:///{tmp_path / 'pool.db'}", "COLUMNS": str(columns)}
-    service = subprocess.Popen(
-        [sys.executable, "-m", "sensorpool", "standalone"],
-        env=os.environ | environment,
-        cwd=tmp_path,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        screen = until(
-            "four ranges with holders", lambda: _with_holders(_on_terminal(environment, "status", "--ranges"), 4)
-        )
-    finally:
-        service.kill()
-        service.wait()
-    assert all(len(line) <= columns for line in screen), screen
-    for line in screen:
-        shards, groups, *rest = line.split()
-        assert re.fullmatch(r"\d+-\d+", shards)
-        assert groups == "0"
-        assert any(re.fullmatch(r"\d\d:\d\d:\d\d", cell) for cell in rest), line
+def test_status_has_the_ranges_by_an_option(run: Run) -> None:
+    assert run("status").stdout.splitlines()[0] == "0 sensing in 0 groups; 0 success, 0 failed, 0 skipped, 0 cancelled"
+    assert "shards" not in run("status").stdout
+    lines = run("status", "--ranges", SENSORPOOL_SHARDS="2").stdout.splitlines()
+    assert [line.split()[0] for line in lines[-4:]] == ["shard", "shards", "0-5000", "5000-10000"]
 
 
 def test_a_watch_shows_what_changes_until_ctrl_c(tmp_path: Path) -> None:
@@ -535,27 +515,3 @@ def _read_until(terminal: int, words: bytes) -> bytes:
         assert ready, printed
         printed += os.read(terminal, 65536)
     return printed
-
-
-def _with_holders(screen: list[str], count: int) -> list[str]:
-    """Return the lines of ranges, once each has a holder and a time."""
-    lines = screen[screen.index(next(line for line in screen if line.startswith("shards "))) + 1 :]
-    return lines if sum(":" in line for line in lines) == count == len(lines) else []
-
-
-def _on_terminal(environment: dict[str, str], *arguments: str) -> list[str]:
-    """Run the command line with a terminal as its output; return the lines."""
-    ours, theirs = os.openpty()
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "sensorpool", *arguments], env=os.environ | environment, stdout=theirs
-        )
-        os.close(theirs)
-        printed = b""
-        with suppress(OSError):  # the end of the terminal
-            while more := os.read(ours, 65536):
-                printed += more
-        assert process.wait(60) == 0
-    finally:
-        os.close(ours)
-    return printed.decode().replace("\r", "").splitlines()
