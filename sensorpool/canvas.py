@@ -16,7 +16,7 @@ from celery.exceptions import Ignore
 from sensorpool.client.default import default_pool
 from sensorpool.client.instance import Instance
 from sensorpool.client.pool import Pool
-from sensorpool.client.validate import condition
+from sensorpool.client.validate import check_name, condition
 from sensorpool.errors import Refused, SensorFailed, Unreachable
 from sensorpool.model.callbacks import WAIT_FOR
 from sensorpool.model.identity import identify
@@ -47,13 +47,14 @@ def step(
         return _value_of(given[0])
     context = given[0] if poke_context is None and given else poke_context
     if self.request.is_eager or self.request.called_directly:
-        return _waited(default_pool().register(sensor, context, **(options or {})))
+        return _waited(default_pool().register(sensor, context, **_without_name(options)))
     pool = default_pool()
-    options = _within_memory(self, pool, options or {})
+    key = _key(self, (options or {}).get("name"))
+    options = _within_memory(self, pool, _without_name(options))
     self.update_state(state=SENSING)  # before: its end may be told at once
     # `expires` is for a step that starts late: this one has started, and a broker would drop its end
     again = self.signature_from_request(args=(), kwargs={"sensor": sensor, "ended": True}, expires=None)
-    made = pool.register(sensor, context, on_settled=again, **_key(self), **options)
+    made = pool.register(sensor, context, on_settled=again, **key, **options)
     if made.state != State.SENSING:
         _put_back(self, made)
     raise Ignore
@@ -63,6 +64,7 @@ def wait_for(
     sensor: object,
     poke_context: Mapping[str, Any] | None = None,
     *,
+    name: str | None = None,
     poke_interval: Span | None = None,
     timeout: Span | None = None,
     execution_timeout: Span | None = None,
@@ -82,12 +84,18 @@ def wait_for(
 
     :param sensor: a class path, a sensor class, an object of one, or a ``pathlib.Path``.
     :param poke_context: the arguments of the class; without them, the result of the step before.
+    :param name: what `sensorpool list` and the pages call the step, as its ``task_id``; default:
+        ``sensorpool.wait_for``.
     :param poke_interval: see `sensorpool.register`, as for all others.
-    :raises Refused: when the sensor has no class path, or its arguments are not JSON.
+    :raises Refused: when the sensor has no class path, its arguments are not JSON, or the name is no text of 1 to 250
+        characters.
     """
     op_classpath, found = condition(sensor, poke_context)
+    if name is not None:
+        check_name("name", name)
     context = None if found is None else read_json(identify(op_classpath, found).poke_context)
     given = {
+        "name": name,
         "poke_interval": poke_interval,
         "timeout": timeout,
         "execution_timeout": execution_timeout,
@@ -104,9 +112,13 @@ def wait_for(
     return step.s(sensor=op_classpath, poke_context=context, options=options)
 
 
-def _key(task: Any) -> dict[str, Any]:
+def _without_name(options: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {option: value for option, value in (options or {}).items() if option != "name"}
+
+
+def _key(task: Any, name: str | None) -> dict[str, Any]:
     """Return the key of a step: its task id, so that a step that Celery delivers twice registers once."""
-    return {"dag_id": task.app.main or "celery", "task_id": WAIT_FOR, "run_id": task.request.id}
+    return {"dag_id": task.app.main or "celery", "task_id": name or WAIT_FOR, "run_id": task.request.id}
 
 
 def _within_memory(task: Any, pool: Pool, options: Mapping[str, Any]) -> Mapping[str, Any]:

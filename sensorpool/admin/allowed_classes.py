@@ -11,7 +11,10 @@ from sensorpool.config.sources.module_files import ModuleFiles
 from sensorpool.errors import ClassUnavailable, SensorpoolError
 from sensorpool.model.finding import Finding
 from sensorpool.model.patterns import is_pattern
+from sensorpool.model.words import counted
 from sensorpool.poke.patches import refuse_patches
+
+_FEW = 3  # classes that are named
 
 
 def look(pool: Pool) -> Iterator[Finding]:
@@ -50,9 +53,10 @@ def _look_at_pattern(pool: Pool, listed: Allowlist, pattern: str) -> Iterator[Fi
 
 
 def _stands_for(pattern: str, classes: list[str], of_what: str = "") -> Finding:
-    names = ", ".join(path.rpartition(".")[2] for path in classes)
-    count = "1 class" if len(classes) == 1 else f"{len(classes)} classes"
-    return Finding("pattern", "ok", f"{pattern} stands for {count}{of_what}: {names}", tuple(classes))
+    names = ", ".join([path.rpartition(".")[2] for path in classes[:_FEW]])
+    more = f", and {len(classes) - _FEW} more (--json names them)" if len(classes) > _FEW else ""
+    said = f"{pattern} stands for {counted(len(classes), 'class', 'es')}{of_what}: {names}{more}"
+    return Finding("pattern", "ok", said, tuple(classes))
 
 
 def _import(pool: Pool, classes: Iterable[str], *, is_default: bool = False) -> Iterator[Finding]:

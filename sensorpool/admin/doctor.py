@@ -18,15 +18,15 @@ from sensorpool.errors import SensorpoolError, SettingsError, Unreachable
 from sensorpool.instrumentation.redaction import hide_password, one_line, printable
 from sensorpool.model.finding import Finding, Level
 from sensorpool.model.terms import LiveWorker
+from sensorpool.model.words import counted
 from sensorpool.publish import application, overlay, wire
 from sensorpool.publish.broker import Connection
-from sensorpool.store import callbacks, migrate
+from sensorpool.store import migrate
 
 CHECKS = "sensorpool.checks"  # entry points: functions that take a pool, and yield findings
 _FEW_FILES = 4_096
 _FEW_WORKERS = 5
 _LONGEST = 400  # characters of a line that another process has a part in
-_LONG_WAIT = 60.0  # seconds
 _PATIENCE = 5.0  # seconds for the broker
 _TOGETHER = (
     {"database_url", "database_schema"},
@@ -148,7 +148,7 @@ def _look_at_servers(pool: Pool, without: Collection[str]) -> Iterator[Finding]:
         yield _look_at_broker(pool, away)
     if {"database_url", "redis_url"} & set(without):
         return  # the other checks need both
-    yield from _look_at_callbacks(pool)
+    yield from (Finding("on_settled", "wrong", said) for said in problems.untold(pool))
     if away is None:
         yield from _look_at_workers(pool, without)
     wrong = health.ticks(pool, away)
@@ -201,22 +201,6 @@ def _look_at_broker(pool: Pool, away: Unreachable | None) -> Finding:
     return Finding("broker", "ok", where)
 
 
-def _look_at_callbacks(pool: Pool) -> Iterator[Finding]:
-    """Report `on_settled` tasks that have waited longer than a short outage of a broker, with the cause."""
-    try:
-        now = pool.database.read(pool.database.now)
-        backlog = pool.database.read(callbacks.backlog)
-    except SensorpoolError:
-        return  # the check of the database has reported it
-    for each in backlog:
-        waited = (now - each.oldest) / 1000
-        if _LONG_WAIT < waited <= problems.UNTOLD:
-            why = each.cause or "no worker has tried to send them"
-            said = f"{each.waiting} of {printable(each.task)} wait to be sent, for {waited:.0f} s: {why}"
-            yield Finding("on_settled", "warning", said)
-    yield from (Finding("on_settled", "wrong", said) for said in problems.untold(pool))
-
-
 def _look_at_workers(pool: Pool, without: Collection[str]) -> Iterator[Finding]:
     """Report the live workers; `health` reports differences to the settings here that matter."""
     try:
@@ -228,9 +212,8 @@ def _look_at_workers(pool: Pool, without: Collection[str]) -> Iterator[Finding]:
         start = "sensorpool standalone" if pool.settings.embedded else "celery -A sensorpool worker"
         yield Finding("pool", "warning", f"{pool.pool_id.get() or 'it'} has no worker: start `{start}`")
         return
-    count = "1 worker" if len(workers) == 1 else f"{len(workers)} workers"
     more = f" and {len(workers) - _FEW_WORKERS} more" if len(workers) > _FEW_WORKERS else ""
-    yield Finding("pool", "ok", f"{pool.pool_id.get()}: {count}: {names}{more}")
+    yield Finding("pool", "ok", f"{pool.pool_id.get()}: {counted(len(workers), 'worker')}: {names}{more}")
     for worker in workers:
         if worker.no_metrics:
             yield Finding("metrics", "warning", printable(f"{worker} serves none at {worker.no_metrics}")[:_LONGEST])

@@ -4,11 +4,12 @@ import json
 import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from sensorpool.admin import instances
-from sensorpool.admin.health import health
+from sensorpool.admin.health import STOPPED, health
 from sensorpool.client.pool_view import PoolView
 from sensorpool.client.register import spell
 from sensorpool.model.execution_context import ExecutionContext
@@ -45,6 +46,7 @@ _SAW = {
     Outcome.CRASHED: "took its process down, and is tried again apart from others",
     Outcome.CANNOT_POKE: "was not possible in the process that tried: another one has to",
 }
+_HIDDEN = "The pool is not working, so nothing is poked. Its operators can see why."
 _FEWEST = 2  # pokes that are worth a sentence of their own
 _MOST_NAMED = 5  # other waiters, and instances of a join
 _LATE_AFTER = 2  # intervals without a poke
@@ -64,9 +66,10 @@ def explain(pool: PoolView, instance_id: int) -> dict[str, Any]:
     return said
 
 
-def sentences(pool: PoolView, shown: dict[str, Any]) -> dict[str, Any]:
+def sentences(pool: PoolView, shown: dict[str, Any], *, watches: bool = True) -> dict[str, Any]:
     """Return the sentences of `explain` for what `instances.show` has returned.
 
+    :param watches: whether its reader may see the troubles of the pool, which name classes and workers.
     :raises Unreachable: when the database does not answer.
     """
     now = datetime.fromtimestamp(pool.database.read(pool.database.now) / 1000, UTC)
@@ -74,12 +77,13 @@ def sentences(pool: PoolView, shown: dict[str, Any]) -> dict[str, Any]:
     explained = {
         "id": shown["id"],
         "state": shown["state"],
+        "stopped": None,
         "why": "",
         "who": _name(shown),
         "condition": f"{shown['op_classpath']} {condition}",
     }
     if shown["state"] == State.SENSING:
-        explained |= _wait(pool, shown, now)
+        explained |= _wait(pool, shown, now, watches)
     else:
         explained |= _end(shown, now)
     more = ("on_settled", "quarantined", "traceback")
@@ -95,25 +99,41 @@ def _end(shown: dict[str, Any], now: datetime) -> dict[str, Any]:
     return {"why": why, "reason": shown["reason"]}
 
 
-def _wait(pool: PoolView, shown: dict[str, Any], now: datetime) -> dict[str, Any]:
+def why_stopped(unreachable: str | None, problems: Sequence[str], *, watches: bool) -> str | None:
+    """Return why nothing is poked, in a sentence; None if pokes go on.
+
+    :param unreachable: why Redis cannot be asked.
+    :param problems: as `health` returns them.
+    :param watches: see `sentences`.
+    """
+    stopped = unreachable or next((each for each in problems if each.startswith(STOPPED)), None)
+    if stopped is None:
+        return None
+    return f"{stopped[:1].upper()}{stopped[1:].rstrip('.')}." if watches else _HIDDEN
+
+
+def _wait(pool: PoolView, shown: dict[str, Any], now: datetime, watches: bool) -> dict[str, Any]:
+    problems = [] if shown["unreachable"] else health(pool)
+    stopped = why_stopped(shown["unreachable"], problems, watches=watches)
     group = pool.database.read(inspecting.group, shown["group_id"])
     interval = math.inf if group is None else group["poke_interval"] / 1000
     interval *= FACTOR if shown["is_sparse"] else 1
     is_late = (seconds_since(shown["last_poke_at"], now) or 0.0) > _LATE_AFTER * interval
     why = _why(shown, now)
-    if is_late:
+    if is_late and stopped is None:
         why += f" A poke is due every {interval:g} s, and the next one is late."
     return {
+        "stopped": stopped,
         "why": why,
         "waits_for": _joined(pool, shown),
         "last_poke_said": shown["last_reason"],
         "last_pokes": _pokes(shown["last_pokes"], now),
         "waiting_since": when(shown["waiting_since"], now),
-        "next_poke": None if is_late else _next(shown, now),
+        "next_poke": None if is_late or stopped else _next(shown, now),
         "usual_landing": None if group is None else _usual_landing(pool, group, now),
         "deadline": _deadline(shown, now),
         "who_else_waits": _others(shown),
-        "trouble": shown["unreachable"] or "; ".join(health(pool)) or None,
+        "trouble": "; ".join(each for each in problems if watches and not each.startswith(STOPPED)) or None,
     }
 
 

@@ -1,5 +1,6 @@
 """Health: whether a pool does its work. Each problem is one line, with its mend."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 from sensorpool.admin.problems import (
@@ -18,9 +19,14 @@ from sensorpool.leases import complaints, state_file
 from sensorpool.leases.complaints import Complaint
 from sensorpool.leases.range_state import MISSED, RangeState
 from sensorpool.leases.trouble import ROUNDS
+from sensorpool.model.terms import LiveWorker
 from sensorpool.model.values import Milliseconds, ShardRange
+from sensorpool.model.words import counted
 from sensorpool.store import migrate
 from sensorpool.worker import lateness
+
+STOPPED = "ticks have stopped"  # how the line begins that says that nothing is poked
+BEAT_AWAY = 12.0  # seconds: beat makes a note every ten
 
 Looked = dict[ShardRange, tuple[str | None, RangeState, int]]
 """Holder, state and number of suspects of each range."""
@@ -115,46 +121,63 @@ def _look_at_ticks(pool: PoolView, away: Unreachable | None) -> tuple[list[str],
         causes = pool.trouble.of_jobs(pool.ranges)
         for chore, cause in pool.trouble.of_chores().items():
             problems.append(f"rescue fails at {chore}, for {ROUNDS} rounds and more: {cause}")
-    return problems + _missed_ticks(pool, looked, causes, tick, now), tick
+    try:
+        return problems + _missed_ticks(pool, workers, looked, causes, tick, now), tick
+    except Unreachable as error:
+        return [*problems, str(error)], tick
 
 
 def _missed_ticks(
-    pool: PoolView, looked: Looked, causes: dict[ShardRange, str], tick: float, now: Milliseconds
+    pool: PoolView,
+    workers: Sequence[LiveWorker],
+    looked: Looked,
+    causes: dict[ShardRange, str],
+    tick: float,
+    now: Milliseconds,
 ) -> list[str]:
-    """Return a line for the ranges in which no job has ended for some ticks, with the reason.
+    """Return a line for each reason why no job has ended for some ticks in some ranges.
 
     :param causes: why jobs of ranges failed lately.
     :param tick: seconds between two ticks of the pool.
     """
     limit = MISSED * tick
     failing: dict[str, list[ShardRange]] = {}  # why jobs fail, and of which ranges
-    stopped: list[str] = []
+    free: list[ShardRange] = []
+    held: list[str] = []
     for shard_range, (holder, state, _) in looked.items():
         if state.looked_at and (now - state.looked_at) / 1000 <= limit:
             continue
         if shard_range in causes:
             failing.setdefault(causes[shard_range], []).append(shard_range)
-        elif (said := _why_late(pool, shard_range, holder, state, limit, now)) is not None:
-            stopped.append(said)
-    if len(stopped) == len(pool.ranges) > 1 and not any(holder for holder, _, _ in looked.values()):
-        stopped = [_all_stopped(pool, max(state.looked_at for _, state, _ in looked.values()), now)]
-    for cause, ranges in failing.items():
-        which = f"range {ranges[0]}" if len(ranges) == 1 else f"{len(ranges)} ranges ({ranges[0]} and others)"
-        stopped.append(f"the jobs of {which} fail: {cause}")
-    return stopped
+        elif holder is None:
+            free.append(shard_range)
+        elif (said := _why_held(pool, shard_range, holder, state, limit, now)) is not None:
+            held.append(said)
+    lines = [f"the jobs of {_named(ranges)} fail: {cause}" for cause, ranges in failing.items()]
+    if held:
+        lines.append(held[0] + (f"; so are {counted(len(held) - 1, 'other range')}" if len(held) > 1 else ""))
+    if free:
+        latest = max(looked[each][1].looked_at for each in free)
+        since = f"for {(now - latest) / 1000:.0f} s" if latest else "since Redis started"
+        who = _who_is_away(pool, workers, limit, all_free=len(free) == len(looked))
+        which = "any range" if len(free) == len(looked) else _named(free)
+        lines.append(f"{STOPPED}: {who or 'the workers may be busy'}; no job has looked at {which} {since}")
+    return lines
 
 
-def _why_late(
-    pool: PoolView, shard_range: ShardRange, holder: str | None, state: RangeState, limit: float, now: Milliseconds
+def _named(ranges: Sequence[ShardRange]) -> str:
+    return f"range {ranges[0]}" if len(ranges) == 1 else f"{len(ranges)} ranges ({ranges[0]} and others)"
+
+
+def _why_held(
+    pool: PoolView, shard_range: ShardRange, holder: str, state: RangeState, limit: float, now: Milliseconds
 ) -> str | None:
-    """Return why a range is late; None if a job takes long but all intervals are longer, which does no harm.
+    """Return why a range is late; None if its job takes long but all intervals are longer, which does no harm.
 
     :param limit: seconds between two jobs that are too many.
     """
     age = (now - state.looked_at) / 1000
     since = f"its last tick was {age:.0f} s ago" if state.looked_at else "no job has finished since Redis started"
-    if holder is None:
-        return f"range {shard_range} has no holder: {since}"
     if state.looked_at and age < pool.settings.job_time_limit + limit:
         interval = lateness.missed_interval(pool.database, shard_range, age)
         if interval is None:
@@ -163,19 +186,24 @@ def _why_late(
     return f"the holder of range {shard_range}, {safe_line(holder, 200)}, is not done with it: {since}"
 
 
-def _all_stopped(pool: PoolView, latest: Milliseconds, now: Milliseconds) -> str:
-    """Return the line for a pool in which no job looks at any range.
+def _who_is_away(pool: PoolView, workers: Sequence[LiveWorker], limit: float, *, all_free: bool) -> str | None:
+    """Return which part of the pool is not running, or cannot be reached; None if that is not known.
 
-    :param latest: the latest load of any range; 0: not known.
+    :param limit: seconds without a note of beat after which it is away.
+    :param all_free: whether no range has been looked at.
+    :raises Unreachable: when Redis does not answer.
     """
-    since = f"for {(now - latest) / 1000:.0f} s" if latest else "since Redis started"
-    who = "is beat running, and a worker?"
     if pool.settings.embedded:
-        who = f"is `sensorpool standalone` running? {state_file.last_written(pool.settings)}"
+        return state_file.last_written(pool.settings) if all_free else None
     from sensorpool.admin.broker import probe_broker  # a probe of a healthy pool imports no broker
 
     try:
         probe_broker(pool.settings)
     except SensorpoolError as error:
-        who = str(error)
-    return f"ticks have stopped: no range was looked at {since}; {who}"
+        return str(error)
+    age = pool.roster.beat_age()
+    away = [] if workers else ["no worker is running (start `celery -A sensorpool worker`)"]
+    if age is None or age > max(limit, BEAT_AWAY):
+        seen = "" if age is None else f", last seen {age:.0f} s ago"
+        away.append(f"beat is not running{seen} (start `celery -A sensorpool beat`)")
+    return ", and ".join(away) or None

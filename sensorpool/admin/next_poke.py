@@ -38,15 +38,13 @@ def add_last(pool: PoolView, shown: dict[str, Any]) -> None:
             raise Unreachable(shown["unreachable"])
         records = pool.leases.poke_log.history(pool.range_of(shown["shardcode"]))
         pokes = pokes_of(records, shown["group_id"], SHOWN_POKES)
-        signature = pokes[-1].signature if pokes else None
-        shown["traceback"] = None if signature is None else pool.leases.tracebacks.find(signature)
     except Unreachable as error:
-        shown["last_outcome"], shown["unreachable"] = f"not known: {error}", str(error)
+        shown["last_outcome"], shown["unreachable"] = "not known: Redis cannot be asked", str(error)
         return
     if pokes:
         poked, shown["last_pokes"] = pokes[-1], [_shown(each) for each in pokes]
         shown["last_poke_at"], shown["last_outcome"] = spell_time(poked.at), str(poked.outcome)
-        shown["last_reason"] = poked.reason
+        shown["last_reason"], shown["traceback"] = poked.reason, poked.traceback
     elif shown["state"] == State.SENSING:
         shown["last_outcome"] = NOT_KEPT
 

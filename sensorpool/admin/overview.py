@@ -20,23 +20,22 @@ def overview(pool: PoolView, seen: Seen) -> dict[str, Any]:
 
     :param seen: the DAGs whose waiters may be named; None: all.
     """
-    found: dict[str, Any] = {"problems": [], "status": None, "failing": {}, "load": None, "beat_s": None}
+    found: dict[str, Any] = {"problems": [], "status": None, "failing": {}, "load": None}
     found |= {"lag_s": None, "late_ranges": None, "late": []}
     try:
         pool.workers()
     except Unreachable as error:  # each further question would wait as long for its answer
         return found | {"problems": [str(error)]}
-    found["problems"] = health(pool)
     with suppress(SensorpoolError):
         found["load"] = pool.database.read(conditions.load)._asdict()
         wanted = Wanted(late=True)
         found["late"] = list_conditions(pool, wanted, Order.LATENESS, 0, _LATEST, outcome=None, seen=seen)["conditions"]
     try:
         found["status"] = seen_now = status(pool)
-        found["beat_s"] = pool.roster.beat_age()
+        found["problems"] = seen_now["problems"]
         found["failing"] = {name: dict(counts) for name, counts in sorted(failing(pool).items())}
     except SensorpoolError:
-        return found  # `health` says why
+        return found | {"problems": health(pool)}
     lags = [each["lag_s"] for each in seen_now["ranges"] if each["lag_s"] is not None]
     tick = max([pool.settings.tick, *(each["tick"] for each in seen_now["workers"])])
     found["lag_s"] = max(lags, default=None)

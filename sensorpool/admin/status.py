@@ -3,9 +3,10 @@
 from typing import Any
 
 from sensorpool.admin import backends
-from sensorpool.admin.problems import disagreements, longest_tick, no_triggerer, unsettled_groups
+from sensorpool.admin.health import health
+from sensorpool.admin.problems import longest_tick, unsettled_groups
 from sensorpool.client.pool_view import PoolView
-from sensorpool.leases import complaints, state_file
+from sensorpool.leases import complaints
 from sensorpool.leases.range_state import MISSED, RangeState
 from sensorpool.leases.wrong_calls import WrongCalls
 from sensorpool.model.states import Ending, State
@@ -56,7 +57,8 @@ def status(pool: PoolView) -> dict[str, Any]:
             }
             for worker in workers
         ],
-        "problems": disagreements(pool, workers) + no_triggerer(pool) + _unseen(pool),
+        "beat_s": pool.roster.beat_age(),
+        "problems": health(pool),
         "sensing": states.get(State.SENSING, 0),
         "groups": groups,
         "states": {str(state): states.get(state, 0) for state in (*State, Ending.HANDED_BACK)},
@@ -91,13 +93,6 @@ def status(pool: PoolView) -> dict[str, Any]:
         "unpublished_s": None if oldest is None else round((now - oldest) / 1000, 3),
         "ranges": ranges,
     }
-
-
-def _unseen(pool: PoolView) -> list[str]:
-    """Return a line if `sensorpool standalone` shows no state, so that holders, ticks and pokes cannot be seen."""
-    if not pool.settings.embedded or any(state.looked_at for _, state, _ in pool.leases.look(pool.ranges)):
-        return []
-    return [f"no tick of `sensorpool standalone` is seen: {state_file.last_written(pool.settings)}"]
 
 
 def _lag(state: RangeState, now: Milliseconds, tick_ms: Milliseconds) -> float | None:

@@ -23,10 +23,10 @@ from sensorpool.config import refusals
 from sensorpool.config.defaults import BUILT_IN_SENSORS, PREFIX
 from sensorpool.config.fields import ClassPaths, Count, Names, Seconds
 from sensorpool.config.settings import Settings
-from sensorpool.config.variables import nearest
 from sensorpool.errors import SettingsError
 from sensorpool.instrumentation.redaction import ask, one_line
 from sensorpool.model.values import LONGEST_SPAN
+from sensorpool.model.words import nearest
 
 SECTION = "sensorpool"
 _ENVIRONMENT = f"AIRFLOW__{SECTION.upper()}__"

@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from sensorpool.cli.output import NumberRange, json_option, print_fields, say
+from sensorpool.cli.output import NumberRange, json_option, print_fields, print_json, say
 from sensorpool.instrumentation import logs
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ def demo(sensors: int, seconds: float, with_pages: bool, as_json: bool) -> None:
     The exit code is 0 when each sensor settled exactly once.
     """
     from sensorpool.cli.demo_run import Demo
-    from sensorpool.cli.demo_run import as_json as spell
 
     logs.configure("text", "CRITICAL")  # a poke that fails is part of the story
     with tempfile.TemporaryDirectory(prefix="sensorpool-demo-") as folder, ExitStack() as stack:
@@ -48,7 +47,7 @@ def demo(sensors: int, seconds: float, with_pages: bool, as_json: bool) -> None:
         _land(run)
         summary = run.sum_up()
         if as_json:
-            click.echo(spell(summary))
+            print_json(summary.as_dict())
         else:
             _end(run, pool, summary)
         if with_pages:

@@ -5,7 +5,6 @@ runs on an SQLite file. Every change of state is recorded in a table of the demo
 compared with the time when its condition came true.
 """
 
-import json
 import os
 import random
 import sqlite3
@@ -228,8 +227,3 @@ def _count_jobs(service: Standalone, jobs: Jobs) -> None:
                 jobs.saved += result.saved
 
     service.worker.metrics.job = add  # type: ignore[method-assign]
-
-
-def as_json(summary: Summary) -> str:
-    """Return a summary as one JSON object on one line."""
-    return json.dumps(summary.as_dict())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from sensorpool.cli.output import NumberRange, json_option, print_json, say
+from sensorpool.cli.output import NumberRange, json_option, print_json, say, say_unknown_settings
 
 
 @click.command()
@@ -54,4 +54,5 @@ def _problems() -> list[str]:
     from sensorpool.admin import health
     from sensorpool.cli.pools import pool_to_look_at
 
+    say_unknown_settings()
     return health.health(pool_to_look_at())

@@ -1,6 +1,7 @@
 """``sensorpool show``, ``explain``, ``list``, ``quarantine``, ``release`` and ``config``."""
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,6 +9,7 @@ import click
 
 from sensorpool.admin import instances
 from sensorpool.cli.output import (
+    has_colours,
     is_wide,
     json_option,
     print_fields,
@@ -22,9 +24,10 @@ from sensorpool.cli.pools import pool_to_look_at
 from sensorpool.client.pool_view import PoolView
 from sensorpool.config.refusals import variable
 from sensorpool.config.settings import Settings
-from sensorpool.config.variables import unknown_settings
+from sensorpool.instrumentation.redaction import printable
 from sensorpool.model.states import Ending, State
 from sensorpool.model.times import ago, when
+from sensorpool.model.words import counted
 from sensorpool.store.listing import Selection
 
 _LONGEST_ID = 20  # digits
@@ -71,6 +74,8 @@ def explain(instance_id: int, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
+    if (stopped := found.pop("stopped")) is not None:
+        click.echo(click.style(printable(stopped), fg="red") if has_colours() else printable(stopped))
     say(found.pop("why"))
     traceback = found.pop("traceback", None)
     print_fields({name.replace("_", " "): value for name, value in found.items() if value is not None})
@@ -84,12 +89,13 @@ def _say_traceback(text: str | None) -> None:
 
 
 @click.command("list")
+@click.argument("text", metavar="[TEXT]", required=False)
 @click.option("--state", type=click.Choice([str(state) for state in State]), help="Only instances in this state.")
 @click.option("--ending", type=click.Choice([str(ending) for ending in Ending]), help="Only those that ended so.")
 @click.option("--dag-id", help="Only instances of this DAG.")
 @click.option("--task-id", help="Only instances of this task.")
 @click.option("--run-id", help="Only instances of this run.")
-@click.option("--class", "op_classpath", help="Only instances of this class: pkg.module.Class.")
+@click.option("--class", "op_classpath", help="Only instances with this text in their class path.")
 @click.option("--reason", help="Only instances with this text in their reason.")
 @click.option("--overdue", is_flag=True, help="Only instances that still wait, past their deadline.")
 @click.option("--late", is_flag=True, help="Only instances whose condition is later than it usually lands.")
@@ -115,7 +121,10 @@ def list_command(
     as_json: bool,
     **wanted: Any,
 ) -> None:
-    """List instances, the newest first. On a terminal the table is cut to fit: `show ID` and --wide show all."""
+    """List instances, the newest first; with TEXT those that have it in their task, run, class, context or reason.
+
+    On a terminal the table is cut to fit: `show ID` and --wide show all.
+    """
     pool = PoolView()
 
     def show_list() -> None:
@@ -136,49 +145,36 @@ def _list(pool: PoolView, selection: Selection, limit: int, wide: bool, as_json:
     if as_json:
         print_json(found)
         return
-    title = f"{len(found)} instance{'' if len(found) == 1 else 's'}"
+    title = counted(len(found), "instance")
     if len(found) == limit and (count := instances.count_instances(pool, selection)) > limit:
         title = f"{limit:,} of {count:,} instances; for the next ones: --before {found[-1]['id']}"
+    for row in found:
+        context = "" if row["poke_context"] is None else json.dumps(row["poke_context"], ensure_ascii=False)
+        row["condition"] = (
+            f"{row['op_classpath'] if is_wide(wide) else row['op_classpath'].rpartition('.')[2]} {context}"
+        )
     if not is_wide(wide):
-        last = "reason" if any(row["reason"] for row in found) else "run_id"
-        crop = ("dag_id", "task_id", last)
-        print_short(title, ("id", "state", "since", *crop), (_narrow(row, last) for row in found), crop)
+        crop = ("dag_id", "task_id", "condition", *(["reason"] if any(row["reason"] for row in found) else []))
+        print_short(title, ("id", "state", "since", *crop), (_narrow(row, crop) for row in found), crop)
         return
     columns = (
-        "id",
-        "state",
-        "dag_id",
-        "task_id",
-        "run_id",
-        "map_index",
-        "try_number",
-        "waiting_since",
-        "reason",
+        *("id", "state", "dag_id", "task_id", "run_id", "map_index", "try_number", "waiting_since"),
+        *("condition", "reason"),
     )
-    print_table(
-        title,
-        columns,
-        ([_state(row) if column == "state" else row[column] for column in columns] for row in found),
-        wide=wide,
-    )
+    rows = ([_state(row) if column == "state" else row[column] for column in columns] for row in found)
+    print_table(title, columns, rows, wide=wide)
 
 
 def _state(row: dict[str, Any]) -> str:
     """Return the state as people read it: a task that was handed back goes on by itself."""
-    return "handed back" if row["ending"] == Ending.HANDED_BACK else str(row["state"])
+    return "handed back" if row.get("ending") == Ending.HANDED_BACK else str(row["state"])
 
 
-def _narrow(row: dict[str, Any], last: str) -> list[Any]:
+def _narrow(row: dict[str, Any], crop: Sequence[str]) -> list[Any]:
     """Return the cells of an instance that fit on a line of a terminal."""
-    mapped = "" if row["map_index"] < 0 else f"[{row['map_index']}]"
-    return [
-        row["id"],
-        _state(row),
-        ago(row["waiting_since"], datetime.now(UTC)),
-        row["dag_id"],
-        f"{row['task_id']}{mapped}",
-        row[last],
-    ]
+    if row["map_index"] >= 0:
+        row["task_id"] += f"[{row['map_index']}]"
+    return [row["id"], _state(row), ago(row["waiting_since"], datetime.now(UTC)), *(row[name] for name in crop)]
 
 
 @click.command()
@@ -242,5 +238,3 @@ def config(as_json: bool) -> None:
             for name, (value, origin) in shown.items()
         ]
         print_table("the effective settings", ("setting", "value", "from"), rows)
-    for name in unknown_settings():
-        say(f"sensorpool: there is no such setting: {name}", err=True)

@@ -1,5 +1,6 @@
 """The ``sensorpool`` command. Exit codes: 0 done, 1 not done (the reason is printed), 2 wrong usage."""
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -9,9 +10,10 @@ from typing import Any
 
 import click
 
-from sensorpool.cli.output import bear_any_text, say
+from sensorpool.cli.output import Commands, bear_any_text, say, say_unknown_settings
 from sensorpool.config.version import __version__
 from sensorpool.errors import KeyConflict, Refused, SensorpoolError, SettingsError
+from sensorpool.instrumentation.logs import BriefFormatter
 from sensorpool.instrumentation.redaction import one_line
 
 DONE, NO, USAGE = 0, 1, 2
@@ -41,10 +43,12 @@ _HOMES = {
     "wake": "waking",
     "web": "web",
 }
+# these look for settings that do not exist by themselves; `health --self` reads no settings, because it must be quick
+_THEIR_OWN = frozenset({"doctor", "health", "standalone"})
 _NAMES_OF_PYTHON = frozenset({"list", "try"})
 
 
-class _OneLine(click.Group):
+class _OneLine(Commands):
     """A group of commands that prints each error in one line, with its mend."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
@@ -61,6 +65,8 @@ class _OneLine(click.Group):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         bear_any_text()
+        if logging.lastResort is not None:  # what prints warnings where no logging is configured
+            logging.lastResort.setFormatter(BriefFormatter())
         with _one_line_errors():  # --help and --version print here
             return super().make_context(info_name, args, parent, **extra)
 
@@ -97,8 +103,11 @@ def _one_line_errors() -> Iterator[None]:
     "sensorpool", cls=_OneLine, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
 )
 @click.version_option(__version__, prog_name="sensorpool")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Takes sensors off worker slots: register what you wait for, and be told when it lands."""
+    if context.invoked_subcommand not in _THEIR_OWN:
+        say_unknown_settings()
 
 
 celery_command = main  # `celery -A sensorpool sensorpool …`

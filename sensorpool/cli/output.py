@@ -14,6 +14,7 @@ import click
 
 from sensorpool.errors import SensorpoolError
 from sensorpool.instrumentation.redaction import printable
+from sensorpool.model.words import nearest
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -46,7 +47,45 @@ watch_option = click.option(
     flag_value=2.0,
     help="Show it again every SECONDS (2), until Ctrl-C.",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def _keep_apart(context: click.Context, _: click.Parameter, as_json: bool) -> bool:
+    """With --json, have all that the command and other code print go to standard error, but for `print_json`."""
+    if as_json:
+        context.call_on_close(_print_kept)  # after what was kept apart: the last that was opened is closed first
+        context.with_resource(print_apart())
+    return as_json
+
+
+json_option = click.option("--json", "as_json", is_flag=True, callback=_keep_apart, help="Print JSON.")
+_kept: list[Any] = []
+
+
+def _print_kept() -> None:
+    has_all_letters = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
+    while _kept:
+        click.echo(printable(json.dumps(_kept.pop(0), ensure_ascii=not has_all_letters, default=str)))
+
+
+class Commands(click.Group):
+    """A group of commands that says which command was most likely meant."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and self.get_command(ctx, args[0]) is None:
+            ctx.fail(f"No such command {args[0]!r}{nearest(args[0], self.list_commands(ctx))}.")
+        return super().resolve_command(ctx, args)
+
+
+def say_unknown_settings() -> None:
+    """Print a line for each setting that is written somewhere and does not exist."""
+    from sensorpool.config.variables import unknown_settings
+
+    with print_apart():  # a configuration is code, which may print
+        found = unknown_settings()
+    for name in found:
+        say(f"sensorpool: there is no such setting: {name}", err=True)
 
 
 def bear_any_text() -> None:
@@ -57,9 +96,11 @@ def bear_any_text() -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON on one line."""
-    has_all_letters = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
-    click.echo(printable(json.dumps(value, ensure_ascii=not has_all_letters, default=str)))
+    """Print a value as JSON on one line; with --json, at the end of the command."""
+    _kept.append(value)
+    context = click.get_current_context(silent=True)
+    if context is None or not context.params.get("as_json"):
+        _print_kept()
 
 
 @contextmanager

@@ -4,7 +4,6 @@ import json
 import math
 import sys
 from collections import Counter
-from contextlib import nullcontext
 from dataclasses import asdict
 from itertools import chain
 
@@ -30,16 +29,15 @@ def doctor(short: bool, as_json: bool) -> None:
     from sensorpool.admin.doctor import examine, load
 
     findings = []
-    with print_apart() if as_json else nullcontext():  # checks import sensor classes
-        settings, wrong, without = load()
-        if settings is not None:
-            take_up(settings)
-        for finding in chain(wrong, examine(settings, without) if settings is not None else ()):
-            if short and finding.level == "ok":
-                continue
-            findings.append(finding)
-            if not as_json:
-                say(f"{_MARKS[finding.level]}  {finding.subject}: {finding.said}")
+    settings, wrong, without = load()
+    if settings is not None:
+        take_up(settings)
+    for finding in chain(wrong, examine(settings, without) if settings is not None else ()):
+        if short and finding.level == "ok":
+            continue
+        findings.append(finding)
+        if not as_json:
+            say(f"{_MARKS[finding.level]}  {finding.subject}: {finding.said}")
     levels = Counter(each.level for each in findings)
     if as_json:
         print_json([{name: value for name, value in asdict(each).items() if value != ()} for each in findings])

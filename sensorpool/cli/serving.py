@@ -7,7 +7,7 @@ from socket import gethostname
 
 import click
 
-from sensorpool.cli.output import json_option, print_json, say
+from sensorpool.cli.output import Commands, json_option, print_json, say
 from sensorpool.config.settings import Settings
 from sensorpool.config.version import __version__
 from sensorpool.errors import SensorpoolError, Unreachable
@@ -53,7 +53,7 @@ def standalone() -> None:
                 state.remove()
 
 
-@click.group()
+@click.group(cls=Commands)
 def db() -> None:
     """Upgrade and check the database's schema."""
 

@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sensorpool.client.pool import Pool
-from sensorpool.config.variables import nearest
+from sensorpool.model.words import nearest
 
 Arguments = ParamSpec("Arguments")
 Returned = TypeVar("Returned")

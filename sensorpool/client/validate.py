@@ -20,6 +20,7 @@ from sensorpool.model.family import family_code
 from sensorpool.model.identity import Identity, identify
 from sensorpool.model.location import location_named
 from sensorpool.model.values import LONGEST_SPAN, Key, Milliseconds, Registration
+from sensorpool.model.words import nearest
 from sensorpool.poke.classes import Classes, SensorClass, describe, path_of
 from sensorpool.publish import canvas
 
@@ -55,7 +56,8 @@ def from_mapping(named: Mapping[str, Any]) -> Registration:
     if sensor is None:
         raise Refused("op_classpath is missing")
     if unknown := rest.keys() - _NAMES:
-        raise Refused(f"there is no field {min(map(str, unknown))[:80]!r} in a registration")
+        name = min(map(str, unknown))[:80]
+        raise Refused(f"there is no field {name!r} in a registration{nearest(name, _NAMES)}")
     given = {name: value for name, value in rest.items() if value is not None}
     take = given.pop
     key = key_of(
@@ -145,15 +147,19 @@ def _callbacks(registration: Registration, settings: Settings) -> str | None:
 def _check_key(key: Any) -> Key:
     if not isinstance(key, Key):
         raise Refused(f"key must be a sensorpool.Key of dag_id, task_id and run_id, not {printable(repr(key))[:80]}")
-    _check_id("dag_id", key.dag_id)
-    _check_id("task_id", key.task_id)
-    _check_id("run_id", key.run_id)
+    check_name("dag_id", key.dag_id)
+    check_name("task_id", key.task_id)
+    check_name("run_id", key.run_id)
     _check_whole_number("map_index", key.map_index, -1)
     _check_whole_number("try_number", key.try_number, 0)
     return key
 
 
-def _check_id(name: str, value: Any) -> None:
+def check_name(name: str, value: Any) -> None:
+    """Check a part of a key.
+
+    :raises Refused: when it is no printable text of at most `KEY_LENGTH` characters.
+    """
     if (
         type(value) is str
         and 0 < len(value) <= KEY_LENGTH

@@ -46,6 +46,11 @@ class Allowlist:
             self._packages = None  # it is not needed any more
         return found
 
+    def known(self) -> frozenset[str]:
+        """Return the class paths that may be poked, as far as they are known without reading sources."""
+        cheap = [each for each in self.patterns if each in self._found or catalog_of(each) is not None]
+        return self.exact.union(*(self.found(pattern).classes for pattern in cheap))
+
     def found(self, pattern: str) -> Found:
         """Return what a pattern stands for here."""
         with self._lock:

@@ -8,13 +8,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NamedTuple
 
 from sensorpool.config.defaults import INFRA_FAILURES
 from sensorpool.config.settings import Settings
 from sensorpool.instrumentation.redaction import one_line
+from sensorpool.model.words import nearest
 
 _LIMIT = 60.0  # seconds that imports may take
 
@@ -62,8 +62,7 @@ def _doubt(name: str) -> Doubt | None:
     except Exception as error:
         return Doubt(False, f"{name} cannot be imported here, so nothing counts as it: {one_line(error)}")
     if not hasattr(found, last):
-        near = get_close_matches(last, dir(found), n=1, cutoff=0.7)
-        return Doubt(True, f"{module} has no {last}{f' ({near[0]}?)' if near else ''}: write it as 'pkg.mod.Class'")
+        return Doubt(True, f"{module} has no {last}{nearest(last, dir(found))}: write it as 'pkg.mod.Class'")
     cls = getattr(found, last)
     if not (isinstance(cls, type) and issubclass(cls, BaseException)):
         return Doubt(True, f"{name} is no exception class")

@@ -2,21 +2,17 @@
 
 import os
 import re
-from collections.abc import Iterable
-from difflib import get_close_matches
 
 from sensorpool.config import extensions
 from sensorpool.config.defaults import PREFIX
 from sensorpool.config.settings import EXTENSIONS, Settings
+from sensorpool.model.words import nearest
 
-# Variables that other modules read: they are no settings, and no typos.
-_NOT_SETTINGS = re.compile(r"SENSORPOOL_(CONN_\w+|CONFIG_MODULE|FAILPOINT|TEST_\w+)")
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the name that an unknown one was most likely meant to be: ``" (SHARDS?)"``; empty if none is near."""
-    matches = get_close_matches(name, list(known), n=1, cutoff=0.7)
-    return f" ({matches[0]}?)" if matches else ""
+# Variables that other modules read, or that Kubernetes sets for a Service: they are no settings, and no typos.
+_NOT_SETTINGS = re.compile(
+    r"SENSORPOOL_(CONN_\w+|CONFIG_MODULE|FAILPOINT|TEST_\w+"
+    r"|(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?))"
+)
 
 
 def known_variables() -> set[str]:

@@ -12,9 +12,9 @@ from typing import Any
 
 from sensorpool.config.defaults import PREFIX
 from sensorpool.config.options import Options
-from sensorpool.config.variables import nearest
 from sensorpool.errors import SettingsError
 from sensorpool.instrumentation.redaction import one_line
+from sensorpool.model.words import nearest
 
 _DATABASE = f"{PREFIX}DATABASE"
 _MEND = f"name it in {PREFIX}DATABASE_URL"

@@ -94,6 +94,16 @@ class TextFormatter(logging.Formatter):
         return line
 
 
+class BriefFormatter(logging.Formatter):
+    """``sensorpool: event: error``, for who has given a command."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = dict(getattr(record, "fields", {}))
+        error = f": {fields.pop('error')}" if "error" in fields else ""
+        more = "".join(f" {name}={_spell(value)}" for name, value in fields.items())
+        return printable(hide(f"{record.name.partition('.')[0]}: {record.getMessage()}{more}{error}"))
+
+
 class JsonFormatter(logging.Formatter):
     """One JSON object a line: time, level, logger, event, the fields of the event, and the process that tells it."""
 

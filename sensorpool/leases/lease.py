@@ -40,8 +40,7 @@ Each range has these keys beside its lease, all under one hash tag so that one s
               (`poke_log`)
 ``history``   the same of the pokes before, with a bound of its own (``history_size``)
 
-Two hashes serve the whole pool: ``sensorpool:{pool}:not_here``, which process cannot poke which classes (`complaints`),
-and ``sensorpool:{pool}:tracebacks``, of failing pokes (`tracebacks`).
+A hash serves the whole pool: ``sensorpool:{pool}:not_here``, which process cannot poke which classes (`complaints`).
 """
 
 import json
@@ -66,7 +65,6 @@ from sensorpool.leases.range_marks import NO_MARKS, Outlook, RangeMarks
 from sensorpool.leases.range_state import RangeState, read_in_flight, read_state
 from sensorpool.leases.redis_store import Call, RedisStore
 from sensorpool.leases.suspects import SuspectMarks, read_suspects
-from sensorpool.leases.tracebacks import Tracebacks
 from sensorpool.leases.unsettled_groups import UnsettledGroups, read_unsettled
 from sensorpool.leases.wake_ups import WakeUps
 from sensorpool.model.suspicion import Suspicion
@@ -124,7 +122,6 @@ class Leases:
         self.outside_failures = OutsideFailures(store)
         self.poked_apart = PokedApart(store)
         self.poke_log = PokeLog(store)
-        self.tracebacks = Tracebacks(store)
         self._files: RangeFiles | None = None  # of a process whose keys end with it
         self._acquire = store.script("acquire")
         self._extend = store.script("extend")

@@ -21,6 +21,7 @@ _SPAN = 4  # beyond a minute, the longest interval of a record is at most so man
 _LONGEST_REASON = 300
 _LATEST = 253_402_300_799_999  # milliseconds: the end of the year 9999
 _MOST_REASONS = 1_000  # in one record
+TRACEBACKS = 32_768  # characters of tracebacks in one record
 RECORDS, RECORDS_BYTES = 10_000, 8 * 2**20  # the most that is kept for one range
 HISTORY_BYTES = 2 * 2**20  # the most that is kept of the pokes before, for one range
 HISTORY = 5  # so many times as long as a record lives, it is kept as history
@@ -34,7 +35,7 @@ class Poked:
     outcome: Outcome
     reason: str | None = None
     seconds: float | None = None  # None: an older version wrote none
-    signature: str | None = None  # of its error's traceback (`tracebacks`)
+    traceback: str | None = None  # of its error; None also where the record had no room for it
 
 
 class Record:
@@ -44,7 +45,7 @@ class Record:
     :param by: the process that pokes (`process_name`), if a poke may end it.
     """
 
-    __slots__ = ("_at", "_by", "_codes", "_ids", "_intervals", "_offsets", "_reasons", "_signatures", "_took")
+    __slots__ = ("_at", "_by", "_codes", "_ids", "_intervals", "_offsets", "_reasons", "_room", "_took", "_tracebacks")
 
     def __init__(self, at: Milliseconds, by: str = "") -> None:
         self._at = at
@@ -55,7 +56,8 @@ class Record:
         self._intervals: list[Milliseconds] = []
         self._took: list[Milliseconds] = []
         self._reasons: dict[int, str] = {}
-        self._signatures: dict[int, str] = {}
+        self._tracebacks: dict[int, str] = {}
+        self._room = TRACEBACKS
 
     def add(self, reports: Sequence[Report], offsets: Sequence[Milliseconds]) -> None:
         """Add pokes; an offset is the time from the record's `at` to the begin of the poke."""
@@ -68,8 +70,10 @@ class Record:
         told = [(before + place, report.reason) for place, report in enumerate(reports) if report.reason is not None]
         for place, reason in told[: _MOST_REASONS - len(self._reasons)]:
             self._reasons[place] = reason[:_LONGEST_REASON]
-            if (trace := reports[place - before].trace) is not None:
-                self._signatures[place] = trace.signature
+            trace = reports[place - before].trace
+            if trace is not None and trace.text is not None and len(trace.text) <= self._room:
+                self._tracebacks[place] = trace.text
+                self._room -= len(trace.text)
 
     def add_not_landed(self, each: NotLanded, offsets: Sequence[Milliseconds]) -> None:
         """Add pokes that found nothing."""
@@ -105,15 +109,15 @@ class Record:
         for new, place in enumerate(places):
             if place in self._reasons:
                 part._reasons[new] = self._reasons[place]
-            if place in self._signatures:
-                part._signatures[new] = self._signatures[place]
+            if place in self._tracebacks:
+                part._tracebacks[new] = self._tracebacks[place]
         return part
 
     def _text(self) -> str:
         """Return the fields in the order in which versions have added them. The last version drops longer ones."""
         first: Sequence[object] = (self._at, "".join(self._codes), self._offsets, self._ids, self._reasons, self._by)
         took = self._took if any(self._took) else ()  # a list that is too short goes on with zeros
-        return json.dumps((*first, took, self._signatures), separators=(",", ":"))
+        return json.dumps((*first, took, self._tracebacks), separators=(",", ":"))
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -224,7 +228,7 @@ def poked_by(records: Iterable[str], process: str) -> dict[int, Milliseconds]:
 
 def _read(text: str, group_ids: Collection[int]) -> Iterator[tuple[int, Poked]]:
     at, codes, offsets, ids, *more = json.loads(text)
-    reasons, _, took, signatures = (*more, *({}, "", None, {})[len(more) :])[:4]  # an older version wrote fewer fields
+    reasons, _, took, tracebacks = (*more, *({}, "", None, {})[len(more) :])[:4]  # an older version wrote fewer fields
     for index, group_id in enumerate(ids):
         if group_id in group_ids:
             began = int(at) + int(offsets[index])
@@ -232,8 +236,8 @@ def _read(text: str, group_ids: Collection[int]) -> Iterator[tuple[int, Poked]]:
                 raise ValueError(f"{began} is not a time")
             if codes[index] in _OUTCOMES:  # a newer version may have more outcomes
                 seconds = None if took is None else int(took[index]) / 1000 if index < len(took) else 0.0
-                reason, signature = (_text_or_none(texts.get(str(index))) for texts in (reasons, signatures))
-                yield group_id, Poked(began, _OUTCOMES[codes[index]], reason, seconds, signature)
+                reason, traceback = (_text_or_none(texts.get(str(index))) for texts in (reasons, tracebacks))
+                yield group_id, Poked(began, _OUTCOMES[codes[index]], reason, seconds, traceback)
 
 
 def _text_or_none(value: Any) -> str | None:

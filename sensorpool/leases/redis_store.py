@@ -6,6 +6,7 @@ from typing import Any
 
 from redis.exceptions import (
     AskError,
+    AuthenticationError,
     ClusterCrossSlotError,
     ClusterError,
     MasterDownError,
@@ -99,7 +100,8 @@ class RedisStore:
     def unreachable(self, error: Exception) -> Unreachable:
         """Make the error that says that Redis does not answer, and why."""
         self._drop_spoilt_connections([error])
-        return Unreachable(f"Redis {self._url} does not answer: {safe_line(error, _LONGEST)}")
+        does = "refuses the user or password" if isinstance(error, AuthenticationError) else "does not answer"
+        return Unreachable(f"Redis {self._url} {does}: {safe_line(error, _LONGEST)}")
 
     def _drop_spoilt_connections(self, answers: Iterable[object]) -> None:
         """Close the idle connections if the server behind them has become a replica, so the next call connects anew.

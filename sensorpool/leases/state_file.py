@@ -81,14 +81,10 @@ def last_written(settings: Settings) -> str:
     try:
         age = max(0.0, time.time() - path.stat().st_mtime)
     except FileNotFoundError:
-        return (
-            f"there is no {path}, where it shows its state: it does not run, has other settings, or cannot write there"
-        )
+        return f"`sensorpool standalone` is not running, has other settings, or cannot write {path}"
     except OSError as error:
-        return f"{path}, where it shows its state, cannot be read: {error.strerror}"
-    return (
-        f"it wrote its state into {path} {age:.0f} s ago: it was killed, stands still, or cannot write there any more"
-    )
+        return f"the state of `sensorpool standalone` cannot be read, {path}: {error.strerror}"
+    return f"`sensorpool standalone` was killed, hangs, or cannot write {path}: it last did so {age:.0f} s ago"
 
 
 def path_of(settings: Settings) -> Path:

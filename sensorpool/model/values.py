@@ -171,8 +171,8 @@ class DueGroup(NamedTuple):
 class Trace(NamedTuple):
     """Where an error of a poke was raised.
 
-    :param signature: equal for equal errors.
-    :param text: the traceback, without secrets; None where it was told lately.
+    :param signature: equal for errors that were raised from the same lines.
+    :param text: the traceback, without secrets; None where the process made too many in that second.
     """
 
     signature: str

@@ -17,6 +17,7 @@ from sensorpool.instrumentation.redaction import one_line, printable
 from sensorpool.model.backend import backend_named
 from sensorpool.model.identity import canonical_classpath
 from sensorpool.model.location import location_named
+from sensorpool.model.words import nearest_class
 from sensorpool.poke.importing import import_anew
 
 FIELDS = "poke_context_fields"  # AIP-17's word
@@ -120,8 +121,10 @@ class Classes:
         self._why_not: Callable[[str], str] = why_not
         if isinstance(sensors_enabled, Allowlist):
             self._enabled, self._why_not = sensors_enabled, sensors_enabled.why_not
+            self._known = sensors_enabled.known
         else:
-            self._enabled = frozenset(sensors_enabled)
+            self._enabled = named = frozenset(sensors_enabled)
+            self._known = lambda: named
         self._found: dict[str, SensorClass] = {}
         self._refusals: dict[str, _Refusal] = {}
         self._notes: dict[str, _Refusal] = {}
@@ -136,7 +139,8 @@ class Classes:
         classpath = canonical_classpath(op_classpath)
         if not self.is_listed(classpath):
             why = self._why_not(classpath)
-            said = f"{classpath} is not enabled: add it to SENSORPOOL_SENSORS_ENABLED"
+            meant = nearest_class(classpath, self._known())
+            said = f"{classpath} is not enabled{meant}: add it to SENSORPOOL_SENSORS_ENABLED"
             raise ClassUnavailable(f"{said} ({why})" if why else said)
         return classpath
 

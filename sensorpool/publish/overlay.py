@@ -22,11 +22,11 @@ from celery.app.backends import by_url
 from celery.app.defaults import SETTING_KEYS
 from celery.utils.imports import import_from_cwd
 
-from sensorpool.config.variables import nearest
 from sensorpool.errors import SettingsError
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.python_source import UNREADABLE
 from sensorpool.model.urls import URL_OPTIONS
+from sensorpool.model.words import nearest
 from sensorpool.publish import overlay_values
 from sensorpool.publish.wire import broker_url
 

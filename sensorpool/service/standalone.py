@@ -67,7 +67,7 @@ class Standalone:
     def __init__(self, settings: Settings, stopping: Stopping | None = None) -> None:
         refuse_patched()
         self.settings = settings
-        database = Database.of(settings)
+        database = Database(settings.database_url, schema=settings.database_schema)
         self._alone = Alone(settings, database)
         if settings.database_url.startswith("sqlite"):
             migrate.upgrade(settings.database_url)

@@ -17,8 +17,8 @@ from sensorpool.service import foreign
 from sensorpool.service.runtime import Runtime
 from sensorpool.worker import job, rescue
 
-# a result with no more than these, of which nothing was poked, is worth no line in the log
-_USUAL = {"ranges", "groups", "poked", "landed", "errors", "seconds", "saved", "settled", "skipped"}
+# a result with no more than these is one of a look at which nothing happened
+_USUAL = {"ranges", "groups", "poked", "seconds", "saved", "skipped"}
 
 log = logger(__name__)
 
@@ -74,8 +74,8 @@ def serve_ranges(ranges: Sequence[ShardRange], runtime: Runtime, request: Any, t
         note_trouble(runtime, ranges, one_line(error))
         raise
     result = results[0] if len(results) == 1 else _sum(results)
-    if result.get("poked") or result.keys() - _USUAL:
-        log.info("poked", **about, **result)
+    tell = log.info if any(result[name] for name in result.keys() - _USUAL) else log.debug
+    tell("poked", **about, **result)
     return result
 
 

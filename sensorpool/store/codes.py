@@ -24,15 +24,21 @@ POSTGRES_AWAY = frozenset({"25P03", "25P04", "40003", "42501"})
 POSTGRES_AWAY_CLASSES = ("08", "28", "3D", "53", "57", "58")
 POSTGRES_DISK = ("58",)
 MYSQL_DISK = frozenset({"3", "5", "20", "1021", "1024", "1026", "1030", "1180"})
-MYSQL_AWAY = MYSQL_DISK | frozenset(
-    {
-        *("1037", "1041", "1114", "1206"),  # out of memory, disk space or locks
-        *("1040", "1129", "1130", "1203", "1226", "1820", "1862", "1044", "1045", "1049", "1698"),  # log-in refused
-        *("1142", "1143", "1227"),  # no right to the statement
-        *("1047", "1053", "1077", "1079", "1152", "1184", "1158", "1159", "1160", "1161", "1317"),  # shutting down
-        *("1927", "3024", "1969", "3032", "3168", "4031"),
-        *("2001", "2002", "2003", "2004", "2005", "2006", "2011", "2012", "2013", "2014", "2026", "2027", "2055"),
-    }
+MYSQL_REFUSED = frozenset(
+    {"1040", "1129", "1130", "1203", "1226", "1820", "1862", "1044", "1045", "1049", "1698"}
+)  # the log-in
+MYSQL_AWAY = (
+    MYSQL_DISK
+    | MYSQL_REFUSED
+    | frozenset(
+        {
+            *("1037", "1041", "1114", "1206"),  # out of memory, disk space or locks
+            *("1142", "1143", "1227"),  # no right to the statement
+            *("1047", "1053", "1077", "1079", "1152", "1184", "1158", "1159", "1160", "1161", "1317"),  # shutting down
+            *("1927", "3024", "1969", "3032", "3168", "4031"),
+            *("2001", "2002", "2003", "2004", "2005", "2006", "2011", "2012", "2013", "2014", "2026", "2027", "2055"),
+        }
+    )
 )
 SQLITE_AWAY = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_NOTADB", "SQLITE_CORRUPT")
 SQLITE_DISK = ("SQLITE_READONLY", "SQLITE_IOERR")
@@ -104,6 +110,12 @@ def is_unreachable(error: BaseException) -> bool:
 def is_read_only(error: BaseException) -> bool:
     """Whether the server answers but takes no writes: a standby, or a server that was set read-only."""
     return (code := code_of(error)) in READ_ONLY or code.startswith("SQLITE_READONLY")
+
+
+def is_refused(error: BaseException) -> bool:
+    """Whether the server answers but does not let us in: a wrong password, no such database, no free connection."""
+    said = str(cause_of(error))  # libpq gives no SQLSTATE of a connection that failed
+    return code_of(error) in MYSQL_REFUSED or "FATAL: " in said or "no password supplied" in said
 
 
 def is_denied(error: BaseException) -> bool:

@@ -15,7 +15,7 @@ from sensorpool.model.values import Milliseconds
 from sensorpool.store import planned, told
 from sensorpool.store.codes import is_locked, is_unreachable
 from sensorpool.store.dialects import clock_question
-from sensorpool.store.engine import make_engine
+from sensorpool.store.engine import make_engine, refuse_missing_file
 from sensorpool.store.transaction import ATTEMPTS, Transaction
 
 Result = TypeVar("Result")
@@ -81,8 +81,10 @@ class Database:
     def of(
         cls, settings: Named, *, pool_size: int = POOL_SIZE, clock: Callable[[], Milliseconds] | None = None
     ) -> Self:
-        """Return the database that settings name."""
-        return cls(settings.database_url, schema=settings.database_schema, pool_size=pool_size, clock=clock)
+        """Return the database that settings name. An SQLite file is not made: see `refuse_missing_file`."""
+        made = cls(settings.database_url, schema=settings.database_schema, pool_size=pool_size, clock=clock)
+        refuse_missing_file(made.engine)
+        return made
 
     def now(self, connection: Connection, clock: Callable[[], Milliseconds] | None = None) -> Milliseconds:
         """Return the time by the database's clock.

@@ -9,7 +9,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, InvalidatePoolError, NoSuchModuleError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from sensorpool.errors import SettingsError
+from sensorpool.errors import SchemaMismatch, SettingsError
 from sensorpool.store import direct, planned
 from sensorpool.store.codes import spoils_connections
 
@@ -72,6 +72,25 @@ def make_engine(url: str, pool_size: int) -> Engine:
     event.listen(engine, "handle_error", _drop_spoilt_connections)
     _ping_idle_connections(engine)
     return engine
+
+
+def refuse_missing_file(engine: Engine) -> None:
+    """Have connections fail while an SQLite file does not exist, so that a command that only looks does not make it.
+
+    They raise `SchemaMismatch`.
+    """
+    path = engine.url.database if engine.dialect.name == "sqlite" else None
+    if not path or path.startswith((":memory:", "file:")):
+        return
+
+    def check(*_: Any) -> None:
+        if not Path(path).exists():
+            raise SchemaMismatch(
+                f"there is no SQLite file {path}: name the pool's database in SENSORPOOL_DATABASE_URL (or Airflow's "
+                "folder in AIRFLOW_HOME), or make a new one with `sensorpool standalone` or `sensorpool db upgrade`"
+            )
+
+    event.listen(engine, "do_connect", check)
 
 
 def _ping_idle_connections(engine: Engine) -> None:

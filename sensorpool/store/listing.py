@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import ColumnElement, Connection, or_, select
 
 from sensorpool.model.states import Ending, State
 from sensorpool.model.values import Milliseconds
@@ -13,6 +13,8 @@ from sensorpool.store.schema import sensor_instance as s
 
 _LATE = select(g.c.id).where(g.c.late_since.is_not(None))
 _ESCAPE = "!"
+_CONTEXT = "poke_context"
+_SEARCHED = ("dag_id", "task_id", "run_id", "op_classpath", _CONTEXT, "reason")
 _COLUMNS = (
     *("id", "state", "ending", "dag_id", "task_id", "run_id", "map_index", "try_number"),
     *("op_classpath", "start_date", "timeout_at", "settled_at", "reason"),
@@ -23,12 +25,16 @@ _COLUMNS = (
 class Selection:
     """Which instances are wanted; None: any.
 
+    :param text: a part of the task's names, the class path, the context or the reason, in small or capital letters.
+    :param op_classpath: a part of the class path, likewise.
     :param reason: a part of the reason.
     :param past: only those that still wait, with a deadline before this time.
     :param late: only those that wait for a condition that is later than usual.
     :param before: only those with a lower id: the next page.
+    :param contexts: whether contexts are read and searched.
     """
 
+    text: str | None = None
     state: State | None = None
     ending: Ending | None = None
     dag_id: str | None = None
@@ -40,6 +46,7 @@ class Selection:
     past: Milliseconds | None = None
     late: bool = False
     before: int | None = None
+    contexts: bool = True
 
     def texts(self) -> list[str]:
         """Return the texts that are looked for."""
@@ -47,8 +54,12 @@ class Selection:
 
     def conditions(self) -> list[ColumnElement[bool]]:
         """Return what holds for each instance that is wanted, on this page or another one."""
-        equal = ("state", "ending", "dag_id", "task_id", "run_id", "map_index", "op_classpath")
+        equal = ("state", "ending", "dag_id", "task_id", "run_id", "map_index")
         found = [s.c[name] == value for name in equal if (value := getattr(self, name)) is not None]
+        searched = [name for name in _SEARCHED if self.contexts or name != _CONTEXT]
+        for part, names in ((self.text, searched), (self.op_classpath, ["op_classpath"])):
+            if part is not None:
+                found.append(or_(*(s.c[name].icontains(part, autoescape=True, escape=_ESCAPE) for name in names)))
         if self.reason is not None:
             found.append(s.c.reason.contains(self.reason, autoescape=True, escape=_ESCAPE))
         if self.past is not None:
@@ -60,7 +71,8 @@ class Selection:
 
 def instances(connection: Connection, selection: Selection, most: int) -> list[Any]:
     """List instances, the newest first."""
-    query = select(*(s.c[name] for name in _COLUMNS)).where(*selection.conditions())
+    names = [*_COLUMNS, *([_CONTEXT] if selection.contexts else [])]
+    query = select(*(s.c[name] for name in names)).where(*selection.conditions())
     if selection.before is not None:
         query = query.where(s.c.id < selection.before)
     return list(connection.execute(query.order_by(s.c.id.desc()).limit(most)).mappings())

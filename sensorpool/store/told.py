@@ -4,7 +4,7 @@ from sqlalchemy import Engine
 
 from sensorpool.errors import SchemaMismatch, SettingsError
 from sensorpool.instrumentation.redaction import hide_password
-from sensorpool.store.codes import is_conflict, is_denied, is_missing_column, is_missing_table, is_read_only
+from sensorpool.store.codes import is_conflict, is_denied, is_missing_column, is_missing_table, is_read_only, is_refused
 
 
 def where(engine: Engine) -> str:
@@ -18,7 +18,12 @@ def unreachable(engine: Engine, error: Exception) -> str:
     said = hide_password(cause[0])[:200]
     if is_denied(error):
         return f"the database {where(engine)} refuses: {said}: give the role its rights (docs/security.md)"
-    does = "is busy" if is_conflict(error) else "is read-only" if is_read_only(error) else "does not answer"
+    if is_conflict(error):
+        does = "is busy"
+    elif is_read_only(error):
+        does = "is read-only"
+    else:
+        does = "refuses the connection" if is_refused(error) else "does not answer"
     return f"the database {where(engine)} {does}: {said}"
 
 

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse
 
-from sensorpool.admin import actions, conditions, explain, instances, overview, quarantine
+from sensorpool.admin import actions, conditions, explain, health, instances, overview, quarantine
 from sensorpool.client.pool import Pool
 from sensorpool.errors import Unknown
 from sensorpool.model.states import Outcome, State
@@ -66,9 +66,10 @@ def routes(pool: Pool, access: Access, pages: Pages, surroundings: Surroundings)
         request: Request, reader: AReader, group_id: int, after: Annotated[int, Query(ge=0, lt=2**63)] = 0
     ) -> HTMLResponse:
         found = visible_condition(pool, reader, group_id, after)
+        stopped = explain.why_stopped(found["unreachable"], health.health(pool), watches=reader.watches)
         may_poke = conditions.is_waited_for(pool, group_id, reader.changed)
         size = conditions.SHOWN_WAITERS
-        return pages.page(request, reader, "condition", found=found, may_poke=may_poke, page_size=size)
+        return pages.page(request, reader, "condition", found=found, stopped=stopped, may_poke=may_poke, page_size=size)
 
     @router.get("/instances/{instance_id}")
     def of_instance(request: Request, reader: AReader, instance_id: int) -> HTMLResponse:
@@ -115,9 +116,7 @@ def routes(pool: Pool, access: Access, pages: Pages, surroundings: Surroundings)
     def _waiter(request: Request, reader: Reader, shown: dict[str, Any], tries: list[dict[str, Any]]) -> HTMLResponse:
         if reader.seen is not None:
             shown["shares_with"] = conditions.others_seen(pool, shown, reader.seen)
-        said = explain.sentences(pool, shown)
-        if not reader.watches:
-            said["trouble"] = None  # it is the whole pool's, and names classes and workers
+        said = explain.sentences(pool, shown, watches=reader.watches)
         further = surroundings.sentences(shown, reader)
         return pages.page(request, reader, "instance", shown=shown, said=said, further=further, tries=tries)
 

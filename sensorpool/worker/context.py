@@ -128,7 +128,7 @@ class Worker:
             window=settings.infra_failure_window,
         )
         self.wrong_calls = WrongCallsHere(WrongCalls(leases.store), self.poker.shared_calls)
-        self.failing_pokes = FailingPokes(leases.tracebacks, kinds, self.away.is_away)
+        self.failing_pokes = FailingPokes(kinds, self.away.is_away)
         claims = HeldClaims(leases.claims, 3 * settings.heartbeat)
         self.outside = OutsideResults(
             settings,

@@ -10,12 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.logs import logger
-from sensorpool.leases.tracebacks import Tracebacks
 from sensorpool.model.not_landed import NotLanded
 from sensorpool.model.states import Outcome
-from sensorpool.model.values import Milliseconds, Report
+from sensorpool.model.values import Report, Trace
 from sensorpool.worker.metrics import Kinds
 
 EVERY = 60.0  # seconds between two lines of one kind of error
@@ -45,23 +43,17 @@ class FailingPokes:
 
     def __init__(
         self,
-        tracebacks: Tracebacks,
         kinds: Kinds,
         is_away: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        self._tracebacks = tracebacks
         self._kinds_of = kinds
         self._is_away = is_away
         self._how: OrderedDict[int, str] = OrderedDict()  # the signature of each group that fails
-        self._texts: OrderedDict[str, str] = OrderedDict()  # the traceback of each signature
         self._kinds: OrderedDict[tuple[str, str], _Kind] = OrderedDict()
         self._lock = threading.Lock()
 
-    def take(self, reports: Sequence[Report], now: Milliseconds) -> None:
-        """Log each change, and keep new tracebacks in Redis; a Redis that does not answer loses these.
-
-        :param now: the database's time.
-        """
+    def take(self, reports: Sequence[Report]) -> None:
+        """Log each change."""
         failing = [(report, report.trace) for report in reports if report.trace is not None]
         if not failing and not self._how:
             return
@@ -70,14 +62,10 @@ class FailingPokes:
                 for report in reports:
                     if report.trace is None:
                         self._how.pop(report.group.id, None)
-            new = {trace.signature: trace.text for _, trace in failing if trace.text is not None}
-            for signature, text in new.items():
-                _put(self._texts, signature, text, _KINDS)
-            lines = [line for report, trace in failing if (line := self._line(report, trace.signature)) is not None]
+            lines = [line for report, trace in failing if (line := self._line(report, trace)) is not None]
         for outcome, fields in lines:
             say = log.warning if outcome is Outcome.INFRA_FAILURE else log.error
             say("a poke fails", **fields)
-        self._keep(new, now)
 
     def fail_no_more(self, many: Iterable[NotLanded]) -> None:
         """Forget how groups failed whose poke found nothing now."""
@@ -86,9 +74,9 @@ class FailingPokes:
                 for group_id in self._how.keys() & {group_id for each in many for group_id in each.ids}:
                     del self._how[group_id]
 
-    def _line(self, report: Report, signature: str) -> tuple[Outcome, dict[str, Any]] | None:
+    def _line(self, report: Report, trace: Trace) -> tuple[Outcome, dict[str, Any]] | None:
         """Return a line for a group that fails otherwise than before; None if not, or if its kind was just told."""
-        group_id = report.group.id
+        group_id, signature = report.group.id, trace.signature
         is_known = self._how.get(group_id) == signature
         _put(self._how, group_id, signature, _GROUPS)
         if is_known:
@@ -111,14 +99,7 @@ class FailingPokes:
         if kind is not None and kind.others:
             fields["others"] = kind.others
         _put(self._kinds, (path, signature), _Kind(now), _KINDS)
-        return report.outcome, fields | {"traceback": self._texts.get(signature)}
-
-    def _keep(self, texts: dict[str, str], now: Milliseconds) -> None:
-        try:
-            for signature, text in texts.items():
-                self._tracebacks.keep(signature, text, now)
-        except Unreachable as error:
-            log.warning("the traceback of a poke was not kept", error=str(error))
+        return report.outcome, fields | {"traceback": trace.text}
 
 
 def _put(kept: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:

@@ -82,7 +82,7 @@ class OutsideResults:
         """
         now, here = self._database.read(self._database.now), time.monotonic()
         self._metrics.poked(reports)
-        self._failing_pokes.take(reports, now)
+        self._failing_pokes.take(reports)
         told = self._failures.of(by_range)
         known = {group_id: each for one in told.values() for group_id, each in one.failing.items()}
         window = OutsideWindow(self._settings.infra_failure_window, known)

@@ -23,7 +23,7 @@ def take(run: JobRun, seen: Sequence[Seen]) -> None:
     reports, many = apart(seen)
     run.worker.metrics.poked(reports, many)
     run.worker.away.take(reports, many)
-    run.worker.failing_pokes.take(reports, run.moment.now)
+    run.worker.failing_pokes.take(reports)
     run.worker.failing_pokes.fail_no_more(many)
     overran, exhausted, cannot = run.outcomes.take(reports, many)
     frozen_pokes = run.worker.frozen_pokes

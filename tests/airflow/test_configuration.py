@@ -164,6 +164,6 @@ def test_config_shows_where_each_setting_comes_from(tmp_path: Path) -> None:
     assert said == ""
     found, said = shown(AIRFLOW__SENSORPOOL__RESUME_HOLD="10s", AIRFLOW__SENSORPOOL__TIKC="1")
     assert "[sensorpool] resume_hold: must be a number of seconds" in said
-    assert "there is no such setting: AIRFLOW__SENSORPOOL__TIKC (tick?)" in said
+    assert "there is no such setting: AIRFLOW__SENSORPOOL__TIKC (did you mean tick?)" in said
     assert found["SENSORPOOL_POKE_TIMEOUT"] == ["7.0", "Airflow's [sensorpool]"]
     assert "SENSORPOOL_RESUME_HOLD" not in found

@@ -241,6 +241,7 @@ print(json.dumps([found, [name for name in sys.modules if name.startswith("airfl
     standard = catalog.proved().versions["airflow.providers.standard"].version
     [said] = [said for level, said, _ in found if level == "ok" and "standard" in said]
     assert said.startswith(f"{ALL} stands for 6 classes of airflow.providers.standard {standard}: DateTimeSensor, ")
+    assert said.endswith("FileSensor, and 3 more (--json names them)")
     assert [said for level, said, _ in found if level == "warning"] == [
         "airflow.providers.acme.* stands for no class: docs/sensors.md lists none below it as poolable; "
         "name its classes exactly, or mend the pattern"

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +138,13 @@ def test_register_from_lines_reports_the_refused_by_number(run: Run) -> None:
         ((f"--class={PATH_SENSOR}",), "dcba"),
         (("--class=sensorpool.sensors:PathSensor",), "dcba"),
         (("--class=other.Class",), ""),
+        (("--class=pathsens",), "dcba"),
+        (("T3",), "d"),
+        (("/X_c",), "c"),
+        (("100%",), "b"),
+        (("%",), "b"),
+        (("sensors.path",), "dcba"),
+        (("no such",), ""),
         (("--ending=cancelled",), "b"),
         (("--reason=100%_of",), "b"),
         (("--reason=%",), "b"),
@@ -163,7 +170,10 @@ def test_list_takes_what_is_wanted(
         "d": {"key": Key("d", "t3", "r2")},
     }
     with closing(Pool(Settings.load())) as pool:
-        waiting = [Registration(sensor=PATH_SENSOR, poke_context={"path": "/x"}, **waits) for waits in tasks.values()]
+        waiting = [
+            Registration(sensor=PATH_SENSOR, poke_context={"path": f"/x_{name}"}, **waits)
+            for name, waits in tasks.items()
+        ]
         made = dict(zip(tasks, (str(instance.id) for instance in pool.register_many(waiting)), strict=True))
         pool.cancel(int(made["b"]), "100%_of it")
         overdue = pool.database.read(inspecting.instance, int(made["c"]))
@@ -249,7 +259,16 @@ def test_letters_that_the_locale_has_not_end_nothing(run: Run, tmp_path: Path, e
         (("cancel", "12345"), 1, "there is no instance 12345"),
         (("wait", "12345"), 1, "there is no instance 12345"),
         (("show", "x"), 2, "not a valid integer"),
-        (("nonsense",), 2, "No such command"),
+        (("nonsense",), 2, "No such command 'nonsense'."),
+        (("statsu",), 2, "No such command 'statsu' (did you mean status?)."),
+        (("db", "upgrad"), 2, "No such command 'upgrad' (did you mean upgrade?)."),
+        (
+            ("register", "sensorpool.sensors.Pathsensr", '{"path": "/x"}'),
+            2,
+            f"sensorpool.sensors.Pathsensr is not enabled (did you mean {PATH_SENSOR}?): add it to ",
+        ),
+        (("try", "sensorpool.sensor.PathSensor"), 2, f"(did you mean {PATH_SENSOR}?)"),
+        (("register", "sensorpool.sensors.KafkaSensor", "{}"), 2, "sensorpool.sensors.KafkaSensor is not enabled: add"),
         (("health",), 1, "standalone"),
         (("callbacks", "--send", "99999"), 1, "no callback of instance 99999 waits: `sensorpool callbacks` lists"),
         (("callbacks", "--send", "9" * 30), 1, "no callback of instance with so large a number waits"),
@@ -295,12 +314,66 @@ def test_config_hides_secrets(run: Run) -> None:
         assert "***" in done.stdout
 
 
-@pytest.mark.parametrize("options", [(), ("--json",)])
-def test_config_tells_what_is_no_setting(run: Run, options: tuple[str, ...]) -> None:
-    done = run("config", *options, SENSORPOOL_SHARS="1")
-    said = "sensorpool: there is no such setting: SENSORPOOL_SHARS (SENSORPOOL_SHARDS?)\n"
-    assert (done.returncode, done.stderr) == (0, said)
-    assert json.loads(done.stdout)["tick"] if options else "SENSORPOOL_TICK" in done.stdout
+@pytest.mark.parametrize(
+    "command",
+    [("status",), ("list",), ("config", "--json"), ("health",), ("db", "check"), ("quarantine",)],
+    ids=" ".join,
+)
+def test_each_command_tells_what_is_no_setting(run: Run, command: tuple[str, ...]) -> None:
+    of_others = {
+        "SENSORPOOL_CONN_X": "x",
+        "SENSORPOOL_WEB_PORT_80_TCP_ADDR": "10.0.0.1",
+        "SENSORPOOL_SERVICE_HOST": "h",
+    }
+    done = run(*command, SENSORPOOL_SHARS="1", **of_others)
+    assert done.stderr == "sensorpool: there is no such setting: SENSORPOOL_SHARS (did you mean SENSORPOOL_SHARDS?)\n"
+    assert done.stdout
+
+
+def test_a_probe_of_this_host_looks_for_no_settings(run: Run) -> None:
+    assert run("health", "--self", SENSORPOOL_SHARS="1").stderr == ""
+
+
+def test_a_registration_without_redis_names_it(run: Run) -> None:
+    away = {"SENSORPOOL_REDIS_URL": "redis://127.0.0.1:1/0"}
+    done = run("register", PATH_SENSOR, '{"path": "/x"}', **away)
+    assert done.returncode == 0
+    [said] = done.stderr.splitlines()
+    assert said.startswith("sensorpool: new conditions wait for their tick, for a minute at most: Redis redis://127.0")
+
+
+@pytest.mark.parametrize("command", [("status",), ("list",), ("health",), ("db", "check")], ids=" ".join)
+def test_a_command_that_looks_makes_no_database(tmp_path: Path, command: tuple[str, ...]) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SENSORPOOL_")}
+    done = CLI.run(command, environment | {"XDG_STATE_HOME": str(tmp_path)}, tmp_path, limit=60)
+    assert done.returncode == 1
+    [said] = (done.stdout + done.stderr).splitlines()
+    assert f"there is no SQLite file {tmp_path}/sensorpool/sensorpool.db: name the pool's database in " in said
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+PRINTS = """
+import os, click
+from sensorpool.cli.output import json_option, print_json
+
+@click.command()
+@json_option
+def prints(as_json):
+    print("said")
+    os.write(1, b"said")
+    click.echo("said")
+    print_json({"letter": "ä"})
+    print("said")
+
+prints()
+"""
+
+
+def test_with_json_nothing_else_is_on_standard_output(tmp_path: Path) -> None:
+    given = [sys.executable, "-c", PRINTS, "--json"]
+    done = subprocess.run(given, env=os.environ | {"PYTHONIOENCODING": "utf-8"}, capture_output=True, timeout=60)
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"letter": "ä"}), done.stderr
+    assert done.stderr.count(b"said") == 4
 
 
 def test_it_is_a_celery_command_too(run: Run, tmp_path: Path) -> None:
@@ -419,29 +492,11 @@ def test_the_demo_keeps_its_pages_open(tmp_path: Path) -> None:
         demo.wait()
 
 
-@pytest.mark.parametrize("columns", [80, 100])
-def test_status_has_a_line_for_each_range_on_a_terminal(tmp_path: Path, columns: int) -> None:
-    """A holder's name is cut, never its neighbours."""
-    upgrade(f"sqlite:///{tmp_path / 'pool.db'}")
-    environment = {"SENSORPOOL_SHARDS": "4", "SENSORPOOL_TICK": "0.5", "TERM": "xterm"}
-    environment |= {"SENSORPOOL_DATABASE_URL": f"sqlite:///{tmp_path / 'pool.db'}", "COLUMNS": str(columns)}
-    service = subprocess.Popen(
-        [sys.executable, "-m", "sensorpool", "standalone"],
-        env=os.environ | environment,
-        cwd=tmp_path,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        screen = until("four ranges with holders", lambda: _with_holders(_on_terminal(environment, "status"), 4))
-    finally:
-        service.kill()
-        service.wait()
-    assert all(len(line) <= columns for line in screen), screen
-    for line in screen:
-        shards, groups, *rest = line.split()
-        assert re.fullmatch(r"\d+-\d+", shards)
-        assert groups == "0"
-        assert any(re.fullmatch(r"\d\d:\d\d:\d\d", cell) for cell in rest), line
+def test_status_has_the_ranges_by_an_option(run: Run) -> None:
+    assert run("status").stdout.splitlines()[0] == "0 sensing in 0 groups; 0 success, 0 failed, 0 skipped, 0 cancelled"
+    assert "shards" not in run("status").stdout
+    lines = run("status", "--ranges", SENSORPOOL_SHARDS="2").stdout.splitlines()
+    assert [line.split()[0] for line in lines[-4:]] == ["shard", "shards", "0-5000", "5000-10000"]
 
 
 def test_a_watch_shows_what_changes_until_ctrl_c(tmp_path: Path) -> None:
@@ -475,27 +530,3 @@ def _read_until(terminal: int, words: bytes) -> bytes:
         assert ready, printed
         printed += os.read(terminal, 65536)
     return printed
-
-
-def _with_holders(screen: list[str], count: int) -> list[str]:
-    """Return the lines of ranges, once each has a holder and a time."""
-    lines = screen[screen.index(next(line for line in screen if line.startswith("shards "))) + 1 :]
-    return lines if sum(":" in line for line in lines) == count == len(lines) else []
-
-
-def _on_terminal(environment: dict[str, str], *arguments: str) -> list[str]:
-    """Run the command line with a terminal as its output; return the lines."""
-    ours, theirs = os.openpty()
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "sensorpool", *arguments], env=os.environ | environment, stdout=theirs
-        )
-        os.close(theirs)
-        printed = b""
-        with suppress(OSError):  # the end of the terminal
-            while more := os.read(ours, 65536):
-                printed += more
-        assert process.wait(60) == 0
-    finally:
-        os.close(ours)
-    return printed.decode().replace("\r", "").splitlines()

@@ -85,7 +85,10 @@ def test_the_environment_wins(project: Project) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ("SENSORPOOL_POKE_INTERVALL = 7", "SENSORPOOL_POKE_INTERVALL, which is no setting (SENSORPOOL_POKE_INTERVAL?)"),
+        (
+            "SENSORPOOL_POKE_INTERVALL = 7",
+            "SENSORPOOL_POKE_INTERVALL, which is no setting (did you mean SENSORPOOL_POKE_INTERVAL?)",
+        ),
         ("SENSORPOOL_POKE_INTERVAL = 'x'", "POKE_INTERVAL"),
         ("SENSORPOOL_DATABASE = 'other'", "names 'other', which is not in DATABASES"),
         ("SENSORPOOL_DATABASE = 'default'\nDATABASES['default']['ENGINE'] = 'django.db.backends.oracle'", "oracle"),

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from harness.until import until
 from sensorpool import Instance, Pool
-from sensorpool.admin.explain import explain
+from sensorpool.admin.explain import explain, sentences
 from sensorpool.admin.instances import show
 from sensorpool.cli import inspecting
 from sensorpool.cli.main import main
@@ -44,6 +44,8 @@ class Says:
                 raise InfraFailure("the backend does not answer")
             case "slow":
                 time.sleep(2)
+            case "raise its own":
+                raise ValueError(f"only for the readers of {self.path.name}")
         return self.path.read_text() == "land"
 
 
@@ -138,6 +140,26 @@ def test_the_last_pokes_and_the_traceback_of_the_last_one(
     assert "traceback" not in poke_until(one, "does not hold yet"), "the last poke raised nothing"
 
 
+def test_each_condition_has_the_error_of_its_own_poke(pool: Pool, worker: Worker, tmp_path: Path) -> None:
+    ids = {}
+    for name in ("alpha", "beta"):
+        path = tmp_path / name
+        path.write_text("raise its own")
+        one = Registration(sensor=f"{__name__}.Says", poke_context={"path": str(path)}, silent_fail=True)
+        ids[name] = pool.register_many([one])[0].id
+    until(
+        "a poke of each",
+        lambda: (
+            job.run(worker, pool.ranges[0], "us") and all(show(pool, each)["last_poke_at"] for each in ids.values())
+        ),
+        every=TICK,
+    )
+    for name, other in (("alpha", "beta"), ("beta", "alpha")):
+        for found in (show(pool, ids[name]), explain(pool, ids[name])):
+            assert found["traceback"].endswith(f"ValueError: only for the readers of {name}\n")
+            assert other not in json.dumps(found)
+
+
 def test_what_was_not_poked_yet_and_who_else_waits(pool: Pool, register: Callable[..., int]) -> None:
     """Nothing ticks here, and the reader learns that too."""
     first = register(key=Key("dag", "task", "run", 3, 2), execution_timeout=60, poke_interval=60)
@@ -151,7 +173,11 @@ def test_what_was_not_poked_yet_and_who_else_waits(pool: Pool, register: Callabl
     )
     assert found["who_else_waits"].endswith(" and 2 more")
     assert "its execution_timeout is over" in found["deadline"]
-    assert "no job has finished" in found["trouble"]
+    assert found["stopped"].startswith("Ticks have stopped: `sensorpool standalone` is not running")
+    assert found["next_poke"] is None
+    assert sentences(pool, show(pool, first), watches=False)["stopped"] == (
+        "The pool is not working, so nothing is poked. Its operators can see why."
+    )
     assert "(soft_fail)" in explain(pool, register(soft_fail=True))["deadline"]
     assert explain(pool, plain)["who"] == f"instance {plain}"
     assert len(others) == 6
@@ -209,6 +235,17 @@ def test_the_command(pool: Pool, register: Callable[..., int], monkeypatch: pyte
         explain(pool, 2**70)
 
 
+def test_what_stops_the_pool_is_the_first_line(
+    pool: Pool, register: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = register()
+    monkeypatch.setattr(inspecting, "pool_to_look_at", lambda: pool)
+    first, second, *rest = CliRunner().invoke(main, ["explain", str(one)]).output.splitlines()
+    assert first.startswith("Ticks have stopped: ")
+    assert second.endswith("its condition was not poked yet.")
+    assert not [line for line in rest if line.startswith(("next poke", "stopped", "trouble"))]
+
+
 def test_a_redis_that_is_away_is_asked_once(
     make_pool: Callable[..., Pool], told: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,8 +259,9 @@ def test_a_redis_that_is_away_is_asked_once(
     )
     explained = explain(pool, made.id)
     assert len(asked) == 1
-    assert explained["trouble"] == show(pool, made.id)["unreachable"]
-    assert "Redis redis://127.0.0.1:1/0 does not answer" in explained["trouble"]
+    assert explained["stopped"] == show(pool, made.id)["unreachable"]
+    assert "Redis redis://127.0.0.1:1/0 does not answer" in explained["stopped"]
+    assert (explained["trouble"], explained["next_poke"]) == (None, None)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from harness.service import Service, children
 from harness.until import until
 from sensorpool.leases.lease import Acquired
 from sensorpool.store.migrate import upgrade
+from sensorpool.testing import land, pokes
 from tests.integration.test_main_run import register
 
 EVENT = "no worker takes jobs; no more jobs are sent until one does"
@@ -69,7 +70,8 @@ def test_what_a_worker_doubts_at_its_start_has_its_fields(service: Service) -> N
     lines: list[str] = until("its lines", lambda: (found := warnings(service)) and len(found) == 2 and found)
     assert any("INFRA_FAILURES: not_here.Down cannot be imported here" in line for line in lines)
     assert any(
-        line.endswith(': there is no such setting setting="SENSORPOOL_SHARS (SENSORPOOL_SHARDS?)"') for line in lines
+        line.endswith(': there is no such setting setting="SENSORPOOL_SHARS (did you mean SENSORPOOL_SHARDS?)"')
+        for line in lines
     )
 
 
@@ -84,8 +86,11 @@ def test_the_log_has_what_the_settings_say_and_no_line_for_a_job_that_finds_noth
     service.beat()
     until("jobs of each range", service.is_ready)
     register(service, tmp_path, 1)
+    until("two pokes", lambda: len(pokes(tmp_path)["g0"]) > 1)
+    assert '"event": "poked"' not in service.logs(), "they found nothing"
+    land(tmp_path, "g0")
     lines: list[str] = until(
-        "a poke", lambda: [line for line in service.logs().splitlines() if '"event": "poked"' in line]
+        "the landing", lambda: [line for line in service.logs().splitlines() if '"event": "poked"' in line]
     )
     entry = json.loads(lines[0])
     assert (entry["level"], entry["logger"]) == ("info", "sensorpool.service.tasks")

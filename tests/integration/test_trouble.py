@@ -1,20 +1,24 @@
 """The cause of failed jobs and chores is shown to operators, and a failure stops nothing else."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import Connection, insert, text
 from sqlalchemy.exc import ProgrammingError
 
 from sensorpool import Pool, Settings
 from sensorpool.admin import health
+from sensorpool.config.version import __version__
 from sensorpool.errors import SettingsError, Unreachable
+from sensorpool.leases.lease import leases_of
 from sensorpool.leases.range_state import RangeState
 from sensorpool.leases.roster import Roster
 from sensorpool.publish import wire
 from sensorpool.service.app import make_app
+from sensorpool.service.presence import terms_of
 from sensorpool.store.database import Database
 from sensorpool.store.schema import callback, outbox
 from sensorpool.worker import job, rescue
@@ -110,14 +114,59 @@ def test_a_range_whose_jobs_fail_says_why(
 def test_a_holder_that_is_not_done_is_told_from_none(pool: Pool, worker: Worker) -> None:
     [stopped] = health.ticks(pool)
     assert stopped.startswith(
-        "ticks have stopped: no range was looked at since Redis started; is `sensorpool standalone` running? there is "
+        "ticks have stopped: `sensorpool standalone` is not running, has other settings, or cannot "
     )
+    assert stopped.endswith("; no job has looked at any range since Redis started")
     worker.leases.acquire(pool.ranges[0], "celery@here/1")
     held, free = health.ticks(pool)
     assert held == (
         "the holder of range 0-5000, celery@here/1, is not done with it: no job has finished since Redis started"
     )
-    assert free == "range 5000-10000 has no holder: no job has finished since Redis started"
+    assert free == (
+        "ticks have stopped: the workers may be busy; no job has looked at range 5000-10000 since Redis started"
+    )
+
+
+def test_what_is_not_running_is_named_and_not_each_range(make_pool: Callable[..., Pool], redis_url: str) -> None:
+    pool = make_pool(redis_url=redis_url, shards=8, tick=1.0)
+    [stopped] = health.health(pool)
+    assert stopped == (
+        "ticks have stopped: no worker is running (start `celery -A sensorpool worker`), and beat is not running "
+        "(start `celery -A sensorpool beat`); no job has looked at any range since Redis started"
+    )
+    terms = terms_of(pool.settings, pool.database)
+    pool.roster.enroll("celery@there/1", terms, tick=1.0, version=__version__, must_agree=True)
+    now = pool.database.read(pool.database.now)
+    for shard_range in pool.ranges[1:]:
+        held = pool.leases.acquire(shard_range, "celery@there/a")
+        assert not isinstance(held, str)
+        held.lease.finish(RangeState(last=now - 60_000))
+    [stopped] = health.health(pool)
+    assert stopped.startswith(
+        "ticks have stopped: beat is not running (start `celery -A sensorpool beat`); no job has "
+    )
+    pool.roster.note_beat(1.0, 60.0)
+    [stopped] = health.health(pool)
+    assert re.fullmatch(
+        r"ticks have stopped: the workers may be busy; no job has looked at any range for 6\d s", stopped
+    )
+    held = pool.leases.acquire(pool.ranges[0], "celery@there/a")
+    assert not isinstance(held, str)
+    held.lease.finish(RangeState(last=pool.database.read(pool.database.now)))
+    [stopped] = health.health(pool)
+    assert "no job has looked at 7 ranges (1250-2500 and others) for 6" in stopped
+
+
+def test_a_wrong_password_is_named_as_such(
+    make_pool: Callable[..., Pool], redis_url: str, postgres_database: str
+) -> None:
+    wrong = [re.sub(r"(://[^:@/]*):[^@/]*@", r"\1:wrong-password@", url) for url in (redis_url, postgres_database)]
+    with pytest.raises(Unreachable, match=r"^Redis .* refuses the user or password: ") as told:
+        leases_of(Settings.load(redis_url=wrong[0])).store.probe()
+    assert "does not answer" not in str(told.value)
+    with pytest.raises(Unreachable, match=r"refuses the connection: .*password authentication failed") as told:
+        Database(wrong[1]).read(Connection.scalar, text("SELECT 1"))
+    assert "does not answer" not in str(told.value)
 
 
 def test_what_is_settled_and_not_told_for_minutes_turns_health_red(pool: Pool, worker: Worker) -> None:

@@ -12,8 +12,10 @@ from celery import chain, chord, group
 import sensorpool
 from harness.service import Service
 from harness.until import until
+from sensorpool.admin.instances import list_instances
 from sensorpool.client import default
-from sensorpool.errors import SensorFailed
+from sensorpool.errors import Refused, SensorFailed
+from sensorpool.store.listing import Selection
 from sensorpool.testing import land
 
 SHOP = """
@@ -92,6 +94,23 @@ def test_a_chain_goes_on_when_it_lands_and_holds_no_worker(shop: ModuleType, tmp
     assert [result.get(disable_sync_subtasks=False, timeout=60) for result in results] == [
         ["loaded", {"name": f"s{n}"}] for n in range(3)
     ]
+
+
+def test_a_step_has_the_name_that_it_is_given(shop: ModuleType, tmp_path: Path) -> None:
+    context = {"folder": str(tmp_path), "name": "s1"}
+    named = sensorpool.wait_for(SCRIPTED, context, name="orders of today", timeout=60)
+    result = chain(named, shop.load.s()).apply_async()
+    until("a step that waits", lambda: sensing(1))
+    [row] = list_instances(default.default_pool(), Selection(text="of TODAY"), 10)
+    assert (row["task_id"], row["run_id"], row["state"]) == ("orders of today", result.parent.id, "sensing")
+    land(tmp_path, "s1")
+    assert result.get(disable_sync_subtasks=False, timeout=60) == ["loaded", {"name": "s1"}]
+
+
+@pytest.mark.parametrize("name", ["", 5, "x" * 251, "a\nb", " a"])
+def test_a_name_that_cannot_be_one_is_refused_at_once(name: Any) -> None:
+    with pytest.raises(Refused, match=r"^name "):
+        sensorpool.wait_for(SCRIPTED, {"folder": "/", "name": "x"}, name=name)
 
 
 def test_a_step_that_has_begun_does_not_expire(shop: ModuleType, tmp_path: Path) -> None:

@@ -172,8 +172,22 @@ def test_a_reader_of_one_dag_gets_no_dates_of_others_and_no_trouble_of_the_pool(
     for path in ("/conditions", "/conditions/1", "/instances/1", TASK):
         assert "2020-01-01" in browse("operator").get(path).text or path in ("/instances/1", TASK), path
         assert "2020-01-01" not in browse("one of us").get(path).text, path
-        assert "<dt>trouble</dt>" in browse("operator").get(path).text or path.startswith("/conditions")
         assert "<dt>trouble</dt>" not in browse("one of us").get(path).text, path
+
+
+def test_what_stops_the_pool_is_the_headline_and_no_next_poke_is_promised(
+    browse: Callable[[str], httpx.Client],
+) -> None:
+    """Nothing ticks here. Who may not watch the pool learns no more than that."""
+    for path in ("/conditions/1", "/instances/1", TASK):
+        page = browse("operator").get(path).text
+        headline = '<p class="problem" role="alert">Ticks have stopped: `sensorpool standalone` is not running'
+        assert 0 < page.index(headline) < page.index("not poked yet"), path
+        assert "next poke" not in page.lower(), path
+        page = browse("one of us").get(path).text
+        assert '<p class="problem" role="alert">The pool is not working, so nothing is poked.' in page, path
+        assert "standalone" not in page, path
+        assert "next poke" not in page.lower(), path
 
 
 def test_fellow_waiters_are_named_however_many_others_wait(browse: Callable[[str], httpx.Client], pool: Pool) -> None:

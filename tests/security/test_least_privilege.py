@@ -188,7 +188,9 @@ def test_the_pool_runs_under_the_roles(roles: Callable[[str], str], redis_url: s
         whole_run(service, registrant, tmp_path)
         assert health.health(reader) == []
         assert status.status(reader)["states"]["success"] == 2
-        assert len(instances.list_instances(reader, Selection(), 10)) == 5
+        listed = instances.list_instances(reader, Selection(text="scripted"), 10)
+        assert [row["poke_context"] for row in listed] == [None] * 5, "contexts are not for this role"
+        assert instances.count_instances(reader, Selection(text="scripted")) == 5
         assert json.dumps(status.status(reader))
         assert of_callbacks.waiting(reader, 10) == []
     finally:

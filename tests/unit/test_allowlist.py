@@ -229,6 +229,17 @@ def test_doctor_shows_what_a_pattern_stands_for(company: Path, tmp_path: Path, m
     assert [each["classes"] for each in findings if "classes" in each] == [[CLASS]]
 
 
+def test_doctor_names_some_of_many_classes(company: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (company / "files.py").write_text("".join(f"class S{n}:\n    def poke(self, context): ...\n" for n in range(5)))
+    monkeypatch.setenv("SENSORPOOL_SENSORS_ENABLED", f"{PATTERN},not_here_either.*")  # not known of another test
+    monkeypatch.setenv("SENSORPOOL_DATABASE_URL", f"sqlite:///{tmp_path / 'pool.db'}")
+    said = CliRunner().invoke(main.main, ["doctor"]).stdout.splitlines()
+    told = "ok       pattern: company_of_patterns.* stands for 5 classes: S0, S1, S2, and 2 more (--json names them)"
+    assert told in said
+    findings = json.loads(CliRunner().invoke(main.main, ["doctor", "--json"]).stdout)
+    assert [len(each["classes"]) for each in findings if "classes" in each] == [5]
+
+
 def test_doctor_says_that_a_class_of_a_pattern_cannot_be_imported(
     company: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

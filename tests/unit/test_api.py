@@ -42,8 +42,12 @@ def test_help_explains_each_option_of_register() -> None:
 @pytest.mark.parametrize(
     ("function", "wrong", "said"),
     [
-        ("register", "poke_intervall", r"register\(\) has no argument 'poke_intervall' \(poke_interval\?\)"),
-        ("all_of", "on_sucess", r"all_of\(\) has no argument 'on_sucess' \(on_success\?\)"),
+        (
+            "register",
+            "poke_intervall",
+            r"register\(\) has no argument 'poke_intervall' \(did you mean poke_interval\?\)",
+        ),
+        ("all_of", "on_sucess", r"all_of\(\) has no argument 'on_sucess' \(did you mean on_success\?\)"),
         ("wait", "odd", r"wait\(\) has no argument 'odd'$"),
     ],
 )

@@ -96,25 +96,6 @@ def test_the_copy_ends_and_pokes_nobody(
     assert "a poke forked this process and returned in the copy too" in capfd.readouterr().err
 
 
-RAISING = ("raises", "batch raises", "batch raises again", "loop raises")
-
-
-@pytest.mark.parametrize(("forks", "others", "poke"), [row[1:] for row in LANES if row[0] in RAISING], ids=RAISING)
-def test_a_copy_that_raises_takes_no_lock_of_ours(
-    tmp_path: Path, forks: type, others: type, poke: Callable[[list[PokeUnit]], Any]
-) -> None:
-    """Another thread may hold it at the fork: in the copy it is held for ever."""
-    ones = _ones(forks, others, tmp_path)[:1]
-    locked = ones[0]._tools.answers._traces._lock
-    with locked:
-        lane = poke(ones)
-        until("the process is forked", lambda: _processes(tmp_path, "forked"))
-        copy = _copy(tmp_path)
-        until("the copy ends", lambda: not _runs(copy))
-    drive(lane, lambda seen: len(seen) == 1, "it is poked here")
-    os.waitpid(copy, 0)
-
-
 class Raises:
     """Raises."""
 

@@ -1,7 +1,6 @@
 """Many pokes that found nothing, as one value: whoever takes it does what it would do with a report for each."""
 
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -103,8 +102,8 @@ def test_metrics_count_the_same(seconds: float) -> None:
 
 
 def test_a_group_that_found_nothing_fails_no_more(caplog: pytest.LogCaptureFixture) -> None:
-    pokes = FailingPokes(Mock(), lambda ids: [("pkg.Class", "")] * len(list(ids)))
+    pokes = FailingPokes(lambda ids: [("pkg.Class", "")] * len(list(ids)))
     failing = Report(due_group(1), BEGAN, Outcome.POKE_ERROR, "why", None, 0.1, Trace("one", "Traceback"))
-    pokes.take([failing], START)
+    pokes.take([failing])
     pokes.fail_no_more([not_landed([due_group(1), due_group(2)], [BEGAN] * 2, 0.0)])
     assert not pokes._how

@@ -125,7 +125,7 @@ def test_an_exception_that_is_no_class_path_is_refused(name: str) -> None:
 
 
 DOUBTS = [
-    ("builtins.ConectionError", True, "builtins has no ConectionError (ConnectionError?)"),
+    ("builtins.ConectionError", True, "builtins has no ConectionError (did you mean ConnectionError?)"),
     ("os.path.join", True, "os.path.join is no exception class"),
     ("builtins.int", True, "builtins.int is no exception class"),
     ("socket.error", False, "nothing counts as socket.error: its own name is builtins.OSError"),

@@ -59,14 +59,14 @@ def test_a_record_of_mixed_intervals_is_read_as_any() -> None:
     intervals = [TICK, MINUTE, MINUTE + 1, 5 * MINUTE, HOUR, 24 * HOUR, 24 * HOUR * 30]
     made = Record(START)
     for n, i in enumerate(intervals):
-        group, trace = due_group(n, poke_interval=i), Trace(f"{n:08x}")
+        group, trace = due_group(n, poke_interval=i), Trace("aaaa", f"trace {n}")
         made.add([Report(group, 0.0, Outcome.NOT_LANDED, f"why {n}", None, 1.5, trace)], [0])
     made.add([Report(due_group(70, poke_interval=HOUR), 0.0, Outcome.LANDED, None, None, 0.25)], [7])
     texts = made.texts()
     assert len(texts) == 6
     for group_id in range(len(intervals)):
         found = last_poke([text for text, _ in texts], group_id)
-        assert found == Poked(START, Outcome.NOT_LANDED, f"why {group_id}", 1.5, f"{group_id:08x}")
+        assert found == Poked(START, Outcome.NOT_LANDED, f"why {group_id}", 1.5, f"trace {group_id}")
     assert last_poke([text for text, _ in texts], 70) == Poked(START + 7, Outcome.LANDED, None, 0.25)
     spans = [expires - START for _, expires in texts]
     assert spans == [2 * MINUTE, 2 * (MINUTE + 1), 10 * MINUTE, 2 * HOUR, 48 * HOUR, 48 * HOUR]

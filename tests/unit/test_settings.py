@@ -244,11 +244,11 @@ def test_a_typo_is_named_with_what_it_most_likely_means(tmp_path: Path, monkeypa
         monkeypatch.setenv(name, value)
     said = [found.said for found in doctor.examine(Settings.load()) if found.level == "warning"]
     for line in (
-        "there is no such setting: SENSORPOOL_SHARS (SENSORPOOL_SHARDS?)",
-        "there is no such setting: AIRFLOW__SENSORPOOL__POKE_TIMEOUTS (poke_timeout?)",
-        "there is no such setting: [sensorpool] shard (shards?)",
+        "there is no such setting: SENSORPOOL_SHARS (did you mean SENSORPOOL_SHARDS?)",
+        "there is no such setting: AIRFLOW__SENSORPOOL__POKE_TIMEOUTS (did you mean poke_timeout?)",
+        "there is no such setting: [sensorpool] shard (did you mean shards?)",
         "there is no such setting: [sensorpool] odd",
-        "our_overlay sets what is no setting of Celery's: worker_concurency (worker_concurrency?)",
+        "our_overlay sets what is no setting of Celery's: worker_concurency (did you mean worker_concurrency?)",
     ):
         assert line in said
     assert not any("redis_url" in line or "Tick" in line or "helper" in line for line in said)

@@ -17,48 +17,36 @@ QUIET: dict[str, Any] = {
     "wrong_calls": {},
     "budgets": [],
     "overrunning": 0,
-    "left_over": {"groups": 0, "overdue": 0, "longest_s": 0.0},
     "wait_apart": {"groups": 0, "overdue": 0, "longest_s": 0.0},
     "dags_over_quota": {},
     "problems": [],
-    "unsettled": [],
     "unpublished_s": None,
     "callbacks": [],
-    "not_here": [],
-    "ranges": [],
 }
 BUSY: dict[str, tuple[Any, str]] = {
-    "late": (2, "2 conditions are later than usual: `sensorpool list --late` names who waits"),
-    "quarantined": (1, "1 conditions in quarantine: `sensorpool quarantine` lists them"),
-    "deaths": (
-        ["w1: signal 9"],
-        "1 processes of the workers died in the last 10 minutes, the last one of w1: signal 9",
-    ),
+    "problems": (["beat is not running"], "beat is not running"),
     "away": (
         [{"backend": "hive", "why": "away", "for_s": 61.2, "asked_in_s": 4.0, "cause": "refused"}],
         "the backend hive is away, for 61 s now; one poke asks it in 4 s: refused",
     ),
+    "late": (2, "later than usual: 2 conditions (`sensorpool list --late` names who waits)"),
+    "quarantined": (1, "in quarantine: 1 condition (`sensorpool quarantine` lists them)"),
+    "deaths": (["w1: signal 9"], "died in the last 10 minutes: 1 process of the workers, last w1: signal 9"),
     "wrong_calls": (
         {"a.B": "it left one out"},
         "a.B is poked one by one: its call for many was wrong, it left one out",
     ),
     "budgets": (
         [{"waiting": 5, "backends": "hive", "budget": "50/s", "stretch": 2.0}],
-        "5 groups wait for the budget of hive (50/s): it stretches their intervals to 2 times as long",
+        "the budget of hive (50/s) stretches the intervals of 5 groups to 2 times as long",
     ),
-    "overrunning": (4, "the last poke of 4 groups overran SENSORPOOL_POKE_TIMEOUT: `show ID` says more"),
-    "left_over": ({"overdue": 6, "longest_s": 9.4}, "6 groups wait for a poke, the longest for 9 s"),
-    "wait_apart": ({"groups": 7, "longest_s": 8.1}, "7 groups wait to be poked apart, the longest for 8 s"),
+    "overrunning": (1, "overran SENSORPOOL_POKE_TIMEOUT: the last poke of 1 group"),
+    "wait_apart": ({"groups": 7_000, "longest_s": 8.1}, "waiting to be poked apart: 7,000 groups, for up to 8 s"),
     "dags_over_quota": ({"d": 10_001}, "d is over its quota (10,001 sensing): its further sensors are refused"),
-    "unsettled": ([{"group_id": 1, "cause": "locked"}], "1 groups whose result cannot be written: locked"),
     "unpublished_s": (12, "results have been waiting to be published for 12 s"),
     "callbacks": (
-        [{"waiting": 2, "task": "t.done", "oldest_s": 5, "cause": "no broker"}],
-        "2 callbacks of t.done wait to be sent, for 5 s: no broker",
-    ),
-    "not_here": (
-        [{"worker": "w1", "op_classpath": "a.B", "why": "no module"}],
-        "w1 cannot poke a.B, other workers have to: no module",
+        [{"waiting": 1, "task": "t.done", "oldest_s": 5, "cause": "no broker"}],
+        "waiting to be sent for 5 s: 1 callback of t.done: no broker",
     ),
 }
 
@@ -82,3 +70,8 @@ def test_a_pool_without_backlogs_has_none(capsys: pytest.CaptureFixture[str]) ->
     said = capsys.readouterr().out
     assert said.splitlines()[0] == "3 sensing in 2 groups; 7 success, 1 failed"
     assert all(line not in said for _, line in BUSY.values())
+
+
+def test_a_single_group_has_no_plural(capsys: pytest.CaptureFixture[str]) -> None:
+    print_status(QUIET | {"sensing": 1, "groups": 1})
+    assert capsys.readouterr().out.splitlines() == ["1 sensing in 1 group; 7 success, 1 failed"]

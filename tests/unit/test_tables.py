@@ -21,6 +21,7 @@ ROWS = [
         "map_index": number - 1,
         "try_number": 1,
         "op_classpath": "sensorpool.sensors.PathSensor",
+        "poke_context": {"path": "/data/2026-11-22/_SUCCESS"},
         "waiting_since": "2026-11-22T08:00:01.234Z",
         "settled_at": None,
         "reason": REASON if number else None,
@@ -38,7 +39,7 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instances, "list_instances", lambda _, __, most: ROWS[:most])
+    monkeypatch.setattr(instances, "list_instances", lambda _, __, most: [dict(row) for row in ROWS[:most]])
     monkeypatch.setattr(instances, "count_instances", lambda *_: 2_007)
     monkeypatch.setattr(inspecting, "PoolView", lambda: None)
 
@@ -56,7 +57,8 @@ def test_a_terminal_of_80_columns_has_a_line_a_row() -> None:
     assert all(cell_len(line) <= 80 for line in lines)
     for row, line in zip(ROWS, lines[2:], strict=True):
         assert line.split()[:2] == [str(row["id"]), row["state"]], "an id is there to be copied"
-        assert "billing" in line
+        assert "bill" in line
+        assert "PathS" in line
         assert re.search(r"\d+ (d|h|min|s) ago  ", line)
         end = row["task_id"][-3:] if row["map_index"] < 0 else f"[{row['map_index']}]"
         assert any(cell.endswith(end) for cell in line.split()), "they are told apart"
@@ -72,6 +74,7 @@ def test_what_is_piped_is_complete() -> None:
     lines = run("list")
     assert len(lines) == 2 + len(ROWS)
     for row, line in zip(ROWS, lines[2:], strict=True):
+        assert 'sensorpool.sensors.PathSensor {"path": "/data/2026-11-22/_SUCCESS"}' in line
         for name in ("id", "state", "dag_id", "task_id", "run_id", "waiting_since"):
             assert str(row[name]) in line
         assert line == line.rstrip()

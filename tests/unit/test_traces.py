@@ -1,15 +1,13 @@
-"""Tracebacks of failing pokes: made, told once a change, kept, and never with a secret."""
+"""Tracebacks of failing pokes: each its own, logged once a change, bounded, and never with a secret."""
 
-import json
 from typing import Any
 
 import pytest
 
-from sensorpool.errors import FailSensor, InfraFailure, Unreachable
+from sensorpool.errors import FailSensor, InfraFailure
 from sensorpool.instrumentation import redaction
-from sensorpool.leases import tracebacks as module
-from sensorpool.leases.redis_store import RedisStore
-from sensorpool.leases.tracebacks import Tracebacks
+from sensorpool.leases import poke_log
+from sensorpool.leases.poke_log import Record, latest_pokes
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import Report, Trace
 from sensorpool.poke import traces
@@ -49,19 +47,25 @@ class Clock:
 # the trace of an error
 
 
-def test_an_error_has_its_traceback_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, of = Clock(monkeypatch, traces), Traces().of
+def test_errors_of_the_same_lines_have_one_signature_and_each_its_own_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    Clock(monkeypatch, traces)
+    of = Traces().of
     first, again, other = of(raised(KeyError("a"))), of(raised(KeyError("b"))), of(elsewhere(KeyError("a")))
     assert first is not None
     assert again is not None
     assert other is not None
     assert first.signature == again.signature != other.signature
-    assert first.text is not None
-    assert first.text.startswith("Traceback")
-    assert "KeyError: 'a'" in first.text
-    assert again.text is None
+    assert (first.text or "").startswith("Traceback")
+    assert "KeyError: 'a'" in (first.text or "")
+    assert "KeyError: 'b'" in (again.text or "")
     assert "in elsewhere" in (other.text or "")
-    clock.now += traces.AGAIN
+
+
+def test_so_many_texts_are_made_in_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, of = Clock(monkeypatch, traces), Traces().of
+    made = [of(raised(KeyError("a"))) for _ in range(traces.MOST + 5)]
+    assert [trace is not None and trace.text is not None for trace in made] == [True] * traces.MOST + [False] * 5
+    clock.now += 1
     later = of(raised(KeyError("c")))
     assert later is not None
     assert "KeyError: 'c'" in (later.text or "")
@@ -129,24 +133,23 @@ def test_the_trace_of_another_process_is_told_as_it_is() -> None:
 class Seen:
     """What `FailingPokes` logs of reports."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, client: Any) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.lines: list[dict[str, Any]] = []
         self.clock = Clock(monkeypatch, failing_pokes)
-        self.tracebacks = Tracebacks(RedisStore(client))
-        self.failing = FailingPokes(self.tracebacks, lambda ids: [(f"a.Sensor{each // 100}", "") for each in ids])
+        self.failing = FailingPokes(lambda ids: [(f"a.Sensor{each // 100}", "") for each in ids])
         for level in ("warning", "error"):
             said = lambda event, level=level, **fields: self.lines.append({"level": level, **fields})  # noqa: E731
             monkeypatch.setattr(failing_pokes.log, level, said)
 
     def take(self, *reports: Report) -> list[dict[str, Any]]:
         self.lines = []
-        self.failing.take(reports, START)
+        self.failing.take(reports)
         return self.lines
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch, client: Any) -> Seen:
-    return Seen(monkeypatch, client)
+def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
+    return Seen(monkeypatch)
 
 
 def failed(group_id: int, signature: str | None = "aaaa", outcome: Outcome = Outcome.POKE_ERROR) -> Report:
@@ -197,43 +200,16 @@ def test_what_is_remembered_is_bounded(seen: Seen, monkeypatch: pytest.MonkeyPat
     assert seen.take(failed(99, "0099")) == []
 
 
-# in Redis
-
-
-def test_tracebacks_are_kept_and_found(seen: Seen) -> None:
-    seen.take(failed(1), failed(2, "bbbb"))
-    assert seen.tracebacks.find("aaaa") == "Traceback of aaaa"
-    assert seen.tracebacks.find("cccc") is None
-
-
-def test_the_oldest_of_too_many_tracebacks_goes(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST", 3)
-    tracebacks = Tracebacks(RedisStore(client))
-    for n in (5, 2, 9, 7):
-        tracebacks.keep(f"{n}", f"text {n}", START + n)
-    assert [n for n in range(10) if tracebacks.find(f"{n}")] == [5, 7, 9]
-    name = "sensorpool:{pool}:tracebacks"
-    assert client.hlen(name) == 3
-    assert client.pttl(name) > 0
-
-
-@pytest.mark.parametrize("garbled", ["", "null", "[1]", "[1, 2]", "[" * 5_000, json.dumps({"a": 1})])
-def test_a_garbled_traceback_is_none(client: Any, garbled: str) -> None:
-    tracebacks = Tracebacks(RedisStore(client))
-    tracebacks.keep("aaaa", "text", START)
-    client.hset("sensorpool:{pool}:tracebacks", "aaaa", garbled)
-    assert tracebacks.find("aaaa") is None
-    client.set("sensorpool:{pool}:tracebacks", "of another type")
-    assert tracebacks.find("aaaa") is None
-    tracebacks.keep("aaaa", "text", START)
-    assert tracebacks.find("aaaa") == "text"
-
-
-def test_a_redis_that_does_not_answer_loses_a_traceback_and_nothing_else(
-    seen: Seen, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def away(*_: object) -> None:
-        raise Unreachable("Redis does not answer")
-
-    monkeypatch.setattr(seen.tracebacks, "keep", away)
-    assert [line["level"] for line in seen.take(failed(1))] == ["error", "warning"]
+def test_a_record_has_the_traceback_of_each_poke_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(poke_log, "TRACEBACKS", 40)
+    record = Record(START)
+    record.add([failed(1), fine(2), failed(3, "bbbb"), failed(4, "cccc")], [0] * 4)
+    [(text, _)] = record.texts()
+    found = latest_pokes([text], range(5))
+    assert {group_id: poked.traceback for group_id, poked in found.items()} == {
+        1: "Traceback of aaaa",
+        2: None,
+        3: "Traceback of bbbb",
+        4: None,
+    }
+    assert found[4].reason == "ValueError: x"
