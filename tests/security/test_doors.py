@@ -17,6 +17,7 @@ import yaml
 
 from harness.service import Service, kill_tree
 from harness.until import until
+from sensorpool.service.app import make_app
 from tests.integration.test_results import free_port
 
 COMPOSE = Path(__file__).parents[2] / "docker-compose.yml"
@@ -69,6 +70,14 @@ def test_a_worker_listens_on_loopback_only(make_service: Callable[..., Service])
     worker = psutil.Process(service.worker().pid)
     until("the metrics", lambda: listening(worker))
     assert listening(worker) == {"127.0.0.1"}
+
+
+def test_no_worker_takes_commands_over_the_broker(service: Service) -> None:
+    """Threat `remote control`: by default no worker hears what `celery control` broadcasts."""
+    service.start()
+    app = make_app(service.settings)
+    assert app.control.ping(timeout=3) == []
+    app.close()
 
 
 def test_the_demo_listens_on_loopback_only(tmp_path: Path) -> None:
