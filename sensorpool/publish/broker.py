@@ -210,7 +210,8 @@ class Connection(_Connection):
 
     def info(self) -> dict[str, Any]:
         """Return what `celery inspect stats` and Flower show of it: nothing that may have another password in it."""
-        return super().info() | {"transport_options": {}, "alternates": []}
+        told: dict[str, Any] = super().info()
+        return told | {"transport_options": {}, "alternates": []}
 
     def create_transport(self) -> Any:
         """Make the transport, with our channel on Redis; RabbitMQ's says when it blocks who sends."""

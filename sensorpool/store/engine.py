@@ -1,6 +1,8 @@
 """The engine of each type of database: its driver, its pool of connections, and the time limits of a connection."""
 
+import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +140,13 @@ def _bound_mysql(connection: Any, _record: Any) -> None:
 
 
 def _tune_sqlite(engine: Engine) -> None:
+    @event.listens_for(engine, "do_connect")
+    def _before_connect(_dialect: Any, _record: Any, arguments: list[Any], _named: Any) -> None:
+        with suppress(OSError):  # it is there, or SQLite says why it cannot be made
+            # its owner's alone: contexts are in it; SQLite gives -wal and -shm the same mode
+            if (path := arguments[0]) != ":memory:" and not path.startswith("file:"):
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
     @event.listens_for(engine, "connect")
     def _on_connect(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # `_on_begin` sends BEGIN
