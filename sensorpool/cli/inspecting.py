@@ -50,7 +50,7 @@ def show(instance_id: int, as_json: bool) -> None:
         found |= {name: when(found[name], now) for name in found if name.endswith(_TIMES) and found[name]}
     print_fields(found)
     if pokes:
-        click.echo()
+        say()
         columns = ("at", "outcome", "seconds", "reason")
         rows = [[each[column] for column in columns] for each in pokes]
         if is_wide():
@@ -198,7 +198,7 @@ def quarantine(as_json: bool) -> None:
     rows = ([json.dumps(row[c]) if c == "poke_context" else row[c] for c in columns] for row in found)
     print_table(f"{len(found)} in quarantine", columns, rows)
     if found:
-        click.echo("once a condition is mended: `sensorpool release ID`")
+        say("once a condition is mended: `sensorpool release ID`")
 
 
 @click.command()
@@ -222,7 +222,7 @@ def release(ids: tuple[str, ...], everything: bool, as_json: bool) -> None:
     if as_json:
         print_json({"released": count})
     else:
-        click.echo(f"{count} let out of quarantine")
+        say(f"{count} let out of quarantine")
 
 
 @click.command()

@@ -39,44 +39,42 @@ def print_status(found: dict[str, Any]) -> None:
     counts = ", ".join(
         f"{count} {state.replace('_', ' ')}" for state, count in found["states"].items() if state != State.SENSING
     )
-    click.echo(f"{found['sensing']} sensing in {found['groups']} groups; {counts}")
+    say(f"{found['sensing']} sensing in {found['groups']} groups; {counts}")
     if found["late"]:
-        click.echo(f"{found['late']} conditions are later than usual: `sensorpool list --late` names who waits")
+        say(f"{found['late']} conditions are later than usual: `sensorpool list --late` names who waits")
     if found["quarantined"]:
-        click.echo(f"{found['quarantined']} conditions in quarantine: `sensorpool quarantine` lists them")
+        say(f"{found['quarantined']} conditions in quarantine: `sensorpool quarantine` lists them")
     if found["deaths"]:
         count, last = len(found["deaths"]), found["deaths"][-1]
-        click.echo(f"{count} processes of the workers died in the last 10 minutes, the last one of {last}")
+        say(f"{count} processes of the workers died in the last 10 minutes, the last one of {last}")
     for away in found["away"]:
-        click.echo(f"the {said(away)}; one poke asks it in {away['asked_in_s']:.0f} s: {away['cause']}")
+        say(f"the {said(away)}; one poke asks it in {away['asked_in_s']:.0f} s: {away['cause']}")
     for op_classpath, why in found["wrong_calls"].items():
-        click.echo(f"{op_classpath} is poked one by one: its call for many was wrong, {why}")
+        say(f"{op_classpath} is poked one by one: its call for many was wrong, {why}")
     for each in found["budgets"]:
         if each["waiting"]:
             line = f"{each['waiting']} groups wait for the budget of {each['backends']} ({each['budget']})"
-            click.echo(f"{line}: it stretches their intervals to {each['stretch']:g} times as long")
+            say(f"{line}: it stretches their intervals to {each['stretch']:g} times as long")
     if found["overrunning"]:
-        click.echo(
-            f"the last poke of {found['overrunning']} groups overran SENSORPOOL_POKE_TIMEOUT: `show ID` says more"
-        )
+        say(f"the last poke of {found['overrunning']} groups overran SENSORPOOL_POKE_TIMEOUT: `show ID` says more")
     if found["left_over"]["overdue"]:
-        click.echo(_waiting("for a poke", found["left_over"]["overdue"], found["left_over"]["longest_s"]))
+        say(_waiting("for a poke", found["left_over"]["overdue"], found["left_over"]["longest_s"]))
     if found["wait_apart"]["groups"]:
-        click.echo(_waiting("to be poked apart", found["wait_apart"]["groups"], found["wait_apart"]["longest_s"]))
+        say(_waiting("to be poked apart", found["wait_apart"]["groups"], found["wait_apart"]["longest_s"]))
     for dag_id, sensing in found["dags_over_quota"].items():
-        click.echo(f"{dag_id} is over its quota ({sensing:,} sensing): its further sensors are refused")
+        say(f"{dag_id} is over its quota ({sensing:,} sensing): its further sensors are refused")
     for problem in found["problems"]:
         say(problem)
     if found["unsettled"]:
         first = found["unsettled"][0]
-        click.echo(f"{len(found['unsettled'])} groups whose result cannot be written: {first['cause']}")
+        say(f"{len(found['unsettled'])} groups whose result cannot be written: {first['cause']}")
     if found["unpublished_s"] is not None:
-        click.echo(f"results have been waiting to be published for {found['unpublished_s']} s")
+        say(f"results have been waiting to be published for {found['unpublished_s']} s")
     for waiting in found["callbacks"]:
         line = f"{waiting['waiting']} callbacks of {waiting['task']} wait to be sent, for {waiting['oldest_s']} s"
-        click.echo(f"{line}: {waiting['cause']}" if waiting["cause"] else line)
+        say(f"{line}: {waiting['cause']}" if waiting["cause"] else line)
     for each in found["not_here"]:
-        click.echo(f"{each['worker']} cannot poke {each['op_classpath']}, other workers have to: {each['why']}")
+        say(f"{each['worker']} cannot poke {each['op_classpath']}, other workers have to: {each['why']}")
     _print_ranges(found["ranges"])
 
 

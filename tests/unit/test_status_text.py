@@ -27,6 +27,7 @@ QUIET: dict[str, Any] = {
     "not_here": [],
     "ranges": [],
 }
+FORGED = "\x1b[2J\u202ename"
 BUSY: dict[str, tuple[Any, str]] = {
     "late": (2, "2 conditions are later than usual: `sensorpool list --late` names who waits"),
     "quarantined": (1, "1 conditions in quarantine: `sensorpool quarantine` lists them"),
@@ -75,6 +76,27 @@ def test_all_of_them_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     print_status(QUIET | {name: value for name, (value, _) in BUSY.items()})
     said = capsys.readouterr().out.splitlines()
     assert said[1 : 1 + len(BUSY)] == [line for _, line in BUSY.values()]
+
+
+def test_no_line_has_what_a_terminal_acts_upon(capsys: pytest.CaptureFixture[str]) -> None:
+    """The texts come from Redis, the database and other hosts, where somebody may have forged them."""
+    lines = {name: _forged(value) for name, (value, _) in BUSY.items()}
+    ranges = dict.fromkeys(("shard_min", "shard_max", "groups", "holder", "last_tick_at", "lag_s", "pokes"), "x")
+    lines |= {"problems": _forged(["p"]), "ranges": _forged([ranges | {"left": "x", "suspects": "x"}])}
+    lines |= {"wrong_calls": {FORGED: FORGED}, "dags_over_quota": {FORGED: 10_001}}
+    print_status(QUIET | lines)
+    said = capsys.readouterr().out
+    assert said.count("\\u001b[2J") > len(BUSY)
+    assert said.replace("\n", "").isprintable()
+
+
+def _forged(value: Any) -> Any:
+    """Return a value with each text in it forged."""
+    if isinstance(value, dict):
+        return {key: _forged(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_forged(each) for each in value]
+    return FORGED if isinstance(value, str) else value
 
 
 def test_a_pool_without_backlogs_has_none(capsys: pytest.CaptureFixture[str]) -> None:
