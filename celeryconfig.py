@@ -15,6 +15,3 @@ worker_max_memory_per_child = 1_500_000
 
 # seconds that a job has to end when the worker is told to stop
 worker_soft_shutdown_timeout = 10
-
-# off: who may send commands over the broker can stop workers. Flower shows all tasks without it
-worker_enable_remote_control = False

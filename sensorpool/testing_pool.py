@@ -15,6 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
+from kombu.utils.json import dumps, loads
+
 from sensorpool.admin.one_poke import poke_once
 from sensorpool.client import default
 from sensorpool.client.instance import Instance
@@ -197,7 +199,7 @@ class TestPool(Pool):
                 continue
             for message in callbacks.messages(each.on_settled, each.state):
                 result = result_of(each)
-                args, kwargs = arguments_of(message, result)
+                args, kwargs = loads(dumps(arguments_of(message, result)))  # as its task gets them
                 options = dict(message.get("options") or {})
                 self.sent.append(Sent(each.id, message["task"], tuple(args), kwargs, options, result))
             self.database.run(callback_rows.sent, [each.id])

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 
+from sensorpool.admin import backends
 from sensorpool.admin.problems import (
     died_again_and_again,
     disagreements,
@@ -36,11 +37,12 @@ def health(pool: PoolView) -> list[str]:
     """Return a line for each problem; an empty list if all is well."""
     away = no_redis(pool)
     complaining: list[Complaint] = []
+    gone: list[str] = []
     if away is None:
         with suppress(Unreachable):  # `ticks` reports it
-            complaining = not_here(pool)
+            complaining, gone = not_here(pool), backends.problems(pool)
     problems, tick = _look_at_ticks(pool, away)
-    problems += [*map(str, complaining), *untold(pool), *_past_deadline(pool, tick)]
+    problems += [*gone, *map(str, complaining), *untold(pool), *_past_deadline(pool, tick)]
     return list(dict.fromkeys(problems))  # several may find the same server away or busy
 
 

@@ -87,12 +87,12 @@ def _end(run: "Demo", pool: "Pool", summary: "Summary") -> None:
     say(f"{summary.failed} failed, as they had to. `sensorpool explain` says why:")
     for condition in run.failing:
         found = explain(pool, condition.instances[0])
-        click.echo()
+        say()
         say(f"{found['who']}. {found['why']}")
         print_fields({name.replace("_", " "): found[name] for name in _TOLD if found.get(name)})
-    click.echo()
+    say()
     print_fields({name.replace("_", " "): value for name, value in summary.as_dict().items()})
-    click.echo("every sensor was settled exactly once" if summary.is_clean else "NOT every sensor was settled once")
+    say("every sensor was settled exactly once" if summary.is_clean else "NOT every sensor was settled once")
 
 
 def _wait() -> None:

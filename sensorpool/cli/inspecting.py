@@ -9,7 +9,6 @@ import click
 
 from sensorpool.admin import instances
 from sensorpool.cli.output import (
-    has_colours,
     is_wide,
     json_option,
     print_fields,
@@ -24,7 +23,6 @@ from sensorpool.cli.pools import pool_to_look_at
 from sensorpool.client.pool_view import PoolView
 from sensorpool.config.refusals import variable
 from sensorpool.config.settings import Settings
-from sensorpool.instrumentation.redaction import printable
 from sensorpool.model.states import Ending, State
 from sensorpool.model.times import ago, when
 from sensorpool.model.words import counted
@@ -53,7 +51,7 @@ def show(instance_id: int, as_json: bool) -> None:
         found |= {name: when(found[name], now) for name in found if name.endswith(_TIMES) and found[name]}
     print_fields(found)
     if pokes:
-        click.echo()
+        say()
         columns = ("at", "outcome", "seconds", "reason")
         rows = [[each[column] for column in columns] for each in pokes]
         if is_wide():
@@ -75,7 +73,7 @@ def explain(instance_id: int, as_json: bool) -> None:
         print_json(found)
         return
     if (stopped := found.pop("stopped")) is not None:
-        click.echo(click.style(printable(stopped), fg="red") if has_colours() else printable(stopped))
+        say(stopped)
     say(found.pop("why"))
     traceback = found.pop("traceback", None)
     print_fields({name.replace("_", " "): value for name, value in found.items() if value is not None})
@@ -194,7 +192,7 @@ def quarantine(as_json: bool) -> None:
     rows = ([json.dumps(row[c]) if c == "poke_context" else row[c] for c in columns] for row in found)
     print_table(f"{len(found)} in quarantine", columns, rows)
     if found:
-        click.echo("once a condition is mended: `sensorpool release ID`")
+        say("once a condition is mended: `sensorpool release ID`")
 
 
 @click.command()
@@ -218,7 +216,7 @@ def release(ids: tuple[str, ...], everything: bool, as_json: bool) -> None:
     if as_json:
         print_json({"released": count})
     else:
-        click.echo(f"{count} let out of quarantine")
+        say(f"{count} let out of quarantine")
 
 
 @click.command()

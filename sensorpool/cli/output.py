@@ -129,7 +129,7 @@ def print_apart() -> Iterator[None]:
         sys.stdout = own
 
 
-def say(line: str, *, err: bool = False) -> None:
+def say(line: str = "", *, err: bool = False) -> None:
     """Print a line whose parts may come from other programs, without control characters."""
     click.echo(printable(line), err=err)
 
@@ -181,14 +181,14 @@ def print_table(
     :param wide: print the table in full on a terminal, too.
     """
     if is_wide(wide):
-        click.echo(title)
+        say(title)
         _print_lines([columns, *rows])
         return
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=printable(title), title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold", no_wrap=column == "id")  # an id is copied: it stays in one piece
     for row in rows:
@@ -213,6 +213,7 @@ def print_short(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
     for number, place in enumerate(places):
         widths[place] = min(widths[place], max(_NARROWEST, room // (len(places) - number)))
         room -= widths[place]
+    title = printable(title)
     click.echo(click.style(title, bold=True) if has_colours() else title)
     ends = [0 if column == "reason" else 2 for column in columns]
     lines = [[cropped(*each) for each in zip(row, widths, ends, strict=True)] for row in texts]

@@ -15,7 +15,7 @@ from typing import IO, Any
 import click
 from click.core import ParameterSource
 
-from sensorpool.cli.output import json_option, print_apart, print_json
+from sensorpool.cli.output import json_option, print_apart, print_json, say
 from sensorpool.client.pool import Pool
 from sensorpool.client.register import AT_ONCE
 from sensorpool.client.validate import CheckedRegistration
@@ -75,7 +75,7 @@ def register(
         print_json(fields)
     else:
         word = "registered" if instance.created else f"was registered already, {instance.state}"
-        click.echo(f"instance {instance.id} {word} (group {instance.group_id})")
+        say(f"instance {instance.id} {word} (group {instance.group_id})")
 
 
 @click.command()
@@ -91,7 +91,7 @@ def wait(ids: tuple[int, ...], timeout: float | None, as_json: bool) -> None:
         print_json({str(instance_id): state for instance_id, state in states.items()})
     else:
         for instance_id, state in states.items():
-            click.echo(f"{instance_id} {state}")
+            say(f"{instance_id} {state}")
     sys.exit(0 if all(state is State.SUCCESS for state in states.values()) else 1)
 
 
@@ -111,7 +111,7 @@ def cancel(ids: tuple[int, ...], reason: str, as_json: bool) -> None:
         for instance_id in ids:
             states[instance_id] = pool.cancel(instance_id, reason)
             if not as_json:
-                click.echo(f"{instance_id} {states[instance_id]}")
+                say(f"{instance_id} {states[instance_id]}")
     finally:
         if as_json:
             print_json({str(instance_id): state for instance_id, state in states.items()})

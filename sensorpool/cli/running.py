@@ -75,7 +75,7 @@ def drain(rate: float, as_json: bool) -> None:
     if as_json:
         print_json({"handed_back": done, "sensing": left})
     else:
-        click.echo(f"{done} handed back; {left} still wait here")
+        say(f"{done} handed back; {left} still wait here")
 
 
 @click.command("try")

@@ -155,8 +155,8 @@ def _print_costs(title: str, rows: list[dict[str, Any]], names: list[str], total
         console.print(table)
     for line in printed.get().splitlines():
         if line.strip():
-            click.echo(line.rstrip())
-    click.echo()
+            click.echo(line.rstrip())  # noqa: TID251  # rich has coloured it; the names in it are printable
+    say()
 
 
 def _say_all(lines: list[str]) -> None:

@@ -38,7 +38,7 @@ def standalone() -> None:
             alive.begin(name)
             alive.keep()
         state = StateFile(settings) if settings.embedded else None
-        click.echo("sensorpool: ready", err=True)
+        say("sensorpool: ready", err=True)
         try:
             while not stop.wait(0.5):
                 alive.come_round()
@@ -76,7 +76,7 @@ def upgrade(revision: str) -> None:
         finally:
             database.dispose()
         reached += f", newer than this version's {migrate.head()}, which may use it: nothing was changed"
-    click.echo(f"the schema is {reached}")
+    say(f"the schema is {reached}")
 
 
 @db.command()
@@ -94,7 +94,7 @@ def restored(as_json: bool) -> None:
     if as_json:
         print_json(found._asdict())
     else:
-        click.echo(f"a new epoch has begun: {found.waiting} instances wait; {found.deleted} keys of Redis were deleted")
+        say(f"a new epoch has begun: {found.waiting} instances wait; {found.deleted} keys of Redis were deleted")
 
 
 @db.command()
@@ -106,7 +106,7 @@ def current(as_json: bool) -> None:
     if as_json:
         print_json({"current": found, "head": migrate.head()})
     else:
-        click.echo(f"{found or 'none'} (this version: {migrate.head()})")
+        say(f"{found or 'none'} (this version: {migrate.head()})")
     sys.exit(0 if found else 1)
 
 
@@ -126,5 +126,5 @@ def check(as_json: bool) -> None:
     elif problem:
         say(f"sensorpool: {problem}", err=True)
     else:
-        click.echo("the schema is up to date")
+        say("the schema is up to date")
     sys.exit(1 if problem else 0)

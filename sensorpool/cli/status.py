@@ -10,6 +10,7 @@ from sensorpool.admin.backends import said
 from sensorpool.admin.status import status as state_of
 from sensorpool.cli.output import json_option, print_json, print_table, repeat, say, watch_option
 from sensorpool.cli.pools import pool_to_look_at
+from sensorpool.leases.outages import Kind
 from sensorpool.model.states import Ending, State
 from sensorpool.model.words import counted
 
@@ -52,7 +53,8 @@ def print_status(found: dict[str, Any]) -> None:
 def _sentences(found: dict[str, Any]) -> Iterator[str]:
     """Yield what `health` does not say."""
     for each in found["away"]:
-        yield f"the {said(each)}; one poke asks it in {each['asked_in_s']:.0f} s: {each['cause']}"
+        if each["why"] == Kind.THROTTLED:
+            yield f"the {said(each)}: {each['cause']}"
     if found["late"]:
         yield f"later than usual: {counted(found['late'], 'condition')} (`sensorpool list --late` names who waits)"
     if found["quarantined"]:

@@ -6,7 +6,7 @@ from typing import IO
 
 import click
 
-from sensorpool.cli.output import json_option, print_json
+from sensorpool.cli.output import json_option, print_json, say
 from sensorpool.client import storage_events
 from sensorpool.client.pool import Pool
 from sensorpool.client.wake import wake as wake_each
@@ -63,7 +63,7 @@ def wake(
     if as_json:
         print_json({"woken": woken, "refused": refused})
     else:
-        click.echo(f"{woken} {'condition is' if woken == 1 else 'conditions are'} poked at once")
+        say(f"{woken} {'condition is' if woken == 1 else 'conditions are'} poked at once")
         for each in refused:
-            click.echo(f"line {each['line']}: {each['reason']}", err=True)
+            say(f"line {each['line']}: {each['reason']}", err=True)
     sys.exit(1 if refused else 0)

@@ -6,6 +6,7 @@ from sensorpool.config.defaults import MEMORY
 from sensorpool.config.options import Options
 from sensorpool.model import sentinel
 from sensorpool.model.urls import (
+    each_broker,
     has_no_number,
     has_odd_host,
     has_odd_port,
@@ -139,25 +140,26 @@ def _schemes(settings: Options) -> Iterator[Rule]:
 
 def _spellings(settings: Options) -> Iterator[Rule]:
     """Rules for how a URL is written."""
-    urls = {name: str(getattr(settings, name)) for name in URLS}
-    for name, url in urls.items():
+    given = {name: str(getattr(settings, name)) for name in URLS}
+    urls = {name: each_broker(url) if name.endswith("broker_url") else [url] for name, url in given.items()}
+    for name, each in urls.items():
         yield (
-            is_half_quoted(url),
+            any(map(is_half_quoted, each)),
             f"{name.upper()} has an @ after its host: quote the password's (@ is %40, / is %2F, # is %23)",
         )
     for name in _OF_SERVERS:
         yield (
-            has_no_number(urls[name]),
+            any(map(has_no_number, urls[name])),
             f"{name.upper()} must end in the number of a Redis database, like redis://localhost:6379/0",
         )
     for name in _OF_SERVERS:
-        unread = sentinel.problem(urls[name])
+        unread = next(filter(None, map(sentinel.problem, urls[name])), "")
         yield bool(unread), f"{name.upper()} has {unread}: write {sentinel.EXAMPLE}"
-        odd = odd_option(urls[name])
+        odd = next(filter(None, map(odd_option, urls[name])), "")
         yield bool(odd), f"{name.upper()} has {odd}"
     for name, example in _EXAMPLES.items():
         yield (
-            has_odd_port(urls[name]) or has_odd_host(urls[name]),
+            any(has_odd_port(each) or has_odd_host(each) for each in urls[name]),
             f"{name.upper()} has no number from 1 to 65535 for a port, or half a bracket: write {example} "
             "(in a password @ is %40, / is %2F, # is %23)",
         )

@@ -201,6 +201,10 @@ def _secrets_in(value: object, name: str) -> Iterator[str]:
 
 
 def _secrets_of_url(value: str) -> Iterator[str]:
+    if len(several := re.split(r";(?=\w+://)", value)) > 1:  # brokers
+        for each in several:
+            yield from _secrets_of_url(each)
+        return
     try:
         parts = urlsplit(value)
         user, password = parts.username or "", parts.password

@@ -15,6 +15,11 @@ def has_scheme(url: str, *schemes: str) -> bool:
     return "://" in url and url.partition("://")[0].lower() in schemes
 
 
+def each_broker(url: str) -> list[str]:
+    """Return the URLs of several brokers one by one: kombu tries the next one when the first is away."""
+    return re.split(r";(?=\w+://)", url)
+
+
 def is_half_quoted(url: str) -> bool:
     """Whether a password most likely has an unquoted ``@``, ``/`` or ``#``: then a part of it is read as the host."""
     scheme, _, rest = url.partition("://")
@@ -135,8 +140,6 @@ def odd_option(url: str) -> str:
     """Describe the first option of a Redis or broker URL that is unknown or has a wrong value; empty if none."""
     if is_half_quoted(url):
         return ""
-    if ";" in url:  # Celery's client takes several URLs
-        return next(filter(None, map(odd_option, url.split(";"))), "")
     taken = _taken(url)
     for name, text in _options(url):
         shown = name if re.fullmatch("[A-Za-z_]{1,40}", name) else "without a name"  # may be a part of a password

@@ -208,6 +208,11 @@ class Connection(_Connection):
         """
         return True
 
+    def info(self) -> dict[str, Any]:
+        """Return what `celery inspect stats` and Flower show of it: nothing that may have another password in it."""
+        told: dict[str, Any] = super().info()
+        return told | {"transport_options": {}, "alternates": []}
+
     def create_transport(self) -> Any:
         """Make the transport, with our channel on Redis; RabbitMQ's says when it blocks who sends."""
         transport = super().create_transport()

@@ -57,14 +57,15 @@ class Callbacks:
         """Send the callbacks of an instance, each with the result as its first argument unless it is immutable.
 
         :raises Unreachable: when the broker does not answer.
-        :raises Refused: when the broker does not take this message, with the reason.
+        :raises Refused: when it may never be sent, or the broker does not take this message; with the reason.
         :raises NotAllowed: when this process may not send it.
         :raises ValueError: when the text in the row has no signature.
         """
         messages = callbacks.messages(settled.on_settled or "", settled.state)
         for message in messages:
-            if (task := signatures.not_allowed(message, self._settings.on_settled_tasks)) is not None:
-                raise NotAllowed(not_allowed(task))
+            for task in signatures.tasks_of(message):
+                if not signatures.is_allowed(task, self._settings.on_settled_tasks):
+                    raise NotAllowed(not_allowed(task))
         if messages and self._url == MEMORY and not self._settings.on_settled_broker_url:
             raise Refused(_MEMORY_BROKER)
         refused: Refused | None = None

@@ -21,6 +21,16 @@ MAX_BYTES = 64 * 1024
 _NAME = 250  # characters of a task's name
 _DEPTH = 8  # links of links
 _KEYS = frozenset({"task", "args", "kwargs", "options", "subtask_type", "immutable", "chord_size"})
+_KEYS_OF_MESSAGE = _KEYS | {"takes"}
+
+RESERVED_HEADERS = frozenset(
+    {"args", "argsrepr", "as_execution_options", "called_directly", "callbacks", "chain", "children", "chord", "clear"}
+    | {"compression", "correlation_id", "delivery_info", "errbacks", "eta", "expires", "get", "group", "group_index"}
+    | {"headers", "hostname", "id", "ignore_result", "is_eager", "kwargs", "kwargsrepr", "lang", "logfile", "loglevel"}
+    | {"origin", "parent_id", "properties", "replaced_task_nesting", "reply_to", "retries", "root_id", "shadow"}
+    | {"stamped_headers", "stamps", "task", "taskset", "timelimit", "update", "utc"}
+)
+"""The headers in which Celery sends what it knows of a task: ``task`` would run another one than the message names."""
 
 _TEXTS = frozenset(
     {"queue", "exchange", "routing_key", "task_id", "root_id", "parent_id", "reply_to", "shadow"}
@@ -100,6 +110,7 @@ def tasks_of(signature: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
     if kind and task != f"celery.{kind}":
         # Celery goes by the kind, and not by the task
         raise Refused(f"{printable(task[:80])} of the kind {printable(str(kind)[:20])} cannot be kept")
+    _check_parts(signature)
     if task in COMPOSED:
         _refuse_hidden(signature)
     else:
@@ -108,6 +119,23 @@ def tasks_of(signature: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
         if not isinstance(each, Mapping) or not isinstance(each.get("task"), str):
             raise Refused(f"its {name} must be signatures of tasks")
         yield from tasks_of(each, depth + 1)
+
+
+def _check_parts(signature: Mapping[str, Any]) -> None:
+    """Check that Celery finds no task in a signature but its own and its followers.
+
+    :raises Refused: when it has a part of its own, options within its options, or a header that Celery reserves.
+    """
+    for name in signature.keys() - _KEYS_OF_MESSAGE:
+        raise Refused(f"a signature has no {printable(str(name)[:80])!r}")
+    options = signature.get("options") or {}
+    if not isinstance(options, Mapping) or "options" in options:  # a chain or group takes these instead
+        raise Refused("its options must be an object, without options of their own")
+    headers = options.get("headers") or {}
+    if not isinstance(headers, Mapping):
+        raise Refused("headers must be an object")
+    if taken := RESERVED_HEADERS & headers.keys():
+        raise Refused(f"the header {min(taken)!r} is reserved by Celery: give it another name")
 
 
 def _refuse_hidden(signature: Mapping[str, Any]) -> None:
@@ -126,7 +154,7 @@ def _refuse_hidden(signature: Mapping[str, Any]) -> None:
 def _followers(signature: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield what runs after a signature's own task, or because of it; each with the name of its place."""
     options = signature.get("options") or {}
-    for name in sorted(_FOLLOWING & options.keys()) if isinstance(options, Mapping) else ():
+    for name in sorted(_FOLLOWING & options.keys()):
         found = options[name]
         yield from ((name, each) for each in (found if isinstance(found, list | tuple) else [found]))
     named = signature.get("kwargs") or {}
@@ -134,14 +162,6 @@ def _followers(signature: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         for name in ("tasks", "header", "body"):
             found = named.get(name) or ()
             yield from ((name, each) for each in (found if isinstance(found, list | tuple) else [found]))
-
-
-def not_allowed(signature: Mapping[str, Any], tasks: Collection[str]) -> str | None:
-    """Return the first task of a signature that is not among ``tasks``; None if all are."""
-    try:
-        return next((task for task in tasks_of(signature) if not is_allowed(task, tasks)), None)
-    except Refused as error:
-        return str(error)
 
 
 def _options(options: Mapping[str, Any], known: Collection[str] = OPTIONS) -> dict[str, Any]:
@@ -175,9 +195,6 @@ def _option(name: str, value: Any) -> Any:
         value = getattr(value, "name", value)  # kombu's Queue and Exchange have a name
         if not (isinstance(value, str) and len(value) <= 255):
             raise Refused(f"{name} must be a name of at most 255 characters")
-    elif name == "headers":
-        if not isinstance(value, Mapping):
-            raise Refused("headers must be an object")
     elif name in _LINKS:
         _check_single(name, value)
     elif name == "ignore_result" and not isinstance(value, bool):
@@ -237,11 +254,21 @@ def spell(kept: Mapping[str, Any]) -> str:
     :raises Refused: when JSON cannot say it, or it is too large.
     """
     try:
-        text = json.dumps(kept, allow_nan=False)
+        text = json.dumps(kept, allow_nan=False, default=_as_celery)
     except (TypeError, ValueError, RecursionError):
-        raise Refused("its arguments must be JSON") from None
-    if has_half_characters(kept, text):
+        raise Refused("its arguments must be what Celery's JSON can say") from None
+    if has_half_characters(json.loads(text), text):
         raise Refused("the signature has a lone surrogate, which UTF-8 cannot say")
     if len(text) > MAX_BYTES:
         raise Refused("the signature has more than 64 KB")
     return text
+
+
+def _as_celery(value: Any) -> Any:
+    """Return a date, a UUID, a Decimal or the like as Celery's JSON does, so that its task gets the same type.
+
+    :raises TypeError: when Celery's JSON cannot say it.
+    """
+    from kombu.utils.json import JSONEncoder
+
+    return JSONEncoder().default(value)

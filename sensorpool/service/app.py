@@ -59,6 +59,8 @@ def worker_settings(settings: Settings) -> dict[str, Any]:
         # on RabbitMQ a consumer keeps the prefetch count that it began with: a reduced one would stay
         "worker_enable_prefetch_count_reduction": not wire.is_amqp(settings.broker),
         "worker_cancel_long_running_tasks_on_connection_loss": False,
+        # who may send commands over the broker could stop workers; Flower shows all tasks without it
+        "worker_enable_remote_control": False,
         # Flower needs these events
         "worker_send_task_events": True,
         "task_send_sent_event": True,

@@ -23,7 +23,7 @@ from sensorpool.worker.figures import Figure
 from sensorpool.worker.metrics import Metrics
 from sensorpool.worker.observer import Observer
 
-_PATIENCE = 10.0  # seconds for a client to send its request and to take the answer
+_PATIENCE = 10.0  # seconds for a client to send something
 _AT_ONCE = 16  # requests
 # copied for each answer, because the server adds to them
 _TEXT = [("Content-Type", "text/plain; charset=utf-8")]
@@ -89,10 +89,11 @@ class MetricsServer:
 
 
 class _Server(ThreadingWSGIServer):
-    """A thread for each request, and so many at most: further ones are hung up on."""
+    """A thread for each request. When too many are open, the oldest is hung up on: a probe waits for none of them."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
-        self._room = threading.BoundedSemaphore(_AT_ONCE)
+        self._open: dict[socket.socket, None] = {}  # the oldest first
+        self._lock = threading.Lock()
         super().__init__(*arguments, **named)
 
     def server_bind(self) -> None:
@@ -102,32 +103,23 @@ class _Server(ThreadingWSGIServer):
         self.setup_environ()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._room.acquire(blocking=False):
-            self.shutdown_request(request)  # a probe must not wait for those that hold their places
-            return
-        try:
-            super().process_request(request, client_address)
-        except BaseException:  # no thread could be started
-            self._room.release()
-            raise
+        with self._lock:
+            if len(self._open) >= _AT_ONCE:
+                oldest = next(iter(self._open))
+                del self._open[oldest]
+                with suppress(OSError):  # its client was quicker
+                    oldest.shutdown(socket.SHUT_RDWR)
+            self._open[request] = None
+        super().process_request(request, client_address)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        end = threading.Timer(_PATIENCE, _hang_up, [request])  # a client that sends a letter now and then
-        end.daemon = True
-        try:
-            end.start()
-            super().process_request_thread(request, client_address)
-        finally:
-            end.cancel()
-            self._room.release()
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection, however its request ended."""
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of a client that went away."""
-
-
-def _hang_up(connection: socket.socket) -> None:
-    with suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Request(WSGIRequestHandler):

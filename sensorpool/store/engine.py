@@ -1,6 +1,8 @@
 """The engine of each type of database: its driver, its pool of connections, and the time limits of a connection."""
 
+import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -79,18 +81,7 @@ def refuse_missing_file(engine: Engine) -> None:
 
     They raise `SchemaMismatch`.
     """
-    path = engine.url.database if engine.dialect.name == "sqlite" else None
-    if not path or path.startswith((":memory:", "file:")):
-        return
-
-    def check(*_: Any) -> None:
-        if not Path(path).exists():
-            raise SchemaMismatch(
-                f"there is no SQLite file {path}: name the pool's database in SENSORPOOL_DATABASE_URL (or Airflow's "
-                "folder in AIRFLOW_HOME), or make a new one with `sensorpool standalone` or `sensorpool db upgrade`"
-            )
-
-    event.listen(engine, "do_connect", check)
+    engine.update_execution_options(sqlite_file_must_exist=True)
 
 
 def _ping_idle_connections(engine: Engine) -> None:
@@ -157,6 +148,20 @@ def _bound_mysql(connection: Any, _record: Any) -> None:
 
 
 def _tune_sqlite(engine: Engine) -> None:
+    @event.listens_for(engine, "do_connect")
+    def _before_connect(_dialect: Any, _record: Any, arguments: list[Any], _named: Any) -> None:
+        path = arguments[0]
+        if path.startswith((":memory:", "file:")) or Path(path).exists():
+            return
+        if engine.get_execution_options().get("sqlite_file_must_exist"):
+            raise SchemaMismatch(
+                f"there is no SQLite file {path}: name the pool's database in SENSORPOOL_DATABASE_URL (or Airflow's "
+                "folder in AIRFLOW_HOME), or make a new one with `sensorpool standalone` or `sensorpool db upgrade`"
+            )
+        with suppress(OSError):  # another process was quicker, or SQLite says why it cannot be made
+            # its owner's alone: contexts are in it; SQLite gives -wal and -shm the same mode
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
     @event.listens_for(engine, "connect")
     def _on_connect(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # `_on_begin` sends BEGIN

@@ -10,7 +10,7 @@ from sensorpool.client.pool import Pool
 from sensorpool.web import forms
 from sensorpool.web.access import Access, Denied, Reader
 from sensorpool.web.looking import visible_instance
-from sensorpool.web.rendering import Pages, kept_query, secure
+from sensorpool.web.rendering import Pages, kept_query
 
 _SEE_OTHER = 303
 
@@ -69,6 +69,4 @@ def _not_allowed() -> Denied:
 
 
 def _back(request: Request, path: str) -> RedirectResponse:
-    response = RedirectResponse(f"{request.scope.get('root_path', '')}{path}{kept_query(request)}", _SEE_OTHER)
-    secure(response)
-    return response
+    return RedirectResponse(f"{request.scope.get('root_path', '')}{path}{kept_query(request)}", _SEE_OTHER)

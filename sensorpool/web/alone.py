@@ -1,5 +1,6 @@
 """The pages as a service of their own, behind one token."""
 
+import asyncio
 import socket
 import threading
 import time
@@ -8,11 +9,13 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlencode
 
+import h11
 import uvicorn
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sensorpool.client.pool import Pool
 from sensorpool.errors import SettingsError
@@ -20,11 +23,13 @@ from sensorpool.instrumentation.redaction import printable
 from sensorpool.leases import state_file
 from sensorpool.web.application import application
 from sensorpool.web.rendering import secure
-from sensorpool.web.token_access import COOKIE, TokenAccess
+from sensorpool.web.token_access import COOKIE, TokenAccess, failed_logins
 
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _WEEK = 7 * 86_400  # seconds
 _QUEUE = 128  # connections
+_MOST = 200  # connections
+_PATIENCE = 20.0  # seconds for a client to send a whole request
 _LOOK = 1.0  # seconds
 _GOODBYE = 5.0  # seconds for open requests to end
 
@@ -57,6 +62,8 @@ def pages(pool: Pool, access: TokenAccess, *, is_of_this_process: bool = False) 
         if access.is_token(given):
             is_secure = request.url.scheme == "https"
             answer.set_cookie(COOKIE, access.cookie, max_age=_WEEK, httponly=True, samesite="strict", secure=is_secure)
+        else:
+            failed_logins.note(request)
         return answer
 
     if not is_of_this_process:
@@ -112,6 +119,38 @@ def served_beside(pool: Pool, access: TokenAccess, listener: socket.socket) -> I
         thread.join(_GOODBYE)
 
 
+class _Bounded(H11Protocol):
+    """A connection that ends if no whole request comes in time, or if there are too many: uvicorn bounds neither."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._since = self.loop.time()
+        self._expect_request()
+        if len(self.connections) > _MOST:
+            idle = [each for each in self.connections if isinstance(each, _Bounded) and each._lacks_request()]
+            min(idle, key=lambda each: each._since, default=self).transport.abort()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._expect_request()
+
+    def _expect_request(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = self.loop.call_later(_PATIENCE, self._give_up)
+
+    def _give_up(self) -> None:
+        if self._lacks_request():
+            self.transport.abort()
+
+    def _lacks_request(self) -> bool:
+        return self.conn.their_state in {h11.IDLE, h11.SEND_BODY}
+
+
 def _server(app: Any) -> uvicorn.Server:
-    config = uvicorn.Config(app, access_log=False, log_level="warning", server_header=False, lifespan="off")
+    config = uvicorn.Config(
+        app, http=_Bounded, access_log=False, log_level="warning", server_header=False, lifespan="off"
+    )
     return uvicorn.Server(config)

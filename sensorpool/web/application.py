@@ -15,7 +15,7 @@ from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.web import acting, looking, waking
 from sensorpool.web.access import Access, Denied
-from sensorpool.web.rendering import STATIC, Pages
+from sensorpool.web.rendering import STATIC, Pages, secure
 from sensorpool.web.surroundings import Surroundings
 
 _DIGITS = 5  # of the length of a request's body: 9,999 bytes at most
@@ -32,7 +32,8 @@ def application(
     :param surroundings: tells more than the pool knows; None: there is nothing around the pages.
     :param wake_token: the secret of ``POST /wake``; without one it is not there.
     """
-    app = FastAPI(title="sensorpool", docs_url=None, redoc_url=None, openapi_url=None)
+    # a redirect of Starlette's to the path without its last slash would name the host that the request names
+    app = FastAPI(title="sensorpool", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     pages = Pages()
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.include_router(looking.routes(pool, access, pages, surroundings or Surroundings()))
@@ -44,13 +45,16 @@ def application(
     @app.middleware("http")
     async def refuse_large(request: Request, call_next: RequestResponseEndpoint) -> Response:
         """Refuse what no form of ours sends, before it is read: its sender may not even be logged in."""
-        if wake_token and request.url.path == waking.PATH:  # has a limit of its own
-            return await call_next(request)
         length = request.headers.get("content-length", "0")
         is_long = not (length.isascii() and length.isdecimal() and len(length) < _DIGITS)
-        if is_long or "transfer-encoding" in request.headers:
+        is_wake_up = wake_token and request.url.path == waking.PATH  # has a limit of its own
+        if (is_long or "transfer-encoding" in request.headers) and not is_wake_up:
             return pages.page(request, None, "error", 413, line="no form of these pages is that long")
-        return await call_next(request)
+        answer = await call_next(request)
+        if "etag" in answer.headers:
+            answer.headers["Cache-Control"] = "no-cache"  # a browser keeps our files, and asks whether they are new
+        secure(answer)
+        return answer
 
     return app
 

@@ -13,7 +13,7 @@ from sensorpool.client.wake import wake
 from sensorpool.errors import Refused, SensorpoolError
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import printable
-from sensorpool.web.token_access import given_in
+from sensorpool.web.token_access import failed_logins, given_in
 
 PATH = "/wake"
 _LONGEST = 1_000  # characters of a text of SNS
@@ -31,6 +31,7 @@ def routes(pool: Pool, token: str) -> APIRouter:
     @router.post(PATH)
     async def take(request: Request) -> JSONResponse:
         if not _knows(request, token):
+            failed_logins.note(request)
             challenge = {"WWW-Authenticate": 'Basic realm="sensorpool"'}
             return JSONResponse({"error": "the token is missing or wrong"}, 401, challenge)
         body = bytearray()

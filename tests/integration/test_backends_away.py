@@ -11,7 +11,9 @@ import pytest
 
 from harness.until import until
 from sensorpool import Pool
+from sensorpool.admin.health import health
 from sensorpool.admin.instances import show
+from sensorpool.admin.overview import overview
 from sensorpool.admin.status import status
 from sensorpool.cli.status import print_status
 from sensorpool.model.states import State
@@ -81,6 +83,8 @@ def test_only_its_own_groups_wait_and_one_poke_at_a_time_asks(
     [told] = status(pool)["away"]
     assert (told["backend"], told["why"]) == ("hive", "away")
     assert "Connection refused" in told["cause"]
+    assert any("backend hive is away" in line for line in health(pool))
+    assert any("backend hive is away" in line for line in overview(pool, None)["problems"])
     print_status(status(pool))
     assert re.search(
         r"backend hive is away, for \d+ s now; one poke asks it in \d+ s: .*refused", capsys.readouterr().out
@@ -94,6 +98,7 @@ def test_only_its_own_groups_wait_and_one_poke_at_a_time_asks(
         every=0.01,
     )
     assert status(pool)["away"] == []
+    assert not any("backend hive" in line for line in health(pool))
 
 
 def test_no_sensor_times_out_without_a_poke_after_its_deadline(pool: Pool, worker: Worker, tmp_path: Path) -> None:

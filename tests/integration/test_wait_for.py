@@ -2,9 +2,12 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from uuid import UUID
 
 import pytest
 from celery import chain, chord, group
@@ -35,6 +38,10 @@ def load(value):
 @app.task(name="shop.total")
 def total(values):
     return sorted(str(value) for value in values)
+
+@app.task(name="shop.kinds")
+def kinds(*values, **named):
+    return repr((values, named))
 
 @app.task(name="shop.alarm")
 def alarm(result):
@@ -130,6 +137,30 @@ def test_what_the_step_before_returns_is_the_context(shop: ModuleType, tmp_path:
     until("a step that waits", lambda: sensing(1))
     land(tmp_path, "s7")
     assert result.get(disable_sync_subtasks=False, timeout=60) == ["loaded", {"name": "s7"}]
+
+
+def test_arguments_arrive_as_celerys_json_says_them(shop: ModuleType, tmp_path: Path) -> None:
+    """In a step behind a wait, in a callback, in what follows it, and in its link."""
+    values = [datetime(2030, 1, 31, 12, tzinfo=UTC), datetime(2030, 1, 31), date(2030, 1, 31), time(12, 30)]
+    values += [UUID(int=7), Decimal("1.10"), b"text", b"\xff"]
+    one = sensorpool.register(
+        SCRIPTED,
+        {"folder": str(tmp_path), "name": "one"},
+        on_success=chain(
+            shop.kinds.si(*values).set(task_id="typed-1", link=shop.kinds.si(*values).set(task_id="typed-2")),
+            shop.kinds.si(named=[{"deep": values}]).set(task_id="typed-3"),
+        ),
+    )
+    result = chain(waits(tmp_path, "two"), shop.kinds.si(*values, named=values)).apply_async()
+    until("two that wait", lambda: sensing(2))
+    land(tmp_path, "one")
+    land(tmp_path, "two")
+    assert result.get(disable_sync_subtasks=False, timeout=60) == repr((tuple(values), {"named": values}))
+    assert one.wait(30)
+    found = [
+        shop.app.AsyncResult(f"typed-{number}").get(disable_sync_subtasks=False, timeout=60) for number in (1, 2, 3)
+    ]
+    assert found == [*[repr((tuple(values), {}))] * 2, repr(((), {"named": [{"deep": values}]}))]
 
 
 def test_a_step_that_fails_ends_the_chain(shop: ModuleType, tmp_path: Path) -> None:

@@ -17,6 +17,9 @@ import yaml
 
 from harness.service import Service, kill_tree
 from harness.until import until
+from sensorpool.service.app import make_app
+from sensorpool.store import migrate
+from sensorpool.store.database import Database
 from tests.integration.test_results import free_port
 
 COMPOSE = Path(__file__).parents[2] / "docker-compose.yml"
@@ -71,6 +74,34 @@ def test_a_worker_listens_on_loopback_only(make_service: Callable[..., Service])
     assert listening(worker) == {"127.0.0.1"}
 
 
+def test_no_worker_takes_commands_over_the_broker(service: Service) -> None:
+    """Threat `remote control`: by default no worker hears what `celery control` broadcasts."""
+    service.start()
+    app = make_app(service.settings)
+    assert app.control.ping(timeout=3) == []
+    app.close()
+
+
+def test_a_new_sqlite_file_is_its_owners_alone(tmp_path: Path) -> None:
+    """Threat `other users`: contexts and reasons are in it, and in the files that SQLite keeps beside it."""
+    before = os.umask(0o022)
+    try:
+        url = f"sqlite:///{tmp_path}/folder/pool.db"
+        migrate.upgrade(url)
+        database = Database(url)
+        with database.engine.begin():
+            modes = {each.name: each.stat().st_mode & 0o777 for each in (tmp_path / "folder").iterdir()}
+        assert modes.keys() >= {"pool.db", "pool.db-wal", "pool.db-shm"}
+        assert set(modes.values()) == {0o600}
+        (tmp_path / "folder/pool.db").chmod(0o640)  # an operator's choice
+        database.dispose()
+        database.read(database.now)
+        assert (tmp_path / "folder/pool.db").stat().st_mode & 0o777 == 0o640
+        database.dispose()
+    finally:
+        os.umask(before)
+
+
 def test_the_demo_listens_on_loopback_only(tmp_path: Path) -> None:
     """Threat `Flower`: the demo has an HTTP server of its own."""
     demo = subprocess.Popen(
@@ -117,7 +148,6 @@ def test_tls_urls_are_handed_on() -> None:
     """Least privilege: amqps checks certificates by itself; PostgreSQL gets its sslmode."""
     from sensorpool import Settings
     from sensorpool.publish.broker import Connection
-    from sensorpool.store.database import Database
 
     url = "postgresql+psycopg://u:secret@h/x?sslmode=verify-full&sslrootcert=/ca.pem"
     settings = Settings.load(database_url=url, redis_url="rediss://h/0", broker_url="amqps://u:p@h//")

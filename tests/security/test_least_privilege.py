@@ -91,8 +91,6 @@ def whole_run(service: Service, pool: Pool, folder: Path) -> None:
 def test_the_pool_runs_under_the_acl(postgres_database: str, acl_url: str, redis_url: str, tmp_path: Path) -> None:
     """Threat `open Redis`: Celery, kombu and the leases need no more than the page gives."""
     service = Service(tmp_path, postgres_database, acl_url)
-    (tmp_path / "overlay.py").write_text("worker_enable_remote_control = False\n")
-    service.environment["SENSORPOOL_CONFIG_MODULE"] = "overlay"
     try:
         whole_run(service, service.pool, tmp_path)
         assert [f.said for f in doctor.examine(service.settings) if f.level == "wrong"] == []

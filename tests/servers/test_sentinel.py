@@ -1,6 +1,11 @@
 """A pool whose Redis is named by Sentinels: it goes on with the replica when the primary dies, or stands still."""
 
+import json
+import os
+import subprocess
+import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +16,7 @@ from harness.service import Service
 from harness.until import until
 from sensorpool.testing import land
 from tests.integration.test_main_run import register
+from tests.support.scrapes import free_port
 
 
 @pytest.fixture
@@ -51,6 +57,47 @@ def test_doctor_and_health_know_it(service: Service, watched: Watched) -> None:
     said = service.cli("doctor").stdout
     assert watched.primary.password not in said
     assert "sentinel://" in said
+
+
+def test_what_workers_tell_of_themselves_has_no_password(service: Service, watched: Watched, tmp_path: Path) -> None:
+    """By remote control, which is off unless an overlay says otherwise, and on Flower's pages."""
+    (tmp_path / "controlled.py").write_text("worker_enable_remote_control = True\n")
+    overlay = {"SENSORPOOL_CONFIG_MODULE": "controlled"}
+    service.start(**overlay)
+    shown = {name: _inspect(service, name, overlay) for name in ("stats", "conf", "report")}
+    port = free_port()
+    service.process("flower", f"--port={port}", "--address=127.0.0.1", FLOWER_UNAUTHENTICATED_API="true", **overlay)
+    root = f"http://127.0.0.1:{port}"
+    until("Flower", lambda: _get(f"{root}/healthcheck"))
+    until("its workers", lambda: "worker0@" in _get(f"{root}/api/workers?refresh=1"))
+    [worker] = json.loads(_get(f"{root}/api/workers"))
+    for path in ("/api/workers", f"/worker/{worker}", "/broker", "/workers"):
+        shown[path] = _get(root + path)
+    for name, text in shown.items():
+        assert "sentinel" in text or name == "/workers", f"{name}: {text}"
+        assert watched.primary.password not in text, name
+    assert watched.primary.password not in service.logs()
+
+
+def _inspect(service: Service, name: str, environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "celery", "-A", "sensorpool", "inspect", name],
+        env=os.environ | service.environment | environment,
+        cwd=service.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return done.stdout + done.stderr
+
+
+def _get(url: str) -> str:
+    try:
+        with urllib.request.urlopen(url, timeout=20) as answer:
+            return str(answer.read().decode())
+    except OSError:
+        return ""
 
 
 def test_sentinels_that_know_no_such_redis(service: Service, watched: Watched) -> None:

@@ -40,7 +40,6 @@ def test_redis_by_tls_under_the_acl_of_the_page(
                 admin.execute_command(*line.split())
     url = tls_redis.url.replace(f":{tls_redis.password}@", "sensorpool:change-me-redis@")
     service = serve(postgres_database, url)
-    (tmp_path / "celeryconfig.py").write_text("SENSORPOOL_CELERY_CONFIG = True\nworker_enable_remote_control = False\n")
     whole_run(service, tmp_path)
 
 

@@ -152,6 +152,8 @@ def test_urls_in_values_become_a_secret_that_the_migration_has_too() -> None:
     job = of_kind(PLAIN_URLS, "Job")
     assert int(hooks["helm.sh/hook-weight"]) < int(job["metadata"]["annotations"]["helm.sh/hook-weight"])
     for name, container, _ in containers(PLAIN_URLS):
+        if name == "beat":
+            continue
         [url] = [each for each in container["env"] if each["name"] == "SENSORPOOL_DATABASE_URL"]
         named = url["valueFrom"]["secretKeyRef"]["name"]
         assert named == ("pool-sensorpool-migrate" if name == "migrate" else "pool-sensorpool")
@@ -160,6 +162,8 @@ def test_urls_in_values_become_a_secret_that_the_migration_has_too() -> None:
 def test_the_migration_may_have_a_role_of_its_own() -> None:
     owner = merged(ALONE, {"migrate": {"database": {"existingSecret": {"name": "owner"}}}})
     for name, container, _ in containers(owner):
+        if name == "beat":
+            continue
         [url] = [each for each in container["env"] if each["name"] == "SENSORPOOL_DATABASE_URL"]
         assert url["valueFrom"]["secretKeyRef"]["name"] == ("owner" if name == "migrate" else "sensorpool-servers")
 
@@ -241,10 +245,25 @@ def test_the_pages_behind_tls_know_that_they_are() -> None:
         assert found.get("FORWARDED_ALLOW_IPS") == believed
 
 
+def test_each_process_has_the_secrets_that_it_needs() -> None:
+    pages = {"web": {"enabled": True, "token": {"existingSecret": "t"}, "wakeToken": {"existingSecret": "w"}}}
+    values = merged(AIRFLOW, pages, {"broker": {"existingSecret": {"name": "broker"}}})
+    secrets = {
+        name: {each["name"] for each in container["env"] if "valueFrom" in each}
+        for name, container, _ in containers(values)
+    }
+    database, servers = {"SENSORPOOL_DATABASE_URL"}, {"SENSORPOOL_REDIS_URL", "SENSORPOOL_BROKER_URL"}
+    assert secrets == {
+        "migrate": database,
+        "beat": servers,
+        "web": database | servers | {"SENSORPOOL_WEB_TOKEN", "SENSORPOOL_WAKE_TOKEN"},
+        "worker": database | servers | {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW__CORE__FERNET_KEY"},
+    }
+
+
 def test_the_pool_in_airflows_image_has_its_configuration() -> None:
     for _, container, pod in containers(AIRFLOW):
-        names = {each["name"] for each in container["env"]}
-        assert {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW__CORE__FERNET_KEY", "AIRFLOW_HOME"} <= names
+        assert "AIRFLOW_HOME" in {each["name"] for each in container["env"]}
         assert "/opt/airflow/airflow.cfg" in {each["mountPath"] for each in container["volumeMounts"]}
         assert "args" not in container  # the image's entry point would run them as a command of Airflow's
         assert pod["securityContext"]["runAsUser"] == 50000

@@ -84,12 +84,20 @@ def test_its_pages(port: int) -> None:
 
 
 def test_clients_that_send_nothing_hold_no_other_up(port: int) -> None:
-    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(10)]
-    assert get(port, "/healthz")[0] == 200
+    """Nor do those that send a letter now and then. When there are too many, the oldest go."""
+    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(40)]
     for each in idle:
+        each.sendall(b"G")
+    for _ in range(3):
+        assert get(port, "/healthz")[0] == 200
+        assert get(port, "/metrics")[0] == 200
+    idle[0].settimeout(5)
+    assert idle[0].recv(1) == b""
+    for each in idle[30:]:
         each.setblocking(False)
         with pytest.raises(BlockingIOError):  # it is waited for still: the answer came before
             each.recv(1)
+    for each in idle:
         each.close()
 
 

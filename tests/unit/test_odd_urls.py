@@ -11,6 +11,7 @@ from sqlalchemy import text
 from sensorpool import Settings
 from sensorpool.cli import main
 from sensorpool.errors import SettingsError, Unreachable
+from sensorpool.instrumentation import redaction
 from sensorpool.leases.connection import connect
 from sensorpool.leases.redis_store import RedisStore
 from sensorpool.publish import wire
@@ -82,6 +83,19 @@ def test_several_brokers_are_one_each() -> None:
         "rediss://a:1/0?ssl_cert_reqs=none;rediss://b:1/2?ssl_cert_reqs=required"
     )
     assert wire.transport_options(several)["socket_timeout"] == 5
+    both = "amqp://u:first-secret@a:1//;amqp://u:second-secret@b:1//"
+    assert Settings.load(redis_url="redis://h:1/0", broker_url=both).broker == both
+    redaction.learn(both)
+    assert redaction.hide_password("first-secret second-secret") == "*** ***"
+    for wrong in (
+        "redis://:p@h:1/0;redis://:p/q@h:1/0",
+        "redis://:p@h:1/0;redis://h:1/x",
+        "redis://h/0;redis://h/0?x=1",
+    ):
+        with pytest.raises(SettingsError, match="SENSORPOOL_BROKER_URL"):
+            Settings.load(redis_url="redis://h:1/0", broker_url=wrong)
+    with pytest.raises(SettingsError, match="SENSORPOOL_REDIS_URL"):
+        Settings.load(redis_url="redis://:p@h:1/0;redis://:p@h:1/0")
 
 
 def _celery_s_parameters(connection: Connection) -> dict[str, object]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from celery import Celery, signature
+from celery.app.task import Context
 
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused
@@ -178,7 +179,16 @@ def test_no_task_is_hidden_in_a_structure(given: dict[str, Any], settings: Setti
     """A message may be forged, and a row edited: what is sent is looked at by the same rules."""
     with pytest.raises(Refused):
         canvas.check({"on_settled": given}, settings)
-    assert signatures.not_allowed(given, settings.on_settled_tasks) is not None
+    with pytest.raises(Refused):
+        signatures.check_allowed(given, settings)
+
+
+def test_the_reserved_headers_are_those_that_celery_reads() -> None:
+    app = Celery(set_as_current=False)
+    sent = app.amqp.as_task_v2("id", GO_ON).headers
+    read = {name for name in vars(Context) if not name.startswith("_")}
+    assert sent.keys() | read | {"compression"} == signatures.RESERVED_HEADERS
+    assert Context({"team": "x"} | dict.fromkeys(signatures.RESERVED_HEADERS)).headers == {"team": "x"}
 
 
 @pytest.mark.parametrize("task", ["theirs.\0", "theirs.\n", "theirs.\u202e"])

@@ -23,11 +23,12 @@ QUIET: dict[str, Any] = {
     "unpublished_s": None,
     "callbacks": [],
 }
+FORGED = "\x1b[2J\u202ename"
 BUSY: dict[str, tuple[Any, str]] = {
     "problems": (["beat is not running"], "beat is not running"),
     "away": (
-        [{"backend": "hive", "why": "away", "for_s": 61.2, "asked_in_s": 4.0, "cause": "refused"}],
-        "the backend hive is away, for 61 s now; one poke asks it in 4 s: refused",
+        [{"backend": "hive", "why": "throttled", "for_s": 61.2, "asked_in_s": 4.0, "cause": "429"}],
+        "the backend hive wants to be left alone, for 61 s now: 429",
     ),
     "late": (2, "later than usual: 2 conditions (`sensorpool list --late` names who waits)"),
     "quarantined": (1, "in quarantine: 1 condition (`sensorpool quarantine` lists them)"),
@@ -63,6 +64,27 @@ def test_all_of_them_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     print_status(QUIET | {name: value for name, (value, _) in BUSY.items()})
     said = capsys.readouterr().out.splitlines()
     assert said[1 : 1 + len(BUSY)] == [line for _, line in BUSY.values()]
+
+
+def test_no_line_has_what_a_terminal_acts_upon(capsys: pytest.CaptureFixture[str]) -> None:
+    """The texts come from Redis, the database and other hosts, where somebody may have forged them."""
+    lines = {name: _forged(value) for name, (value, _) in BUSY.items()}
+    ranges = dict.fromkeys(("shard_min", "shard_max", "groups", "holder", "last_tick_at", "lag_s", "pokes"), "x")
+    lines |= {"problems": _forged(["p"]), "ranges": _forged([ranges | {"left": "x", "suspects": "x"}])}
+    lines |= {"wrong_calls": {FORGED: FORGED}, "dags_over_quota": {FORGED: 10_001}}
+    print_status(QUIET | lines)
+    said = capsys.readouterr().out
+    assert said.count("\\u001b[2J") >= 8  # some lines have numbers alone
+    assert said.replace("\n", "").isprintable()
+
+
+def _forged(value: Any) -> Any:
+    """Return a value with each text in it forged."""
+    if isinstance(value, dict):
+        return {key: _forged(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_forged(each) for each in value]
+    return FORGED if isinstance(value, str) else value
 
 
 def test_a_pool_without_backlogs_has_none(capsys: pytest.CaptureFixture[str]) -> None:

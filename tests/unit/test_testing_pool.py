@@ -4,7 +4,8 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,13 @@ def test_code_that_registers(pool: TestPool) -> None:
     assert instance.xcom_value == {"rows": 3}
     assert instance.reason is None
     assert instance.wait(0) is State.SUCCESS
+
+
+def test_arguments_are_as_the_task_gets_them(pool: TestPool) -> None:
+    sensorpool.register(Path("/data/x"), on_success=load.si(date(2030, 1, 31), table=Decimal("1.10")))
+    pool.land()
+    [sent] = pool.sent
+    assert (sent.args, sent.kwargs) == ((date(2030, 1, 31),), {"table": Decimal("1.10")})
 
 
 @pytest.mark.parametrize(

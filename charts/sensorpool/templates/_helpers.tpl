@@ -59,12 +59,19 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 {{- end }}
 {{- end -}}
 
-{{/* The variables of all processes of the pool. Takes a dict of root, database and secret. */}}
+{{/*
+The variables of a process of the pool. Takes a dict of root and secret; and of what this process needs: database, its
+values; redis, if true; airflow, if true: Airflow's own database and its key, to read connections.
+*/}}
 {{- define "sensorpool.environment" -}}
 {{- $values := .root.Values -}}
+{{- if .database -}}
 {{- include "sensorpool.urlVariable" (dict "variable" "SENSORPOOL_DATABASE_URL" "given" .database "secret" .secret) -}}
+{{- end -}}
+{{- if .redis -}}
 {{- include "sensorpool.urlVariable" (dict "variable" "SENSORPOOL_REDIS_URL" "given" $values.redis "secret" .secret) -}}
 {{- include "sensorpool.urlVariable" (dict "variable" "SENSORPOOL_BROKER_URL" "given" $values.broker "secret" .secret) -}}
+{{- end -}}
 {{- with $values.database.schema }}
 - {name: SENSORPOOL_DATABASE_SCHEMA, value: {{ . | quote }}}
 {{- end }}
@@ -82,10 +89,12 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 {{- end }}
 {{- if $values.airflow.enabled }}
 - {name: AIRFLOW_HOME, value: {{ $values.airflow.home | quote }}}
+{{- if .airflow }}
 - name: AIRFLOW__DATABASE__SQL_ALCHEMY_CONN
   valueFrom: {secretKeyRef: {name: {{ $values.airflow.metadataSecret | quote }}, key: connection}}
 - name: AIRFLOW__CORE__FERNET_KEY
   valueFrom: {secretKeyRef: {name: {{ $values.airflow.fernetKeySecret | quote }}, key: fernet-key}}
+{{- end }}
 {{- end }}
 {{- with $values.extraEnv }}
 {{ toYaml . }}
