@@ -34,7 +34,10 @@ class FileServer:
 
 
 class SftpServer(FileServer):
-    """An SFTP server (asyncssh's)."""
+    """An SFTP server (asyncssh's). It has the key ``host_key``, its user a password and ``user_key``."""
+
+    host_key: str
+    user_key: Any
 
     def __init__(self, root: Path) -> None:
         self.logins = 0
@@ -59,6 +62,11 @@ class SftpServer(FileServer):
             self._loop.call_soon_threadsafe(connection.abort)
         self._connections.clear()
 
+    def fall_silent(self) -> None:
+        """Answer on none of the present connections, as after a firewall has dropped them."""
+        for connection in self._connections:
+            self._loop.call_soon_threadsafe(connection._transport.pause_reading)
+
     async def _end(self) -> None:
         self._acceptor.close()
         for connection in self._connections:
@@ -78,16 +86,24 @@ class SftpServer(FileServer):
             def password_auth_supported(self) -> bool:
                 return True
 
+            def public_key_auth_supported(self) -> bool:
+                return True
+
+            def validate_public_key(self, username: str, key: Any) -> bool:
+                return username == USER and key == outer.user_key.convert_to_public()
+
             def validate_password(self, username: str, password: str) -> bool:
                 outer.logins += 1
                 return (username, password) == (USER, PASSWORD)
 
+        host_key, self.user_key = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
+        self.host_key = host_key.export_public_key().decode().strip()
         return await asyncssh.listen(
             "127.0.0.1",
             0,
             server_factory=Login,
             sftp_factory=lambda channel: asyncssh.SFTPServer(channel, chroot=os.fsencode(outer._root)),
-            server_host_keys=[asyncssh.generate_private_key("ssh-ed25519")],
+            server_host_keys=[host_key],
         )
 
 

@@ -1,4 +1,4 @@
-"""File servers that people run: OpenSSH, and Microsoft's emulator of Azure's blobs."""
+"""File servers that people run: OpenSSH, vsftpd, and Microsoft's emulator of Azure's blobs."""
 
 import os
 import pwd
@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
+from .certificates import make_certificates
 from .server import LOOPBACK, Missing, Server
 
 
@@ -34,8 +35,7 @@ class OpenSshServer(Server):
     @property
     def options(self) -> dict[str, Any]:
         """The options of a connection."""
-        user = pwd.getpwuid(self.files.stat().st_uid).pw_name
-        return {"base_url": self.url, "username": user, "key_filename": str(self.folder / "key")}
+        return {"base_url": self.url, "username": _name_of(self.files), "key_filename": str(self.folder / "key")}
 
     def install(self) -> None:
         for name in ("host_key", "key"):
@@ -60,6 +60,62 @@ class OpenSshServer(Server):
 
     def check(self) -> None:
         socket.create_connection((LOOPBACK, self.port), 5).close()
+
+
+class VsftpdServer(Server):
+    """A vsftpd, for anybody. It runs as its starter, and so its paths are those of this machine.
+
+    With ``tls`` it asks for TLS on every connection, as its manual has it.
+    """
+
+    def __init__(self, *, tls: bool = False, implicit: bool = False) -> None:
+        self._tls, self._implicit = tls, implicit
+        super().__init__()
+
+    def locate(self) -> None:
+        found = shutil.which("vsftpd", path="/usr/sbin:/usr/bin")
+        if not found:
+            raise Missing("no vsftpd: apt-get install vsftpd")
+        self._binary = found
+
+    @property
+    def url(self) -> str:
+        return f"ftp://{LOOPBACK}:{self.port}"
+
+    @property
+    def files(self) -> Path:
+        """The folder of the files that tests put there."""
+        return self.folder / "files"
+
+    def install(self) -> None:
+        self.run("/bin/mkdir", "-m", "0777", str(self.files))
+        self.run("/bin/mkdir", str(self.folder / "empty"))
+        if self._tls:
+            make_certificates(self.folder)
+
+    def command(self) -> list[str]:
+        settings = {
+            **{"listen_address": LOOPBACK, "listen_port": str(self.port), "anon_root": str(self.files)},
+            **{"secure_chroot_dir": str(self.folder / "empty"), "ftp_username": _name_of(self.files)},
+            **dict.fromkeys(("listen", "anonymous_enable", "no_anon_password", "run_as_launching_user"), "YES"),
+            **dict.fromkeys(("background", "seccomp_sandbox", "local_enable"), "NO"),
+        }
+        if self._tls:
+            names = ("ssl_enable", "allow_anon_ssl", "force_anon_data_ssl", "force_anon_logins_ssl")
+            settings |= dict.fromkeys(names, "YES") | {"implicit_ssl": "YES" if self._implicit else "NO"}
+            settings |= {
+                f"rsa_{kind}_file": str(self.folder / f"server.{end}")
+                for kind, end in (("cert", "pem"), ("private_key", "key"))
+            }
+        text = "".join(f"{name}={value}\n" for name, value in settings.items())
+        return [self._binary, str(self.write("vsftpd.conf", text))]
+
+    def check(self) -> None:
+        socket.create_connection((LOOPBACK, self.port), 5).close()
+
+
+def _name_of(path: Path) -> str:
+    return pwd.getpwuid(path.stat().st_uid).pw_name
 
 
 class AzuriteServer(Server):

@@ -30,6 +30,7 @@ _PASSING_CLASSES = frozenset(
         "builtins.EOFError",
         "builtins.TimeoutError",
         "aiohttp.client_exceptions.ClientConnectionError",
+        "aiohttp.client_exceptions.ClientPayloadError",
         "asyncssh.misc.DisconnectError",
         "asyncssh.sftp.SFTPConnectionLost",
         "asyncssh.sftp.SFTPNoConnection",
@@ -42,9 +43,12 @@ _PASSING_CLASSES = frozenset(
         "httpx.TransportError",
         "paramiko.ssh_exception.NoValidConnectionsError",
         "paramiko.ssh_exception.SSHException",
+        "requests.exceptions.ChunkedEncodingError",
         "requests.exceptions.ConnectionError",
         "requests.exceptions.Timeout",
         "socket.gaierror",
+        "ssl.SSLEOFError",
+        "ssl.SSLZeroReturnError",
     }
 )
 # derived from those above: a wrong password or key stays wrong
@@ -85,7 +89,8 @@ def other_than_missing(error: BaseException) -> BaseException | None:
         statuses = set(http_statuses(each))
         if statuses and statuses <= {404, 410}:
             return None
-        if says_missing and (statuses or (each is not error and as_infra_failure(each, "") is not None)):
+        of_http = type(each).__module__.startswith("aiohttp.")  # without a status: too many redirects, a bad answer
+        if says_missing and (statuses or of_http or (each is not error and as_infra_failure(each, "") is not None)):
             return each
     return None if says_missing else error
 
@@ -103,8 +108,9 @@ def http_statuses(error: BaseException) -> Iterator[int]:
     for answer in (error, response, getattr(error, "resp", None)):
         for name in ("status_code", "status", "code"):
             status = getattr(answer, name, None)
-            if isinstance(status, int) and 100 <= status <= 599:  # others have numbers of their own as a code
-                yield int(status)
+            if isinstance(status, int):
+                if 100 <= status <= 599:  # others have numbers of their own as a code
+                    yield int(status)
                 break
     if isinstance(response, Mapping):  # botocore's
         status = within(response, "ResponseMetadata", "HTTPStatusCode")

@@ -20,7 +20,7 @@ Answer = TypeVar("Answer")
 Key = tuple[str, str, int]
 
 MAX_FILESYSTEMS = 64
-_filesystems: Shared[Key, Any] = Shared(MAX_FILESYSTEMS)
+_filesystems: Shared[Key, Any] = Shared(MAX_FILESYSTEMS, lambda dropped: getattr(dropped, "close", bool)())
 
 _WEB = ("http", "https")
 _PORTS = {"http": 80, "https": 443, "ftp": 21, "sftp": 22, "ssh": 22, "smb": 445}
@@ -64,7 +64,7 @@ def ask(url: str, options: Mapping[str, Any], question: Callable[[Tree, str], An
 
 
 def _ask(url: str, options: Mapping[str, Any], question: Callable[[Tree, str], Answer], name: str) -> Answer:
-    implementation = fsspec.get_filesystem_class(_protocol(url))
+    implementation = _implementation(_protocol(url))
     of_url = implementation._get_kwargs_from_urls(url)
     if "host" in of_url:
         of_url["host"] = of_url["host"].strip("[]")
@@ -115,6 +115,15 @@ def _ask(url: str, options: Mapping[str, Any], question: Callable[[Tree, str], A
     except Exception:
         _filesystems.drop(key, fresh)
         raise
+
+
+def _implementation(protocol: str) -> Any:
+    found = fsspec.get_filesystem_class(protocol)
+    if found.__module__ != "fsspec.implementations.sftp":
+        return found
+    from sensorpool.sensors.sftp_filesystem import SftpFileSystem  # late: paramiko is optional
+
+    return SftpFileSystem
 
 
 def _check_server(url: str, options: Mapping[str, Any], name: str) -> None:

@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from ftplib import FTP, error_perm
+from ftplib import FTP, FTP_TLS, error_perm
+from typing import Any
 
 from sensorpool.sensors.connections import PokeFailed
 from sensorpool.sensors.tree import Entry
@@ -35,6 +36,10 @@ class FtpTree:
     def __init__(self, ftp: FTP) -> None:
         self._ftp = ftp
         self.refused: list[Exception] = []
+        # bytes as they are: one name may be in another encoding than the rest
+        self._encoding, ftp.encoding = ftp.encoding, "latin-1"
+        if isinstance(ftp, FTP_TLS):
+            _protect_data(ftp)
 
     def look(self, path: str) -> Entry | None:
         """Return the entry at the path, or None."""
@@ -42,7 +47,7 @@ class FtpTree:
             return _entry(path, "dir")
         try:
             self._ftp.voidcmd("TYPE I")  # some servers tell no size in the other mode
-            return _entry(path, "file", self._ftp.size(path))
+            return _entry(path, "file", self._ftp.size(self._sent(path)))
         except error_perm as error:
             if not _is_unknown(error):
                 return None
@@ -68,7 +73,7 @@ class FtpTree:
         if entry.modified is not None:
             return entry.modified
         try:
-            told = _seconds(self._ftp.voidcmd(f"MDTM {entry.path}").partition(" ")[2].strip())
+            told = _seconds(self._ftp.voidcmd(f"MDTM {self._sent(entry.path)}").partition(" ")[2].strip())
         except error_perm as error:
             if not _is_unknown(error):
                 return time.time()  # it went away just now
@@ -79,7 +84,7 @@ class FtpTree:
 
     def _is_folder(self, path: str) -> bool:
         try:
-            self._ftp.cwd(path)
+            self._ftp.cwd(self._sent(path))
         except error_perm as error:
             if str(error).startswith("530"):  # not logged in
                 raise
@@ -92,12 +97,14 @@ class FtpTree:
             return
         inside = folder.rstrip("/")
         try:
-            listed = list(self._ftp.mlsd())
+            _, lines = self._lines("MLSD")
         except error_perm as error:
             if not _is_unknown(error):
                 raise
         else:
-            for name, facts in listed:
+            for line in lines:
+                told, _, name = line.partition(" ")
+                facts = {fact.lower(): value for fact, _, value in (each.partition("=") for each in told.split(";"))}
                 kind, size = facts.get("type", "").lower(), facts.get("size", "")
                 if kind not in ("cdir", "pdir") and wanted(name):
                     mode = facts.get("unix.mode", "")[:1]
@@ -108,8 +115,7 @@ class FtpTree:
                         _seconds(facts.get("modify", "")),
                     )
             return
-        lines: list[str] = []
-        said = self._ftp.retrlines("LIST", lines.append)
+        said, lines = self._lines("LIST")
         if "failed to open" in said:  # vsftpd, of a folder that may not be read
             self.refused.append(PermissionError(f"{folder}: {said}"))
         for line in lines:
@@ -120,6 +126,15 @@ class FtpTree:
             elif line.strip() and not _TOTAL_LINE.fullmatch(line):
                 self.refused.append(PokeFailed(f"a listing of this server cannot be read: {line[:80]!r}"))
 
+    def _lines(self, command: str) -> tuple[str, list[str]]:
+        """Return the server's answer to a command that lists, and the lines of the listing."""
+        lines: list[str] = []
+        said = self._ftp.retrlines(command, lines.append)
+        return said, [line.encode("latin-1").decode(self._encoding, "surrogateescape") for line in lines]
+
+    def _sent(self, path: str) -> str:
+        return path.encode(self._encoding, "surrogateescape").decode("latin-1")
+
 
 def _read(inside: str, line: re.Match[str]) -> Entry:
     """Return the entry that a line of a listing tells, without its time: that is the server's local one."""
@@ -127,6 +142,17 @@ def _read(inside: str, line: re.Match[str]) -> Entry:
     if (kind := _KINDS.get(kind, kind)) == "link":
         name = name.partition(" [" if line.re is _DOS_LINE else " -> ")[0]
     return _entry(f"{inside}/{name}", kind, int(re.sub(r"\D", "", size)) if size else None)
+
+
+def _protect_data(ftp: FTP_TLS) -> None:
+    """Encrypt listings, too. Servers ask that their connections go on with the TLS session of the first one."""
+    wrap = ftp.context.wrap_socket
+
+    def wrap_in_session(connection: Any, **named: Any) -> Any:
+        return wrap(connection, session=ftp.sock.session, **named)
+
+    ftp.prot_p()
+    ftp.context.wrap_socket = wrap_in_session  # type: ignore[method-assign]
 
 
 def _entry(path: str, kind: str, size: int | None = None, modified: float | None = None) -> Entry:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from ftplib import FTP
 from typing import Any
+from urllib.parse import quote
 
 from sensorpool.sensors.connections import PokeFailed
 from sensorpool.sensors.failures import as_infra_failure, other_than_missing
@@ -36,12 +37,14 @@ class RemoteTree:
 
     def __init__(self, filesystem: Any) -> None:
         self._filesystem = filesystem
+        # webdav4 takes paths as in a URL, and lists names
+        self._path = quote if "webdav" in filesystem.protocol else str
         self.refused: list[Exception] = []
 
     def look(self, path: str) -> Entry | None:
         """Return the entry at the path, or None."""
         try:
-            return self._followed(path, self._filesystem.info(path))
+            return self._followed(path, self._filesystem.info(self._path(path)))
         except Exception as error:
             if other := other_than_missing(error):
                 raise other from other.__cause__
@@ -50,7 +53,7 @@ class RemoteTree:
     def scan(self, folder: str, wanted: Callable[[str], bool]) -> Iterator[Entry]:
         """Yield the entries of the folder that have a wanted name."""
         try:
-            listing = self._filesystem.ls(folder, detail=True)
+            listing = self._filesystem.ls(self._path(folder), detail=True)
         except Exception as error:
             if other := other_than_missing(error):
                 raise other from other.__cause__
@@ -79,7 +82,7 @@ class RemoteTree:
         if entry.modified is not None:
             return entry.modified
         try:
-            told = _seconds(self._filesystem.modified(entry.path))
+            told = _seconds(self._filesystem.modified(self._path(entry.path)))
         except (NotImplementedError, KeyError):
             told = None
         except FileNotFoundError:
@@ -93,7 +96,7 @@ class RemoteTree:
         if not str(info.get("type")).lower().endswith("link"):
             return _entry(path, info)
         try:
-            return replace(_entry(path, self._filesystem.info(path)), is_link=True)
+            return replace(_entry(path, self._filesystem.info(self._path(path))), is_link=True)
         except _NOT_THERE:
             return None
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from sensorpool.sensors.connections import PokeFailed
 from sensorpool.sensors.failures import as_infra_failure
+from sensorpool.sensors.time_limit import time_limit
 from sensorpool.sensors.tree import Entry
 
 _NOT_THERE = (FileNotFoundError, NotADirectoryError)
-_PATIENCE = 30.0  # seconds for an answer; a server that hangs would keep the thread for ever
+_PATIENCE = 30.0  # seconds for an answer, outside a pool
 
 
 class SftpTree:
@@ -19,7 +20,8 @@ class SftpTree:
 
     def __init__(self, client: Any) -> None:
         self._client = client
-        self._client.get_channel().settimeout(_PATIENCE)
+        # a firewall may have dropped the connection without a word: that leaves time to ask over a new one
+        self._client.get_channel().settimeout((time_limit() or 2 * _PATIENCE) / 2)
         self.refused: list[Exception] = []
 
     def look(self, path: str) -> Entry | None:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -106,6 +108,24 @@ def test_a_server_that_lists_as_ms_dos_does(tmp_path: Path, holds: Holds, withou
             assert holds(server, path) is False, path
         assert holds(server, "in/*.csv", min_size=100, min_age=0.001) is True
         assert holds(server, "in/*.csv", min_size=101) is False
+
+
+def test_a_tls_server_that_hangs_up_is_an_infrastructure_failure(set_connection: SetConnection) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def hang_up() -> None:
+            with listening.accept()[0] as session:
+                session.recv(10_000)
+                session.shutdown(socket.SHUT_WR)
+                session.recv(10_000)
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        url = f"ftp://127.0.0.1:{listening.getsockname()[1]}"
+        set_connection("ftp", json.dumps({"base_url": url, "tls": "tls"}))
+        with pytest.raises(InfraFailure, match="EOF"):
+            PathSensor(f"{url}/a", conn_id="ftp").poke({})
+        thread.join()
 
 
 def test_a_listing_that_cannot_be_read_is_an_error(tmp_path: Path, holds: Holds) -> None:

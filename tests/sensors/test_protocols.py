@@ -33,6 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 SetConnection = Callable[[str, str], None]
 FILES = {"top.csv": 7200, "in/data 1.csv": 7200, "in/deep/é.csv": 60}  # seconds since the last change
 WRONG = "swordfish"
+S3_KEYS = {"aws_access_key_id": "x", "aws_secret_access_key": "x"}
 
 
 @dataclass
@@ -94,7 +95,7 @@ class Makers:
         self.running.callback(server.stop)
         address = "http://{}:{}".format(*server.get_host_and_port())
         client = {"endpoint_url": address, "region_name": "us-east-1"}
-        boto = boto3.client("s3", aws_access_key_id="x", aws_secret_access_key="x", **client)
+        boto = boto3.client("s3", **S3_KEYS, **client)
         boto.create_bucket(Bucket="bucket")
         for name in FILES:
             boto.put_object(Bucket="bucket", Key=name, Body=b"x" * 10)
@@ -169,7 +170,7 @@ def holds(place: Place, set_connection: SetConnection) -> Callable[..., bool]:
 
 
 def test_files_folders_and_patterns(place: Place, holds: Callable[..., bool]) -> None:
-    names = ["/in/data%201.csv"] if place.url.startswith(("http:", "webdav:", "file:")) else ["/in/data 1.csv"]
+    names = ["/in/data%201.csv"] if place.url.startswith(("http:", "file:")) else ["/in/data 1.csv"]
     for path in (*names, "/top.csv", "/in", "/in/", "/*.csv", "/in/*.csv", "/*/deep/*.csv", "/**/*1.csv"):
         assert holds(path), path
     for path in ("/none.csv", "/none/x.csv", "/top.csv/x", "/*.zip", "/in/*.zip", "/none/*", "/top.csv/*"):
@@ -177,6 +178,28 @@ def test_files_folders_and_patterns(place: Place, holds: Callable[..., bool]) ->
     for path in ("", "/"):  # of a bucket or server
         if not place.url.startswith(("webdav:", "http:")):
             assert holds(path), path
+
+
+@pytest.mark.parametrize("place", ["sftp", "sshfs", "ftp", "webdav", "webhdfs", "s3"], indirect=True)
+def test_names_are_written_as_they_are(
+    place: Place, holds: Callable[..., bool], tmp_path: Path, set_connection: SetConnection
+) -> None:
+    for name in ("a#b+c=d é%20.csv", "e\u0301.csv"):
+        path = f"/Shared Documents/{name}"
+        assert not holds(path)
+        assert not holds("/Shared Documents/[ae]*.csv")
+        if place.url.startswith("s3:"):
+            client = boto3.client("s3", **S3_KEYS, **place.options["client_kwargs"])
+            client.put_object(Bucket="bucket", Key=path[1:], Body=b"x")
+        else:
+            (tmp_path / "files" / path[1:]).parent.mkdir(exist_ok=True)
+            (tmp_path / "files" / path[1:]).touch()
+        for there in (path, "/Shared Documents/[ae]*.csv", "/Shared Documents", "/*/[ae]*.csv"):
+            assert holds(there), there
+        if place.url.startswith("s3:"):
+            client.delete_object(Bucket="bucket", Key=path[1:])
+        else:
+            (tmp_path / "files" / path[1:]).unlink()
 
 
 @pytest.mark.parametrize("place", WITH_AGES, indirect=True)

@@ -51,6 +51,23 @@ def test_a_web_server_that_throttles_is_heard(server: Server) -> None:
     assert quiet_for(caught.value) == 60
 
 
+def test_a_web_server_that_breaks_off_or_sends_in_circles(server: Server) -> None:
+    def break_off(request: Any) -> None:
+        request.send_response(200)
+        request.send_header("Content-Length", "1000")
+        request.send_header("Content-Type", "text/html")
+        request.end_headers()
+        request.wfile.write(b'<a href="a.txt">')
+        request.close_connection = True
+
+    server.at["/data"] = server.at["/data/"] = break_off
+    with pytest.raises(InfraFailure, match="ClientPayloadError"):
+        PathSensor(f"{server.url}/data/*.csv").poke({})
+    server.at["/x.csv"] = answer(302, b"", Location="/x.csv")
+    with pytest.raises(PokeFailed, match="TooManyRedirects"):
+        PathSensor(f"{server.url}/x.csv").poke({})
+
+
 def test_a_query_is_no_pattern(server: Server) -> None:
     server.at["/x.csv?day=*&part=1"] = answer(200, b"x")
     assert PathSensor(f"{server.url}/x.csv?day=*&part=1").poke({}) is True

@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from fsspec.implementations.sftp import SFTPFileSystem
 from fsspec.registry import _registry as implementations
 
 from harness.endpoints.file_servers import PASSWORD, USER, SftpServer
+from harness.until import until
 from sensorpool.errors import InfraFailure
 from sensorpool.sensors import PathSensor
 from sensorpool.sensors.connections import PokeFailed
@@ -87,6 +89,81 @@ def test_a_connection_that_has_broken_is_made_anew(
     server.hang_up()
     assert holds("/in/*.csv") is True
     assert server.logins == 2
+
+
+def test_a_connection_that_has_gone_silent_is_made_anew(
+    tmp_path: Path, server: SftpServer, holds: Callable[..., bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sensorpool.sensors.time_limit._seconds", 2.0)
+    (tmp_path / "in" / "a.csv").touch()
+    assert holds("/in/a.csv") is True
+    server.fall_silent()
+    asked = time.monotonic()
+    assert holds("/in/a.csv") is True
+    assert server.logins == 2
+    assert time.monotonic() - asked < 15
+
+
+def paramikos_threads() -> int:
+    return sum(type(thread).__module__.startswith("paramiko.") for thread in threading.enumerate())
+
+
+def test_connections_that_are_given_up_are_closed(
+    tmp_path: Path, server: SftpServer, set_connection: SetConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in" / "a.csv").touch()
+    options = {"base_url": server.url, "username": USER, "allow_agent": False, "look_for_keys": False}
+    sensor = PathSensor(f"{server.url}/in/a.csv", conn_id="sftp")
+    before = paramikos_threads()
+    for password in ("swordfish", None):
+        set_connection("sftp", json.dumps({**options, "password": password}))
+        with pytest.raises(PokeFailed, match=r"AuthenticationException|No authentication methods"):
+            sensor.poke({})
+    set_connection("sftp", json.dumps({**options, "password": PASSWORD}))
+    assert sensor.poke({}) is True
+    until("the failed logins have ended", lambda: paramikos_threads() == before + 1)
+    monkeypatch.setattr(PathSensor, "_holds", raising(PermissionError("closed folder")))
+    for _ in range(3):
+        with pytest.raises(PermissionError, match="closed folder"):
+            sensor.poke({})
+    until("the threads have ended", lambda: paramikos_threads() == before)
+
+
+def raising(error: Exception) -> Callable[..., bool]:
+    def fail(*_: object) -> bool:
+        raise error
+
+    return fail
+
+
+def test_only_known_hosts_may_be_asked_for(
+    tmp_path: Path, server: SftpServer, set_connection: SetConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in" / "a.csv").touch()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    known = tmp_path / ".ssh" / "known_hosts"
+    known.parent.mkdir()
+    options = {"base_url": server.url, "username": USER, "password": PASSWORD, "host_key_policy": "reject"}
+    set_connection("sftp", json.dumps(options))
+    sensor = PathSensor(f"{server.url}/in/a.csv", conn_id="sftp")
+    with pytest.raises(PokeFailed, match="not found in known_hosts"):
+        sensor.poke({})
+    known.write_text(f"[127.0.0.1]:{server.url.rpartition(':')[2]} {server.host_key}\n")
+    assert sensor.poke({}) is True
+
+
+def test_a_key_with_a_passphrase(tmp_path: Path, server: SftpServer, set_connection: SetConnection) -> None:
+    (tmp_path / "in" / "a.csv").touch()
+    key = tmp_path / "key"
+    key.write_bytes(server.user_key.export_private_key("openssh", "correct horse"))
+    options = {"base_url": server.url, "username": USER, "key_filename": str(key), "allow_agent": False}
+    sensor = PathSensor(f"{server.url}/in/a.csv", conn_id="sftp")
+    for passphrase, said in ((None, "is encrypted"), ("wrong", "AuthenticationException")):
+        set_connection("sftp", json.dumps({**options, "passphrase": passphrase, "look_for_keys": False}))
+        with pytest.raises(PokeFailed, match=said):
+            sensor.poke({})
+    set_connection("sftp", json.dumps({**options, "passphrase": "correct horse", "look_for_keys": False}))
+    assert sensor.poke({}) is True
 
 
 def test_a_server_that_hangs_up_at_once_is_an_infrastructure_failure() -> None:

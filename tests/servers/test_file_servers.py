@@ -1,4 +1,4 @@
-"""PathSensor on file servers that people run: OpenSSH, and Microsoft's emulator of Azure's blobs."""
+"""PathSensor on file servers that people run: OpenSSH, vsftpd, and Microsoft's emulator of Azure's blobs."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ from fsspec.implementations.sftp import SFTPFileSystem
 from fsspec.registry import _registry as implementations
 
 from harness.servers import Missing
-from harness.servers.files import AzuriteServer, OpenSshServer
+from harness.servers.files import AzuriteServer, OpenSshServer, VsftpdServer
 from sensorpool.errors import InfraFailure
 from sensorpool.sensors import PathSensor
 from sensorpool.sensors.connections import PokeFailed
@@ -66,6 +66,37 @@ def test_files_by_openssh(running: ExitStack, monkeypatch: pytest.MonkeyPatch, t
     server.kill()
     with pytest.raises(InfraFailure):
         holds("/a#b.csv")
+
+
+@pytest.mark.parametrize(
+    ("settings", "options"),
+    [({}, {}), ({"tls": True}, {"tls": True}), ({"tls": True, "implicit": True}, {"tls": "tls"})],
+    ids=["plain", "explicit TLS", "implicit TLS"],
+)
+def test_files_by_vsftpd(
+    running: ExitStack, monkeypatch: pytest.MonkeyPatch, settings: dict[str, bool], options: dict[str, object]
+) -> None:
+    try:
+        server = running.enter_context(VsftpdServer(**settings))
+    except Missing as missing:
+        lacking(missing)
+    monkeypatch.setenv("SENSORPOOL_CONN_FILES", json.dumps({"base_url": server.url, **options}))
+
+    def holds(path: str, **wanted: float) -> bool:
+        return PathSensor(f"{server.url}{server.files}{path}", conn_id="files", **wanted).poke({})
+
+    with open(os.fsencode(server.files) + b"/latin \xe9.txt", "wb"):
+        pass
+    for path in ("/é.csv", "/*.csv", "/**/*.csv"):
+        assert holds(path) is False, path
+    (server.files / "é.csv").write_text("12345")
+    for path in ("", "/é.csv", "/*.csv", "/**/*.csv", "/*.txt"):
+        assert holds(path) is True, path
+    assert holds("/*.csv", min_size=5, min_age=0.001) is True
+    assert holds("", unchanged_for=600) is False
+    server.kill()
+    with pytest.raises(InfraFailure):
+        holds("/é.csv")
 
 
 def test_blobs_by_azurite(running: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
