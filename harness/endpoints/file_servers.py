@@ -39,15 +39,15 @@ class SftpServer(FileServer):
     host_key: str
     user_key: Any
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, host: str = "127.0.0.1") -> None:
         self.logins = 0
-        self._root = root
+        self._root, self._host = root, host
         self._connections: list[Any] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._acceptor = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(20)
-        self.url = f"sftp://127.0.0.1:{self._acceptor.get_port()}"
+        self.url = f"sftp://{f'[{host}]' if ':' in host else host}:{self._acceptor.get_port()}"
 
     def close(self) -> None:
         if self._thread.is_alive():
@@ -99,7 +99,7 @@ class SftpServer(FileServer):
         host_key, self.user_key = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
         self.host_key = host_key.export_public_key().decode().strip()
         return await asyncssh.listen(
-            "127.0.0.1",
+            self._host,
             0,
             server_factory=Login,
             sftp_factory=lambda channel: asyncssh.SFTPServer(channel, chroot=os.fsencode(outer._root)),

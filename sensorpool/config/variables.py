@@ -8,11 +8,10 @@ from sensorpool.config.defaults import PREFIX
 from sensorpool.config.settings import EXTENSIONS, Settings
 from sensorpool.model.words import nearest
 
-# Variables that other modules read, or that Kubernetes sets for a Service: they are no settings, and no typos.
-_NOT_SETTINGS = re.compile(
-    r"SENSORPOOL_(CONN_\w+|CONFIG_MODULE|FAILPOINT|TEST_\w+"
-    r"|(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?))"
-)
+# Variables that other modules read: they are no settings, and no typos.
+_NOT_SETTINGS = re.compile(r"SENSORPOOL_(CONN_\w+|CONFIG_MODULE|FAILPOINT|TEST_\w+)")
+# What Kubernetes sets for a Service named `sensorpool`, or `sensorpool-…`; `enableServiceLinks: false` spares it.
+_OF_SERVICES = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
 
 
 def known_variables() -> set[str]:
@@ -35,5 +34,7 @@ def unknown_variables() -> list[str]:
     return sorted(
         name
         for name in os.environ
-        if name.startswith(PREFIX) and name not in known and not _NOT_SETTINGS.fullmatch(name)
+        if name.startswith(PREFIX)
+        and name not in known
+        and not (_NOT_SETTINGS.fullmatch(name) or _OF_SERVICES.fullmatch(name) or os.environ[name].startswith("tcp://"))
     )

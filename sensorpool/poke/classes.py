@@ -248,7 +248,7 @@ def describe(sensor: object) -> tuple[str, dict[str, Any]]:
         raise Refused(f"{sensor.__module__}.{sensor.__qualname__} is a function: put @sensorpool.sensor before it")
     cls = type(sensor)
     classpath = path_of(cls)
-    names = getattr(sensor, FIELDS, None)  # an object may leave out what it has by default
+    names = getattr(cls, FIELDS, None)
     if names is None and is_dataclass(sensor):
         names = [field.name for field in fields(sensor) if field.init]
     if names is None and isinstance(sensor, _NO_SENSORS):

@@ -14,7 +14,6 @@ from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused
 from sensorpool.instrumentation.redaction import one_line, printable
 from sensorpool.model.callbacks import FOLLOWING, WAIT_FOR
-from sensorpool.model.identity import has_half_characters
 from sensorpool.model.values import LONGEST_SPAN
 
 MAX_BYTES = 64 * 1024
@@ -255,10 +254,12 @@ def spell(kept: Mapping[str, Any]) -> str:
     """
     try:
         text = json.dumps(kept, allow_nan=False, default=_as_celery)
+        if "\\ud" in text:  # two halves side by side would come back as another text
+            json.dumps(kept, ensure_ascii=False, default=_as_celery).encode()
+    except UnicodeEncodeError:
+        raise Refused("the signature has a lone surrogate, which UTF-8 cannot say") from None
     except (TypeError, ValueError, RecursionError):
         raise Refused("its arguments must be what Celery's JSON can say") from None
-    if has_half_characters(json.loads(text), text):
-        raise Refused("the signature has a lone surrogate, which UTF-8 cannot say")
     if len(text) > MAX_BYTES:
         raise Refused("the signature has more than 64 KB")
     return text

@@ -2,6 +2,7 @@
 
 import math
 import re
+from urllib.parse import unquote
 
 _CONN_ID = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
@@ -60,3 +61,11 @@ def conn_id(value: object) -> str:
         # the value is not quoted: it may be the secret itself
         raise ValueError("conn_id names a connection: letters, digits and underscores, not its URL")
     return value
+
+
+def climbs(url: str) -> bool:
+    """Whether a URL's path has a segment that some server takes for the folder above: encoded, or with parameters."""
+    path = re.split("[?#]", url, maxsplit=1)[0]
+    for _ in range(3):  # a proxy and its server may both decode it
+        path = unquote(path)
+    return any(segment.partition(";")[0] == ".." for segment in re.split(r"[/\\]", path))

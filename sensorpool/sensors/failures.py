@@ -31,9 +31,6 @@ _PASSING_CLASSES = frozenset(
         "builtins.TimeoutError",
         "aiohttp.client_exceptions.ClientConnectionError",
         "aiohttp.client_exceptions.ClientPayloadError",
-        "asyncssh.misc.DisconnectError",
-        "asyncssh.sftp.SFTPConnectionLost",
-        "asyncssh.sftp.SFTPNoConnection",
         "azure.core.exceptions.ServiceRequestError",
         "azure.core.exceptions.ServiceResponseError",
         "botocore.exceptions.ConnectionError",
@@ -52,34 +49,31 @@ _PASSING_CLASSES = frozenset(
     }
 )
 # derived from those above: a wrong password or key stays wrong
-_LASTING_CLASSES = frozenset(
+_PERMANENT_ERRORS = frozenset(
     {
-        "asyncssh.misc.HostKeyNotVerifiable",
-        "asyncssh.misc.KeyExchangeFailed",
-        "asyncssh.misc.PermissionDenied",
         "httpx.UnsupportedProtocol",
         "paramiko.ssh_exception.AuthenticationException",
         "paramiko.ssh_exception.BadHostKeyException",
         "paramiko.ssh_exception.IncompatiblePeer",
     }
 )
-_STORES = ("azure", "gcsfs", "google")  # their 500 is a failure of the service; the request could not cause it
+_RETRY_500 = ("azure", "gcsfs", "google")  # their 500 is a failure of the service; the request could not cause it
 # fsspec keeps only the text of what a name node says in a 403 while it stands by, starts or sheds load
-_OF_NAME_NODES = ("not supported in state standby", "still not started", "too busy")
+_HDFS_BUSY = ("not supported in state standby", "still not started", "too busy")
 
 
 def as_infra_failure(error: BaseException, reason: str) -> InfraFailure | None:
     """Return an `InfraFailure` with the reason if the error, or a cause of it, is a failure of the infrastructure."""
     for each in islice(causes(error), _CHAIN):
         names = {f"{cls.__module__}.{cls.__qualname__}" for cls in type(each).__mro__}
-        if not _LASTING_CLASSES.isdisjoint(names) and "timeout" not in str(each).lower():
+        if not _PERMANENT_ERRORS.isdisjoint(names) and "timeout" not in str(each).lower():
             return None
         if _is_passing(each, names):
             return InfraFailure(reason)
     return None
 
 
-def other_than_missing(error: BaseException) -> BaseException | None:
+def real_error(error: BaseException) -> BaseException | None:
     """Return what an error, or a cause of it, says but that a file is missing; None: it is missing.
 
     fsspec's HTTP raises FileNotFoundError for any failure.
@@ -124,9 +118,9 @@ def _is_passing(error: BaseException, names: set[str]) -> bool:
     statuses = set(http_statuses(error))
     if not BUSY_STATUSES.isdisjoint(statuses):
         return True
-    if 500 in statuses and type(error).__module__.partition(".")[0] in _STORES:
+    if 500 in statuses and type(error).__module__.partition(".")[0] in _RETRY_500:
         return True
-    if type(error) is RuntimeError and any(said in str(error) for said in _OF_NAME_NODES):
+    if type(error) is RuntimeError and any(said in str(error) for said in _HDFS_BUSY):
         return True
     return not _PASSING_CLASSES.isdisjoint(names)
 

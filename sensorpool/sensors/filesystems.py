@@ -1,7 +1,6 @@
 """Remote files, through fsspec: any file that has a URL and an fsspec implementation."""
 
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -19,7 +18,7 @@ from sensorpool.sensors.tree import Tree
 Answer = TypeVar("Answer")
 Key = tuple[str, str, int]
 
-MAX_FILESYSTEMS = 64
+MAX_FILESYSTEMS = 256  # more than are in use at once: one that is dropped is closed
 _filesystems: Shared[Key, Any] = Shared(MAX_FILESYSTEMS, lambda dropped: getattr(dropped, "close", bool)())
 
 _WEB = ("http", "https")
@@ -67,7 +66,7 @@ def _ask(url: str, options: Mapping[str, Any], question: Callable[[Tree, str], A
     implementation = _implementation(_protocol(url))
     of_url = implementation._get_kwargs_from_urls(url)
     if "host" in of_url:
-        of_url["host"] = of_url["host"].strip("[]")
+        of_url["host"] = urlsplit(url).hostname  # fsspec does not read [::1]
     names_server = "host" in of_url or _protocol(url) in _WEB
     if options and names_server:
         _check_server(url, options, name)
@@ -83,7 +82,7 @@ def _ask(url: str, options: Mapping[str, Any], question: Callable[[Tree, str], A
 
     def make() -> Any:
         try:
-            return implementation(**arguments)
+            return implementation(**arguments, **(_kept_to(url, arguments) if _protocol(url) in _WEB else {}))
         except (TypeError, ValueError) as error:
             if not options or as_infra_failure(error, ""):
                 raise
@@ -91,58 +90,84 @@ def _ask(url: str, options: Mapping[str, Any], question: Callable[[Tree, str], A
 
     def ask_through(filesystem: Any) -> Answer:
         filesystem.invalidate_cache()  # with an old listing, a sensor would never hold
-        return question(tree_of(filesystem), filesystem._strip_protocol(url) or ("/" if names_server else ""))
-
-    if not implementation.cachable:
-        return ask_through(make())
-    # fsspec's rule: the async implementations are safe to share, the others belong to one thread
-    owner = 0 if implementation.async_impl else threading.get_ident()
-    key = (_protocol(url), json.dumps(arguments, sort_keys=True, default=str), owner)
-    kept = _filesystems.find(key)
-    if kept is not None:
         try:
-            return ask_through(kept)
+            return question(tree_of(filesystem), filesystem._strip_protocol(url) or ("/" if names_server else ""))
+        finally:
+            filesystem.invalidate_cache()  # or listings of whole buckets would stay in memory
+
+    def ask_once_more(key: Key) -> Answer:
+        kept = _filesystems.find(key)
+        if kept is not None:
+            try:
+                return ask_through(kept)
+            except PokeFailed:
+                raise
+            except Exception:
+                # an idle connection may be dead, and credentials may have been rotated: ask once more over a new one
+                _filesystems.drop(key, kept)
+        fresh = _filesystems.get(key, make)
+        try:
+            return ask_through(fresh)
         except PokeFailed:
             raise
         except Exception:
-            # an idle connection may be dead, and credentials may have been rotated: ask once more over a new one
-            _filesystems.drop(key, kept)
-    fresh = _filesystems.get(key, make)
-    try:
-        return ask_through(fresh)
-    except PokeFailed:
-        raise
-    except Exception:
-        _filesystems.drop(key, fresh)
-        raise
+            _filesystems.drop(key, fresh)
+            raise
+
+    if not implementation.cachable:
+        return ask_through(make())
+    key = _protocol(url), json.dumps(arguments, sort_keys=True, default=str)
+    if implementation.async_impl:  # safe to share; of the others each is for one thread at a time
+        return ask_once_more((*key, 0))
+    with _filesystems.numbered(key) as number:
+        return ask_once_more((*key, number))
 
 
 def _implementation(protocol: str) -> Any:
-    found = fsspec.get_filesystem_class(protocol)
-    if found.__module__ != "fsspec.implementations.sftp":
-        return found
+    if protocol not in ("sftp", "ssh"):
+        return fsspec.get_filesystem_class(protocol)
     from sensorpool.sensors.sftp_filesystem import SftpFileSystem  # late: paramiko is optional
 
     return SftpFileSystem
 
 
+def _kept_to(url: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments by which aiohttp sends headers on to no other server when it is redirected."""
+    client = arguments.pop("client_kwargs", {})
+    own = {name.lower() for name in (*arguments.get("headers", {}), *client.get("headers", {}))}
+
+    async def leave_out(request: Any, handle: Callable[[Any], Any]) -> Any:
+        here, there = (urlsplit(each) for each in (url, str(request.url)))
+        if (here.scheme, here.netloc.rpartition("@")[2]) != (there.scheme, there.netloc.rpartition("@")[2]):
+            for name in own & {name.lower() for name in request.headers}:
+                request.headers.popall(name)
+        return await handle(request)
+
+    return {"client_kwargs": {**client, "middlewares": [leave_out]}}
+
+
 def _check_server(url: str, options: Mapping[str, Any], name: str) -> None:
     """Refuse a URL that is not on the server that a connection names: anybody who registers chooses the URL."""
-    own = options.get("base_url")
+    own, port = options.get("base_url"), options.get("port")
     if own is None and isinstance(options.get("host"), str):
-        port = options.get("port")
-        own = f"{_protocol(url)}://{options['host']}" + (f":{port}" if port is not None else "")
+        own = f"{_protocol(url)}://{options['host']}"
     if not isinstance(own, str):
         example = urlsplit(url)._replace(path="/", query="", fragment="").geturl()
         raise SettingsError(f'{name} names no server: add a "base_url" like "{shown_url(example)}"')
-    if not _is_below(url, own):
+    if not _is_below(url, own, port):
         raise PokeFailed(f"{shown_url(url)} is not below {shown_url(own)}, which {name} is for")
 
 
-def _is_below(url: str, base: str) -> bool:
+def _is_below(url: str, base: str, port: object) -> bool:
+    """Whether a URL is on the server of another one, and below its path.
+
+    :param port: that of URLs without one, if it is not the protocol's.
+    """
     try:
         here, there = urlsplit(url), urlsplit(base)
-        servers = {(parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)) for parts in (here, there)}
+        servers = {
+            (parts.scheme, parts.hostname, parts.port or port or _PORTS.get(parts.scheme)) for parts in (here, there)
+        }
     except ValueError:
         return False
     return len(servers) == 1 and f"{here.path}/".startswith(f"{there.path.rstrip('/')}/")

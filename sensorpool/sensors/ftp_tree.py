@@ -11,6 +11,7 @@ from typing import Any
 from sensorpool.sensors.connections import PokeFailed
 from sensorpool.sensors.tree import Entry
 
+_DENIED = re.compile("denied|not permitted|not allowed", re.IGNORECASE)  # the code is that of a missing file
 _KNOWS_NO_SUCH_COMMAND = ("500", "502", "504")
 _MONTH = r"[^\W\d_]{3,5}\.?"
 # `ls -l`, with English dates, those of other languages, or ISO's
@@ -49,6 +50,8 @@ class FtpTree:
             self._ftp.voidcmd("TYPE I")  # some servers tell no size in the other mode
             return _entry(path, "file", self._ftp.size(self._sent(path)))
         except error_perm as error:
+            if _DENIED.search(str(error)):
+                raise PermissionError(str(error)) from None
             if not _is_unknown(error):
                 return None
         folder, _, name = path.rpartition("/")
@@ -65,22 +68,14 @@ class FtpTree:
             elif (target := self.look(entry.path)) is not None:
                 yield replace(target, is_link=True)
 
-    def modified(self, entry: Entry) -> float:
-        """Return when the file was last modified.
-
-        :raises PokeFailed: when the server does not tell.
-        """
+    def modified(self, entry: Entry) -> float | None:
+        """Return when the file was last modified, now if it is gone; None: the server does not tell."""
         if entry.modified is not None:
             return entry.modified
         try:
-            told = _seconds(self._ftp.voidcmd(f"MDTM {self._sent(entry.path)}").partition(" ")[2].strip())
+            return _seconds(self._ftp.voidcmd(f"MDTM {self._sent(entry.path)}").partition(" ")[2].strip())
         except error_perm as error:
-            if not _is_unknown(error):
-                return time.time()  # it went away just now
-            told = None
-        if told is None:
-            raise PokeFailed("this server does not tell when a file was modified: leave out min_age")
-        return told
+            return None if _is_unknown(error) else time.time()
 
     def _is_folder(self, path: str) -> bool:
         try:
@@ -88,6 +83,8 @@ class FtpTree:
         except error_perm as error:
             if str(error).startswith("530"):  # not logged in
                 raise
+            if _DENIED.search(str(error)):
+                raise PermissionError(str(error)) from None
             return False
         return True
 
@@ -144,7 +141,7 @@ def _read(inside: str, line: re.Match[str]) -> Entry:
     return _entry(f"{inside}/{name}", kind, int(re.sub(r"\D", "", size)) if size else None)
 
 
-def _protect_data(ftp: FTP_TLS) -> None:
+def _protect_data(ftp: Any) -> None:
     """Encrypt listings, too. Servers ask that their connections go on with the TLS session of the first one."""
     wrap = ftp.context.wrap_socket
 
@@ -152,7 +149,7 @@ def _protect_data(ftp: FTP_TLS) -> None:
         return wrap(connection, session=ftp.sock.session, **named)
 
     ftp.prot_p()
-    ftp.context.wrap_socket = wrap_in_session  # type: ignore[method-assign]
+    ftp.context.wrap_socket = wrap_in_session
 
 
 def _entry(path: str, kind: str, size: int | None = None, modified: float | None = None) -> Entry:

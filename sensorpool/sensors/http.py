@@ -3,8 +3,8 @@
 import json
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlsplit
 
 from sensorpool.sensors import arguments
 from sensorpool.sensors.connections import InfraFailure, PokeFailed, connection, shown_url, variable
@@ -65,7 +65,7 @@ class HttpSensor:
     """
 
     __module__ = "sensorpool.sensors"  # one spelling of the class path, wherever the class is reached from
-    poke_context_fields: tuple[str, ...] = (
+    poke_context_fields: ClassVar[tuple[str, ...]] = (
         *("url", "method", "status", "contains", "json_pointer", "json_value"),
         *("headers", "conn_id", "timeout", "follow_redirects"),
     )
@@ -110,8 +110,6 @@ class HttpSensor:
         if not isinstance(follow_redirects, bool):
             raise TypeError(f"follow_redirects is true or false, not {type(follow_redirects).__name__}")
         self.follow_redirects = follow_redirects
-        if follow_redirects:  # the default is no part of the identity, which is older than this argument
-            self.poke_context_fields = tuple(name for name in self.poke_context_fields if name != "follow_redirects")
         self._asked: Question | None = None  # the request of the last poke
 
     @property
@@ -148,7 +146,7 @@ class HttpSensor:
         if answer.status == 404 or answer.status < 400:
             return False
         reason = f"{shown_url(url)} answered {answer.status} {answer.phrase}".rstrip()
-        if answer.status in BUSY_STATUSES or "Retry-After" in answer.headers:
+        if answer.status in BUSY_STATUSES or (answer.status == 403 and "Retry-After" in answer.headers):
             raise InfraFailure(reason, response=answer)
         raise PokeFailed(reason)
 
@@ -188,7 +186,7 @@ def _check_url(value: object, *, has_connection: bool) -> str:
         # with a whole URL, a registration could send the connection's secrets to any server
         if not url.startswith("/") or url.startswith("//"):
             raise ValueError("url is a path from / on when there is a conn_id, which has the rest")
-        if _climbs(url):
+        if arguments.climbs(url):
             raise ValueError("url has .. in its path: it stays below the base URL of its conn_id")
         return url
     try:
@@ -203,14 +201,6 @@ def _check_url(value: object, *, has_connection: bool) -> str:
     if "@" in parts.netloc:
         raise ValueError(f"url has a user in it: move it to a connection and name that ({shown_url(url)})")
     return url
-
-
-def _climbs(url: str) -> bool:
-    """Whether a path has a segment that some server takes for the folder above: encoded, or with parameters."""
-    path = re.split("[?#]", url, maxsplit=1)[0]
-    for _ in range(3):  # a proxy and its server may both decode it
-        path = unquote(path)
-    return any(segment.partition(";")[0] == ".." for segment in re.split(r"[/\\]", path))
 
 
 def _check_headers(headers: object, *, has_connection: bool) -> dict[str, str]:

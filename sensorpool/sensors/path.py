@@ -64,6 +64,8 @@ class PathSensor:
         self._is_local = protocol in _LOCAL
         if self._is_local:
             path = local_path(path)
+            if "\0" in path:
+                raise ValueError("path has a NUL character in it")
             if not path.startswith("/"):
                 raise ValueError(f"path {path[:80]!r} is relative: workers work elsewhere, so give it from / on")
             if conn_id is not None:
@@ -96,7 +98,9 @@ class PathSensor:
             # the common case, one system call
             status = os.stat(self._root)
             if stat.S_ISREG(status.st_mode) and not self.unchanged_for:
-                return status.st_size >= self.min_size and self._is_old_enough(status.st_mtime)
+                # without min_age, a clock that is ahead must make no difference
+                is_old = not self.min_age or time.time() - status.st_mtime >= self.min_age
+                return is_old and status.st_size >= self.min_size
             return self._holds(LocalTree(), self._root)
         except (FileNotFoundError, NotADirectoryError):
             return False
@@ -116,9 +120,10 @@ class PathSensor:
     def _holds(self, tree: Tree, root: str) -> bool:
         holds = False
         for entry in self._files(tree, root):
-            if self.unchanged_for and time.time() - tree.modified(entry) < self.unchanged_for:
+            age = self._age(tree, entry) if self.unchanged_for or self.min_age else 0.0
+            if age < self.unchanged_for:
                 return False
-            holds |= self._is_big_enough(entry) and (not self.min_age or self._is_old_enough(tree.modified(entry)))
+            holds |= self._is_big_enough(entry) and age >= self.min_age
             if holds and not self.unchanged_for:
                 return True
         if tree.refused and (self.unchanged_for or not holds):
@@ -139,12 +144,15 @@ class PathSensor:
 
     def _is_big_enough(self, entry: Entry) -> bool:
         if self.min_size and entry.size is None:
-            raise PokeFailed("this filesystem does not tell the size of a file: leave out min_size")
+            raise PokeFailed("this server does not tell the size of a file: leave out min_size")
         return (entry.size or 0) >= self.min_size
 
-    def _is_old_enough(self, modified: float) -> bool:
-        # without min_age, a clock that is ahead must make no difference
-        return not self.min_age or time.time() - modified >= self.min_age
+    @staticmethod
+    def _age(tree: Tree, entry: Entry) -> float:
+        modified = tree.modified(entry)
+        if modified is None:
+            raise PokeFailed("this server does not tell when a file was modified: leave out min_age and unchanged_for")
+        return time.time() - modified
 
 
 def local_path(path: str) -> str:
@@ -156,7 +164,7 @@ def local_path(path: str) -> str:
         return rest
     for magic, code in (("[", "%5B"), ("*", "%2A"), ("?", "%3F")):
         rest = rest.replace(code, f"[{magic}]").replace(code.lower(), f"[{magic}]")
-    return unquote(rest.removeprefix("localhost"))
+    return unquote(rest.removeprefix("localhost"), errors="surrogateescape")
 
 
 def _check_url(url: str, protocol: str) -> None:
@@ -164,18 +172,18 @@ def _check_url(url: str, protocol: str) -> None:
 
     if protocol not in known_protocols():
         raise ValueError(f"path has the unknown protocol {protocol}:// (fsspec knows none of that name)")
-    if "::" in url:
-        raise ValueError("path is a chain of URLs (::): give the URL of the file itself")
     try:
         authority = urlsplit(url).netloc
     except ValueError:
         raise ValueError(f"path is not a URL: {shown_url(url)}") from None
+    if "::" in re.sub(r"\[[\da-fA-F:.]+\]", "", url):  # an IPv6 address is none
+        raise ValueError("path is a chain of URLs (::): give the URL of the file itself")
     if ":" in authority.rpartition("@")[0]:
         raise ValueError(f"path has a password in it: move it to a connection ({shown_url(url)})")
-    if has_magic(authority):
+    if has_magic(re.sub(r"\[[\da-fA-F:.]+\]", "", authority)):
         raise ValueError(f"path has a glob character in its host or bucket: {shown_url(url)}")
     path, _, query = url.partition("://")[2].partition("?" if protocol in _WEB else "\0")
-    if ".." in unquote(path).split("/"):
+    if arguments.climbs(path):
         raise ValueError(f"path has a .. in it: write where it leads ({shown_url(url)})")
     root, pattern = _split(url)
     if query and pattern:

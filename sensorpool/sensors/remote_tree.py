@@ -8,8 +8,7 @@ from ftplib import FTP
 from typing import Any
 from urllib.parse import quote
 
-from sensorpool.sensors.connections import PokeFailed
-from sensorpool.sensors.failures import as_infra_failure, other_than_missing
+from sensorpool.sensors.failures import as_infra_failure, real_error
 from sensorpool.sensors.ftp_tree import FtpTree
 from sensorpool.sensors.sftp_tree import SftpTree
 from sensorpool.sensors.tree import Entry, Tree
@@ -46,7 +45,7 @@ class RemoteTree:
         try:
             return self._followed(path, self._filesystem.info(self._path(path)))
         except Exception as error:
-            if other := other_than_missing(error):
+            if other := real_error(error):
                 raise other from other.__cause__
             return None
 
@@ -55,7 +54,7 @@ class RemoteTree:
         try:
             listing = self._filesystem.ls(self._path(folder), detail=True)
         except Exception as error:
-            if other := other_than_missing(error):
+            if other := real_error(error):
                 raise other from other.__cause__
             return
         inside = f"/{folder.strip('/')}".rstrip("/")
@@ -74,22 +73,16 @@ class RemoteTree:
             if entry is not None:
                 yield entry
 
-    def modified(self, entry: Entry) -> float:
-        """Return when the file was last modified.
-
-        :raises PokeFailed: when the filesystem does not tell.
-        """
+    def modified(self, entry: Entry) -> float | None:
+        """Return when the file was last modified, now if it is gone; None: the filesystem does not tell."""
         if entry.modified is not None:
             return entry.modified
         try:
-            told = _seconds(self._filesystem.modified(self._path(entry.path)))
+            return _seconds(self._filesystem.modified(self._path(entry.path)))
         except (NotImplementedError, KeyError):
-            told = None
+            return None
         except FileNotFoundError:
-            return time.time()  # it went away just now
-        if told is None:
-            raise PokeFailed("this filesystem does not tell when a file was modified: leave out min_age")
-        return told
+            return time.time()
 
     def _followed(self, path: str, info: Mapping[str, Any]) -> Entry | None:
         """Return an entry of a listing; of a link what it leads to, or None."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from sensorpool.sensors.connections import PokeFailed
 from sensorpool.sensors.failures import as_infra_failure
 from sensorpool.sensors.time_limit import time_limit
 from sensorpool.sensors.tree import Entry
@@ -55,13 +54,8 @@ class SftpTree:
                 if target is not None:
                     yield replace(target, is_link=True)
 
-    def modified(self, entry: Entry) -> float:
-        """Return when the file was last modified.
-
-        :raises PokeFailed: when the server does not tell.
-        """
-        if entry.modified is None:
-            raise PokeFailed("this server does not tell when a file was modified: leave out min_age")
+    def modified(self, entry: Entry) -> float | None:
+        """Return when the file was last modified; None: the server does not tell."""
         return entry.modified
 
     def _listing(self, folder: str) -> Iterator[tuple[str, Any]]:

@@ -3,7 +3,9 @@
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from itertools import count
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -24,6 +26,7 @@ class Shared(Generic[Key, Thing]):
         self._inherited: list[object] = []
         self._things: OrderedDict[Key, Thing] = OrderedDict()
         self._making: dict[Key, threading.Lock] = {}
+        self._numbers: dict[Hashable, set[int]] = {}
         self._lock = threading.Lock()
         os.register_at_fork(after_in_child=self._start_anew)
 
@@ -55,6 +58,21 @@ class Shared(Generic[Key, Thing]):
             self._discard(dropped)
         return made
 
+    @contextmanager
+    def numbered(self, user_of: Hashable) -> Iterator[int]:
+        """Yield the lowest number that no other user of the same has now: few things serve threads that take turns."""
+        with self._lock:
+            taken = self._numbers.setdefault(user_of, set())
+            number = next(number for number in count() if number not in taken)
+            taken.add(number)
+        try:
+            yield number
+        finally:
+            with self._lock:
+                taken.discard(number)
+                if not taken and self._numbers.get(user_of) is taken:
+                    del self._numbers[user_of]
+
     def drop(self, key: Key, thing: Thing) -> None:
         """Drop the thing of a key, unless another thing has taken its place."""
         with self._lock:
@@ -68,6 +86,7 @@ class Shared(Generic[Key, Thing]):
         self._inherited.append(self._things)
         self._things = OrderedDict()
         self._making = {}
+        self._numbers = {}
         self._lock = threading.Lock()  # a thread of the parent may have held the old one
 
 

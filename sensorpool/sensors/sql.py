@@ -14,7 +14,8 @@ from sensorpool.sensors.sql_errors import is_passing, said_by
 
 # PostgreSQL has no cursor for them; with a second statement they get one, and its error
 _WITHOUT_CURSOR = re.compile(r"\s*(SHOW|EXPLAIN)\b[^;]*[;\s]*", re.IGNORECASE)
-_ZERO_DATE = "0000-00-00"  # of MySQL and MariaDB, to which it is 0 and NULL; its drivers tell it as text, or as None
+# of MySQL and MariaDB, to which it is 0 and NULL; its drivers tell it as text, or as None
+_ZERO_DATE = re.compile(r"0000-00-00( 00:00:00(\.0*)?)?")
 Scalar = bool | int | float | str | None
 
 
@@ -104,7 +105,7 @@ class SqlSensor:
 def _holds(cell: object) -> bool:
     if isinstance(cell, bytes | bytearray | memoryview):
         return bool(bytes(cell).strip(b"\0"))
-    return bool(cell) and cell != "0" and not (isinstance(cell, str) and cell.startswith(_ZERO_DATE))
+    return bool(cell) and cell != "0" and not (isinstance(cell, str) and _ZERO_DATE.fullmatch(cell))
 
 
 def _check_parameters(parameters: object) -> dict[str, Scalar]:

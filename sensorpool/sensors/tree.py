@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Protocol
 
+from sensorpool.sensors.failures import as_infra_failure
+
 ANY_DEPTH = "**"
 _MAGIC = frozenset("*?[")
 _NO_TARGET = (errno.ELOOP, errno.ENAMETOOLONG)  # a link to itself, or to a name that no file can have
@@ -44,8 +46,8 @@ class Tree(Protocol):
         """Yield the entries of the folder that have a wanted name."""
         ...
 
-    def modified(self, entry: Entry) -> float:
-        """Return when the file was last modified."""
+    def modified(self, entry: Entry) -> float | None:
+        """Return when the file was last modified, now if it is gone; None: the server does not tell."""
         ...
 
 
@@ -135,14 +137,18 @@ def files_in(tree: Tree, folder: str) -> Iterator[Entry]:
 def _scanned(tree: Tree, folder: str, wanted: Callable[[str], bool]) -> Iterator[Entry]:
     try:
         yield from tree.scan(folder, wanted)
-    except PermissionError as error:
+    except Exception as error:
+        if as_infra_failure(error, ""):
+            raise
         tree.refused.append(error)
 
 
 def _looked_at(tree: Tree, path: str) -> Iterator[Entry]:
     try:
         entry = tree.look(path)
-    except PermissionError as error:
+    except Exception as error:
+        if as_infra_failure(error, ""):
+            raise
         tree.refused.append(error)
         return
     if entry is not None:

@@ -25,6 +25,7 @@ from sensorpool.worker.observer import Observer
 
 _PATIENCE = 10.0  # seconds for a client to send something
 _AT_ONCE = 16  # requests
+_THREADS = 64
 # copied for each answer, because the server adds to them
 _TEXT = [("Content-Type", "text/plain; charset=utf-8")]
 _JSON = [("Content-Type", "application/json"), ("Cache-Control", "no-store")]
@@ -89,10 +90,13 @@ class MetricsServer:
 
 
 class _Server(ThreadingWSGIServer):
-    """A thread for each request. When too many are open, the oldest is hung up on: a probe waits for none of them."""
+    """A thread for each request. When too many are open, the oldest is hung up on: a probe waits for none of them.
+
+    The thread of a request that is being answered goes on until it has its answer, so these are bounded too.
+    """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
-        self._open: dict[socket.socket, None] = {}  # the oldest first
+        self._open: dict[socket.socket, bool] = {}  # the oldest first; whether it was hung up on
         self._lock = threading.Lock()
         super().__init__(*arguments, **named)
 
@@ -104,12 +108,17 @@ class _Server(ThreadingWSGIServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:
-            if len(self._open) >= _AT_ONCE:
-                oldest = next(iter(self._open))
-                del self._open[oldest]
+            waiting = [each for each, is_hung_up_on in self._open.items() if not is_hung_up_on]
+            is_full = len(self._open) >= _THREADS
+            if not is_full and len(waiting) >= _AT_ONCE:
+                self._open[waiting[0]] = True
                 with suppress(OSError):  # its client was quicker
-                    oldest.shutdown(socket.SHUT_RDWR)
-            self._open[request] = None
+                    waiting[0].shutdown(socket.SHUT_RDWR)
+            if not is_full:
+                self._open[request] = False
+        if is_full:
+            self.shutdown_request(request)
+            return
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:

@@ -4,6 +4,8 @@ Each database has codes of its own: SQLSTATEs (PostgreSQL), numbers (MySQL and M
 in none of the lists has no known cause.
 """
 
+import re
+
 from sqlalchemy.exc import DataError, DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -64,6 +66,8 @@ NO_SCHEMA = frozenset({"3F000"})
 NO_COLUMN = frozenset({"42703", "1054"})
 TABLE_IS_THERE = frozenset({"42P07", "1050"})
 
+# libpq gives no SQLSTATE of a connection that failed
+_REFUSED = re.compile(r"FATAL: (?!.*(starting up|shutting down|recovery|not yet accepting))|no password supplied")
 _MYSQL_DRIVERS = {"pymysql", "MySQLdb", "mysql"}  # their numbers tell more than a SQLSTATE
 
 
@@ -114,8 +118,7 @@ def is_read_only(error: BaseException) -> bool:
 
 def is_refused(error: BaseException) -> bool:
     """Whether the server answers but does not let us in: a wrong password, no such database, no free connection."""
-    said = str(cause_of(error))  # libpq gives no SQLSTATE of a connection that failed
-    return code_of(error) in MYSQL_REFUSED or "FATAL: " in said or "no password supplied" in said
+    return code_of(error) in MYSQL_REFUSED or _REFUSED.search(str(cause_of(error))) is not None
 
 
 def is_denied(error: BaseException) -> bool:

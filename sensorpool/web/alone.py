@@ -132,6 +132,11 @@ class _Bounded(H11Protocol):
             idle = [each for each in self.connections if isinstance(each, _Bounded) and each._lacks_request()]
             min(idle, key=lambda each: each._since, default=self).transport.abort()
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._deadline is not None:
+            self._deadline.cancel()
+
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._expect_request()

@@ -66,7 +66,8 @@ def routes(pool: Pool, access: Access, pages: Pages, surroundings: Surroundings)
         request: Request, reader: AReader, group_id: int, after: Annotated[int, Query(ge=0, lt=2**63)] = 0
     ) -> HTMLResponse:
         found = visible_condition(pool, reader, group_id, after)
-        stopped = explain.why_stopped(found["unreachable"], health.health(pool), watches=reader.watches)
+        problems = [] if found["unreachable"] else health.health(pool)
+        stopped = explain.why_stopped(found["unreachable"], problems, watches=reader.watches)
         may_poke = conditions.is_waited_for(pool, group_id, reader.changed)
         size = conditions.SHOWN_WAITERS
         return pages.page(request, reader, "condition", found=found, stopped=stopped, may_poke=may_poke, page_size=size)

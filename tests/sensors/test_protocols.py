@@ -13,11 +13,9 @@ from typing import Any
 import boto3
 import fsspec
 import pytest
-from fsspec.implementations.sftp import SFTPFileSystem
 from fsspec.registry import _registry as implementations
 from gcsfs.core import GCSFileSystem
 from moto.server import ThreadedMotoServer
-from sshfs.spec import SSHFileSystem
 
 from harness.endpoints.cloud_storage import StorageEndpoint
 from harness.endpoints.file_servers import PASSWORD, USER, FileServer, FtpServer, NameNode, SftpServer, WebdavServer
@@ -65,18 +63,13 @@ class Makers:
             files.store[f"/files/{name}"].modified = datetime.fromtimestamp(time.time() - age, UTC)
         return Place("memory://files", {})
 
-    def sftp(self, protocol: str = "sftp", implementation: type = SFTPFileSystem) -> Place:
-        # sshfs takes the protocols over where it is installed
-        self.monkeypatch.setitem(implementations, protocol, implementation)
+    def sftp(self, protocol: str = "sftp") -> Place:
         server = self.running.enter_context(SftpServer(self.folder))
         server.url = server.url.replace("sftp:", f"{protocol}:")
         return self._with_password(server)
 
     def ssh(self) -> Place:
         return self.sftp("ssh")
-
-    def sshfs(self) -> Place:
-        return self.sftp("sftp", SSHFileSystem)
 
     def ftp(self) -> Place:
         return self._with_password(self.running.enter_context(FtpServer(self.folder)))
@@ -146,9 +139,9 @@ def running() -> Iterator[ExitStack]:
         yield stack
 
 
-WITH_PASSWORD = ["sftp", "ssh", "sshfs", "ftp", "webdav", "webhdfs", "http"]
+WITH_PASSWORD = ["sftp", "ssh", "ftp", "webdav", "webhdfs", "http"]
 WITH_SERVER = [*WITH_PASSWORD, "s3"]
-WITH_AGES = ["file", "local", "memory", "sftp", "ssh", "sshfs", "ftp", "webdav", "webhdfs"]
+WITH_AGES = ["file", "local", "memory", "sftp", "ssh", "ftp", "webdav", "webhdfs"]
 
 
 @pytest.fixture(params=["file", "local", "memory", *WITH_SERVER, "gs"])
@@ -180,7 +173,7 @@ def test_files_folders_and_patterns(place: Place, holds: Callable[..., bool]) ->
             assert holds(path), path
 
 
-@pytest.mark.parametrize("place", ["sftp", "sshfs", "ftp", "webdav", "webhdfs", "s3"], indirect=True)
+@pytest.mark.parametrize("place", ["sftp", "ftp", "webdav", "webhdfs", "s3"], indirect=True)
 def test_names_are_written_as_they_are(
     place: Place, holds: Callable[..., bool], tmp_path: Path, set_connection: SetConnection
 ) -> None:

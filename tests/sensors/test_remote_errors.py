@@ -15,7 +15,7 @@ from moto.server import ThreadedMotoServer
 from harness.endpoints.file_servers import NameNode
 from sensorpool.errors import InfraFailure, SettingsError
 from sensorpool.poke.throttling import quiet_for
-from sensorpool.sensors import PathSensor
+from sensorpool.sensors import PathSensor, filesystems
 from sensorpool.sensors.connections import PokeFailed
 from sensorpool.sensors.failures import as_infra_failure
 
@@ -227,3 +227,43 @@ def test_a_connection_goes_to_no_other_server(
 def test_a_path_does_not_leave_its_base(path: str) -> None:
     with pytest.raises(ValueError, match=r"path has a \.\. in it"):
         PathSensor(path, conn_id="files")
+
+
+@pytest.mark.parametrize("path", ["/public/..;/private", "/public/%252e%252e/private", "/public/..%5Cprivate"])
+def test_a_path_does_not_leave_its_base_by_an_encoding(server: Server, path: str) -> None:
+    with pytest.raises(ValueError, match=r"path has a \.\. in it"):
+        PathSensor(f"{server.url}{path}", conn_id="web")
+
+
+def test_a_redirect_takes_no_secret_to_another_server(
+    server: Server, other_server: Server, set_connection: SetConnection
+) -> None:
+    server.at["/x.csv"] = answer(302, Location=f"{other_server.url}/y.csv")
+    server.at["/own.csv"] = answer(302, Location="/z.csv")
+    server.at["/z.csv"] = other_server.at["/y.csv"] = answer(200, b"x")
+    headers = {"X-Token": "hunter2", "Authorization": "Bearer hunter2"}
+    set_connection("web", json.dumps({"base_url": server.url, "headers": headers}))
+    assert PathSensor(f"{server.url}/x.csv", conn_id="web").poke({}) is True
+    assert [name for name in other_server.asked[-1][2] if name in ("x-token", "authorization")] == []
+    assert PathSensor(f"{server.url}/own.csv", conn_id="web").poke({}) is True
+    assert server.asked[-1][1:] == ("/z.csv", server.asked[-1][2])
+    assert server.asked[-1][2]["x-token"] == "hunter2"
+
+
+def test_a_closed_folder_of_a_web_server_hides_no_file_beside_it(server: Server) -> None:
+    for folder in ("/d", "/d/"):
+        server.at[folder] = answer(200, b'<a href="closed/"></a><a href="open/"></a>', Content_Type="text/html")
+    for folder in ("/d/closed", "/d/closed/"):
+        server.at[folder] = answer(403)
+    for folder in ("/d/open", "/d/open/"):
+        server.at[folder] = answer(200, b'<a href="x1.csv"></a>', Content_Type="text/html")
+    assert PathSensor(f"{server.url}/d/*/x*.csv").poke({}) is True
+    with pytest.raises(PokeFailed, match="403"):
+        PathSensor(f"{server.url}/d/*/y*.csv").poke({})
+
+
+@pytest.mark.parametrize("url", ["ftp://h/x", "ftp://h:2222/x"])
+def test_the_port_of_a_connection_is_that_of_a_url_without_one(url: str) -> None:
+    filesystems._check_server(url, {"host": "h", "port": 2222}, "SENSORPOOL_CONN_FILES")
+    with pytest.raises(PokeFailed, match="is not below"):
+        filesystems._check_server("ftp://h:21/x", {"host": "h", "port": 2222}, "SENSORPOOL_CONN_FILES")

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fsspec.implementations.sftp import SFTPFileSystem
-from fsspec.registry import _registry as implementations
 
 from harness.endpoints.file_servers import PASSWORD, USER, SftpServer
 from harness.until import until
@@ -20,11 +18,6 @@ from sensorpool.sensors import PathSensor
 from sensorpool.sensors.connections import PokeFailed
 
 SetConnection = Callable[[str, str], None]
-
-
-@pytest.fixture(autouse=True)
-def _by_paramiko(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(implementations, "sftp", SFTPFileSystem)
 
 
 @pytest.fixture
@@ -181,3 +174,24 @@ def test_options_that_are_not_the_clients_are_named(server: SftpServer, set_conn
     set_connection("sftp", json.dumps(options))
     with pytest.raises(Exception, match=r"SENSORPOOL_CONN_SFTP: sftp:// refuses its options: .*'pasword'"):
         PathSensor(f"{server.url}/a", conn_id="sftp").poke({})
+
+
+def test_threads_that_take_turns_share_a_connection(
+    tmp_path: Path, server: SftpServer, holds: Callable[..., bool]
+) -> None:
+    (tmp_path / "in" / "a.csv").touch()
+    for _ in range(8):
+        thread = threading.Thread(target=lambda: seen.append(holds("/in/a.csv")))
+        seen: list[bool] = []
+        thread.start()
+        thread.join()
+        assert seen == [True]
+    assert server.logins == 1
+
+
+def test_a_server_by_its_ipv6_address(tmp_path: Path, set_connection: SetConnection) -> None:
+    (tmp_path / "a.csv").touch()
+    with SftpServer(tmp_path, host="::1") as server:
+        set_connection("six", json.dumps({"base_url": server.url, "username": USER, "password": PASSWORD}))
+        assert PathSensor(f"{server.url}/a.csv", conn_id="six").poke({}) is True
+        assert PathSensor(f"{server.url}/*.csv", conn_id="six").poke({}) is True

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 from azure.storage.blob import BlobServiceClient
-from fsspec.implementations.sftp import SFTPFileSystem
-from fsspec.registry import _registry as implementations
 
 from harness.servers import Missing
 from harness.servers.files import AzuriteServer, OpenSshServer, VsftpdServer
@@ -33,7 +31,6 @@ def test_files_by_openssh(running: ExitStack, monkeypatch: pytest.MonkeyPatch, t
         server = running.enter_context(OpenSshServer())
     except Missing as missing:
         lacking(missing)
-    monkeypatch.setitem(implementations, "sftp", SFTPFileSystem)
     monkeypatch.setenv("SENSORPOOL_CONN_FILES", json.dumps(server.options))
 
     def holds(path: str, **wanted: float) -> bool:

@@ -53,25 +53,24 @@ def dag_file_of(sensor: Any, context: Mapping[str, Any]) -> DagFile | None:
         return None
     path = os.path.relpath(fileloc, folder)
     version = None if bundle.version is None else str(bundle.version)
-    if reason_against(version, path) is not None or not is_inside(folder, path):
+    if reason_against(version, path) is not None:
         return None
     place = os.path.abspath(folder)
     return DagFile(name, version, place, os.path.realpath(place), path, module_of(fileloc))
+
+
+def is_within(path: str) -> bool:
+    """Whether a path, relative to a bundle, stays in it; where its links lead, who writes the bundle decides."""
+    return not os.path.isabs(path) and ".." not in path.split(os.sep)
 
 
 def reason_against(version: Any, path: Any) -> str | None:
     """Return why a version and a path name no DAG file of a bundle, whatever bundle that is; None if they may."""
     if version is not None and not (isinstance(version, str) and _VERSION.fullmatch(version)):
         return "the version of its bundle is no plain name"
-    if not isinstance(path, str) or os.path.isabs(path) or ".." in path.split(os.sep) or not path.endswith(".py"):
+    if not isinstance(path, str) or not is_within(path) or not path.endswith(".py"):
         return "the path of its DAG file is not that of a .py file within its bundle"
     return None
-
-
-def is_inside(folder: str | os.PathLike[str], path: str) -> bool:
-    """Whether a path, relative to a folder, stays within the folder where its links lead."""
-    within = os.path.realpath(folder)
-    return os.path.commonpath([within, os.path.realpath(os.path.join(within, path))]) == within
 
 
 def module_of(fileloc: str) -> str:
@@ -143,12 +142,7 @@ class Bundle:
         self._lock.release()
 
     def fileloc(self, path: str) -> str:
-        """Return the path of a file of the bundle, as Airflow gives it to the file's module.
-
-        :raises ValueError: when a link leads out of the bundle.
-        """
-        if not is_inside(self._bundle.path, path):
-            raise ValueError(f"{path} leads out of the bundle {self._bundle.name}")
+        """Return the path of a file of the bundle, as Airflow gives it to the file's module."""
         return os.fspath(Path(self._bundle.path, path))
 
     def load(self, path: str) -> Mapping[str, Any]:

@@ -36,11 +36,11 @@ _without_links = cache(os.path.realpath)
 def contents_of(folder: str, paths: Iterable[str]) -> dict[str, str]:
     """Return a digest of the content of each file.
 
-    :raises OSError: when one cannot be read, or is not within the folder.
+    :raises OSError: when one cannot be read, or a path is not within the folder.
     """
     found: dict[str, str] = {}
     for path in paths:
-        if not dag_bundles.is_inside(folder, path):
+        if not dag_bundles.is_within(path):
             raise PermissionError(f"{path} leads out of its bundle")
         with open(os.path.join(folder, path), "rb") as file:
             found[path] = hashlib.file_digest(file, "sha256").hexdigest()
