@@ -144,7 +144,7 @@ def _read(inside: str, line: re.Match[str]) -> Entry:
     return _entry(f"{inside}/{name}", kind, int(re.sub(r"\D", "", size)) if size else None)
 
 
-def _protect_data(ftp: FTP_TLS) -> None:
+def _protect_data(ftp: Any) -> None:
     """Encrypt listings, too. Servers ask that their connections go on with the TLS session of the first one."""
     wrap = ftp.context.wrap_socket
 
@@ -152,7 +152,7 @@ def _protect_data(ftp: FTP_TLS) -> None:
         return wrap(connection, session=ftp.sock.session, **named)
 
     ftp.prot_p()
-    ftp.context.wrap_socket = wrap_in_session  # type: ignore[method-assign]
+    ftp.context.wrap_socket = wrap_in_session
 
 
 def _entry(path: str, kind: str, size: int | None = None, modified: float | None = None) -> Entry:
