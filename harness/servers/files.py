@@ -103,10 +103,8 @@ class VsftpdServer(Server):
         if self._tls:
             names = ("ssl_enable", "allow_anon_ssl", "force_anon_data_ssl", "force_anon_logins_ssl")
             settings |= dict.fromkeys(names, "YES") | {"implicit_ssl": "YES" if self._implicit else "NO"}
-            settings |= {
-                f"rsa_{kind}_file": str(self.folder / f"server.{end}")
-                for kind, end in (("cert", "pem"), ("private_key", "key"))
-            }
+            settings["rsa_cert_file"] = str(self.folder / "server.pem")
+            settings["rsa_private_key_file"] = str(self.folder / "server.key")
         text = "".join(f"{name}={value}\n" for name, value in settings.items())
         return [self._binary, str(self.write("vsftpd.conf", text))]
 

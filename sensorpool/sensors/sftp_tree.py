@@ -2,6 +2,7 @@
 
 import os
 import stat
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ from sensorpool.sensors.tree import Entry
 
 _NOT_THERE = (FileNotFoundError, NotADirectoryError)
 _PATIENCE = 30.0  # seconds for an answer, outside a pool
+_ADVANCE = 32  # requests under way for a listing
 
 
 class SftpTree:
@@ -64,9 +66,13 @@ class SftpTree:
         from paramiko.sftp_attr import SFTPAttributes
 
         handle = self._client._request(CMD_OPENDIR, os.fsencode(folder))[1].get_string()
+        asked: deque[int] = deque()
         try:
             while True:
-                answer = self._client._request(CMD_READDIR, handle)[1]
+                # a server far away has a hundred names in each answer: two more are asked for with each that has come
+                for _ in range(min(2, _ADVANCE - len(asked))):
+                    asked.append(self._client._async_request(type(None), CMD_READDIR, handle))
+                answer = self._client._read_response(asked.popleft())[1]
                 for _ in range(answer.get_int()):
                     name, _long_name = os.fsdecode(answer.get_string()), answer.get_string()
                     attributes = SFTPAttributes._from_msg(answer, name, "")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import paramiko
 import pytest
 
 from harness.endpoints.file_servers import PASSWORD, USER, SftpServer
@@ -97,6 +98,24 @@ def test_a_connection_that_has_gone_silent_is_made_anew(
     assert time.monotonic() - asked < 15
 
 
+def test_a_large_folder_is_asked_for_in_advance(
+    tmp_path: Path, holds: Callable[..., bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(1_500):
+        (tmp_path / "in" / f"{number}.csv").touch()
+    under_way: list[int] = []
+    read = paramiko.SFTPClient._read_response
+
+    def noting(client: Any, waitfor: Any = None) -> Any:
+        under_way.append(len(client._expecting))
+        return read(client, waitfor)
+
+    monkeypatch.setattr(paramiko.SFTPClient, "_read_response", noting)
+    assert holds("/in/1499.*") is True
+    assert holds("/in/1500.*") is False
+    assert 8 <= max(under_way) <= 32
+
+
 def paramikos_threads() -> int:
     return sum(type(thread).__module__.startswith("paramiko.") for thread in threading.enumerate())
 
@@ -148,7 +167,7 @@ def test_only_known_hosts_may_be_asked_for(
 def test_a_key_with_a_passphrase(tmp_path: Path, server: SftpServer, set_connection: SetConnection) -> None:
     (tmp_path / "in" / "a.csv").touch()
     key = tmp_path / "key"
-    key.write_bytes(server.user_key.export_private_key("openssh", "correct horse"))
+    key.write_bytes(server.user_key.export_private_key("openssh", "correct horse", rounds=50))
     options = {"base_url": server.url, "username": USER, "key_filename": str(key), "allow_agent": False}
     sensor = PathSensor(f"{server.url}/in/a.csv", conn_id="sftp")
     for passphrase, said in ((None, "is encrypted"), ("wrong", "AuthenticationException")):
