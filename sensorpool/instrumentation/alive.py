@@ -205,9 +205,9 @@ def gets_on() -> bool:
 def end() -> None:
     """Remove this process's sign."""
     global _ours
-    if _ours is not None:
-        _ours.take_away()
-        _ours = None
+    ours, _ours = _ours, None  # first: a second signal comes here again, and would wait for a lock of the first
+    if ours is not None:
+        ours.take_away()
 
 
 def problems(within: float, pidfile: Path | None = None) -> list[str]:

@@ -98,7 +98,7 @@ def parse_context(text: str) -> dict[str, Any]:
     except Refused:
         raise
     except ValueError as error:
-        raise Refused(f"the poke_context is not JSON: {str(error)[:120]}") from None
+        raise Refused(f"""the poke_context is not JSON like '{{"path": "/data/x"}}': {str(error)[:120]}""") from None
     if not isinstance(context, dict):
         raise Refused(f"a poke_context is a JSON object, not {_json_name(context)}")
     return context

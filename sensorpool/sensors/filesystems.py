@@ -54,11 +54,11 @@ def ask(url: str, options: Mapping[str, Any], question: Callable[[Tree, str], An
     except (PokeFailed, SettingsError):
         raise
     except PermissionError as error:
-        raise PermissionError(f"{shown_url(url)}: {one_line(error, secrets)}") from error
+        raise PermissionError(f"{shown_url(url)}: {one_line(error, secrets)}" + (name and f" ({name})")) from error
     except ImportError as error:
         raise CannotPoke(f"{_protocol(url)}:// needs a package on this worker: {one_line(error)}") from error
     except Exception as error:
-        reason = f"{shown_url(url)}: {type(error).__name__}: {one_line(error, secrets)}"
+        reason = f"{shown_url(url)}: {type(error).__name__}: {one_line(error, secrets)}" + (name and f" ({name})")
         raise as_infra_failure(error, reason) or PokeFailed(reason) from error
 
 
@@ -83,6 +83,8 @@ def _ask(url: str, options: Mapping[str, Any], question: Callable[[Tree, str], A
     def make() -> Any:
         try:
             return implementation(**arguments, **(_kept_to(url, arguments) if _protocol(url) in _WEB else {}))
+        except FileNotFoundError:
+            raise _OptionsRefused("they name a file, such as a key, that is not on this worker") from None
         except (TypeError, ValueError) as error:
             if not options or as_infra_failure(error, ""):
                 raise

@@ -208,7 +208,8 @@ def _split(path: str) -> tuple[str, tuple[str, ...]]:
     if _protocol(path) in _WEB and not has_magic(path.partition("?")[0]):
         return path, ()
     parts = path.split("/")
-    first = next((place for place, part in enumerate(parts) if has_magic(part)), None)
+    of_name = 3 if "://" in path else 0  # before that are protocol and host, and an IPv6 address has brackets
+    first = next((place for place, part in enumerate(parts) if place >= of_name and has_magic(part)), None)
     if first is None:
         return path, ()
     return "/".join(parts[:first]) or "/", tuple(part for part in parts[first:] if part)

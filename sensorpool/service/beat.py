@@ -171,7 +171,8 @@ class Ticks(Scheduler):
         waiting, ticks = self._waiting(), len(self._ticks())
         self._uptake.look(waiting)
         if waiting <= UNTAKEN * ticks:
-            if waiting <= ticks:
+            if waiting <= ticks and self._held_back_by:
+                log.info("workers take jobs again", queue=self._queue)
                 self._held_back_by = ""  # a pool that is just too slow would be said to be so again and again
             return False
         event = _SLOW if self._uptake.is_seen() else _NONE

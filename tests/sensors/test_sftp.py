@@ -14,7 +14,7 @@ import pytest
 
 from harness.endpoints.file_servers import PASSWORD, USER, SftpServer
 from harness.until import until
-from sensorpool.errors import InfraFailure
+from sensorpool.errors import InfraFailure, SettingsError
 from sensorpool.sensors import PathSensor
 from sensorpool.sensors.connections import PokeFailed
 
@@ -199,12 +199,12 @@ def test_threads_that_take_turns_share_a_connection(
     tmp_path: Path, server: SftpServer, holds: Callable[..., bool]
 ) -> None:
     (tmp_path / "in" / "a.csv").touch()
+    seen: list[bool] = []
     for _ in range(8):
         thread = threading.Thread(target=lambda: seen.append(holds("/in/a.csv")))
-        seen: list[bool] = []
         thread.start()
         thread.join()
-        assert seen == [True]
+    assert seen == [True] * 8
     assert server.logins == 1
 
 
@@ -214,3 +214,11 @@ def test_a_server_by_its_ipv6_address(tmp_path: Path, set_connection: SetConnect
         set_connection("six", json.dumps({"base_url": server.url, "username": USER, "password": PASSWORD}))
         assert PathSensor(f"{server.url}/a.csv", conn_id="six").poke({}) is True
         assert PathSensor(f"{server.url}/*.csv", conn_id="six").poke({}) is True
+
+
+def test_a_key_file_that_is_not_on_this_worker_is_a_wrong_setting(
+    server: SftpServer, set_connection: SetConnection
+) -> None:
+    set_connection("sftp", json.dumps({"base_url": server.url, "username": USER, "key_filename": "/none/id_ed25519"}))
+    with pytest.raises(SettingsError, match=r"SENSORPOOL_CONN_SFTP: .* a file, such as a key"):
+        PathSensor(f"{server.url}/in/a.csv", conn_id="sftp").poke({})

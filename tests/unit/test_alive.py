@@ -282,3 +282,19 @@ def test_the_probe_imports_next_to_nothing(tmp_path: Path) -> None:
     assert "no worker or beat" in done.stdout
     for heavy in ("celery", "kombu", "sqlalchemy", "redis", "pydantic", "rich", "alembic"):
         assert f"'{heavy}'" not in done.stdout
+
+
+def test_a_second_signal_does_not_wait_for_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    alive.begin("beat")
+    sign, ends = alive._ours, []
+    assert sign is not None
+    take_away = sign.take_away
+
+    def interrupted() -> None:
+        ends.append("first")
+        alive.end()  # as the handler of a signal that comes now
+        take_away()
+
+    monkeypatch.setattr(sign, "take_away", interrupted)
+    alive.end()
+    assert ends == ["first"]

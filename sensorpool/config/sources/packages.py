@@ -57,7 +57,9 @@ class Packages:
             return Verdict(Kind.EXACT, "a name that begins with an underscore is not public")
         module = self.files.locate(module_name)
         if module is None:
-            return Verdict(Kind.PLAIN, "there is no such module here")
+            return Verdict(
+                Kind.PLAIN, f"there is no module {module_name} here; install it, or name its folder in PYTHONPATH"
+            )
         try:
             if name not in facts_of(module).classes:
                 return Verdict(Kind.PLAIN, f"{module_name} does not define it")
