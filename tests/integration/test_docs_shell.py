@@ -196,7 +196,7 @@ def test_each_line_is_run_here_or_read(line: str) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for found in re.findall(r"\[([a-z0-9,]+)\]", line):
         assert set(found.split(",")) <= extras.keys()
-    if found := re.match(r"export (?:AIRFLOW__)?SENSORPOOL_{1,2}(\w+)=", line):
+    if found := re.match(r"export (?:AIRFLOW__)?SENSORPOOL_{1,2}(?!CONN_)(\w+)=", line):
         assert found[1].lower() in Settings.model_fields.keys() | AirflowSettings.model_fields.keys()
 
 

@@ -105,8 +105,9 @@ def test_the_reason_names_the_pattern(company: Path) -> None:
         "company_of_patterns.files.Dynamic is not enabled: add it to SENSORPOOL_SENSORS_ENABLED "
         "(company_of_patterns.* does not stand for it: a base of it is worked out when it is imported)"
     )
+    of_gone = "there is no module company_of_patterns.gone here; install it, or name its folder in PYTHONPATH"
     for path, why in {
-        "company_of_patterns.gone.X": "there is no module company_of_patterns.gone here; install it, or name its folder in PYTHONPATH",
+        "company_of_patterns.gone.X": of_gone,
         "company_of_patterns.files.Gone": "company_of_patterns.files does not define it",
         "company_of_patterns.files._Private": "a name that begins with an underscore is not public",
     }.items():
