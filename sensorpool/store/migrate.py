@@ -61,8 +61,7 @@ def upgrade(
     if not revision.strip():
         raise Refused("a revision has a name: head is the newest")
     if revision not in _NAMED and revision not in _known():
-        known = sorted(_known())
-        raise Refused(f"there is no revision {revision}: there are {known[0]} to {known[-1]}, and head, the newest")
+        raise Refused(f"there is no revision {revision}: choose {', '.join(sorted(_known()))}, or head, the newest")
     goal = head() if revision == "head" else revision
     if revision == "head" and (found := current(url, schema=schema)) is not None and found not in _known():
         return found

@@ -6,7 +6,6 @@ from sensorpool.airflow.compat import features
 from sensorpool.airflow.compat.features import Feature, has, version
 
 FILES = {  # that import what they need
-    "test_first_release.py": features.RESUMABLE_JOBS,  # that release needs Airflow 3.3
     "test_moved_trigger.py": features.TRIGGER_ON_KILL,
     "test_resumable_job.py": features.RESUMABLE_JOBS,
     "test_start_parse.py": features.START_FROM_TRIGGER,

@@ -1,13 +1,10 @@
-"""A sensor's task without Airflow's task runner: its context, and its execute as the runner calls it.
-
-It runs with the code of the first release, too (`first_release_tasks`): what that has not is imported late.
-"""
+"""A sensor's task without Airflow's task runner: its context, and its execute as the runner calls it."""
 
 import contextvars
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import pluggy
@@ -17,12 +14,11 @@ from airflow.sdk import DAG
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.bases.sensor import BaseSensorOperator
 
+from sensorpool import Pool, Settings
 from sensorpool.airflow import policy
+from sensorpool.airflow.configuration import AirflowSettings
+from sensorpool.airflow.task import deferral, patch
 from tests.airflow.versions import execute_under_runner
-
-if TYPE_CHECKING:
-    from sensorpool import Pool
-    from sensorpool.airflow.configuration import AirflowSettings
 
 
 @dataclass
@@ -72,16 +68,12 @@ def pool_of_process(
     database_url: str,
     redis_url: str,
     sensors_enabled: str,
-    settings: "Callable[[], AirflowSettings] | None" = None,
-) -> "Iterator[Pool]":
+    settings: Callable[[], AirflowSettings] | None = None,
+) -> Iterator[Pool]:
     """Make the pool of this process, as a process of Airflow's has it, and patch Airflow's classes.
 
     :param settings: returns Airflow's settings; left out, they are those of the environment.
     """
-    from sensorpool import Pool, Settings
-    from sensorpool.airflow.configuration import AirflowSettings
-    from sensorpool.airflow.task import deferral, patch
-
     made = Pool(Settings.load(database_url=database_url, redis_url=redis_url, sensors_enabled=sensors_enabled))
     monkeypatch.setattr(deferral, "pool", lambda: made)
     monkeypatch.setattr(deferral, "airflow_settings", settings or AirflowSettings.load)

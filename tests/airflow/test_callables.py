@@ -32,7 +32,7 @@ from sqlalchemy import make_url
 
 from harness.servers import fresh_database
 from sensorpool import Pool, Settings
-from sensorpool.airflow.compat import features, task_runtime
+from sensorpool.airflow.compat import task_runtime
 from sensorpool.airflow.compat.exceptions import TaskDeferred
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.errors import NotPoolable
@@ -47,15 +47,12 @@ from sensorpool.model.states import Outcome
 from sensorpool.model.values import DueGroup, Fact
 from sensorpool.poke.classes import Classes
 from sensorpool.poke.poker import Poker
-from tests.airflow.needs import needs
 from tests.airflow.running import as_runner, context_of, in_dag, pool_of_process
 from tests.security.canary import Canary
 from tests.sensors.serving import Server, answer
-from tests.support import released
 from tests.support.poke_child import ends_of
 
 Checks = Callable[..., Any]
-BEFORE_CALLABLES = "f7ae730bdea2cea7f6ffd4ef20b0b1bbac23e97a"
 _MODULE = """
 import functools, os, pathlib
 from os import system
@@ -493,34 +490,6 @@ def test_the_lane_apart_holds_to_the_allowlist(checks: ModuleType, tmp_path: Pat
     ends = {number: end["outcome"] for number, end in told.items()}
     assert ends == dict.fromkeys(range(1, 5), "cannot_poke") | {5: "not_landed"}
     assert canary.is_untouched
-
-
-@needs(features.TASK_EXCEPTIONS)
-def test_the_version_before_hands_it_back(checks: ModuleType, tmp_path: Path) -> None:
-    """A worker that does not know of callables: the task goes on natively."""
-    version = released.unpack(BEFORE_CALLABLES, tmp_path / "release")
-    sensor = in_dag(PythonSensor, python_callable=checks.never)
-    code = """
-import json, sys
-from sensorpool.errors import HandBack
-from sensorpool.poke.classes import Classes
-path, context = json.loads(sys.argv[1])
-try:
-    Classes([path]).find(path).construct(context)
-except HandBack as error:
-    print("handed back:", error)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code, json.dumps([path_of(sensor), condition_of(sensor)])],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join((str(version), str(tmp_path)))},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "handed back: it cannot be built in the pool" in done.stdout
-    assert "there is no type 'callable'" in done.stdout
 
 
 @pytest.mark.parametrize(

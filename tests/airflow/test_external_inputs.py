@@ -236,8 +236,8 @@ def test_a_plain_sensor_is_what_it_was(cls: Any, arguments: dict[str, Any], cont
     assert rebuild.poke_context_of(in_dag(cls, **arguments)) == context
 
 
-def test_versions() -> None:
-    """A pool of the version before builds what this one registers; this one what that one did."""
+def test_without_a_digest_nothing_is_compared() -> None:
+    """A class with a state of its own, registered by hand."""
     context = at("there")
     assert rebuild.rebuild(Reads, context).found == "there"
     assert pooled({"path": "p"}, "there").poke({}) is True

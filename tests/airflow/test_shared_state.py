@@ -1208,8 +1208,8 @@ def look(): return URL, DAYS, SEEN
         other.check_shared_state()
 
 
-def test_versions(company: Company) -> None:
-    """A worker of the version before tells nothing of it."""
+def test_without_a_digest_nothing_is_compared(company: Company) -> None:
+    """As for a class that is registered by hand."""
     cls = company("CUTOFF = 1", "CUTOFF")
     context = registered(cls)
     assert "sensors:CUTOFF=" in context["doc"]

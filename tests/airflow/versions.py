@@ -36,11 +36,6 @@ except ImportError:  # 3.1 and 3.2: what is about it is left out (`tests.airflow
 
 
 try:
-    from airflow.sdk.exceptions import AirflowTaskTimeout
-except ImportError:  # 3.1; the first release, which the tests run too, has no module of ours for it
-    from airflow.exceptions import AirflowTaskTimeout
-
-try:
     from airflow.sdk.configuration import clear_secrets_backends_cache
 except ImportError:  # 3.1 and 3.2 make the backends anew for each lookup
 
@@ -52,6 +47,8 @@ from airflow.models.taskinstance import TaskInstance
 from airflow.sdk.execution_time import comms, task_runner
 from airflow.sdk.execution_time.timeout import timeout
 from airflow.utils.sqlalchemy import ExtendedJSON
+
+from sensorpool.airflow.compat.exceptions import AirflowTaskTimeout
 
 OWN_JSON = isinstance(TaskInstance.__table__.c.next_kwargs.type, ExtendedJSON)  # 3.1 (de)serializes in the column
 

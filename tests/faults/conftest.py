@@ -38,12 +38,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Choose one in four of the tests of each module; the model and the seeded faults go by rules of their own."""
     if not ALL:
         here = Path(__file__).parent
-        choose(config, items, lambda item: _group(item.path.stem) if item.path.parent == here else None, ONE_IN)
-
-
-def _group(module: str) -> str:
-    """Return the module among whose tests those of a module are chosen: an upgrade takes minutes."""
-    return "test_versions" if module == "test_upgrade" else module
+        choose(config, items, lambda item: item.path.stem if item.path.parent == here else None, ONE_IN)
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,7 @@
 """The schema's versions on each kind of database: up, down, up again, and head equals the metadata."""
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -26,6 +27,16 @@ from sensorpool.store.schema import metadata, schema_info, sensor_instance
 OF_POSTGRES = {f"ix_poke_group_{name}" for name in ("due", "new", "deadline", "late_since")}
 OF_OTHERS = "ix_poke_group_load"
 OLDER = "those of an older version: run `sensorpool db upgrade`"
+NEXT = """
+import sqlalchemy as sa
+from alembic import op
+
+revision, down_revision = "0002", "0001"
+
+
+def upgrade():
+    op.add_column("sensor_instance", sa.Column("more", sa.Integer))
+"""
 
 
 @pytest.fixture(params=["sqlite", "postgres", pytest.param("mariadb", marks=pytest.mark.mariadb)])
@@ -51,10 +62,13 @@ def test_up_down_and_up_again(url: str) -> None:
 
 
 @pytest.fixture(params=["postgres", pytest.param("mariadb", marks=pytest.mark.mariadb)])
-def old(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The URL of a database with the tables of an older version. A wait for a lock takes a second."""
+def old(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of a database with tables that the code is a migration ahead of. A wait for a lock takes a second."""
     found = str(request.getfixturevalue(f"{request.param}_database"))
-    migrate.downgrade(found, "0003")
+    newer = tmp_path / "migrations"
+    shutil.copytree(migrate.migrations_folder(), newer)
+    (newer / "versions" / "0002_next.py").write_text(NEXT)
+    monkeypatch.setattr(migrate, "migrations_folder", lambda: newer)
     monkeypatch.setattr(blocking, "LOCK_WAIT", 1)
     monkeypatch.setattr(migrate, "_PAUSE", 0.1)
     return found
@@ -90,8 +104,8 @@ def test_a_backup_is_waited_for_for_a_while_and_then_named(old: str) -> None:
             assert "SELECT count(*) FROM sensorpool_schema" in line
         assert [each.startswith("waits for a lock, up to 2 s: ") for each in said] == [True]
         assert waits < [1.0]
-        assert migrate.current(old) == "0003"
-        assert "pool_id" not in {each["name"] for each in inspect(database.engine).get_columns("sensorpool_schema")}
+        assert migrate.current(old) == "0001"
+        assert "more" not in {each["name"] for each in inspect(database.engine).get_columns("sensor_instance")}
         ending = threading.Timer(1.5, backup.close)
         ending.start()
         assert migrate.upgrade(old, patience=60.0) == migrate.head()
@@ -102,7 +116,7 @@ def test_a_backup_is_waited_for_for_a_while_and_then_named(old: str) -> None:
 def test_of_two_upgrades_at_once_the_second_waits_and_finds_all_done(
     postgres_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    migrate.downgrade(postgres_database, "0003")
+    migrate.downgrade(postgres_database, "base")
     database, second = Database(postgres_database), list[subprocess.Popen[str]]()
     waiting = text(
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -159,8 +173,6 @@ def test_the_end_of_a_row_touches_no_index(postgres_database: str) -> None:
     options = "SELECT array_to_string(reloptions, ',') FROM pg_class WHERE relname = 'sensor_instance'"
     full = sensor_instance.dialect_options["postgresql"]["with"]["fillfactor"]
     assert database.read(lambda c: c.execute(text(options)).scalar()) == f"fillfactor={full}"
-    migrate.downgrade(postgres_database, "0008")
-    assert database.read(lambda c: c.execute(text(options)).scalar()) is None
     database.dispose()
 
 
@@ -221,17 +233,24 @@ def _run(url: str, *words: str) -> tuple[int, str]:
     return ended.exit_code, ended.output
 
 
-@pytest.mark.parametrize("revision", ["0001", "0003"])
+OLDER_TABLES = ["ALTER TABLE sensor_instance DROP COLUMN ending", "DROP TABLE sensor_instance"]
+
+
+@pytest.mark.parametrize("lacks", OLDER_TABLES)
 @pytest.mark.parametrize("command", [("status",), ("show", "1")])
-def test_a_command_on_older_tables_names_the_mend(tmp_path: Path, revision: str, command: tuple[str, ...]) -> None:
+def test_a_command_on_older_tables_names_the_mend(tmp_path: Path, lacks: str, command: tuple[str, ...]) -> None:
     url = f"sqlite:///{tmp_path / 'pool.db'}"
-    migrate.upgrade(url, revision)
+    migrate.upgrade(url)
+    database = Database(url)
+    with database.engine.begin() as connection:
+        connection.execute(text(lacks))
+    database.dispose()
     assert _run(url, *command) == (1, f"sensorpool: the database has no sensorpool tables, or {OLDER}\n")
 
 
-@pytest.mark.parametrize("revision", ["head+1", "+1", "0999", "0001:0003"])
+@pytest.mark.parametrize("revision", ["head+1", "+1", "0999", "base:0001"])
 def test_a_revision_that_is_not_there_is_refused_with_those_that_are(url: str, revision: str) -> None:
-    said = f"there is no revision {revision}: there are 0001 to {migrate.head()}, and head, the newest"
+    said = f"there is no revision {revision}: choose 0001, or head, the newest"
     assert _run(url, "db", "upgrade", "--revision", revision) == (2, f"sensorpool: {said}\n")
     assert migrate.current(url) is None
 

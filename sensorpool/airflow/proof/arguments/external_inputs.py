@@ -79,7 +79,7 @@ def reordered(poke_context: Mapping[str, Any]) -> dict[str, Any]:
 def differing_attribute(operator: BaseOperator, poke_context: Mapping[str, Any]) -> str | None:
     """Return the name of an attribute in which an operator differs from the registered one; None if there is none."""
     registered = poke_context.get(NAME)
-    if registered is None:  # of an earlier version
+    if registered is None:  # registered by hand
         return None
     arguments = {name: value for name, value in reordered(poke_context).items() if name != NAME}
     words = str(registered).split()
