@@ -154,7 +154,6 @@ def upgrade() -> None:
         sa.Column("id", Id, autoincrement=True),
         sa.Column("created_at", sa.BigInteger, nullable=False),
         sa.Column("instance_ids", LongText, nullable=False),
-        sa.Column("format", sa.Integer),
         sa.Column("next_try_at", sa.BigInteger),
         sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
         sa.PrimaryKeyConstraint("id", name="pk_sensorpool_outbox"),
@@ -204,7 +203,7 @@ def upgrade() -> None:
         "sensorpool_schema",
         sa.Column("id", sa.Integer, autoincrement=False),
         sa.Column("oldest_code", sa.String(32), nullable=False),
-        sa.Column("pool_id", sa.String(32)),
+        sa.Column("pool_id", sa.String(32), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_sensorpool_schema"),
     )
     op.bulk_insert(schema, [{"id": 1, "oldest_code": "0.2.0", "pool_id": uuid4().hex}])

@@ -10,7 +10,6 @@ from sensorpool.leases.poke_log import Poked, pokes_of
 from sensorpool.model.due import next_period_at
 from sensorpool.model.sparse import FACTOR
 from sensorpool.model.states import State
-from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.times import spell_time
 from sensorpool.model.usual_landing import earliest, family_of
 from sensorpool.model.values import Milliseconds
@@ -19,16 +18,6 @@ from sensorpool.worker.usual_landings import earlier
 
 SHOWN_POKES = 20
 NOT_KEPT = "not known: Redis keeps the pokes of some intervals, and so many of each shard range"
-_WHY_APART = {
-    Suspicion.DEAD_HOLDER: "in a dead holder's hands",
-    Suspicion.OUT_OF_MEMORY: "ran out of memory, files or threads",
-    Suspicion.OVERRAN: "overran its time limit",
-    Suspicion.SLOW: "its poke takes long",
-    Suspicion.CLASS_HANGS: "its class hangs",
-    Suspicion.CRASHED: "its poke took its process down before",
-    Suspicion.LATE_CRASHES: "processes that had poked it died again and again",
-    Suspicion.UNKNOWN: "for a reason of another version",
-}
 
 
 def add_last(pool: PoolView, shown: dict[str, Any]) -> None:
@@ -99,7 +88,7 @@ def add_next(
     if group["crashes"]:
         because += f"; poked apart: its poke took its process down {group['crashes']} times"
     elif why is not None:
-        because += f"; poked apart: {_WHY_APART[why]}"
+        because += f"; poked apart: {why}"
     if overruns > 1:
         because += f"; {overruns} pokes in a row overran SENSORPOOL_POKE_TIMEOUT, and one that needs longer never lands"
     if outage is not None:

@@ -49,7 +49,7 @@ def longest_tick(pool: PoolView, workers: Sequence[LiveWorker]) -> float:
 def no_triggerer(pool: PoolView) -> list[str]:
     """Return a line if tasks of Airflow wait, and the triggerers that took up their ends are gone.
 
-    One that was never there is not missed here: a triggerer of the version before makes no note. `doctor` asks Airflow.
+    One that was never there is not missed here: `doctor` asks Airflow.
 
     :raises Unreachable: when Redis or the database does not answer.
     """

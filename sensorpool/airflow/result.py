@@ -11,7 +11,6 @@ from typing import Any, Self
 
 from sensorpool.model.states import Ending, State
 from sensorpool.poke.answer import sanitised
-from sensorpool.store import results
 
 _VALUE_OF = "value_of"
 _AT_GATE = "at_gate"
@@ -45,7 +44,7 @@ class InstanceResult:
         :param row: of `inspecting.waiters`.
         """
         try:
-            state, ending = State(row.state), results.ending_of(row.ending, row.state)
+            state, ending = State(row.state), Ending(row.ending)
         except ValueError:
             return cls.handed_back(f"the row of instance {row.id} cannot be read")
         has_value = state is State.SUCCESS and row.has_value
@@ -58,8 +57,6 @@ class InstanceResult:
 
     def as_payload(self, *, at_gate: bool = False) -> dict[str, Any]:
         """Return the payload of a trigger's event: short, and with values that every JSON column takes.
-
-        A worker of a version without ``value_of`` or ``at_gate`` finds no state there, and runs the task natively.
 
         :param at_gate: whether the task waits at a gate: its own poke makes the value.
         """
@@ -84,7 +81,7 @@ class InstanceResult:
             event = event.get(_AT_GATE, event)
             if _VALUE_OF in event and fetch is not None:
                 return fetch(event[_VALUE_OF])
-            return cls(State(event["state"]), Ending(event["ending"]), event.get("reason"), event.get("xcom_value"))
+            return cls(State(event["state"]), Ending(event["ending"]), event.get("reason"))
         except (TypeError, KeyError, ValueError, AttributeError):
             return cls.handed_back(f"the trigger's event cannot be read: {str(event)[:100]}")
 
@@ -103,7 +100,7 @@ class Landing:
     lost: Mapping[str, str] = field(default_factory=dict)
 
     def as_xcom(self) -> Any:
-        """Return the landing in the place of a value for XCom. An earlier version makes the task poke natively."""
+        """Return the landing in the place of a value for XCom."""
         if not self.attributes and not self.lost:
             return self.value
         return {_TYPE: _LANDING, **{name: getattr(self, name) for name in _PARTS}}

@@ -39,22 +39,21 @@ _TEMPORARY = ("TMPDIR", "TEMP", "TMP")  # as Python's `tempfile`
 _ELSE = ("/tmp", "/var/tmp")  # noqa: S108
 _PLACES = ("AIRFLOW_CONFIG", "AIRFLOW_HOME", "XDG_STATE_HOME", "HOME")  # decide the database without DATABASE_URL
 
-# names of the version before have no process, and names of the version before that have no deployment either
-_FILE = re.compile(rf"(?P<name>.+?)(\.(?P<deployment>[0-9a-f]{{12}})(\.(?P<process>\d+))?)?{re.escape(_SUFFIX)}")
+_FILE = re.compile(rf"(?P<name>.+)\.(?P<deployment>[0-9a-f]{{12}})\.(?P<process>\d+){re.escape(_SUFFIX)}")
 
 _ours: "Sign | None" = None
 
 
 class Found(NamedTuple):
-    """The sign of a process, by the name of its file; a part that an older version leaves out is None."""
+    """The sign of a process, by the name of its file."""
 
     path: Path
     name: str
-    deployment: str | None
-    process: int | None
+    deployment: str
+    process: int
 
     def __str__(self) -> str:
-        return self.name if self.process is None else f"{self.name} (process {self.process})"
+        return f"{self.name} (process {self.process})"
 
     @property
     def age(self) -> float:
@@ -67,8 +66,6 @@ class Found(NamedTuple):
     @property
     def is_of_the_living(self) -> bool:
         """Whether its process lives: a process with the same number and the same start time."""
-        if self.process is None:
-            return False
         try:
             started = self._words[1]
         except (OSError, ValueError, IndexError):
@@ -178,7 +175,7 @@ def begin(name: str) -> None:
     sign = Sign(name)
     for found in _all():
         is_old = not 0 <= found.age <= _FORGOTTEN
-        is_before = found.name == sign.name and found.deployment in {None, deployment()} and not found.is_of_the_living
+        is_before = found.name == sign.name and found.deployment == deployment() and not found.is_of_the_living
         if is_old or is_before:
             found.path.unlink(missing_ok=True)
     sign.write()
@@ -263,17 +260,13 @@ def _all() -> list[Found]:
     found = []
     for path in sorted(folder().glob(f"*{_SUFFIX}")):
         if (match := _FILE.fullmatch(path.name)) is not None:
-            process = match["process"]
-            found.append(Found(path, match["name"], match["deployment"], None if process is None else int(process)))
+            found.append(Found(path, match["name"], match["deployment"], int(match["process"])))
     return found
 
 
 def _signs() -> list[Found]:
-    """Return the signs of this deployment; if there is none, the signs without a deployment."""
-    found = _all()
-    return [each for each in found if each.deployment == deployment()] or [
-        each for each in found if each.deployment is None
-    ]
+    """Return the signs of this deployment."""
+    return [each for each in _all() if each.deployment == deployment()]
 
 
 def _started(process: int) -> str:

@@ -1,8 +1,7 @@
 """Claims: which process has a suspect in hand, and since when. A claim keeps two processes from poking it at once.
 
-Each suspect has a key of its own, ``alone:N`` (all versions use this name). The key expires when its process stops
-renewing it. Its value names the process, which renews and drops no other claims; the value of the version before does
-not, and such a claim is left to expire.
+Each suspect has a key of its own, ``alone:N``. The key expires when its process stops renewing it. Its value names the
+process, which renews and drops no other claims.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -15,10 +15,7 @@ _LATE_KEPT = 3_600  # seconds
 
 
 def at_once(group_id: int) -> int:
-    """Return what stands among a range's late groups for a group to be poked at once, whenever it was poked last.
-
-    A worker of the version before drops it: during an upgrade such an order may be lost.
-    """
+    """Return what stands among a range's late groups for a group to be poked at once, whenever it was poked last."""
     return -group_id
 
 
@@ -74,7 +71,3 @@ class DirtyFlags:
         pipeline.sadd(name, *ids)
         pipeline.expire(name, _LATE_KEPT)
         return 2
-
-    def take_down(self, shard_range: ShardRange) -> bool:
-        """Lower the flag of a range; return whether it was up."""
-        return bool(self._store.call(self._store.client.delete, self._store.key(shard_range, "dirty")))

@@ -5,8 +5,7 @@ is no longer in flight, and the groups in flight are innocent. So the worker's m
 counts it for all groups that the process poked last. A group that is counted three times is watched: it is poked in a
 child that lives on for a while, so that such a death has one group to blame. A kill from outside counts for no group.
 
-The counts lie in Redis, disposable and bounded: the hash ``deaths`` of each range, by group (all versions use this
-name).
+The counts lie in Redis, disposable and bounded: the hash ``deaths`` of each range, by group.
 """
 
 from collections.abc import Iterable, Sequence

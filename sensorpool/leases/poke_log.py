@@ -34,7 +34,7 @@ class Poked:
     at: Milliseconds
     outcome: Outcome
     reason: str | None = None
-    seconds: float | None = None  # None: an older version wrote none
+    seconds: float = 0.0
     traceback: str | None = None  # of its error; None also where the record had no room for it
 
 
@@ -114,10 +114,9 @@ class Record:
         return part
 
     def _text(self) -> str:
-        """Return the fields in the order in which versions have added them. The last version drops longer ones."""
-        first: Sequence[object] = (self._at, "".join(self._codes), self._offsets, self._ids, self._reasons, self._by)
         took = self._took if any(self._took) else ()  # a list that is too short goes on with zeros
-        return json.dumps((*first, took, self._tracebacks), separators=(",", ":"))
+        found = (self._at, "".join(self._codes), self._offsets, self._ids, self._reasons, self._by, took)
+        return json.dumps((*found, self._tracebacks), separators=(",", ":"))
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -227,15 +226,14 @@ def poked_by(records: Iterable[str], process: str) -> dict[int, Milliseconds]:
 
 
 def _read(text: str, group_ids: Collection[int]) -> Iterator[tuple[int, Poked]]:
-    at, codes, offsets, ids, *more = json.loads(text)
-    reasons, _, took, tracebacks = (*more, *({}, "", None, {})[len(more) :])[:4]  # an older version wrote fewer fields
+    at, codes, offsets, ids, reasons, _, took, tracebacks = json.loads(text)
     for index, group_id in enumerate(ids):
         if group_id in group_ids:
             began = int(at) + int(offsets[index])
             if not 0 <= began <= _LATEST:
                 raise ValueError(f"{began} is not a time")
             if codes[index] in _OUTCOMES:  # a newer version may have more outcomes
-                seconds = None if took is None else int(took[index]) / 1000 if index < len(took) else 0.0
+                seconds = int(took[index]) / 1000 if index < len(took) else 0.0
                 reason, traceback = (_text_or_none(texts.get(str(index))) for texts in (reasons, tracebacks))
                 yield group_id, Poked(began, _OUTCOMES[codes[index]], reason, seconds, traceback)
 

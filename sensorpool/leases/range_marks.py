@@ -3,7 +3,7 @@
 The quiet mark says that nothing of the range is due for a while: beat leaves its messages out. It expires when the next
 group is due, and at the latest after `LONGEST_QUIET`. A job that begins deletes it, and so does a registration that
 opens a group, or that makes a group due earlier. The light mark says how long the last job took: beat has one job serve
-several such ranges. Where a mark is missing, beat sends a message for the range, as the version before does.
+several such ranges. Where a mark is missing, beat sends a message for the range.
 """
 
 from collections.abc import Iterable, Sequence
@@ -53,7 +53,7 @@ class RangeMarks:
 
     def look(self, ranges: Sequence[ShardRange]) -> list[Marks]:
         """Return the marks of each range; a quiet range counts as looked at."""
-        names = ("quiet", "light", "lease", "dirty", "state")
+        names = ("quiet", "light", "state")
         answers = self._store.run_each(
             [(self._marks, [self._store.key(shard_range, name) for name in names], ()) for shard_range in ranges]
         )

@@ -18,6 +18,7 @@ class RangeState:
     """What a holder leaves to the next holder. Times are milliseconds by the database's clock."""
 
     last: Milliseconds = 0  # the last load; 0: not known
+    quiet_until: Milliseconds = 0  # so far beat has left messages out since the last load; 0: it has not
     recent: list[int] = field(default_factory=list)  # new groups that have been poked, and will be loaded again
     left: list[int] = field(default_factory=list)  # due groups that the last job left over
     infra: dict[int, Milliseconds] = field(default_factory=dict)  # group id: since when its pokes end in infra_failure
@@ -33,8 +34,6 @@ class RangeState:
     overdue: int = 0  # how many groups in `left` have waited over MISSED intervals; below: the longest such wait
     overdue_ms: Milliseconds = 0
     pool: str = ""  # the pool id: new tables give out the same group ids again; empty: not known
-    quiet_until: Milliseconds = 0  # so far beat has left messages out since the last load; 0: it has not
-    is_of_first_release: bool = field(default=False, compare=False)  # who has left it, not what
 
     @property
     def looked_at(self) -> Milliseconds:
@@ -56,14 +55,8 @@ class RangeState:
         return sorted(left, key=self.left_since.__getitem__)
 
     def text(self) -> str:
-        """Return the state as text, for `read_state`. While the range is quiet, `marks.lua` moves ``last`` on.
-
-        So the version before, which has no ``loaded``, takes no quiet range for a dead one. ``last`` comes first.
-        """
+        """Return the state as text, for `read_state`. `marks.lua` moves ``quiet_until`` on, the second field."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
-        if not self.is_of_first_release:
-            values["loaded"] = self.last
-        del values["quiet_until"], values["is_of_first_release"]
         # runs of one time, because there may be many groups: [since, how many of `left`], ...; 0: not known
         times = groupby(self.left_since.get(group_id, 0) for group_id in self.left) if self.left_since else ()
         values["left_since"] = [[since, sum(1 for _ in run)] for since, run in times]
@@ -75,10 +68,9 @@ def read_state(text: str) -> RangeState:
     try:
         found = json.loads(text) if text else {}
         left = [_whole(group_id) for group_id in found.get("left", ())]
-        shown = _whole(found.get("last", 0))
-        loaded = _whole(found.get("loaded", shown))  # the version before does not write it
         return RangeState(
-            last=loaded,
+            last=_whole(found.get("last", 0)),
+            quiet_until=_whole(found.get("quiet_until", 0)),
             recent=[_whole(group_id) for group_id in found.get("recent", ())],
             left=left,
             infra={_whole(group_id): _whole(since) for group_id, since in found.get("infra", {}).items()},
@@ -94,8 +86,6 @@ def read_state(text: str) -> RangeState:
             overdue=_whole(found.get("overdue", 0)),
             overdue_ms=_whole(found.get("overdue_ms", 0)),
             pool=str(found.get("pool", "")),
-            quiet_until=shown if shown != loaded else 0,
-            is_of_first_release=bool(found) and "loaded" not in found,
         )
     except _GARBLED:
         return RangeState()

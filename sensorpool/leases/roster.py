@@ -3,7 +3,7 @@
 A worker enters itself when it starts, again every ``heartbeat``, and strikes itself out when it ends. The first worker
 sets the terms: a worker with other terms does not start beside it. So all workers on one Redis (and one ``namespace``)
 serve one pool and cut it into the same ranges, and clients can look up which ranges. After a loss of Redis the roster
-is complete again within a heartbeat. A worker of a version before the roster is not in it.
+is complete again within a heartbeat.
 
 Beat serves no tables and has no entry; it notes its tick beside the roster, for `health` to go by. So do triggerers of
 Airflow, which take the ends of instances to their tasks.
@@ -62,7 +62,7 @@ class Roster:
         :param queues: the queues from which the worker takes jobs; None: not known.
         :param must_agree: enter nothing if another live worker has other terms.
         """
-        fields: dict[str, Any] = {"tick": tick, "version": version, "marks": True, "budgets": budgets}
+        fields: dict[str, Any] = {"tick": tick, "version": version, "budgets": budgets}
         fields |= {"no_metrics": no_metrics} if no_metrics else {}
         more = json.dumps(fields if queues is None else fields | {"queues": list(queues)})
         arguments = [name, str(terms), more, self._fresh, "1" if must_agree else "0"]
@@ -128,7 +128,7 @@ class Roster:
         self._note(self._beat_at)
 
     def beat_age(self) -> float | None:
-        """Return the seconds since beat's last note; None: there was none in a day, or beat is of an older version."""
+        """Return the seconds since beat's last note; None: there was none in a day."""
         return self._age(self._beat_at)
 
     def note_triggerer(self) -> None:
@@ -155,7 +155,7 @@ class Roster:
             return None
 
     def beat_tick(self) -> float | None:
-        """Return the tick (seconds) of beat; None: no beat has noted it lately, as a beat of the version before."""
+        """Return the tick (seconds) of beat; None: no beat has noted it lately."""
         pipeline = self._store.pipeline()
         pipeline.get(self._beat_tick)
         [found] = self._store.call(pipeline.execute, raise_on_error=False)

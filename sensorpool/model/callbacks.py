@@ -1,35 +1,20 @@
 """What a row says of the callbacks of an instance: which Celery tasks are sent when it ends, and how.
 
-A row with one ``on_settled`` task holds its signature. One with more, or with one that depends on the end, holds an
-object that the version before takes for a task that it may not send, so that it leaves it to this version.
+A row holds the messages by the end that they are for: ``on_settled``, ``on_success`` and ``on_failure``.
 """
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sensorpool.model.json_text import read_json
 from sensorpool.model.states import State
 
 WAIT_FOR = "sensorpool.wait_for"  # a task of the user's application: `sensorpool.canvas`
-ENDED = "sensorpool.ended"  # no application has such a task
-ON_SETTLED, ON_SUCCESS, ON_FAILURE = "on_settled", "on_success", "on_failure"
+ON_SETTLED, ON_SUCCESS, ON_FAILURE = _ENDS = "on_settled", "on_success", "on_failure"
 
-FOLLOWING = frozenset({"chain", "chord", "group_id", "group_index"})  # options that the version before does not send
+FOLLOWING = frozenset({"chain", "chord", "group_id", "group_index"})  # options of a message that canvases become
 
 Message = dict[str, Any]
 """A task as it is sent: task, args, kwargs, options, immutable; ``takes`` names a keyword for the result."""
-
-
-def composed(callbacks: Mapping[str, Sequence[Message]]) -> Message:
-    """Return the object that a row holds.
-
-    :param callbacks: by `ON_SETTLED`, `ON_SUCCESS` or `ON_FAILURE` the messages to be sent.
-    """
-    if callbacks.keys() == {ON_SETTLED} and len(callbacks[ON_SETTLED]) == 1:
-        [message] = callbacks[ON_SETTLED]
-        if "takes" not in message and not FOLLOWING & message.get("options", {}).keys():
-            return message
-    return {"task": ENDED, "kwargs": {name: list(messages) for name, messages in callbacks.items()}}
 
 
 def messages(text: str | None, state: str) -> list[Message]:
@@ -40,12 +25,14 @@ def messages(text: str | None, state: str) -> list[Message]:
     """
     if text is None:
         return []
-    found = read_json(text)
-    if not isinstance(found, dict) or not isinstance(found.get("task"), str):
-        raise ValueError("no signature")
-    if found["task"] != ENDED:
-        return [found]
-    return _of_end(found.get("kwargs"), state)
+    named = read_json(text)
+    if not isinstance(named, dict) or not named or named.keys() - _ENDS:
+        raise ValueError("no callbacks")
+    wanted = (ON_SETTLED, ON_SUCCESS if state == State.SUCCESS else ON_FAILURE)
+    found = [each for name in wanted for each in _list(named.get(name, []))]
+    if not all(isinstance(each, dict) and isinstance(each.get("task"), str) for each in found):
+        raise ValueError("a callback is no signature")
+    return found
 
 
 def has_some(text: str, state: str) -> bool:
@@ -65,11 +52,7 @@ def shown(text: str, state: str) -> str:
         return "?"
 
 
-def _of_end(named: Any, state: str) -> list[Message]:
-    wanted = (ON_SETTLED, ON_SUCCESS if state == State.SUCCESS else ON_FAILURE)
-    if not isinstance(named, dict):
-        raise ValueError("no callbacks")
-    found = [each for name in wanted for each in named.get(name) or ()]
-    if not all(isinstance(each, dict) and isinstance(each.get("task"), str) for each in found):
-        raise ValueError("a callback is no signature")
-    return found
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError("no list of callbacks")
+    return value

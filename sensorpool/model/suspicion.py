@@ -1,9 +1,4 @@
-"""Why a group is suspect: the texts that Redis keeps beside the lease of its range.
-
-They are sentences because the version before writes and compares sentences: it takes an unknown text for a crash, and
-would poke a hanging group among the crashing ones. This version also reads codes (``overran``), so that the next
-version may write codes. The commands make their own texts for people.
-"""
+"""Why a group is suspect: the texts that Redis keeps beside the lease of its range, and that people read."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -19,7 +14,7 @@ class Suspicion(StrEnum):
     CLASS_HANGS = "its class hangs"  # nothing is known of the group itself
     CRASHED = "its poke took its process down before"
     LATE_CRASHES = "processes that had poked it died again and again"
-    UNKNOWN = "a reason of another version"
+    UNKNOWN = "a reason that is not known"
 
     @property
     def hangs(self) -> bool:
@@ -29,9 +24,7 @@ class Suspicion(StrEnum):
 
 _HANGING = frozenset({Suspicion.OVERRAN, Suspicion.SLOW, Suspicion.CLASS_HANGS})
 _LOST_TURN = "; its turn was lost with its worker"  # after a reason
-_LOST_TURN_CODE = ";lost_turn"
-_FIRST_RELEASE = {"ran out of memory": Suspicion.OUT_OF_MEMORY}  # its only text that differs from this version's
-_KNOWN = {str(each): each for each in Suspicion} | {each.name.lower(): each for each in Suspicion} | _FIRST_RELEASE
+_KNOWN = {str(each): each for each in Suspicion}
 
 
 def spell(why: Suspicion, *, lost_turn: bool = False) -> str:
@@ -49,7 +42,7 @@ def read(fields: Iterable[tuple[int, object]]) -> tuple[dict[int, Suspicion], li
     for group_id, text in fields:
         why = _KNOWN.get(text)  # type: ignore[call-overload]  # a text, unless Redis was edited
         if why is None:
-            reason = str(text).removesuffix(_LOST_TURN).removesuffix(_LOST_TURN_CODE)
+            reason = str(text).removesuffix(_LOST_TURN)
             why = _KNOWN.get(reason, Suspicion.UNKNOWN)
             if reason != text:
                 lost_turn.append(group_id)

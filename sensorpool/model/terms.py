@@ -34,9 +34,8 @@ class LiveWorker:
 
     :param at: when the worker wrote its entry last, by the clock of Redis.
     :param tick: seconds.
-    :param queues: the queues from which it takes jobs; None: not known, as of a worker of the version before.
-    :param marks: whether it knows the marks of ranges, and jobs that serve several; the version before does not.
-    :param budgets: its budgets as text; None: not known, as of a worker of the version before.
+    :param queues: the queues from which it takes jobs; None: not known, before it takes some.
+    :param budgets: its budgets as text.
     :param no_metrics: why it serves no metrics, where it should.
     """
 
@@ -46,8 +45,7 @@ class LiveWorker:
     tick: float  # seconds
     version: str
     queues: tuple[str, ...] | None = None
-    marks: bool = False
-    budgets: str | None = None
+    budgets: str = ""
     no_metrics: str = ""
 
     def __str__(self) -> str:
@@ -64,10 +62,9 @@ def read_worker(name: str, value: str) -> LiveWorker | None:
         if not 1 <= read.shards <= min(read.shard_code_upper_limit, _MOST_SHARDS):
             return None
         queues = tuple(str(queue) for queue in fields["queues"]) if isinstance(fields.get("queues"), list) else None
-        version, marks = str(fields["version"]), fields.get("marks") is True
-        budgets = fields["budgets"] if isinstance(fields.get("budgets"), str) else None
+        version, budgets = str(fields["version"]), str(fields["budgets"])
         no_metrics = fields["no_metrics"] if isinstance(fields.get("no_metrics"), str) else ""
-        return LiveWorker(name, read, int(at), float(fields["tick"]), version, queues, marks, budgets, no_metrics)
+        return LiveWorker(name, read, int(at), float(fields["tick"]), version, queues, budgets, no_metrics)
     except _GARBLED:
         return None
 
@@ -103,8 +100,7 @@ def unequal_budgets(workers: Sequence[LiveWorker]) -> list[str]:
     """Return a line if live workers have other budgets than others have: the backends bear the sum of both."""
     by_budgets: dict[str, list[LiveWorker]] = {}
     for worker in workers:
-        if worker.budgets is not None:
-            by_budgets.setdefault(worker.budgets, []).append(worker)
+        by_budgets.setdefault(worker.budgets, []).append(worker)
     if len(by_budgets) < 2:
         return []
     said = "; ".join(f"{text or 'none'} at {_names(some)}" for text, some in sorted(by_budgets.items()))

@@ -13,7 +13,7 @@ from uuid import uuid4
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused
 from sensorpool.instrumentation.redaction import one_line
-from sensorpool.model.callbacks import Message, composed
+from sensorpool.model.callbacks import Message
 from sensorpool.publish import signature as signatures
 
 _MOST = 1_000  # messages of a callback
@@ -40,7 +40,7 @@ def check(callbacks: Mapping[str, Any], settings: Settings) -> str | None:
     if not kept:
         return None
     try:
-        return signatures.spell(composed(kept))
+        return signatures.spell(kept)
     except Refused as error:
         raise Refused(f"{', '.join(kept)}: {error}") from None
 

@@ -20,5 +20,5 @@ def routing_key(dag_id: str) -> str:
 
 
 def is_of_another_pool(named: object, ours: str | None) -> bool:
-    """Whether a message names another pool. A message of an older version names none, and is taken."""
+    """Whether a message names another pool. One that names none, for its sender does not know it, is taken."""
     return named is not None and ours is not None and named != ours

@@ -1,14 +1,13 @@
 """Results that dead processes left in the database, or that the broker did not take. They are published again."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.logs import logger
-from sensorpool.model.values import Milliseconds, Settled
+from sensorpool.model.values import Milliseconds
 from sensorpool.publish.publisher import Publisher
-from sensorpool.publish.putting_off import LONGEST_AWAY, STRIKES, in_parts, note, pause
-from sensorpool.store import callbacks as rows
+from sensorpool.publish.putting_off import LONGEST_AWAY, STRIKES, in_parts, pause
 from sensorpool.store import outbox_rows
 from sensorpool.store.database import Database
 
@@ -65,18 +64,10 @@ class LeftBehind:
         ids = row.instance_ids
         for start in range(0, len(ids), _INSTANCES):
             for some in in_parts(self._database, ids[start : start + _INSTANCES]):
-                if not row.callbacks_apart:
-                    self._adopt_callbacks(some)
                 self._publisher.publish(some)
         self._database.run(outbox_rows.forget, row.id)
-
-    def _adopt_callbacks(self, settled: Sequence[Settled]) -> None:
-        """Give the callbacks of an older version's flush rows of their own."""
-        if any(each.on_settled is not None for each in settled):
-            now = self._database.read(self._database.now)
-            self._database.run(rows.adopt, settled, now)
 
     def _put_off(self, row: outbox_rows.Unpublished, longest: Milliseconds) -> None:
         now = self._database.read(self._database.now)
         until = now + pause(row.tries, longest)
-        note(lambda: self._database.run(outbox_rows.put_off, row.id, row.tries + 1, until))
+        self._database.run(outbox_rows.put_off, row.id, row.tries + 1, until)

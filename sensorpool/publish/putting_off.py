@@ -1,11 +1,7 @@
 """How long a message waits after its broker did not take it, and when a broker counts as away."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from sqlalchemy.exc import DBAPIError
-
-from sensorpool.instrumentation.logs import logger
-from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.values import Milliseconds, Settled
 from sensorpool.store import results, values
 from sensorpool.store.database import Database
@@ -14,20 +10,10 @@ LONGEST_AWAY = 60_000  # milliseconds: the longest pause while a broker does not
 STRIKES = 2  # messages in a row without an answer after which a broker counts as away
 _FIRST_PAUSE = 15_000  # milliseconds after the first refusal; doubles with each further one
 
-log = logger(__name__)
-
 
 def pause(tries: int, longest: Milliseconds) -> Milliseconds:
     """Return how long a message waits after so many earlier tries, at most ``longest``."""
     return int(min(longest, _FIRST_PAUSE * 2 ** min(tries, 20)))
-
-
-def note(act: Callable[[], object]) -> None:
-    """Store that a message waits. A failure is logged only: an older version's rights may not allow it."""
-    try:
-        act()
-    except DBAPIError as error:
-        log.warning("the pause of a message could not be stored", error=one_line(error))
 
 
 def in_parts(database: Database, instance_ids: Sequence[int]) -> Iterator[list[Settled]]:

@@ -7,7 +7,7 @@ from sensorpool.errors import Refused, Unreachable
 from sensorpool.instrumentation.logs import logger
 from sensorpool.model.values import Milliseconds, Settled
 from sensorpool.publish.callbacks import Callbacks, NotAllowed, not_allowed
-from sensorpool.publish.putting_off import LONGEST_AWAY, STRIKES, in_parts, note, pause
+from sensorpool.publish.putting_off import LONGEST_AWAY, STRIKES, in_parts, pause
 from sensorpool.publish.signature import COMPOSED, is_allowed
 from sensorpool.store import callbacks as rows
 from sensorpool.store import outbox_rows
@@ -62,7 +62,7 @@ class WaitingCallbacks:
         now = self._database.read(self._database.now)
         # of a chord the tasks in it matter, which its sender looks at
         tasks = [each for each in self._database.read(rows.tasks) if each in COMPOSED or is_allowed(each, self._tasks)]
-        note(lambda: self._database.run(rows.note_not_allowed, now, tasks, not_allowed("its task")))
+        self._database.run(rows.note_not_allowed, now, tasks, not_allowed("its task"))
         claimed = self._database.run(rows.claim, now, tasks, now + _CLAIM, _AT_ONCE)
         tries = {each.instance_id: each.tries for each in claimed}
         existing: set[int] = set()
@@ -94,9 +94,9 @@ class WaitingCallbacks:
     def _leave(self, instance_id: int, tries: int, cause: str) -> None:
         """Leave a claimed callback to the other workers, with the cause."""
         now = self._database.read(self._database.now)
-        note(lambda: self._database.run(rows.put_off, instance_id, tries, now + _OTHERS_TURN, cause))
+        self._database.run(rows.put_off, instance_id, tries, now + _OTHERS_TURN, cause)
 
     def _put_off(self, instance_id: int, tries: int, longest: Milliseconds, cause: str) -> None:
         now = self._database.read(self._database.now)
         until = now + pause(tries, longest)
-        note(lambda: self._database.run(rows.put_off, instance_id, tries + 1, until, cause))
+        self._database.run(rows.put_off, instance_id, tries + 1, until, cause)

@@ -16,11 +16,11 @@ RESCUE = "sensorpool.rescue"
 QUEUE = "sensorpool"
 RESULTS = "sensorpool.results"
 POOL = "sensorpool_pool"
-"""The header with the pool id. A message of an older version has no such header."""
+"""The header with the pool id. A message whose sender does not know it has no such header."""
 AGAIN = "sensorpool_again"
 """The header of a job that a worker has sent on: a second worker does not send it on again."""
 ALSO = "sensorpool_also"
-"""The header of a job that serves several ranges: the others than the first. The version before does not read it."""
+"""The header of a job that serves several ranges: the others than the first."""
 RETRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0.2}  # a connection that lay idle may be gone
 _SEPARATOR = "\x06\x16"  # kombu's own: stated, because an overlay must not change it for workers alone
 _LONGEST_ALSO = 100_000  # characters

@@ -51,7 +51,7 @@ class Ticks(Scheduler):
     _roster: Roster | None = None
     _plan: TickPlan | None = None
     _pool_id: str | None = None
-    _know_marks = False  # whether all live workers know the marks of ranges
+    _has_workers = False
     _asked = -ASK_EVERY
     _quiet_until = 0.0
     _pause = 0.0  # the last pause in seconds; 0 while the broker takes messages
@@ -110,7 +110,7 @@ class Ticks(Scheduler):
         if self._plan is None:
             return [_Message([entry], []) for entry in ready]
         ranges = {shard_range: entry for entry in ready if (shard_range := _range_of(entry)) is not None}
-        planned = self._plan.messages(list(ranges), by_marks=self._know_marks)
+        planned = self._plan.messages(list(ranges), by_marks=self._has_workers)
         shared = [_Message([ranges[each] for each in together], together) for together in planned]
         return shared + [_Message([entry], []) for entry in ready if _range_of(entry) is None]
 
@@ -192,7 +192,7 @@ class Ticks(Scheduler):
         return None if runtime is None else runtime.settings
 
     def _ask_roster(self) -> None:
-        """Ask the roster now and then whose pool it is, and what its workers know; note beat's tick there.
+        """Ask the roster now and then whose pool it is, and whether it has workers; note beat's tick there.
 
         Beat needs no database. The pool id is None while it is not known.
         """
@@ -209,7 +209,7 @@ class Ticks(Scheduler):
             workers = []  # Redis is away: its last answer may be out of date
         served = {worker.terms.pool_id for worker in workers}
         self._pool_id = served.pop() if len(served) == 1 else None
-        self._know_marks = bool(workers) and all(worker.marks for worker in workers)
+        self._has_workers = bool(workers)
 
     @property
     def _queue(self) -> str:

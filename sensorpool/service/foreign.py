@@ -56,10 +56,7 @@ def send_on(worker: Worker, ranges: Collection[ShardRange], shard_range: ShardRa
             shards=worker.settings.shards,
         )
     cover = covering(shard_range, sorted(ranges, key=lambda each: each.shard_min))
-    is_new = worker.leases.dirty_flags.take_down(shard_range)  # a client of an older version raised it
     for each in cover:
-        if is_new:
-            worker.leases.dirty_flags.put_up(each)
         worker.outbox.nudge(each, again=True)
     return len(cover)
 

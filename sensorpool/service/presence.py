@@ -135,4 +135,4 @@ def terms_of(settings: Settings, database: Database) -> Terms:
     :raises SchemaMismatch: when the database has no pool id.
     :raises Unreachable: when the database does not answer.
     """
-    return Terms(pool_id.ensure(database), settings.shards, settings.shard_code_upper_limit)
+    return Terms(pool_id.read(database), settings.shards, settings.shard_code_upper_limit)

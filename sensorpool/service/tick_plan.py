@@ -1,8 +1,8 @@
 """Which ranges get a message at a tick: none for a quiet range, and one for several ranges whose jobs are short.
 
 A message costs beat, the broker and a worker more than a look at a range in which nothing is due. The marks that jobs
-leave tell the ranges apart (`range_marks`). They count while all live workers know them; else, and while Redis does
-not answer within `PATIENCE`, each range gets a message of its own at each tick.
+leave tell the ranges apart (`range_marks`). While no worker lives, and while Redis does not answer within `PATIENCE`,
+each range gets a message of its own at each tick.
 """
 
 import time
@@ -28,13 +28,12 @@ class TickPlan:
         self._leases: Leases | None = None
         self._sent_at: dict[ShardRange, float] = {}
         self._asked_in_vain = -_PAUSE
-        self._turn = 0
 
     def messages(self, ranges: Sequence[ShardRange], *, by_marks: bool) -> list[list[ShardRange]]:
         """Return the ranges of each message that is due now.
 
         :param ranges: the ranges whose tick it is.
-        :param by_marks: whether all live workers know the marks.
+        :param by_marks: whether the marks count: workers live.
         """
         now = time.monotonic()
         marks = self._look(ranges, now) if by_marks else [_NO_MARKS] * len(ranges)
@@ -54,18 +53,12 @@ class TickPlan:
             shared.append(shard_range)
             took += mark.took
         if shared:
-            messages.append(self._in_turn(shared))
+            messages.append(shared)
         return messages
 
     def sent(self, ranges: Sequence[ShardRange]) -> None:
         """Note that a message was sent for these ranges."""
         self._sent_at.update(dict.fromkeys(ranges, time.monotonic()))
-
-    def _in_turn(self, ranges: list[ShardRange]) -> list[ShardRange]:
-        """Have another range come first each time: a worker of the version before serves no other."""
-        self._turn += 1
-        start = self._turn % len(ranges)
-        return ranges[start:] + ranges[:start]
 
     def _look(self, ranges: Sequence[ShardRange], now: float) -> list[Marks]:
         if now - self._asked_in_vain >= _PAUSE:

@@ -113,8 +113,6 @@ class RangeFailures:
     :param since: what the last job left: since when each failing group fails, by group id.
     :param told: what processes have told of pokes outside of jobs.
     :param apart: the groups that are poked outside of jobs.
-    :param seen_until: when a worker of the first release loaded the range last, if it did the last job: it takes
-        nothing up, so what was told before may have ended.
     :ivar since: since when each failing group fails, by group id; the job leaves it to the next job.
     :ivar taken: what was told and is in the state that the job leaves, by group id: it is to be told no more.
     """
@@ -125,7 +123,6 @@ class RangeFailures:
         since: Mapping[int, Milliseconds],
         told: Told = NOTHING_TOLD,
         apart: Container[int] = (),
-        seen_until: Milliseconds = 0,
     ) -> None:
         self.since = dict(since)
         self.taken: dict[int, Failing | Milliseconds] = {
@@ -142,7 +139,7 @@ class RangeFailures:
                 self._apart[group_id] = failing
                 continue
             self.taken[group_id] = failing
-            if failing.last >= seen_until and self.since.get(group_id, 0) <= failing.last:
+            if self.since.get(group_id, 0) <= failing.last:
                 self.since[group_id] = min(failing.since, self.since.get(group_id, failing.since))
             if failing.since <= _next_look(failing.last, span):
                 self._were_over.add(group_id)

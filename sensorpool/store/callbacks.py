@@ -38,17 +38,6 @@ def note(connection: Connection, settled: Sequence[Settled], now: Milliseconds) 
         connection.execute(insert(c), rows)
 
 
-def adopt(connection: Connection, settled: Sequence[Settled], now: Milliseconds) -> None:
-    """Insert rows for callbacks that an older version left in the outbox; an existing row stays as it is."""
-    wanted = {each.id: row for each in settled if (row := _row(each, now))}
-    if wanted:
-        existing = set(
-            connection.execute(select(c.c.instance_id).where(among(c.c.instance_id)), {"ids": list(wanted)}).scalars()
-        )
-        if rows := [row | {"next_try_at": now} for each, row in wanted.items() if each not in existing]:
-            connection.execute(insert(c), rows)
-
-
 def claim(
     connection: Connection, now: Milliseconds, tasks: Collection[str], until: Milliseconds, most: int
 ) -> list[Waiting]:

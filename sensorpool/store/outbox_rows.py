@@ -11,7 +11,6 @@ from sensorpool.model.values import Milliseconds
 from sensorpool.store.schema import outbox
 
 LONGEST_PAUSE = 900_000  # milliseconds between two attempts at one message
-FORMAT = 2  # of outbox rows: the callbacks of their instances have rows of their own
 
 
 class Unpublished(NamedTuple):
@@ -19,13 +18,12 @@ class Unpublished(NamedTuple):
 
     id: int
     instance_ids: list[int]
-    callbacks_apart: bool  # False: an older version wrote the row, and its callbacks are sent with it
     tries: int
 
 
 def note(connection: Connection, instance_ids: Sequence[int], now: Milliseconds) -> int:
     """Write the outbox row of a flush; return its id."""
-    row = {"created_at": now, "instance_ids": json.dumps(list(instance_ids)), "format": FORMAT}
+    row = {"created_at": now, "instance_ids": json.dumps(list(instance_ids))}
     key = connection.execute(insert(outbox).values(row)).inserted_primary_key
     assert key is not None
     return int(key[0])
@@ -56,9 +54,9 @@ def unpublished(
     old = or_(outbox.c.created_at < now - age, outbox.c.created_at > now)
     due = or_(outbox.c.next_try_at.is_(None), outbox.c.next_try_at <= now, outbox.c.next_try_at > now + LONGEST_PAUSE)
     order = outbox.c.id.desc() if newest else outbox.c.id
-    query = select(outbox.c.id, outbox.c.instance_ids, outbox.c.format, outbox.c.tries)
+    query = select(outbox.c.id, outbox.c.instance_ids, outbox.c.tries)
     rows = connection.execute(query.where(old, due, outbox.c.id > after).order_by(order).limit(most))
-    return [Unpublished(row[0], _read_ids(row[1]), row[2] is not None, row[3]) for row in rows]
+    return [Unpublished(row[0], _read_ids(row[1]), row[2]) for row in rows]
 
 
 def put_off(connection: Connection, outbox_id: int, tries: int, until: Milliseconds) -> None:

@@ -3,9 +3,8 @@
 import threading
 import time
 from contextlib import suppress
-from uuid import uuid4
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from sensorpool.errors import SchemaMismatch, SensorpoolError
@@ -31,7 +30,7 @@ class PoolId:
         self._lock = threading.Lock()
 
     def get(self) -> str | None:
-        """Return the id, or None while the database gives none (it is away, or its schema is older)."""
+        """Return the id, or None while the database is away."""
         if self._known is None:
             self.look_again()
         return self._known
@@ -46,27 +45,13 @@ class PoolId:
         return self._known
 
 
-def read(database: Database) -> str | None:
-    """Return the id of a database's pool, or None if it has none yet.
+def read(database: Database) -> str:
+    """Return the id of a database's pool.
 
+    :raises SchemaMismatch: when the row that holds it is gone.
     :raises Unreachable: when the database does not answer.
     """
     pool_id: str | None = database.read(Connection.scalar, select(schema_info.c.pool_id))
-    return pool_id
-
-
-def ensure(database: Database) -> str:
-    """Return the id of a database's pool; make one if it has none.
-
-    :raises SchemaMismatch: when there is no id and this role may not make one.
-    :raises Unreachable: when the database does not answer.
-    """
-    pool_id = read(database)
     if pool_id is None:
-        give = update(schema_info).where(schema_info.c.pool_id.is_(None)).values(pool_id=uuid4().hex)
-        with suppress(SQLAlchemyError):  # the error below covers it
-            database.run(Connection.execute, give)
-        pool_id = read(database)
-    if pool_id is None:
-        raise SchemaMismatch("the database does not say which pool it belongs to: run `sensorpool db upgrade`")
+        raise SchemaMismatch("the database does not say which pool it belongs to: restore its table sensorpool_schema")
     return pool_id

@@ -28,13 +28,6 @@ _SETTLED = select(
     s.c.shared_value_id,
 ).where(among(s.c.id))
 
-_ENDINGS = {
-    State.SUCCESS: Ending.LANDED,
-    State.FAILED: Ending.FAIL,
-    State.SKIPPED: Ending.SKIP,
-    State.CANCELLED: Ending.CANCELLED,
-}
-
 
 def read(connection: Connection, instance_ids: Collection[int]) -> list[Settled]:
     """Return settled instances, without rows whose state or ending is unknown (edited by hand).
@@ -52,12 +45,6 @@ def read(connection: Connection, instance_ids: Collection[int]) -> list[Settled]
 
 def _settled(row: Any, shared: Mapping[int, str]) -> Settled:
     value = row[9] if row[12] is None else shared.get(row[12])
-    return Settled(row[0], Key(*row[1:6]), State(row[6]), ending_of(row[7], row[6]), row[8], value, row[10], row[11])
-
-
-def ending_of(ending: str | None, state: str) -> Ending:
-    """Read an ending; for a row of an older version without one, return the usual ending of its state.
-
-    :raises ValueError: when the ending or the state is unknown.
-    """
-    return _ENDINGS.get(State(state), Ending.CANCELLED) if ending is None else Ending(ending)
+    state = State(row[6])
+    ending = Ending.CANCELLED if state is State.SENSING else Ending(row[7])  # one that waits has none yet
+    return Settled(row[0], Key(*row[1:6]), state, ending, row[8], value, row[10], row[11])

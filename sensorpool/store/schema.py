@@ -69,7 +69,7 @@ poke_group = Table(
     Column("registered_at", BigInteger, nullable=False),
     Column("next_deadline", BigInteger),  # the earliest of its members
     Column("crashes", Integer, nullable=False, server_default="0"),
-    # of its first waiter; None: an older version made the row, or there is none
+    # of its first waiter
     Column("family", BigInteger),  # the series of conditions that it belongs to; None: it is a series of its own
     Column("backend", _name(250)),
     Column("location", _name(LONGEST)),  # of what it waits for, for wake-ups; None: not known
@@ -192,7 +192,6 @@ outbox = Table(
     Column("id", Id, primary_key=True, autoincrement=True),
     Column("created_at", BigInteger, nullable=False),
     Column("instance_ids", LongText, nullable=False),  # JSON
-    Column("format", Integer),  # `outbox_rows.FORMAT`; None: of an older version, whose callbacks have no rows
     Column("next_try_at", BigInteger),  # None: only the process that wrote the row has tried it
     Column("tries", Integer, nullable=False, server_default="0"),
     sqlite_autoincrement=True,
@@ -250,5 +249,5 @@ schema_info = Table(
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),
     Column("oldest_code", String(32), nullable=False),
-    Column("pool_id", String(32)),
+    Column("pool_id", String(32), nullable=False),
 )

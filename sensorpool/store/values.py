@@ -12,7 +12,7 @@ from sensorpool.store.dialects import among
 from sensorpool.store.schema import sensor_instance as s
 from sensorpool.store.schema import shared_value as v
 
-SHARED_FROM = 4 * 2**20  # bytes of all copies; below it each instance has a copy, which the version before can read
+SHARED_FROM = 4 * 2**20  # bytes of all copies; below it each instance has a copy
 STATEMENT = 4 * 2**20  # bytes of verdicts in one statement
 READ = 16 * 2**20  # bytes of values read in one statement
 _FEW = 50  # so few instances need no weighing: a value has 256 KB at most

@@ -237,8 +237,7 @@ def _begin(worker: Worker, visit: Visit, began: float, ranges: int, moment: Mome
     if worker.adaptive is not None:
         _pass_over(worker, worker.adaptive, visit, loaded)
     window, state = settings.infra_failure_window, held.state
-    seen_until = state.last if state.is_of_first_release else 0
-    infra = RangeFailures(window, state.infra, held.told, held.suspects, seen_until)
+    infra = RangeFailures(window, state.infra, held.told, held.suspects)
     _allow_for_outage(worker, shard_range, held, loaded, infra)
     if held.unsettled:
         held.unsettled = from_registration(held.unsettled, [unit.group for unit in loaded.units])
@@ -337,7 +336,6 @@ def _leave(job_run: JobRun, no_time: list[int], waiting: list[int], apart: set[i
         left = state.in_turn(left, {unit.group.id: unit.group.poke_interval for unit in units}, loaded.now)
     looked_at, state.quiet_until = state.looked_at, 0
     state.last, state.recent, state.left = loaded.now, loaded.recent, left
-    state.is_of_first_release = False
     if state.stranded:
         state.left = [*left, *state.stranded.keys() - set(left)]
     _forget_failures_of_the_gone(job_run)

@@ -435,7 +435,7 @@ def test_health_tells_that_the_triggerers_are_gone_while_tasks_wait(
         return [line for line in problems.no_triggerer(pool) if "start `airflow triggerer`" in line]
 
     waits = register(pool)
-    assert told() == [], "one of the version before makes no note"
+    assert told() == [], "none was ever there"
     monkeypatch.setattr(notifiers, "SWEEP_EVERY", 0.5)
     notifier = make_notifier()
     until("its note", lambda: pool.roster.triggerer_age() is not None)

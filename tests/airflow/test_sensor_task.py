@@ -391,14 +391,6 @@ def test_poke_failed_is_no_airflow_exception() -> None:
     assert not issubclass(PokeFailed, AirflowException)
 
 
-def test_a_success_gives_its_value(pool: Pool) -> None:
-    sensor = in_dag(Flag, flag="x")
-    # as an older version's trigger says it
-    event = {"state": "success", "ending": "landed", "xcom_value": {"__type__": "date", "value": "2026-11-02"}}
-    value = as_runner(sensor, "resume_execution", intercept.RESUME, {"event": event}, context_of(sensor))
-    assert value == dt.date(2026, 11, 2)
-
-
 # what a poke raised
 
 
@@ -468,7 +460,7 @@ def test_a_retry_policy_sees_it(pool: Pool) -> None:
     "reason",
     [
         "absent.module.Throttled: slowly",
-        "Throttled: slowly",  # as older versions wrote it
+        "Throttled: slowly",
         "os.system: slowly",
         "sys.exit: slowly",
         "builtins.type: slowly",

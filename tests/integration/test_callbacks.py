@@ -308,21 +308,6 @@ def test_an_instance_whose_result_is_not_published_is_not_pruned(
     assert rescue(worker, Place()).pruned == 1
 
 
-def test_callbacks_that_the_version_before_left_with_its_results_are_sent(make: Make, broker: ScriptedAmqp) -> None:
-    pool, worker = make(broker.url)
-    one = register(pool, "x")
-    with pool.database.engine.begin() as connection:  # as the version before settles, and dies
-        connection.execute(
-            text("UPDATE sensor_instance SET state = 'success', ending = 'landed', settled_at = 1 WHERE id = :id"),
-            {"id": one.id},
-        )
-        connection.execute(outbox.insert().values(created_at=1, instance_ids=json.dumps([one.id])))
-    assert rescue(worker, Place()).published == 1
-    until("the message", lambda: rescue(worker, Place()) and broker.taken)
-    assert broker.taken[0][1][0][0]["id"] == one.id
-    until("the row to go", lambda: waiting(pool, one) is None)
-
-
 def test_options_arrive_as_celery_sends_them(make: Make, broker: ScriptedAmqp) -> None:
     pool, worker = make(broker.url)
     link = {"task": GO_ON, "args": [1], "kwargs": {}, "options": {}, "subtask_type": None, "immutable": False}

@@ -12,7 +12,7 @@ from kombu.transport.memory import Channel
 from harness.until import until
 from sensorpool import Pool, Settings
 from sensorpool.admin import health, status
-from sensorpool.errors import SettingsError
+from sensorpool.errors import SchemaMismatch, SettingsError
 from sensorpool.leases import connection
 from sensorpool.model.states import State
 from sensorpool.model.values import ShardRange
@@ -154,14 +154,13 @@ def test_the_roster_comes_back_after_a_loss_of_redis(make_settings: Any, enter: 
     until("the entry again", pool.workers, 5)
 
 
-def test_an_id_is_made_where_there_is_none(make_settings: Any) -> None:
+def test_a_database_without_an_id_is_refused(make_settings: Any) -> None:
     database = Database(make_settings().database_url)
-    made = pool_id.ensure(database)
-    assert pool_id.ensure(database) == made
+    assert len(pool_id.read(database)) == 32
     with database.engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE sensorpool_schema SET pool_id = NULL")
-    assert pool_id.read(database) is None
-    assert pool_id.ensure(database) not in {None, made}
+        connection.exec_driver_sql("DELETE FROM sensorpool_schema")
+    with pytest.raises(SchemaMismatch, match="restore its table sensorpool_schema"):
+        pool_id.read(database)
     database.dispose()
 
 
@@ -195,8 +194,7 @@ def test_jobs_of_another_pool_and_of_other_ranges(
         theirs = Publisher(settings, lambda: "b" * 32)
         theirs.nudge(ShardRange(0, 2500))
         until("its refusal", lambda: "a job of another pool came" in caplog.text, 10)
-        nameless = Publisher(settings)  # names no pool, like an older version
-        worker.leases.dirty_flags.put_up(ShardRange(100, 2600))
+        nameless = Publisher(settings)  # it does not know its pool
         nameless.nudge(ShardRange(100, 2600))
         until("what covers it", lambda: set(seen) == {ShardRange(0, 2500), ShardRange(2500, 5000)}, 10)
         assert "a beat or a registrant has other SHARDS" in caplog.text

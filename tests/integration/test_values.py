@@ -97,7 +97,6 @@ def test_a_value_that_is_kept_once_goes_with_the_last_who_has_it(pool: Pool, wor
 
 
 def test_small_values_stay_in_their_rows(pool: Pool, worker: Worker) -> None:
-    """The version before reads small values there."""
     ones = register(pool, "x", "x", "y")
     worker.settler.settle([landed(worker, ones[0], 2, LARGE), landed(worker, ones[2], 1, '"small"')])
     rows = [pool.database.read(inspecting.instance, one.id) for one in ones]

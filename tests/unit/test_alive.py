@@ -28,9 +28,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     alive.end()
 
 
-def put(folder: Path, name: str, text: str) -> None:
+def put(folder: Path, name: str, text: str, process: int = 1) -> None:
     folder.mkdir(exist_ok=True)
-    (folder / f"{name}.alive").write_text(text)
+    (folder / f"{name}.{alive.deployment()}.{process}.alive").write_text(text)
 
 
 def test_who_begins_is_alive_until_it_ends(folder: Path) -> None:
@@ -102,7 +102,7 @@ def another() -> Iterator[int]:
 def of_process(folder: Path, process: int, age: float, started: str | None = None) -> None:
     """Write the sign of another process of this deployment with our name."""
     started = alive._started(process) if started is None else started
-    put(folder, f"celery@a.{alive.deployment()}.{process}", f"{time.monotonic() - age} {started}")
+    put(folder, "celery@a", f"{time.monotonic() - age} {started}", process)
 
 
 def test_two_processes_of_one_name_have_a_sign_each(folder: Path, tmp_path: Path, another: int) -> None:
@@ -190,7 +190,7 @@ def test_who_waits_for_the_broker_gets_on(folder: Path) -> None:
 def test_each_that_is_silent_is_named(folder: Path) -> None:
     put(folder, "beat@a", str(time.monotonic()))
     put(folder, "celery@a", str(time.monotonic() - 75))
-    assert alive.problems(60) == ["celery@a has shown no sign of life for 75 s"]
+    assert alive.problems(60) == ["celery@a (process 1) has shown no sign of life for 75 s"]
     assert alive.problems(80) == []
 
 
@@ -199,7 +199,7 @@ def test_each_that_is_silent_is_named(folder: Path) -> None:
 )
 def test_what_is_no_time_of_now_is_no_sign(folder: Path, text: str) -> None:
     put(folder, "celery@a", text)
-    assert alive.problems(60) == ["celery@a has shown no sign of life since the host started"]
+    assert alive.problems(60) == ["celery@a (process 1) has shown no sign of life since the host started"]
 
 
 def test_a_fork_leaves_its_parents_sign_alone(folder: Path) -> None:
@@ -244,8 +244,8 @@ def test_the_signs_of_another_deployment_are_none_of_this(
         [said] = alive.problems(60)
         assert said.startswith("no worker or beat of this deployment shows signs of life")
         assert said.endswith("; 1 of other deployments do: has the probe the environment of the worker?")
-        put(folder, f"celery@a.{alive.deployment()}", str(time.monotonic() - 100))
-        assert alive.problems(60) == ["celery@a has shown no sign of life for 100 s"]
+        put(folder, "celery@a", str(time.monotonic() - 100))
+        assert alive.problems(60) == ["celery@a (process 1) has shown no sign of life for 100 s"]
     assert alive.problems(60) == []
 
 
@@ -258,15 +258,6 @@ def test_a_password_that_is_changed_makes_no_other_deployment(monkeypatch: pytes
     monkeypatch.delenv("SENSORPOOL_DATABASE_URL")
     monkeypatch.setenv("AIRFLOW__SENSORPOOL__DATABASE_URL", "postgresql://u:other@db/ours")
     assert alive.deployment() == before
-
-
-def test_the_signs_of_the_version_before_count_until_there_are_others(folder: Path) -> None:
-    put(folder, "celery@a", str(time.monotonic() - 75))
-    assert alive.problems(60) == ["celery@a has shown no sign of life for 75 s"]
-    put(folder, "celery@b", str(time.monotonic() - 75))
-    alive.begin("celery@a")
-    assert alive.problems(60) == []
-    assert not (folder / "celery@a.alive").exists()
 
 
 def test_the_probe_imports_next_to_nothing(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from sensorpool.leases.range_state import RangeState, read_state
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import Fact, Failing, Told
 from sensorpool.settle.decide import decide
@@ -73,12 +72,6 @@ def test_another_outcome_ends_a_failure_and_one_from_before_the_group_does_not_c
     assert not of_range
 
 
-def test_groups_are_spelt_as_text_in_redis_alone() -> None:
-    state = RangeState(infra={7: START})
-    assert '"infra":{"7":' in state.text(), "as the version before reads it"
-    assert read_state(state.text()).infra == {7: START}
-
-
 # what processes tell each other of pokes outside of jobs
 
 
@@ -122,12 +115,6 @@ def test_a_job_takes_up_what_was_told_of_groups_that_it_pokes_itself() -> None:
 def test_a_later_failure_of_a_job_does_not_go_on_with_one_that_was_told_before() -> None:
     told = Told({1: Failing(START - DAY, START - INTERVAL)}, {})
     assert RangeFailures(WINDOW, {1: START}, told).since == {1: START}
-
-
-def test_what_a_worker_of_the_first_release_has_not_taken_up_has_ended() -> None:
-    told = Told({1: Failing(START - INTERVAL, START)}, {})
-    of_range = RangeFailures(WINDOW, {}, told, seen_until=START + 1)
-    assert (of_range.since, of_range.taken) == ({}, told.failing)
 
 
 @pytest.mark.parametrize(("since", "goes_on"), [(START, False), (START + 2, True)])

@@ -100,7 +100,7 @@ def test_every_message_is_bounded_and_no_instance_is_left_out(
 def test_a_callback_waits_while_the_only_broker_is_in_this_process(tmp_path: Path) -> None:
     """A pool in one process has a broker in its memory, which no worker of a user reads."""
     settled = Settled(
-        1, Key("d", "t", "r"), State.SUCCESS, Ending.LANDED, None, None, 1, '{"task": "theirs.go_on", "options": {}}'
+        1, Key("d", "t", "r"), State.SUCCESS, Ending.LANDED, None, None, 1, '{"on_settled": [{"task": "theirs.go_on"}]}'
     )
     settings = Settings.load(database_url=f"sqlite:///{tmp_path / 'pool.db'}", on_settled_tasks="theirs.go_on")
     with pytest.raises(Refused, match="set SENSORPOOL_ON_SETTLED_BROKER_URL"):

@@ -74,11 +74,6 @@ def test_its_record_says_how_long_a_poke_took(many: NotLanded) -> None:
     assert {poked.seconds for poked in pokes.values()} == {many.seconds if many.seconds > 0.001 else 0.0}
 
 
-def test_a_record_of_an_older_version_does_not_say_how_long() -> None:
-    pokes = latest_pokes([f'[{START},"bb",[0,1],[1,2],{{}},""]'], {1, 2})
-    assert {poked.seconds for poked in pokes.values()} == {None}
-
-
 @pytest.mark.parametrize("seconds", [0.0, 1e-5, 0.3])
 def test_metrics_count_the_same(seconds: float) -> None:
     many = not_landed([due_group(n) for n in range(1, 6)], [BEGAN] * 5, seconds)

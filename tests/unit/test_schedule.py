@@ -141,11 +141,11 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Planned:
 
 def test_ranges_share_a_message_and_the_next_tick_may_have_one_for_each(planned: Planned) -> None:
     plan: Any = Plan()
-    planned._plan, planned._know_marks = plan, True
+    planned._plan, planned._has_workers = plan, True
     assert planned.after(0) == ["poke-0-5000", "rescue"]
     assert planned.messages[0] == ("poke-0-5000", "shardcodes 0-5000 and 1 range more", "5000-10000")
     assert plan.of_sent == [ShardRange(0, 5_000), ShardRange(5_000, 10_000)]
-    planned._know_marks = False
+    planned._has_workers = False
     planned.messages.clear()
     assert planned.after(5) == RANGES
     assert sorted(planned.messages)[0] == ("poke-0-5000", "shardcodes 0-5000", None)
@@ -162,7 +162,7 @@ def test_ranges_whose_message_was_not_sent_are_due_again(monkeypatch: pytest.Mon
     plan: Any = Plan()
     monkeypatch.setattr(beat.time, "monotonic", lambda: ticks.here)
     monkeypatch.setattr(ticks, "_ask_roster", lambda: None)
-    ticks._plan, ticks._know_marks = plan, True
+    ticks._plan, ticks._has_workers = plan, True
     ticks.after(0)
     assert plan.of_sent == []
     ticks.cause = None
@@ -171,10 +171,10 @@ def test_ranges_whose_message_was_not_sent_are_due_again(monkeypatch: pytest.Mon
 
 
 class Roster:
-    """A roster of scripted workers."""
+    """A roster of so many workers."""
 
-    def __init__(self, *marks: bool) -> None:
-        self._workers = [LiveWorker("a", Terms("pool", 2, 10_000), 0, 5.0, "1", None, each) for each in marks]
+    def __init__(self, workers: int) -> None:
+        self._workers = [LiveWorker("a", Terms("pool", 2, 10_000), 0, 5.0, "1")] * workers
 
     def workers(self) -> list[LiveWorker]:
         return self._workers
@@ -183,14 +183,12 @@ class Roster:
         pass
 
 
-@pytest.mark.parametrize(
-    ("workers", "known"), [((), False), ((True,), True), ((True, True), True), ((True, False), False)]
-)
-def test_the_marks_count_while_all_workers_know_them(ticks: Sent, workers: tuple[bool, ...], known: bool) -> None:
-    roster: Any = Roster(*workers)
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_the_marks_count_while_there_are_workers(ticks: Sent, workers: int) -> None:
+    roster: Any = Roster(workers)
     ticks._roster = roster
     ticks.after(0)
-    assert ticks._know_marks is known
+    assert ticks._has_workers is (workers > 0)
 
 
 class Filled(Sent):

@@ -46,7 +46,7 @@ def check(given: Any, settings: Settings) -> str:
 
 def kept(given: Any, settings: Settings) -> dict[str, Any]:
     """Return what a row keeps, without the id that each task is given."""
-    found = json.loads(check(given, settings))
+    [found] = json.loads(check(given, settings))["on_settled"]
     if "task_id" not in dict(given).get("options", {}):
         del found["options"]["task_id"]
     assert isinstance(found, dict)

@@ -74,11 +74,9 @@ def test_a_mark_that_lives_too_long_counts_by_the_clock_of_beat(stand: Stand) ->
     assert [len(stand.tick()) for _ in range(6)] == [0, 0, 4, 0, 0, 4]
 
 
-def test_light_ranges_share_a_message_and_take_turns_to_be_its_first(stand: Stand) -> None:
+def test_light_ranges_share_a_message(stand: Stand) -> None:
     stand.of = dict.fromkeys(RANGES, LIGHT)
-    found = [stand.tick() for _ in range(4)]
-    assert all(len(messages) == 1 and sorted(messages[0]) == [0, 1, 2, 3] for messages in found)
-    assert {messages[0][0] for messages in found} == {0, 1, 2, 3}
+    assert stand.tick() == [[0, 1, 2, 3]]
 
 
 def test_together_they_take_no_longer_than_a_second_and_a_quarter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +97,7 @@ def test_a_range_with_both_marks_is_left_out_first(stand: Stand) -> None:
     assert list(map(sorted, stand.tick())) == [[2, 3]]
 
 
-def test_while_a_worker_does_not_know_the_marks_nobody_asks_for_them(stand: Stand) -> None:
+def test_while_no_worker_lives_nobody_asks_for_the_marks(stand: Stand) -> None:
     stand.tick()
     stand.of = dict.fromkeys(RANGES, Marks(40.0, 0.01))
     stand.asked = 0

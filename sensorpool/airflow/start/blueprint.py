@@ -44,11 +44,7 @@ class Blueprint:
 
     def as_text(self) -> str:
         """Return the JSON; equal blueprints have equal texts in every process."""
-        fields = {name: getattr(self, name) for name in self.__slots__}
-        for name in ("dag_file", "execution_timeout", "reschedule"):
-            if not fields[name]:
-                del fields[name]  # the version before reads all others
-        return json.dumps(fields, separators=(",", ":"))
+        return json.dumps({name: getattr(self, name) for name in self.__slots__}, separators=(",", ":"))
 
     def subject(self) -> str:
         """Return what a first poke proves: its class, its DAG's file, and its arguments without templated texts."""

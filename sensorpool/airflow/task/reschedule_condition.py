@@ -55,7 +55,7 @@ def resume_arguments_of_registered(op_classpath: str, poke_context: str) -> dict
 def result_if_unchanged(sensor: Any, context: Any, result: InstanceResult, digest: Any) -> InstanceResult:
     """Return the pool's result if the sensor still has its condition, and else that it is handed back.
 
-    :param digest: of `resume_arguments`; None in poke mode, and from an earlier version.
+    :param digest: of `resume_arguments`; None in poke mode.
     """
     if digest is None or result.ending in _NO_POKE:
         return result

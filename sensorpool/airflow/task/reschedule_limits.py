@@ -25,13 +25,13 @@ def resume_arguments(sensor: Any) -> dict[str, Any]:
 def result_if_unchanged(sensor: Any, result: InstanceResult, registered: Any) -> InstanceResult:
     """Return the pool's result if the limits that have decided it are unchanged, and else that it is handed back.
 
-    :param registered: of `resume_arguments`; None in poke mode, and from an earlier version.
+    :param registered: of `resume_arguments`; None in poke mode.
     """
-    if not isinstance(registered, dict):
+    if registered is None:
         return result
     now = resume_arguments(sensor)[NAME]
     for name in _DECIDE.get(result.ending, ()):
-        if name in registered and registered[name] != now[name]:
+        if registered[name] != now[name]:
             why = f"its {name} is {now[name]} now, and was {registered[name]} when it registered"
             return InstanceResult.handed_back(f"{why} (the pool saw: {result.ending})")
     return result

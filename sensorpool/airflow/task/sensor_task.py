@@ -74,8 +74,8 @@ def resume(
 
     A sensor that was to start without a worker, and could not, enters it for the first time.
 
-    :param as_started: the saved attributes; None in reschedule mode, and from an earlier version.
-    :param condition: the digest of the condition; None in poke mode, and from an earlier version.
+    :param as_started: the saved attributes; None in reschedule mode.
+    :param condition: the digest of the condition; None in poke mode.
     :param limits: what was registered of its limits (`reschedule_limits`); None likewise.
     :param begun: whether the try began without a worker.
     :param is_first: whether it has not been on a worker since.

@@ -102,14 +102,12 @@ def wait_in_pool(operator: Any, context: Any, request: DagRunTriggerException, o
         deferral.defer(operator, instance, direct=False, timeout=None, started=started, waits_for=waits_for)
 
 
-def resume(
-    operator: Any, context: Any, event: Any = None, waits_for: Mapping[str, Any] | None = None, **_: Any
-) -> None:
+def resume(operator: Any, context: Any, event: Any = None, *, waits_for: Mapping[str, Any], **_: Any) -> None:
     """End as the operator ends natively.
 
     Where the pool could not see what became of the run, it is waited for here: a retry would start another beside it.
 
-    :param waits_for: the operator's arguments when it started its run; None from an earlier version.
+    :param waits_for: the operator's arguments when it started its run.
     :raises AirflowException: when the run has failed; Airflow retries.
     :raises AirflowFailException: when the wait was ended, and not the run; Airflow does not retry.
     """
@@ -127,9 +125,8 @@ def resume(
     was_not_seen = result.ending is Ending.POKE_ERROR and not reason.startswith(_RUN_FAILED)
     if result.ending is not Ending.HANDED_BACK and not was_not_seen:
         raise AirflowException(reason.removeprefix(_RUN_FAILED))
-    if waits_for is not None:
-        operator.trigger_dag_id = waits_for["dag_id"]
-        operator.allowed_states, operator.failed_states = waits_for["allowed"], waits_for["failed"]
+    operator.trigger_dag_id = waits_for["dag_id"]
+    operator.allowed_states, operator.failed_states = waits_for["allowed"], waits_for["failed"]
     operator.log.info("sensorpool: handed back, waits for run %s on this worker: %s", run_id, reason)
     _wait_here(operator, context, run_id)
 

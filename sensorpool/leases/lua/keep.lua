@@ -6,8 +6,8 @@
 -- recent pokes are asked for more often; beyond `most_bytes` the records that expire soonest go first, and so they do in
 -- the history, beyond `most_history` bytes. (A pipeline would cost the client three times as much.)
 --
--- The sizes hold the sum of what is kept: "records bytes writes". A sum is made anew now and then, because an older
--- version does not add to it, and when it is lost.
+-- The sizes hold the sum of what is kept: "records bytes writes". A sum is made anew when it is lost, and now and then,
+-- because Redis may evict the records and leave their sum.
 local LONG_LIVED, LONGEST, COUNT_AFRESH = 1800000, 172800000, 200
 
 for i, wanted in ipairs({ "zset", "string", "zset", "string" }) do
