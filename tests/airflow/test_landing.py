@@ -23,8 +23,8 @@ from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.pool.adapters.landing import landing_of
 from sensorpool.airflow.task import conclude, deferral, patch
 from sensorpool.errors import Unreachable
-from sensorpool.model.states import Outcome
-from sensorpool.model.values import DueGroup
+from sensorpool.model.states import Ending, Outcome, State
+from sensorpool.model.values import DueGroup, Key, Settled
 from sensorpool.poke.poker import Poker
 from tests.airflow.running import PokesLog, as_runner, context_of, in_dag
 
@@ -69,7 +69,8 @@ def patched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return SimpleNamespace(id=1, opened=True)
 
     settings = Settings.load(sensors_enabled=f"{__name__}.Takes,{__name__}.Follows")
-    monkeypatch.setattr(deferral, "pool", lambda: SimpleNamespace(settings=settings))
+    database = SimpleNamespace(read=lambda *_: [Waiting.row])
+    monkeypatch.setattr(deferral, "pool", lambda: SimpleNamespace(settings=settings, database=database))
     monkeypatch.setattr(deferral, "register", register)
     monkeypatch.setattr(deferral, "airflow_settings", lambda: AirflowSettings(enabled=True))
     monkeypatch.setattr(patch, "is_enabled", lambda: True)
@@ -82,8 +83,10 @@ def patched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 class Waiting:
     """A task that has left its slot, and its group in the pool."""
 
+    row: ClassVar[Settled]  # of the last one that landed with a value
+
     def __init__(self, registered: list[Any], cls: Any = Takes, **options: Any) -> None:
-        self.options = {"poke_interval": 0.01, "timeout": 0.2, **options}
+        self.options = {"poke_interval": 0.01, "timeout": 1.0, **options}
         self.cls = cls
         sensor = in_dag(cls, **self.options)
         with pytest.raises(TaskDeferred) as left:
@@ -100,9 +103,16 @@ class Waiting:
         report = self._kept.poke()[0]
         ending = {Outcome.LANDED: ("success", "landed"), Outcome.HAND_BACK: ("cancelled", "handed_back")}
         state = ending.get(report.outcome, ("sensing", ""))
-        value = None if report.xcom_value is None else json.loads(report.xcom_value)
-        self.event = {"state": state[0], "ending": state[1], "reason": report.reason, "xcom_value": value}
+        self.event = {"state": state[0], "ending": state[1], "reason": report.reason}
+        if report.xcom_value is not None:
+            self.land(report.xcom_value)
         return report.outcome
+
+    def land(self, value: str) -> None:
+        """Have the pool keep a value, and its event name it."""
+        key = Key("dag", "wait", "run1")
+        Waiting.row = Settled(1, key, State.SUCCESS, Ending.LANDED, None, value, 1, None)
+        self.event = {"value_of": 1}
 
     def resume(self) -> tuple[Any, Any]:
         """Resume on a worker; return the sensor and what its execute returns."""
@@ -310,7 +320,7 @@ def test_no_row_of_the_database_puts_on_a_task_what_every_sensor_has(
     takes(monkeypatch, keeps)
     task = Waiting(patched)
     value = {"__type__": "landing", "value": 1, "attributes": {name: 7, "messages": ["first"]}}
-    task.event = {"state": "success", "ending": "landed", "reason": None, "xcom_value": value}
+    task.land(json.dumps(value))
     sensor, result = task.resume()
     assert getattr(sensor, name) != 7
     assert (sensor.messages, result) == (["first"], 1)
