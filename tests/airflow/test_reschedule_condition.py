@@ -293,12 +293,8 @@ def test_an_end_that_other_limits_have_decided_counts(
     assert Waits.poked == []
 
 
-@pytest.mark.parametrize("limits", [None, "x", [], {}, {"timeout_of_a_later_version": 1}], ids=str)
-def test_of_the_version_before_and_in_poke_mode_a_timeout_is_that_of_registration(limits: Any) -> None:
-    left = leaves(waiting(timeout=60))
-    assert len(json.dumps(left.kwargs)) < 250
-    with pytest.raises(AirflowSensorTimeout):
-        resumes(waiting(timeout=90), left, *TIMED_OUT, limits=limits)
+def test_in_poke_mode_a_timeout_is_that_of_registration() -> None:
+    assert len(json.dumps(leaves(waiting(timeout=60)).kwargs)) < 250
     left = leaves(waiting("poke", timeout=60))
     assert reschedule_limits.NAME not in left.kwargs
     with pytest.raises(AirflowSensorTimeout):

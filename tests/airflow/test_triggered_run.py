@@ -106,9 +106,11 @@ def test_what_cannot_be_cancelled_stops_nobody(started: list[str], monkeypatch: 
         wait(Ti(), reset=False)
 
 
-@pytest.mark.parametrize("is_of_before", [False, True])
+WAITS_FOR = {"dag_id": "other", "allowed": ["success"], "failed": ["failed"]}
+
+
 def test_what_is_handed_back_waits_for_the_run_that_it_started(
-    started: list[str], monkeypatch: pytest.MonkeyPatch, is_of_before: bool
+    started: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its templates are rendered again where it resumes: they may name another DAG then."""
     monkeypatch.setattr(deferral, "register", lambda _: SimpleNamespace(id=1, opened=True))
@@ -116,15 +118,13 @@ def test_what_is_handed_back_waits_for_the_run_that_it_started(
     with pytest.raises(TaskDeferred) as deferred:
         wait(Ti(), reset=True)
     kept = json.loads(json.dumps(deferred.value.kwargs))
-    if is_of_before:
-        del kept["waits_for"]
     ti = Ti("queued", "success", "failed")
     vars(ti)["xcom_pull"] = lambda **_: "r1"
     operator = in_dag(
         TriggerDagRunOperator,
-        trigger_dag_id="other" if is_of_before else "another",
-        allowed_states=["success" if is_of_before else "queued"],
-        failed_states=["failed" if is_of_before else "success"],
+        trigger_dag_id="another",
+        allowed_states=["queued"],
+        failed_states=["success"],
         poke_interval=0,
     )
     triggered_run.resume(operator, {"ti": ti}, InstanceResult.handed_back("because").as_payload(), **kept)
@@ -141,8 +141,9 @@ def test_only_a_run_that_failed_is_started_anew(ending: Ending, is_retried: bool
     reason = "AirflowException: it says why" if ending is Ending.POKE_ERROR else "it says why"
     ti = SimpleNamespace(xcom_pull=lambda **_: "r1", map_index=-1)
     operator = in_dag(TriggerDagRunOperator, trigger_dag_id="other")
+    event = InstanceResult(state, ending, reason).as_payload()
     with pytest.raises(AirflowException, match=r"^it says why$") as raised:
-        triggered_run.resume(operator, {"ti": ti}, InstanceResult(state, ending, reason).as_payload())
+        triggered_run.resume(operator, {"ti": ti}, event, waits_for=WAITS_FOR)
     assert isinstance(raised.value, AirflowFailException) is not is_retried
 
 
@@ -152,7 +153,7 @@ def test_a_run_that_the_pool_could_not_see_is_waited_for() -> None:
     vars(ti)["xcom_pull"] = lambda **_: "r1"
     operator = in_dag(TriggerDagRunOperator, trigger_dag_id="other", poke_interval=0)
     unseen = InstanceResult(State.FAILED, Ending.POKE_ERROR, "OperationalError: refused (for longer than 7800 s)")
-    triggered_run.resume(operator, {"ti": ti}, unseen.as_payload())
+    triggered_run.resume(operator, {"ti": ti}, unseen.as_payload(), waits_for=WAITS_FOR)
     assert ti.states == []
 
 
