@@ -242,7 +242,7 @@ def test_a_row_whose_task_no_database_can_name_holds_up_no_settle(make: Make, br
     pool, worker = make(broker.url)
     one, other = register(pool, "x"), register(pool, "y")
     with pool.database.engine.begin() as connection:
-        spoilt = {"id": one.id, "text": json.dumps({"task": "theirs.\0go_on"})}
+        spoilt = {"id": one.id, "text": json.dumps({"on_settled": [{"task": "theirs.\0go_on"}]})}
         connection.execute(text("UPDATE sensor_instance SET on_settled = :text WHERE id = :id"), spoilt)
     land(worker, one, other)
     assert pool.wait([one, other], 0) == {one.id: State.SUCCESS, other.id: State.SUCCESS}

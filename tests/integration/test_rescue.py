@@ -295,7 +295,7 @@ def test_a_signature_that_cannot_be_sent_stops_no_other(pool: Pool, worker: Work
         pool.register(SCRIPTED, {"folder": "/nowhere", "name": name}, on_settled={"task": "theirs.go_on"})
         for name in ("a", "b")
     )
-    written = json.dumps({"task": "theirs.go_on", "options": options})
+    written = json.dumps({"on_settled": [{"task": "theirs.go_on", "options": options}]})
     change = text("UPDATE sensor_instance SET on_settled = :written WHERE id = :id")
     with pool.database.engine.begin() as connection:
         connection.execute(change, {"written": written, "id": bad.id})
