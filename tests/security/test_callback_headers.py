@@ -132,5 +132,5 @@ def _plant(service: Service, folder: Path, name: str, message: dict[str, Any]) -
     one = service.pool.register(SCRIPTED, {"folder": str(folder), "name": name}, on_settled=PLAIN)
     with service.pool.database.engine.begin() as connection:
         row = update(sensor_instance).where(sensor_instance.c.id == one.id)
-        connection.execute(row.values(on_settled=json.dumps(message)))
+        connection.execute(row.values(on_settled=json.dumps({"on_settled": [message]})))
     return one.id
