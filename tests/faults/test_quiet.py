@@ -3,8 +3,6 @@
 Each test first makes sure that beat leaves messages out: the range is looked at, though it was not loaded.
 """
 
-import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -115,24 +113,6 @@ def test_a_waiter_with_a_shorter_interval_wakes_the_range(quiet: Quiet) -> None:
     instance, _ = quiet.register(name, poke_interval=1.0)
     assert quiet.left(shard_range) < 0, "the mark is gone"
     until("it lands", quiet.has_landed(instance), 25)
-
-
-def test_while_a_worker_does_not_know_the_marks_each_tick_has_its_jobs(quiet: Quiet) -> None:
-    roster = quiet.pool.leases.store.pool_key("workers")
-    client = quiet.pool.leases.store.client
-    [entry] = client.hgetall(roster).values()
-    _, terms, text = entry.split(" ", 2)
-    old = json.dumps({name: value for name, value in json.loads(text).items() if name != "marks"})
-    assert old != text
-    seen: dict[ShardRange, set[int]] = {each: set() for each in quiet.pool.ranges}
-
-    def loads() -> bool:
-        client.hset(roster, "old@there/1-x", f"{int(time.time() * 1000)} {terms} {old}")
-        for shard_range, state in quiet.states().items():
-            seen[shard_range].add(state.last)
-        return min(map(len, seen.values())) >= 5
-
-    until("each range is loaded at each tick", loads, 60)
 
 
 def test_quiet_hides_no_death_of_the_workers(quiet: Quiet) -> None:
