@@ -237,8 +237,8 @@ def test_a_condition_in_quarantine(watched: Watched, tmp_path: Path) -> None:
 def test_an_outbox_that_is_stuck(watched: Watched) -> None:
     """A result that its broker has refused for six minutes: its row is written as it would be by then."""
     watched.stand.sql(
-        "INSERT INTO sensorpool_outbox (created_at, instance_ids, format, tries, next_try_at)"
-        " SELECT now - 360000, '[]', 2, 9, now + 600000"
+        "INSERT INTO sensorpool_outbox (created_at, instance_ids, tries, next_try_at)"
+        " SELECT now - 360000, '[]', 9, now + 600000"
         " FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now) t"
     )
     until("its age", lambda: watched.told("sensorpool_outbox_seconds") > 300)
