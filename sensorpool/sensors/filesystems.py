@@ -82,7 +82,7 @@ def _ask(url: str, options: Mapping[str, Any], question: Callable[[Tree, str], A
 
     def make() -> Any:
         try:
-            return implementation(**arguments, **(_kept_to(url, arguments) if _protocol(url) in _WEB else {}))
+            return implementation(**arguments | (_kept_to(url, arguments) if _protocol(url) in _WEB else {}))
         except FileNotFoundError:
             raise _OptionsRefused("they name a file, such as a key, that is not on this worker") from None
         except (TypeError, ValueError) as error:
@@ -133,14 +133,13 @@ def _implementation(protocol: str) -> Any:
     return SftpFileSystem
 
 
-def _kept_to(url: str, arguments: dict[str, Any]) -> dict[str, Any]:
+def _kept_to(url: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments by which aiohttp sends headers on to no other server when it is redirected."""
-    client = arguments.pop("client_kwargs", {})
+    client = arguments.get("client_kwargs", {})
     own = {name.lower() for name in (*arguments.get("headers", {}), *client.get("headers", {}))}
 
     async def leave_out(request: Any, handle: Callable[[Any], Any]) -> Any:
-        here, there = (urlsplit(each) for each in (url, str(request.url)))
-        if (here.scheme, here.netloc.rpartition("@")[2]) != (there.scheme, there.netloc.rpartition("@")[2]):
+        if _server(str(request.url)) != _server(url):
             for name in own & {name.lower() for name in request.headers}:
                 request.headers.popall(name)
         return await handle(request)
@@ -166,13 +165,15 @@ def _is_below(url: str, base: str, port: object) -> bool:
     :param port: that of URLs without one, if it is not the protocol's.
     """
     try:
-        here, there = urlsplit(url), urlsplit(base)
-        servers = {
-            (parts.scheme, parts.hostname, parts.port or port or _PORTS.get(parts.scheme)) for parts in (here, there)
-        }
+        is_there = _server(url, port) == _server(base, port)
     except ValueError:
         return False
-    return len(servers) == 1 and f"{here.path}/".startswith(f"{there.path.rstrip('/')}/")
+    return is_there and f"{urlsplit(url).path}/".startswith(f"{urlsplit(base).path.rstrip('/')}/")
+
+
+def _server(url: str, port: object = None) -> tuple[str, str | None, object]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or port or _PORTS.get(parts.scheme)
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -121,7 +121,7 @@ class PathSensor:
         holds = False
         for entry in self._files(tree, root):
             age = self._age(tree, entry) if self.unchanged_for or self.min_age else 0.0
-            if age < self.unchanged_for:
+            if self.unchanged_for and age < self.unchanged_for:  # a clock that is ahead hides no other file
                 return False
             holds |= self._is_big_enough(entry) and age >= self.min_age
             if holds and not self.unchanged_for:

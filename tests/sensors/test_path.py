@@ -75,6 +75,15 @@ def test_a_uri_of_a_file_is_percent_encoded(tmp_path: Path) -> None:
     assert PathSensor.location_of({"path": "/data/a b/*.csv"}) == "file:///data/a b/"
 
 
+def test_a_file_of_a_clock_that_is_ahead_hides_no_old_one(tmp_path: Path) -> None:
+    for number in range(8):
+        aged(tmp_path / f"ahead{number}.csv", -3600)
+    sensor = PathSensor(f"{tmp_path}/*.csv", min_age=60)
+    assert sensor.poke({}) is False
+    aged(tmp_path / "old.csv", 100)
+    assert sensor.poke({}) is True
+
+
 def test_nothing_below_has_changed_for_a_while(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     sensors = [PathSensor(path, unchanged_for=60) for path in (str(folder), f"{folder}/**", f"{tmp_path}/i*/**/*.csv")]

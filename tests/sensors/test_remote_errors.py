@@ -242,12 +242,13 @@ def test_a_redirect_takes_no_secret_to_another_server(
     server.at["/own.csv"] = answer(302, Location="/z.csv")
     server.at["/z.csv"] = other_server.at["/y.csv"] = answer(200, b"x")
     headers = {"X-Token": "hunter2", "Authorization": "Bearer hunter2"}
-    set_connection("web", json.dumps({"base_url": server.url, "headers": headers}))
+    client = {"client_kwargs": {"raise_for_status": False, "headers": {"X-Other": "hunter2"}}}
+    set_connection("web", json.dumps({"base_url": server.url, "headers": headers, **client}))
     assert PathSensor(f"{server.url}/x.csv", conn_id="web").poke({}) is True
-    assert [name for name in other_server.asked[-1][2] if name in ("x-token", "authorization")] == []
+    assert [name for name in other_server.asked[-1][2] if name in ("x-token", "x-other", "authorization")] == []
     assert PathSensor(f"{server.url}/own.csv", conn_id="web").poke({}) is True
     assert server.asked[-1][1:] == ("/z.csv", server.asked[-1][2])
-    assert server.asked[-1][2]["x-token"] == "hunter2"
+    assert (server.asked[-1][2]["x-token"], server.asked[-1][2]["x-other"]) == ("hunter2", "hunter2")
 
 
 def test_a_closed_folder_of_a_web_server_hides_no_file_beside_it(server: Server) -> None:
