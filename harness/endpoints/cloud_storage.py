@@ -6,11 +6,10 @@ with StorageEndpoint() as endpoint:
     assert endpoint.calls == ["list"]
 """
 
-import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from .json_server import JsonServer
 
 
 class StorageEndpoint:
@@ -19,33 +18,14 @@ class StorageEndpoint:
     def __init__(self) -> None:
         self.objects: dict[str, set[str]] = {}
         self.calls: list[str] = []
-        endpoint = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                status, found = endpoint.answer(self.path)
-                body = json.dumps(found).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
-        self.address = f"http://127.0.0.1:{self._server.server_port}"
+        self._server = JsonServer(lambda path, _: self.answer(path))
+        self.address = f"http://127.0.0.1:{self._server.port}"
 
     def __enter__(self) -> Self:
-        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        self._server.close()
 
     def answer(self, path: str) -> tuple[int, dict[str, Any]]:
         """Return status and body for a path: of an object, or of a bucket's list."""

@@ -1,7 +1,6 @@
 """File servers on the loopback interface, each with the files of a real folder, for a user ``me``."""
 
 import asyncio
-import json
 import logging
 import os
 import stat
@@ -9,10 +8,11 @@ import threading
 import warnings
 from base64 import b64encode
 from collections.abc import Collection, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar, Self
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from .json_server import JsonServer
 
 USER, PASSWORD = "me", "hunter2"
 
@@ -203,31 +203,12 @@ class NameNode(FileServer):
     """
 
     def __init__(self, root: Path) -> None:
-        outer = self
         self.refusal: tuple[int, str, str] | None = None
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                status, found = outer._answer(root, self.path, self.headers["Authorization"])
-                body = json.dumps(found).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
-        self._thread.start()
-        self.url = f"webhdfs://127.0.0.1:{self._server.server_port}"
+        self._server = JsonServer(lambda path, headers: self._answer(root, path, headers["Authorization"]))
+        self.url = f"webhdfs://127.0.0.1:{self._server.port}"
 
     def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        self._server.close()
 
     def _answer(self, root: Path, asked: str, authorization: str | None) -> tuple[int, dict[str, Any]]:
         parts = urlsplit(asked)

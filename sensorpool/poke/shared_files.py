@@ -8,16 +8,16 @@ from typing import Any
 
 from sensorpool.poke.shared_call import Question
 from sensorpool.sensors.path import local_path
+from sensorpool.sensors.tree import has_magic
 
 FEWEST = 8  # files of one folder that are worth one look
 _MOST = 100_000  # names: a folder with more is not listed for some files
-_MAGIC = frozenset("*?[")
 
 
 def question_of(path: str) -> Question | None:
     """Return the question for a file by its folder; None: its path has a pattern in it, or names no file."""
     folder, name = posixpath.split(path)
-    if not folder or name in {"", ".", ".."} or not _MAGIC.isdisjoint(path) or "\0" in path:
+    if not folder or name in {"", ".", ".."} or has_magic(path) or "\0" in path:
         return None
     return Question(folder, name)
 

@@ -10,6 +10,7 @@ from sensorpool.errors import InfraFailure
 BUSY_STATUSES = frozenset({429, 502, 503, 504})
 """HTTP: too many requests, bad gateway, service unavailable, gateway timeout."""
 
+NOT_THERE = (FileNotFoundError, NotADirectoryError)
 _CHAIN = 8  # a chain of causes may be a ring
 _PASSING_ERRORS = frozenset(
     number
@@ -78,7 +79,7 @@ def real_error(error: BaseException) -> BaseException | None:
 
     fsspec's HTTP raises FileNotFoundError for any failure.
     """
-    says_missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+    says_missing = isinstance(error, NOT_THERE)
     for each in islice(causes(error), _CHAIN):
         statuses = set(http_statuses(each))
         if statuses and statuses <= {404, 410}:

@@ -8,12 +8,11 @@ from ftplib import FTP
 from typing import Any
 from urllib.parse import quote
 
-from sensorpool.sensors.failures import as_infra_failure, real_error
+from sensorpool.sensors.failures import NOT_THERE, real_error
 from sensorpool.sensors.ftp_tree import FtpTree
 from sensorpool.sensors.sftp_tree import SftpTree
-from sensorpool.sensors.tree import Entry, Tree
+from sensorpool.sensors.tree import Entry, Tree, hiding_no_other
 
-_NOT_THERE = (FileNotFoundError, NotADirectoryError)
 # the field of the last change in the implementations of sshfs, s3, azure, webdav, gcs, smb
 _MODIFIED_FIELDS = ("mtime", "LastModified", "last_modified", "modified", "updated", "last_write_time")
 
@@ -63,13 +62,9 @@ class RemoteTree:
             place, _, name = f"/{str(info['name']).strip('/')}".rpartition("/")
             if place != inside or not name or not wanted(name):
                 continue
-            try:
+            entry = None
+            with hiding_no_other(self):  # a link into a closed folder, a size that is no number
                 entry = self._followed(f"{folder.rstrip('/')}/{name}", info)
-            except Exception as error:  # a link into a closed folder, a size that is no number
-                if as_infra_failure(error, ""):
-                    raise
-                self.refused.append(error)
-                continue
             if entry is not None:
                 yield entry
 
@@ -90,7 +85,7 @@ class RemoteTree:
             return _entry(path, info)
         try:
             return replace(_entry(path, self._filesystem.info(self._path(path))), is_link=True)
-        except _NOT_THERE:
+        except NOT_THERE:
             return None
 
 

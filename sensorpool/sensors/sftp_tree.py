@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from sensorpool.sensors.failures import as_infra_failure
+from sensorpool.sensors.failures import NOT_THERE, as_infra_failure
 from sensorpool.sensors.time_limit import time_limit
 from sensorpool.sensors.tree import Entry
 
-_NOT_THERE = (FileNotFoundError, NotADirectoryError)
 _PATIENCE = 30.0  # seconds for an answer, outside a pool
 _ADVANCE = 32  # requests under way for a listing
 
@@ -29,14 +28,14 @@ class SftpTree:
         """Return the entry at the path, or None."""
         try:
             return _entry(path, self._client.stat(os.fsencode(path)))
-        except _NOT_THERE:
+        except NOT_THERE:
             return None
 
     def scan(self, folder: str, wanted: Callable[[str], bool]) -> Iterator[Entry]:
         """Yield the entries of the folder that have a wanted name."""
         try:
             listing = list(self._listing(folder))
-        except _NOT_THERE:
+        except NOT_THERE:
             return
         for name, attributes in listing:
             if not wanted(name):

@@ -4,11 +4,12 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Protocol
 
-from sensorpool.sensors.failures import as_infra_failure
+from sensorpool.sensors.failures import NOT_THERE, as_infra_failure
 
 ANY_DEPTH = "**"
 _MAGIC = frozenset("*?[")
@@ -70,7 +71,7 @@ class LocalTree:
         """Yield the entries of the folder that have a wanted name."""
         try:
             listing = os.scandir(folder)
-        except (FileNotFoundError, NotADirectoryError):
+        except NOT_THERE:
             return
         with listing:
             for item in listing:
@@ -134,31 +135,31 @@ def files_in(tree: Tree, folder: str) -> Iterator[Entry]:
                 folders.append(entry.path)
 
 
-def _scanned(tree: Tree, folder: str, wanted: Callable[[str], bool]) -> Iterator[Entry]:
+@contextmanager
+def hiding_no_other(tree: Tree) -> Iterator[None]:
+    """Note an error of one entry or folder in ``refused``; a failure of the infrastructure is raised."""
     try:
-        yield from tree.scan(folder, wanted)
+        yield
     except Exception as error:
         if as_infra_failure(error, ""):
             raise
         tree.refused.append(error)
+
+
+def _scanned(tree: Tree, folder: str, wanted: Callable[[str], bool]) -> Iterator[Entry]:
+    with hiding_no_other(tree):
+        yield from tree.scan(folder, wanted)
 
 
 def _looked_at(tree: Tree, path: str) -> Iterator[Entry]:
-    try:
-        entry = tree.look(path)
-    except Exception as error:
-        if as_infra_failure(error, ""):
-            raise
-        tree.refused.append(error)
-        return
-    if entry is not None:
-        yield entry
+    with hiding_no_other(tree):
+        if (entry := tree.look(path)) is not None:
+            yield entry
 
 
 def _leads_nowhere(path: str, error: OSError) -> bool:
     """Whether the error of a look at the path says that nothing is there, or a link without a target."""
-    is_missing = isinstance(error, FileNotFoundError | NotADirectoryError)
-    return is_missing or (error.errno in _NO_TARGET and os.path.islink(path))
+    return isinstance(error, NOT_THERE) or (error.errno in _NO_TARGET and os.path.islink(path))
 
 
 def _entry(path: str, status: os.stat_result, *, is_link: bool) -> Entry:
