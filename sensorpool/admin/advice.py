@@ -46,7 +46,7 @@ def _unwise(s: Settings) -> Iterator[str]:
     if s.poke_memory < 256:
         yield f"POKE_MEMORY is {s.poke_memory} MB: a class's imports alone may take more; 2048 is usual"
     if s.shards > 1_024:
-        yield f"SHARDS is {s.shards:,}: each is a job a tick, of 5 ms; 8 to 64 will do"
+        yield f"SHARDS is {s.shards:,}: each is a job a tick, of 5 ms; one for each worker process will do"
     for name in ("poke_concurrency", "hanging_concurrency"):
         if (value := getattr(s, name)) > 4_096:
             yield f"{name.upper()} is {value:,}: so many threads in one process; have more workers instead"

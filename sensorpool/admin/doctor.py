@@ -214,6 +214,13 @@ def _look_at_workers(pool: Pool, without: Collection[str]) -> Iterator[Finding]:
         return
     more = f" and {len(workers) - _FEW_WORKERS} more" if len(workers) > _FEW_WORKERS else ""
     yield Finding("pool", "ok", f"{pool.pool_id.get()}: {counted(len(workers), 'worker')}: {names}{more}")
+    if len(workers) > (shards := pool.settings.shards):
+        yield Finding(
+            "settings",
+            "warning",
+            f"{len(workers)} workers share {counted(shards, 'shard range')}, and one job works on a range: "
+            f"SENSORPOOL_SHARDS={len(workers)} gives each worker one",
+        )
     for worker in workers:
         if worker.no_metrics:
             yield Finding("metrics", "warning", printable(f"{worker} serves none at {worker.no_metrics}")[:_LONGEST])

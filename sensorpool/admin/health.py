@@ -147,7 +147,7 @@ def _missed_ticks(
     free: list[ShardRange] = []
     held: list[str] = []
     for shard_range, (holder, state, _) in looked.items():
-        if state.looked_at and (now - state.looked_at) / 1000 <= limit:
+        if state.last and (now - state.last) / 1000 <= limit:
             continue
         if shard_range in causes:
             failing.setdefault(causes[shard_range], []).append(shard_range)
@@ -159,7 +159,7 @@ def _missed_ticks(
     if held:
         lines.append(held[0] + (f"; so are {counted(len(held) - 1, 'other range')}" if len(held) > 1 else ""))
     if free:
-        latest = max(looked[each][1].looked_at for each in free)
+        latest = max(looked[each][1].last for each in free)
         since = f"for {(now - latest) / 1000:.0f} s" if latest else "since Redis started"
         who = _who_is_away(pool, workers, limit, all_free=len(free) == len(looked))
         which = "any range" if len(free) == len(looked) else _named(free)
@@ -178,9 +178,9 @@ def _why_held(
 
     :param limit: seconds between two jobs that are too many.
     """
-    age = (now - state.looked_at) / 1000
-    since = f"its last tick was {age:.0f} s ago" if state.looked_at else "no job has finished since Redis started"
-    if state.looked_at and age < pool.settings.job_time_limit + limit:
+    age = (now - state.last) / 1000
+    since = f"its last tick was {age:.0f} s ago" if state.last else "no job has finished since Redis started"
+    if state.last and age < pool.settings.job_time_limit + limit:
         interval = lateness.missed_interval(pool.database, shard_range, age)
         if interval is None:
             return None

@@ -34,7 +34,7 @@ def status(pool: PoolView) -> dict[str, Any]:
             "shard_min": shard_range.shard_min,
             "shard_max": shard_range.shard_max,
             "holder": holder or _recent_holder(state, now, tick_ms),
-            "last_tick_at": spell_time(state.looked_at or None),
+            "last_tick_at": spell_time(state.last or None),
             "lag_s": _lag(state, now, tick_ms),
             "groups": count,
             "pokes": state.pokes,
@@ -97,14 +97,14 @@ def status(pool: PoolView) -> dict[str, Any]:
 
 def _lag(state: RangeState, now: Milliseconds, tick_ms: Milliseconds) -> float | None:
     """Return by how many seconds a range is late: its last job's lag, or more if its next tick is overdue."""
-    if not state.looked_at:
+    if not state.last:
         return None
-    overdue = now - state.looked_at - tick_ms
+    overdue = now - state.last - tick_ms
     return round(max(state.lag_ms, overdue, 0) / 1000, 3)
 
 
 def _recent_holder(state: RangeState, now: Milliseconds, tick_ms: Milliseconds) -> str | None:
     """Return the last holder of the lease, if it had the lease lately: between two jobs the lease is free."""
-    if not state.looked_at or now - state.looked_at > MISSED * tick_ms:
+    if not state.last or now - state.last > MISSED * tick_ms:
         return None
     return state.holder or None

@@ -189,8 +189,6 @@ class Pool(PoolView):
                 error.registered = instances
                 raise
             instances.extend(done.instances)
-            if done.hurried:
-                self._wake(done.hurried)
             if (opened := done.opened) and (problem := self._nudge(opened, is_late=done.is_late)):
                 self.take_back(done.instances, problem)
                 raise SettingsError(problem)
@@ -317,25 +315,22 @@ class Pool(PoolView):
         :returns: why no worker will ever look at them, or None.
         """
         try:
-            raised, workers = self._tell(lambda roster: self._raise_dirty(roster, opened, is_late))
+            raised, workers = self._raise_flags(opened, is_late)
             ours = self._find_own(workers)
             if ours and all(worker.terms.pool_id != ours for worker in workers):
                 return self.disagreements(workers)[0]
             for shard_range in raised:
                 self.outbox.nudge(shard_range)
         except Exception as error:  # the instance is registered: no later error may hide that
-            log.warning("new conditions wait for their tick, for a minute at most", error=str(error))
+            log.warning("new conditions wait for their tick", error=str(error))
         return None
 
-    def _wake(self, hurried: Sequence[values.Instance]) -> None:
-        """Have no tick of the ranges left out: groups of these instances may be due earlier than their marks say."""
-        try:
-            self._tell(lambda roster: (None, roster.wake({self.range_of(each.shardcode) for each in hurried})))
-        except Exception as error:  # the instance is registered: no later error may hide that
-            log.info("a quiet range was not woken; it is looked at within a minute", error=str(error))
+    def _raise_flags(
+        self, opened: Sequence[values.Instance], is_late: bool
+    ) -> tuple[list[ShardRange], list[LiveWorker]]:
+        """Raise the flags of the ranges of new groups: see `Roster.raise_dirty`.
 
-    def _tell(self, tell: Callable[[Roster], tuple[Told, list[LiveWorker]]]) -> tuple[Told, list[LiveWorker]]:
-        """Tell ranges something; tell it again where the answer names workers with other ranges than ours.
+        Where the answer names workers with other ranges than ours, the flags of their ranges are raised.
 
         :raises Unreachable: when Redis does not answer soon, or was waited for in vain a moment ago.
         """
@@ -346,9 +341,9 @@ class Pool(PoolView):
             self._hints = Roster(leases_of(self.settings, patience=_HINT_PATIENCE))
         before = self.ranges
         try:
-            told, workers = tell(self._hints)
+            raised, workers = self._raise_dirty(self._hints, opened, is_late)
             self._learn_ranges(workers)
-            return (told, workers) if self.ranges == before else tell(self._hints)
+            return (raised, workers) if self.ranges == before else self._raise_dirty(self._hints, opened, is_late)
         except Unreachable:
             now = time.monotonic()
             if now - began >= _HINT_PATIENCE:

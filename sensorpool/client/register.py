@@ -21,7 +21,6 @@ from sensorpool.config.settings import Settings
 from sensorpool.errors import InDoubt, KeyConflict, Refused, Unreachable
 from sensorpool.instrumentation.failpoint import failpoint
 from sensorpool.instrumentation.redaction import one_line
-from sensorpool.leases.range_marks import LONGEST_QUIET
 from sensorpool.model.states import State
 from sensorpool.model.values import Flushed, Instance, Key
 from sensorpool.settle.flush import cancel_in
@@ -44,7 +43,6 @@ class Registered:
 
     instances: list[Instance]
     superseded: list[Flushed]
-    hurried: list[Instance]  # they joined a group that may be due earlier now, or whose first nudge may be lost
     is_late: bool = False  # the batch took so long that a load may have missed it
 
     @property
@@ -146,7 +144,7 @@ class _Batch:
         """Insert the new registrations, and cancel the lower tries of all."""
         fresh = [each for key, each in self._by_key.items() if key not in known]
         failpoint("register.before")
-        made, hurried = self._join(connection, fresh) if fresh else ({}, [])
+        made = self._join(connection, fresh) if fresh else {}
         # the locks are held now: a try that was registered at the same time is seen here
         superseded = _superseded(connection, self._chosen)
         flushed = [cancel_in(self._database, connection, superseded)] if superseded else []
@@ -155,12 +153,10 @@ class _Batch:
         answers = [instances[each.key] for each in self._checked]
         if len(answers) > len(instances):
             answers = _told_apart(answers)
-        return Registered(answers, flushed, [*hurried, *known.values()])
+        return Registered(answers, flushed)
 
-    def _join(
-        self, connection: Connection, fresh: Sequence[CheckedRegistration]
-    ) -> tuple[dict[Key, Instance], list[Instance]]:
-        """Make or join the groups, and insert the instances; return them, and those of `Registered.hurried`.
+    def _join(self, connection: Connection, fresh: Sequence[CheckedRegistration]) -> dict[Key, Instance]:
+        """Make or join the groups, and insert the instances; return them.
 
         :raises _Barred: when a condition is quarantined, a DAG over its quota, or a digest belongs to another context.
         """
@@ -174,10 +170,7 @@ class _Batch:
         made = registering.join(connection, groups, instances, chosen, now)
         if len(made) != len(fresh):
             raise _Barred(_why_barred(connection, fresh))
-        # a quiet mark ends sooner than longer spans
-        quick = {digest for digest, g in groups.items() if min(g.poke_interval, g.next_deadline) < LONGEST_QUIET}
-        hurried = [each for each in made if not each.opened and instances[each.key].joined_digest in quick]
-        return {instance.key: instance for instance in made}, hurried
+        return {instance.key: instance for instance in made}
 
 
 def _is_kept(connection: Connection, done: Registered) -> bool:

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from sensorpool.client.validate import CheckedRegistration
-from sensorpool.model.due import phase_of, step_at, whole_ticks
+from sensorpool.model.due import step_at, whole_ticks
 from sensorpool.model.execution_context import ExecutionContext
 from sensorpool.model.identity import shardcode
 from sensorpool.model.values import Key, Milliseconds
@@ -24,8 +24,7 @@ def rows_of(
         identity, spans = each.identity, _spans(each.execution_context, tick_ms)
         group = groups.get(identity.digest)
         if group is None:
-            phase = phase_of(identity.phase, spans.step, tick_ms)
-            groups[identity.digest] = _group(each, spans, phase, shard_code_upper_limit)
+            groups[identity.digest] = _group(each, spans, identity.phase, shard_code_upper_limit)
         else:
             groups[identity.digest] = group._replace(
                 members=group.members + 1,

@@ -60,7 +60,9 @@ class Options(BaseSettings):
 
     # when
     shards: Count = Field(
-        8, le=100_000, description="Number of shard ranges: one job each per tick (AIP-17's `shards`)."
+        2,
+        le=100_000,
+        description="Number of shard ranges: one job each per tick, so one for each worker process (AIP-17's `shards`).",
     )
     shard_code_upper_limit: Count = Field(
         10_000, description="Shardcodes run from 0 to this (AIP-17's word); rescue folds higher ones."

@@ -7,7 +7,6 @@ job ends.
 from collections.abc import Iterable
 from typing import Any
 
-from sensorpool.leases.range_marks import RangeMarks
 from sensorpool.leases.redis_store import RedisStore
 from sensorpool.model.values import ShardRange
 
@@ -28,14 +27,12 @@ class DirtyFlags:
     """The flags of a pool's ranges.
 
     :param kept: milliseconds after which a flag goes down by itself.
-    :param marks: those of the same ranges: a range that has groups for the next job is not quiet.
     :raises Unreachable: by every method but `add_to`, when Redis does not answer.
     """
 
-    def __init__(self, store: RedisStore, kept: int, marks: RangeMarks) -> None:
+    def __init__(self, store: RedisStore, kept: int) -> None:
         self._store = store
         self._kept = kept
-        self._marks = marks
 
     def put_up(self, shard_range: ShardRange, late: Iterable[int] = ()) -> bool:
         """Raise the flag of a range; return whether it was down. Then the caller sends a job.
@@ -50,16 +47,11 @@ class DirtyFlags:
         """Leave groups that could not be poked now to the next job; no flag is raised, so none is sent for them."""
         pipeline = self._store.pipeline()
         if self._add_late(pipeline, shard_range, late):
-            self._marks.add_wake(pipeline, shard_range)  # or a quiet range has no job for a while
             self._store.call(pipeline.execute)
 
     def add_to(self, pipeline: Any, shard_range: ShardRange, late: Iterable[int]) -> int:
-        """Add the raising of a flag to a pipeline; return how many answers it adds, the last as of `put_up`.
-
-        The range is woken as well: the flag may go down before a long job in hand sees it.
-        """
+        """Add the raising of a flag to a pipeline; return how many answers it adds, the last as of `put_up`."""
         answers = self._add_late(pipeline, shard_range, late)
-        answers += self._marks.add_wake(pipeline, shard_range)
         pipeline.set(self._store.key(shard_range, "dirty"), "1", nx=True, px=self._kept)
         return answers + 1
 

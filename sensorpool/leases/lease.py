@@ -22,9 +22,7 @@ Each range has these keys beside its lease, all under one hash tag so that one s
 ``dirty``     raised by a registration that opened a group: look again at once (`dirty_flags`)
 ``late``      new groups whose registration took so long that the load would not take them for new; and groups to
               be poked at once
-``quiet``     nothing of the range is due for a while; ``light``: its last job was short (`range_marks`)
 ``nudged``    a job was sent for wake-ups a moment ago (`wake_ups`)
-``woken``     a group may be due earlier than the job in hand knows: it leaves no quiet mark
 ``note``      the groups in flight: they were handed to the lanes; if the next holder finds them, the last holder died
               while it poked them, so they are suspects
 ``suspects``  groups that hung or were in a dead holder's hands: poked apart from the others until they are cleared
@@ -61,9 +59,8 @@ from sensorpool.leases.outside_failures import OutsideFailures, read_told, spell
 from sensorpool.leases.poke_log import PokeLog
 from sensorpool.leases.poked_apart import PokedApart
 from sensorpool.leases.range_files import RangeFiles
-from sensorpool.leases.range_marks import NO_MARKS, Outlook, RangeMarks
 from sensorpool.leases.range_state import RangeState, read_in_flight, read_state
-from sensorpool.leases.redis_store import Call, RedisStore
+from sensorpool.leases.redis_store import RedisStore
 from sensorpool.leases.suspects import SuspectMarks, read_suspects
 from sensorpool.leases.unsettled_groups import UnsettledGroups, read_unsettled
 from sensorpool.leases.wake_ups import WakeUps
@@ -113,8 +110,7 @@ class Leases:
         self.store = store
         self.ttl = lease_ttl
         self.ttl_ms = int(lease_ttl * 1000)
-        self.marks = RangeMarks(store)
-        self.dirty_flags = DirtyFlags(store, self.ttl_ms, self.marks)
+        self.dirty_flags = DirtyFlags(store, self.ttl_ms)
         self.wake_ups = WakeUps(store, self.ttl_ms)
         self.suspects = SuspectMarks(store)
         self.claims = Claims(store)
@@ -130,27 +126,10 @@ class Leases:
 
     def acquire(self, shard_range: ShardRange, token: str) -> Acquired | str:
         """Acquire the lease of a range; return it with what the last holder left, or the present holder's token."""
-        return self.acquire_each([shard_range], token)[0]
-
-    def acquire_each(self, ranges: Sequence[ShardRange], token: str) -> list[Acquired | str]:
-        """Acquire the leases of ranges, as far as they are free."""
         started = time.monotonic()
-        names = (
-            "lease",
-            "state",
-            "dirty",
-            "note",
-            "suspects",
-            "unsettled",
-            "late",
-            "quiet",
-            "light",
-            "woken",
-            "failing",
-        )
-        calls = [(self._acquire, self._keys(shard_range, *names), [token, self.ttl_ms]) for shard_range in ranges]
-        answers = self.store.run_each(calls)
-        return [self._read(*each, token, started) for each in zip(ranges, answers, strict=True)]
+        names = ("lease", "state", "dirty", "note", "suspects", "unsettled", "late", "failing")
+        answer = self.store.run(self._acquire, self._keys(shard_range, *names), [token, self.ttl_ms])
+        return self._read(shard_range, answer, token, started)
 
     def _read(self, shard_range: ShardRange, answer: Any, token: str, started: float) -> Acquired | str:
         if not answer[0]:
@@ -172,16 +151,11 @@ class Leases:
         """Renew a lease; return whether the holder still has it."""
         return bool(self.store.run(self._extend, self._keys(shard_range, "lease"), [token, self.ttl_ms]))
 
-    def put_in_flight(self, by_range: Mapping[ShardRange, Sequence[int]]) -> None:
+    def put_in_flight(self, shard_range: ShardRange, group_ids: Sequence[int]) -> None:
         """Record which groups are about to be poked. If this holder dies, the next one reads them as suspects."""
         if self._files is not None:
-            for shard_range, group_ids in by_range.items():
-                self._files.put_in_flight(shard_range, group_ids)
-        client = self.store.client if len(by_range) == 1 else self.store.pipeline()
-        for shard_range, group_ids in by_range.items():
-            self.store.call(client.set, self.store.key(shard_range, "note"), json.dumps(list(group_ids)))
-        if len(by_range) > 1:
-            self.store.call(client.execute)
+            self._files.put_in_flight(shard_range, group_ids)
+        self.store.call(self.store.client.set, self.store.key(shard_range, "note"), json.dumps(group_ids))
 
     def keep_in_files(self, files: RangeFiles, ranges: Collection[ShardRange]) -> int:
         """Record what is in flight, and the suspects, in files too; take up what the last process left there.
@@ -191,40 +165,38 @@ class Leases:
         self._files = files
         self.suspects.keep_in_files(files, ranges)
         left = {shard_range: group_ids for shard_range in ranges if (group_ids := files.in_flight(shard_range))}
-        if left:
-            self.put_in_flight(left)
+        for shard_range, group_ids in left.items():
+            self.put_in_flight(shard_range, group_ids)
         return sum(map(len, left.values()))
 
-    def finish(self, endings: Sequence["Ending"], *, again: bool) -> list[Again | None]:
-        """Leave the state of ranges and give their leases back.
+    def finish(
+        self,
+        lease: "Lease",
+        state: RangeState,
+        *,
+        again: bool,
+        records: Sequence[tuple[str, Milliseconds]],
+        taken: Mapping[int, Failing | Milliseconds],
+    ) -> Again | None:
+        """Leave the state of a range and give its lease back.
 
         :param again: keep the lease of a range that is dirty, and return `Again` for it.
+        :param records: what was poked (`poke_log`), each with the time when it expires.
+        :param taken: what the state has of what was told of pokes outside of jobs, by group id.
         """
-        started, calls = time.monotonic(), list[Call]()
-        names = ("lease", "state", "dirty", "note", "late", "quiet", "light", "woken", "failing")
-        for each in endings:
-            shard_range = each.lease.shard_range
-            if each.records:
-                calls.append(self.poke_log.keeping(shard_range, each.records, each.state.last))
-            arguments = [
-                each.lease.token,
-                each.state.text(),
-                "1" if again else "0",
-                self.ttl_ms,
-                *each.outlook,
-                *(text for group_id, told in each.taken.items() for text in (str(group_id), spell(told))),
-            ]
-            calls.append((self._finish, self._keys(shard_range, *names), arguments))
-        answers = [
-            answer for call, answer in zip(calls, self.store.run_each(calls), strict=True) if call[0] is self._finish
-        ]
-        kept = [Again(read_late(answer[1])) if answer[0] == 2 else None for answer in answers]
-        for each, goes_on in zip(endings, kept, strict=True):
-            if self._files is not None:
-                self._files.put_in_flight(each.lease.shard_range, [])
-            if goes_on is not None:
-                each.lease.is_kept_since(started)
-        return kept
+        started, shard_range = time.monotonic(), lease.shard_range
+        told = [text for group_id, each in taken.items() for text in (str(group_id), spell(each))]
+        names = ("lease", "state", "dirty", "note", "late", "failing")
+        arguments = [lease.token, state.text(), "1" if again else "0", self.ttl_ms, *told]
+        calls = [self.poke_log.keeping(shard_range, records, state.last)] if records else []
+        calls.append((self._finish, self._keys(shard_range, *names), arguments))
+        answer = self.store.run_each(calls)[-1]
+        if self._files is not None:
+            self._files.put_in_flight(shard_range, [])
+        if answer[0] != 2:
+            return None
+        lease.is_kept_since(started)
+        return Again(read_late(answer[1]))
 
     def release(self, shard_range: ShardRange, token: str) -> None:
         """Give a lease back and leave no state. Its holder lives, so no group in flight is suspect."""
@@ -306,15 +278,21 @@ class Lease:
 
         :raises Unreachable: when Redis does not answer.
         """
-        self._leases.put_in_flight({self.shard_range: group_ids})
+        self._leases.put_in_flight(self.shard_range, group_ids)
 
-    def finish(self, state: RangeState, *, again: bool = False, outlook: Outlook = NO_MARKS) -> Again | None:
-        """Leave the state and give the lease back; if ``again`` and the range is dirty, keep it and return `Again`.
+    def finish(
+        self,
+        state: RangeState,
+        *,
+        again: bool = False,
+        records: Sequence[tuple[str, Milliseconds]] = (),
+        taken: Mapping[int, Failing | Milliseconds] = MappingProxyType({}),
+    ) -> Again | None:
+        """Leave the state and give the lease back: see `Leases.finish`.
 
-        :param outlook: the marks for beat.
         :raises Unreachable: when Redis does not answer.
         """
-        return self._leases.finish([Ending(self, state, outlook)], again=again)[0]
+        return self._leases.finish(self, state, again=again, records=records, taken=taken)
 
     def is_kept_since(self, started: float) -> None:
         """Note that Redis has renewed the lease; its question began then, by the monotonic clock."""
@@ -333,18 +311,3 @@ class Lease:
             self._leases.free(self.shard_range, self.token)
         except Unreachable:
             self._lost.set()
-
-
-class Ending(NamedTuple):
-    """What a holder leaves as it gives a lease back.
-
-    :param outlook: the marks for beat.
-    :param records: what was poked (`poke_log`), each with the time when it expires.
-    :param taken: what the state has of what was told of pokes outside of jobs, by group id.
-    """
-
-    lease: Lease
-    state: RangeState
-    outlook: Outlook = NO_MARKS
-    records: Sequence[tuple[str, Milliseconds]] = ()
-    taken: Mapping[int, Failing | Milliseconds] = MappingProxyType({})

@@ -18,7 +18,6 @@ class RangeState:
     """What a holder leaves to the next holder. Times are milliseconds by the database's clock."""
 
     last: Milliseconds = 0  # the last load; 0: not known
-    quiet_until: Milliseconds = 0  # so far beat has left messages out since the last load; 0: it has not
     recent: list[int] = field(default_factory=list)  # new groups that have been poked, and will be loaded again
     left: list[int] = field(default_factory=list)  # due groups that the last job left over
     infra: dict[int, Milliseconds] = field(default_factory=dict)  # group id: since when its pokes end in infra_failure
@@ -35,11 +34,6 @@ class RangeState:
     overdue_ms: Milliseconds = 0
     pool: str = ""  # the pool id: new tables give out the same group ids again; empty: not known
 
-    @property
-    def looked_at(self) -> Milliseconds:
-        """When the range was looked at last, or known to be quiet; 0: not known."""
-        return max(self.last, self.quiet_until)
-
     def in_turn(self, left: Sequence[int], intervals: Mapping[int, Milliseconds], now: Milliseconds) -> list[int]:
         """Return the groups that a job leaves over, the longest left over first; set `left_since` and `overdue`.
 
@@ -55,7 +49,7 @@ class RangeState:
         return sorted(left, key=self.left_since.__getitem__)
 
     def text(self) -> str:
-        """Return the state as text, for `read_state`. `marks.lua` moves ``quiet_until`` on, the second field."""
+        """Return the state as text, for `read_state`."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         # runs of one time, because there may be many groups: [since, how many of `left`], ...; 0: not known
         times = groupby(self.left_since.get(group_id, 0) for group_id in self.left) if self.left_since else ()
@@ -70,7 +64,6 @@ def read_state(text: str) -> RangeState:
         left = [_whole(group_id) for group_id in found.get("left", ())]
         return RangeState(
             last=_whole(found.get("last", 0)),
-            quiet_until=_whole(found.get("quiet_until", 0)),
             recent=[_whole(group_id) for group_id in found.get("recent", ())],
             left=left,
             infra={_whole(group_id): _whole(since) for group_id, since in found.get("infra", {}).items()},

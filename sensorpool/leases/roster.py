@@ -10,7 +10,7 @@ Airflow, which take the ends of instances to their tasks.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sensorpool.leases.answers import milliseconds, pairs
@@ -33,7 +33,6 @@ class Roster:
     def __init__(self, leases: Leases) -> None:
         self._store = leases.store
         self._dirty_flags = leases.dirty_flags
-        self._marks = leases.marks
         self._key = leases.store.pool_key("workers")
         self._settings = leases.store.pool_key("settings")
         self._foreign = leases.store.pool_key("foreign")
@@ -101,13 +100,6 @@ class Roster:
             places[shard_range] = place - 1
         raised, workers = self._ask(pipeline)
         return [shard_range for shard_range, place in places.items() if raised[place] is True], workers
-
-    def wake(self, ranges: Iterable[ShardRange]) -> list[LiveWorker]:
-        """Wake ranges (`RangeMarks.wake`); return the live workers, read in the same call."""
-        pipeline = self._store.pipeline()
-        for shard_range in ranges:
-            self._marks.add_wake(pipeline, shard_range)
-        return self._ask(pipeline)[1]
 
     def note_foreign(self, shard_range: ShardRange) -> None:
         """Note that a job named a range that no live worker has."""

@@ -12,7 +12,7 @@ from sensorpool.model.values import ShardRange
 
 GAP = 1.0  # seconds between two jobs of a range for wake-ups
 MOST = 10_000  # groups of a range that wait to be poked for a wake-up
-_KEPT = 3_600_000  # milliseconds, as of `dirty_flags` and `range_marks`
+_KEPT = 3_600_000  # milliseconds, as of `dirty_flags`
 
 
 class WakeUps:
@@ -48,7 +48,7 @@ class WakeUps:
     def _ask(self, groups: Mapping[ShardRange, Sequence[int]]) -> list[list[int]]:
         pipeline = self._store.pipeline()
         for shard_range, group_ids in groups.items():
-            names = ("late", "quiet", "woken", "dirty", "nudged")
+            names = ("late", "dirty", "nudged")
             keys = [self._store.key(shard_range, name) for name in names]
             ids = [str(at_once(group_id)) for group_id in group_ids]
             self._wake(keys=keys, args=[round(GAP * 1000), self._kept, _KEPT, MOST, *ids], client=pipeline)

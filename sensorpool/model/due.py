@@ -6,39 +6,15 @@ poked once a period, whatever messages are lost, late or repeated.
 """
 
 import math
-from functools import lru_cache
 
 from sensorpool.model.values import Milliseconds
 
 SPREAD = 2**31  # phases lie below it
-_LONG = 60_000  # milliseconds: groups with such an interval, or a longer one, share the moments at which they are due
-_PARTS = 6  # of an interval: so many moments at least
-_WIDEST = 30_000  # milliseconds between two moments
 
 
 def whole_ticks(seconds: float, tick_ms: Milliseconds) -> Milliseconds:
     """Round a span of seconds up to whole ticks, at least one."""
     return max(1, math.ceil(round(seconds * 1000) / tick_ms)) * tick_ms
-
-
-@lru_cache(maxsize=256)
-def spacing(poke_interval: Milliseconds, tick_ms: Milliseconds) -> Milliseconds:
-    """Return the time between the moments at which groups with an interval are due; 1: they are due at any time.
-
-    Between two moments their range needs no job. The spacing is a number of ticks that divides the interval, so each
-    group is poked at one of the moments, once an interval.
-    """
-    if poke_interval >= _LONG:
-        for ticks in range(min(_WIDEST, poke_interval // _PARTS) // tick_ms, 1, -1):
-            if poke_interval % (ticks * tick_ms) == 0:
-                return ticks * tick_ms
-    return 1
-
-
-def phase_of(number: int, poke_interval: Milliseconds, tick_ms: Milliseconds) -> int:
-    """Return the phase of a group, made from a number that spreads groups evenly."""
-    number %= SPREAD
-    return number - number % spacing(poke_interval, tick_ms)
 
 
 def period(at: Milliseconds, poke_interval: Milliseconds, phase: int) -> int:
@@ -49,14 +25,6 @@ def period(at: Milliseconds, poke_interval: Milliseconds, phase: int) -> int:
 def next_period_at(at: Milliseconds, poke_interval: Milliseconds, phase: int) -> Milliseconds:
     """Return when the next period after ``at`` begins."""
     return (period(at, poke_interval, phase) + 1) * poke_interval - phase
-
-
-def next_due_at(
-    now: Milliseconds, poke_interval: Milliseconds, phase: int, next_deadline: Milliseconds | None
-) -> Milliseconds:
-    """Return when a group that is loaded at ``now`` is due next."""
-    at = next_period_at(now, poke_interval, phase)
-    return min(at, next_deadline) if next_deadline is not None and next_deadline > now else at
 
 
 def is_due(

@@ -1,7 +1,6 @@
 """The wire: the names of tasks, queue and exchange on the broker, and the options of a connection."""
 
 import re
-from collections.abc import Collection, Sequence
 from typing import Any
 
 from sensorpool.config.defaults import MEMORY, key_prefix
@@ -19,11 +18,8 @@ POOL = "sensorpool_pool"
 """The header with the pool id. A message whose sender does not know it has no such header."""
 AGAIN = "sensorpool_again"
 """The header of a job that a worker has sent on: a second worker does not send it on again."""
-ALSO = "sensorpool_also"
-"""The header of a job that serves several ranges: the others than the first."""
 RETRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0.2}  # a connection that lay idle may be gone
 _SEPARATOR = "\x06\x16"  # kombu's own: stated, because an overlay must not change it for workers alone
-_LONGEST_ALSO = 100_000  # characters
 CONFIRM = 10.0  # seconds for RabbitMQ to confirm that it has a message
 
 
@@ -140,7 +136,7 @@ def shard_message(shard_range: ShardRange, queue: str = QUEUE, pool_id: str | No
     """
     return {
         "args": [shard_range.shard_min, shard_range.shard_max],
-        "argsrepr": shown([shard_range]),
+        "argsrepr": f"shardcodes {shard_range}",
         "queue": queue,
         "headers": headers(pool_id),
     }
@@ -149,25 +145,6 @@ def shard_message(shard_range: ShardRange, queue: str = QUEUE, pool_id: str | No
 def entry_of(shard_range: ShardRange) -> str:
     """Return the name of a range's entry in beat's schedule."""
     return f"poke-{shard_range}"
-
-
-def shown(ranges: Sequence[ShardRange]) -> str:
-    """Return what Flower shows as the arguments of a job of these ranges."""
-    more = {1: "", 2: " and 1 range more"}.get(len(ranges), f" and {len(ranges) - 1} ranges more")
-    return f"shardcodes {ranges[0]}{more}"
-
-
-def also(ranges: Sequence[ShardRange]) -> dict[str, str]:
-    """Return the header of a job that serves these ranges beside its first; none for no range."""
-    return {ALSO: " ".join(map(str, ranges))} if ranges else {}
-
-
-def read_also(value: object, ranges: Collection[ShardRange]) -> list[ShardRange]:
-    """Return the ranges that a header `ALSO` names, once each, without those that are not among ``ranges``."""
-    if not isinstance(value, str) or len(value) > _LONGEST_ALSO:
-        return []
-    by_name = {str(each): each for each in ranges}
-    return [by_name[name] for name in dict.fromkeys(value.split()) if name in by_name]
 
 
 def headers(pool_id: str | None) -> dict[str, str]:

@@ -7,7 +7,7 @@ entries at once.
 """
 
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 from celery.beat import ScheduleEntry, Scheduler
 from celery.schedules import schedule
@@ -20,10 +20,8 @@ from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.leases.lease import leases_of
 from sensorpool.leases.roster import Roster
-from sensorpool.model.values import ShardRange
 from sensorpool.publish import wire
-from sensorpool.service.tick_plan import PATIENCE, TickPlan
-from sensorpool.service.uptake import Uptake
+from sensorpool.service.uptake import PATIENCE, Uptake
 
 UNTAKEN = 3  # ticks that may wait in the queue
 _NONE = "no worker takes jobs; no more jobs are sent until one does"
@@ -36,22 +34,13 @@ _PAUSES = 0.5, 5.0  # seconds without an attempt after a failed one: the first t
 log = logger(__name__)
 
 
-class _Message(NamedTuple):
-    """A message of a tick: the first entry is sent, for all of them."""
-
-    entries: list[ScheduleEntry]
-    ranges: list[ShardRange]  # of these entries; empty: it is none of ours for a range
-
-
 class Ticks(Scheduler):
     """Sends due entries. An entry whose schedule is no span of seconds goes by the wall clock, as in Celery."""
 
     _due: dict[str, float]
     _held_back_by = ""  # the line that was logged
     _roster: Roster | None = None
-    _plan: TickPlan | None = None
     _pool_id: str | None = None
-    _has_workers = False
     _asked = -ASK_EVERY
     _quiet_until = 0.0
     _pause = 0.0  # the last pause in seconds; 0 while the broker takes messages
@@ -63,7 +52,6 @@ class Ticks(Scheduler):
         self._due = {}
         spans = [entry.schedule.seconds for entry in self._ticks()]
         self._uptake = Uptake(self._settings, UNTAKEN * max(spans, default=0.0))
-        self._plan = None if self._settings is None else TickPlan(self._settings)
 
     def tick(self, *_: Any, **__: Any) -> float:
         """Send the due entries; return the seconds until the next look."""
@@ -86,41 +74,22 @@ class Ticks(Scheduler):
                 if is_due:
                     ready.append(entry)
                 waits.append(wait)
-        if messages := self._planned(ready) if ready else []:
-            holds_back = self._holds_back_jobs([message.entries[0] for message in messages])
+        if ready:
+            self._ask_roster()
+            holds_back = self._holds_back_jobs(ready)
             headers = wire.headers(self._pool_id)
-            for place, message in enumerate(messages):
+            for place, entry in enumerate(ready):
                 alive.come_round()
-                entry = self._addressed(message, headers)
                 if not (holds_back and entry.task in _OURS):
+                    entry.options["headers"] = headers
                     self.apply_entry(self.reserve(entry), producer=self.producer)
                 if now < self._quiet_until:
                     # the broker takes no entry: this one and the rest are due again after the pause
-                    again = [each.name for message in messages[place:] for each in message.entries]
+                    again = [each.name for each in ready[place:]]
                     self._due |= {name: self._quiet_until for name in again if name in self._due}
                     waits.append(self._quiet_until - now)
                     break
-                if self._plan is not None and not holds_back:
-                    self._plan.sent(message.ranges)
         return max(0.0, min(waits) - (time.monotonic() - now))
-
-    def _planned(self, ready: list[ScheduleEntry]) -> list[_Message]:
-        """Return the messages that are to be sent now: entries of ranges may share one, or need none."""
-        self._ask_roster()
-        if self._plan is None:
-            return [_Message([entry], []) for entry in ready]
-        ranges = {shard_range: entry for entry in ready if (shard_range := _range_of(entry)) is not None}
-        planned = self._plan.messages(list(ranges), by_marks=self._has_workers)
-        shared = [_Message([ranges[each] for each in together], together) for together in planned]
-        return shared + [_Message([entry], []) for entry in ready if _range_of(entry) is None]
-
-    def _addressed(self, message: _Message, headers: dict[str, str]) -> ScheduleEntry:
-        """Return the entry that is sent for all entries of a message."""
-        entry, ranges = message.entries[0], message.ranges
-        entry.options["headers"] = headers | wire.also(ranges[1:])
-        if ranges:
-            entry.options["argsrepr"] = wire.shown(ranges)
-        return entry
 
     def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
         """Send an entry; log each cause of a failure once, in one line."""
@@ -192,7 +161,7 @@ class Ticks(Scheduler):
         return None if runtime is None else runtime.settings
 
     def _ask_roster(self) -> None:
-        """Ask the roster now and then whose pool it is, and whether it has workers; note beat's tick there.
+        """Ask the roster now and then whose pool it is; note beat's tick there.
 
         Beat needs no database. The pool id is None while it is not known.
         """
@@ -209,7 +178,6 @@ class Ticks(Scheduler):
             workers = []  # Redis is away: its last answer may be out of date
         served = {worker.terms.pool_id for worker in workers}
         self._pool_id = served.pop() if len(served) == 1 else None
-        self._has_workers = bool(workers)
 
     @property
     def _queue(self) -> str:
@@ -223,12 +191,3 @@ class Ticks(Scheduler):
             return int(queue.queue_declare().message_count)
         except Exception:  # the broker is away, or does not tell: the send reports it
             return 0
-
-
-def _range_of(entry: ScheduleEntry) -> ShardRange | None:
-    """Return the range of an entry of ours; None for any other, which is sent as it is."""
-    match entry.args if entry.task == wire.POKE_SHARD else None:
-        case [int(shard_min), int(shard_max)]:
-            shard_range = ShardRange(shard_min, shard_max)
-            return shard_range if entry.name == wire.entry_of(shard_range) else None
-    return None

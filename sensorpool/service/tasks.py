@@ -1,6 +1,5 @@
 """The bodies of the Celery tasks."""
 
-from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -11,14 +10,14 @@ from sensorpool.errors import Unreachable
 from sensorpool.instrumentation import logs
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
-from sensorpool.model.values import JobResult, ShardRange
+from sensorpool.model.values import ShardRange
 from sensorpool.publish import wire
 from sensorpool.service import foreign
 from sensorpool.service.runtime import Runtime
 from sensorpool.worker import job, rescue
 
 # a result with no more than these is one of a look at which nothing happened
-_USUAL = {"ranges", "groups", "poked", "seconds", "saved", "skipped"}
+_USUAL = {"groups", "poked", "seconds", "saved", "skipped"}
 
 log = logger(__name__)
 
@@ -29,12 +28,11 @@ def add_tasks(app: Celery, runtime: Runtime) -> None:
 
     @app.task(name=wire.POKE_SHARD, bind=True, shared=False, time_limit=limit, ignore_result=True)
     def poke_shard(self: Task, shard_min: int, shard_max: int, tick: int = 0) -> dict[str, Any]:
-        """Poke the due groups of one shard range, or of several whose jobs are short."""
+        """Poke the due groups of a shard range."""
         shard_range = check_range(shard_min, shard_max, runtime.settings)
         if foreign.is_refused(runtime.worker, self.request):
             return {"refused": "it is a job of another pool"}
-        also = wire.read_also(getattr(self.request, wire.ALSO, None), runtime.ranges - {shard_range})
-        return serve_ranges([shard_range, *also], runtime, self.request, tick)
+        return serve_range(shard_range, runtime, self.request, tick)
 
     @app.task(name=wire.RESCUE, bind=True, shared=False, ignore_result=True, time_limit=limit)
     def rescue_round(self: Task) -> dict[str, int] | dict[str, str]:
@@ -51,56 +49,40 @@ def add_tasks(app: Celery, runtime: Runtime) -> None:
             logs.restore()
 
 
-def serve_ranges(ranges: Sequence[ShardRange], runtime: Runtime, request: Any, tick: int) -> dict[str, Any]:
-    """Serve ranges by one job; return what came of the only one, or what came of all.
+def serve_range(shard_range: ShardRange, runtime: Runtime, request: Any, tick: int) -> dict[str, Any]:
+    """Serve a range; return what came of it, for Flower.
 
-    :raises Exception: what the job raised. Then no range has a mark (`leases.range_marks`), and each has its next
-        message to itself: one that fails again keeps no other waiting.
+    :raises Exception: what the job raised.
     """
-    worker = runtime.worker
-    about: dict[str, Any] = {"shard_range": " ".join(map(str, ranges)), "tick": tick}
-    foreign_ranges = [each for each in ranges if each not in runtime.ranges]
+    about: dict[str, Any] = {"shard_range": str(shard_range), "tick": tick}
     try:
-        results: list[dict[str, Any]] = [
-            {"sent_on": foreign.send_on(worker, runtime.ranges, each, request)} for each in foreign_ranges
-        ]
-        if ours := [each for each in ranges if each in runtime.ranges]:
-            results += [each.as_dict() for each in _serve(ours, runtime, request)]
+        if shard_range in runtime.ranges:
+            result = _serve(shard_range, runtime, request)
+        else:
+            result = {"sent_on": foreign.send_on(runtime.worker, runtime.ranges, shard_range, request)}
     except Unreachable as error:
         log.warning("the range waits", **about, error=str(error))
-        note_trouble(runtime, ranges, str(error))
+        note_trouble(runtime, shard_range, str(error))
         return {"waits": str(error)}
     except Exception as error:
-        note_trouble(runtime, ranges, one_line(error))
+        note_trouble(runtime, shard_range, one_line(error))
         raise
-    result = results[0] if len(results) == 1 else _sum(results)
     tell = log.info if any(result[name] for name in result.keys() - _USUAL) else log.debug
     tell("poked", **about, **result)
     return result
 
 
-def _serve(ranges: Sequence[ShardRange], runtime: Runtime, request: Any) -> Sequence[JobResult]:
+def _serve(shard_range: ShardRange, runtime: Runtime, request: Any) -> dict[str, Any]:
     try:
-        return job.run_each(runtime.worker, ranges, token(runtime.node or request.hostname, request.id))
+        return job.run(runtime.worker, shard_range, token(runtime.node or request.hostname, request.id)).as_dict()
     finally:
         logs.restore()  # Celery logs the job's result on this thread
 
 
-def _sum(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the results of several ranges as one, for Flower: numbers are added, and of texts the last stays."""
-    total: dict[str, Any] = {"ranges": len(results)}
-    for result in results:
-        for name, value in result.items():
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            total[name] = round(total.get(name, 0) + value, 3) if is_number else value
-    return total
-
-
-def note_trouble(runtime: Runtime, ranges: Iterable[ShardRange], cause: str) -> None:
+def note_trouble(runtime: Runtime, shard_range: ShardRange, cause: str) -> None:
     """Note why a job failed: `health` shows it if jobs of a range keep failing."""
     with suppress(Unreachable):
-        for shard_range in ranges:
-            runtime.worker.trouble.note_job(shard_range, cause, runtime.settings.tick)
+        runtime.worker.trouble.note_job(shard_range, cause, runtime.settings.tick)
 
 
 def check_range(shard_min: object, shard_max: object, settings: Settings) -> ShardRange:

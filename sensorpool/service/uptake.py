@@ -7,8 +7,8 @@ from sensorpool.config.settings import Settings
 from sensorpool.errors import SensorpoolError
 from sensorpool.leases.lease import Leases, leases_of
 from sensorpool.model.values import shard_ranges
-from sensorpool.service.tick_plan import PATIENCE
 
+PATIENCE = 0.5  # seconds that Redis has to answer
 _PAUSE = 10.0  # seconds without a question to a Redis that has not answered
 
 

@@ -1,13 +1,11 @@
-"""The questions of a load on PostgreSQL where the table is large: what is due, and when is the next group due?
+"""The question of a load on PostgreSQL where the table is large: it reads the groups that are due, and no others.
 
-They read the groups of the answer, and no others.
 Of the groups with one interval, those are due whose phase, modulo the interval, lies between two numbers. So an index
 answers, once for each interval and each of a range's cells; a cell is 128 shardcodes. Two more indexes of cells answer
 which groups are new, and whose deadline has come. Among few groups, to look at all is as cheap.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -23,21 +21,18 @@ _MOST_CELLS = 128  # in one statement: with many more, PostgreSQL would compile 
 _LOOK_EVERY = 60.0  # seconds between two looks at the size of the table
 _IS_LARGE, _LOOKED_AT = "sensorpool_is_large", "sensorpool_looked_at"  # in the notes of SQLAlchemy's pool
 
-# The cells of the ranges, and each interval that the groups of a cell have.
+# The cells of the range, and each interval that the groups of a cell have.
 _STEPS = """
 WITH RECURSIVE cells AS (
-    SELECT * FROM unnest(
-        %(places)s::int4[], %(cells)s::int4[], %(lows)s::int4[], %(highs)s::int4[],
-        %(lasts)s::int8[], %(afters)s::int8[]
-    ) AS given (place, cell, low, high, last, after)
+    SELECT generate_series(%(first_cell)s::int4, %(last_cell)s::int4) AS cell
 ),
 steps AS (
-    SELECT cells.*,
+    SELECT cell,
            (SELECT min(g.poke_interval) FROM {prefix}poke_group g
             WHERE g.shardcode >> {bits} = cell AND g.poke_interval > 0) AS step
     FROM cells
     UNION ALL
-    SELECT place, cell, low, high, last, after,
+    SELECT cell,
            (SELECT min(g.poke_interval) FROM {prefix}poke_group g
             WHERE g.shardcode >> {bits} = cell AND g.poke_interval > steps.step)
     FROM steps WHERE step IS NOT NULL
@@ -49,10 +44,10 @@ steps AS (
 # OFFSET 0 keeps the planner from a join, for which it could read the whole table.
 _DUE = """
 {steps}
-SELECT due.id, due.version, due.hashcode{place}
+SELECT due.id, due.version, due.hashcode
 FROM steps
 CROSS JOIN LATERAL (
-    SELECT last %% step AS a, %(now)s::int8 %% step AS b, %(now)s::int8 - last >= step AS are_all
+    SELECT %(last)s::int8 %% step AS a, %(now)s::int8 %% step AS b, %(now)s::int8 - %(last)s::int8 >= step AS are_all
 ) AS t
 CROSS JOIN LATERAL (VALUES
     (CASE WHEN are_all OR a > b THEN 0 ELSE step - b END, CASE WHEN are_all THEN step ELSE step - a END),
@@ -61,71 +56,45 @@ CROSS JOIN LATERAL (VALUES
 CROSS JOIN LATERAL (
     SELECT g.id, g.version, g.hashcode FROM {prefix}poke_group g
     WHERE g.shardcode >> {bits} = cell AND g.poke_interval = step
-          AND {slot} >= start AND {slot} < stop AND g.shardcode >= low AND g.shardcode < high
+          AND {slot} >= start AND {slot} < stop AND g.shardcode >= %(low)s::int4 AND g.shardcode < %(high)s::int4
     OFFSET 0
 ) AS due
 WHERE step IS NOT NULL
 UNION ALL
-SELECT due.id, due.version, due.hashcode{place}
+SELECT due.id, due.version, due.hashcode
 FROM cells
 CROSS JOIN LATERAL (
     SELECT g.id, g.version, g.hashcode FROM {prefix}poke_group g
-    WHERE g.shardcode >> {bits} = cell AND g.registered_at > %(after)s::int8 AND g.registered_at > after
-          AND g.shardcode >= low AND g.shardcode < high AND {begins_none}
+    WHERE g.shardcode >> {bits} = cell AND g.registered_at > %(after)s::int8
+          AND g.shardcode >= %(low)s::int4 AND g.shardcode < %(high)s::int4 AND {begins_none}
     OFFSET 0
 ) AS due
 UNION ALL
-SELECT due.id, due.version, due.hashcode{place}
+SELECT due.id, due.version, due.hashcode
 FROM cells
 CROSS JOIN LATERAL (
     SELECT g.id, g.version, g.hashcode FROM {prefix}poke_group g
     WHERE g.shardcode >> {bits} = cell AND g.next_deadline > %(last)s::int8 AND g.next_deadline <= %(now)s::int8
-          AND g.next_deadline > last AND g.registered_at <= after
-          AND g.shardcode >= low AND g.shardcode < high AND {begins_none}
+          AND g.registered_at <= %(after)s::int8
+          AND g.shardcode >= %(low)s::int4 AND g.shardcode < %(high)s::int4 AND {begins_none}
     OFFSET 0
 ) AS due
 """
-# With p and b as above, the next group of an interval has the greatest p below step - b, or else the greatest of all.
-_NEXT = """
-{steps}
-SELECT min(span), min(deadline){place} FROM (
-    SELECT place, step - b - p AS span, NULL::int8 AS deadline
-    FROM steps
-    CROSS JOIN LATERAL (SELECT %(now)s::int8 %% step AS b) AS t
-    CROSS JOIN LATERAL (VALUES (0, step - b, 0), (step - b, step, step)) AS part (start, stop, later)
-    CROSS JOIN LATERAL (
-        SELECT {slot} - later AS p FROM {prefix}poke_group g
-        WHERE g.shardcode >> {bits} = cell AND g.poke_interval = step
-              AND {slot} >= start AND {slot} < stop AND g.shardcode >= low AND g.shardcode < high
-        ORDER BY {slot} DESC LIMIT 1
-    ) AS next
-    WHERE step IS NOT NULL
-    UNION ALL
-    SELECT place, NULL, next.next_deadline
-    FROM cells
-    CROSS JOIN LATERAL (
-        SELECT g.next_deadline FROM {prefix}poke_group g
-        WHERE g.shardcode >> {bits} = cell AND g.next_deadline > %(now)s::int8
-              AND g.shardcode >= low AND g.shardcode < high
-        ORDER BY g.next_deadline LIMIT 1
-    ) AS next
-) AS found
-GROUP BY place
-"""
 # no period of the group has begun, so the first part has not found it
 _BEGINS_NONE = (
-    "(%(now)s::int8 + phase) / nullif(poke_interval, 0) IS NOT DISTINCT FROM (last + phase) / nullif(poke_interval, 0)"
+    "(%(now)s::int8 + phase) / nullif(poke_interval, 0) "
+    "IS NOT DISTINCT FROM (%(last)s::int8 + phase) / nullif(poke_interval, 0)"
 )
 
 
-def answers(connection: Connection, lasts: Mapping[ShardRange, Milliseconds], now: Milliseconds) -> bool:
-    """Whether `due_groups` costs less than a look at all groups of the ranges.
+def answers(connection: Connection, shard_range: ShardRange, last: Milliseconds, now: Milliseconds) -> bool:
+    """Whether `due_groups` costs less than a look at all groups of the range.
 
-    :param lasts: the ranges, each with its last load.
+    :param last: the last load of the range.
     """
-    if connection.dialect.name != "postgresql" or now - min(lasts.values()) > LATEST:
+    if connection.dialect.name != "postgresql" or now - last > LATEST:
         return False
-    if sum(len(_cells(each)) for each in lasts) > _MOST_CELLS:
+    if _last_cell(shard_range) - _first_cell(shard_range) >= _MOST_CELLS:
         return False
     notes = connection.info
     here = time.monotonic()
@@ -136,40 +105,24 @@ def answers(connection: Connection, lasts: Mapping[ShardRange, Milliseconds], no
 
 def due_groups(
     connection: Connection,
-    lasts: Mapping[ShardRange, Milliseconds],
+    shard_range: ShardRange,
     *,
+    last: Milliseconds,
     now: Milliseconds,
     commit_overlap: Milliseconds,
 ) -> list[Any]:
-    """Return the due groups of the ranges; with several ranges, each with the place of its own.
-
-    The rule is `sensorpool.model.due.is_due`.
-    """
-    # the earliest of all ranges as numbers of their own: the planner then knows how little is new
-    values = {"now": now, "last": min(lasts.values()), "after": min(lasts.values()) - commit_overlap}
+    """Return the due groups of a range. The rule is `sensorpool.model.due.is_due`."""
+    values = {
+        "first_cell": _first_cell(shard_range),
+        "last_cell": _last_cell(shard_range),
+        "low": shard_range.shard_min,
+        "high": shard_range.shard_max,
+        "now": now,
+        "last": last,
+        "after": last - commit_overlap,
+    }
     # planned each time: how much is new shows in the plan
-    text = _text(_DUE, table_prefix(connection), len(lasts) > 1)
-    return fetch(connection, text, values | _of_cells(lasts, commit_overlap))
-
-
-def next_due(connection: Connection, ranges: Sequence[ShardRange], now: Milliseconds) -> list[Any]:
-    """Return the span until the next group of each range is due, and its next deadline.
-
-    With several ranges each has its place; a range without groups has no row.
-    """
-    text = _text(_NEXT, table_prefix(connection), len(ranges) > 1)
-    return fetch(connection, text, {"now": now} | _of_cells(dict.fromkeys(ranges, now), 0))
-
-
-def _of_cells(lasts: Mapping[ShardRange, Milliseconds], commit_overlap: Milliseconds) -> dict[str, Any]:
-    """Return a row of `_STEPS` for each cell of the ranges: one array for each column."""
-    spans = [
-        (place, cell, each.shard_min, each.shard_max, last, last - commit_overlap)
-        for place, (each, last) in enumerate(lasts.items())
-        for cell in _cells(each)
-    ]
-    names = ("places", "cells", "lows", "highs", "lasts", "afters")
-    return {name: _array(some) for name, some in zip(names, zip(*spans, strict=True), strict=True)}
+    return fetch(connection, _text(table_prefix(connection)), values)
 
 
 def _size(connection: Connection) -> float:
@@ -179,16 +132,14 @@ def _size(connection: Connection) -> float:
 
 
 @cache
-def _text(question: str, prefix: str, several: bool) -> str:
-    """Return the text of a question about one range, or several, which have a place each."""
+def _text(prefix: str) -> str:
     steps = _STEPS.format(prefix=prefix, bits=CELL_BITS)
-    place = ", place" if several else ""
-    return question.format(steps=steps, prefix=prefix, bits=CELL_BITS, slot=SLOT, begins_none=_BEGINS_NONE, place=place)
+    return _DUE.format(steps=steps, prefix=prefix, bits=CELL_BITS, slot=SLOT, begins_none=_BEGINS_NONE)
 
 
-def _cells(shard_range: ShardRange) -> range:
-    return range(shard_range.shard_min >> CELL_BITS, (shard_range.shard_max - 1 >> CELL_BITS) + 1)
+def _first_cell(shard_range: ShardRange) -> int:
+    return shard_range.shard_min >> CELL_BITS
 
 
-def _array(numbers: Iterable[int]) -> str:
-    return f"{{{','.join(map(str, numbers))}}}"
+def _last_cell(shard_range: ShardRange) -> int:
+    return shard_range.shard_max - 1 >> CELL_BITS

@@ -1,22 +1,9 @@
 """The load of due groups: the query is the scheduler."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Connection,
-    Executable,
-    Select,
-    and_,
-    bindparam,
-    case,
-    func,
-    literal_column,
-    or_,
-    select,
-)
+from sqlalchemy import BigInteger, Connection, Select, and_, bindparam, func, or_, select
 
 from sensorpool.model.states import State
 from sensorpool.model.values import DueGroup, Milliseconds, ShardRange
@@ -44,23 +31,14 @@ DueRow = tuple[int, int, int]
 """Id, version and hashcode of a group: enough for a process that has the group in its cache."""
 
 
-def _parameter(name: str) -> Any:
-    return bindparam(name, type_=BigInteger)
-
-
-def _inside(place: int) -> Any:
-    """Return what holds for the groups of the range with this place in a question."""
-    return within(bindparam(f"shard_min_{place}"), bindparam(f"shard_max_{place}"))
-
-
-def _due_groups(place: int) -> Select[Any]:
-    last, after, now = _parameter(f"last_{place}"), _parameter(f"registered_after_{place}"), _parameter("now")
+def _due_groups() -> Select[Any]:
+    last, after, now = (bindparam(name, type_=BigInteger) for name in ("last", "registered_after", "now"))
 
     def period(at: Any) -> Any:
         return whole_quotient(at + g.c.phase, _INTERVAL)
 
-    return select(g.c.id, g.c.version, g.c.hashcode, literal_column(str(place))).where(
-        _inside(place),
+    return select(g.c.id, g.c.version, g.c.hashcode).where(
+        within(bindparam("shard_min"), bindparam("shard_max")),
         or_(
             period(now) > period(last),
             g.c.registered_at > after,
@@ -69,76 +47,31 @@ def _due_groups(place: int) -> Select[Any]:
     )
 
 
-def _next_due(place: int) -> Select[Any]:
-    now = _parameter("now")
-    left = g.c.poke_interval - (now + g.c.phase) % _INTERVAL
-    to_come = case((g.c.next_deadline > now, g.c.next_deadline))
-    return select(func.min(left), func.min(to_come), literal_column(str(place))).where(_inside(place))
-
-
-@lru_cache(maxsize=64)
-def due_groups_statement(ranges: int) -> Executable:
-    """Return the statement of `due_groups` for so many ranges."""
-    return _of_each(_due_groups, ranges)
-
-
-@lru_cache(maxsize=64)
-def _next_due_statement(ranges: int) -> Executable:
-    return _of_each(_next_due, ranges)
-
-
-def _of_each(of_one: Callable[[int], Select[Any]], ranges: int) -> Executable:
-    first, *others = (of_one(place) for place in range(ranges))
-    if others:
-        return first.union_all(*others)
-    return first.with_only_columns(*list(first.selected_columns)[:-1])  # there may be very many rows
+DUE_GROUPS = _due_groups()
 
 
 def due_groups(
     connection: Connection,
-    lasts: Mapping[ShardRange, Milliseconds],
+    shard_range: ShardRange,
     *,
+    last: Milliseconds,
     now: Milliseconds,
     commit_overlap: Milliseconds,
-) -> list[list[DueRow]]:
-    """Return the due groups of each range; the rule is `sensorpool.model.due.is_due`.
+) -> Sequence[DueRow]:
+    """Return the due groups of a range; the rule is `sensorpool.model.due.is_due`.
 
-    :param lasts: the ranges, each with its last load.
+    :param last: the last load of the range.
     """
-    if due_postgres.answers(connection, lasts, now):
-        rows = due_postgres.due_groups(connection, lasts, now=now, commit_overlap=commit_overlap)
-    else:
-        values = _bounds(lasts) | {"now": now}
-        for place, last in enumerate(lasts.values()):
-            values[f"last_{place}"], values[f"registered_after_{place}"] = last, last - commit_overlap
-        rows = fetched(connection.execute(due_groups_statement(len(lasts)), values))
-    if len(lasts) == 1:
-        return [rows]
-    found: list[list[DueRow]] = [[] for _ in lasts]
-    for row in rows:
-        found[row[3]].append(row[:3])
-    return found
-
-
-def next_due(connection: Connection, ranges: Sequence[ShardRange], now: Milliseconds) -> list[Milliseconds | None]:
-    """Return when the next group of each range is due; None: it has none. See `sensorpool.model.due.next_due_at`."""
-    if due_postgres.answers(connection, dict.fromkeys(ranges, now), now):
-        rows = due_postgres.next_due(connection, ranges, now)
-    else:
-        rows = fetched(connection.execute(_next_due_statement(len(ranges)), _bounds(ranges) | {"now": now}))
-    found: list[Milliseconds | None] = [None] * len(ranges)
-    for left, deadline, *place in rows:
-        times = [at for at in (None if left is None else now + int(left), deadline) if at is not None]
-        if times:
-            found[place[0] if place else 0] = int(min(times))
-    return found
-
-
-def _bounds(ranges: Iterable[ShardRange]) -> dict[str, int]:
-    values = dict[str, int]()
-    for place, each in enumerate(ranges):
-        values[f"shard_min_{place}"], values[f"shard_max_{place}"] = each.shard_min, each.shard_max
-    return values
+    if due_postgres.answers(connection, shard_range, last, now):
+        return due_postgres.due_groups(connection, shard_range, last=last, now=now, commit_overlap=commit_overlap)
+    values = {
+        "shard_min": shard_range.shard_min,
+        "shard_max": shard_range.shard_max,
+        "now": now,
+        "last": last,
+        "registered_after": last - commit_overlap,
+    }
+    return fetched(connection.execute(DUE_GROUPS, values))
 
 
 _GROUPS = select(*_GROUP, g.c.op_classpath, g.c.poke_context, g.c.backend).where(among(g.c.id))

@@ -81,9 +81,9 @@ class Figures:
         """Yield what the ranges' last jobs tell. A range without a known load counts from when that was seen."""
         here = time.monotonic()
         unknown = self._unknown_since
-        self._unknown_since = {each: unknown.get(each, here) for each, state in states.items() if not state.looked_at}
+        self._unknown_since = {each: unknown.get(each, here) for each, state in states.items() if not state.last}
         ages = [
-            max(0.0, (now - state.looked_at) / 1000) if state.looked_at else here - self._unknown_since[shard_range]
+            max(0.0, (now - state.last) / 1000) if state.last else here - self._unknown_since[shard_range]
             for shard_range, state in states.items()
         ]
         yield Figure(

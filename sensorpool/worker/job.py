@@ -5,7 +5,6 @@ load is done. What pokes saw is judged in `outcomes`; what is left to other proc
 """
 
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 
 from sqlalchemy import Connection
@@ -15,8 +14,7 @@ from sensorpool.instrumentation import spans
 from sensorpool.instrumentation.failpoint import failpoint
 from sensorpool.instrumentation.logs import logger
 from sensorpool.leases.dirty_flags import asked_for
-from sensorpool.leases.lease import Acquired, Again, Ending
-from sensorpool.leases.range_marks import NO_MARKS
+from sensorpool.leases.lease import Acquired, Again
 from sensorpool.leases.range_state import RangeState
 from sensorpool.leases.wake_ups import GAP
 from sensorpool.model.suspicion import Suspicion
@@ -24,10 +22,10 @@ from sensorpool.model.unsettled import from_registration
 from sensorpool.model.values import NOTHING_TOLD, JobResult, Milliseconds, ShardRange
 from sensorpool.settle.infra_window import RangeFailures, moved, outage
 from sensorpool.store import loading
-from sensorpool.worker import dispatch, load, passing_on, quiet, set_apart
+from sensorpool.worker import dispatch, load, passing_on, set_apart
 from sensorpool.worker.adaptive import Adaptive, Look
 from sensorpool.worker.context import Worker
-from sensorpool.worker.dispatch import Share
+from sensorpool.worker.dispatch import Poked
 from sensorpool.worker.job_run import JobRun, Visit
 from sensorpool.worker.load import Loaded, Moment
 from sensorpool.worker.outcomes import Outcomes
@@ -37,59 +35,45 @@ log = logger(__name__)
 
 
 def run(worker: Worker, shard_range: ShardRange, token: str) -> JobResult:
-    """Do the job of one range: see `run_each`."""
-    return run_each(worker, [shard_range], token)[0]
-
-
-def run_each(worker: Worker, ranges: Sequence[ShardRange], token: str) -> list[JobResult]:
-    """Do one job for ranges, each step for all of them, and once more for those that were woken meanwhile.
-
-    Each range has a lease and a state of its own, so another holder may have some of them.
+    """Do the job of a range, and once more if the range was woken meanwhile.
 
     :param token: names this job; another holder sees it.
     :raises Unreachable: when the database or Redis does not answer. What was poked and not settled is due again.
     """
-    with spans.span("job", range=" ".join(map(str, ranges))) as span:
-        results = _run(worker, ranges, token)
-        groups, poked = (sum(values) for values in zip(*((each.groups, each.poked) for each in results), strict=True))
-        span.set_attributes({"sensorpool.groups": groups, "sensorpool.poked": poked})
-        return results
+    with spans.span("job", range=str(shard_range)) as span:
+        result = _run(worker, shard_range, token)
+        span.set_attributes({"sensorpool.groups": result.groups, "sensorpool.poked": result.poked})
+        return result
 
 
-def _run(worker: Worker, ranges: Sequence[ShardRange], token: str) -> list[JobResult]:
+def _run(worker: Worker, shard_range: ShardRange, token: str) -> JobResult:
     worker.goes_by(token)
-    results = {shard_range: JobResult() for shard_range in ranges}
-    visits: list[Visit] = []
-    for shard_range, held in zip(ranges, _acquire(worker, ranges, token), strict=True):
-        if isinstance(held, str):
-            results[shard_range].skipped = f"held by {held}"
-        else:
-            visits.append(Visit(shard_range, held, results[shard_range]))
+    held = _acquire(worker, shard_range, token)
+    if isinstance(held, str):
+        return JobResult(skipped=f"held by {held}")
+    visit = Visit(shard_range, held, JobResult())
     try:
         failpoint("lease.after")
         worker.away.look()
         worker.wrong_calls.exchange()
         # other ranges want the process too: what is new after that is poked in the next tick
         ends = time.monotonic() + worker.settings.job_span
-        while visits:
-            visits = _round(worker, visits, ends)
+        while (again := _round(worker, visit, ends)) is not None:
+            _make_ready(held, again)
     except BaseException as error:
-        for visit in visits:
-            _give_back(worker, visit.held, error)
+        _give_back(worker, held, error)
         raise
     worker.metrics.shared(worker.poker.shared_calls.taken())
-    for result in results.values():
-        worker.metrics.job(result)
-    return [*results.values()]
+    worker.metrics.job(visit.result)
+    return visit.result
 
 
-def _acquire(worker: Worker, ranges: Sequence[ShardRange], token: str) -> list[Acquired | str]:
+def _acquire(worker: Worker, shard_range: ShardRange, token: str) -> Acquired | str:
     try:
-        return worker.leases.acquire_each(ranges, token)
+        return worker.leases.acquire(shard_range, token)
     except Unreachable:
-        with suppress(Unreachable):  # Redis may have given some of the leases, and its answer be lost
-            for shard_range in ranges:
-                worker.leases.free(shard_range, token)
+        with suppress(Unreachable):  # Redis may have given the lease, and its answer be lost
+            worker.leases.free(shard_range, token)
         raise
 
 
@@ -105,52 +89,33 @@ def _give_back(worker: Worker, held: Acquired, error: BaseException) -> None:
         held.lease.release()
 
 
-def _round(worker: Worker, visits: Sequence[Visit], ends: float) -> list[Visit]:
-    """Do one round; return the ranges that take another one: they became dirty meanwhile, and are held still.
+def _round(worker: Worker, visit: Visit, ends: float) -> Again | None:
+    """Do one round; return `Again` if the range became dirty meanwhile, and is held still.
 
     :param ends: when no further round is begun, by the monotonic clock.
     """
     began = time.monotonic()
-    lost_turns = [_before_load(worker, visit) for visit in visits]
-    moment, loads = _load(worker, visits)
-    if any(loads):
-        failpoint("load.after")
-    again: list[Visit] = []
-    shares: list[tuple[Share, set[int]]] = []
-    due = 0
-    for visit, lost_turn, loaded in zip(visits, lost_turns, loads, strict=True):
-        if loaded is None:
-            again += _pass_on_idle(worker, visit, ends)
-            continue
-        if shares and due + len(loaded.units) > quiet.MOST_TOGETHER:
-            _send_on(worker, visit)
-            continue
-        due += len(loaded.units)
-        job_run = _begin(worker, visit, began, len(visits), moment, loaded)
-        suspects = set_apart.suspects(job_run)
-        if not worker.suspects.is_retired:  # or they have lost their turn once more
-            worker.leases.suspects.mark_each(visit.shard_range, lost_turn)
-        shares.append((Share(job_run, suspects.others, waiting=suspects.waiting), suspects.apart))
-    with spans.span("poke", groups=due):
-        dispatch.poke([share for share, _ in shares])
-    return again + _finish(worker, [(share, apart) for share, apart in shares if _is_ours(share.run)], ends)
+    lost_turn = _before_load(worker, visit)
+    moment, loaded = _load(worker, visit)
+    if loaded is None:
+        return _pass_on_idle(worker, visit, ends)
+    failpoint("load.after")
+    job_run = _begin(worker, visit, began, moment, loaded)
+    suspects = set_apart.suspects(job_run)
+    if not worker.suspects.is_retired:  # or they have lost their turn once more
+        worker.leases.suspects.mark_each(visit.shard_range, lost_turn)
+    with spans.span("poke", groups=len(loaded.units)):
+        poked = dispatch.poke(job_run, suspects.others)
+    if not visit.held.lease.is_ours():
+        log.warning("the lease was lost; groups that were not poked are due again", shard_range=str(visit.shard_range))
+        visit.result.extra["lost_lease"] = True
+        return None
+    return _finish(job_run, poked, suspects, ends)
 
 
-def _is_ours(job_run: JobRun) -> bool:
-    if job_run.lease.is_ours():
-        return True
-    log.warning("the lease was lost; groups that were not poked are due again", shard_range=str(job_run.shard_range))
-    job_run.result.extra["lost_lease"] = True
-    return False
-
-
-def _send_on(worker: Worker, visit: Visit) -> None:
-    """Have another job serve a range: there is too much for one."""
-    worker.leases.dirty_flags.put_up(visit.shard_range, visit.held.late)
-    worker.leases.poked_apart.keep(visit.shard_range, visit.held.poked_apart)
-    visit.held.lease.give_up()
-    worker.outbox.nudge(visit.shard_range)
-    visit.result.count("sent_on", 1)
+def _make_ready(held: Acquired, again: Again) -> None:
+    """Make a range ready for another round."""
+    held.in_flight, held.lost_turn, held.dirty, held.late, held.poked_apart = [], [], True, again.late, {}
 
 
 # before the load
@@ -188,20 +153,19 @@ def _take_lost_turns(held: Acquired) -> dict[int, Suspicion]:
 # load
 
 
-def _load(worker: Worker, visits: Sequence[Visit]) -> tuple[Moment, list[Loaded | None]]:
-    """Ask for the time, and for what is due in each range; None for a range whose message is a repeated one."""
+def _load(worker: Worker, visit: Visit) -> tuple[Moment, Loaded | None]:
+    """Ask for the time, and for what is due in the range; None for a range whose message is a repeated one."""
+    shard_range, held, _ = visit
 
-    def ask(connection: Connection) -> tuple[Moment, list[Loaded | None]]:
+    def ask(connection: Connection) -> tuple[Moment, Loaded | None]:
         now = worker.database.now(connection)
         moment = Moment(now, time.monotonic(), worker.clock.trusts(now))
-        held = {shard_range: held for shard_range, held, _ in visits if not _is_idle(worker, held, now)}
-        if not held:
-            return moment, [None] * len(visits)
-        loads = load.load_each(connection, worker.poker.cache, held, worker.last_loads, now, worker.settings)
-        loaded = dict(zip(held, loads, strict=True))
-        return moment, [loaded.get(shard_range) for shard_range, _, _ in visits]
+        if _is_idle(worker, held, now):
+            return moment, None
+        last = worker.last_loads.last(shard_range, held.state, now)
+        return moment, load.load(connection, worker.poker.cache, shard_range, held, last, now, worker.settings)
 
-    with spans.span("load"), worker.keeper.keeping(*(visit.held.lease for visit in visits)):
+    with spans.span("load"), worker.keeper.keeping(held.lease):
         return worker.database.read(ask)
 
 
@@ -214,23 +178,16 @@ def _is_idle(worker: Worker, held: Acquired, now: Milliseconds) -> bool:
     return not state.stranded or len(worker.poker.cache.not_here(state.stranded)) == len(state.stranded)
 
 
-def _pass_on_idle(worker: Worker, visit: Visit, ends: float) -> list[Visit]:
+def _pass_on_idle(worker: Worker, visit: Visit, ends: float) -> Again | None:
     """Leave the range as it is, unless it is dirty; another process may poke the groups that are stranded."""
     shard_range, held, _ = visit
     span = passing_on.again(held.state, worker.settings.tick)
     again = held.lease.finish(held.state, again=time.monotonic() < ends)
     worker.pass_on(shard_range, span)
-    return [_once_more(visit, again)] if again else []
+    return again
 
 
-def _once_more(visit: Visit, again: Again) -> Visit:
-    """Make a range ready for another round."""
-    held = visit.held
-    held.in_flight, held.lost_turn, held.dirty, held.late, held.poked_apart = [], [], True, again.late, {}
-    return visit
-
-
-def _begin(worker: Worker, visit: Visit, began: float, ranges: int, moment: Moment, loaded: Loaded) -> JobRun:
+def _begin(worker: Worker, visit: Visit, began: float, moment: Moment, loaded: Loaded) -> JobRun:
     """Make the value that the later steps work on."""
     shard_range, held, result = visit
     settings = worker.settings
@@ -245,7 +202,7 @@ def _begin(worker: Worker, visit: Visit, began: float, ranges: int, moment: Mome
     stranded = Stranded(held.state, settings, trusted=moment.trusted)
     limit, process = settings.overrun_limit, worker.process
     outcomes = Outcomes(moment, result, infra, stranded, held.unsettled, overrun_limit=limit, process=process)
-    return JobRun(worker, shard_range, held, result, began, ranges, moment, loaded, infra, stranded, outcomes)
+    return JobRun(worker, shard_range, held, result, began, moment, loaded, infra, stranded, outcomes)
 
 
 def _pass_over(worker: Worker, adaptive: Adaptive, visit: Visit, loaded: Loaded) -> None:
@@ -283,40 +240,26 @@ def _allow_for_outage(
 # finish
 
 
-def _finish(worker: Worker, shares: Sequence[tuple[Share, set[int]]], ends: float) -> list[Visit]:
-    """Leave the ranges to the next holders; return those that are kept for another round.
-
-    :param shares: with the ids of the groups that are poked outside of the job.
-    """
-    if not shares:
-        return []
-    spans_on: list[float | None] = []
-    for share, apart in shares:
-        spans_on.append(_leave(share.run, share.left, share.waiting, apart))
+def _finish(job_run: JobRun, poked: Poked, suspects: set_apart.Suspects, ends: float) -> Again | None:
+    """Leave the range to the next holder; return `Again` if it is kept for another round."""
+    worker, held = job_run.worker, job_run.held
+    span = _leave(job_run, poked.left, suspects.waiting + poked.waiting, suspects.apart)
     failpoint("finish.before")
-    endings = [
-        Ending(
-            share.run.lease,
-            share.run.held.state,
-            NO_MARKS if apart else quiet.outlook(share.run),
-            share.run.outcomes.record.texts(),
-            share.run.infra.taken,
-        )
-        for share, apart in shares
-    ]
-    again = worker.leases.finish(endings, again=time.monotonic() < ends)
-    for share, _ in shares:
-        share.run.held.told = NOTHING_TOLD  # the state has it
+    again = held.lease.finish(
+        held.state,
+        again=time.monotonic() < ends,
+        records=job_run.outcomes.record.texts(),
+        taken=job_run.infra.taken,
+    )
+    held.told = NOTHING_TOLD  # the state has it
     failpoint("finish.after")
-    for (share, _), span in zip(shares, spans_on, strict=True):
-        worker.pass_on(share.run.shard_range, span)
-        if asked_for(share.run.held.late):  # others that were woken meanwhile sent no job
-            worker.look_for_woken(share.run.shard_range, GAP)
-        if share.again_in is not None:
-            worker.look_again(share.run.shard_range, share.again_in)
-    worker.tell_what_is_not_here(shares[0][0].run.loaded.now)
-    kept = [(share.run, more) for (share, _), more in zip(shares, again, strict=True) if more is not None]
-    return [_once_more(Visit(run.shard_range, run.held, run.result), more) for run, more in kept]
+    worker.pass_on(job_run.shard_range, span)
+    if asked_for(held.late):  # others that were woken meanwhile sent no job
+        worker.look_for_woken(job_run.shard_range, GAP)
+    if poked.again_in is not None:
+        worker.look_again(job_run.shard_range, poked.again_in)
+    worker.tell_what_is_not_here(job_run.loaded.now)
+    return again
 
 
 def _leave(job_run: JobRun, no_time: list[int], waiting: list[int], apart: set[int]) -> float | None:
@@ -334,13 +277,12 @@ def _leave(job_run: JobRun, no_time: list[int], waiting: list[int], apart: set[i
         may_wait = set(waiting)
         units = [unit for unit in loaded.units if unit.group.id not in may_wait] if may_wait else loaded.units
         left = state.in_turn(left, {unit.group.id: unit.group.poke_interval for unit in units}, loaded.now)
-    looked_at, state.quiet_until = state.looked_at, 0
     state.last, state.recent, state.left = loaded.now, loaded.recent, left
     if state.stranded:
         state.left = [*left, *state.stranded.keys() - set(left)]
     _forget_failures_of_the_gone(job_run)
     state.infra = job_run.infra.since
-    _note_figures(job_run, looked_at)
+    _note_figures(job_run)
     result.left += len(no_time)
     if outcomes.written:
         worker.leases.unsettled.keep(shard_range, {}, outcomes.written)
@@ -361,15 +303,12 @@ def _forget_failures_of_the_gone(job_run: JobRun) -> None:
     infra.forget(set(failing) - there)
 
 
-def _note_figures(job_run: JobRun, looked_at: Milliseconds) -> None:
-    """Note what the round did, for operators: who did it, how much, how late, and how long it took.
-
-    :param looked_at: until when the range was looked at before, or quiet.
-    """
+def _note_figures(job_run: JobRun) -> None:
+    """Note what the round did, for operators: who did it, how much, how late, and how long it took."""
     worker, outcomes, loaded = job_run.worker, job_run.outcomes, job_run.loaded
     state, result = job_run.held.state, job_run.result
-    took = (time.monotonic() - job_run.began) / job_run.ranges
-    late = max(0, loaded.now - max(loaded.last, looked_at) - worker.settings.tick_ms) if loaded.last else 0
+    took = time.monotonic() - job_run.began
+    late = max(0, loaded.now - loaded.last - worker.settings.tick_ms) if loaded.last else 0
     poking_took = round((outcomes.last_began - job_run.moment.monotonic) * 1000) if outcomes.last_began else 0
     state.pool = worker.pool_id.get() or ""
     state.holder, state.groups, state.pokes = job_run.lease.token, len(loaded.units), len(outcomes.record)

@@ -35,7 +35,6 @@ class JobRun:
     held: Acquired  # the lease, and what is known of the range
     result: JobResult  # of all rounds of the job
     began: float  # when the round began, by the monotonic clock
-    ranges: int  # how many ranges the round is for, which share its time
     moment: Moment  # when it loaded, by both clocks
     loaded: Loaded
     infra: RangeFailures

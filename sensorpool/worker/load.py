@@ -7,7 +7,6 @@ neither is known, the whole range is due once.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import gcd
 from typing import NamedTuple
 
 from sqlalchemy import Connection
@@ -15,7 +14,6 @@ from sqlalchemy import Connection
 from sensorpool.config.settings import Settings
 from sensorpool.leases.dirty_flags import asked_for
 from sensorpool.leases.lease import Acquired
-from sensorpool.leases.range_marks import LONGEST_QUIET
 from sensorpool.leases.range_state import RangeState
 from sensorpool.model.due import is_due
 from sensorpool.model.values import DueGroup, Milliseconds, ShardRange
@@ -24,8 +22,6 @@ from sensorpool.poke.unit import PokeUnit
 from sensorpool.store import loading
 
 GROUPS_AT_ONCE = 10_000
-_FEW = 16  # groups; where more are due at a tick, some are due at the next tick too, unless they share moments
-_MOST_RECENT = 100  # new groups of a range that may be quiet: beat's look at its state stays cheap
 _NEWCOMERS = 600_000  # milliseconds: a group that has waited longer than this is no newcomer
 
 
@@ -38,7 +34,6 @@ class Loaded:
     units: list[PokeUnit]
     recent: list[int]  # what the next load will find again as new
     not_here: set[int] = field(default_factory=set)  # stranded, and not looked for: this process cannot poke them
-    next_due: Milliseconds | None = None  # when the next group is due; None: it was not asked for
 
 
 class Moment(NamedTuple):
@@ -69,40 +64,21 @@ class LastLoads:
         self._last[shard_range] = now
 
 
-def load_each(
-    connection: Connection,
-    cache: Cache,
-    held: Mapping[ShardRange, Acquired],
-    last_loads: LastLoads,
-    now: Milliseconds,
-    settings: Settings,
-) -> list[Loaded]:
-    """Ask what is due in each range: one statement for all of them, and the further ones of `load`."""
-    lasts = {shard_range: last_loads.last(shard_range, each.state, now) for shard_range, each in held.items()}
-    found = loading.due_groups(connection, lasts, now=now, commit_overlap=settings.commit_overlap_ms)
-    loads = [
-        load(connection, cache, each, rows, last, now, settings)
-        for each, last, rows in zip(held.values(), lasts.values(), found, strict=True)
-    ]
-    _ask_when_next(connection, dict(zip(held, loads, strict=True)), now, settings)
-    return loads
-
-
 def load(
     connection: Connection,
     cache: Cache,
+    shard_range: ShardRange,
     held: Acquired,
-    rows: Sequence[loading.DueRow],
     last: Milliseconds,
     now: Milliseconds,
     settings: Settings,
 ) -> Loaded:
     """Return what is due in one range. It asks for the groups that this process has not seen as they are now.
 
-    :param rows: what is due by the database.
     :param last: the time of the last load.
     """
     overlap = settings.commit_overlap_ms
+    rows = loading.due_groups(connection, shard_range, last=last, now=now, commit_overlap=overlap)
     not_here = cache.not_here(held.state.stranded) if held.state.stranded else set()
     # a late group is passed over by the statement; it counts as left over unless it was poked as new
     late = asked_for(held.late) | set(held.late).difference(held.state.recent)
@@ -131,30 +107,6 @@ def _newcomers(cache: Cache, units: Sequence[PokeUnit], now: Milliseconds, overl
     if cache.newest <= since:
         return []
     return [unit for unit in units if unit.group.registered_at > since]
-
-
-def _ask_when_next(
-    connection: Connection, loads: Mapping[ShardRange, Loaded], now: Milliseconds, settings: Settings
-) -> None:
-    """Note when the next group of each range is due, at most `LONGEST_QUIET` from now, where that may matter.
-
-    With the one-process service, registrations of other processes raise no flag here: there no range is quiet.
-    """
-    if settings.embedded or settings.tick_ms >= LONGEST_QUIET:
-        return
-    asked = [shard_range for shard_range, loaded in loads.items() if _may_be_quiet(loaded, settings.tick_ms)]
-    if not asked:
-        return
-    for shard_range, at in zip(asked, loading.next_due(connection, asked, now), strict=True):
-        loads[shard_range].next_due = now + LONGEST_QUIET if at is None else min(at, now + LONGEST_QUIET)
-
-
-def _may_be_quiet(loaded: Loaded, tick_ms: Milliseconds) -> bool:
-    """Whether it may be that nothing is due at the next tick: few groups are, or they share moments (`due.spacing`)."""
-    if len(loaded.recent) > _MOST_RECENT:
-        return False
-    units = loaded.units
-    return len(units) <= _FEW or all(gcd(unit.group.phase, unit.group.poke_interval) > tick_ms for unit in units)
 
 
 def _look_up(connection: Connection, cache: Cache, rows: Sequence[loading.DueRow], left: set[int]) -> list[PokeUnit]:

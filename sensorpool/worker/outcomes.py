@@ -61,7 +61,6 @@ class Outcomes:
         self.record = Record(moment.now, process)
         self.facts: list[Fact] = []  # not settled yet
         self.written: set[int] = set()  # groups that were unsettled, and are so no more
-        self.may_hurry = False  # whether a settle may bring a deadline nearer than the load knew
         self.last_began = 0.0  # when the last poke began, by the monotonic clock; 0: there was none
         self.unsettled = unsettled
         self._moment = moment
@@ -128,15 +127,10 @@ class Outcomes:
     def hand_over(self) -> list[Fact]:
         """Return the facts to be settled; they are not kept any longer."""
         facts, self.facts = self.facts, []
-        # a condition that landed leaves no waiter with a deadline behind
-        self.may_hurry = self.may_hurry or any(fact.outcome is not Outcome.LANDED for fact in facts)
         return facts
 
     def settled(self, facts: Sequence[Fact], done: Settlement) -> None:
-        """Count what came of our facts, and note which groups are unsettled now, and which are so no more.
-
-        :param done: the result; facts of other ranges may have been settled with ours.
-        """
+        """Count what came of the facts, and note which groups are unsettled now, and which are so no more."""
         known, ours = self.unsettled, {fact.group_id for fact in facts}
         self._result.settled += done.ended
         if known:
@@ -144,7 +138,7 @@ class Outcomes:
             self.written |= written
             for group_id in written:
                 del known[group_id]
-        if unsettled := {group_id: each for group_id, each in done.unsettled.items() if group_id in ours}:
+        if unsettled := done.unsettled:
             self._result.count("unsettled", len(unsettled))
             for group_id, each in unsettled.items():
                 if group_id in known or len(known) < MOST:

@@ -45,21 +45,16 @@ def take(run: JobRun, seen: Sequence[Seen]) -> None:
         run.suspect([report.group.id for report in exhausted], Suspicion.OUT_OF_MEMORY)
 
 
-def settle(runs: Sequence[JobRun]) -> None:
-    """Settle the facts so far of the ranges of a job: together, because each flush has a price of its own.
+def settle(run: JobRun) -> None:
+    """Settle the facts so far.
 
     :raises Unreachable: when the database or Redis does not answer; what was not settled is due again.
     """
-    handed_over = [(run, facts) for run in runs if (facts := run.outcomes.hand_over())]
-    if not handed_over:
+    facts = run.outcomes.hand_over()
+    if not facts:
         return
-    worker, trusted = runs[0].worker, runs[0].moment.trusted
-    every = [fact for _, facts in handed_over for fact in facts]
-    known = {group_id: each for run, _ in handed_over for group_id, each in run.outcomes.unsettled.items()}
-    with worker.keeper.keeping(*(run.lease for run in runs)):
-        done = worker.settler.settle(every, trusted, lambda _: known)
-    for run, facts in handed_over:
-        run.outcomes.settled(facts, done)
-        if done.unsettled.keys() & {fact.group_id for fact in facts}:
-            worker.leases.unsettled.keep(run.shard_range, run.outcomes.unsettled)
-        done = done._replace(ended=0)  # they count for the first range
+    with run.worker.keeper.keeping(run.lease):
+        done = run.worker.settler.settle(facts, run.moment.trusted, lambda _: run.outcomes.unsettled)
+    run.outcomes.settled(facts, done)
+    if done.unsettled:
+        run.worker.leases.unsettled.keep(run.shard_range, run.outcomes.unsettled)

@@ -52,23 +52,22 @@ class SlowPokes:
     def adopt(
         self,
         poking: Poking,
-        slow: Sequence[tuple[ShardRange, Sequence[int]]],
+        shard_range: ShardRange,
+        group_ids: Sequence[int],
         now: Milliseconds,
         ended: _Ended | None = None,
     ) -> None:
         """Let pokes go on that take too long for their job; the watchdog is on guard until they have ended.
 
-        :param slow: the ranges, each with its groups that are being poked.
+        :param group_ids: the groups that are being poked.
         :param ended: is told of groups whose poke has ended, on another thread; it may raise `Unreachable`.
         :raises Unreachable: when Redis does not answer; the pokes go on all the same.
         """
         try:  # the marks come first, for the thread may clear a group at once
-            for shard_range, group_ids in slow:
-                self._leases.suspects.mark(shard_range, group_ids, Suspicion.SLOW)
-                self._claims.take(shard_range, group_ids, now)
+            self._leases.suspects.mark(shard_range, group_ids, Suspicion.SLOW)
+            self._claims.take(shard_range, group_ids, now)
         finally:
-            for shard_range, group_ids in slow:
-                self._claims.hold(shard_range, group_ids, now)
+            self._claims.hold(shard_range, group_ids, now)
             with self._lock:
                 self._going_on[poking] = ended
                 self._thread.start()

@@ -13,17 +13,16 @@ from typing import Any
 from hypothesis import strategies as st
 from sqlalchemy import Connection, delete, insert
 
-from sensorpool.model.due import SPREAD, is_due, next_due_at
+from sensorpool.model.due import SPREAD, is_due
 from sensorpool.model.identity import identify
 from sensorpool.model.values import DueGroup, ShardRange
 from sensorpool.store import due_postgres
 from sensorpool.store.database import Database
-from sensorpool.store.loading import DueRow, due_groups, groups, next_due
+from sensorpool.store.loading import DueRow, due_groups, groups
 from sensorpool.store.schema import poke_group
 from tests.support.builders import START
 
 RANGE = ShardRange(100, 200)
-BELOW, ABOVE = ShardRange(0, 100), ShardRange(200, 300)
 _LONGEST = 10 * 365 * 86_400_000
 
 
@@ -71,32 +70,16 @@ def assert_agreement(database: Database, look: Look) -> None:
     """Insert the groups, run the load's query, and compare its result with the rule."""
     rows = [_row(number, columns) for number, columns in enumerate(look.groups, 1)]
 
-    def ask(connection: Connection) -> tuple[list[DueRow], list[tuple[DueGroup, str, str, str | None]], int | None]:
+    def ask(connection: Connection) -> tuple[list[DueRow], list[tuple[DueGroup, str, str, str | None]]]:
         connection.execute(delete(poke_group))
         connection.execute(insert(poke_group), rows)
-        overlap = look.commit_overlap
-        [due] = due_groups(connection, {RANGE: look.last}, now=look.now, commit_overlap=overlap)
-        [at] = next_due(connection, [RANGE], look.now)
-        several = {ABOVE: look.last, RANGE: look.last, BELOW: 0}
-        assert sorted(due_groups(connection, several, now=look.now, commit_overlap=overlap)[1]) == sorted(due)
-        assert next_due(connection, [BELOW, RANGE], look.now)[1] == at
+        asked = {"last": look.last, "now": look.now, "commit_overlap": look.commit_overlap}
+        due = list(due_groups(connection, RANGE, **asked))
         if connection.dialect.name == "postgresql":  # the statement for large tables
-            asked = {"now": look.now, "commit_overlap": overlap}
-            assert sorted(due_postgres.due_groups(connection, {RANGE: look.last}, **asked)) == sorted(due)
-            found = due_postgres.due_groups(connection, several, **asked)
-            assert sorted(row[:3] for row in found if row[3] == 1) == sorted(due)
-            for ranges, place in (([RANGE], 0), ([BELOW, RANGE], 1)):
-                asked_next = due_postgres.next_due(connection, ranges, look.now)
-                ours = [row[:2] for row in asked_next if len(ranges) == 1 or row[2] == place]
-                [(left, deadline)] = ours or [(None, None)]
-                times = [at for at in (None if left is None else look.now + left, deadline) if at is not None]
-                assert min(times, default=None) == at
-        return due, groups(connection, [row[0] for row in due]), at
+            assert sorted(due_postgres.due_groups(connection, RANGE, **asked)) == sorted(due)
+        return due, groups(connection, [row[0] for row in due])
 
-    found, whole, next_at = database.run(ask)
-    inside = [row for row in rows if RANGE.shard_min <= row["shardcode"] < RANGE.shard_max]
-    to_come = [next_due_at(look.now, row["poke_interval"], row["phase"], row["next_deadline"]) for row in inside]
-    assert next_at == min(to_come, default=None)
+    found, whole = database.run(ask)
     expected = [row for row in rows if _is_due(row, look)]
     assert sorted(hashcode for _, _, hashcode in found) == [row["hashcode"] for row in expected]
     assert all(version == rows[hashcode - 1]["version"] for _, version, hashcode in found)

@@ -220,19 +220,17 @@ class RecordingSlowPokes:
 
     def __init__(self) -> None:
         self.adopted: list[int] = []
-        self.by_range: dict[ShardRange, list[int]] = {}
 
     def adopt(
         self,
         poking: Any,
-        slow: Sequence[tuple[ShardRange, Sequence[int]]],
+        shard_range: ShardRange,
+        group_ids: Sequence[int],
         now: Milliseconds,
         ended: object = None,
     ) -> None:
         """Note the pokes that go on."""
-        for shard_range, group_ids in slow:
-            self.adopted += group_ids
-            self.by_range[shard_range] = list(group_ids)
+        self.adopted += group_ids
 
     def has(self, group_id: int) -> bool:
         """Whether a poke of a group goes on."""

@@ -8,7 +8,7 @@ from hypothesis import assume, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from sensorpool.model.due import SPREAD, is_due, next_period_at, phase_of, spacing, step_at, whole_ticks
+from sensorpool.model.due import SPREAD, is_due, next_period_at, step_at, whole_ticks
 from sensorpool.store.database import Database
 from sensorpool.store.schema import metadata
 from tests.support import due_agreement
@@ -68,23 +68,6 @@ def test_a_slot_begins_on_the_millisecond(interval: int, phase: int, at: int) ->
     assert not _due(begins, begins, interval, phase)
     assume(begins - 1 > at)
     assert not _due(at, begins - 1, interval, phase)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "expected"), [(5, None), (55, None), (60, 10), (65, None), (90, 15), (180, 30), (420, 30), (3_600, 30)]
-)
-def test_groups_with_a_long_interval_share_moments(seconds: int, expected: int | None) -> None:
-    assert spacing(seconds * 1_000, 5_000) == (1 if expected is None else expected * 1_000)
-
-
-@given(_intervals, st.integers(1, 120_000), st.integers(0, 2**40), _times)
-def test_shared_moments_are_at_least_six_an_interval_and_lie_on_ticks(
-    interval: int, tick_ms: int, number: int, at: int
-) -> None:
-    apart, phase = spacing(interval, tick_ms), phase_of(number, interval, tick_ms)
-    assert 0 <= number % SPREAD - phase < apart
-    assert apart == 1 or (apart % tick_ms == 0 and apart >= 2 * tick_ms and interval // apart >= 6)
-    assert next_period_at(at, interval, phase) % apart == 0
 
 
 @given(_times, st.integers(-2, 2))

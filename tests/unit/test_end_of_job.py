@@ -48,8 +48,7 @@ def test_what_ends_at_the_last_moment_is_not_slow(monkeypatch: pytest.MonkeyPatc
         settings=settings, lease=Mock(), outcomes=Mock(), worker=Mock(budgets=(), away=()), began=0.0
     )
     poking: Any = Late(one(1, Lands))
-    share = dispatch.Share(run, [])
-    dispatch._Dispatch([share]).poke_in_turn(poking)
-    assert share.left == []
+    poked = dispatch._Dispatch(run, []).poke_in_turn(poking)
+    assert poked.left == []
     assert [each.group.id for each in taken if isinstance(each, Report)] == [1]
     assert not poking.outstanding

@@ -80,7 +80,7 @@ def test_a_holder_that_lost_its_lease_leaves_the_note_of_the_next_one(leases: Le
 
 
 def test_the_state_is_handed_over_whole(leases: Leases) -> None:
-    state = RangeState(1_700_000_000_000, 9, [1, 2], [3], {4: 5}, "one@host", 6, 7, 8, 0.5)
+    state = RangeState(1_700_000_000_000, [1, 2], [3], {4: 5}, "one@host", 6, 7, 8, 0.5)
     assert not _take(leases).lease.finish(state)
     assert _take(leases, "two").state == state
     assert leases.look([OTHER_RANGE, RANGE]) == [(None, RangeState(), 0), ("two", state, 0)]

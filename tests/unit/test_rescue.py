@@ -288,20 +288,6 @@ def test_a_round_folds_so_many_groups(rescuing: Rescuing, small_pages: int) -> N
     assert rescuing.do(groups.fold_shardcodes).folded == 1
 
 
-def test_a_fold_wakes_the_ranges(rescuing: Rescuing) -> None:
-    """Their quiet marks know nothing of the groups that come in."""
-    ranges = shard_ranges(SETTINGS.shards, SETTINGS.shard_code_upper_limit)
-    store = rescuing.leases.store
-    rescuing.register("a")
-    for each in ranges:
-        store.client.set(store.key(each, "quiet"), "60000", px=60_000)
-    rescuing.do(groups.fold_shardcodes)
-    assert all(store.client.exists(store.key(each, "quiet")) for each in ranges), "none was folded"
-    rescuing.change(update(poke_group).values(shardcode=poke_group.c.id + 100_000))
-    assert rescuing.do(groups.fold_shardcodes).folded == 1
-    assert not any(store.client.exists(store.key(each, "quiet")) for each in ranges)
-
-
 # suspects and unsettled groups
 
 

@@ -140,7 +140,7 @@ def test_the_defaults_run_embedded() -> None:
 def test_an_empty_variable_is_left_out_and_arguments_win(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SENSORPOOL_SHARDS", "")
     monkeypatch.setenv("SENSORPOOL_TICK", "7")
-    assert (Settings.load().shards, Settings.load().tick) == (8, 7.0)
+    assert (Settings.load().shards, Settings.load().tick) == (2, 7.0)
     assert Settings.load(tick=9).tick == 9.0
 
 
@@ -167,7 +167,7 @@ def test_settings_are_frozen() -> None:
     settings = Settings.load()
     with pytest.raises(ValidationError, match="frozen"):
         settings.shards = 3  # type: ignore[misc]
-    assert settings.shards == 8
+    assert settings.shards == 2
 
 
 SECRET_URLS = [
@@ -208,7 +208,7 @@ def test_the_effective_settings_are_shown_without_secrets() -> None:
     assert "hunter2" not in str(shown)
     assert shown.keys() == Settings.model_fields.keys()
     assert shown["database_url"] == "postgresql+psycopg://user:***@db/name"
-    assert shown["shards"] == 8
+    assert shown["shards"] == 2
 
 
 def test_whitespace_around_a_setting_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:

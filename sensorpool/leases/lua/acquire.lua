@@ -1,10 +1,9 @@
--- acquire(lease, state, dirty, note, suspects, unsettled, late, quiet, light, woken, failing; token, ttl_ms)
+-- acquire(lease, state, dirty, note, suspects, unsettled, late, failing; token, ttl_ms)
 --   -> {1, was_dirty, state, note, {suspect, why, ...}, {unsettled, since and why, ...}, {late, ...},
 --       {failing, since and last, ...}} | {0, holder}
 --
 -- Acquire the lease if it is free, and return what the last holder left. The dirty flag is lowered before the load
--- that follows, so a registration that comes during the load raises it again. The marks for beat go: a range in work
--- has none, nor has a range whose holder died. Keys of a type that we never write, and
+-- that follows, so a registration that comes during the load raises it again. Keys of a type that we never write, and
 -- a lease without an expiry, are not ours: they count as lost, or they would stop the range for ever.
 for i, wanted in ipairs({ "string", "string", false, "string", "hash", "hash", "set" }) do
   local found = redis.call("TYPE", KEYS[i]).ok
@@ -21,14 +20,14 @@ if holder then
   return { 0, holder }
 end
 redis.call("SET", KEYS[1], ARGV[1], "PX", ARGV[2])
-local failing = redis.pcall("HGETALL", KEYS[11])
+local failing = redis.pcall("HGETALL", KEYS[8])
 if failing.err then
-  redis.call("DEL", KEYS[11])
+  redis.call("DEL", KEYS[8])
   failing = {}
 end
 local dirty = redis.call("DEL", KEYS[3])
 local late = redis.call("SMEMBERS", KEYS[7])
-redis.call("DEL", KEYS[7], KEYS[8], KEYS[9], KEYS[10])
+redis.call("DEL", KEYS[7])
 return {
   1,
   dirty,

@@ -1,4 +1,4 @@
--- wake(late, quiet, woken, dirty, nudged; gap_ms, dirty_kept_ms, late_kept_ms, most, id, ...) -> {1 | 0, dropped, gap_left_ms}
+-- wake(late, dirty, nudged; gap_ms, dirty_kept_ms, late_kept_ms, most, id, ...) -> {1 | 0, dropped, gap_left_ms}
 --
 -- Have groups of a range poked at once (`dirty_flags.at_once` makes the ids). 1: the caller sends a job; 0: one was sent
 -- less than `gap_ms` ago, and who ran that job asks again when the gap has passed: without ids, for those that were
@@ -7,9 +7,9 @@
 if redis.call("TYPE", KEYS[1]).ok ~= "set" then
   redis.call("DEL", KEYS[1])
 end
-local left = redis.call("PTTL", KEYS[5])
+local left = redis.call("PTTL", KEYS[3])
 if left == -1 or left > tonumber(ARGV[1]) then -- it is not ours
-  redis.call("DEL", KEYS[5])
+  redis.call("DEL", KEYS[3])
   left = 0
 end
 local waiting = redis.call("SCARD", KEYS[1])
@@ -27,11 +27,9 @@ for i = 5, #ARGV do
   end
 end
 redis.call("PEXPIRE", KEYS[1], ARGV[3])
-redis.call("DEL", KEYS[2])
-redis.call("SET", KEYS[3], "1", "PX", ARGV[3])
 if left > 0 then
   return { 0, dropped, left }
 end
-redis.call("SET", KEYS[5], "1", "PX", ARGV[1])
-redis.call("SET", KEYS[4], "1", "PX", ARGV[2])
+redis.call("SET", KEYS[3], "1", "PX", ARGV[1])
+redis.call("SET", KEYS[2], "1", "PX", ARGV[2])
 return { 1, dropped, tonumber(ARGV[1]) }

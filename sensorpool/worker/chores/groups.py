@@ -5,7 +5,6 @@ At most 20 pages of 1,000 groups a round, for each of the two.
 
 from sensorpool.errors import CountMismatch
 from sensorpool.instrumentation.logs import logger
-from sensorpool.model.values import shard_ranges
 from sensorpool.settle.flush import drop_empty_groups
 from sensorpool.store import pruning
 from sensorpool.worker.chores import pages
@@ -37,6 +36,5 @@ def fold_shardcodes(now: Round) -> None:
         beyond = database.read(pruning.beyond, limit, pages.ROWS)
         if beyond:
             done.folded += database.run(pruning.fold, beyond, limit)
-            worker.leases.marks.wake(shard_ranges(worker.settings.shards, limit))
         if len(beyond) < pages.ROWS:
             return

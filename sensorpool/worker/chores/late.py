@@ -79,7 +79,7 @@ def _looked_at_since(late: dict[Waiting, Expected], worker: Worker) -> dict[Wait
         return {}  # without Redis no job pokes them either
 
     def is_looked_at(each: Waiting, expected: Expected) -> bool:
-        looked_at = states[range_of(each.shardcode, ranges)][1].looked_at
+        looked_at = states[range_of(each.shardcode, ranges)][1].last
         return looked_at == 0 or looked_at > expected.late_after  # 0: not known
 
     return {each: expected for each, expected in late.items() if is_looked_at(each, expected)}

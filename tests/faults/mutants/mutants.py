@@ -7,9 +7,6 @@ check.
 
 from dataclasses import dataclass
 
-LEASE_TESTS = "tests/unit/test_lease.py::"
-UNIT_TESTS = "tests/unit/"
-PATTERN_TESTS = "tests/unit/test_found_classes.py::"
 
 
 @dataclass(frozen=True)
@@ -103,25 +100,11 @@ MUTANTS = (
         "G6",
     ),
     _one(
-        "a poke counts from when it is handed in",
-        "worker/dispatch.py",
-        "            seen = poking.step()\n",
-        "            seen = [report._replace(began=time.monotonic()) for report in poking.step()]\n",
-        "G6",
-    ),
-    _one(
         "deadlines do not matter",
         "settle/decide.py",
         "    return timeouts and next_deadline is not None and began_at >= next_deadline\n",
         "    return False\n",
         "G1",
-    ),
-    _one(
-        "a clock jump suspends nothing",
-        "worker/clock_watch.py",
-        "return here >= self._doubt_until",
-        "return True",
-        "G11",
     ),
     # due and load
     _one(
@@ -162,104 +145,6 @@ MUTANTS = (
         ),
         ("G1",),
     ),
-    _one(
-        "what commits late is missed",
-        "config/options.py",
-        "        return round(self.commit_overlap * 1000)\n",
-        "        return 0\n",
-        "G5",
-    ),
-    _one(
-        "what was poked as new is poked again",
-        "worker/load.py",
-        "if poked_as_new := set(held.state.recent) - left:",
-        "if poked_as_new := set[int]():",
-        "G4",
-    ),
-    _one(
-        "what was poked as new is not noted",
-        "worker/load.py",
-        "return Loaded(now, last, units, recent, not_here)",
-        "return Loaded(now, last, units, [], not_here)",
-        "G4",
-    ),
-    _one(
-        "what was left over is forgotten",
-        "worker/job.py",
-        "state.left = loaded.now, loaded.recent, left\n",
-        "state.left = loaded.now, loaded.recent, []\n",
-        "G5",
-    ),
-    _one(
-        "a lost last load makes no group due",
-        "worker/load.py",
-        "        return max((last for last in candidates if last <= now), default=0)\n",
-        "        return max((last for last in candidates if last <= now), default=0) or now\n",
-        "G5",
-    ),
-    _one(
-        "a last load in the future is believed",
-        "worker/load.py",
-        "(last for last in candidates if last <= now)",
-        "(last for last in candidates)",
-        "G5",
-    ),
-    # the marks
-    Mutant(
-        "a settle leaves a quiet mark",
-        (Edit("worker/quiet.py", " or job_run.outcomes.may_hurry", ""),),
-        ("test_a_settle_may_bring_a_deadline_nearer_so_it_leaves_no_quiet_mark",),
-        tests=UNIT_TESTS + "test_outlook.py::test_a_settle_may_bring_a_deadline_nearer_so_it_leaves_no_quiet_mark",
-    ),
-    Mutant(
-        "what is left over is quiet",
-        (Edit("worker/quiet.py", "if state.left or state.stranded", "if state.stranded"),),
-        ("test_what_was_left_over_keeps_a_range_from_being_quiet",),
-        tests=UNIT_TESTS + "test_outlook.py::test_what_was_left_over_keeps_a_range_from_being_quiet",
-    ),
-    Mutant(
-        "the next holder leaves the marks",
-        (Edit("leases/lua/acquire.lua", ", KEYS[8], KEYS[9], KEYS[10])", ", KEYS[10])"),),
-        ("test_the_next_holder_takes_them_away",),
-        tests=UNIT_TESTS + "test_range_marks.py::test_the_next_holder_takes_them_away",
-    ),
-    Mutant(
-        "beat goes by the clock of Redis alone",
-        (
-            Edit(
-                "service/tick_plan.py",
-                "if mark.quiet is not None and now - self._sent_at.get(shard_range, -mark.quiet) < mark.quiet:",
-                "if mark.quiet is not None:",
-            ),
-        ),
-        ("test_of_a_range_to_which_this_beat_has_sent_nothing_the_mark_counts_not",),
-        tests=UNIT_TESTS + "test_tick_plan.py::test_of_a_range_to_which_this_beat_has_sent_nothing_the_mark_counts_not",
-    ),
-    # several ranges
-    Mutant(
-        "what pokes saw is the first range's",
-        (Edit("worker/dispatch.py", "self._owners[group_id]", "self._shares[0]"),),
-        ("test_each_range_has_its_own_groups_state_record_and_result",),
-        tests=UNIT_TESTS + "test_joint_job.py::test_each_range_has_its_own_groups_state_record_and_result",
-    ),
-    Mutant(
-        "all slow pokes are each range's",
-        (Edit("worker/dispatch.py", "group_ids if self._owners.get(group_id, share) is share]", "group_ids]"),),
-        ("test_slow_pokes_go_on_each_for_its_own_range",),
-        tests=UNIT_TESTS + "test_joint_job.py::test_slow_pokes_go_on_each_for_its_own_range",
-    ),
-    Mutant(
-        "one error gives back one lease",
-        (
-            Edit(
-                "worker/job.py",
-                "for visit in visits:\n            _give_back",
-                "for visit in visits[:1]:\n            _give_back",
-            ),
-        ),
-        ("test_an_error_gives_all_leases_back_and_all_groups_are_due_again",),
-        tests=UNIT_TESTS + "test_joint_job.py::test_an_error_gives_all_leases_back_and_all_groups_are_due_again",
-    ),
     # publish
     _one("no outbox", "settle/flush.py", _OUTBOX, "        flushed.outbox_id = 0\n", "G7"),
     Mutant(
@@ -283,20 +168,6 @@ MUTANTS = (
             ),
         ),
         ("G7",),
-    ),
-    _one(
-        "the outbox is emptied before its message goes",
-        "publish/outbox.py",
-        "        self._publisher.publish(settled)\n",
-        "        self._database.run(outbox_rows.forget, outbox_id)\n        self._publisher.publish(settled)\n",
-        "G7",
-    ),
-    _one(
-        "rescue ignores the outbox",
-        "worker/chores/left_behind.py",
-        "    now.done.published += now.worker.outbox.send_left_behind(now.worker.settings.rescue_interval / 2)\n",
-        "",
-        "G7",
     ),
     # groups
     Mutant("a group goes while a newer member waits", (_NEWER_FORGOTTEN, _DELETE_UNSEEN), ("GROUPS",)),
@@ -335,113 +206,4 @@ MUTANTS = (
     Mutant("digests are of the hashcode", (_DIGEST_OF_HASHCODE,), ("KEYS",)),
     Mutant("contexts are not compared", (_SQLITE_UNCOMPARED,), ("GROUPS", "KEYS")),
     Mutant("contexts are not compared, PostgreSQL", (_POSTGRES_UNCOMPARED,), ("GROUPS", "KEYS"), "postgres"),
-    _one(
-        "a superseded try is not cancelled",
-        "client/register.py",
-        "[cancel_in(self._database, connection, superseded)] if superseded else []",
-        "[]",
-        "KEYS",
-    ),
-    _one(
-        "a lower try is accepted",
-        "client/register.py",
-        "        if other.key.try_number > ours:\n",
-        "        if False:\n",
-        "KEYS",
-    ),
-    # lease
-    Mutant(
-        "a lease never expires",
-        (
-            Edit(
-                "leases/lua/acquire.lua",
-                'redis.call("SET", KEYS[1], ARGV[1], "PX", ARGV[2])',
-                'redis.call("SET", KEYS[1], ARGV[1])',
-            ),
-            Edit(
-                "leases/lua/acquire.lua", "left < 0 or left > tonumber(ARGV[2])", "false"
-            ),  # this check would mend the fault
-        ),
-        ("G1",),
-    ),
-    Mutant(
-        "a freeze is time of its poke",
-        (
-            Edit(
-                "worker/frozen_pokes.py",
-                "doubtful = [report for report in overran if self._is_doubtful(report)]",
-                "doubtful: list[Report] = []",
-            ),
-        ),
-        ("test_a_poke_in_which_the_process_stood_still_does_not_count",),
-        tests="tests/unit/test_frozen_pokes.py::test_a_poke_in_which_the_process_stood_still_does_not_count",
-    ),
-    Mutant(
-        "the time for which other code holds the event loop is time of a poke",
-        (
-            Edit(
-                "poke/rounds.py",
-                "going.prolong(max(0.0, lasted - (going.stepped or held_by.get(going, 0.0))))",
-                "going.prolong(0.0)",
-            ),
-        ),
-        ("test_a_hold_past_the_end_of_a_poke_makes_it_no_overrun",),
-        tests="tests/unit/test_held_loops.py::test_a_hold_past_the_end_of_a_poke_makes_it_no_overrun",
-    ),
-    Mutant(
-        "any process extends a lease",
-        (Edit("leases/lua/extend.lua", 'redis.pcall("GET", KEYS[1]) == ARGV[1]', 'redis.pcall("GET", KEYS[1])'),),
-        ("test_another_token_can_neither_renew_nor_end_a_lease",),
-        tests=LEASE_TESTS + "test_another_token_can_neither_renew_nor_end_a_lease",
-    ),
-    Mutant(
-        "any process gives a lease back",
-        (Edit("leases/lua/finish.lua", 'redis.pcall("GET", KEYS[1]) ~= ARGV[1]', 'not redis.pcall("GET", KEYS[1])'),),
-        ("test_another_token_can_neither_renew_nor_end_a_lease",),
-        tests=LEASE_TESTS + "test_another_token_can_neither_renew_nor_end_a_lease",
-    ),
-    # many pokes as one value
-    Mutant(
-        "pokes in a row forget deadlines",
-        (
-            Edit(
-                "worker/outcomes.py",
-                "if watched or (trusted and deadline is not None and ",
-                "if watched or (False and ",
-            ),
-        ),
-        ("test_a_job_makes_the_same_of_it",),
-        tests=UNIT_TESTS + "test_not_landed.py::test_a_job_makes_the_same_of_it",
-    ),
-    Mutant(
-        "pokes in a row end no failure",
-        (Edit("worker/outcomes.py", "            if watched or (trusted and ", "            if (trusted and "),),
-        ("test_a_job_makes_the_same_of_it",),
-        tests=UNIT_TESTS + "test_not_landed.py::test_a_job_makes_the_same_of_it",
-    ),
-    # patterns
-    Mutant(
-        "a pattern enables what runs commands",
-        (
-            Edit(
-                "config/sources/class_kinds.py",
-                "for kind in (Kind.EXACT, Kind.SENSOR):",
-                "for kind in (Kind.SENSOR, Kind.EXACT):",
-            ),
-        ),
-        ("test_what_is_in_doubt_or_derived_from_what_runs_commands_needs_its_exact_name",),
-        tests=PATTERN_TESTS + "test_what_is_in_doubt_or_derived_from_what_runs_commands_needs_its_exact_name",
-    ),
-    Mutant(
-        "a pattern enables all that it covers",
-        (
-            Edit(
-                "config/allowlist.py",
-                "return self._read().verdict(package_of(pattern), op_classpath).kind is Kind.SENSOR",
-                "return True",
-            ),
-        ),
-        ("test_one_at_a_time_or_all_at_once_is_the_same",),
-        tests=PATTERN_TESTS + "test_one_at_a_time_or_all_at_once_is_the_same",
-    ),
 )

@@ -71,7 +71,7 @@ class Hands(RuleBasedStateMachine):
         if worker.job is None:
             self.jobs += 1
             token = f"{worker.name}, job {self.jobs}"
-            worker.job = Actor(lambda: cycle.run_each(worker, RANGES, token), owner=worker)
+            worker.job = Actor(lambda: [cycle.run(worker, each, token) for each in RANGES], owner=worker)
         job = worker.job
         job.run(until)
         if job.ended:
