@@ -42,7 +42,6 @@ def upgrade() -> None:
         sa.Column("phase", sa.BigInteger, nullable=False),
         sa.Column("registered_at", sa.BigInteger, nullable=False),
         sa.Column("next_deadline", sa.BigInteger),
-        sa.Column("crashes", sa.Integer, nullable=False, server_default="0"),
         sa.Column("family", sa.BigInteger),
         sa.Column("backend", _name(250)),
         sa.Column("location", _name(700)),
@@ -73,6 +72,18 @@ def upgrade() -> None:
         op.create_index("ix_poke_group_late_since", "poke_group", ["late_since"], postgresql_where=late)
     else:
         op.create_index("ix_poke_group_load", "poke_group", ["shardcode"])
+    op.create_table(
+        "group_trouble",
+        sa.Column("group_id", sa.BigInteger, autoincrement=False),
+        sa.Column("shardcode", sa.Integer, nullable=False),
+        sa.Column("strikes", sa.Integer, nullable=False),
+        sa.Column("overruns", sa.Integer, nullable=False),
+        sa.Column("failing_since", sa.BigInteger),
+        sa.Column("unpokeable_since", sa.BigInteger),
+        sa.Column("cause", LongText),
+        sa.PrimaryKeyConstraint("group_id", name="pk_group_trouble"),
+    )
+    op.create_index("ix_group_trouble_shardcode", "group_trouble", ["shardcode"])
     op.create_table(
         "sensor_instance",
         sa.Column("id", Id, autoincrement=True),

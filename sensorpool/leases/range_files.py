@@ -1,14 +1,14 @@
-"""What the one-process service has in flight, and its suspects, in files: if it dies, its next start pokes these apart.
+"""What the one-process service has in flight, in files: if it dies, its next start knows which pokes may be to blame.
 
-With a Redis the keys ``note`` and ``suspects`` of a range name these groups. A service whose leases are in its own
-memory loses the keys with its process, so it writes files for each range too, beside its state file (`state_file`). The
-loss of these files does no harm.
+With a Redis the key ``note`` of a range names these groups. A service whose leases are in its own memory loses the key
+with its process, so it writes a file for each range too, beside its state file (`state_file`). The loss of these files
+does no harm.
 """
 
 import contextlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,22 +28,9 @@ class RangeFiles:
         """Record which groups are about to be poked; none of them: nothing is in flight."""
         _put(self._path(shard_range, "in_flight"), list(group_ids))
 
-    def put_suspects(self, shard_range: ShardRange, marks: Mapping[str, str]) -> None:
-        """Record the suspects of a range, each with its mark."""
-        _put(self._path(shard_range, "suspects"), dict(marks))
-
     def in_flight(self, shard_range: ShardRange) -> list[int]:
         """Return the groups that were in flight when the last process died."""
         return read_in_flight(_text(self._path(shard_range, "in_flight")))
-
-    def suspects(self, shard_range: ShardRange) -> dict[str, str]:
-        """Return the suspects that the last process had, each with its mark."""
-        try:
-            return {
-                str(name): str(mark) for name, mark in json.loads(_text(self._path(shard_range, "suspects"))).items()
-            }
-        except (ValueError, AttributeError, RecursionError):
-            return {}
 
     def _path(self, shard_range: ShardRange, what: str) -> Path:
         return self._base.with_name(f"{self._base.name}.{shard_range}.{what}")

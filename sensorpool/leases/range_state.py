@@ -20,15 +20,11 @@ class RangeState:
     last: Milliseconds = 0  # the last load; 0: not known
     recent: list[int] = field(default_factory=list)  # new groups that have been poked, and will be loaded again
     left: list[int] = field(default_factory=list)  # due groups that the last job left over
-    infra: dict[int, Milliseconds] = field(default_factory=dict)  # group id: since when its pokes end in infra_failure
     holder: str = ""
     groups: int = 0
     pokes: int = 0
     lag_ms: Milliseconds = 0
     seconds: float = 0.0
-    stranded: dict[int, Milliseconds] = field(default_factory=dict)  # group id: since when no process could poke it
-    passes: int = 0  # how often the range was passed on to other processes for the stranded groups
-    resumed: Milliseconds = 0  # the time of the first load after an outage
     left_since: dict[int, Milliseconds] = field(default_factory=dict)  # group id in `left`: since when it is left over
     overdue: int = 0  # how many groups in `left` have waited over MISSED intervals; below: the longest such wait
     overdue_ms: Milliseconds = 0
@@ -66,15 +62,11 @@ def read_state(text: str) -> RangeState:
             last=_whole(found.get("last", 0)),
             recent=[_whole(group_id) for group_id in found.get("recent", ())],
             left=left,
-            infra={_whole(group_id): _whole(since) for group_id, since in found.get("infra", {}).items()},
             holder=str(found.get("holder", "")),
             groups=_whole(found.get("groups", 0)),
             pokes=_whole(found.get("pokes", 0)),
             lag_ms=_whole(found.get("lag_ms", 0)),
             seconds=float(found.get("seconds", 0.0)),
-            stranded={_whole(group_id): _whole(since) for group_id, since in found.get("stranded", {}).items()},
-            passes=_whole(found.get("passes", 0)),
-            resumed=_whole(found.get("resumed", 0)),
             left_since=_read_runs(left, found.get("left_since", ())),
             overdue=_whole(found.get("overdue", 0)),
             overdue_ms=_whole(found.get("overdue_ms", 0)),

@@ -161,7 +161,6 @@ class DueGroup(NamedTuple):
     version: int
     hashcode: int
     members: int
-    crashes: int
     poke_interval: Milliseconds
     phase: int
     registered_at: Milliseconds
@@ -258,41 +257,6 @@ class Flushed:
     emptied: list[int] = field(default_factory=list)  # groups that were deleted
     outbox_id: int | None = None
     unsettled: dict[int, str] = field(default_factory=dict)  # groups whose result could not be written, and why
-
-
-class Failing(NamedTuple):
-    """Pokes outside of jobs that end in infrastructure failures: since when, and when a poke saw the last one."""
-
-    since: Milliseconds
-    last: Milliseconds
-
-
-class Told(NamedTuple):
-    """What processes tell each other of pokes of a range's groups outside of jobs.
-
-    :param failing: the failures, by group id.
-    :param answered: when a poke answered that had failed before, by group id.
-    """
-
-    failing: Mapping[int, Failing]
-    answered: Mapping[int, Milliseconds]
-
-
-NOTHING_TOLD = Told({}, {})
-
-
-class Unsettled(NamedTuple):
-    """Since when the results of a group cannot be written, and why."""
-
-    since: Milliseconds
-    cause: str
-
-
-class Settlement(NamedTuple):
-    """The result of settling facts: how many instances ended, and which groups are unsettled."""
-
-    ended: int
-    unsettled: dict[int, Unsettled]
 
 
 _MOST_NAMES = 10

@@ -23,7 +23,6 @@ class Cache:
         self._lock = threading.Lock()
         self.newest = 0  # the latest registration time of all groups ever kept
         self.longest_interval = 0  # of all groups ever kept
-        self.crashed = False  # whether a group ever kept has taken its process down
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -51,7 +50,6 @@ class Cache:
         with self._lock:
             self.newest = max(self.newest, group.registered_at)
             self.longest_interval = max(self.longest_interval, group.poke_interval)
-            self.crashed = self.crashed or group.crashes > 0
             unit = self._kept.get(group.id)
             if unit is not None and unit.group.hashcode == group.hashcode:
                 unit.join(group)
@@ -66,12 +64,6 @@ class Cache:
         get = self._kept.get
         with self._lock:
             return [("", "") if (u := get(group_id)) is None else (u.op_classpath, u.backend) for group_id in group_ids]
-
-    def not_here(self, group_ids: Iterable[int]) -> set[int]:
-        """Return the groups that this process knows it cannot poke now."""
-        get = self._kept.get
-        with self._lock:
-            return {group_id for group_id in group_ids if (unit := get(group_id)) is not None and unit.why_not()}
 
     def put_off(self, group_id: int, why: str) -> None:
         """Note that this process could not poke a group, at the group and at its class."""

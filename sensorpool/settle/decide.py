@@ -15,7 +15,7 @@ from sensorpool.model.due import step_at, whole_ticks
 from sensorpool.model.execution_context import ExecutionContext
 from sensorpool.model.states import INCONCLUSIVE, Ending, Outcome, State
 from sensorpool.model.values import Fact, Member, Milliseconds, Verdict
-from sensorpool.settle.overruns import is_last
+from sensorpool.settle.judge import is_last
 
 # what a failure is to a waiter whose own window is not over
 _WHILE_RETRIED = {Outcome.POKE_ERROR: Outcome.INFRA_FAILURE, Outcome.UNPOKEABLE: Outcome.CANNOT_POKE}

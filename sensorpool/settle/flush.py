@@ -15,7 +15,6 @@ from sensorpool.instrumentation.failpoint import failpoint
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.states import Ending, Outcome, State
-from sensorpool.model.unsettled import LOCKED
 from sensorpool.model.values import Fact, Flushed, Milliseconds, Verdict
 from sensorpool.settle import decide
 from sensorpool.store import callbacks, outbox_rows, settling
@@ -27,6 +26,7 @@ GROUPS = 1_000  # in one flush
 BYTES = 16 * 2**20  # of values and reasons in one flush
 _ATTEMPTS_ALONE = 3  # for a part of a flush: the whole flush has waited for other transactions already
 _LONGEST_CAUSE = 200  # characters
+_LOCKED = "another transaction holds a lock on it"
 
 log = logger(__name__)
 
@@ -202,10 +202,10 @@ def _settle(
     clock = settling.begin(connection)
     locked = settling.lock_groups(connection, by_group, free_only=free_only)
     passed_over = settling.there(connection, by_group.keys() - locked.keys()) if free_only else set()
-    unsettled = dict.fromkeys(passed_over, LOCKED)
+    unsettled = dict.fromkeys(passed_over, _LOCKED)
     members = settling.sensing_members(connection, locked)
     if free_only and (held := settling.held_groups(connection, members)):  # a group's members settle together
-        unsettled |= dict.fromkeys(held, LOCKED)
+        unsettled |= dict.fromkeys(held, _LOCKED)
         members = [member for member in members if member.group_id not in held]
     decision = decide.decide(by_group, members, tick_ms=tick_ms, timeouts=timeouts)
     if not decision.verdicts and not decision.grown:

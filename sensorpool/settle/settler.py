@@ -10,9 +10,8 @@ from sensorpool.instrumentation import spans
 from sensorpool.instrumentation.failpoint import failpoint
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
-from sensorpool.model import unsettled
 from sensorpool.model.states import Ending, Outcome
-from sensorpool.model.values import Fact, Flushed, Milliseconds, Settlement
+from sensorpool.model.values import Fact, Flushed, Milliseconds
 from sensorpool.settle import flush
 from sensorpool.store.database import Database
 
@@ -41,7 +40,6 @@ class Settler:
     :param is_ending: whether the process was told to end. What ends a service often ends the commands and connections
         of its pokes too: then only `_SURE` outcomes are settled, and the other groups are due again, here or elsewhere.
     :param tick_ms: the pool's tick in milliseconds.
-    :param window: seconds after which a group whose result cannot be written fails.
     """
 
     def __init__(
@@ -53,7 +51,6 @@ class Settler:
         *,
         is_ending: Callable[[], bool] = _goes_on,
         tick_ms: Milliseconds,
-        window: float,
     ) -> None:
         self.database = database
         self.deliver = deliver
@@ -61,31 +58,24 @@ class Settler:
         self._observe_unsettled = observe_unsettled
         self._is_ending = is_ending
         self._tick_ms = tick_ms
-        self._window = window
 
-    def settle(
-        self, facts: Sequence[Fact], timeouts: bool = True, known: unsettled.Known = unsettled.nothing_known
-    ) -> Settlement:
-        """Settle facts.
+    def settle(self, facts: Sequence[Fact], timeouts: bool = True) -> int:
+        """Settle facts; return how many instances ended.
 
         :param timeouts: False while the clock is in doubt; then no instance times out.
-        :param known: returns since when groups have been unsettled; called only if some are unsettled now.
         :raises Unreachable: when the database does not answer; the groups that were not settled are due again.
         """
         if any(fact.outcome not in _SURE for fact in facts) and self._is_ending():
             facts = [fact for fact in facts if fact.outcome in _SURE]
+        ended = unsettled = 0
         with spans.span("settle", facts=len(facts)):
-            ended, causes = self._flush(facts, timeouts)
-        if not causes:
-            return Settlement(ended, {})
-        noted = unsettled.noted(facts, causes, known(causes.keys()))
-        if overdue := unsettled.overdue(facts, noted, self._window):
-            failed, causes = self._flush(overdue, timeouts)
-            ended += failed
-            for group_id in {fact.group_id for fact in overdue} - causes.keys():
-                del noted[group_id]
-        self._observe_unsettled(len(noted))
-        return Settlement(ended, noted)
+            for some in flush.in_flushes(facts):
+                for flushed in flush.flush(self.database, some, tick_ms=self._tick_ms, timeouts=timeouts):
+                    ended += self._tell(flushed)
+                    unsettled += len(flushed.unsettled)
+        if unsettled:
+            self._observe_unsettled(unsettled)
+        return ended
 
     def cancel(self, reasons: Mapping[int, str]) -> int:
         """Cancel instances, by id, each with its reason. An instance that is not sensing stays as it is.
@@ -139,15 +129,6 @@ class Settler:
         for flushed in committed(done):
             self._tell(flushed)
         return done
-
-    def _flush(self, facts: Sequence[Fact], timeouts: bool) -> tuple[int, dict[int, str]]:
-        """Return how many instances ended, and why the results of groups could not be written."""
-        ended, causes = 0, dict[int, str]()
-        for some in flush.in_flushes(facts):
-            for flushed in flush.flush(self.database, some, tick_ms=self._tick_ms, timeouts=timeouts):
-                ended += self._tell(flushed)
-                causes |= flushed.unsettled
-        return ended, causes
 
     def _tell(self, flushed: Flushed) -> int:
         """Count a committed flush and have it published; return how many instances ended."""

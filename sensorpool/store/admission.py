@@ -3,11 +3,12 @@
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select
 
 from sensorpool.model.states import State
+from sensorpool.model.trouble import Trouble
 from sensorpool.model.values import Milliseconds
-from sensorpool.store import settling
+from sensorpool.store import settling, troubles
 from sensorpool.store.dialects import count_rows
 from sensorpool.store.schema import dag_over_quota as o
 from sensorpool.store.schema import poke_group as g
@@ -31,22 +32,13 @@ def barred(connection: Connection, digests: Collection[bytes], dag_ids: Collecti
     return Barred({bytes(row[0]): row[1] for row in conditions}, {row[0]: row[1] for row in dags})
 
 
-def count_crash(connection: Connection, group_id: int, seen: int, limit: int, reason: str, now: Milliseconds) -> int:
-    """Count a crash that a group's poke caused; at the limit, quarantine the group's condition.
-
-    :param seen: the number of crashes before this one, so that a repeated call counts it once.
-    :returns: the number of crashes (0: the group is gone).
-    """
-    settling.begin(connection)
-    before = (g.c.id == group_id, g.c.crashes == seen)
-    connection.execute(update(g).where(*before).values(crashes=seen + 1, version=g.c.version + 1))
-    columns = select(g.c.crashes, g.c.digest, g.c.op_classpath, g.c.poke_context)
+def quarantine(connection: Connection, group_id: int, trouble: Trouble, now: Milliseconds) -> None:
+    """Quarantine the condition of a group, unless it is already, or the group is gone."""
+    columns = select(g.c.digest, g.c.op_classpath, g.c.poke_context)
     group = connection.execute(columns.where(g.c.id == group_id)).one_or_none()
-    if group is None:
-        return 0
-    if group.crashes >= limit and not quarantined(connection, [group.digest]):
-        connection.execute(insert(q).values(**group._mapping, reason=reason, since=now))
-    return int(group.crashes)
+    if group is not None and not quarantined(connection, [group.digest]):
+        values = group._asdict() | {"crashes": trouble.strikes, "reason": trouble.cause or "", "since": now}
+        connection.execute(insert(q).values(**values))
 
 
 def quarantined(connection: Connection, digests: Collection[bytes] | None = None) -> list[Any]:
@@ -66,15 +58,13 @@ def count_quarantined(connection: Connection) -> int:
 
 
 def let_out(connection: Connection, digests: Collection[bytes] | None = None) -> int:
-    """Let conditions out of quarantine, and set their crashes to 0; return how many were let out.
+    """Let conditions out of quarantine, and forget their strikes; return how many were let out.
 
     :param digests: the conditions; None: all.
     """
     settling.begin(connection)
-    crashed, inside = update(g).where(g.c.crashes > 0), delete(q)
-    if digests is not None:
-        crashed, inside = crashed.where(g.c.digest.in_(digests)), inside.where(q.c.digest.in_(digests))
-    connection.execute(crashed.values(crashes=0, version=g.c.version + 1))
+    troubles.clear_strikes(connection, digests)
+    inside = delete(q) if digests is None else delete(q).where(q.c.digest.in_(digests))
     return connection.execute(inside).rowcount
 
 

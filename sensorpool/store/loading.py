@@ -19,7 +19,6 @@ _GROUP = (
     g.c.version,
     g.c.hashcode,
     g.c.members,
-    g.c.crashes,
     g.c.poke_interval,
     g.c.phase,
     g.c.registered_at,

@@ -68,7 +68,6 @@ poke_group = Table(
     Column("phase", BigInteger, nullable=False),
     Column("registered_at", BigInteger, nullable=False),
     Column("next_deadline", BigInteger),  # the earliest of its members
-    Column("crashes", Integer, nullable=False, server_default="0"),
     # of its first waiter
     Column("family", BigInteger),  # the series of conditions that it belongs to; None: it is a series of its own
     Column("backend", _name(250)),
@@ -106,6 +105,19 @@ poke_group = Table(
     Index("ix_poke_group_deadline", text(CELL), "next_deadline").ddl_if(dialect="postgresql"),
     Index(None, "late_since", postgresql_where=text("late_since IS NOT NULL")).ddl_if(dialect="postgresql"),
     sqlite_autoincrement=True,
+)
+
+# A row for each group whose pokes do not go well (`model.trouble`); written when that changes, and nearly always empty.
+group_trouble = Table(
+    "group_trouble",
+    metadata,
+    Column("group_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("shardcode", Integer, nullable=False, index=True),
+    Column("strikes", Integer, nullable=False),
+    Column("overruns", Integer, nullable=False),
+    Column("failing_since", BigInteger),
+    Column("unpokeable_since", BigInteger),
+    Column("cause", LongText),
 )
 
 # A row for each waiter. Columns have AIP-17's names where these still exist. No index on columns that change.

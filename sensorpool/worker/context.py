@@ -1,6 +1,5 @@
-"""What one worker process has to run jobs with: everything is made here, once, after the fork."""
+"""One worker process: everything that its jobs and chores work with is made here, once, after the fork."""
 
-import os
 import random
 import time
 from collections.abc import Callable
@@ -9,22 +8,16 @@ from sensorpool.config.settings import Settings
 from sensorpool.instrumentation.logs import logger
 from sensorpool.leases.budgets import BudgetsLeft
 from sensorpool.leases.child_deaths import ChildDeaths
-from sensorpool.leases.complaints import Complaints
 from sensorpool.leases.keeper import Keeper
-from sensorpool.leases.late_crashes import LateCrashes
 from sensorpool.leases.lease import leases_of
 from sensorpool.leases.outages import Outages
-from sensorpool.leases.poke_log import process_name
 from sensorpool.leases.roster import Roster
 from sensorpool.leases.trouble import Trouble
-from sensorpool.leases.wrong_calls import WrongCalls
 from sensorpool.model.budgets import Budgets
-from sensorpool.model.values import Flushed, Milliseconds, ShardRange
+from sensorpool.model.values import Flushed, JobResult, ShardRange
 from sensorpool.poke.child import START_LIMIT
-from sensorpool.poke.exhaustion import Shortage
 from sensorpool.poke.poker import Poker
-from sensorpool.poke.pulse import Pulse
-from sensorpool.poke.watchdog import Watchdog, limits
+from sensorpool.poke.watchdog import Watchdog
 from sensorpool.publish.late_hook import LateHook
 from sensorpool.publish.outbox import Outbox
 from sensorpool.publish.publisher import Publisher
@@ -32,20 +25,17 @@ from sensorpool.settle.settler import Settler
 from sensorpool.store.database import Database
 from sensorpool.store.pool_id import PoolId
 from sensorpool.worker.adaptive import Adaptive
+from sensorpool.worker.background import Background
+from sensorpool.worker.backends import Backends
 from sensorpool.worker.clock_watch import ClockWatch
+from sensorpool.worker.dispatch import Tools
 from sensorpool.worker.failing_pokes import FailingPokes
-from sensorpool.worker.frozen_pokes import FrozenPokes
-from sensorpool.worker.held_claims import HeldClaims
-from sensorpool.worker.lingering import Lingering
-from sensorpool.worker.load import LastLoads
+from sensorpool.worker.finisher import Finisher
+from sensorpool.worker.hints import Hints
+from sensorpool.worker.job import Jobs
 from sensorpool.worker.metrics import Metrics
 from sensorpool.worker.outages import BackendsAway
-from sensorpool.worker.outside_results import OutsideResults
-from sensorpool.worker.passing_on import PassingOn
-from sensorpool.worker.slow_pokes import SlowPokes
-from sensorpool.worker.suspects import Suspects
 from sensorpool.worker.usual_landings import UsualLandings
-from sensorpool.worker.wrong_calls import WrongCallsHere
 
 log = logger(__name__)
 
@@ -59,8 +49,6 @@ class Worker:
     :raises SettingsError: when a URL is malformed or a driver is missing.
     """
 
-    process = ""  # the name of this process in the records of its jobs
-
     def __init__(
         self,
         settings: Settings,
@@ -72,7 +60,6 @@ class Worker:
         is_struck: Callable[[BaseException], bool] = lambda _: False,
     ) -> None:
         self.settings = settings
-        self.is_struck = is_struck
         self.database = database or Database.of(settings)
         self.usual_landings = UsualLandings(self.database)
         self.pool_id = PoolId(self.database)
@@ -80,30 +67,14 @@ class Worker:
         self.roster = Roster(self.leases)
         self.trouble = Trouble(self.leases)
         self.child_deaths = ChildDeaths(self.leases)
-        self.late_crashes = LateCrashes(self.leases)
-        self.budgets = Budgets(settings.budgets)
-        self.budgets_left = BudgetsLeft(self.leases.store, kept=settings.lease_ttl + settings.poke_timeout)
         self.publisher = Publisher(settings, self.pool_id.get)
         self.outbox = Outbox(settings, self.database, self.publisher)
         self.late_hook = LateHook(settings)
         self.metrics = metrics or Metrics()
         self.poker = Poker(settings)
         self.metrics.know(self.poker.cache.kinds)
-        self.last_loads = LastLoads()
-        self.adaptive = Adaptive(self.database, most=settings.groups_cached) if settings.adaptive else None
-        self._shortage = Shortage(2 * settings.poke_concurrency + 3 * settings.hanging_concurrency)
-        self.clock = ClockWatch()
-        self.watchdog = Watchdog(limits(settings.poke_timeout), enabled=watchdog, pulse=Pulse(settings.poke_timeout))
-        self._began = time.monotonic()
-        self._over_at: float | None = None  # the age at which one of Celery's limits was reached
-        self._youth = settings.child_max_age * random.uniform(
-            0.5, 0.9
-        )  # at random, so that not all children are replaced at once
-        self.name = ""  # the name of the worker; the token of a job says it
+        self.watchdog = Watchdog(settings.poke_timeout, enabled=watchdog)
         self.keeper = Keeper(settings.heartbeat, settings.job_time_limit)
-        self._passing_on = PassingOn(self.publisher.nudge)
-        self._woken_later = PassingOn(self._nudge_if_woken)
-        self._complaints = Complaints()
         self.settler = Settler(
             self.database,
             self.outbox.deliver,
@@ -111,46 +82,52 @@ class Worker:
             self.metrics.unsettled,
             is_ending=is_ending,
             tick_ms=settings.tick_ms,
-            window=settings.infra_failure_window,
         )
-        self._make_outside()
+        self.name = ""  # the name of the worker; the token of a job says it
+        self._began = time.monotonic()
+        self._over_at: float | None = None  # the age at which one of Celery's limits was reached
+        # at random, so that not all children are replaced at once
+        self._youth = settings.child_max_age * random.uniform(0.5, 0.9)
+        self._hints = Hints(self.leases, self.publisher, settings.tick)
+        self._jobs = self._make_jobs(is_struck)
 
-    def _make_outside(self) -> None:
-        """Make what pokes outside of jobs."""
-        settings, leases, lingering = self.settings, self.leases, Lingering()
-        self.frozen_pokes = frozen_pokes = FrozenPokes(self.watchdog.pulse.stood_still, settings.poke_timeout)
-        kinds = self.poker.cache.kinds
-        self.away = BackendsAway(
-            Outages(leases.store),
+    def _make_jobs(self, is_struck: Callable[[BaseException], bool]) -> Jobs:
+        """Make what a job works with; each part gets what it needs."""
+        settings, kinds, clock = self.settings, self.poker.cache.kinds, ClockWatch()
+        away = BackendsAway(
+            Outages(self.leases.store),
             kinds,
             poke_timeout=settings.poke_timeout,
             wait=settings.tick,
             window=settings.infra_failure_window,
         )
-        self.wrong_calls = WrongCallsHere(WrongCalls(leases.store), self.poker.shared_calls)
-        self.failing_pokes = FailingPokes(kinds, self.away.is_away)
-        claims = HeldClaims(leases.claims, 3 * settings.heartbeat)
-        self.outside = OutsideResults(
-            settings,
-            self.database,
-            leases,
-            self.metrics,
-            self.clock,
-            self.settler.settle,
-            lingering,
-            frozen_pokes,
-            self.failing_pokes,
-            self.away,
+        budgets_left = BudgetsLeft(self.leases.store, kept=settings.lease_ttl + settings.poke_timeout)
+        backends = Backends(away, Budgets(settings.budgets), budgets_left, self.metrics)
+        failing_pokes = FailingPokes(kinds, away.is_away)
+        finisher = Finisher(
+            settings, self.database, self.settler, self.poker.cache, self.metrics, away, failing_pokes
         )
-        self.slow_pokes = SlowPokes(leases, claims, self.outside, self.watchdog, settings.heartbeat)
-        self.suspects = Suspects(
-            settings, self.database, leases, claims, self.outside, lingering, self.watchdog, self.slow_pokes.has
+        self.background = background = Background(
+            settings, self.database, self.leases, clock, finisher, self.watchdog.rest
         )
+        tools = Tools(
+            settings, self.database, self.keeper, self.poker, self.watchdog, backends, finisher, background
+        )
+        adaptive = Adaptive(self.database, most=settings.groups_cached) if settings.adaptive else None
+        return Jobs(tools, self.leases, clock, self.pool_id, self.metrics, self._hints, adaptive, is_struck)
 
-    @property
-    def is_busy_outside(self) -> bool:
-        """Whether pokes go on here outside of jobs."""
-        return self.slow_pokes.is_busy or self.suspects.is_busy
+    def run_job(self, shard_range: ShardRange, token: str) -> JobResult:
+        """Run the job of a range: see `Jobs.run`.
+
+        :param token: names this job, and begins with the name of the worker.
+        :raises Unreachable: when the database or Redis does not answer.
+        """
+        self.name = self.poker.tools.answers.place = token.rpartition("/")[0] or token
+        result = self._jobs.run(shard_range, token)
+        refusals = self.poker.classes.refusals
+        listed = {path for path in refusals if self.poker.classes.is_listed(path)}
+        self.metrics.not_here(listed, len(refusals) > len(listed))
+        return result
 
     @property
     def is_worn(self) -> bool:
@@ -158,22 +135,22 @@ class Worker:
         return self.wears_out()
 
     def wears_out(self, limit: str | None = None) -> bool:
-        """Return whether this process should be replaced: too many threads hang in it, it leaks, or has grown old.
+        """Return whether this process should be replaced: threads hang in it, it ran out of something, or is old.
 
         Pokes outside of jobs end with the process, and begin anew in the next one: so the process waits for them.
 
-        :param limit: which of Celery's limits the process has reached, if any. Then it waits for a while only; suspects
-            whose poke has not begun by then are given back, and the process waits for the pokes that have begun.
+        :param limit: which of Celery's limits the process has reached, if any. Then it waits for a while only; groups
+            whose poke in a child has not begun by then are given back, and the process waits for the pokes that have.
         """
         settings, abandoned, age = self.settings, self.poker.abandoned, time.monotonic() - self._began
-        if (found := self._shortage.look()) is not None:
-            log.warning("this process runs out of files, threads or memory; it is replaced", found=found)
+        if self.poker.tools.answers.ran_out:
+            log.warning("memory, files or threads ran out in this process; it is replaced")
             return True
         if abandoned >= max(settings.max_abandoned, settings.poke_concurrency) or age > settings.child_max_age:
             return True
         if limit is not None:
             return self._goes_over(limit, age)
-        return (abandoned >= settings.max_abandoned or age > self._youth) and not self.is_busy_outside
+        return (abandoned >= settings.max_abandoned or age > self._youth) and not self.background.is_busy
 
     def _goes_over(self, limit: str, age: float) -> bool:
         """Whether this process, over a limit, has waited for long enough for what it pokes outside of jobs."""
@@ -182,8 +159,8 @@ class Worker:
         if self._over_at is None:
             self._over_at = age
         if over >= patience:
-            self.suspects.retire()
-        if self.is_busy_outside and over < 2 * patience:
+            self.background.retire()
+        if self.background.is_busy and over < 2 * patience:
             return False
         log.info("this process is replaced", why=limit)
         return True
@@ -193,52 +170,17 @@ class Worker:
         self.poker.cache.drop(flushed.emptied)
         self.metrics.settled(flushed.settled)
 
-    def goes_by(self, token: str) -> None:
-        """Take the worker's name from the token of a job."""
-        self.name = self.poker.tools.answers.place = token.rpartition("/")[0] or token
-        self.process = self.outside.process = process_name(self.name, os.getpid())
-
-    def pass_on(self, shard_range: ShardRange, span: float | None) -> None:
-        """Have a range looked at by another process in so many seconds: this one cannot poke all of it."""
-        if span is not None and not self.settings.embedded:
-            self._passing_on.pass_on(shard_range, span)
-
-    def look_again(self, shard_range: ShardRange, seconds: float) -> None:
-        """Have a range looked at again in so many seconds, for groups that wait for a budget."""
-        if seconds < self.settings.tick:  # or the tick comes before that
-            self._passing_on.pass_on(shard_range, seconds)
-
-    def look_for_woken(self, shard_range: ShardRange, seconds: float) -> None:
-        """Have a range looked at again in so many seconds, if groups are woken until then, and so on."""
-        self._woken_later.pass_on(shard_range, seconds)
-
-    def _nudge_if_woken(self, shard_range: ShardRange) -> None:
-        is_first, again = self.leases.wake_ups.look(shard_range)
-        if again:
-            self._woken_later.pass_on(shard_range, again)
-        if is_first:
-            self.publisher.nudge(shard_range)
-
-    def tell_what_is_not_here(self, now: Milliseconds) -> None:
-        """Tell operators which classes this process cannot poke, now and then for as long as there are some."""
-        if (refusals := self.poker.classes.refusals) or self._complaints.told:
-            self._complaints.tell(self.leases, self.name, refusals, now)
-            listed = {path for path in refusals if self.poker.classes.is_listed(path)}
-            self.metrics.not_here(listed, len(refusals) > len(listed))
-
     def close(self) -> None:
-        """End what is poked apart, send what is in hand, within a bound, and close the connections.
+        """End what is poked in children, send what is in hand, within a bound, and close the connections.
 
         All threads of the worker end, except threads that still poke: nothing can stop the code of users.
         """
-        self._passing_on.close()
-        self._woken_later.close()
-        self.suspects.close()
-        self.slow_pokes.close()
+        self._hints.close()
+        self.background.close()
         self.poker.close()
         self.keeper.close()
         self.outbox.close()
         self.late_hook.close()
-        self.slow_pokes.give_back()  # as late as can be: what still pokes here goes on until the process ends
+        self.background.give_back()  # as late as can be: what still pokes here goes on until the process ends
         self.database.dispose()
         self.watchdog.close()

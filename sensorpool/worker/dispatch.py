@@ -2,20 +2,25 @@
 
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 
-from sensorpool.errors import Unreachable
+from sensorpool.config.settings import Settings
+from sensorpool.leases.keeper import Keeper
+from sensorpool.leases.lease import Acquired
 from sensorpool.model.not_landed import NotLanded, Seen, number_of
-from sensorpool.model.suspicion import Suspicion
+from sensorpool.poke.poker import Poker
 from sensorpool.poke.poking import Poking
 from sensorpool.poke.unit import PokeUnit
+from sensorpool.poke.watchdog import Watchdog
 from sensorpool.settle.flush import GROUPS
 from sensorpool.store import loading
-from sensorpool.worker import reports, set_apart
+from sensorpool.store.database import Database
+from sensorpool.worker.background import Background
+from sensorpool.worker.backends import Backends
+from sensorpool.worker.batch import Batch
 from sensorpool.worker.budgeted import Budgeted, Turn
-from sensorpool.worker.job_run import JobRun
+from sensorpool.worker.finisher import Finisher
 
 FLUSH_EVERY = 0.1  # seconds
 _WAITS = (0.001, 0.05)  # seconds between two looks at the lanes: the first, and the longest
@@ -40,17 +45,31 @@ class Poked:
     again_in: float | None = None
 
 
-def poke(run: JobRun, units: list[PokeUnit]) -> Poked:
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a process pokes with."""
+
+    settings: Settings
+    database: Database
+    keeper: Keeper
+    poker: Poker
+    watchdog: Watchdog
+    backends: Backends
+    finisher: Finisher
+    background: Background
+
+
+def poke(tools: Tools, held: Acquired, batch: Batch, units: list[PokeUnit]) -> Poked:
     """Poke groups and settle what the pokes saw. Pokes that take longer than their job go on by themselves.
 
     :raises Unreachable: when the database or Redis does not answer.
     """
+    dispatch = _Dispatch(tools, held, batch, units)
     if not units:
-        reports.settle(run)  # the step before may have left facts
+        dispatch.flush()  # the steps before may have left facts
         return Poked()
-    worker, dispatch = run.worker, _Dispatch(run, units)
-    worker.watchdog.guard()
-    poking = worker.poker.begin(run.moment.at, worker.budgets.covers if worker.budgets else None)
+    tools.watchdog.guard()
+    poking = tools.poker.begin(batch.moment.at, tools.backends.has_budget)
     try:
         return dispatch.poke_in_turn(poking)
     except BaseException:
@@ -61,64 +80,71 @@ def poke(run: JobRun, units: list[PokeUnit]) -> Poked:
             dispatch.let_go_on(poking)
         else:
             poking.end()
-            worker.watchdog.rest()
+            tools.watchdog.rest()
 
 
 class _Dispatch:
     """The dispatch of one round of a job."""
 
-    def __init__(self, run: JobRun, units: list[PokeUnit]) -> None:
-        self._run = run
-        self._worker = run.worker
+    def __init__(self, tools: Tools, held: Acquired, batch: Batch, units: list[PokeUnit]) -> None:
+        self._tools = tools
+        self._lease = held.lease
+        self._held = held
+        self._batch = batch
         self._poked = Poked()
-        self._few = 2 * run.settings.poke_concurrency
+        self._few = 2 * tools.settings.poke_concurrency
         self._chunk = self._few  # groups of a class that are handed over in one go
-        self._budgeted = self._budget(units) if self._worker.budgets else None
+        self._budgeted = self._budget(units) if tools.backends.budgets else None
         if self._budgeted is not None:
-            units = self._budgeted.set_apart(self._sift(units) if self._worker.away else units)
+            units = self._budgeted.set_apart(self._sift(units) if tools.backends.away else units)
         self._lines = _line_up(units)  # the groups that wait, by class
+
+    def flush(self) -> None:
+        """Settle the facts so far.
+
+        :raises Unreachable: when the database does not answer.
+        """
+        with self._tools.keeper.keeping(self._lease):
+            self._tools.finisher.flush(self._batch)
 
     def poke_in_turn(self, poking: Poking) -> Poked:
         """Poke until no group waits, or time is up."""
-        run, settings, wait = self._run, self._run.settings, _WAITS[0]
-        flushed_at, renewed_at = time.monotonic(), run.began
+        batch, lease, settings, wait = self._batch, self._lease, self._tools.settings, _WAITS[0]
+        flushed_at = renewed_at = time.monotonic()
         # counted from here on: some groups are poked however long the load took
         stop_at, patience = flushed_at + settings.job_span, min(_LONG, settings.tick / 2)
-        step = self._worker.watchdog.job.step
         while poking.outstanding or self._lines or self._may_ask():
-            step()
             here = time.monotonic()
             if here - renewed_at >= settings.heartbeat:
                 renewed_at = here
-                run.lease.extend()
-            if here > stop_at or not run.lease.is_ours():
+                lease.extend()
+            if here > stop_at or not lease.is_ours():
                 break
             self._hand_over(poking)
             seen = poking.step()
             self._take(seen)
             returned = poking.take_returned()
             self._put_back(returned)
-            facts = len(run.outcomes.facts)
-            if facts and (here - flushed_at >= FLUSH_EVERY or facts >= GROUPS):
-                reports.settle(run)
+            if batch.facts and (here - flushed_at >= FLUSH_EVERY or len(batch.facts) >= GROUPS):
+                self.flush()
                 flushed_at = time.monotonic()
             if not (seen or returned) and poking.is_held_up(patience):
                 break
             wait = _wait_after(seen) if seen or returned else min(wait * 1.5, _WAITS[1])
-            if poking.outstanding or self._worker.budgets:
+            if poking.outstanding or self._budgeted is not None:
                 time.sleep(wait)
         waiting = poking.withdraw()
         self._put_back(poking.take_returned())
         self._take(poking.step())  # what has ended since the last look is not slow
-        reports.settle(run)
+        self.flush()
         left = waiting + [unit for line in self._lines.values() for unit in line]
-        self._poked.left = set_apart.stuck(run, poking, left)
+        self._poked.left = [unit.group.id for unit in left]
         if (budgeted := self._budgeted) is not None:
             budgeted.ended(unit.group.id for unit in waiting)
             if over_budget := budgeted.waiting:
                 self._poked.waiting += over_budget
-                run.result.count("over_budget", len(over_budget))
-                run.result.count_each("over_budget_of", budgeted.waiting_of_each())
+                batch.result.count("over_budget", len(over_budget))
+                batch.result.count_each("over_budget_of", budgeted.waiting_of_each())
             self._poked.again_in = budgeted.leave()
         return self._poked
 
@@ -129,13 +155,9 @@ class _Dispatch:
 
     def let_go_on(self, poking: Poking) -> None:
         """Have the pokes go on that take too long."""
-        run, slow = self._run, list(poking.outstanding)
-        run.result.extra["slow"] = len(slow)
-        run.held.suspects.update(dict.fromkeys(slow, Suspicion.SLOW))
-        with suppress(Unreachable):  # the state of the range has them, for the job cannot finish either
-            run.tell_failures(slow)
+        self._batch.result.extra["slow"] = len(poking.outstanding)
         ended = None if self._budgeted is None else self._give_back
-        self._worker.slow_pokes.adopt(poking, run.shard_range, slow, run.moment.now, ended)
+        self._tools.background.adopt(poking, self._batch, ended)
 
     def _give_back(self, group_ids: Collection[int]) -> None:
         """Give back what pokes had of a budget that went on after their job.
@@ -161,32 +183,32 @@ class _Dispatch:
                 units += some
                 if len(some) < most:
                     del lines[op_classpath]
-        if units and self._worker.away:
+        if units and self._tools.backends.away:
             sifted = self._sift(units)
             if budgeted is not None and len(sifted) < len(units):
                 budgeted.ended({unit.group.id for unit in units} - {unit.group.id for unit in sifted})
             units = sifted
         if units:
             ids = [unit.group.id for unit in units]
-            self._run.lease.put_in_flight([*poking.outstanding, *ids])
+            self._lease.put_in_flight([*poking.outstanding, *ids])
             poking.put(units, ids)
 
     def _most_of(self, op_classpath: str) -> int:
         """Return how many groups of a class are handed over in one go: full calls, where one call answers many."""
-        return _MOST_AT_ONCE if self._worker.poker.is_bulk(op_classpath) else self._chunk
+        return _MOST_AT_ONCE if self._tools.poker.is_bulk(op_classpath) else self._chunk
 
     def _budget(self, units: Sequence[PokeUnit]) -> Budgeted:
-        run, worker = self._run, self._worker
+        tools, now = self._tools, self._batch.moment.now
         for op_classpath in {unit.op_classpath for unit in units}:
-            worker.poker.imports.find(op_classpath)  # whether one call answers many is known of an imported class
+            tools.poker.imports.find(op_classpath)  # whether one call answers many is known of an imported class
         turn = Turn(
-            run.loaded.now,
-            run.held.state.left_since,
-            set(map(abs, run.held.late)),
-            lambda group_ids: worker.database.read(loading.dags_of, group_ids),
-            lambda unit: worker.poker.call_of(unit, run.loaded.now),
+            now,
+            self._held.state.left_since,
+            set(map(abs, self._held.late)),
+            lambda group_ids: tools.database.read(loading.dags_of, group_ids),
+            lambda unit: tools.poker.call_of(unit, now),
         )
-        return Budgeted(worker.budgets, worker.budgets_left, str(run.shard_range), turn)
+        return tools.backends.budgeted(self._batch.shard_range, turn)
 
     def _put_back(self, units: Sequence[PokeUnit]) -> None:
         """Have groups wait for a poke of their own."""
@@ -204,7 +226,7 @@ class _Dispatch:
 
         :raises Unreachable: when Redis does not answer.
         """
-        sifted = self._run.sift(units)
+        sifted = self._tools.backends.sift(self._held, self._batch, units)
         self._poked.waiting += sifted.left
         return sifted.units
 
@@ -215,7 +237,7 @@ class _Dispatch:
             self._budgeted.ended(
                 i for each in seen for i in (each.ids if isinstance(each, NotLanded) else [each.group.id])
             )
-        reports.take(self._run, seen)
+        self._tools.finisher.take(self._batch, seen)
 
 
 def _wait_after(seen: Sequence[Seen]) -> float:

@@ -6,7 +6,7 @@ neither is known, the whole range is due once.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from sqlalchemy import Connection
@@ -16,10 +16,11 @@ from sensorpool.leases.dirty_flags import asked_for
 from sensorpool.leases.lease import Acquired
 from sensorpool.leases.range_state import RangeState
 from sensorpool.model.due import is_due
+from sensorpool.model.trouble import Trouble
 from sensorpool.model.values import DueGroup, Milliseconds, ShardRange
 from sensorpool.poke.cache import Cache
 from sensorpool.poke.unit import PokeUnit
-from sensorpool.store import loading
+from sensorpool.store import loading, troubles
 
 GROUPS_AT_ONCE = 10_000
 _NEWCOMERS = 600_000  # milliseconds: a group that has waited longer than this is no newcomer
@@ -33,7 +34,7 @@ class Loaded:
     last: Milliseconds
     units: list[PokeUnit]
     recent: list[int]  # what the next load will find again as new
-    not_here: set[int] = field(default_factory=set)  # stranded, and not looked for: this process cannot poke them
+    troubles: dict[int, Trouble]  # of the range's groups
 
 
 class Moment(NamedTuple):
@@ -79,10 +80,9 @@ def load(
     """
     overlap = settings.commit_overlap_ms
     rows = loading.due_groups(connection, shard_range, last=last, now=now, commit_overlap=overlap)
-    not_here = cache.not_here(held.state.stranded) if held.state.stranded else set()
     # a late group is passed over by the statement; it counts as left over unless it was poked as new
     late = asked_for(held.late) | set(held.late).difference(held.state.recent)
-    left = (set(held.state.left) | late) - not_here
+    left = {*held.state.left, *late, *held.struck, *held.background.again}
     units = _look_up(connection, cache, rows, left)
     new = _newcomers(cache, units, now, overlap)
     recent = [unit.group.id for unit in new if unit.group.registered_at > now - overlap]
@@ -98,7 +98,7 @@ def load(
     # new groups wait for older ones, so that a storm of registrations makes no older group late
     if last_ones := {unit for unit in new if unit.group.registered_at > now - unit.group.poke_interval}:
         units.sort(key=last_ones.__contains__)
-    return Loaded(now, last, units, recent, not_here)
+    return Loaded(now, last, units, recent, troubles.of_range(connection, shard_range))
 
 
 def _newcomers(cache: Cache, units: Sequence[PokeUnit], now: Milliseconds, overlap: Milliseconds) -> list[PokeUnit]:

@@ -2,7 +2,7 @@
 --
 -- Give the lease back if the caller still has it, and leave the state as it is: the job did not end well. A living
 -- holder deletes its note; the note of a dead holder stays for the next holder.
-if redis.pcall("GET", KEYS[1]) ~= ARGV[1] then
+if redis.call("GET", KEYS[1]) ~= ARGV[1] then
   return 0
 end
 if KEYS[2] then

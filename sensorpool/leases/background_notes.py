@@ -1,0 +1,107 @@
+"""What the processes of a pool poke outside of jobs: a hash of each range, with a note of each process.
+
+A note names the groups, so that no job pokes them as well, and says until when it holds. Its process renews it every
+heartbeat. If it has not, the process is dead or frozen: the next holder of the range pokes the groups.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from sensorpool.leases.redis_store import RedisStore
+from sensorpool.model.values import Milliseconds, ShardRange
+
+_KEPT = 86_400_000  # milliseconds
+_GARBLED = (ValueError, TypeError, AttributeError, OverflowError, RecursionError)
+
+
+class Isolated(NamedTuple):
+    """The groups that a process pokes in child processes.
+
+    :param overdue: how many of them have waited for their poke for too many of their intervals.
+    :param longest: milliseconds that the first of them has waited.
+    """
+
+    ids: Sequence[int] = ()
+    overdue: int = 0
+    longest: Milliseconds = 0
+
+
+@dataclass(slots=True)
+class InBackground:
+    """What a holder finds of pokes outside of jobs.
+
+    :ivar busy: groups that a living process pokes.
+    :ivar struck: groups that a dead process poked itself, so that their poke may have ended it.
+    :ivar again: groups that a dead process poked in children.
+    :ivar dead: the dead processes.
+    """
+
+    busy: set[int] = field(default_factory=set)
+    struck: list[int] = field(default_factory=list)
+    again: list[int] = field(default_factory=list)
+    dead: list[str] = field(default_factory=list)
+
+
+class BackgroundNotes:
+    """The notes of one process. Safe to share between threads.
+
+    :param span: seconds for which a note holds.
+    :raises Unreachable: by every method, when Redis does not answer.
+    """
+
+    def __init__(self, store: RedisStore, span: float) -> None:
+        self._store = store
+        self._span = round(span * 1000)
+        self._owner = uuid4().hex
+        self._note = store.script("note")
+
+    def put(self, shard_range: ShardRange, slow: Iterable[int], isolated: Isolated) -> None:
+        """Note what this process pokes of a range from now on, for the span.
+
+        :param slow: groups that it pokes itself.
+        """
+        own = list(slow)
+        text = json.dumps([own, *isolated]) if own or isolated.ids else ""
+        key = self._store.key(shard_range, "background")
+        self._store.run(self._note, [key], [self._owner, self._span, _KEPT, text])
+
+    def isolated(self, ranges: Sequence[ShardRange]) -> list[Isolated]:
+        """Return the note of each process and range on the groups that it pokes in children."""
+        pipeline = self._store.pipeline()
+        for shard_range in ranges:
+            pipeline.hvals(self._store.key(shard_range, "background"))
+        notes = (_read(text) for texts in self._store.call(pipeline.execute) for text in texts)
+        return [note[2] for note in notes if note is not None]
+
+
+def read_background(fields: Iterable[tuple[str, Any]], now: Milliseconds) -> InBackground:
+    """Read the notes of a range; one that cannot be read is the note of a dead process with no groups.
+
+    :param now: the time by Redis.
+    """
+    found = InBackground()
+    for owner, text in fields:
+        note = _read(text)
+        if note is None:
+            found.dead.append(owner)
+            continue
+        until, slow, isolated = note
+        if now < until:
+            found.busy.update(slow, isolated.ids)
+        else:
+            found.struck += slow
+            found.again += isolated.ids
+            found.dead.append(owner)
+    return found
+
+
+def _read(text: Any) -> tuple[Milliseconds, list[int], Isolated] | None:
+    try:
+        until, rest = str(text).split(" ", 1)
+        slow, isolated, overdue, longest = json.loads(rest)
+        return int(until), list(map(int, slow)), Isolated(list(map(int, isolated)), int(overdue), int(longest))
+    except _GARBLED:
+        return None
