@@ -76,7 +76,7 @@ def condition(pool: PoolView, group_id: int, seen: Seen, after: int = 0, *, all_
     if row is None:
         raise _unknown(group_id)
     shown = _shown(row) | {"state": State.SENSING, "group_id": group_id, "shardcode": row["shardcode"]}
-    shown |= dict.fromkeys(("last_poke_at", "last_outcome", "last_reason", "traceback", "unsettled"))
+    shown |= dict.fromkeys(("last_poke_at", "last_outcome", "last_reason", "traceback"))
     shown["unreachable"] = None
     shown["last_pokes"] = []
     named = None if seen is None else _dags_of(pool, group_id, seen)

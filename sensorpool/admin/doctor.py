@@ -155,7 +155,7 @@ def _look_at_servers(pool: Pool, without: Collection[str]) -> Iterator[Finding]:
     yield from (Finding("ticks", "wrong", problem) for problem in wrong)
     with suppress(SensorpoolError):
         if away is None:
-            yield from (Finding("worker", "wrong", str(each)) for each in health.not_here(pool))
+            yield from (Finding("worker", "wrong", each) for each in health.unpokeable(pool))
     if not wrong:
         yield Finding("ticks", "ok", f"all {len(pool.ranges)} shard ranges are looked at")
 

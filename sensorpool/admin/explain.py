@@ -149,8 +149,6 @@ def _pokes(pokes: list[dict[str, Any]], now: datetime) -> str | None:
 
 
 def _why(shown: dict[str, Any], now: datetime) -> str:
-    if shown["unsettled"] is not None:
-        return f"It has ended in fact, but {shown['unsettled']}."
     if shown["last_poke_at"] is not None:
         saw = _SAW.get(shown["last_outcome"], f"saw: {shown['last_outcome']}")
         return f"The last poke of its condition, {when(shown['last_poke_at'], now)}, {saw}."

@@ -9,40 +9,39 @@ from sensorpool.admin.problems import (
     disagreements,
     longest_tick,
     no_triggerer,
-    unsettled_problems,
     untold,
 )
 from sensorpool.client.pool_view import PoolView
 from sensorpool.config.version import __version__
 from sensorpool.errors import SensorpoolError, Unreachable
-from sensorpool.instrumentation.redaction import safe_line
-from sensorpool.leases import complaints, state_file
-from sensorpool.leases.complaints import Complaint
+from sensorpool.instrumentation.redaction import printable, safe_line
+from sensorpool.leases import state_file
 from sensorpool.leases.range_state import MISSED, RangeState
 from sensorpool.leases.trouble import ROUNDS
 from sensorpool.model.terms import LiveWorker
 from sensorpool.model.values import Milliseconds, ShardRange
 from sensorpool.model.words import counted
-from sensorpool.store import migrate
+from sensorpool.store import migrate, troubles
 from sensorpool.worker import lateness
 
 STOPPED = "ticks have stopped"  # how the line begins that says that nothing is poked
+MOST_CLASSES = 20  # that are named
 BEAT_AWAY = 12.0  # seconds: beat makes a note every ten
 
-Looked = dict[ShardRange, tuple[str | None, RangeState, int]]
-"""Holder, state and number of suspects of each range."""
+Looked = dict[ShardRange, tuple[str | None, RangeState]]
+"""Holder and state of each range."""
 
 
 def health(pool: PoolView) -> list[str]:
     """Return a line for each problem; an empty list if all is well."""
     away = no_redis(pool)
-    complaining: list[Complaint] = []
-    gone: list[str] = []
-    if away is None:
-        with suppress(Unreachable):  # `ticks` reports it
-            complaining, gone = not_here(pool), backends.problems(pool)
+    more: list[str] = []
+    with suppress(Unreachable):  # `ticks` reports it
+        more += unpokeable(pool)
+        if away is None:
+            more += backends.problems(pool)
     problems, tick = _look_at_ticks(pool, away)
-    problems += [*gone, *map(str, complaining), *untold(pool), *_past_deadline(pool, tick)]
+    problems += [*more, *untold(pool), *_past_deadline(pool, tick)]
     return list(dict.fromkeys(problems))  # several may find the same server away or busy
 
 
@@ -55,16 +54,16 @@ def no_redis(pool: PoolView) -> Unreachable | None:
     return None
 
 
-def not_here(pool: PoolView) -> list[Complaint]:
-    """Return which worker cannot poke which class, and why.
+def unpokeable(pool: PoolView) -> list[str]:
+    """Return a line for each class that no process could poke, and why.
 
-    :raises Unreachable: when the database or Redis does not answer.
+    :raises Unreachable: when the database does not answer.
     """
-    told = complaints.found(pool.leases)
-    if not told:
-        return []
-    living = {str(worker) for worker in pool.roster.workers()}
-    return complaints.read(told, pool.database.read(pool.database.now), living)
+    return [
+        f"{counted(each.groups, 'condition')} of {printable(each.op_classpath)} cannot be poked: "
+        f"{safe_line(each.cause or 'no process says why', 300)}"
+        for each in pool.database.read(troubles.unpokeable, MOST_CLASSES)
+    ]
 
 
 def _past_deadline(pool: PoolView, tick: float | None) -> list[str]:
@@ -113,9 +112,9 @@ def _look_at_ticks(pool: PoolView, away: Unreachable | None) -> tuple[list[str],
         problems += disagreements(pool, workers)
         looked = dict(zip(pool.ranges, pool.leases.look(pool.ranges), strict=True))
         problems += no_triggerer(pool)
-        problems += unsettled_problems(pool)
         problems += died_again_and_again(pool.child_deaths.lately())
-        problems += lateness.problems(*lateness.who_waits(pool.leases, pool.database, pool.settings, looked))
+        states = [state for _, state in looked.values()]
+        problems += lateness.problems(*lateness.who_waits(states, pool.leases.isolated(pool.ranges)))
     except SensorpoolError as error:
         return [*problems, str(error)], tick
     causes: dict[ShardRange, str] = {}
@@ -146,7 +145,7 @@ def _missed_ticks(
     failing: dict[str, list[ShardRange]] = {}  # why jobs fail, and of which ranges
     free: list[ShardRange] = []
     held: list[str] = []
-    for shard_range, (holder, state, _) in looked.items():
+    for shard_range, (holder, state) in looked.items():
         if state.last and (now - state.last) / 1000 <= limit:
             continue
         if shard_range in causes:

@@ -63,7 +63,6 @@ def show(pool: PoolView, instance_id: int, *, of_others: bool = True) -> dict[st
         "next_poke_because": None,
         "is_sparse": False,
         "quarantined": _quarantine_of(pool, row),
-        "unsettled": None,
         "unreachable": unreachable,  # why Redis was not asked further
     }
     next_poke.add_last(pool, shown)

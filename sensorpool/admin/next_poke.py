@@ -13,7 +13,7 @@ from sensorpool.model.states import State
 from sensorpool.model.times import spell_time
 from sensorpool.model.usual_landing import earliest, family_of
 from sensorpool.model.values import Milliseconds
-from sensorpool.store import inspecting
+from sensorpool.store import inspecting, troubles
 from sensorpool.worker.usual_landings import earlier
 
 SHOWN_POKES = 20
@@ -75,22 +75,21 @@ def add_next(
     try:
         if shown["unreachable"] is not None:
             raise Unreachable(shown["unreachable"])
-        shard_range = pool.range_of(shown["shardcode"])
-        why = pool.leases.suspects.why(shard_range, group["id"])
-        unsettled = pool.leases.unsettled.of([shard_range]).get(group["id"])
-        overruns = pool.leases.suspects.overruns(shard_range, group["id"])
         backend = group["backend"] or group["op_classpath"]
         outage, budget = backends.away(pool).get(backend), backends.budget_of(pool, backend)
     except Unreachable:
-        why, unsettled, overruns, outage, budget = None, None, 0, None, None
-    if unsettled is not None:
-        shown["unsettled"] = f"its result cannot be written, since {spell_time(unsettled.since)}: {unsettled.cause}"
-    if group["crashes"]:
-        because += f"; poked apart: its poke took its process down {group['crashes']} times"
-    elif why is not None:
-        because += f"; poked apart: {why}"
-    if overruns > 1:
-        because += f"; {overruns} pokes in a row overran SENSORPOOL_POKE_TIMEOUT, and one that needs longer never lands"
+        outage, budget = None, None
+    trouble = pool.database.read(troubles.of_group, group["id"])
+    if trouble.is_isolated:
+        because += f"; poked in a child process: {trouble}"
+    if trouble.overruns > 1:
+        because += (
+            f"; {trouble.overruns} pokes in a row overran SENSORPOOL_POKE_TIMEOUT, and one that needs longer never lands"
+        )
+    if trouble.failing_since is not None:
+        because += f"; its pokes have failed since {spell_time(trouble.failing_since)}"
+    if trouble.unpokeable_since is not None:
+        because += f"; no process could poke it since {spell_time(trouble.unpokeable_since)}: {trouble.cause}"
     if outage is not None:
         because += f"; its {backends.said(backends.shown(outage))}, and before a deadline one poke at a time asks it"
     if budget is not None:

@@ -4,15 +4,12 @@ from collections.abc import Sequence
 
 from sensorpool.client.pool_view import PoolView
 from sensorpool.errors import SensorpoolError
-from sensorpool.instrumentation.redaction import hide_password, printable
+from sensorpool.instrumentation.redaction import printable
 from sensorpool.leases.child_deaths import LATELY, ChildDeath
 from sensorpool.model.terms import LiveWorker, unequal_budgets, untaken
-from sensorpool.model.times import spell_time
-from sensorpool.model.unsettled import LOCKED
-from sensorpool.model.values import LONGEST_SPAN, Unsettled
+from sensorpool.model.values import LONGEST_SPAN
 from sensorpool.publish.wire import queue_of
-from sensorpool.store import blocking, callbacks, inspecting, loading
-from sensorpool.store.schema import poke_group, sensor_instance
+from sensorpool.store import callbacks, inspecting
 
 UNTOLD = 300.0  # seconds
 TRIGGERER_AWAY = 90.0  # seconds: a triggerer looks every 15 s, and a restart of it takes a while
@@ -103,29 +100,3 @@ def died_again_and_again(deaths: Sequence[ChildDeath]) -> list[str]:
             "memory, or by hand"
         )
     return problems
-
-
-def unsettled_groups(pool: PoolView) -> dict[int, Unsettled]:
-    """Return the groups whose result cannot be written, the longest unsettled first."""
-    unsettled = pool.leases.unsettled.of(pool.ranges)
-    if not unsettled:
-        return {}
-    existing = pool.database.read(loading.there, list(unsettled))
-    return dict(sorted(((i, each) for i, each in unsettled.items() if i in existing), key=lambda item: item[1].since))
-
-
-def unsettled_problems(pool: PoolView) -> list[str]:
-    unsettled = unsettled_groups(pool)
-    if not unsettled:
-        return []
-    group_id, first = next(iter(unsettled.items()))
-    groups = f"group {group_id}" if len(unsettled) == 1 else f"{len(unsettled)} groups (group {group_id} and others)"
-    cause, window = first.cause, pool.settings.infra_failure_window
-    if cause == LOCKED:
-        schema = pool.settings.database_schema or ""
-        tables = [poke_group.name, sensor_instance.name]
-        cause += f" ({printable(hide_password(pool.database.read(blocking.holder, schema, tables)))})"
-    return [
-        f"the result of {groups} cannot be written, since {spell_time(first.since)}: {cause}; "
-        f"what is not mended within {window:g} s fails"
-    ]

@@ -5,15 +5,12 @@ from typing import Any
 
 from sensorpool.admin.instances import digest_of, instance
 from sensorpool.client.pool_view import PoolView
-from sensorpool.errors import Refused, Unknown, Unreachable
-from sensorpool.instrumentation.logs import logger
+from sensorpool.errors import Refused, Unknown
 from sensorpool.model.json_text import read_json
 from sensorpool.model.times import spell_time
 from sensorpool.store import admission
 
 _ID_LENGTH = 12  # hexadecimal digits
-
-log = logger(__name__)
 
 
 def quarantined(pool: PoolView) -> list[dict[str, Any]]:
@@ -51,12 +48,6 @@ def release(pool: PoolView, instance_ids: Sequence[int] | None, condition_ids: S
         return pool.database.run(admission.let_out)
     rows = [instance(pool, instance_id) for instance_id in instance_ids]
     digests = [*(_digest_of(row) for row in rows), *_digests_inside(pool, condition_ids)]
-    for row in rows:
-        try:
-            pool.workers()
-            pool.leases.suspects.clear(pool.range_of(row["shardcode"]), [row["group_id"]])
-        except Unreachable as error:
-            log.warning("a released group stays suspect until a poke of it ends", error=str(error))
     return pool.database.run(admission.let_out, digests)
 
 

@@ -3,16 +3,15 @@
 from typing import Any
 
 from sensorpool.admin import backends
-from sensorpool.admin.health import health
-from sensorpool.admin.problems import longest_tick, unsettled_groups
+from sensorpool.admin.health import MOST_CLASSES, health
+from sensorpool.admin.problems import longest_tick
 from sensorpool.client.pool_view import PoolView
-from sensorpool.leases import complaints
 from sensorpool.leases.range_state import MISSED, RangeState
 from sensorpool.leases.wrong_calls import WrongCalls
 from sensorpool.model.states import Ending, State
 from sensorpool.model.times import spell_time
 from sensorpool.model.values import Milliseconds
-from sensorpool.store import admission, callbacks, inspecting, late_conditions
+from sensorpool.store import admission, callbacks, inspecting, late_conditions, troubles
 from sensorpool.worker import lateness
 
 
@@ -28,7 +27,8 @@ def status(pool: PoolView) -> dict[str, Any]:
     by_range = database.read(inspecting.count_groups, pool.ranges)
     now, oldest = database.read(database.now), database.read(inspecting.oldest_unpublished)
     looked = dict(zip(pool.ranges, pool.leases.look(pool.ranges), strict=True))
-    left, set_apart = lateness.who_waits(pool.leases, database, pool.settings, looked)
+    isolated = pool.leases.isolated(pool.ranges)
+    left, wait_apart = lateness.who_waits([state for _, state in looked.values()], isolated)
     ranges = [
         {
             "shard_min": shard_range.shard_min,
@@ -39,11 +39,10 @@ def status(pool: PoolView) -> dict[str, Any]:
             "groups": count,
             "pokes": state.pokes,
             "left": len(state.left),
-            "suspects": suspects,
+            "isolated": sum(len(each.ids) for each in found),
         }
-        for (shard_range, (holder, state, suspects)), count in zip(looked.items(), by_range, strict=True)
+        for (shard_range, (holder, state)), count, found in zip(looked.items(), by_range, isolated, strict=True)
     ]
-    living = {str(worker) for worker in workers}
     return {
         "pool": pool.pool_id.get(),
         "workers": [
@@ -62,25 +61,21 @@ def status(pool: PoolView) -> dict[str, Any]:
         "sensing": states.get(State.SENSING, 0),
         "groups": groups,
         "states": {str(state): states.get(state, 0) for state in (*State, Ending.HANDED_BACK)},
-        "not_here": [each._asdict() for each in complaints.read(complaints.found(pool.leases), now, living)],
+        "unpokeable": [each._asdict() for each in database.read(troubles.unpokeable, MOST_CLASSES)],
         "away": [backends.shown(outage) for outage in backends.away(pool).values()],
         "budgets": backends.budgets(pool),
         "wrong_calls": WrongCalls(pool.leases.store).found(),
         "late": database.read(late_conditions.count),
         "quarantined": database.read(admission.count_quarantined),
         "deaths": [f"{each.worker}: {each.cause}" for each in pool.child_deaths.lately()],
-        "overrunning": pool.leases.suspects.count_overrunning(pool.ranges),
+        "overrunning": database.read(troubles.count_overrunning),
         "left_over": {"groups": left.groups, "overdue": left.overdue, "longest_s": round(left.seconds, 3)},
         "wait_apart": {
-            "groups": set_apart.groups,
-            "overdue": set_apart.overdue,
-            "longest_s": round(set_apart.seconds, 3),
+            "groups": wait_apart.groups,
+            "overdue": wait_apart.overdue,
+            "longest_s": round(wait_apart.seconds, 3),
         },
         "dags_over_quota": database.read(admission.dags_over_quota),
-        "unsettled": [
-            {"group_id": group_id, "since": spell_time(each.since), "cause": each.cause}
-            for group_id, each in unsettled_groups(pool).items()
-        ],
         "callbacks": [
             {
                 "task": each.task,

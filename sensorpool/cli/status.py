@@ -86,6 +86,6 @@ def _sentences(found: dict[str, Any]) -> Iterator[str]:
 
 
 def _print_ranges(ranges: list[dict[str, Any]]) -> None:
-    columns = ("holder", "last_tick_at", "lag_s", "groups", "pokes", "left", "suspects")
+    columns = ("holder", "last_tick_at", "lag_s", "groups", "pokes", "left", "isolated")
     rows = ([f"{each['shard_min']}-{each['shard_max']}", *(each[name] for name in columns)] for each in ranges)
     print_table("shard ranges", ("shards", *columns), rows)

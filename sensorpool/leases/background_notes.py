@@ -20,11 +20,13 @@ _GARBLED = (ValueError, TypeError, AttributeError, OverflowError, RecursionError
 class Isolated(NamedTuple):
     """The groups that a process pokes in child processes.
 
-    :param overdue: how many of them have waited for their poke for too many of their intervals.
-    :param longest: milliseconds that the first of them has waited.
+    :param waiting: how many of them have waited for their poke for longer than a poke may take.
+    :param overdue: how many of these for too many of their intervals.
+    :param longest: milliseconds that the first of these has waited.
     """
 
     ids: Sequence[int] = ()
+    waiting: int = 0
     overdue: int = 0
     longest: Milliseconds = 0
 
@@ -68,13 +70,17 @@ class BackgroundNotes:
         key = self._store.key(shard_range, "background")
         self._store.run(self._note, [key], [self._owner, self._span, _KEPT, text])
 
-    def isolated(self, ranges: Sequence[ShardRange]) -> list[Isolated]:
-        """Return the note of each process and range on the groups that it pokes in children."""
-        pipeline = self._store.pipeline()
-        for shard_range in ranges:
-            pipeline.hvals(self._store.key(shard_range, "background"))
-        notes = (_read(text) for texts in self._store.call(pipeline.execute) for text in texts)
-        return [note[2] for note in notes if note is not None]
+
+def isolated(store: RedisStore, ranges: Sequence[ShardRange]) -> list[list[Isolated]]:
+    """Return the notes of all processes on the groups that they poke in children, for each range.
+
+    :raises Unreachable: when Redis does not answer.
+    """
+    pipeline = store.pipeline()
+    for shard_range in ranges:
+        pipeline.hvals(store.key(shard_range, "background"))
+    found = ([_read(text) for text in texts] for texts in store.call(pipeline.execute))
+    return [[note[2] for note in notes if note is not None] for notes in found]
 
 
 def read_background(fields: Iterable[tuple[str, Any]], now: Milliseconds) -> InBackground:
@@ -101,7 +107,8 @@ def read_background(fields: Iterable[tuple[str, Any]], now: Milliseconds) -> InB
 def _read(text: Any) -> tuple[Milliseconds, list[int], Isolated] | None:
     try:
         until, rest = str(text).split(" ", 1)
-        slow, isolated, overdue, longest = json.loads(rest)
-        return int(until), list(map(int, slow)), Isolated(list(map(int, isolated)), int(overdue), int(longest))
+        slow, ids, *figures = json.loads(rest)
+        waiting, overdue, longest = map(int, figures)
+        return int(until), list(map(int, slow)), Isolated(list(map(int, ids)), waiting, overdue, longest)
     except _GARBLED:
         return None

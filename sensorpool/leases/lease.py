@@ -43,7 +43,7 @@ from typing import NamedTuple
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Unreachable
 from sensorpool.leases.answers import pairs, read_late
-from sensorpool.leases.background_notes import InBackground, read_background
+from sensorpool.leases.background_notes import InBackground, Isolated, isolated, read_background
 from sensorpool.leases.connection import connect
 from sensorpool.leases.dirty_flags import DirtyFlags
 from sensorpool.leases.poke_log import PokeLog
@@ -181,6 +181,10 @@ class Leases:
             pipeline.get(self.store.key(shard_range, "state"))
         answers = self.store.call(pipeline.execute)
         return [(answers[i], read_state(answers[i + 1] or "")) for i in range(0, len(answers), 2)]
+
+    def isolated(self, ranges: Sequence[ShardRange]) -> list[list[Isolated]]:
+        """Return what processes have noted of groups that they poke in child processes, for each range."""
+        return isolated(self.store, ranges)
 
     def forget_groups(self, shard_range: ShardRange) -> None:
         """Delete all keys of a range that name groups by their ids."""

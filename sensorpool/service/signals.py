@@ -18,7 +18,6 @@ from sensorpool.config.version import __version__
 from sensorpool.errors import SensorpoolError, SettingsError
 from sensorpool.instrumentation import alive, logs
 from sensorpool.instrumentation.garbage import SELDOM
-from sensorpool.leases import complaints
 from sensorpool.leases.lease import leases_of
 from sensorpool.leases.roster import Roster
 from sensorpool.poke import memory_limit
@@ -94,7 +93,6 @@ def _on_worker_start(sender: Any = None, instance: Any = None, conf: Any = None,
         runtime.presence = Presence(settings, Roster(leases), f"{sender}/{os.getpid()}", terms, __version__)
         runtime.doubts = [(said, {}) for said in [*refuse_typos(settings), *doubts_of(settings)]]
         runtime.presence.enter()
-        complaints.withdraw(leases, str(sender))
     except SensorpoolError as error:
         give_up(error, _log_file(options.get("logfile"), sender), settings.log_format)
     policy = runtime.worker.leases.store.eviction_policy()

@@ -18,7 +18,6 @@ from sensorpool.config.variables import unknown_settings
 from sensorpool.config.version import __version__
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.logs import logger
-from sensorpool.leases import complaints
 from sensorpool.leases.range_files import RangeFiles
 from sensorpool.poke.patches import refuse_patched
 from sensorpool.publish.application import ignored_variables
@@ -88,7 +87,6 @@ class Standalone:
         name = f"{self._node}/{os.getpid()}"
         self._presence = Presence(settings, self.worker.roster, name, terms, __version__)
         self._presence.enter()
-        complaints.withdraw(self.worker.leases, self._node)
         if settings.embedded:
             self._take_up()
         self._failure: BaseException | None = None

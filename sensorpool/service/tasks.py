@@ -14,7 +14,7 @@ from sensorpool.model.values import ShardRange
 from sensorpool.publish import wire
 from sensorpool.service import foreign
 from sensorpool.service.runtime import Runtime
-from sensorpool.worker import job, rescue
+from sensorpool.worker import rescue
 
 # a result with no more than these is one of a look at which nothing happened
 _USUAL = {"groups", "poked", "seconds", "saved", "skipped"}
@@ -74,7 +74,7 @@ def serve_range(shard_range: ShardRange, runtime: Runtime, request: Any, tick: i
 
 def _serve(shard_range: ShardRange, runtime: Runtime, request: Any) -> dict[str, Any]:
     try:
-        return job.run(runtime.worker, shard_range, token(runtime.node or request.hostname, request.id)).as_dict()
+        return runtime.worker.run_job(shard_range, token(runtime.node or request.hostname, request.id)).as_dict()
     finally:
         logs.restore()  # Celery logs the job's result on this thread
 

@@ -47,7 +47,7 @@ class Uptake:
             if self._leases is None:
                 self._leases = leases_of(self._settings, patience=PATIENCE)
             ranges = shard_ranges(self._settings.shards, self._settings.shard_code_upper_limit)
-            return any(holder is not None for holder, _, _ in self._leases.look(ranges))
+            return any(holder is not None for holder, _ in self._leases.look(ranges))
         except SensorpoolError:
             self._failed = now
             return False

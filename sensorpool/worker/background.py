@@ -274,4 +274,4 @@ class Background:
         now, limit = time.monotonic(), self._settings.poke_timeout
         waited = {group_id: now - each.since for group_id, each in waits.items() if now - each.since > limit}
         overdue = [g for g, span in waited.items() if span - limit > MISSED * waits[g].group.poke_interval / 1000]
-        return Isolated(list(waits), len(overdue), round(max(waited.values(), default=0) * 1000))
+        return Isolated(list(waits), len(waited), len(overdue), round(max(waited.values(), default=0) * 1000))

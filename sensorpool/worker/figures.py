@@ -70,7 +70,7 @@ class Figures:
         return [
             Figure("sensorpool_workers", "Live workers.", len(workers)),
             Figure("sensorpool_tick_seconds", "The longest tick of workers and beat.", tick),
-            *self._of_ranges({shard_range: state for shard_range, (_, state, _) in looked.items()}, now, tick),
+            *self._of_ranges({shard_range: state for shard_range, (_, state) in looked.items()}, now, tick),
             *self._of_waiting(looked),
             *self._of_backends(),
             *self._of_sending(now),
@@ -97,13 +97,14 @@ class Figures:
             said = "Seconds since beat noted a tick, which it does about every ten seconds."
             yield Figure("sensorpool_beat_seconds", said, beat, is_age=True)
 
-    def _of_waiting(self, looked: Mapping[ShardRange, tuple[str | None, RangeState, int]]) -> Iterator[Figure]:
+    def _of_waiting(self, looked: Mapping[ShardRange, tuple[str | None, RangeState]]) -> Iterator[Figure]:
         groups, sensing = self._database.read(inspecting.count_waiting)
         yield Figure("sensorpool_groups", "Poke groups that instances wait for.", groups)
         yield Figure("sensorpool_sensing", "Instances that wait.", sensing)
         late = self._database.read(late_conditions.count)
         yield Figure("sensorpool_late", "Poke groups whose condition is later than it usually lands.", late)
-        left, set_apart = lateness.who_waits(self._leases, self._database, self._settings, looked)
+        isolated = self._leases.isolated(self._ranges)
+        left, set_apart = lateness.who_waits([state for _, state in looked.values()], isolated)
         too_long, first = f"have waited for more than {MISSED} intervals", "Seconds that the first of them has waited."
         yield Figure("sensorpool_overdue", f"Groups left over that {too_long}.", left.overdue)
         yield Figure("sensorpool_overdue_seconds", first, left.seconds)
@@ -112,8 +113,8 @@ class Figures:
         yield Figure("sensorpool_wait_apart_seconds", first, set_apart.seconds)
         yield Figure("sensorpool_overdue_apart", f"Groups that wait to be poked apart and {too_long}.",
                      set_apart.overdue)  # fmt: skip
-        yield Figure("sensorpool_suspects", "Groups that are poked apart.", sum(each for _, _, each in looked.values()))
-        overrunning = self._leases.suspects.count_overrunning(self._ranges)
+        yield Figure("sensorpool_suspects", "Groups that are poked apart.", sum(len(each.ids) for notes in isolated for each in notes))
+        overrunning = self._database.read(troubles.count_overrunning)
         yield Figure("sensorpool_overrunning", "Groups whose last poke overran its limit.", overrunning)
 
     def _of_backends(self) -> Iterator[Figure]:
@@ -153,8 +154,6 @@ class Figures:
             inspecting.past_deadline, now, MISSED, lateness.grace(tick, self._settings.poke_timeout)
         )
         yield Figure("sensorpool_past_deadline", "Groups long past a deadline, whatever the reason.", late)
-        unsettled = self._leases.unsettled.of(self._ranges)
-        yield Figure("sensorpool_unsettled_groups", "Groups whose result cannot be written.", len(unsettled))
         failing = self._trouble.of_chores()
         yield Figure("sensorpool_failing_chores", "Chores of rescue that fail round after round.", len(failing))
         deaths = self._child_deaths.lately()

@@ -28,51 +28,20 @@ class Waiting(NamedTuple):
     op_classpath: str = ""  # the class of the overdue group that has waited for longest
 
 
-def who_waits(
-    leases: Leases,
-    database: Database,
-    settings: Settings,
-    looked: Mapping[ShardRange, tuple[str | None, RangeState, int]],
-) -> tuple[Waiting, Waiting]:
-    """Return the groups that are left over, and the groups that wait to be poked apart.
+def who_waits(states: Sequence[RangeState], isolated: Sequence[Sequence[Isolated]]) -> tuple[Waiting, Waiting]:
+    """Return the groups that are left over, and the groups that wait for their poke in a child process.
 
-    :param looked: the answer of `Leases.look` for each range.
-    :raises Unreachable: when the database or Redis does not answer.
+    :param isolated: the notes of processes on such groups, of each range.
     """
-    suspected = [shard_range for shard_range, (_, _, suspects) in looked.items() if suspects]
-    return _left_over([state for _, state, _ in looked.values()]), _apart(leases, database, settings, suspected)
-
-
-def _left_over(states: Sequence[RangeState]) -> Waiting:
-    """Return the groups that jobs left over."""
+    notes = [each for notes in isolated for each in notes]
     overdue = sum(state.overdue for state in states)
     longest = max((state.overdue_ms for state in states if state.overdue), default=0) / 1000
-    return Waiting(sum(len(state.left) for state in states), longest, overdue)
-
-
-def _apart(leases: Leases, database: Database, settings: Settings, ranges: Sequence[ShardRange]) -> Waiting:
-    """Return the groups that have waited to be poked apart for longer than a poke may take.
-
-    :param ranges: the ranges that have suspects.
-    :raises Unreachable: when the database or Redis does not answer.
-    """
-    claims = leases.claims.since(ranges) if ranges else {}
-    if not claims:
-        return Waiting()
-    now, limit = database.read(database.now), round(settings.poke_timeout * 1000)
-    waited = {group_id: now - since for group_id, since in claims.items() if now - since > limit}
-    # an interval is at least a tick, so most groups are not late and their intervals need not be read
-    late = [group_id for group_id, ms in waited.items() if ms > limit + MISSED * settings.tick_ms]
-    overdue: list[int] = []
-    for start in range(0, len(late), _AT_ONCE):
-        some = late[start : start + _AT_ONCE]
-        intervals = database.read(inspecting.intervals, some)
-        overdue += [each for each in some if each in intervals and waited[each] > limit + MISSED * intervals[each]]
-    longest = max(waited.values(), default=0) / 1000
-    if not overdue:
-        return Waiting(len(waited), longest)
-    first = database.read(inspecting.group, max(overdue, key=waited.__getitem__))
-    return Waiting(len(waited), longest, len(overdue), first["op_classpath"] if first else "")
+    apart = Waiting(
+        sum(each.waiting for each in notes),
+        max((each.longest for each in notes), default=0) / 1000,
+        sum(each.overdue for each in notes),
+    )
+    return Waiting(sum(len(state.left) for state in states), longest, overdue), apart
 
 
 def missed_interval(database: Database, shard_range: ShardRange, age: float) -> float | None:
@@ -124,8 +93,8 @@ def problems(left: Waiting, set_apart: Waiting) -> list[str]:
     if set_apart.overdue:
         said.append(
             f"{_groups(set_apart.overdue)} to be poked apart for more than {MISSED} intervals, the longest for "
-            f"{set_apart.seconds:.0f} s ({printable(set_apart.op_classpath)[:200]}): mend what hangs, or more workers, "
-            "a higher SENSORPOOL_HANGING_CONCURRENCY, a shorter SENSORPOOL_POKE_TIMEOUT"
+            f"{set_apart.seconds:.0f} s: mend what hangs, or more workers, a higher "
+            " SENSORPOOL_HANGING_CONCURRENCY, a shorter SENSORPOOL_POKE_TIMEOUT"
         )
     return said
 

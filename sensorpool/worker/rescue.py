@@ -20,7 +20,6 @@ from sensorpool.worker.chores import (
     late_hook,
     left_behind,
     others,
-    suspects,
 )
 from sensorpool.worker.chores.round import TRIES_LATER, Chore, Place, Rescued, Round
 from sensorpool.worker.context import Worker
@@ -33,7 +32,7 @@ CHORES = (
     Chore("pruning landings", landings.prune, every=4),
     Chore("pruning actions", actions.prune, every=4),
     Chore("finding late conditions", late.find),
-    Chore("forgetting suspects", suspects.forget_gone),
+    Chore("forgetting troubles", groups.forget_troubles),
     Chore("quarantine and quotas", admission.look_again),
     Chore("dropping abandoned listeners", left_behind.drop_listeners, every=4),
     Chore("rescuers of other packages", others.rescue),

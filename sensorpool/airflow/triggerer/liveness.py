@@ -35,7 +35,7 @@ class Liveness:
         elapsed, self._looked_at = min(now - self._looked_at, LONGEST), now
         try:
             self._pool.workers()
-            last = max(state.last for _, state, _ in self._pool.leases.look(self._pool.ranges))
+            last = max(state.last for _, state in self._pool.leases.look(self._pool.ranges))
         except Exception:  # any value may stand in Redis, and this thread serves all triggers
             last = self._last
         if last != self._last:

@@ -6,7 +6,7 @@ At most 20 pages of 1,000 groups a round, for each of the two.
 from sensorpool.errors import CountMismatch
 from sensorpool.instrumentation.logs import logger
 from sensorpool.settle.flush import drop_empty_groups
-from sensorpool.store import pruning
+from sensorpool.store import pruning, troubles
 from sensorpool.worker.chores import pages
 from sensorpool.worker.chores.round import Round
 
@@ -38,3 +38,8 @@ def fold_shardcodes(now: Round) -> None:
             done.folded += database.run(pruning.fold, beyond, limit)
         if len(beyond) < pages.ROWS:
             return
+
+
+def forget_troubles(now: Round) -> None:
+    """Forget the troubles of groups that are gone."""
+    now.worker.database.run(troubles.forget_gone)
