@@ -90,9 +90,7 @@ class TestPool(Pool):
         self.sent: list[Sent] = []
         if any_class:
             self.classes = Classes(_Anything())
-        self.settler = Settler(
-            self.database, self._deliver, tick_ms=settings.tick_ms, window=settings.infra_failure_window
-        )
+        self.settler = Settler(self.database, self._deliver, tick_ms=settings.tick_ms)
 
     def register_checked(self, checked: Sequence[CheckedRegistration]) -> list[values.Instance]:
         """Register, and note what was registered."""

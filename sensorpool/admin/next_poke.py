@@ -83,9 +83,7 @@ def add_next(
     if trouble.is_isolated:
         because += f"; poked in a child process: {trouble}"
     if trouble.overruns > 1:
-        because += (
-            f"; {trouble.overruns} pokes in a row overran SENSORPOOL_POKE_TIMEOUT, and one that needs longer never lands"
-        )
+        because += f"; {trouble.overruns} pokes in a row overran SENSORPOOL_POKE_TIMEOUT"
     if trouble.failing_since is not None:
         because += f"; its pokes have failed since {spell_time(trouble.failing_since)}"
     if trouble.unpokeable_since is not None:

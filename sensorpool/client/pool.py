@@ -55,7 +55,6 @@ class Pool(PoolView):
             self.database,
             self.outbox.deliver,
             tick_ms=self.settings.tick_ms,
-            window=self.settings.infra_failure_window,
         )
         self.classes = Classes(allowlist.of(self.settings.sensors_enabled))
         self._hints: Roster | None = None

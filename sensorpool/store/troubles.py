@@ -85,8 +85,10 @@ def clear_strikes(connection: Connection, digests: Collection[bytes] | None = No
 
     :param digests: of the groups; None: of all.
     """
-    of_groups = t.c.group_id.in_(select(g.c.id).where(g.c.digest.in_(digests))) if digests is not None else True
-    connection.execute(delete(t).where(t.c.strikes > 0, of_groups))
+    struck = delete(t).where(t.c.strikes > 0)
+    if digests is not None:
+        struck = struck.where(t.c.group_id.in_(select(g.c.id).where(g.c.digest.in_(digests))))
+    connection.execute(struck)
 
 
 def isolated(connection: Connection, ranges: Sequence[ShardRange]) -> list[int]:

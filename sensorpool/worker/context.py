@@ -25,8 +25,8 @@ from sensorpool.settle.settler import Settler
 from sensorpool.store.database import Database
 from sensorpool.store.pool_id import PoolId
 from sensorpool.worker.adaptive import Adaptive
-from sensorpool.worker.background import Background
 from sensorpool.worker.backends import Backends
+from sensorpool.worker.background import Background
 from sensorpool.worker.clock_watch import ClockWatch
 from sensorpool.worker.dispatch import Tools
 from sensorpool.worker.failing_pokes import FailingPokes
@@ -104,15 +104,11 @@ class Worker:
         budgets_left = BudgetsLeft(self.leases.store, kept=settings.lease_ttl + settings.poke_timeout)
         backends = Backends(away, Budgets(settings.budgets), budgets_left, self.metrics)
         failing_pokes = FailingPokes(kinds, away.is_away)
-        finisher = Finisher(
-            settings, self.database, self.settler, self.poker.cache, self.metrics, away, failing_pokes
-        )
+        finisher = Finisher(settings, self.database, self.settler, self.poker.cache, self.metrics, away, failing_pokes)
         self.background = background = Background(
             settings, self.database, self.leases, clock, finisher, self.watchdog.rest
         )
-        tools = Tools(
-            settings, self.database, self.keeper, self.poker, self.watchdog, backends, finisher, background
-        )
+        tools = Tools(settings, self.database, self.keeper, self.poker, self.watchdog, backends, finisher, background)
         adaptive = Adaptive(self.database, most=settings.groups_cached) if settings.adaptive else None
         return Jobs(tools, self.leases, clock, self.pool_id, self.metrics, self._hints, adaptive, is_struck)
 

@@ -16,8 +16,8 @@ from sensorpool.poke.watchdog import Watchdog
 from sensorpool.settle.flush import GROUPS
 from sensorpool.store import loading
 from sensorpool.store.database import Database
-from sensorpool.worker.background import Background
 from sensorpool.worker.backends import Backends
+from sensorpool.worker.background import Background
 from sensorpool.worker.batch import Batch
 from sensorpool.worker.budgeted import Budgeted, Turn
 from sensorpool.worker.finisher import Finisher

@@ -17,7 +17,7 @@ from sensorpool.leases.range_state import MISSED, RangeState
 from sensorpool.leases.roster import Roster
 from sensorpool.leases.trouble import Trouble
 from sensorpool.model.values import LONGEST_SPAN, Milliseconds, ShardRange, shard_ranges
-from sensorpool.store import admission, callbacks, inspecting, late_conditions
+from sensorpool.store import admission, callbacks, inspecting, late_conditions, troubles
 from sensorpool.store.database import Database
 from sensorpool.worker import lateness
 from sensorpool.worker.bounded_labels import MOST
@@ -113,7 +113,11 @@ class Figures:
         yield Figure("sensorpool_wait_apart_seconds", first, set_apart.seconds)
         yield Figure("sensorpool_overdue_apart", f"Groups that wait to be poked apart and {too_long}.",
                      set_apart.overdue)  # fmt: skip
-        yield Figure("sensorpool_suspects", "Groups that are poked apart.", sum(len(each.ids) for notes in isolated for each in notes))
+        yield Figure(
+            "sensorpool_suspects",
+            "Groups that are poked apart.",
+            sum(len(each.ids) for notes in isolated for each in notes),
+        )
         overrunning = self._database.read(troubles.count_overrunning)
         yield Figure("sensorpool_overrunning", "Groups whose last poke overran its limit.", overrunning)
 

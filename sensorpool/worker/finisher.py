@@ -3,7 +3,9 @@
 A job calls it on its own thread, and `Background` for the pokes that are made outside of jobs.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import Connection
 
 from sensorpool.config.settings import Settings
 from sensorpool.instrumentation.failpoint import failpoint
@@ -87,7 +89,9 @@ class Finisher:
             known = batch.troubles.get(unit.group.id, HEALTHY)
             batch.change(unit.group, struck(known, _DIED), self._limit)
         if batch.changed:
-            log.warning("a worker died; the groups in its hands are poked in child processes", groups=len(batch.changed))
+            log.warning(
+                "a worker died; the groups in its hands are poked in child processes", groups=len(batch.changed)
+            )
             self._write(batch)
 
     def refuse_quarantined(self, batch: Batch, units: Sequence[PokeUnit]) -> list[PokeUnit]:
@@ -106,7 +110,7 @@ class Finisher:
             batch.change(group, trouble, self._limit)
         return others
 
-    def flush(self, batch: Batch, keeping: Callable[[], object] = lambda: None) -> None:
+    def flush(self, batch: Batch) -> None:
         """Write the troubles that have changed, and settle the facts so far.
 
         :raises Unreachable: when the database does not answer; what was not settled is due again.
@@ -149,7 +153,9 @@ class Finisher:
                     fact = None
             elif outcome is not Outcome.NOT_LANDED:
                 result.errors += 1
-            if fact is not None and (is_last(fact) or matters(fact.outcome, fact.began_at, group.next_deadline, trusted)):
+            if fact is not None and (
+                is_last(fact) or matters(fact.outcome, fact.began_at, group.next_deadline, trusted)
+            ):
                 batch.facts.append(fact)
 
     def _write(self, batch: Batch) -> None:
@@ -157,10 +163,10 @@ class Finisher:
         changed, batch.changed = batch.changed, {}
         now, last = batch.moment.now, self._last_strikes(changed)
 
-        def change(connection: object) -> None:
-            troubles.write(connection, changed)  # type: ignore[arg-type]
+        def change(connection: Connection) -> None:
+            troubles.write(connection, changed)
             for group_id, each in last.items():
-                admission.quarantine(connection, group_id, each.trouble, now)  # type: ignore[arg-type]
+                admission.quarantine(connection, group_id, each.trouble, now)
 
         self._database.run(change)
         if last:

@@ -155,7 +155,9 @@ class Jobs:
         with spans.span("poke", groups=len(parted.here)):
             poked = dispatch.poke(self._tools, held, batch, parted.here)
         if not held.lease.is_ours():
-            log.warning("the lease was lost; groups that were not poked are due again", shard_range=str(batch.shard_range))
+            log.warning(
+                "the lease was lost; groups that were not poked are due again", shard_range=str(batch.shard_range)
+            )
             result.extra["lost_lease"] = True
             return None
         poked.waiting += parted.waiting

@@ -4,13 +4,12 @@ A group may wait in two places. A job leaves over the groups for which it has no
 waited for too long (`range_state`). A suspect waits for its turn to be poked apart, and has a claim since it was due.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from sensorpool.config.settings import Settings
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.redaction import printable
-from sensorpool.leases.lease import Leases
+from sensorpool.leases.background_notes import Isolated
 from sensorpool.leases.range_state import MISSED, RangeState
 from sensorpool.model.values import Milliseconds, ShardRange
 from sensorpool.store import inspecting
