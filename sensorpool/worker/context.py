@@ -75,6 +75,7 @@ class Worker:
         self.metrics.know(self.poker.cache.kinds)
         self.watchdog = Watchdog(settings.poke_timeout, enabled=watchdog)
         self.keeper = Keeper(settings.heartbeat, settings.job_time_limit)
+        self.clock = ClockWatch()
         self.settler = Settler(
             self.database,
             self.outbox.deliver,
@@ -93,7 +94,7 @@ class Worker:
 
     def _make_jobs(self, is_struck: Callable[[BaseException], bool]) -> Jobs:
         """Make what a job works with; each part gets what it needs."""
-        settings, kinds, clock = self.settings, self.poker.cache.kinds, ClockWatch()
+        settings, kinds, clock = self.settings, self.poker.cache.kinds, self.clock
         away = BackendsAway(
             Outages(self.leases.store),
             kinds,

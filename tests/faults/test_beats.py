@@ -39,4 +39,4 @@ def _age(stand: Stand) -> float:
     """Return the seconds since the last load of a range."""
     pool = stand.service.pool
     now = pool.database.read(pool.database.now)
-    return (now - max(state.last for _, state, _ in pool.leases.look(pool.ranges))) / 1000
+    return (now - max(state.last for _, state in pool.leases.look(pool.ranges))) / 1000

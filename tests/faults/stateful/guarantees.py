@@ -110,7 +110,7 @@ def after_load(world: "World", worker: "SimulatedWorker", rows: dict[int, Any], 
     overlap = round(world.settings.commit_overlap * 1000)
     known = (held.state.last, world.finished.get((worker.name, shard_range), 0))
     last = max((each for each in known if each <= loaded.now), default=0)
-    left, recent = set(held.state.left), set(held.state.recent)
+    left, recent = {*held.state.left, *held.struck, *held.background.again}, set(held.state.recent)
     found = {unit.group.id for unit in loaded.units}
     for group_id, row in rows.items():
         when = {"poke_interval": row.poke_interval, "phase": row.phase, "next_deadline": row.next_deadline}

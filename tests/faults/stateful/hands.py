@@ -8,7 +8,6 @@ from hypothesis.stateful import RuleBasedStateMachine
 from sensorpool.errors import Refused, Unreachable
 from sensorpool.model.values import Instance, Key, shard_ranges
 from sensorpool.store.outbox_rows import LONGEST_PAUSE
-from sensorpool.worker import job as cycle
 from sensorpool.worker.chores.round import Place
 from sensorpool.worker.rescue import rescue
 from tests.faults.stateful import guarantees
@@ -71,7 +70,7 @@ class Hands(RuleBasedStateMachine):
         if worker.job is None:
             self.jobs += 1
             token = f"{worker.name}, job {self.jobs}"
-            worker.job = Actor(lambda: [cycle.run(worker, each, token) for each in RANGES], owner=worker)
+            worker.job = Actor(lambda: [worker.work(each, token) for each in RANGES], owner=worker)
         job = worker.job
         job.run(until)
         if job.ended:

@@ -1,25 +1,22 @@
 """The simulation around the real code: time, the backends that are poked, and processes that can die.
 
-Load, settle, flush, leases, registration, rescue and `job.run` itself are the project's own code. Simulated are the
+Load, settle, flush, leases, registration, rescue and the job itself are the project's own code. Simulated are the
 threads that poke (one poke after the other), the child process of the isolated lane, and the message broker.
 """
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Unreachable
-from sensorpool.leases.complaints import Complaints
 from sensorpool.leases.keeper import Keeper
 from sensorpool.leases.lease import Lease, Leases
 from sensorpool.leases.redis_store import RedisStore
 from sensorpool.leases.trouble import Trouble
-from sensorpool.model.budgets import Budgets
-from sensorpool.model.suspicion import Suspicion
-from sensorpool.model.values import DueGroup, Report, Settled, ShardRange
+from sensorpool.model.values import Report, Settled, ShardRange
 from sensorpool.poke.answer import Answers
 from sensorpool.poke.cache import Cache
 from sensorpool.poke.child import Suspect
@@ -34,9 +31,9 @@ from sensorpool.settle.settler import Settler
 from sensorpool.store.database import Database
 from sensorpool.store.pool_id import PoolId
 from sensorpool.store.transaction import Transaction
+from sensorpool.worker.batch import Batch
 from sensorpool.worker.clock_watch import ClockWatch
 from sensorpool.worker.context import Worker
-from sensorpool.worker.load import LastLoads
 from sensorpool.worker.metrics import Metrics
 from tests.faults.stateful.actors import Actor, current
 
@@ -214,7 +211,7 @@ class SimulatedPoker:
 
 
 class SimulatedIsolatedLane:
-    """Takes the place of the isolated lane: the machine says when suspects are poked, and when their facts come in."""
+    """Takes the place of the isolated lane: the machine says when its groups are poked, and when facts come in."""
 
     def __init__(self, world: "World", tools: PokeTools) -> None:
         self.suspects: dict[int, Suspect] = {}
@@ -222,7 +219,7 @@ class SimulatedIsolatedLane:
         self._world, self._tools = world, tools
 
     def offer(self, suspects: Iterable[Suspect]) -> None:
-        """Take suspects."""
+        """Take groups."""
         self.suspects.update((each.group.id, each) for each in suspects)
 
     def has(self, group_id: int) -> bool:
@@ -238,6 +235,13 @@ class SimulatedIsolatedLane:
                 self.seen.extend(self._world.poked(one))
 
 
+class NoThread:
+    """Takes the place of the background's thread: the machine says when it looks."""
+
+    def start(self) -> None:
+        """Start nothing."""
+
+
 class SimulatedKeeper(Keeper):
     """Keeps no lease: a simulated statement takes no time."""
 
@@ -248,60 +252,56 @@ class SimulatedKeeper(Keeper):
 
 
 class SimulatedWorker(Worker):
-    """The parts of a real worker, with which `job.run` and `rescue` run; it can die at any step."""
+    """The parts of a real worker, with which jobs and `rescue` run; it can die at any step."""
 
     def __init__(self, settings: Settings, database: Database, client: Any, world: "World", name: str) -> None:
         self.name = name
         self.world = world
         self.job: Actor | None = None
         self.settings, self.database = settings, database
-        self.is_struck = lambda _: False
         self.pool_id = PoolId(database)
         self.redis = SimulatedRedis(client, world)
         self.leases = leases = Leases(self.redis, lease_ttl=settings.lease_ttl)
         self.publisher = SimulatedPublisher(world)
         self.outbox = Outbox(settings, database, self.publisher, in_background=False)
-        self.metrics, self.last_loads, self.clock = Metrics(), LastLoads(), ClockWatch()
+        self.metrics, self.clock = Metrics(), ClockWatch()
         self.watchdog = Watchdog(1, enabled=False)
-        self.keeper, self._complaints = SimulatedKeeper(1, 1), Complaints()
+        self.keeper = SimulatedKeeper(1, 1)
         self.trouble = Trouble(leases)
-        self.budgets = Budgets(())
-        self.adaptive = None
         self.poker: Any = SimulatedPoker(settings, world)
-        self.settler = Settler(
-            database,
-            self.outbox.deliver,
-            self._observe,
-            tick_ms=settings.tick_ms,
-            window=settings.infra_failure_window,
-        )
-        self._make_outside()
-        self.away._looked_at = self.wrong_calls._looked_at = math.inf  # a look would depend on the machine's clock
+        self.settler = Settler(database, self.outbox.deliver, self._observe, tick_ms=settings.tick_ms)
+        self._hints: Any = None  # no group is woken, and none waits for a budget
+        self._jobs = self._make_jobs(lambda _: False)
+        # a look would depend on the machine's clock
+        self._jobs._tools.backends.away._looked_at = math.inf
         self.lane = SimulatedIsolatedLane(world, self.poker.cache._tools)
-        self.suspects._crashing = self.suspects._hanging = self.lane  # type: ignore[assignment]
+        background: Any = self.background
+        background._hanging = background._dying = self.lane
+        background._thread = NoThread()
         self.first_load_ms: int | None = None  # when its ClockWatch first saw the database's clock
-        offer = self.suspects.offer
+        isolate = self.background.isolate
 
-        def noted(
-            shard_range: ShardRange, groups: Mapping[DueGroup, Suspicion | None], *more: Any, **named: Any
-        ) -> list[int]:
-            world.excused.update(group.id for group in groups)
-            world.rounds[self.name][shard_range].apart.update(group.id for group in groups)
-            return offer(shard_range, groups, *more, **named)
+        def noted(batch: Batch, units: Sequence[PokeUnit]) -> bool:
+            ids = [unit.group.id for unit in units]
+            world.excused.update(ids)
+            world.rounds[self.name][batch.shard_range].apart.update(ids)
+            return isolate(batch, units)
 
-        self.suspects.offer = noted  # type: ignore[method-assign]
+        background.isolate = noted
 
-    def goes_by(self, token: str) -> None:
-        """Keep the name that the machine gave it."""
-
-    def pass_on(self, shard_range: ShardRange, span: float | None) -> None:
-        """Send nothing: a job comes when the machine says so."""
+    def work(self, shard_range: ShardRange, token: str) -> None:
+        """Run the job of a range."""
+        self._jobs.run(shard_range, token)
 
     def hand_in_apart(self) -> None:
-        """Settle the reports of the isolated lane."""
+        """Settle the reports of the isolated lane, and note what is left there."""
         reports, self.lane.seen = self.lane.seen, []
+        self.background._reports.extend(reports)
         for report in reports:
             self.lane.suspects.pop(report.group.id, None)
-        if reports:
-            self.suspects._take(reports)
+        try:
+            self.background._take()
+        finally:
             self.world.excused.difference_update(report.group.id for report in reports)
+        for shard_range in list(self.background._stale):
+            self.background._note(shard_range)

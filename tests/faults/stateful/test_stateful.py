@@ -27,9 +27,9 @@ from sensorpool.model import identity
 from sensorpool.poke import bulk_call, quick_batch, unit
 from sensorpool.store import transaction
 from sensorpool.store.migrate import upgrade
-from sensorpool.store.schema import outbox, poke_group, sensor_instance
+from sensorpool.store.schema import group_trouble, outbox, poke_group, sensor_instance
 from sensorpool.worker import clock_watch as clock_module
-from sensorpool.worker import dispatch, job, lingering, outside_results, set_apart, suspects
+from sensorpool.worker import backends, background, dispatch, job
 from sensorpool.worker import load as load_module
 from sensorpool.worker.chores import others
 from tests.faults.stateful.hands import RANGES, TICK
@@ -57,7 +57,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     """The simulation's time, in the place of the real one."""
     made = Time()
-    for module in (job, dispatch, set_apart, lease, lingering, outside_results, suspects, clock_module, transaction):
+    for module in (job, dispatch, background, backends, lease, clock_module, transaction):
         monkeypatch.setattr(module, "time", made)
     for module in (bulk_call, quick_batch, unit):
         monkeypatch.setattr(module, "_monotonic", made.monotonic)
@@ -67,29 +67,20 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the failpoints steps of actors, and watch loads."""
-    real, real_load = failpoint.failpoint, load_module.load_each
+    real, real_load = failpoint.failpoint, load_module.load
 
     def reach(step: str) -> None:
         ConditionSensor.world.reach(step)
 
-    def load_each(connection: Any, cache: Any, held: Any, *rest: Any) -> Any:
-        loads = real_load(connection, cache, held, *rest)
-        ConditionSensor.world.loaded(connection, held, loads)
-        return loads
+    def load(connection: Any, cache: Any, shard_range: Any, held: Any, *rest: Any) -> Any:
+        loaded = real_load(connection, cache, shard_range, held, *rest)
+        ConditionSensor.world.loaded(connection, held, loaded)
+        return loaded
 
     for name, module in list(sys.modules.items()):
         if name.startswith("sensorpool.") and getattr(module, "failpoint", None) is real and module is not failpoint:
             monkeypatch.setattr(module, "failpoint", reach)
-    real_is_ours = job._is_ours
-
-    def is_ours(job_run: Any) -> bool:
-        kept = real_is_ours(job_run)
-        if not kept:
-            ConditionSensor.world.lost_lease(job_run.shard_range)
-        return kept
-
-    monkeypatch.setattr(load_module, "load_each", load_each)
-    monkeypatch.setattr(job, "_is_ours", is_ours)
+    monkeypatch.setattr(load_module, "load", load)
     for name in list(logging.root.manager.loggerDict):
         if name.startswith("sensorpool."):
             monkeypatch.setattr(logging.getLogger(name), "disabled", True)
@@ -128,7 +119,7 @@ def machine(url: str, time: Time, steps: None, hashing: None) -> Iterator[type[P
 
     def make_world() -> World:
         with database.engine.begin() as connection:
-            for table in (sensor_instance, poke_group, outbox):
+            for table in (sensor_instance, poke_group, group_trouble, outbox):
                 connection.execute(delete(table))
         client.flushall()
         world = ConditionSensor.world = World(database, client, made, time)

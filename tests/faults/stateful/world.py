@@ -150,7 +150,13 @@ class World:
         self.clock.now += milliseconds
         if self.writer is not None and milliseconds:
             self.fault()  # a commit that comes late
+        alive = {worker.background._notes._owner for worker in self.workers}
         for name in self.client.keys("*"):
+            if name.endswith(":background"):  # a living process renews its notes
+                for owner, text in self.client.hgetall(name).items():
+                    until, groups = text.split(" ", 1)
+                    if owner not in alive:
+                        self.client.hset(name, owner, f"{int(until) - milliseconds} {groups}")
             left = self.client.pttl(name)
             if left < 0:
                 continue
@@ -199,26 +205,18 @@ class World:
         """Return the round in which a worker's job loaded a group."""
         return next(each for each in self.rounds[actor.owner.name].values() if group_id in each.ids)
 
-    def loaded(self, connection: Connection, held: Mapping[ShardRange, Any], loads: Sequence[Any]) -> None:
-        """Note the load of a job's ranges."""
+    def loaded(self, connection: Connection, held: Any, loaded: Any) -> None:
+        """Note the load of a job."""
         actor = current()
         assert actor is not None
-        rounds = self.rounds[actor.owner.name] = {}
+        shard_range, ids = held.lease.shard_range, {unit.group.id for unit in loaded.units}
+        if len(ids) != len(loaded.units):
+            self.problems.append("G4: a group is loaded twice at once")
+        self.rounds[actor.owner.name] = {shard_range: Round(loaded.now, self.time.ms, self.place, ids)}
         rows = _all(connection, poke_group)
-        for (shard_range, each), loaded in zip(held.items(), loads, strict=True):
-            ids = {unit.group.id for unit in loaded.units}
-            if len(ids) != len(loaded.units):
-                self.problems.append("G4: a group is loaded twice at once")
-            rounds[shard_range] = Round(loaded.now, self.time.ms, self.place, ids)
-            own = {group_id: row for group_id, row in rows.items() if guarantees.is_inside(row, shard_range)}
-            guarantees.after_load(self, actor.owner, own, each, loaded)
-            self.loaded_once |= ids
-
-    def lost_lease(self, shard_range: ShardRange) -> None:
-        """Note that a worker's job lost the lease of a range: it leaves no state there."""
-        actor = current()
-        assert actor is not None
-        del self.rounds[actor.owner.name][shard_range]
+        own = {group_id: row for group_id, row in rows.items() if guarantees.is_inside(row, shard_range)}
+        guarantees.after_load(self, actor.owner, own, held, loaded)
+        self.loaded_once |= ids
 
     # looks at the tables
 
@@ -272,9 +270,7 @@ def make_pool(world: World) -> Pool:
     pool.publisher = SimulatedPublisher(world)
     pool.outbox = Outbox(world.settings, world.database, pool.publisher, in_background=False)
     settings = world.settings
-    pool.settler = Settler(
-        pool.database, pool.outbox.deliver, tick_ms=settings.tick_ms, window=settings.infra_failure_window
-    )
+    pool.settler = Settler(pool.database, pool.outbox.deliver, tick_ms=settings.tick_ms)
     pool._leases = Leases(SimulatedRedis(world.client, world), lease_ttl=world.settings.lease_ttl)
     pool._hints = Roster(pool._leases)
     return pool
