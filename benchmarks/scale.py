@@ -42,7 +42,7 @@ def measure(workers: int, shards: int) -> Row:
         pokes = stage.counters()["poked"] - counted["poked"]
         demand(pokes >= 0.7 * GROUPS * WINDOW / INTERVAL, f"only {pokes} pokes")
         used.pop("client")
-        states = [state for _, state, _ in stage.pool.leases.look(stage.pool.ranges)]
+        states = [state for _, state in stage.pool.leases.look(stage.pool.ranges)]
         sizes = sorted(state.pokes for state in states)
         return {
             "case": f"{workers} workers, {shards} shards",

@@ -61,7 +61,7 @@ class Service:
 
     def is_ready(self) -> bool:
         """Whether every range has been looked at."""
-        return all(state.last for _, state, _ in self.pool.leases.look(self.pool.ranges))
+        return all(state.last for _, state in self.pool.leases.look(self.pool.ranges))
 
     def start(self, workers: int = 1, **environment: str) -> None:
         """Start workers and one beat, and wait until every range has been looked at."""

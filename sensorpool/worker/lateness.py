@@ -1,7 +1,8 @@
 """Lateness: groups whose pokes do not come in time although jobs look at every range. Then `health` names the mend.
 
 A group may wait in two places. A job leaves over the groups for which it has no time, and counts the groups that have
-waited for too long (`range_state`). A suspect waits for its turn to be poked apart, and has a claim since it was due.
+waited for too long (`range_state`). An isolated group waits for its turn in a child
+process: the notes of processes count these.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,6 @@ class Waiting(NamedTuple):
     groups: int = 0
     seconds: float = 0.0
     overdue: int = 0  # how many of them have waited for too many of their intervals
-    op_classpath: str = ""  # the class of the overdue group that has waited for longest
 
 
 def who_waits(states: Sequence[RangeState], isolated: Sequence[Sequence[Isolated]]) -> tuple[Waiting, Waiting]:
@@ -93,7 +93,7 @@ def problems(left: Waiting, set_apart: Waiting) -> list[str]:
         said.append(
             f"{_groups(set_apart.overdue)} to be poked apart for more than {MISSED} intervals, the longest for "
             f"{set_apart.seconds:.0f} s: mend what hangs, or more workers, a higher "
-            " SENSORPOOL_HANGING_CONCURRENCY, a shorter SENSORPOOL_POKE_TIMEOUT"
+            "SENSORPOOL_HANGING_CONCURRENCY, a shorter SENSORPOOL_POKE_TIMEOUT"
         )
     return said
 

@@ -15,7 +15,6 @@ from sensorpool.model.states import State
 from sensorpool.model.times import spell_time
 from sensorpool.model.values import Milliseconds
 from sensorpool.store.schema import landing
-from sensorpool.worker import job as cycle
 from sensorpool.worker.context import Worker
 from tests.support.builders import classpath
 from tests.support.moved_clock import Clock
@@ -101,7 +100,7 @@ def play(worker: Worker, pool: Pool, clock: Clock, until: Milliseconds) -> int:
     before = len(Partition.poked)
     while clock.ms < until:
         clock.ms += 5_000
-        cycle.run(worker, pool.ranges[0], "us")
+        worker.run_job(pool.ranges[0], "us")
     return len(Partition.poked) - before
 
 
@@ -132,10 +131,10 @@ def test_a_condition_is_poked_sparsely_until_shortly_before_its_earliest_landing
 
 def test_a_first_poke_is_never_left_out_however_late_it_comes(pool: Pool, worker: Worker, clock: Clock) -> None:
     remember(pool, 12)
-    cycle.run(worker, pool.ranges[0], "us")
+    worker.run_job(pool.ranges[0], "us")
     wait_for(pool)
     clock.ms += 5 * MINUTE  # no worker is there
-    cycle.run(worker, pool.ranges[0], "us")
+    worker.run_job(pool.ranges[0], "us")
     assert len(Partition.poked) == 1
     assert play(worker, pool, clock, clock.ms + 20 * MINUTE) == 2
 
@@ -160,11 +159,11 @@ def test_a_group_of_other_tables_with_the_same_id_is_another_one(pool: Pool, wor
     remember(pool, 12)
     wait_for(pool)
     play(worker, pool, clock, MIDNIGHT + MINUTE)
-    assert worker.adaptive is not None
-    [(group_id, learnt)] = worker.adaptive._learnt.items()
-    worker.adaptive._learnt[group_id] = learnt._replace(hashcode=learnt.hashcode + 1)
+    assert worker._jobs._adaptive is not None
+    [(group_id, learnt)] = worker._jobs._adaptive._learnt.items()
+    worker._jobs._adaptive._learnt[group_id] = learnt._replace(hashcode=learnt.hashcode + 1)
     pool.database.run(lambda connection: connection.execute(delete(landing)))
-    worker.adaptive._usual_landings._kept.clear()
+    worker._jobs._adaptive._usual_landings._kept.clear()
     assert play(worker, pool, clock, MIDNIGHT + 11 * MINUTE) == 10
 
 

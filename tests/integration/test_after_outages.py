@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from sensorpool.worker.suspects import Suspects
 from sqlalchemy import text
 
 from sensorpool import Pool, Settings
@@ -19,7 +20,6 @@ from sensorpool.testing import Clock
 from sensorpool.worker import job as cycle
 from sensorpool.worker.clock_watch import ClockWatch
 from sensorpool.worker.context import Worker
-from sensorpool.worker.suspects import Suspects
 from tests.integration.test_unsettled import refusing
 
 TICK, INTERVAL, WINDOW, OUTAGE = 5.0, 60.0, 600.0, 3 * 3_600.0  # seconds
@@ -95,7 +95,7 @@ class Place:
 
     def left(self) -> RangeState:
         """Return the state that the last job left."""
-        [(_, state, _)] = self.pool.leases.look(self.pool.ranges)
+        [(_, state)] = self.pool.leases.look(self.pool.ranges)
         return state
 
 

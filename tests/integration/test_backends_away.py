@@ -17,12 +17,12 @@ from sensorpool.admin.overview import overview
 from sensorpool.admin.status import status
 from sensorpool.cli.status import print_status
 from sensorpool.model.states import State
-from sensorpool.model.suspicion import Suspicion
+from sensorpool.model.trouble import Trouble
 from sensorpool.testing import land, pokes
-from sensorpool.worker import job as cycle
 from sensorpool.worker.context import Worker
 from tests.support.builders import classpath
 from tests.support.sensors.backends import Asks, NamesItsBackend, tell
+from tests.support.troubled import put_in_trouble, trouble_of
 
 TICK = 0.2
 ASKS = classpath(Asks)
@@ -43,7 +43,7 @@ def pool(make_pool: Callable[..., Pool]) -> Pool:
 def job(worker: Worker, pool: Pool) -> dict[str, Any]:
     """Run the job of the one range, as soon as a period of each group has begun."""
     time.sleep(TICK)
-    return cycle.run(worker, pool.ranges[0], "us").as_dict()
+    return worker.run_job(pool.ranges[0], "us").as_dict()
 
 
 def some(pool: Pool, folder: Path, conn_id: str, names: Iterable[str], **how: Any) -> dict[str, int]:
@@ -64,7 +64,7 @@ def go_away(worker: Worker, pool: Pool, folder: Path, how: str = "refuses") -> d
     waiting = some(pool, folder, "hive", [f"hive{n}" for n in range(40)])
     assert job(worker, pool)["poked"] == 40
     tell(folder, "hive", how)
-    until("the outage", lambda: job(worker, pool) and worker.away.is_away("hive"), every=0.01)
+    until("the outage", lambda: job(worker, pool) and status(pool)["away"], every=0.01)
     return waiting
 
 
@@ -123,7 +123,7 @@ def test_the_name_is_no_part_of_the_identity(pool: Pool, tmp_path: Path) -> None
 def test_groups_that_are_poked_apart_wait_for_their_backend_too(pool: Pool, worker: Worker, tmp_path: Path) -> None:
     waiting = go_away(worker, pool, tmp_path)
     groups = [show(pool, each)["group_id"] for each in waiting.values()]
-    worker.leases.suspects.mark(pool.ranges[0], groups, Suspicion.OVERRAN)
+    put_in_trouble(pool.database, groups, overruns=1)
     before = calls(tmp_path, waiting)
     held = sum(job(worker, pool).get("held", 0) for _ in range(10))
     assert held >= 300
@@ -137,7 +137,12 @@ def test_groups_that_are_poked_apart_wait_for_their_backend_too(pool: Pool, work
         return all(len(found[name]) > len(seen[name]) for name in waiting)
 
     until("a poke of each", all_poked, every=0.01)
-    until("no suspect", lambda: job(worker, pool) and not worker.leases.suspects.of(pool.ranges[0]), every=0.01)
+    healthy = Trouble()
+    until(
+        "no trouble",
+        lambda: job(worker, pool) and all(trouble_of(pool.database, each) == healthy for each in groups),
+        every=0.01,
+    )
 
 
 def test_throttling_quiets_a_backend_at_once(pool: Pool, worker: Worker, tmp_path: Path) -> None:

@@ -17,15 +17,14 @@ from sensorpool import Pool
 from sensorpool.admin.instances import show
 from sensorpool.admin.status import status
 from sensorpool.model.states import State
-from sensorpool.model.suspicion import Suspicion
 from sensorpool.poke import classes
 from sensorpool.poke.shared_call import Question
 from sensorpool.store import loading
 from sensorpool.testing import land, pokes
-from sensorpool.worker import job as cycle
 from sensorpool.worker.context import Worker
 from tests.support.builders import classpath
 from tests.support.sensors.backends import Asks
+from tests.support.troubled import put_in_trouble
 
 TICK = 0.2
 ASKS = classpath(Asks)
@@ -89,7 +88,7 @@ def pool(make_pool: Callable[..., Pool], request: pytest.FixtureRequest) -> Pool
 def job(worker: Worker, pool: Pool) -> dict[str, Any]:
     """Run the job of the one range, a moment later."""
     time.sleep(TICK / 4)
-    return cycle.run(worker, pool.ranges[0], "us").as_dict()
+    return worker.run_job(pool.ranges[0], "us").as_dict()
 
 
 def some(pool: Pool, folder: Path, names: Iterable[str], conn_id: str = "hive", **how: Any) -> dict[str, int]:
@@ -289,7 +288,7 @@ def test_each_has_its_turn_in_processes_that_do_not_know_of_the_call(
 def test_groups_that_are_poked_apart_are_counted(pool: Pool, worker: Worker, tmp_path: Path) -> None:
     apart = some(pool, tmp_path, [f"apart{n}" for n in range(2 * RATE)])
     groups = [row["group_id"] for row in (show(pool, each) for each in apart.values())]
-    worker.leases.suspects.mark(pool.ranges[0], groups, Suspicion.OVERRAN)
+    put_in_trouble(pool.database, groups, overruns=1)
     some(pool, tmp_path, ["hive"])
     done = job(worker, pool)
     assert done["over_budget"] == 1

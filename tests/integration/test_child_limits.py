@@ -13,13 +13,12 @@ from harness.service import Service, children
 from harness.until import until
 from sensorpool import Pool, Settings
 from sensorpool.model.states import State
-from sensorpool.model.suspicion import Suspicion
 from sensorpool.poke.child import START_LIMIT
 from sensorpool.testing import land, pokes
 from sensorpool.worker import context as worker
-from sensorpool.worker import job as cycle
+from sensorpool.worker.background import Background
 from sensorpool.worker.context import Worker
-from sensorpool.worker.suspects import Suspects
+from tests.support.troubled import put_in_trouble, trouble_of
 
 SCRIPTED = "sensorpool.testing.ScriptedSensor"
 WAITS = "tests.support.sensors.hanging.WaitsToBeKilled"
@@ -57,8 +56,8 @@ def test_a_child_over_a_limit_is_patient_for_a_while(
 ) -> None:
     now, busy, retired = 0.0, True, list[float]()
     monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=lambda: now))
-    monkeypatch.setattr(Suspects, "is_busy", property(lambda _: busy))
-    monkeypatch.setattr(Suspects, "retire", lambda _: retired.append(now))
+    monkeypatch.setattr(Background, "is_busy", property(lambda _: busy))
+    monkeypatch.setattr(Background, "retire", lambda _: retired.append(now))
     settings = make_pool(poke_timeout=10).settings
     patience = START_LIMIT + 30
 
@@ -93,46 +92,52 @@ def pool(make_pool: Callable[..., Pool]) -> Pool:
 def job(worker: Worker, pool: Pool) -> dict[str, Any]:
     """Run the job of the one range, as soon as half a tick has passed."""
     threading.Event().wait(0.2)
-    return cycle.run(worker, pool.ranges[0], "us").as_dict()
+    return worker.run_job(pool.ranges[0], "us").as_dict()
+
+
+def isolated(pool: Pool) -> set[int]:
+    """Return the groups that processes poke in children, as Redis knows."""
+    [notes] = pool.leases.isolated(pool.ranges)
+    return {group_id for note in notes for group_id in note.ids}
 
 
 def test_what_has_not_begun_is_given_to_the_next_child_and_what_has_goes_on(
     pool: Pool, worker: Worker, make_worker: Callable[[Settings], Worker], tmp_path: Path
 ) -> None:
-    shard_range, files = pool.ranges[0], [tmp_path / "first", tmp_path / "second"]
+    files = [tmp_path / "first", tmp_path / "second"]
     made = [pool.register(WAITS, {"pid_file": str(file)}) for file in files]
     groups = [each.group_id for each in made]
-    worker.leases.suspects.mark(shard_range, groups, Suspicion.OVERRAN)
+    put_in_trouble(pool.database, groups, overruns=1)
     assert job(worker, pool)["groups"] == 2
 
     def begun() -> list[int]:
         return [number for number, file in enumerate(files) if file.exists()]
 
     [going] = until("the poke that there is room for", begun)
-    worker.suspects.retire()
-    assert worker.leases.claims.since([shard_range]).keys() == {groups[going]}
+    worker.background.retire()
+    assert isolated(pool) == {groups[going]}
     other = Worker(pool.settings)
     try:
         assert job(other, pool)["groups"] == 1, "though none is due"
         until("the other poke", lambda: len(begun()) == 2)
-        assert worker.leases.claims.since([shard_range]).keys() == set(groups)
-        assert worker.leases.suspects.why(shard_range, groups[1 - going]) == Suspicion.OVERRAN
+        assert isolated(pool) == set(groups)
+        assert trouble_of(pool.database, groups[1 - going]).overruns == 1
         assert job(other, pool)["groups"] == 0
         os.kill(int(files[going].read_text()), 0)
-        assert worker.suspects.is_busy, "the first goes on"
+        assert worker.background.is_busy, "the first goes on"
     finally:
         other.close()
 
 
-def test_a_job_of_a_child_that_is_about_to_go_keeps_no_suspect(pool: Pool, worker: Worker, tmp_path: Path) -> None:
-    shard_range, file = pool.ranges[0], tmp_path / "pid"
-    [made] = [pool.register(WAITS, {"pid_file": str(file)})]
-    worker.leases.suspects.mark(shard_range, [made.group_id], Suspicion.OVERRAN)
-    worker.suspects.retire()
+def test_a_child_that_is_about_to_go_takes_no_group_into_children(pool: Pool, worker: Worker, tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    made = pool.register(WAITS, {"pid_file": str(file)})
+    put_in_trouble(pool.database, [made.group_id], overruns=1)
+    worker.background.retire()
     for _ in range(3):
         assert job(worker, pool)["groups"] == 1, "it is due until a job has it poked"
-        assert worker.leases.claims.since([shard_range]) == {}
-    assert not worker.suspects.is_busy
+        assert isolated(pool) == set()
+    assert not worker.background.is_busy
     other = Worker(pool.settings)
     try:
         assert job(other, pool)["groups"] == 1

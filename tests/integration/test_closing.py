@@ -7,11 +7,10 @@ from pathlib import Path
 
 from harness.until import until
 from sensorpool import Pool
-from sensorpool.model.suspicion import Suspicion
-from sensorpool.worker import job
 from sensorpool.worker.context import Worker
 from tests.support.builders import classpath
 from tests.support.sensors import answering, hanging
+from tests.support.troubled import put_in_trouble
 
 TICK = 0.2
 
@@ -35,14 +34,13 @@ def test_a_worker_that_is_closed_leaves_no_thread(make_pool: Callable[..., Pool]
     before = threads()
     worker = Worker(pool.settings, watchdog=True)
     time.sleep(TICK)
-    assert job.run(worker, pool.ranges[0], "test/1").poked == 3
-    worker.pass_on(pool.ranges[0], 3_600.0)
+    assert worker.run_job(pool.ranges[0], "test/1").poked == 3
     pid_file = tmp_path / "pid"
-    suspect = pool.register(classpath(hanging.WaitsToBeKilled), {"pid_file": str(pid_file)})
-    pool.leases.suspects.mark(pool.ranges[0], [suspect.group_id], Suspicion.OVERRAN)
-    job.run(worker, pool.ranges[0], "test/2")
+    hangs = pool.register(classpath(hanging.WaitsToBeKilled), {"pid_file": str(pid_file)})
+    put_in_trouble(pool.database, [hangs.group_id], overruns=1)
+    worker.run_job(pool.ranges[0], "test/2")
     until("a child to poke", pid_file.exists)
     started = names(threads() - before)
-    assert {"poke", "poke-loop", "lease keeper", "watchdog", "poke-isolated", "sensorpool-results"} <= started
+    assert {"poke", "poke-loop", "lease keeper", "watchdog", "poke-isolated", "poke-background"} <= started
     worker.close()
     until("its threads to end", lambda: not threads() - before)

@@ -22,7 +22,6 @@ from sensorpool.leases.redis_store import RedisStore
 from sensorpool.model.states import State
 from sensorpool.model.values import Key, Registration
 from sensorpool.store.schema import sensor_instance
-from sensorpool.worker import job
 from sensorpool.worker.context import Worker
 
 TICK = 0.2
@@ -77,7 +76,7 @@ def poke_until(pool: Pool, worker: Worker) -> Callable[[int, str], dict[str, Any
         found: dict[str, Any] = {}
 
         def is_said() -> bool:
-            job.run(worker, pool.ranges[0], "us")
+            worker.run_job(pool.ranges[0], "us")
             found.clear()
             found.update(explain(pool, instance_id))
             return words in found["why"]
@@ -149,9 +148,7 @@ def test_each_condition_has_the_error_of_its_own_poke(pool: Pool, worker: Worker
         ids[name] = pool.register_many([one])[0].id
     until(
         "a poke of each",
-        lambda: (
-            job.run(worker, pool.ranges[0], "us") and all(show(pool, each)["last_poke_at"] for each in ids.values())
-        ),
+        lambda: worker.run_job(pool.ranges[0], "us") and all(show(pool, each)["last_poke_at"] for each in ids.values()),
         every=TICK,
     )
     for name, other in (("alpha", "beta"), ("beta", "alpha")):
@@ -274,7 +271,7 @@ def by_default(pool: Pool) -> Iterator[None]:
 @pytest.mark.usefixtures("by_default")
 def test_a_join_names_what_it_waits_for_and_what_failed_it(pool: Pool, worker: Worker, tmp_path: Path) -> None:
     def ended(instance: Instance) -> bool:
-        job.run(worker, pool.ranges[0], "us")
+        worker.run_job(pool.ranges[0], "us")
         return pool.get(instance.id).state != State.SENSING
 
     made = [pool.register(f"{__name__}.Says", {"path": str(tmp_path / f"{n}")}) for n in range(8)]

@@ -13,7 +13,6 @@ from harness.service import SCRIPTED
 from sensorpool import Pool, Settings
 from sensorpool.model.values import JobResult, ShardRange
 from sensorpool.store import due_postgres, loading
-from sensorpool.worker import job
 from sensorpool.worker.context import Worker
 
 pytestmark = pytest.mark.processes
@@ -73,8 +72,8 @@ def analyse(pool: Pool) -> None:
 def look_at_all(worker: Worker, shard_range: ShardRange) -> JobResult:
     """Run a job without a last load, so that all groups are due."""
     worker.leases.store.client.delete(f"sensorpool:{{{shard_range}}}:state")
-    worker.last_loads._last.clear()
-    return job.run(worker, shard_range, "token")
+    worker._jobs._last_loads._last.clear()
+    return worker.run_job(shard_range, "token")
 
 
 @contextmanager
@@ -218,7 +217,7 @@ def test_settling_a_flush_is_a_fixed_number_of_statements(
             (tmp_path / f"{run_id}{n}.landed").touch()
         pool.leases.dirty_flags.put_up(whole)
         statements.clear()
-        result = job.run(worker, whole, "token")
+        result = worker.run_job(whole, "token")
         assert result.settled == size
         flushes = sum(1 for statement in statements if statement.startswith("INSERT INTO sensorpool_outbox"))
         asked[size] = round(len(statements) / flushes)

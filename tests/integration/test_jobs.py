@@ -17,6 +17,7 @@ from sensorpool.service.standalone import Standalone
 from sensorpool.store import inspecting
 from sensorpool.worker import job as cycle
 from sensorpool.worker.context import Worker
+from tests.support.troubled import trouble_of
 
 TICK = 0.2
 
@@ -64,7 +65,7 @@ def register(pool: Pool, cls: type, name: str = "x", **more: Any) -> int:
 def job(worker: Worker, pool: Pool) -> dict[str, Any]:
     """Run the job of the one range, as soon as a period of each group has begun."""
     time.sleep(TICK)
-    return cycle.run(worker, pool.ranges[0], "us").as_dict()
+    return worker.run_job(pool.ranges[0], "us").as_dict()
 
 
 def test_a_job_ends_though_somebody_registers_all_the_time(
@@ -91,13 +92,13 @@ def test_a_job_ends_though_somebody_registers_all_the_time(
 def test_somebody_is_poked_however_long_the_load_takes(
     pool: Pool, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = cycle.load.load_each
+    real = cycle.load.load
 
     def load(*arguments: Any) -> Any:
         time.sleep(2 * TICK)
         return real(*arguments)
 
-    monkeypatch.setattr(cycle.load, "load_each", load)
+    monkeypatch.setattr(cycle.load, "load", load)
     landing = register(pool, Lands)
     job(worker, pool)
     assert pool.wait([landing], 0) == {landing: State.SUCCESS}
@@ -123,7 +124,8 @@ def test_a_module_that_ends_its_import_fails_its_sensors_with_the_reason(
 
 def test_a_coroutine_that_makes_an_error_of_its_timeout_has_overrun_all_the_same(pool: Pool, worker: Worker) -> None:
     waiting = register(pool, AsyncGrumbles)
-    until("its end", lambda: job(worker, pool) and worker.leases.suspects.of(pool.ranges[0]))
+    group_id = pool.get(waiting).group_id
+    until("its end", lambda: job(worker, pool) and trouble_of(pool.database, group_id).overruns)
     assert pool.wait([waiting], 0) == {waiting: State.SENSING}
 
 

@@ -10,11 +10,9 @@ from harness.until import until
 from sensorpool import Pool, Settings
 from sensorpool.admin import health, status
 from sensorpool.leases.range_state import RangeState
-from sensorpool.leases.redis_store import range_key as key
-from sensorpool.model.suspicion import Suspicion
-from sensorpool.worker import job as cycle
 from sensorpool.worker.context import Worker
 from sensorpool.worker.figures import Figures
+from tests.support.troubled import put_in_trouble
 
 TICK = 0.2
 CANNOT_KEEP_UP, APART = "the workers cannot keep up: ", "to be poked apart for more than 3 intervals"
@@ -64,7 +62,7 @@ def pool(make_pool: Callable[..., Pool], redis_url: str) -> Pool:
 
 def job(worker: Worker, pool: Pool) -> dict[str, Any]:
     time.sleep(TICK / 2)
-    return cycle.run(worker, pool.ranges[0], "us").as_dict()
+    return worker.run_job(pool.ranges[0], "us").as_dict()
 
 
 def late(pool: Pool) -> list[str]:
@@ -79,12 +77,11 @@ def gauges(pool: Pool) -> dict[str, float]:
 
 def test_more_groups_that_hang_than_are_poked_apart_turn_health_red(pool: Pool, worker: Worker) -> None:
     made = [pool.register(f"{__name__}.Hangs", {"name": str(number)}, timeout=600) for number in range(40)]
-    worker.leases.suspects.mark(pool.ranges[0], [each.group_id for each in made], Suspicion.OVERRAN)
+    put_in_trouble(pool.database, [each.group_id for each in made], overruns=1)
     assert job(worker, pool)["groups"] == 40
     assert late(pool) == []
     [line] = until("health to be red", lambda: job(worker, pool) and late(pool))
     assert line.split()[0].isdecimal()
-    assert "test_lateness.Hangs" in line
     assert "SENSORPOOL_HANGING_CONCURRENCY" in line
     waiting = status.status(pool)["wait_apart"]
     assert 0 < waiting["overdue"] <= waiting["groups"] <= 40
@@ -93,40 +90,23 @@ def test_more_groups_that_hang_than_are_poked_apart_turn_health_red(pool: Pool, 
     assert gauges(pool)["sensorpool_wait_apart_seconds"] > 0.5
     for each in made:
         pool.cancel(each.id)
-    assert late(pool) == [], "no instance waits for them"
+    until("health to be green: no instance waits for them", lambda: not late(pool))
 
 
 def test_who_waits_for_long_intervals_to_be_poked_apart_is_not_late(pool: Pool, worker: Worker) -> None:
     made = [pool.register(f"{__name__}.Hangs", {"name": str(n)}, timeout=600, poke_interval=60) for n in range(12)]
-    worker.leases.suspects.mark(pool.ranges[0], [each.group_id for each in made], Suspicion.OVERRAN)
+    put_in_trouble(pool.database, [each.group_id for each in made], overruns=1)
     job(worker, pool)
     until("some to have waited", lambda: status.status(pool)["wait_apart"]["groups"], every=0.1)
     assert late(pool) == []
 
 
-def test_claims_that_were_written_over_tell_no_time(pool: Pool, worker: Worker) -> None:
-    made = [pool.register(f"{__name__}.Hangs", {"name": str(number)}, timeout=600).group_id for number in range(4)]
-    shard_range, leases = pool.ranges[0], worker.leases
-    now = pool.database.read(pool.database.now)
-    leases.suspects.mark(shard_range, made, Suspicion.OVERRAN)
-    for group_id, value in zip(made, ("1 a", "forged", "", f"{now - 60_000} a"), strict=True):
-        leases.store.client.set(key(shard_range, f"alone:{group_id}"), value, px=60_000)
-    assert leases.claims.since([shard_range]) == {made[3]: now - 60_000}
-    [line] = late(pool)
-    assert line.startswith("1 group waits to be poked apart for more than 3 intervals, the longest for 6")
-    assert leases.claims.take(shard_range, made, 60, now) == [], "a claim is a claim"
-    leases.store.client.delete(key(shard_range, "suspects"))
-    leases.store.client.set(key(shard_range, "suspects"), "of another type")
-    assert leases.claims.since([shard_range]) == {}
-
-
-def test_a_group_that_crashed_before_is_seen_to_wait(pool: Pool, worker: Worker) -> None:
-    """Such groups are poked apart one by one, although no mark in Redis makes them suspects."""
-    made = [pool.register(f"{__name__}.Hangs", {"name": str(number)}, timeout=600) for number in range(3)]
-    pool.database.run(lambda c: c.exec_driver_sql("UPDATE poke_group SET crashes = 1"))
+def test_status_counts_the_groups_that_are_poked_in_children(pool: Pool, worker: Worker) -> None:
+    made = [pool.register(f"{__name__}.Hangs", {"name": str(number)}, timeout=600) for number in range(7)]
+    put_in_trouble(pool.database, [each.group_id for each in made[:3]], strikes=2)
+    put_in_trouble(pool.database, [each.group_id for each in made[3:5]], overruns=1)
     job(worker, pool)
-    assert worker.leases.suspects.why(pool.ranges[0], made[0].group_id) == Suspicion.CRASHED
-    assert len(worker.leases.claims.since(pool.ranges)) == 3
+    assert [each["isolated"] for each in status.status(pool)["ranges"]] == [5]
 
 
 def test_fewer_slots_than_the_pokes_need_turn_health_red(pool: Pool, worker: Worker) -> None:

@@ -15,7 +15,6 @@ from harness.until import until
 from sensorpool import Pool, Settings
 from sensorpool.admin import health, status
 from sensorpool.leases import complaints
-from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.terms import Terms
 from sensorpool.poke import classes
 from sensorpool.store import inspecting
@@ -115,7 +114,7 @@ def row(pool: Pool, instance_id: int) -> Any:
 
 
 def stranded(pool: Pool, worker: Worker) -> set[int]:
-    [(_, state, _)] = worker.leases.look(pool.ranges)
+    [(_, state)] = worker.leases.look(pool.ranges)
     return set(state.stranded)
 
 

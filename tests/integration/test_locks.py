@@ -16,8 +16,7 @@ from sensorpool.admin.status import status
 from sensorpool.client.wait import Waiting
 from sensorpool.errors import Unreachable
 from sensorpool.model.states import Outcome, State
-from sensorpool.model.unsettled import LOCKED
-from sensorpool.model.values import Fact, Unsettled
+from sensorpool.model.values import Fact
 from sensorpool.settle.flush import flush
 from sensorpool.store import engine, registering_postgres, settling, transaction
 
@@ -94,14 +93,6 @@ def settle_beside_a_member(pool: Pool) -> None:
         assert {group_id for flushed in done for group_id in flushed.unsettled} == {ones[1].group_id}
         held = [ones[1].id, *(mate.id for mate in mates)]
         assert set(pool.wait(held, 0).values()) == {State.SENSING}
-        now = pool.database.read(pool.database.now)
-        pool.leases.unsettled.keep(pool.ranges[0], {ones[1].group_id: Unsettled(now, LOCKED)})
-        [problem] = [line for line in health.health(pool) if "cannot be written" in line]
-        assert problem.startswith(f"the result of group {ones[1].group_id} cannot be written, since ")
-        assert LOCKED in problem
-        if pool.database.engine.dialect.name == "postgresql":
-            assert "has held sensor_instance for" in problem
-            assert "UPDATE sensor_instance SET shardcode" in problem
     done = flush(pool.database, facts, tick_ms=1_000)
     assert sorted(each.id for flushed in done for each in flushed.settled) == sorted(held)
     assert [flushed.unsettled for flushed in done] == [{}]

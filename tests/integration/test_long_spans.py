@@ -11,7 +11,6 @@ from sensorpool import Pool
 from sensorpool.config.settings import Settings
 from sensorpool.model.values import LONGEST_SPAN
 from sensorpool.testing import land
-from sensorpool.worker import job
 from sensorpool.worker.context import Worker
 
 
@@ -56,7 +55,7 @@ def pool(make_pool: Callable[..., Pool]) -> Pool:
 def test_a_job_ends_before_its_hard_limit_however_long_the_tick(pool: Pool, worker: Worker) -> None:
     for number in range(50):
         pool.register(f"{__name__}.TakesLong", {"name": str(number)}, timeout=600)
-    result = job.run(worker, pool.ranges[0], "us")
+    result = worker.run_job(pool.ranges[0], "us")
     assert result.left > 0
     assert result.seconds < 3
     assert Settings.load().job_span == 5.0

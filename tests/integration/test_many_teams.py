@@ -15,7 +15,6 @@ from sensorpool import Pool, Settings
 from sensorpool.errors import Refused
 from sensorpool.store.migrate import upgrade
 from sensorpool.testing import land, pokes
-from sensorpool.worker import job
 from sensorpool.worker.chores.round import Place
 from sensorpool.worker.context import Worker
 from sensorpool.worker.rescue import rescue
@@ -38,7 +37,7 @@ class Team(NamedTuple):
     def job(self) -> None:
         """Run the job of the one range, a moment later."""
         time.sleep(TICK)
-        job.run(self.worker, self.pool.ranges[0], "us")
+        self.worker.run_job(self.pool.ranges[0], "us")
 
     def ask(self, number: int) -> list[int]:
         """Register conditions of one backend; return the ids."""

@@ -53,12 +53,12 @@ def test_children_come_of_age_one_after_the_other_and_not_in_the_middle_of_a_pok
     monkeypatch.setattr(context, "time", SimpleNamespace(monotonic=lambda: now))
     made = [make_worker(make_pool(child_max_age=1_000).settings) for _ in range(8)]
     worn_at: dict[int, float] = {}
-    made[0].slow_pokes._going_on[None] = None  # type: ignore[index]
+    made[0].background._waits[0] = None  # type: ignore[assignment]
     for now in range(0, 1_100, 5):
         for number, each in enumerate(made):
             if each.is_worn:
                 worn_at.setdefault(number, now)
-    made[0].slow_pokes._going_on.clear()
+    made[0].background._waits.clear()
     assert worn_at.pop(0) == 1_005, "at the latest"
     assert len(worn_at) == 7
     assert all(500 <= at <= 905 for at in worn_at.values())

@@ -119,15 +119,7 @@ def probe(leases: Leases) -> None:
     leases.store.probe()
 
 
-def ask_for_leases(leases: Leases) -> None:
-    """Acquire leases: a pipeline that returns its errors."""
-    held = leases.acquire_each([ShardRange(0, 10), ShardRange(10, 20)], "us")
-    for each in held:
-        assert isinstance(each, Acquired)
-        each.lease.release()
-
-
-@pytest.mark.parametrize("ask", [ask_for_a_lease, nudge, probe, ask_for_leases])
+@pytest.mark.parametrize("ask", [ask_for_a_lease, nudge, probe])
 def test_the_connections_to_a_primary_that_became_a_replica_are_dropped(
     server: RedisServer, make_pool: Callable[..., Pool], ask: Callable[[Leases], None]
 ) -> None:

@@ -5,12 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from sensorpool.model.unsettled import from_registration
 
 from sensorpool import Pool
 from sensorpool.leases.lease import Leases
 from sensorpool.leases.range_state import RangeState
-from sensorpool.model.suspicion import Suspicion
-from sensorpool.model.unsettled import from_registration
 from sensorpool.model.values import Instance, Unsettled
 from sensorpool.store import inspecting
 from sensorpool.worker import job as cycle

@@ -14,7 +14,6 @@ from sensorpool.admin.status import status
 from sensorpool.config.settings import Settings
 from sensorpool.model.states import Ending, State
 from sensorpool.model.values import Registration
-from sensorpool.worker import job
 from sensorpool.worker.context import Worker
 
 TICK = 0.2
@@ -61,7 +60,7 @@ def register(pool: Pool, pace: Path, **more: Any) -> int:
 
 
 def jobs_until(pool: Pool, worker: Worker, what: str, holds: Callable[[], Any]) -> Any:
-    return until(what, lambda: job.run(worker, pool.ranges[0], "us") and holds(), every=TICK)
+    return until(what, lambda: worker.run_job(pool.ranges[0], "us") and holds(), every=TICK)
 
 
 def test_after_some_overruns_in_a_row_a_task_is_handed_back_and_others_wait_on(

@@ -4,22 +4,22 @@ import json
 from collections.abc import Callable, Iterable
 
 import pytest
-from sqlalchemy import delete, insert, text
+from sqlalchemy import delete, insert, select, text
 
 from sensorpool import Pool, Settings
 from sensorpool.admin import instances
 from sensorpool.errors import Unknown, Unreachable
 from sensorpool.leases.rescue_place import RescuePlace
 from sensorpool.model.states import State
-from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.values import Instance, Registration
 from sensorpool.publish import listen
 from sensorpool.publish.left_behind import AGE
 from sensorpool.store import inspecting, pruning
-from sensorpool.store.schema import outbox, poke_group
+from sensorpool.store.schema import group_trouble, outbox, poke_group
 from sensorpool.worker.chores.round import Chore, Place
 from sensorpool.worker.context import Worker
 from sensorpool.worker.rescue import CHORES, go_on, rescue
+from tests.support.troubled import put_in_trouble
 
 SCRIPTED = "sensorpool.testing.ScriptedSensor"
 
@@ -276,14 +276,13 @@ def test_an_operator_sees_an_instance_whose_shardcode_is_beyond_the_limit(
     assert [instances.show(lowered, each["id"])["state"] for each in shown] == [State.SENSING] * 10
 
 
-def test_suspects_whose_group_is_gone_are_forgotten(pool: Pool, worker: Worker) -> None:
+def test_troubles_whose_group_is_gone_are_forgotten(pool: Pool, worker: Worker) -> None:
     stays, goes = (pool.register(SCRIPTED, {"folder": "/nowhere", "name": name}) for name in ("a", "b"))
-    for instance in (stays, goes):
-        worker.leases.suspects.mark(pool.range_of(instance.shardcode), [instance.group_id], Suspicion.OVERRAN)
-    worker.leases.store.client.hset("sensorpool:{0-1250}:suspects", "9" * 5_000, "forged")
+    put_in_trouble(pool.database, [stays.group_id, goes.group_id], overruns=1)
     pool.cancel(goes.id)
     rescue(worker, Place())
-    assert [i for shard_range in pool.ranges for i in worker.leases.suspects.of(shard_range)] == [stays.group_id]
+    with pool.database.engine.connect() as connection:
+        assert connection.execute(select(group_trouble.c.group_id)).scalars().all() == [stays.group_id]
 
 
 @pytest.mark.parametrize(

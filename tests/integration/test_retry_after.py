@@ -10,7 +10,6 @@ from harness.until import until
 from sensorpool import Pool
 from sensorpool.admin.status import status
 from sensorpool.model.states import State
-from sensorpool.worker import job as cycle
 from sensorpool.worker.context import Worker
 from tests.sensors.serving import Server, answer
 
@@ -42,7 +41,7 @@ def other_server() -> Iterator[Server]:
 def run(worker: Worker, pool: Pool) -> None:
     """Run the job of the one range, as soon as a period of each group has begun."""
     time.sleep(TICK)
-    cycle.run(worker, pool.ranges[0], "us")
+    worker.run_job(pool.ranges[0], "us")
 
 
 @pytest.mark.parametrize("code", [429, 503])

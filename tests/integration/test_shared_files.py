@@ -9,9 +9,10 @@ import pytest
 
 from harness.until import until
 from sensorpool import Pool
+from sensorpool.admin.status import status
 from sensorpool.model.states import State
-from sensorpool.worker import job
 from sensorpool.worker.context import Worker
+from tests.support.troubled import trouble_of
 
 TICK = 0.2
 
@@ -46,12 +47,12 @@ def test_a_poke_that_finds_no_file_is_made_again_and_its_process_is_replaced(
     made = pool.register(path, {"short": str(short)})
 
     def settled_by(worker: Worker) -> bool:
-        job.run(worker, pool.ranges[0], "us")
+        worker.run_job(pool.ranges[0], "us")
         return pool.wait([made.id], 0)[made.id] is not State.SENSING
 
     until("a poke", lambda: settled_by(full) or full.is_worn)
-    assert not pool.leases.suspects.of(pool.ranges[0]), "no group is to blame"
-    assert not full.away, "no backend is either"
+    assert not trouble_of(pool.database, made.group_id).is_isolated, "no group is to blame"
+    assert status(pool)["away"] == [], "no backend is either"
     short.unlink()
     until("it to settle", lambda: settled_by(spare))
     assert pool.wait([made.id], 0)[made.id] is State.SUCCESS

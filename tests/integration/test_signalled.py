@@ -65,7 +65,7 @@ def test_a_terminals_signal_ends_a_worker_with_its_children(
     service.start()
     [waits] = [service.pool.register(OTHER, {"folder": str(tmp_path), "name": "slow", "seconds": 20}).id]
     worker = service.processes[0]
-    until("a poke apart", lambda: service.pool.leases.suspects.of(service.pool.ranges[0]))
+    until("a poke apart", lambda: any(service.pool.leases.isolated(service.pool.ranges)))
     family = psutil.Process(worker.pid).children(recursive=True)
     os.killpg(worker.pid, signal.SIGINT)
     assert worker.wait(60) is not None
@@ -81,7 +81,7 @@ def test_a_main_process_that_is_killed_leaves_no_child(service: Service) -> None
     assert psutil.wait_procs(family, 10)[1] == []
 
 
-def test_a_worker_that_is_told_to_end_suspects_no_group(make_service: Callable[..., Service], tmp_path: Path) -> None:
+def test_a_worker_that_is_told_to_end_strikes_no_group(make_service: Callable[..., Service], tmp_path: Path) -> None:
     """Where each process of a service is signalled, the groups that its children poke are innocent."""
     service = make_service(shards=1, tick=4.0, poke_interval=4.0, poke_timeout=10.0)  # its job waits for the poke
     service.start()
@@ -95,4 +95,4 @@ def test_a_worker_that_is_told_to_end_suspects_no_group(make_service: Callable[.
     kill_tree(service.processes[1])
     held = service.pool.leases.acquire(service.pool.ranges[0], "test/1")
     assert isinstance(held, Acquired), "the lease was given back"
-    assert held.in_flight == []
+    assert held.struck == []

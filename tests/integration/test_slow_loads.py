@@ -47,12 +47,12 @@ def register(pool: Pool) -> list[int]:
     return [instance.id for instance in made]
 
 
-@pytest.mark.parametrize("where", ["load_each", "settle"])
+@pytest.mark.parametrize("where", ["load", "settle"])
 def test_a_holder_keeps_its_lease_though_the_database_is_slow(
     pool: Pool, worker: Worker, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     is_slow = threading.Event()
-    place = cycle.load if where == "load_each" else worker.settler
+    place = cycle.load if where == "load" else worker.settler
     real = getattr(place, where)
 
     def slowly(*arguments: Any) -> Any:
@@ -65,7 +65,7 @@ def test_a_holder_keeps_its_lease_though_the_database_is_slow(
 
     def job() -> None:
         nonlocal done
-        done = cycle.run(worker, pool.ranges[0], "ours")
+        done = worker.run_job(pool.ranges[0], "ours")
 
     thread = threading.Thread(target=job)
     thread.start()

@@ -13,17 +13,17 @@ import pytest
 from harness.until import until
 from sensorpool import Pool
 from sensorpool.errors import Refused, SkipSensor, Unreachable
+from sensorpool.leases.redis_store import range_key as key
 from sensorpool.model.states import State
-from sensorpool.model.suspicion import Suspicion
 from sensorpool.poke.poker import Poker
 from sensorpool.poke.poking import Poking
 from sensorpool.poke.thread_lane import ThreadLane
 from sensorpool.store import admission
-from sensorpool.worker import job as cycle
+from sensorpool.worker.background import Background
 from sensorpool.worker.context import Worker
-from sensorpool.worker.suspects import Suspects
 from tests.support.builders import classpath
 from tests.support.sensors.answering import Lands
+from tests.support.troubled import put_in_trouble, trouble_of
 
 TICK = 0.2
 
@@ -108,7 +108,7 @@ def register(pool: Pool, name: str, act: Callable[[], Any], cls: type = Told, **
 def job(worker: Worker, pool: Pool) -> dict[str, Any]:
     """Run the job of the one range, as soon as a period of each group has begun."""
     time.sleep(TICK)
-    return cycle.run(worker, pool.ranges[0], "us").as_dict()
+    return worker.run_job(pool.ranges[0], "us").as_dict()
 
 
 def slots_taken(worker: Worker) -> int:
@@ -130,39 +130,33 @@ def test_a_job_does_not_wait_for_slow_pokes_which_settle_by_themselves(
 
 
 def test_a_slow_poke_that_redis_has_forgotten_is_not_made_twice(
-    pool: Pool, worker: Worker, gate: threading.Event
-) -> None:
-    slow = register(pool, "slow", lambda: gate.wait(30))
-    assert job(worker, pool)["slow"] == 1
-    group_id, shard_range = pool.get(slow).group_id, pool.ranges[0]
-    worker.leases.suspects.clear(shard_range, [group_id])
-    worker.leases.claims.drop(shard_range, [group_id])
-    assert job(worker, pool)["busy"] == 1
-    assert worker.leases.suspects.why(shard_range, group_id) is Suspicion.SLOW, "other processes learn of it"
-    assert group_id in worker.leases.claims.since([shard_range])
-    gate.set()
-    until("it to settle", lambda: pool.wait([slow], 0)[slow] is State.SUCCESS)
-    assert Told.most["slow"] == 1
-
-
-def test_a_slow_poke_whose_claim_ended_is_not_made_twice(
     pool: Pool, worker: Worker, make_worker: Callable[..., Worker], gate: threading.Event
 ) -> None:
-    """Redis was away for longer than a claim lives, and kept its data."""
-    slow, other = register(pool, "slow", lambda: gate.wait(30)), make_worker(pool.settings)
-    worker.slow_pokes._renewal.heartbeat = 0.1
+    other, shard_range = make_worker(pool.settings), pool.ranges[0]
+    worker.background._renewal.heartbeat = 0.1
+    slow = register(pool, "slow", lambda: gate.wait(30))
     assert job(worker, pool)["slow"] == 1
-    group_id, shard_range = pool.get(slow).group_id, pool.ranges[0]
-    worker.leases.claims.drop(shard_range, [group_id])
-    until("the claim", lambda: worker.leases.claims.since([shard_range]))
-    assert job(other, pool)["busy"] == 1
-    worker.leases.suspects.clear(shard_range, [group_id])
-    worker.leases.claims.drop(shard_range, [group_id])
-    until("the mark", lambda: worker.leases.suspects.why(shard_range, group_id) is Suspicion.SLOW)
+    worker.leases.store.client.delete(key(shard_range, "background"))
+    assert job(worker, pool)["busy"] == 1
+    until("the note again", lambda: worker.leases.store.client.exists(key(shard_range, "background")))
     assert job(other, pool)["busy"] == 1
     gate.set()
     until("it to settle", lambda: pool.wait([slow], 0)[slow] is State.SUCCESS)
     assert Told.most["slow"] == 1
+
+
+def test_a_slow_poke_whose_process_died_is_a_strike(
+    make_pool: Callable[..., Pool], make_worker: Callable[..., Worker], gate: threading.Event
+) -> None:
+    """Its process renews its note no more; until the note has expired, no other process pokes the group."""
+    quick = {"shards": 1, "tick": TICK, "poke_interval": TICK, "heartbeat": 0.5, "lease_ttl": 2.0}
+    pool = make_pool(sensors_enabled=[f"{__name__}.Told"], poke_timeout=20.0, **quick)
+    worker, other = make_worker(pool.settings), make_worker(pool.settings)
+    slow = pool.get(register(pool, "slow", lambda: gate.wait(30)))
+    assert job(worker, pool)["slow"] == 1
+    worker.background._renewal.heartbeat = 3_600.0
+    assert job(other, pool)["busy"] == 1
+    until("the strike", lambda: job(other, pool) and trouble_of(pool.database, slow.group_id).strikes == 1)
 
 
 @overruns
@@ -207,7 +201,7 @@ def test_a_group_that_an_error_keeps_from_its_lane_is_due_again(
             job(worker, pool)
     assert struck
     until("it to land", lambda: job(worker, pool) and pool.wait([landing], 0)[landing] is State.SUCCESS, every=0.2)
-    until("nothing to go on", lambda: not worker.is_busy_outside)
+    until("nothing to go on", lambda: not worker.background.is_busy)
     worker.close()
 
 
@@ -221,21 +215,20 @@ def test_another_class_finds_slots_though_one_hangs(pool: Pool, worker: Worker, 
 
 
 @overruns
-def test_what_waits_for_a_class_that_hangs_is_poked_apart(pool: Pool, worker: Worker, gate: threading.Event) -> None:
-    """Healthy groups of the class land in this way, long before the slots are free."""
+def test_healthy_groups_of_a_class_that_hangs_land_in_a_child(
+    pool: Pool, worker: Worker, gate: threading.Event
+) -> None:
+    """Each of them has overrun once in the worker, or waits until the slots are free again."""
+    HangsHere.gate = gate
     made = [pool.register(f"{__name__}.HangsHere", {"name": str(number)}).id for number in range(30)]
+    hanging = pool.register(f"{__name__}.HangsEverywhere", {"name": "hangs"})
 
     def landed() -> int:
         return sum(state is State.SUCCESS for state in pool.wait(made, 0).values())
 
-    HangsHere.gate = gate
-    hanging = pool.register(f"{__name__}.HangsEverywhere", {"name": "hangs"})
-    worker.leases.suspects.mark(pool.ranges[0], [hanging.group_id], Suspicion.CLASS_HANGS)
-    until("them to land in a child", lambda: job(worker, pool) and landed() >= 23, every=0.1)
+    until("some to land in a child", lambda: job(worker, pool) and landed() >= 10, every=0.1)
     assert not gate.is_set()
-    until(
-        "the other to hang", lambda: worker.leases.suspects.why(pool.ranges[0], hanging.group_id) == Suspicion.OVERRAN
-    )
+    until("the other to hang there", lambda: job(worker, pool) and trouble_of(pool.database, hanging.group_id).overruns)
     gate.set()
     until("the slots", lambda: slots_taken(worker) == 0)
 
@@ -245,10 +238,10 @@ def test_what_a_worker_pokes_apart_when_it_closes_is_poked_at_once_by_the_next(
     pool: Pool, worker: Worker, tmp_path: Path, lost: str
 ) -> None:
     """Although it is not due: its turn was lost."""
-    pid_file, shard_range = tmp_path / "pid", pool.ranges[0]
+    pid_file = tmp_path / "pid"
     context = {"pid_file": str(pid_file)}
     made = pool.register("tests.support.sensors.hanging.WaitsToBeKilled", context, poke_interval=3_600.0)
-    worker.leases.suspects.mark(shard_range, [made.group_id], Suspicion.OVERRAN)
+    put_in_trouble(pool.database, [made.group_id], overruns=1)
     assert job(worker, pool)["groups"] == 1
     first = int(until("its first poke", lambda: pid_file.exists() and pid_file.read_text()))
     pid_file.unlink()
@@ -261,7 +254,7 @@ def test_what_a_worker_pokes_apart_when_it_closes_is_poked_at_once_by_the_next(
     try:
         assert job(other, pool)["groups"] == 1
         assert int(until("its next poke", lambda: pid_file.exists() and pid_file.read_text())) != first
-        assert other.leases.suspects.why(shard_range, made.group_id) == Suspicion.OVERRAN
+        assert trouble_of(pool.database, made.group_id).overruns == 1
         assert job(other, pool)["groups"] == 0, "its turn was lost once"
     finally:
         other.close()
@@ -271,20 +264,23 @@ def test_a_slow_poke_of_a_worker_that_closes_is_made_at_once_by_the_next(
     pool: Pool, worker: Worker, make_worker: Callable[..., Worker], gate: threading.Event
 ) -> None:
     """Although its group is not due: its turn was lost."""
-    other, slow = make_worker(pool.settings), register(pool, "slow", lambda: gate.wait(30), poke_interval=3_600.0)
-    group_id, shard_range = pool.get(slow).group_id, pool.ranges[0]
+    other = make_worker(pool.settings)
+    register(pool, "slow", lambda: gate.wait(30), poke_interval=3_600.0)
     assert job(worker, pool)["slow"] == 1
     assert job(other, pool)["groups"] == 0
     worker.close()
-    assert worker.leases.suspects.why(shard_range, group_id) is Suspicion.SLOW
-    assert worker.leases.claims.since([shard_range]) == {}
     assert job(other, pool)["groups"] == 1
     assert job(other, pool)["groups"] == 0, "its turn was lost once"
 
 
 def test_a_worker_whose_redis_is_away_closes_though_pokes_go_on(
-    pool: Pool, worker: Worker, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+    pool: Pool,
+    worker: Worker,
+    make_worker: Callable[..., Worker],
+    gate: threading.Event,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    other = make_worker(pool.settings)
     register(pool, "slow", lambda: gate.wait(30))
     assert job(worker, pool)["slow"] == 1
 
@@ -292,23 +288,23 @@ def test_a_worker_whose_redis_is_away_closes_though_pokes_go_on(
         raise Unreachable("as told")
 
     with monkeypatch.context() as patched:
-        patched.setattr(worker.leases.suspects, "mark_each", away)
+        patched.setattr(worker.leases.dirty_flags, "keep", away)
         worker.close()
-    assert worker.leases.claims.since(pool.ranges), "the claim ends by itself"
+    assert job(other, pool)["busy"] == 1, "the note ends by itself"
 
 
 def test_a_worn_process_is_patient_while_it_pokes_groups_apart(
     make_pool: Callable[..., Pool], make_worker: Callable[..., Worker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = make_pool(max_abandoned=3, poke_concurrency=8).settings
-    worker, found = make_worker(settings), {"abandoned": 2, "in_hand": 0}
-    for owner, name in ((Poker, "abandoned"), (Suspects, "in_hand")):
+    worker, found = make_worker(settings), {"abandoned": 2, "is_busy": False}
+    for owner, name in ((Poker, "abandoned"), (Background, "is_busy")):
         monkeypatch.setattr(owner, name, property(lambda _, name=name: found[name]))
     worn = {}
     for found["abandoned"] in (2, 3, 7, 8):
-        for found["in_hand"] in (0, 1):
-            worn[found["abandoned"], found["in_hand"]] = worker.is_worn
-    assert [case for case, is_worn in worn.items() if is_worn] == [(3, 0), (7, 0), (8, 0), (8, 1)]
+        for found["is_busy"] in (False, True):
+            worn[found["abandoned"], found["is_busy"]] = worker.is_worn
+    assert [case for case, is_worn in worn.items() if is_worn] == [(3, False), (7, False), (8, False), (8, True)]
 
 
 def test_a_dirty_range_is_not_poked_again_by_the_second_round(
@@ -333,19 +329,6 @@ def test_a_skip_that_comes_late_is_settled_as_any(pool: Pool, worker: Worker, ga
     job(worker, pool)
     gate.set()
     until("its end", lambda: pool.wait([instance], 0)[instance] is State.SKIPPED)
-
-
-def test_a_crash_that_is_counted_again_counts_once(pool: Pool) -> None:
-    register(pool, "crashes", lambda: False)
-    group = pool.database.read(lambda c: c.exec_driver_sql("SELECT id FROM poke_group").scalar_one())
-
-    def count(seen: int) -> int:
-        return pool.database.run(admission.count_crash, group, seen, 3, "SIGSEGV", 1)
-
-    assert [count(0), count(0), count(1), count(1)] == [1, 1, 2, 2]  # answers to COMMIT were lost
-    assert pool.database.read(admission.count_quarantined) == 0
-    assert count(2) == 3
-    assert pool.database.read(admission.count_quarantined) == 1
 
 
 def test_who_is_registered_already_is_given_back_though_it_is_refused_by_now(pool: Pool) -> None:

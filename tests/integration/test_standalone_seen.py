@@ -127,15 +127,15 @@ def test_metrics_of_the_one_process(tmp_path: Path) -> None:
     assert ask(port, "/healthz") == (0, None)
 
 
-def test_what_it_cannot_poke_is_told_for_as_long_as_it_runs(tmp_path: Path) -> None:
+def test_what_it_cannot_poke_is_told(tmp_path: Path) -> None:
     settings = Settings.load(database_url=f"sqlite:///{tmp_path / 'pool.db'}", tick=0.2)
     with Standalone(settings):
         scripted = "sensorpool.testing.ScriptedSensor"
         pool = Pool(settings.model_copy(update={"sensors_enabled": (scripted,)}))
         pool.register(scripted, {"folder": str(tmp_path), "name": "a"})
-        [told] = until("its complaint", lambda: status.status(pool)["not_here"])
-        assert told["worker"] == f"standalone@{gethostname()}"
-    assert status.status(pool)["not_here"] == []
+        [told] = until("its line", lambda: status.status(pool)["unpokeable"])
+        assert (told["op_classpath"], told["groups"]) == (scripted, 1)
+        assert f"standalone@{gethostname()} cannot poke it" in told["cause"]
     pool.close()
 
 
@@ -174,11 +174,9 @@ def test_more_ranges_than_jobs_at_once_are_all_looked_at_each_tick(tmp_path: Pat
         leases = standalone.worker.leases
         ranges = shard_ranges(settings.shards, settings.shard_code_upper_limit)
         for _ in range(3):
-            seen = {place: state.last for place, (_, state, _) in enumerate(leases.look(ranges))}
+            seen = {place: state.last for place, (_, state) in enumerate(leases.look(ranges))}
             until(
                 "a tick of each range",
-                lambda seen=seen: all(
-                    state.last > seen[place] for place, (_, state, _) in enumerate(leases.look(ranges))
-                ),
+                lambda seen=seen: all(state.last > seen[place] for place, (_, state) in enumerate(leases.look(ranges))),
                 20,
             )

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -182,14 +182,14 @@ def test_jobs_of_another_pool_and_of_other_ranges(
     with caplog.at_level(logging.ERROR, "sensorpool"), Standalone(settings) as running:
         worker = running.worker
         ranges = list(running.app.sensorpool_runtime.ranges)
-        acquire = worker.leases.acquire_each
+        acquire = worker.leases.acquire
 
-        def acquired(ranges: Sequence[ShardRange], token: str) -> Any:
-            seen.extend(ranges)
-            return acquire(ranges, token)
+        def acquired(shard_range: ShardRange, token: str) -> Any:
+            seen.append(shard_range)
+            return acquire(shard_range, token)
 
-        monkeypatch.setattr(worker.leases, "acquire_each", acquired)
-        until("beat's first ticks", lambda: all(state.last for _, state, _ in worker.leases.look(ranges)), 60)
+        monkeypatch.setattr(worker.leases, "acquire", acquired)
+        until("beat's first ticks", lambda: all(state.last for _, state in worker.leases.look(ranges)), 60)
         seen.clear()
         theirs = Publisher(settings, lambda: "b" * 32)
         theirs.nudge(ShardRange(0, 2500))

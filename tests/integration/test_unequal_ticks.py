@@ -11,7 +11,6 @@ from harness.until import until
 from sensorpool import Pool, Settings
 from sensorpool.admin import doctor, health, status
 from sensorpool.service.presence import Presence, terms_of
-from sensorpool.worker import job
 from sensorpool.worker.context import Worker
 
 LONG = {"tick": 60.0, "poke_interval": 60.0}
@@ -31,7 +30,7 @@ def worker(monitor: Pool, make_worker: Callable[[Settings], Worker]) -> Iterator
     presence = Presence(settings, worker.roster, "celery@there/1", terms_of(settings, worker.database), "0.1.0")
     presence.enter()
     presence.keep()
-    job.run(worker, monitor.ranges[0], "celery@there/a")
+    worker.run_job(monitor.ranges[0], "celery@there/a")
     yield worker
     presence.leave()
 
@@ -79,7 +78,7 @@ def test_health_goes_by_the_tick_of_beat(make_service: Callable[..., Service]) -
 
     def silence() -> float:
         now = service.pool.database.read(service.pool.database.now)
-        return min(now - state.last for _, state, _ in service.pool.leases.look(service.pool.ranges)) / 1000
+        return min(now - state.last for _, state in service.pool.leases.look(service.pool.ranges)) / 1000
 
     until("more than three ticks of the worker to pass", lambda: silence() > 3 * service.settings.tick + 1)
     assert health.health(service.pool) == []

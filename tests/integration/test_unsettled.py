@@ -12,7 +12,6 @@ from sensorpool import Pool, Settings
 from sensorpool.admin import health, instances, status
 from sensorpool.errors import SchemaMismatch, Unreachable
 from sensorpool.model.states import Outcome, State
-from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.values import Fact, PokeReturnValue
 from sensorpool.settle.flush import flush
 from sensorpool.worker.chores.round import Place

@@ -19,11 +19,10 @@ from sensorpool.cli.main import main
 from sensorpool.client import wake
 from sensorpool.errors import Refused, Unreachable
 from sensorpool.leases import wake_ups
+from sensorpool.leases.background_notes import BackgroundNotes, Isolated
 from sensorpool.model.states import State
-from sensorpool.model.suspicion import Suspicion
 from sensorpool.store.schema import sensor_instance
 from sensorpool.testing import land, pokes
-from sensorpool.worker import job as cycle
 from sensorpool.worker.context import Worker
 
 SENSOR = "sensorpool.testing.ScriptedSensor"
@@ -47,7 +46,7 @@ def some(pool: Pool, path: Path, /, **located: str) -> dict[str, int]:
 
 
 def job(worker: Worker, pool: Pool) -> Any:
-    return cycle.run(worker, pool.ranges[0], "us")
+    return worker.run_job(pool.ranges[0], "us")
 
 
 def poked(folder: Path) -> dict[str, int]:
@@ -160,10 +159,10 @@ def test_who_is_woken_after_a_job_is_looked_at_later(pool: Pool, worker: Worker,
     worker.publisher.nudge = nudged.append  # type: ignore[method-assign]
     pool.wake(prefix="s3://in")
     job(worker, pool)
-    worker._nudge_if_woken(shard_range)
+    worker._hints._nudge_if_woken(shard_range)
     assert not nudged, "no group was woken meanwhile"
     pool.wake(prefix="s3://in/day=1/")
-    worker._nudge_if_woken(shard_range)
+    worker._hints._nudge_if_woken(shard_range)
     assert not nudged, "one was sent less than a second ago"
     until("another job", lambda: nudged, 30)
     assert nudged == [shard_range]
@@ -196,16 +195,14 @@ def test_who_is_poked_just_now_is_poked_again(
     pool: Pool, worker: Worker, tmp_path: Path, waiting: dict[str, int]
 ) -> None:
     """A poke that goes on outside of jobs may have looked before the wake-up."""
-    [shard_range], now = pool.ranges, int(time.time() * 1000)
     groups = dict(map(tuple, pool.database.read(_groups_of)))
-    group_id = groups[waiting["object"]]
-    worker.leases.suspects.mark(shard_range, [group_id], Suspicion.SLOW)
-    assert worker.leases.claims.take(shard_range, [group_id], 60, now) == [group_id]
+    elsewhere = BackgroundNotes(worker.leases.store, 60)
+    elsewhere.put(pool.ranges[0], [groups[waiting["object"]]], Isolated())
     pool.wake(prefix="s3://in/day=1/")
     job(worker, pool)
     assert poked(tmp_path)["folder"] == 2
     assert poked(tmp_path)["object"] == 1
-    worker.leases.claims.drop(shard_range, [group_id])
+    elsewhere.put(pool.ranges[0], [], Isolated())
     job(worker, pool)
     until("its poke", lambda: poked(tmp_path)["object"] == 2)
 

@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 import redis
+from sensorpool.model.suspicion import Suspicion
 from sqlalchemy import make_url
 
 from harness.servers import fresh_database
@@ -19,7 +20,6 @@ from sensorpool.admin import callbacks as of_callbacks
 from sensorpool.admin import doctor, health, instances, status
 from sensorpool.leases.lease import leases_of
 from sensorpool.model.states import Outcome, State
-from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.values import Fact, ShardRange
 from sensorpool.publish import listen
 from sensorpool.service.app import make_app

@@ -24,7 +24,6 @@ def due_group(group_id: int = 1, **columns: Any) -> DueGroup:
         "version": 1,
         "hashcode": group_id,
         "members": 1,
-        "crashes": 0,
         "poke_interval": 5_000,
         "phase": 0,
         "registered_at": START,

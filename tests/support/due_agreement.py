@@ -86,7 +86,7 @@ def assert_agreement(database: Database, look: Look) -> None:
     assert {group.id for group, *_ in whole} == {row[0] for row in found}
     for group, op_classpath, poke_context, _ in whole:
         row = rows[group.hashcode - 1]
-        assert (group.version, group.members, group.crashes) == (row["version"], row["members"], row["crashes"])
+        assert (group.version, group.members) == (row["version"], row["members"])
         assert (group.poke_interval, group.phase) == (row["poke_interval"], row["phase"])
         assert (group.registered_at, group.next_deadline) == (row["registered_at"], row["next_deadline"])
         assert (op_classpath, poke_context) == (row["op_classpath"], row["poke_context"])
@@ -111,7 +111,6 @@ def _row(number: int, columns: dict[str, Any]) -> dict[str, Any]:
         "hashcode": number,  # identifies the rows, because the database chooses the ids
         "version": number + 10,
         "members": number + 20,
-        "crashes": number % 3,
         "op_classpath": identity.op_classpath,
         "poke_context": identity.poke_context,
     } | columns
