@@ -197,7 +197,6 @@ def _shown(row: Any) -> dict[str, Any]:
         "next_deadline": spell_time(row["next_deadline"]),
         "logical_date": spell_time(row["logical_date"]),
         "late_since": spell_time(row["late_since"]),
-        "crashes": row["crashes"],
     }
 
 

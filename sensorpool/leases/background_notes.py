@@ -8,12 +8,10 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 from sensorpool.leases.redis_store import RedisStore
 from sensorpool.model.values import Milliseconds, ShardRange
 
-_KEPT = 86_400_000  # milliseconds
 _GARBLED = (ValueError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
@@ -47,28 +45,9 @@ class InBackground:
     dead: list[str] = field(default_factory=list)
 
 
-class BackgroundNotes:
-    """The notes of one process. Safe to share between threads.
-
-    :param span: seconds for which a note holds.
-    :raises Unreachable: by every method, when Redis does not answer.
-    """
-
-    def __init__(self, store: RedisStore, span: float) -> None:
-        self._store = store
-        self._span = round(span * 1000)
-        self._owner = uuid4().hex
-        self._note = store.script("note")
-
-    def put(self, shard_range: ShardRange, slow: Iterable[int], isolated: Isolated) -> None:
-        """Note what this process pokes of a range from now on, for the span.
-
-        :param slow: groups that it pokes itself.
-        """
-        own = list(slow)
-        text = json.dumps([own, *isolated]) if own or isolated.ids else ""
-        key = self._store.key(shard_range, "background")
-        self._store.run(self._note, [key], [self._owner, self._span, _KEPT, text])
+def spell_background(slow: Sequence[int], isolated: Isolated) -> str:
+    """Return a note without its time, for `read_background`; `note.lua` adds until when it holds."""
+    return json.dumps([list(slow), *isolated])
 
 
 def isolated(store: RedisStore, ranges: Sequence[ShardRange]) -> list[list[Isolated]]:

@@ -39,11 +39,12 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+from uuid import uuid4
 
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Unreachable
 from sensorpool.leases.answers import pairs, read_late
-from sensorpool.leases.background_notes import InBackground, Isolated, isolated, read_background
+from sensorpool.leases.background_notes import InBackground, Isolated, isolated, read_background, spell_background
 from sensorpool.leases.connection import connect
 from sensorpool.leases.dirty_flags import DirtyFlags
 from sensorpool.leases.poke_log import PokeLog
@@ -96,6 +97,8 @@ class Leases:
         self._extend = store.script("extend")
         self._finish = store.script("finish")
         self._release = store.script("release")
+        self._note = store.script("note")
+        self._owner = uuid4().hex  # this process, in notes on what it pokes outside of jobs
 
     def acquire(self, shard_range: ShardRange, token: str) -> Acquired | str:
         """Acquire the lease of a range; return it with what the last holder left, or the present holder's token."""
@@ -130,7 +133,7 @@ class Leases:
         :returns: how many groups that process had in flight when it died.
         """
         self._files = files
-        left = {shard_range: group_ids for shard_range in ranges if (group_ids := files.in_flight(shard_range))}
+        left = {shard_range: group_ids for shard_range in ranges if (group_ids := files.take(shard_range))}
         for shard_range, group_ids in left.items():
             self.put_in_flight(shard_range, group_ids)
         return sum(map(len, left.values()))
@@ -181,6 +184,18 @@ class Leases:
             pipeline.get(self.store.key(shard_range, "state"))
         answers = self.store.call(pipeline.execute)
         return [(answers[i], read_state(answers[i + 1] or "")) for i in range(0, len(answers), 2)]
+
+    def note_background(self, shard_range: ShardRange, slow: Sequence[int], isolated: Isolated, span: float) -> None:
+        """Record what this process pokes outside of jobs from now on: see `background_notes`.
+
+        :param slow: groups that it pokes itself.
+        :param span: seconds for which the note holds.
+        """
+        if self._files is not None:
+            self._files.put_background(shard_range, slow)
+        text = spell_background(slow, isolated) if slow or isolated.ids else ""
+        arguments = [self._owner, round(span * 1000), text]
+        self.store.run(self._note, self._keys(shard_range, "background"), arguments)
 
     def isolated(self, ranges: Sequence[ShardRange]) -> list[list[Isolated]]:
         """Return what processes have noted of groups that they poke in child processes, for each range."""

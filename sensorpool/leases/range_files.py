@@ -28,9 +28,16 @@ class RangeFiles:
         """Record which groups are about to be poked; none of them: nothing is in flight."""
         _put(self._path(shard_range, "in_flight"), list(group_ids))
 
-    def in_flight(self, shard_range: ShardRange) -> list[int]:
-        """Return the groups that were in flight when the last process died."""
-        return read_in_flight(_text(self._path(shard_range, "in_flight")))
+    def put_background(self, shard_range: ShardRange, group_ids: Sequence[int]) -> None:
+        """Record which groups this process pokes outside of jobs; none of them: none is."""
+        _put(self._path(shard_range, "background"), list(group_ids))
+
+    def take(self, shard_range: ShardRange) -> list[int]:
+        """Return the groups that the last process poked when it died, and forget those outside of jobs."""
+        names = ("in_flight", "background")
+        found = [each for name in names for each in read_in_flight(_text(self._path(shard_range, name)))]
+        self.put_background(shard_range, [])
+        return found
 
     def _path(self, shard_range: ShardRange, what: str) -> Path:
         return self._base.with_name(f"{self._base.name}.{shard_range}.{what}")

@@ -67,9 +67,9 @@ def judge(report: Report, began_at: Milliseconds, known: Trouble, rules: Rules) 
             return Judged(fact, Trouble(known.strikes, in_a_row, cause=cause))
         case Outcome.CRASHED:
             trouble = struck(known, cause, own_doing=report.own_doing)
-            if is_quarantined(trouble, rules):
-                fact = quarantined(fact, trouble)
-            return Judged(fact, trouble)
+            if not report.own_doing:  # the poke of another group may have ended the process: nothing is known
+                return Judged(None, trouble)
+            return Judged(quarantined(fact, trouble) if is_quarantined(trouble, rules) else fact, trouble)
         case _:
             return Judged(fact, HEALTHY)
 

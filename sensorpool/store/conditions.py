@@ -15,7 +15,7 @@ from sensorpool.store.schema import sensor_instance as s
 
 _COLUMNS = (
     *("id", "digest", "hashcode", "shardcode", "members", "op_classpath", "poke_context", "poke_interval", "phase"),
-    *("registered_at", "next_deadline", "crashes", "family", "backend", "logical_date", "late_since"),
+    *("registered_at", "next_deadline", "family", "backend", "logical_date", "late_since"),
 )
 _KEY = (s.c.id, s.c.dag_id, s.c.task_id, s.c.run_id, s.c.map_index, s.c.try_number)
 

@@ -15,7 +15,7 @@ from sensorpool.config.settings import Settings
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.background import BackgroundThread
 from sensorpool.instrumentation.logs import logger
-from sensorpool.leases.background_notes import BackgroundNotes, Isolated
+from sensorpool.leases.background_notes import Isolated
 from sensorpool.leases.dirty_flags import at_once
 from sensorpool.leases.lease import Leases
 from sensorpool.leases.poke_log import Record
@@ -78,7 +78,6 @@ class Background:
         self._clock = clock
         self._finisher = finisher
         self._rest = rest
-        self._notes = BackgroundNotes(leases.store, NOTED_FOR * settings.heartbeat)
         self._renewal = Renewal(settings.heartbeat)
         self._waits: dict[int, _Waits] = {}  # by the id of the group
         self._offered: set[int] = set()  # the groups of these that the lanes have taken
@@ -265,7 +264,8 @@ class Background:
         slow = [group_id for group_id, each in own.items() if not each.is_isolated]
         isolated = {group_id: each for group_id, each in own.items() if each.is_isolated}
         try:
-            self._notes.put(shard_range, slow, self._isolated(isolated))
+            span = NOTED_FOR * self._settings.heartbeat
+            self._leases.note_background(shard_range, slow, self._isolated(isolated), span)
         except Unreachable:
             self._stale.add(shard_range)
             raise

@@ -129,7 +129,8 @@ class Finisher:
 
     def _judge(self, batch: Batch, reports: Sequence[Report]) -> None:
         result, trusted = batch.result, batch.moment.trusted
-        batch.record.add(reports, _offsets([report.began for report in reports], batch))
+        started = batch.moment.monotonic
+        batch.record.add(reports, [int((report.began - started) * 1000) for report in reports])
         result.poked += len(reports)
         result.saved += sum([report.group.members for report in reports]) - len(reports)
         batch.last_began = max(batch.last_began, reports[-1].began)

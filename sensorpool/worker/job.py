@@ -269,14 +269,14 @@ class Jobs:
             for group_id in batch.not_here
             if now - (batch.troubles[group_id].unpokeable_since or now) < _TRIED_EACH_TICK
         ]
-        left = [*poked.left, *poked.waiting, *not_here]
+        left = poked.left + poked.waiting
         if left or state.left_since:
             may_wait = set(poked.waiting)
             intervals = {u.group.id: u.group.poke_interval for u in loaded.units if u.group.id not in may_wait}
             left = state.in_turn(left, intervals, now)
-        state.last, state.recent, state.left = now, loaded.recent, left
+        state.last, state.recent, state.left = now, loaded.recent, [*left, *not_here]
         result.left += len(poked.left)
-        if not left:  # should Redis forget them, they are due again by an older load
+        if not state.left:  # should Redis forget them, they are due again by an older load
             self._last_loads.remember(shard_range, now)
         took = time.monotonic() - began
         late = max(0, now - loaded.last - self._settings.tick_ms) if loaded.last else 0

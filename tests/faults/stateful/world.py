@@ -150,7 +150,7 @@ class World:
         self.clock.now += milliseconds
         if self.writer is not None and milliseconds:
             self.fault()  # a commit that comes late
-        alive = {worker.background._notes._owner for worker in self.workers}
+        alive = {worker.leases._owner for worker in self.workers}
         for name in self.client.keys("*"):
             if name.endswith(":background"):  # a living process renews its notes
                 for owner, text in self.client.hgetall(name).items():
