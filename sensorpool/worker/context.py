@@ -25,13 +25,12 @@ from sensorpool.poke.exhaustion import Shortage
 from sensorpool.poke.poker import Poker
 from sensorpool.poke.pulse import Pulse
 from sensorpool.poke.watchdog import Watchdog, limits
-from sensorpool.publish.late_hook import LateHook
 from sensorpool.publish.outbox import Outbox
 from sensorpool.publish.publisher import Publisher
 from sensorpool.settle.settler import Settler
 from sensorpool.store.database import Database
 from sensorpool.store.pool_id import PoolId
-from sensorpool.worker.adaptive import Adaptive
+from sensorpool.store.usual_landings import UsualLandings
 from sensorpool.worker.clock_watch import ClockWatch
 from sensorpool.worker.failing_pokes import FailingPokes
 from sensorpool.worker.frozen_pokes import FrozenPokes
@@ -44,7 +43,6 @@ from sensorpool.worker.outside_results import OutsideResults
 from sensorpool.worker.passing_on import PassingOn
 from sensorpool.worker.slow_pokes import SlowPokes
 from sensorpool.worker.suspects import Suspects
-from sensorpool.worker.usual_landings import UsualLandings
 from sensorpool.worker.wrong_calls import WrongCallsHere
 
 log = logger(__name__)
@@ -85,12 +83,10 @@ class Worker:
         self.budgets_left = BudgetsLeft(self.leases.store, kept=settings.lease_ttl + settings.poke_timeout)
         self.publisher = Publisher(settings, self.pool_id.get)
         self.outbox = Outbox(settings, self.database, self.publisher)
-        self.late_hook = LateHook(settings)
         self.metrics = metrics or Metrics()
         self.poker = Poker(settings)
         self.metrics.know(self.poker.cache.kinds)
         self.last_loads = LastLoads()
-        self.adaptive = Adaptive(self.database, most=settings.groups_cached) if settings.adaptive else None
         self._shortage = Shortage(2 * settings.poke_concurrency + 3 * settings.hanging_concurrency)
         self.clock = ClockWatch()
         self.watchdog = Watchdog(limits(settings.poke_timeout), enabled=watchdog, pulse=Pulse(settings.poke_timeout))
@@ -238,7 +234,6 @@ class Worker:
         self.poker.close()
         self.keeper.close()
         self.outbox.close()
-        self.late_hook.close()
         self.slow_pokes.give_back()  # as late as can be: what still pokes here goes on until the process ends
         self.database.dispose()
         self.watchdog.close()

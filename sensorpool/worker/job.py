@@ -22,8 +22,7 @@ from sensorpool.model.unsettled import from_registration
 from sensorpool.model.values import NOTHING_TOLD, JobResult, Milliseconds, ShardRange
 from sensorpool.settle.infra_window import RangeFailures, moved, outage
 from sensorpool.store import loading
-from sensorpool.worker import dispatch, load, passing_on, set_apart
-from sensorpool.worker.adaptive import Adaptive, Look
+from sensorpool.worker import adaptive, dispatch, load, passing_on, set_apart
 from sensorpool.worker.context import Worker
 from sensorpool.worker.dispatch import Poked
 from sensorpool.worker.job_run import JobRun, Visit
@@ -191,8 +190,8 @@ def _begin(worker: Worker, visit: Visit, began: float, moment: Moment, loaded: L
     """Make the value that the later steps work on."""
     shard_range, held, result = visit
     settings = worker.settings
-    if worker.adaptive is not None:
-        _pass_over(worker, worker.adaptive, visit, loaded)
+    if settings.adaptive:
+        _pass_over(worker, visit, loaded)
     window, state = settings.infra_failure_window, held.state
     infra = RangeFailures(window, state.infra, held.told, held.suspects)
     _allow_for_outage(worker, shard_range, held, loaded, infra)
@@ -205,7 +204,7 @@ def _begin(worker: Worker, visit: Visit, began: float, moment: Moment, loaded: L
     return JobRun(worker, shard_range, held, result, began, moment, loaded, infra, stranded, outcomes)
 
 
-def _pass_over(worker: Worker, adaptive: Adaptive, visit: Visit, loaded: Loaded) -> None:
+def _pass_over(worker: Worker, visit: Visit, loaded: Loaded) -> None:
     """Take those groups out of a load whose condition never landed so early.
 
     One that fails is poked as declared: a window of failures is over after so many pokes, and not after two.
@@ -213,7 +212,11 @@ def _pass_over(worker: Worker, adaptive: Adaptive, visit: Visit, loaded: Loaded)
     before, held = len(loaded.units), visit.held
     new_since = loaded.last - worker.settings.commit_overlap_ms
     wanted = {*held.state.left, *map(abs, held.late), *held.state.infra, *held.told.failing, *held.unsettled}
-    loaded.units = adaptive.sift(loaded.units, Look(loaded.last, loaded.now, new_since, wanted))
+    wanted.update(unit.group.id for unit in loaded.units if unit.group.registered_at > new_since)  # their first poke
+    last, now = loaded.last, loaded.now
+    loaded.units = adaptive.sift(
+        worker.database, worker.usual_landings, loaded.units, last=last, now=now, wanted=wanted
+    )
     if passed_over := before - len(loaded.units):
         visit.result.count("sparse", passed_over)
         worker.metrics.sparse(passed_over)
