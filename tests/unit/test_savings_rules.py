@@ -63,7 +63,7 @@ def test_a_deferred_try_starts_twice_and_its_polls_are_not_counted() -> None:
 # Duplicates
 
 
-def duplicates(*tries: SensorTry) -> list[float]:
+def duplicates(*tries: SensorTry) -> list[Any]:
     return [pytest.approx(count) for _, count in with_duplicates(tries)]
 
 
