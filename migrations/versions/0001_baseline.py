@@ -47,7 +47,6 @@ def upgrade() -> None:
         sa.Column("location", _name(700)),
         sa.Column("logical_date", sa.BigInteger),
         sa.Column("late_since", sa.BigInteger),
-        sa.Column("late_told_at", sa.BigInteger),
         sa.PrimaryKeyConstraint("id", name="pk_poke_group"),
         sa.UniqueConstraint("digest", name="uq_poke_group_digest"),
         sqlite_autoincrement=True,
@@ -178,6 +177,7 @@ def upgrade() -> None:
         sa.Column("next_try_at", sa.BigInteger, nullable=False),
         sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
         sa.Column("cause", LongText),
+        sa.Column("argument", LongText),
         sa.PrimaryKeyConstraint("instance_id", name="pk_sensorpool_callback"),
     )
     op.create_index("ix_sensorpool_callback_next_try_at", "sensorpool_callback", ["next_try_at"])

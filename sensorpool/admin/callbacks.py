@@ -17,7 +17,8 @@ def waiting(pool: PoolView, most: int) -> list[dict[str, Any]]:
     """
     return [
         {
-            "instance_id": row["instance_id"],
+            "instance_id": row["instance_id"] if row["instance_id"] > 0 else None,
+            "group_id": -row["instance_id"] if row["instance_id"] < 0 else None,  # that is late
             "task": row["task"],
             "since": spell_time(row["created_at"]),
             "tries": row["tries"],

@@ -16,11 +16,11 @@ from sensorpool.model.execution_context import ExecutionContext
 from sensorpool.model.sparse import FACTOR
 from sensorpool.model.states import Ending, Outcome, State
 from sensorpool.model.times import between, seconds_since, spell_time, when
-from sensorpool.model.usual_landing import begins, family_of, usual
+from sensorpool.model.usual_landing import expected, family_of
 from sensorpool.model.values import Key
 from sensorpool.poke.classes import ALL_OF, ANY_OF, JOINS
 from sensorpool.store import inspecting
-from sensorpool.worker.usual_landings import earlier
+from sensorpool.store.usual_landings import UsualLandings
 
 _ENDED = {
     Ending.LANDED: "its condition landed",
@@ -192,15 +192,14 @@ def _joined(pool: PoolView, shown: dict[str, Any]) -> str | None:
 def _usual_landing(pool: PoolView, group: Any, now: datetime) -> str | None:
     """Return when the condition usually lands, by earlier landings of its family; None if that is not known."""
     family = family_of(group)
-    began = begins(group["logical_date"], group["registered_at"])
-    found = usual(earlier(pool.database, [family], round(now.timestamp() * 1000)).get(family, ()), began)
+    usual = UsualLandings(pool.database).of([family], round(now.timestamp() * 1000))[family]
+    found = expected(usual, group["logical_date"], group["registered_at"])
     if found is None:
         return None
-    expected = found.expects(began, group["registered_at"])
-    said = f"{when(spell_time(expected.usually), now)}, by {found.landings} earlier landings"
-    if now.timestamp() * 1000 > expected.late_after:
+    said = f"{when(spell_time(found.usually), now)}, by {found.landings} earlier landings"
+    if now.timestamp() * 1000 > found.late_after:
         return f"{said}: it is late"
-    return f"{said}; it is late after {when(spell_time(expected.late_after), now)}"
+    return f"{said}; it is late after {when(spell_time(found.late_after), now)}"
 
 
 def _next(shown: dict[str, Any], now: datetime) -> str | None:

@@ -14,7 +14,6 @@ from sensorpool.model.times import spell_time
 from sensorpool.model.usual_landing import earliest, family_of
 from sensorpool.model.values import Milliseconds
 from sensorpool.store import inspecting, troubles
-from sensorpool.worker.usual_landings import earlier
 
 SHOWN_POKES = 20
 NOT_KEPT = "not known: Redis keeps the pokes of some intervals, and so many of each shard range"
@@ -101,6 +100,6 @@ def _sparse_until(pool: PoolView, group: Any, interval: Milliseconds, now: Milli
     if not pool.settings.adaptive:
         return None
     family = family_of(group)
-    past = earlier(pool.database, [family], now).get(family, ())
-    first = earliest(past, group["logical_date"], group["registered_at"])
+    usual = UsualLandings(pool.database).of([family], now)[family]
+    first = earliest(usual, group["logical_date"], group["registered_at"])
     return None if first is None else first - FACTOR * interval

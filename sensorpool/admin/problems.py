@@ -71,7 +71,7 @@ def untold(pool: PoolView) -> list[str]:
     except SensorpoolError as error:
         return [str(error)]
     problems = [
-        f"on_settled tasks wait to be sent: {each.waiting} of {printable(each.task)}, for {waited:.0f} s: "
+        f"callbacks wait to be sent: {each.waiting} of {printable(each.task)}, for {waited:.0f} s: "
         f"{each.cause or 'no worker has tried to send them'}"
         for each in backlog
         if (waited := (now - each.oldest) / 1000) > UNTOLD

@@ -6,7 +6,7 @@ from sensorpool.admin import callbacks as inside
 from sensorpool.cli.output import json_option, print_json, print_table, say
 from sensorpool.cli.pools import pool_to_look_at
 
-_COLUMNS = ("instance_id", "task", "since", "tries", "next_try", "cause")
+_COLUMNS = ("instance_id", "group_id", "task", "since", "tries", "next_try", "cause")
 
 
 @click.command()

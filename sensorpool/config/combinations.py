@@ -12,7 +12,6 @@ from sensorpool.model.urls import (
     has_odd_port,
     has_scheme,
     is_half_quoted,
-    is_web_address,
     odd_option,
 )
 
@@ -38,7 +37,7 @@ def impossible(settings: Options) -> list[str]:
     for rules in (
         _names(settings),
         _secrets(settings),
-        _hooks(settings),
+        _late_task(settings),
         _spans(settings),
         _schemes(settings),
         _spellings(settings),
@@ -71,18 +70,10 @@ def _secrets(settings: Options) -> Iterator[Rule]:
         bool(settings.wake_token) and settings.wake_token == settings.web_token,
         "WAKE_TOKEN must be another one than WEB_TOKEN: who sends events may not see the pages",
     )
-    yield (
-        bool(settings.on_late_url) and not is_web_address(settings.on_late_url),
-        "ON_LATE_URL must be a web address like https://host/path",
-    )
 
 
-def _hooks(settings: Options) -> Iterator[Rule]:
-    """Rules for what is told."""
-    yield (
-        bool(settings.on_late_url and settings.on_late_task),
-        "ON_LATE_TASK cannot be set beside ON_LATE_URL: each condition is told once; the task may post it as well",
-    )
+def _late_task(settings: Options) -> Iterator[Rule]:
+    """Rules for the task that is sent for late conditions."""
     yield (
         bool(settings.on_late_task) and settings.broker == MEMORY and not settings.on_settled_broker_url,
         "ON_LATE_TASK needs a broker that others can reach: name one in ON_SETTLED_BROKER_URL",

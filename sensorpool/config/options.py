@@ -157,16 +157,11 @@ class Options(BaseSettings):
         description="Queue of a callback's task that names no queue and has no application to route it.",
     )
 
-    on_late_url: str = Field(
-        "",
-        description="Web address to which a JSON object is posted, once for each condition that is later than usual; "
-        "its `text` is a sentence, as chat services take it.",
-    )
     on_late_task: str = Field(
         "",
         max_length=250,
-        description="Celery task that gets the same object as its argument, by the broker and queue of `on_settled`; "
-        "it stands in the place of an address.",
+        description="Celery task that is sent for each condition that is later than usual, to the broker and queue of "
+        "the callbacks. Its argument is an object; `text` in it is a sentence, as chat services take it.",
     )
 
     # to look at it

@@ -13,7 +13,7 @@ from sensorpool.errors import SettingsError
 from sensorpool.instrumentation.redaction import hide_password, learn
 from sensorpool.model.budgets import as_text
 
-SECRETS = ("web_token", "wake_token", "on_late_url")
+SECRETS = ("web_token", "wake_token")
 EXTENSIONS = "sensorpool.settings"  # entry points: functions that return settings by name
 
 

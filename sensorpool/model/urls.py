@@ -174,13 +174,3 @@ def without_options(url: str) -> str:
         base = f"{scheme}://{rest.partition('/')[0]}/{options['db']}"
     kept = {name: text for name, text in options.items() if name in _TLS_OPTIONS}
     return f"{base}?{urlencode(kept)}" if kept else base
-
-
-def is_web_address(url: str) -> bool:
-    """Whether a text is an address of HTTP with a host, in printable ASCII."""
-    try:
-        parts = urlsplit(url)
-        has_host = bool(parts.hostname) and parts.port != 0  # a port beyond 65535 raises
-        return parts.scheme in {"http", "https"} and has_host and url.isascii() and url.isprintable()
-    except ValueError:
-        return False

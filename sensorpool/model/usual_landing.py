@@ -1,67 +1,48 @@
 """When a condition usually lands, by the earlier landings of its family. Pure.
 
-A landing is measured from the logical date of its run; without one, from the time when its first waiter came. The usual
-landing is the median. A condition is late after the time that nine of ten landings took, and a margin: twice the
-distance of that time from the median, and at least five minutes. If ten landings are of the same weekday, only these
-count. A run that is caught up tells nothing: its data was there before anything waited for it. The tests play a year of
-daily and of hourly partitions with these numbers.
+A landing is measured from the logical date of its run; without one, from the time when its first waiter came. A
+condition is late after the time that nine of ten landings took, and a margin: twice the distance of that time from the
+median, and at least five minutes.
 """
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from sensorpool.model.values import Milliseconds
 
-FEWEST = 10  # landings, without which nothing is usual
-MOST = 120  # landings that are looked at, the newest ones
-_SHARE = 0.9  # of landings that are not late
-_BEYOND = 2.0  # times the distance from the usual landing to the latest of that share
-_LEAST = 5 * 60_000  # milliseconds beyond it
-_DAY = 86_400_000
-_CAUGHT_UP = _DAY // 4  # milliseconds by which the first waiter may be later than that of other runs, at least
-
-
-class Past(NamedTuple):
-    """An earlier landing: when its time began to count, how long it took, and how long nothing waited for it.
-
-    :param is_dated: whether its time counts from a logical date.
-    """
-
-    began: Milliseconds
-    took: Milliseconds
-    unwaited: Milliseconds = 0
-    is_dated: bool = True
-
-
-class Expected(NamedTuple):
-    """When a condition usually lands, and after when it is late."""
-
-    usually: Milliseconds
-    late_after: Milliseconds
+DAY = 86_400_000  # milliseconds
+ALL_DAYS = -1  # in the place of a weekday
+_BEYOND = 2  # times the distance from the median to the time that nine of ten landings took
+_LEAST = 5 * 60_000  # milliseconds
 
 
 class Usual(NamedTuple):
-    """The usual landing of a family, in time from the logical date.
+    """What is usual for a family, in milliseconds from when a condition's time began to count.
 
-    :param after: half of the landings took less.
-    :param late_after: a condition that takes longer is late.
     :param landings: how many it is known from.
+    :param median: half of the landings took no longer.
+    :param latest: nine of ten took no longer.
+    :param earliest: none took less.
+    :param shortest_wait: none was waited for any shorter.
     """
 
-    after: Milliseconds
+    landings: int
+    median: Milliseconds
+    latest: Milliseconds
+    earliest: Milliseconds
+    shortest_wait: Milliseconds
+
+
+Series = Mapping[tuple[bool, int], Usual]
+"""What is usual for a family, by whether the run has a logical date, and by the weekday or for `ALL_DAYS`."""
+
+
+class Expected(NamedTuple):
+    """When a condition usually lands, after when it is late, and from how many landings that is known."""
+
+    usually: Milliseconds
     late_after: Milliseconds
     landings: int
-
-    def expects(self, began: Milliseconds, waiting_since: Milliseconds) -> Expected:
-        """Return what is expected of a condition. One that is waited for late has the margin from then on."""
-        margin = self.late_after - self.after
-        return Expected(began + self.after, max(began + self.late_after, waiting_since + margin))
-
-
-def begins(logical_date: Milliseconds | None, waiting_since: Milliseconds) -> Milliseconds:
-    """Return the time from which a landing is measured."""
-    return waiting_since if logical_date is None else logical_date
 
 
 def family_of(group: Mapping[str, Any]) -> int:
@@ -69,43 +50,34 @@ def family_of(group: Mapping[str, Any]) -> int:
     return int(group["hashcode"] if group["family"] is None else group["family"])
 
 
-def usual(past: Iterable[Past], began: Milliseconds) -> Usual | None:
-    """Return the usual landing of a condition whose time began to count then; None if it is not known."""
-    known = _not_caught_up(list(past))
-    of_weekday = [each for each in known if _weekday(each.began) == _weekday(began)]
-    sample = of_weekday if len(of_weekday) >= FEWEST else known
-    return _usual(sorted(each.took for each in sample)) if len(sample) >= FEWEST else None
+def expected(series: Series, logical_date: Milliseconds | None, waiting_since: Milliseconds) -> Expected | None:
+    """Return what is expected of a condition; None if it is not known.
 
-
-def earliest(
-    past: Iterable[Past], logical_date: Milliseconds | None, waiting_since: Milliseconds
-) -> Milliseconds | None:
-    """Return the time before which no such condition has ever landed, as far as is known; None if it is not known.
-
-    By the time from the logical date and by the time that was waited for it, whichever is sooner: the runs of a family
-    may be of different schedules. Without a logical date, only landings without one count, and the other way round.
+    The landings of the same weekday count, if they are known. A condition that is first waited for when its time has
+    long begun, as of a backfill, is late only after the margin from then on.
     """
+    began = _began(logical_date, waiting_since)
     is_dated = logical_date is not None
-    known = [each for each in _not_caught_up(list(past)) if each.is_dated is is_dated]
-    if len(known) < FEWEST:
+    usual = series.get((is_dated, began // DAY % 7)) or series.get((is_dated, ALL_DAYS))
+    if usual is None:
         return None
-    first = begins(logical_date, waiting_since) + min(each.took for each in known)
-    return min(first, waiting_since + min(max(0, each.took - each.unwaited) for each in known))
+    beyond = usual.latest - usual.median
+    margin = beyond + max(_BEYOND * beyond, _LEAST)
+    usually = began + usual.median
+    return Expected(usually, max(usually, waiting_since) + margin, usual.landings)
 
 
-def _not_caught_up(past: Sequence[Past]) -> list[Past]:
-    """Leave out landings that were waited for much later than others of the family: of a backfill, or a catchup."""
-    if not past:
-        return []
-    first = sorted(each.unwaited for each in past)[len(past) // 10]
-    return [each for each in past if each.unwaited <= first + max(first, _CAUGHT_UP)]
+def earliest(series: Series, logical_date: Milliseconds | None, waiting_since: Milliseconds) -> Milliseconds | None:
+    """Return the time before which no such condition has ever landed; None if it is not known.
+
+    By the time from the logical date or by the time that was waited for it, whichever is sooner: the runs of a family
+    may be of different schedules.
+    """
+    usual = series.get((logical_date is not None, ALL_DAYS))
+    if usual is None:
+        return None
+    return min(_began(logical_date, waiting_since) + usual.earliest, waiting_since + usual.shortest_wait)
 
 
-def _usual(took: Sequence[Milliseconds]) -> Usual:
-    middle = took[(len(took) - 1) // 2]
-    latest = took[math.ceil(_SHARE * len(took)) - 1]
-    return Usual(middle, latest + max(round(_BEYOND * (latest - middle)), _LEAST), len(took))
-
-
-def _weekday(at: Milliseconds) -> int:
-    return at // _DAY % 7
+def _began(logical_date: Milliseconds | None, waiting_since: Milliseconds) -> Milliseconds:
+    return waiting_since if logical_date is None else logical_date

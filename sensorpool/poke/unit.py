@@ -78,6 +78,7 @@ class PokeUnit:
         "group",
         "op_classpath",
         "question",
+        "series",
     )
 
     def __init__(
@@ -88,6 +89,7 @@ class PokeUnit:
         self.backend = intern(backend or op_classpath)  # groups by the thousand have one backend
         self.dag_id: str | None = None  # of one that waits for the group; None: not known
         self.question: Any = None  # what it asks a shared call; False: it is poked by itself; None: not known
+        self.series: tuple[int, Milliseconds | None] | None = None  # family and logical date; None: not looked up
         self.by_itself = False  # whether its next poke is its own, for a shared call did not say no to it
         self.began = 0.0
         self.begun = group  # as it was when its poke began: the poke does not speak for later waiters

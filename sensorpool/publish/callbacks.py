@@ -4,6 +4,7 @@ A task is sent as its application would send it (`signature`, `canvas`). The que
 it may have other properties than we would give it. Where RabbitMQ does not have the queue, the callback waits.
 """
 
+import json
 import threading
 from collections import OrderedDict
 from typing import Any
@@ -92,16 +93,16 @@ class Callbacks:
         if len(self._taken) > _MOST_TAKEN:
             self._taken.popitem(last=False)
 
-    def send_plain(self, task: str, argument: dict[str, Any]) -> None:
-        """Send a task of the settings with one argument.
+    def send_late(self, task: str, argument: str) -> None:
+        """Send an `on_late` task.
 
+        :param argument: JSON.
         :raises Unreachable: when the broker does not answer.
         :raises Refused: when the broker does not take this message, with the reason.
+        :raises ValueError: when the argument is no JSON.
         """
-        if self._url == MEMORY and not self._settings.on_settled_broker_url:
-            raise Refused(_MEMORY_BROKER)
         with self._lock:
-            self._send(task, [argument], {}, self._options({}))
+            self._send(task, [json.loads(argument)], {}, self._options({}))
 
     def close(self) -> None:
         """Close the connection."""
@@ -134,7 +135,7 @@ class Callbacks:
                 raise Refused(f"the broker does not take it: {one_line(refused)}") from error
             where = hide_password(self._url)
             raise Unreachable(
-                f"cannot send an on_settled task: the broker {where} does not answer: {one_line(error)}"
+                f"cannot send a callback: the broker {where} does not answer: {one_line(error)}"
             ) from error
         except Exception as error:
             self._forget()  # a channel that raised may still hold the answer to the refused message

@@ -1,6 +1,8 @@
 """Callbacks that wait in the database, a row each, until their broker takes them."""
 
 import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused, Unreachable
@@ -24,7 +26,7 @@ class WaitingCallbacks:
     """Sends callbacks, and deletes their rows."""
 
     def __init__(self, settings: Settings, database: Database) -> None:
-        self._tasks = settings.on_settled_tasks
+        self._tasks = (*settings.on_settled_tasks, settings.on_late_task)
         self._database = database
         self._sender = Callbacks(settings)
 
@@ -35,24 +37,7 @@ class WaitingCallbacks:
         :param is_claimed: whether no other process tries it meanwhile.
         :raises Unreachable: when its broker, or the database, does not answer.
         """
-        try:
-            self._sender.send(settled)
-        except NotAllowed as error:
-            log.warning("a callback's task is not allowed here", instance_id=settled.id, error=str(error))
-            if is_claimed:  # a worker whose settings allow the task sends it
-                self._leave(settled.id, tries, str(error))
-            return False
-        except Unreachable as error:
-            self._put_off(settled.id, tries, LONGEST_AWAY, str(error))
-            raise
-        except Refused as error:
-            log.warning("a callback is sent later", instance_id=settled.id, error=str(error))
-            self._put_off(settled.id, tries, outbox_rows.LONGEST_PAUSE, str(error))
-            return False
-        except ValueError as error:  # the row has no signature any more: it can never be sent
-            log.warning("a callback cannot be sent", instance_id=settled.id, error=str(error))
-        self._database.run(rows.sent, [settled.id])
-        return True
+        return self._try(settled.id, tries, partial(self._sender.send, settled), is_claimed=is_claimed)
 
     def send_some(self) -> bool:
         """Send callbacks that are due; return whether there may be more.
@@ -65,31 +50,58 @@ class WaitingCallbacks:
         self._database.run(rows.note_not_allowed, now, tasks, not_allowed("its task"))
         claimed = self._database.run(rows.claim, now, tasks, now + _CLAIM, _AT_ONCE)
         tries = {each.instance_id: each.tries for each in claimed}
-        existing: set[int] = set()
         tried: set[int] = set()
         ends, strikes = time.monotonic() + _CLAIM / 2000, 0
-        for part in in_parts(self._database, list(tries)):
-            for each in part:
-                existing.add(each.id)
-                if time.monotonic() >= ends:
-                    return False
-                tried.add(each.id)
-                try:
-                    self.send(each, tries[each.id], is_claimed=True)
-                    strikes = 0
-                except Unreachable:
-                    strikes += 1
-                    if strikes >= STRIKES:
-                        left = tries.keys() - tried
-                        self._database.run(rows.unclaim, left, now)
-                        raise
-        if deleted := tries.keys() - existing:  # their instances were deleted
+        for row_id, send in self._sendings(claimed):
+            if time.monotonic() >= ends:
+                return False
+            tried.add(row_id)
+            try:
+                self._try(row_id, tries[row_id], send, is_claimed=True)
+                strikes = 0
+            except Unreachable:
+                strikes += 1
+                if strikes >= STRIKES:
+                    left = tries.keys() - tried
+                    self._database.run(rows.unclaim, left, now)
+                    raise
+        if deleted := tries.keys() - tried:  # their instances were deleted
             self._database.run(rows.sent, deleted)
         return len(claimed) == _AT_ONCE
 
     def close(self) -> None:
         """Close the connections."""
         self._sender.close()
+
+    def _sendings(self, claimed: Sequence[rows.Waiting]) -> Iterator[tuple[int, Callable[[], None]]]:
+        """Yield the id of each row, and what sends its callback; none for an instance that is gone."""
+        for each in claimed:
+            if each.argument is not None:
+                yield each.instance_id, partial(self._sender.send_late, each.task, each.argument)
+        for part in in_parts(self._database, [each.instance_id for each in claimed if each.argument is None]):
+            for settled in part:
+                yield settled.id, partial(self._sender.send, settled)
+
+    def _try(self, row_id: int, tries: int, send: Callable[[], None], *, is_claimed: bool) -> bool:
+        """Send a callback and delete its row; see `send`."""
+        try:
+            send()
+        except NotAllowed as error:
+            log.warning("a callback's task is not allowed here", instance_id=row_id, error=str(error))
+            if is_claimed:  # a worker whose settings allow the task sends it
+                self._leave(row_id, tries, str(error))
+            return False
+        except Unreachable as error:
+            self._put_off(row_id, tries, LONGEST_AWAY, str(error))
+            raise
+        except Refused as error:
+            log.warning("a callback is sent later", instance_id=row_id, error=str(error))
+            self._put_off(row_id, tries, outbox_rows.LONGEST_PAUSE, str(error))
+            return False
+        except ValueError as error:  # the row has no signature any more: it can never be sent
+            log.warning("a callback cannot be sent", instance_id=row_id, error=str(error))
+        self._database.run(rows.sent, [row_id])
+        return True
 
     def _leave(self, instance_id: int, tries: int, cause: str) -> None:
         """Leave a claimed callback to the other workers, with the cause."""

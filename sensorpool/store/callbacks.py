@@ -1,6 +1,9 @@
-"""Callbacks that wait for their broker: a row for each instance that has some, from the settle until they are sent."""
+"""Callbacks that wait for their broker: a row for each instance that has some, from the settle until they are sent.
 
-from collections.abc import Collection, Sequence
+An `on_late` task has a row, too: its id is the negative id of the group that is late.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
@@ -14,13 +17,19 @@ from sensorpool.store.schema import callback as c
 HEAD_START = 10_000  # milliseconds for the process that settled the instance to send the task
 _NAME = 250  # characters
 _CAUSE = 500  # characters
+_SHOWN = [column for column in c.c if column.name != "argument"]  # what all readers may see
 
 
 class Waiting(NamedTuple):
-    """A waiting callback, and how often it was tried."""
+    """A waiting callback, and how often it was tried.
+
+    :param argument: JSON, of an `on_late` task; None: the callbacks of an instance.
+    """
 
     instance_id: int
     tries: int
+    task: str
+    argument: str | None
 
 
 class Backlog(NamedTuple):
@@ -38,6 +47,18 @@ def note(connection: Connection, settled: Sequence[Settled], now: Milliseconds) 
         connection.execute(insert(c), rows)
 
 
+def note_late(connection: Connection, task: str, arguments: Mapping[int, str], now: Milliseconds) -> None:
+    """Insert rows for the `on_late` task.
+
+    :param arguments: what the task gets, as JSON, for each late group.
+    """
+    rows = [
+        {"instance_id": -group_id, "task": task, "created_at": now, "next_try_at": now, "argument": argument}
+        for group_id, argument in arguments.items()
+    ]
+    connection.execute(insert(c), rows)
+
+
 def claim(
     connection: Connection, now: Milliseconds, tasks: Collection[str], until: Milliseconds, most: int
 ) -> list[Waiting]:
@@ -47,7 +68,7 @@ def claim(
     :param most: the most callbacks to claim.
     """
     due = or_(c.c.next_try_at <= now, c.c.next_try_at > now + LONGEST_PAUSE)  # later only if the clock was put back
-    query = select(c.c.instance_id, c.c.tries).where(due, c.c.task.in_([*tasks, ""]))
+    query = select(*(c.c[name] for name in Waiting._fields)).where(due, c.c.task.in_([*tasks, ""]))
     query = query.order_by(c.c.next_try_at, c.c.instance_id).limit(most).with_for_update()
     found = [Waiting(*row) for row in connection.execute(query)]
     if found:
@@ -74,7 +95,8 @@ def hurry(connection: Connection, instance_ids: Collection[int] | None, now: Mil
 
 def waiting(connection: Connection, most: int) -> list[Any]:
     """Return the rows of the callbacks that wait, the longest waiting first."""
-    return list(connection.execute(select(c).order_by(c.c.created_at, c.c.instance_id).limit(most)).mappings())
+    query = select(*_SHOWN).order_by(c.c.created_at, c.c.instance_id).limit(most)
+    return list(connection.execute(query).mappings())
 
 
 def waiting_of(connection: Connection, instance_ids: Collection[int]) -> set[int]:
@@ -108,7 +130,7 @@ def note_not_allowed(connection: Connection, now: Milliseconds, tasks: Collectio
 
 def find(connection: Connection, instance_id: int) -> Any | None:
     """Return the row of an instance's waiting callback, or None."""
-    return connection.execute(select(c).where(c.c.instance_id == instance_id)).mappings().one_or_none()
+    return connection.execute(select(*_SHOWN).where(c.c.instance_id == instance_id)).mappings().one_or_none()
 
 
 def backlog(connection: Connection) -> list[Backlog]:

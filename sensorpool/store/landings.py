@@ -6,13 +6,11 @@ the ending that is last in order: so that of a cancelled waiter, which tells lea
 
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
-from itertools import islice
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
     Connection,
-    Integer,
     Text,
     bindparam,
     case,
@@ -21,7 +19,6 @@ from sqlalchemy import (
     insert,
     select,
     true,
-    union_all,
 )
 
 from sensorpool.model.states import Ending
@@ -41,15 +38,6 @@ _OF_GROUP = (
     *("registered_at", "poke_interval"),
 )
 
-_FAMILIES = 25  # whose landings one statement reads
-
-_KNOWN = (
-    select(landing.c.family)
-    .where(among(landing.c.family), landing.c.ended_at > bindparam("after"))
-    .group_by(landing.c.family)
-    .having(count_rows >= bindparam("fewest"))
-)
-
 
 class _Waiters(NamedTuple):
     """What became of the waiters of a group, as SQL."""
@@ -58,15 +46,6 @@ class _Waiters(NamedTuple):
     last_at: Any
     last_ending: Any
     waiters: Any
-
-
-class Landing(NamedTuple):
-    """An ended condition, as its family's rows have it."""
-
-    family: int
-    logical_date: Milliseconds | None
-    waiting_since: Milliseconds
-    ended_at: Milliseconds
 
 
 def family_of(columns: Any) -> Any:
@@ -156,51 +135,6 @@ def _rows(groups: Any, of: Any) -> Any:
         of.waiters,
         func.coalesce(whole_quotient(waited, interval), 0) + 1,
     ).where(of.waiters > 0)
-
-
-def known_families(connection: Connection, families: Collection[int], after: Milliseconds, fewest: int) -> set[int]:
-    """Return which of these families have at least so many rows after a time; the index alone answers."""
-    if not families:
-        return set()
-    wanted = {"ids": list(families), "after": after, "fewest": fewest}
-    return set(connection.execute(_KNOWN, wanted).scalars())
-
-
-def of_families(
-    connection: Connection, families: Collection[int], after: Milliseconds, most: int
-) -> dict[int, list[Landing]]:
-    """Return the newest landings of families.
-
-    :param after: earlier ones are left out.
-    :param most: of each family.
-    """
-    found: dict[int, list[Landing]] = {}
-    waiting = iter(families)
-    while some := list(islice(waiting, _FAMILIES)):
-        for row in connection.execute(_newest(len(some)), {"after": after, "most": most} | _numbered(some)):
-            found.setdefault(row.family, []).append(Landing(*row))
-    return found
-
-
-@cache
-def _newest(count: int) -> Any:
-    """Return a query that reads the newest rows of each of so many families by the index, and no others."""
-    columns = [landing.c[name] for name in Landing._fields]
-    parts = []
-    for place in range(count):
-        of_family = landing.c.family == bindparam(_name(place))
-        part = select(*columns).where(of_family, landing.c.ended_at > bindparam("after"))
-        part = part.where(landing.c.ending == Ending.LANDED).order_by(landing.c.ended_at.desc())
-        parts.append(select(part.limit(bindparam("most", type_=Integer)).subquery()))
-    return union_all(*parts)
-
-
-def _numbered(families: Iterable[int]) -> dict[str, int]:
-    return {_name(place): family for place, family in enumerate(families)}
-
-
-def _name(place: int) -> str:
-    return f"family_{place}"
 
 
 def prune(connection: Connection, before: Milliseconds, most: int) -> int:

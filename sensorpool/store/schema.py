@@ -74,7 +74,6 @@ poke_group = Table(
     Column("location", _name(LONGEST)),  # of what it waits for, for wake-ups; None: not known
     Column("logical_date", BigInteger),
     Column("late_since", BigInteger),  # when it was found to be later than its family usually lands
-    Column("late_told_at", BigInteger),  # when `on_late` was told so; negative: when a process began to tell it
     UniqueConstraint("digest"),
     # the index alone answers the load: the table's rows are wide with contexts
     Index("ix_poke_group_load", "shardcode").ddl_if(callable_=_is_no_postgres),
@@ -209,16 +208,17 @@ outbox = Table(
     sqlite_autoincrement=True,
 )
 
-# A row for each `on_settled` task that its broker has not taken yet, written with the settle.
+# A row for each task that its broker has not taken yet: `on_settled`, written with the settle, or `on_late`.
 callback = Table(
     "sensorpool_callback",
     metadata,
-    Column("instance_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("instance_id", BigInteger, primary_key=True, autoincrement=False),  # negative: of a late group
     Column("task", _name(250), nullable=False),  # its name: a worker sends the tasks that its settings allow
     Column("created_at", BigInteger, nullable=False),
     Column("next_try_at", BigInteger, nullable=False, index=True),
     Column("tries", Integer, nullable=False, server_default="0"),
     Column("cause", LongText),  # why it was not sent
+    Column("argument", LongText),  # JSON, of `on_late`; an `on_settled` task gets the result of its instance
 )
 
 # Large XCom values with several waiters: kept once, because a copy in each row would be too much.

@@ -18,13 +18,12 @@ from sensorpool.model.values import Flushed, JobResult, ShardRange
 from sensorpool.poke.child import START_LIMIT
 from sensorpool.poke.poker import Poker
 from sensorpool.poke.watchdog import Watchdog
-from sensorpool.publish.late_hook import LateHook
 from sensorpool.publish.outbox import Outbox
 from sensorpool.publish.publisher import Publisher
 from sensorpool.settle.settler import Settler
 from sensorpool.store.database import Database
 from sensorpool.store.pool_id import PoolId
-from sensorpool.worker.adaptive import Adaptive
+from sensorpool.store.usual_landings import UsualLandings
 from sensorpool.worker.backends import Backends
 from sensorpool.worker.background import Background
 from sensorpool.worker.clock_watch import ClockWatch
@@ -35,7 +34,6 @@ from sensorpool.worker.hints import Hints
 from sensorpool.worker.job import Jobs
 from sensorpool.worker.metrics import Metrics
 from sensorpool.worker.outages import BackendsAway
-from sensorpool.worker.usual_landings import UsualLandings
 
 log = logger(__name__)
 
@@ -69,7 +67,6 @@ class Worker:
         self.child_deaths = ChildDeaths(self.leases)
         self.publisher = Publisher(settings, self.pool_id.get)
         self.outbox = Outbox(settings, self.database, self.publisher)
-        self.late_hook = LateHook(settings)
         self.metrics = metrics or Metrics()
         self.poker = Poker(settings)
         self.metrics.know(self.poker.cache.kinds)
@@ -110,8 +107,7 @@ class Worker:
             settings, self.database, self.leases, clock, finisher, self.watchdog.rest
         )
         tools = Tools(settings, self.database, self.keeper, self.poker, self.watchdog, backends, finisher, background)
-        adaptive = Adaptive(self.database, most=settings.groups_cached) if settings.adaptive else None
-        return Jobs(tools, self.leases, clock, self.pool_id, self.metrics, self._hints, adaptive, is_struck)
+        return Jobs(tools, self.leases, clock, self.pool_id, self.metrics, self._hints, self.usual_landings, is_struck)
 
     def run_job(self, shard_range: ShardRange, token: str) -> JobResult:
         """Run the job of a range: see `Jobs.run`.
@@ -177,7 +173,6 @@ class Worker:
         self.poker.close()
         self.keeper.close()
         self.outbox.close()
-        self.late_hook.close()
         self.background.give_back()  # as late as can be: what still pokes here goes on until the process ends
         self.database.dispose()
         self.watchdog.close()

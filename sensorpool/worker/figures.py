@@ -141,9 +141,9 @@ class Figures:
         said = "Seconds that the oldest result has waited to be published; 0: none waits."
         yield Figure("sensorpool_outbox_seconds", said, waited, is_age=oldest is not None)
         backlog = self._database.read(callbacks.backlog)
-        yield Figure("sensorpool_callbacks", "on_settled tasks that wait to be sent.", sum(e.waiting for e in backlog))
+        yield Figure("sensorpool_callbacks", "Callbacks that wait to be sent.", sum(e.waiting for e in backlog))
         waited = max((max(0.0, (now - each.oldest) / 1000) for each in backlog), default=0.0)
-        said = "Seconds that the oldest on_settled task has waited to be sent; 0: none waits."
+        said = "Seconds that the oldest callback has waited to be sent; 0: none waits."
         yield Figure("sensorpool_callbacks_seconds", said, waited, is_age=bool(backlog))
 
     def _of_trouble(self, now: Milliseconds, tick: float) -> Iterator[Figure]:

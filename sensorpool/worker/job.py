@@ -22,8 +22,8 @@ from sensorpool.poke.unit import PokeUnit
 from sensorpool.settle.infra_window import outage
 from sensorpool.store import troubles
 from sensorpool.store.pool_id import PoolId
-from sensorpool.worker import dispatch, load
-from sensorpool.worker.adaptive import Adaptive, Look
+from sensorpool.store.usual_landings import UsualLandings
+from sensorpool.worker import adaptive, dispatch, load
 from sensorpool.worker.batch import Batch
 from sensorpool.worker.clock_watch import ClockWatch
 from sensorpool.worker.dispatch import Poked, Tools
@@ -61,7 +61,7 @@ class Jobs:
         pool_id: PoolId,
         metrics: Metrics,
         hints: Hints,
-        adaptive: Adaptive | None,
+        usual_landings: UsualLandings,
         is_struck: Callable[[BaseException], bool],
     ) -> None:
         self._tools = tools
@@ -71,7 +71,7 @@ class Jobs:
         self._pool_id = pool_id
         self._metrics = metrics
         self._hints = hints
-        self._adaptive = adaptive
+        self._usual_landings = usual_landings
         self._is_struck = is_struck
         self._last_loads = LastLoads()
 
@@ -205,12 +205,16 @@ class Jobs:
 
         One in trouble is poked as declared: a window of failures is over after so many pokes, and not after two.
         """
-        if self._adaptive is None:
+        if not self._settings.adaptive:
             return
         before = len(loaded.units)
         new_since = loaded.last - self._settings.commit_overlap_ms
         wanted = {*held.state.left, *map(abs, held.late), *loaded.troubles}
-        loaded.units = self._adaptive.sift(loaded.units, Look(loaded.last, loaded.now, new_since, wanted))
+        wanted.update(
+            unit.group.id for unit in loaded.units if unit.group.registered_at > new_since
+        )  # their first poke
+        database, last, now = self._tools.database, loaded.last, loaded.now
+        loaded.units = adaptive.sift(database, self._usual_landings, loaded.units, last=last, now=now, wanted=wanted)
         if passed_over := before - len(loaded.units):
             result.count("sparse", passed_over)
             self._metrics.sparse(passed_over)

@@ -17,11 +17,10 @@ from sensorpool.worker.chores import (
     instances,
     landings,
     late,
-    late_hook,
     left_behind,
     others,
 )
-from sensorpool.worker.chores.round import TRIES_LATER, Chore, Place, Rescued, Round
+from sensorpool.worker.chores.round import Chore, Place, Rescued, Round
 from sensorpool.worker.context import Worker
 
 CHORES = (
@@ -37,9 +36,8 @@ CHORES = (
     Chore("dropping abandoned listeners", left_behind.drop_listeners, every=4),
     Chore("rescuers of other packages", others.rescue),
     # last, and each for half a round at most: a backlog starves no other chore
-    Chore("sending on_settled tasks", left_behind.send_callbacks),
+    Chore("sending callbacks", left_behind.send_callbacks),
     Chore("publishing what a dead process left", left_behind.publish),
-    Chore("telling on_late", late_hook.tell),
 )
 
 log = logger(__name__)
@@ -79,8 +77,8 @@ def rescue(worker: Worker, place: Place) -> Rescued:
         if turn % chore.every:
             continue
         try:
-            if chore.work(now) is not TRIES_LATER:
-                done.add(chore.name)
+            chore.work(now)
+            done.add(chore.name)
         except Exception as error:
             failed[chore.name] = one_line(error) if not isinstance(error, SensorpoolError) else str(error)
             log.warning("a chore of rescue failed", chore=chore.name, error=failed[chore.name])

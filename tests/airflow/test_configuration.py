@@ -130,7 +130,7 @@ def test_every_setting_is_an_option_of_the_provider() -> None:
     options = get_provider_info()["config"]["sensorpool"]["options"]
     assert options.keys() == {*Settings.model_fields, *AirflowSettings.model_fields}
     assert all(option["description"].strip() and option["version_added"] for option in options.values())
-    for secret in ("database_url", "redis_url", "web_token", "on_late_url"):
+    for secret in ("database_url", "redis_url", "web_token", "wake_token"):
         assert options[secret]["sensitive"], secret
     assert not options["shards"]["sensitive"]
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 import pytest
-from sqlalchemy import delete, insert
+from sqlalchemy import insert
 
 from sensorpool import Pool, Settings
 from sensorpool.admin.explain import explain
@@ -153,18 +153,6 @@ def test_one_that_fails_is_poked_as_declared_until_it_answers(
     play(worker, pool, clock, clock.ms + MINUTE)
     assert play(worker, pool, clock, clock.ms + 20 * MINUTE) == 2
     assert pool.wait([instance_id], 0) == {instance_id: State.SENSING}
-
-
-def test_a_group_of_other_tables_with_the_same_id_is_another_one(pool: Pool, worker: Worker, clock: Clock) -> None:
-    remember(pool, 12)
-    wait_for(pool)
-    play(worker, pool, clock, MIDNIGHT + MINUTE)
-    assert worker._jobs._adaptive is not None
-    [(group_id, learnt)] = worker._jobs._adaptive._learnt.items()
-    worker._jobs._adaptive._learnt[group_id] = learnt._replace(hashcode=learnt.hashcode + 1)
-    pool.database.run(lambda connection: connection.execute(delete(landing)))
-    worker._jobs._adaptive._usual_landings._kept.clear()
-    assert play(worker, pool, clock, MIDNIGHT + 11 * MINUTE) == 10
 
 
 def test_an_odd_early_landing_is_found_within_ten_intervals(pool: Pool, worker: Worker, clock: Clock) -> None:

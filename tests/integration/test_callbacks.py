@@ -369,7 +369,7 @@ def test_a_broker_that_there_is_not_says_so(make: Make) -> None:
     pool, worker = make("redis://127.0.0.1:1/0")
     one = register(pool, "x")
     land(worker, one)
-    until("the cause", lambda: (waiting(pool, one)["cause"] or "").startswith("cannot send an on_settled task"))
+    until("the cause", lambda: (waiting(pool, one)["cause"] or "").startswith("cannot send a callback"))
 
 
 @pytest.mark.parametrize("fault", ["ignore", "nack", "hang up"])

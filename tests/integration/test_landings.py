@@ -13,7 +13,6 @@ from sensorpool.model.family import family_code
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import Fact, Instance
 from sensorpool.settle.flush import drop_empty_groups
-from sensorpool.store import landings
 from sensorpool.store.schema import landing, poke_group, sensor_instance
 from sensorpool.testing import ScriptedSensor
 
@@ -134,20 +133,6 @@ def test_nothing_is_recorded_of_a_flush_that_is_not_kept(record: Landings, monke
     monkeypatch.undo()
     record.settle(instance)
     assert len(record.rows()) == 1
-
-
-def test_the_newest_landings_of_families(record: Landings) -> None:
-    for name in "abab":
-        record.now += MINUTE
-        record.settle(record.register(name, family=name))
-    record.pool.cancel(record.register("a", family="a").id, "enough")  # no landing
-    a, b = (family_code(SCRIPTED, name) for name in "ab")
-    found = record.pool.database.read(landings.of_families, [a, b, 7], 0, 10)
-    times = {family: [each.ended_at for each in rows] for family, rows in found.items()}
-    assert times == {a: [record.now - MINUTE, record.now - 3 * MINUTE], b: [record.now, record.now - 2 * MINUTE]}
-    newest = record.pool.database.read(landings.of_families, [a, b], record.now - 2 * MINUTE, 1)
-    assert {family: len(rows) for family, rows in newest.items()} == {a: 1, b: 1}
-    assert record.pool.database.read(landings.of_families, [], 0, 10) == {}
 
 
 def test_a_registration_by_an_older_version_has_no_series(record: Landings) -> None:

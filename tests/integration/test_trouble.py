@@ -181,7 +181,7 @@ def test_what_is_settled_and_not_told_for_minutes_turns_health_red(pool: Pool, w
         connection.execute(insert(callback), [row | {"instance_id": 2, "created_at": now - 400_000}])
         connection.execute(insert(outbox), [{"created_at": now - 400_000, "instance_ids": "[2]"}])
     waiting, unpublished = health.health(pool)
-    assert waiting.startswith("on_settled tasks wait to be sent: 2 of theirs.go_on, for 40")
+    assert waiting.startswith("callbacks wait to be sent: 2 of theirs.go_on, for 40")
     assert waiting.endswith("no server listens")
     assert unpublished.startswith("results wait to be published, for 40")
 

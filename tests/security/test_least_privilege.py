@@ -242,6 +242,7 @@ BEYOND = {
         "SELECT on_settled FROM sensor_instance",
         "SELECT xcom_value FROM sensor_instance",
         "SELECT poke_context FROM poke_group",
+        "SELECT argument FROM sensorpool_callback",
         "SELECT nextval('poke_group_id_seq')",
         *(f"DELETE FROM {table}" for table in TABLES),
         "UPDATE sensor_instance SET state = 'success'",

@@ -37,14 +37,6 @@ task_instance_history = Table(
     Column("state", String(20)),
     Column("try_number", Integer),
 )
-task_reschedule = Table(
-    "task_reschedule",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("ti_id", String(36)),
-    Column("end_date", _time),
-    Column("reschedule_date", _time),
-)
 log = Table(
     "log",
     metadata,
@@ -95,15 +87,12 @@ def serialized(dag_id: str, *tasks: dict[str, Any], **more: Any) -> dict[str, An
 
 
 class AirflowTables:
-    """A database with Airflow's tables, and rows in them. Times are seconds since 1970.
+    """A database with Airflow's tables, and rows in them. Times are seconds since 1970."""
 
-    :param without: tables that it lacks.
-    """
-
-    def __init__(self, url: str, without: tuple[str, ...] = ()) -> None:
+    def __init__(self, url: str) -> None:
         self.url = url
         self._engine = create_engine(url)
-        metadata.create_all(self._engine, tables=[each for each in metadata.sorted_tables if each.name not in without])
+        metadata.create_all(self._engine)
 
     def close(self) -> None:
         self._engine.dispose()
@@ -161,6 +150,3 @@ class AirflowTables:
                 if over is not None:
                     event = ended_by if is_last else between
                     self.add(log, **key, dttm=moment(over), event=event, try_number=try_number)
-            if between == "up_for_reschedule" and not is_last and not history and over is not None:
-                again = moment(runs[number + 1][0])
-                self.add(task_reschedule, ti_id=ti_id, end_date=moment(over), reschedule_date=again)

@@ -276,7 +276,6 @@ def test_the_pool_in_airflows_image_has_its_configuration() -> None:
         ({"redis": {"existingSecret": {"name": ""}}}, "name the Redis"),
         ({"settings": {"redis_url": "redis://x"}}, "settings.redis_url is a secret"),
         ({"settings": {"on_settled_broker_url": "redis://:p@x"}}, "settings.on_settled_broker_url is a secret"),
-        ({"settings": {"on_late_url": "https://chat.example/hush"}}, "settings.on_late_url is a secret"),
         ({"settings": {"sensors_enabled": []}}, "would enable the default classes"),
         ({"settings": {"metrics_port": 1}}, "has a value of its own"),
         ({"web": {"ingress": {"enabled": True, "host": "a.example", "path": "/pool"}}}, "must be /"),

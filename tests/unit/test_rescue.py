@@ -41,7 +41,6 @@ from sensorpool.worker.chores import (
     instances,
     landings,
     late,
-    late_hook,
     left_behind,
     others,
     pages,
@@ -490,7 +489,7 @@ def test_a_redis_that_is_away_does_not_end_a_round(rescuing: Rescuing, monkeypat
 
 
 def test_no_chore_of_the_package_is_missing_from_the_round() -> None:
-    modules = {actions, admission, groups, instances, landings, late, late_hook, left_behind, others, suspects}
+    modules = {actions, admission, groups, instances, landings, late, left_behind, others, suspects}
     works = {
         value
         for each in modules

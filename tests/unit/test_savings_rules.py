@@ -8,25 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sensorpool.admin.savings.classes import readable, taken_of
-from sensorpool.admin.savings.conditions import condition_of
-from sensorpool.admin.savings.estimate import (
-    START_SECONDS,
-    after_duplicates,
-    costs_of,
-    pokes_in,
-    slot_seconds,
-    span_of,
-)
-from sensorpool.admin.savings.ledger import Ledger, summed, total
-from sensorpool.admin.savings.overlap import distinct_pokes, duplicates_of
-from sensorpool.admin.savings.serialized import sensors_in
-from sensorpool.admin.savings.span_file import SpanFile
-from sensorpool.admin.savings.values import Costs, Mode, SensorTask, SensorTry, Span, Taken
+from sensorpool.admin.savings.estimate import START_SECONDS, Mode, SensorTry, costs_of, with_duplicates
+from sensorpool.admin.savings.sensors import SensorTask, Taken, condition_of, sensors_in, taken_of
+from sensorpool.admin.savings.tries import logged
 from sensorpool.cli.savings import _count, _hours
 from tests.support.airflow_tables import FILE_SENSOR, sensor, serialized
-
-OWNER = ("etl", FILE_SENSOR)
 
 
 def one_try(
@@ -39,154 +25,79 @@ def one_try(
 
 
 @pytest.mark.parametrize(
-    ("waited", "interval", "pokes"), [(0, 60, 1), (59, 60, 1), (60, 60, 2), (600, 60, 11), (5, 0, 6)]
+    ("waited", "interval", "pokes"), [(0, 60, 1), (59, 60, 1), (60, 60, 2), (600, 60, 11), (5, 0, 6), (-5, 60, 1)]
 )
 def test_pokes_come_at_once_and_then_once_an_interval(waited: float, interval: float, pokes: int) -> None:
-    assert pokes_in(waited, interval) == pokes
-
-
-def test_a_clock_that_went_back_makes_no_pokes() -> None:
-    assert pokes_in(-5, 60) == 1
-
-
-def test_a_slot_is_held_while_a_task_runs_and_while_it_starts() -> None:
-    assert slot_seconds(600, 1, 0.6) == pytest.approx(600.6)
-    assert slot_seconds(22, 11, 0.6) == pytest.approx(28.6)
+    assert one_try(waited=waited, interval=interval).pokes == pokes
 
 
 def test_mode_poke_holds_its_slot_and_the_pool_two_starts() -> None:
-    costs = costs_of(one_try(), Taken.BY_DEFAULT)
+    costs = costs_of(one_try(), 4, is_taken=True)
     assert (costs.slot_seconds, costs.pokes, costs.starts) == (600 + START_SECONDS, 11, 1)
-    assert (costs.pool_slot_seconds, costs.pool_pokes, costs.pool_starts) == (2 * START_SECONDS, 11, 2)
+    assert (costs.pool_slot_seconds, costs.pool_pokes, costs.pool_starts) == (2 * START_SECONDS, 7, 2)
 
 
 def test_mode_reschedule_starts_for_each_poke() -> None:
-    costs = costs_of(one_try(Mode.RESCHEDULE, starts=11), Taken.BY_DEFAULT)
+    costs = costs_of(one_try(Mode.RESCHEDULE, starts=11), 0, is_taken=True)
     assert (costs.slot_seconds, costs.pokes, costs.starts) == (pytest.approx(22 + 11 * START_SECONDS), 11, 11)
     assert (costs.pool_slot_seconds, costs.pool_starts) == (pytest.approx(2 * 22 / 11 + 2 * START_SECONDS), 2)
 
 
-@pytest.mark.parametrize("taken", [Taken.NOT_BY_DEFAULT, Taken.NOT_KNOWN])
-def test_what_the_pool_does_not_take_stays_as_it_is(taken: Taken) -> None:
-    costs = after_duplicates(costs_of(one_try(), taken), 4, taken)
+def test_what_the_pool_does_not_take_stays_as_it_is() -> None:
+    costs = costs_of(one_try(), 4, is_taken=False)
     assert (costs.pool_slot_seconds, costs.pool_pokes, costs.pool_starts) == (costs.slot_seconds, 11, 1)
     assert costs.duplicates == 4
 
 
 def test_what_ends_with_its_first_poke_stays_as_it_is() -> None:
-    costs = costs_of(one_try(waited=20), Taken.BY_DEFAULT)
+    costs = costs_of(one_try(waited=20), 0, is_taken=True)
     assert (costs.pool_slot_seconds, costs.pool_starts) == (costs.slot_seconds, 1)
 
 
 def test_a_deferred_try_starts_twice_and_its_polls_are_not_counted() -> None:
-    deferred = one_try(Mode.DEFERRED, starts=2, held=3)
-    costs = costs_of(deferred, Taken.BY_DEFAULT)
+    costs = costs_of(one_try(Mode.DEFERRED, starts=2, held=3), 0, is_taken=True)
     assert (costs.pokes, costs.starts, costs.pool_starts) == (0, 2, 2)
     assert costs.slot_seconds == costs.pool_slot_seconds == pytest.approx(3 + 2 * START_SECONDS)
-    assert span_of(deferred) is None
 
 
-# Overlaps
+# Duplicates
 
 
-def span(start: float, seconds: float, interval: float, dag_id: str = "etl") -> Span:
-    return Span((dag_id, FILE_SENSOR), start, seconds, seconds / interval)
+def duplicates(*tries: SensorTry) -> list[Any]:
+    return [pytest.approx(count) for _, count in with_duplicates(tries)]
 
 
-def test_two_that_wait_together_need_the_pokes_of_one() -> None:
-    assert distinct_pokes([span(0, 600, 60), span(0, 600, 60)]) == pytest.approx(10)
-    assert duplicates_of([span(0, 600, 60, "a"), span(0, 600, 60, "b")]) == {
-        ("a", FILE_SENSOR): pytest.approx(5),
-        ("b", FILE_SENSOR): pytest.approx(5),
-    }
+def test_pokes_of_the_time_in_which_an_earlier_one_waited_are_duplicates() -> None:
+    assert duplicates(one_try(), one_try()) == [0, 10]
+    assert duplicates(one_try(), one_try(begun=1_600.0)) == [0, 0]
+    assert duplicates(one_try(begun=1_300.0), one_try()) == [0, 5]
+    assert duplicates(one_try(waited=6_000), one_try(), one_try(begun=5_000)) == [0, 10, 10]
+    assert duplicates(one_try(), one_try(interval=30)) == [0, 10], "the others of the faster one are needed"
+    assert duplicates(one_try(interval=30), one_try()) == [0, 10]
 
 
-def test_two_that_wait_one_after_the_other_share_nothing() -> None:
-    assert distinct_pokes([span(0, 600, 60), span(600, 600, 60)]) == pytest.approx(20)
-    assert duplicates_of([span(0, 600, 60), span(5_000, 600, 60)]) == {OWNER: pytest.approx(0)}
+def test_what_is_not_poked_spares_no_other_a_poke() -> None:
+    assert duplicates(one_try(Mode.DEFERRED, starts=2), one_try()) == [0, 0]
 
 
-def test_a_partial_overlap_is_shared_for_its_length() -> None:
-    assert distinct_pokes([span(0, 600, 60), span(300, 600, 60)]) == pytest.approx(15)
+@given(st.lists(st.tuples(st.integers(0, 1_000), st.integers(0, 1_000), st.integers(1, 100)), max_size=12))
+def test_the_first_poke_of_each_is_needed(waits: list[tuple[int, int, int]]) -> None:
+    tries = [one_try(begun=float(begun), waited=waited, interval=interval) for begun, waited, interval in waits]
+    found = list(with_duplicates(tries))
+    assert len(found) == len(tries)
+    assert all(0 <= count <= one.pokes - 1 + 1e-6 for one, count in found)
 
 
-def test_the_fastest_serves_the_others_only_while_it_waits() -> None:
-    assert distinct_pokes([span(0, 3600, 60), span(600, 60, 10)]) == pytest.approx(60 - 1 + 6)
+# The audit log
 
 
-spans_of_a_condition = st.lists(
-    st.builds(
-        Span,
-        st.sampled_from([("a", "x"), ("b", "x"), ("b", "y")]),
-        st.integers(0, 1_000).map(float),
-        st.integers(1, 1_000).map(float),
-        st.integers(1, 100).map(float),
-    ),
-    max_size=12,
-).map(lambda spans: sorted(spans, key=lambda each: each.start))
-
-
-@given(spans_of_a_condition)
-def test_together_they_need_no_fewer_than_one_and_no_more_than_all(spans: list[Span]) -> None:
-    needed = distinct_pokes(spans)
-    assert needed <= sum(each.pokes for each in spans) + 1e-6
-    assert needed >= max((each.pokes for each in spans), default=0) - 1e-6
-
-
-@given(spans_of_a_condition)
-def test_needed_is_the_fastest_pace_second_by_second(spans: list[Span]) -> None:
-    """All begins and ends are whole seconds, so that a sum over seconds is exact."""
-    by_second = sum(
-        max((each.pokes / each.seconds for each in spans if each.start <= at < each.start + each.seconds), default=0)
-        for at in range(2_001)
-    )
-    assert distinct_pokes(spans) == pytest.approx(by_second)
-
-
-@given(spans_of_a_condition)
-def test_duplicates_are_shared_out_whole(spans: list[Span]) -> None:
-    duplicates = duplicates_of(spans)
-    assert all(count >= 0 for count in duplicates.values())
-    expected = sum(each.pokes for each in spans) - distinct_pokes(spans)
-    assert sum(duplicates.values()) == pytest.approx(expected, abs=1e-6)
-
-
-def test_the_file_of_spans_gives_them_back_by_condition_and_start() -> None:
-    with SpanFile() as spans:
-        for number in range(12_000):  # more than one batch
-            spans.add(bytes([number % 3]), Span(OWNER, float(-number), 1.0, 1.0))
-        groups = [[each.start for each in group] for group in spans.by_condition()]
-    assert [len(group) for group in groups] == [4_000] * 3
-    assert all(group == sorted(group) for group in groups)
-
-
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xy"), st.integers(0, 5_000)), max_size=20))
-def test_sums_by_dag_and_by_class_are_the_total(tries: list[tuple[str, str, int]]) -> None:
-    with SpanFile() as spans:
-        ledger = Ledger(spans, lambda path: Taken.BY_DEFAULT if path == "x" else Taken.NOT_KNOWN, START_SECONDS)
-        for dag_id, path, waited in tries:
-            ledger.add(one_try(waited=waited, dag_id=dag_id, op_classpath=path, condition=path.encode()))
-        entries = ledger.entries()
-    whole = total(entries)
-    assert whole.tries == len(tries)
-    for place in (0, 1):
-        parts = summed(entries, lambda owner, place=place: owner[place])
-        again = Costs()
-        for costs in parts.values():
-            again.add(costs)
-            assert costs.pool_pokes <= costs.pokes
-            assert costs.pool_slot_seconds <= costs.slot_seconds + 1e-6
-        assert again.duplicates == pytest.approx(whole.duplicates)
-        assert again.slot_seconds == pytest.approx(whole.slot_seconds)
-        assert list(parts) == sorted(parts, key=lambda name: (-parts[name].slot_seconds, name))
-
-
-def test_a_try_whose_condition_is_not_known_has_no_duplicates() -> None:
-    with SpanFile() as spans:
-        ledger = Ledger(spans, lambda _: Taken.BY_DEFAULT, START_SECONDS)
-        ledger.add(one_try(condition=None))
-        ledger.add(one_try(condition=None))
-        assert total(ledger.entries()).duplicates == 0
+def test_the_slot_is_held_between_each_start_and_its_end() -> None:
+    key = ("wait", "run1", -1, 1)
+    events = [("running", 0), ("up_for_reschedule", 3), ("success", 4), ("running", 60), ("success", 62)]
+    [(_, seen)] = logged((key, event, float(at)) for event, at in events).items()
+    assert (seen.first, seen.starts, seen.held, seen.running_since) == (0, 2, 5, None)
+    assert seen.waits["up_for_reschedule"] == 1
+    assert logged([(key, "success", 1.0)]) == {}
 
 
 # Conditions
@@ -283,10 +194,6 @@ PREFIX = "unusual_prefix_550559484ec97d39bcd999259c6291a31b101d90_"
 )
 def test_whether_the_pool_takes_a_class(path: str, taken: Taken) -> None:
     assert taken_of(path) is taken
-
-
-def test_a_class_of_a_dag_file_is_named_without_its_digest() -> None:
-    assert readable(f"{PREFIX}sensors.Mine") == "sensors.Mine"
 
 
 @pytest.mark.parametrize("value", [0, 9, 99_999, 99_999.6, 100_000, 999_999, 1_234_567, 99_999_999, 2.5e9])

@@ -10,9 +10,8 @@ from kombu.exceptions import OperationalError
 
 from sensorpool import Settings
 from sensorpool.errors import Unreachable
-from sensorpool.model.terms import LiveWorker, Terms
 from sensorpool.model.values import ShardRange
-from sensorpool.publish import overlay, wire
+from sensorpool.publish import overlay
 from sensorpool.publish.overlay import Overlay
 from sensorpool.service import beat, uptake
 from sensorpool.service.app import make_app, schedule

@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 from sensorpool.model.due import SPREAD, period
 from sensorpool.model.sparse import FACTOR, is_left_out
-from sensorpool.model.usual_landing import FEWEST, Past, earliest
 from tests.support.builders import START
 
-DAY, HOUR = 86_400_000, 3_600_000
+DAY = 86_400_000
 
 
 @given(
@@ -48,20 +47,3 @@ def test_one_in_ten_is_poked_long_before(interval: int, phase: int) -> None:
     first = START + 1_000 * interval
     poked = [not is_left_out(last, now, interval, phase, first) for last, now in pairwise(moments)]
     assert sum(poked) == 10
-
-
-def test_the_earliest_landing_is_known_of_ten() -> None:
-    past = [Past(START + n * DAY, HOUR + n * 60_000) for n in range(FEWEST)]
-    began = START + 20 * DAY
-    assert earliest(past, began, began) == began + HOUR
-    assert earliest(past, None, began) is None, "they count from a logical date, and it has none"
-    assert earliest(past[1:], began, began) is None
-    assert earliest([], began, began) is None
-
-
-def test_what_was_waited_for_bounds_the_earliest_landing() -> None:
-    """A family of weekly runs is used by a daily one: its logical date lies a day back, not a week."""
-    weekly = [Past(START + n * 7 * DAY, 7 * DAY + HOUR, 7 * DAY) for n in range(FEWEST)]
-    midnight = START + 200 * DAY
-    assert earliest(weekly, midnight - DAY, midnight) == midnight + HOUR
-    assert earliest(weekly, midnight - 7 * DAY, midnight) == midnight + HOUR

@@ -148,7 +148,7 @@ imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- if not (or $v.redis.existingSecret.name $v.redis.url) -}}
 {{- fail "name the Redis: redis.existingSecret.name, the Secret that has its URL" -}}
 {{- end -}}
-{{- range $name := list "database_url" "redis_url" "broker_url" "on_settled_broker_url" "on_late_url" "web_token" "wake_token" -}}
+{{- range $name := list "database_url" "redis_url" "broker_url" "on_settled_broker_url" "web_token" "wake_token" -}}
 {{- if hasKey $v.settings $name -}}
 {{- fail (printf "settings.%s is a secret: give it by extraEnv, from a Secret that has it" $name) -}}
 {{- end -}}

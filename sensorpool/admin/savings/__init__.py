@@ -1,1 +1,1 @@
-"""Savings: what waiting costs an Airflow by its own records, and what the pool makes of it, or has made of it."""
+"""What the sensors of an Airflow cost, and what the pool would have made of it (docs/savings.md)."""

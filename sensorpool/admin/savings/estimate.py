@@ -1,67 +1,100 @@
-"""The arithmetic of one try: its slot, its starts, its pokes, and what the pool makes of them (docs/savings.md)."""
+"""The arithmetic: what tries cost, how many of their pokes are duplicates, and what the pool makes of them."""
 
-from dataclasses import replace
-
-from sensorpool.admin.savings.values import Costs, Mode, SensorTry, Span, Taken
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from enum import StrEnum
 
 START_SECONDS = 0.6  # what a start of a task costs before its code runs, measured: docs/benchmarks.md
-POKE_INTERVAL = 60.0  # seconds: BaseSensorOperator's default
-SHORTEST_INTERVAL = 1.0  # seconds: a shorter one counts as this
-STARTS_IN_POOL = 2  # one to poke once and register, one to end
+_SHORTEST_INTERVAL = 1.0  # seconds: a shorter one counts as this
+_STARTS_IN_POOL = 2  # one to poke once and register, one to end
 
 
-def pokes_in(waited: float, interval: float) -> int:
-    """Return how many pokes a sensor makes that pokes at once and then once an interval (seconds)."""
-    return 1 + int(max(waited, 0.0) / max(interval, SHORTEST_INTERVAL))
+class Mode(StrEnum):
+    """How a try waited."""
+
+    POKE = "poke"
+    RESCHEDULE = "reschedule"
+    DEFERRED = "deferred"  # by a trigger of its own
+    POOLED = "pooled"
 
 
-def pokes_of(one: SensorTry) -> int:
-    """Return how many pokes of Airflow's workers a try made.
+@dataclass(frozen=True, slots=True)
+class SensorTry:
+    """One try of one sensor. Times are seconds since 1970, spans are seconds.
 
-    In mode "poke" that is an estimate. In mode "reschedule" each start is a poke. A trigger polls in its own way, which
-    Airflow does not record, so a deferred try counts none.
+    :param starts: how often a worker started it.
+    :param ended: its end; of a try that still waits the time of the survey.
+    :param held: how long its processes ran, all starts together.
+    :param interval: its poke_interval, or what stands for it.
+    :param condition: a digest of what it waits for; None where that is not known.
     """
-    if one.mode is Mode.POKE:
-        return pokes_in(one.ended - one.begun, one.interval)
-    return one.starts if one.mode is Mode.RESCHEDULE else 0
+
+    dag_id: str
+    op_classpath: str
+    mode: Mode
+    starts: int
+    begun: float
+    ended: float
+    held: float
+    interval: float
+    condition: bytes | None = None
+
+    @property
+    def pokes(self) -> int:
+        """How many pokes of Airflow's workers it made: in mode "poke" an estimate, in mode "reschedule" one a start.
+
+        A trigger polls in its own way, which Airflow does not record, so a deferred try counts none.
+        """
+        if self.mode is Mode.POKE:
+            return 1 + int(max(self.ended - self.begun, 0.0) / max(self.interval, _SHORTEST_INTERVAL))
+        return self.starts if self.mode is Mode.RESCHEDULE else 0
 
 
-def slot_seconds(held: float, starts: int, start_seconds: float) -> float:
-    """Return for how long worker slots were held: while its processes ran, and while each of them started."""
-    return held + starts * start_seconds
+@dataclass(slots=True)
+class Costs:
+    """What tries cost: now, and with the pool."""
+
+    tries: int = 0
+    slot_seconds: float = 0.0
+    pokes: float = 0.0
+    duplicates: float = 0.0
+    starts: int = 0
+    pool_slot_seconds: float = 0.0
+    pool_pokes: float = 0.0
+    pool_starts: int = 0
+
+    def add(self, other: "Costs") -> None:
+        """Add the costs of other tries."""
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
 
-def costs_of(one: SensorTry, taken: Taken, start_seconds: float = START_SECONDS) -> Costs:
-    """Return what a try costs, as if no other waited for the same.
+def costs_of(one: SensorTry, duplicates: float, *, is_taken: bool) -> Costs:
+    """Return what a try costs.
 
     With the pool a try that waits holds its slot for two starts. In mode "reschedule" each of them runs as long as
     those that were made; in mode "poke" that is not known, and counts as nothing. What ends with its first poke, what
     defers by itself and what the pool does not take by default stays as it is.
+
+    :param duplicates: how many of its pokes ask for what another try's pokes asked.
     """
-    pokes = pokes_of(one)
-    now = Costs(1, slot_seconds(one.held, one.starts, start_seconds), pokes, 0.0, one.starts)
-    if taken is not Taken.BY_DEFAULT or pokes <= 1:
-        return replace(now, pool_slot_seconds=now.slot_seconds, pool_pokes=pokes, pool_starts=one.starts)
-    runs = one.held / one.starts * STARTS_IN_POOL if one.mode is Mode.RESCHEDULE else 0.0
-    return replace(
-        now,
-        pool_slot_seconds=min(now.slot_seconds, slot_seconds(runs, STARTS_IN_POOL, start_seconds)),
-        pool_pokes=pokes,
-        pool_starts=STARTS_IN_POOL,
-    )
+    pokes, held = one.pokes, one.held + one.starts * START_SECONDS
+    if not is_taken or pokes <= 1:
+        return Costs(1, held, pokes, duplicates, one.starts, held, pokes, one.starts)
+    runs = one.held / one.starts if one.mode is Mode.RESCHEDULE else 0.0
+    pool_held = min(held, _STARTS_IN_POOL * (runs + START_SECONDS))
+    return Costs(1, held, pokes, duplicates, one.starts, pool_held, pokes - duplicates, _STARTS_IN_POOL)
 
 
-def span_of(one: SensorTry) -> Span | None:
-    """Return the pokes of a try after its first one, or None if it made no other."""
-    more = pokes_of(one) - 1
-    if more < 1:
-        return None
-    interval = max(one.interval, SHORTEST_INTERVAL)
-    seconds = more * interval if one.mode is Mode.POKE else max(one.ended - one.begun, SHORTEST_INTERVAL)
-    return Span((one.dag_id, one.op_classpath), one.begun, seconds, more)
+def with_duplicates(tries: Iterable[SensorTry]) -> Iterator[tuple[SensorTry, float]]:
+    """Yield tries that wait for one condition, each with how many of its pokes an earlier one made in its place.
 
-
-def after_duplicates(costs: Costs, duplicates: float, taken: Taken) -> Costs:
-    """Return costs with their duplicate pokes: the pool does not make those of a class that it takes."""
-    spared = duplicates if taken is Taken.BY_DEFAULT else 0.0
-    return replace(costs, duplicates=duplicates, pool_pokes=max(costs.pool_pokes - spared, 0.0))
+    While two wait, the pokes of the slower pace are duplicates. Where intervals differ this is a lower bound.
+    """
+    covered_until = covered_pace = 0.0
+    for one in sorted(tries, key=lambda each: each.begun):
+        waited, covered = one.ended - one.begun, min(covered_until, one.ended) - one.begun
+        pace = max(one.pokes - 1, 0) / waited if waited else 0.0  # the first poke of each is needed
+        yield one, max(covered, 0.0) * min(pace, covered_pace)
+        if pace and one.ended > covered_until:
+            covered_until, covered_pace = one.ended, pace

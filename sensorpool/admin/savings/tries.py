@@ -1,114 +1,112 @@
 """From rows to tries: how a sensor waited, from when to when, how often it was started, and how long it held a slot."""
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
-from sensorpool.admin.savings.airflow_rows import InstanceRow, Reschedules, Starts
-from sensorpool.admin.savings.values import Mode, SensorTask, SensorTry, Unknown
+from sensorpool.admin.savings.airflow_rows import STARTED, TryKey, TryRow
+from sensorpool.admin.savings.estimate import Mode, SensorTry
+from sensorpool.admin.savings.sensors import SensorTask
 
-OURS = "sensorpool."  # begins the class paths of our triggers
+_OURS = "sensorpool."  # begins the class paths of our triggers
 _OVER = frozenset({"success", "failed", "skipped", "up_for_retry", "upstream_failed", "removed"})
 _NOT_BEGUN = frozenset({None, "scheduled", "queued", "restarting"})
 _SKIPPED = frozenset({"skipped", "upstream_failed", "removed"})  # Airflow sets both dates of what never ran
 _MOMENT = 0.001  # seconds
 
 
-@dataclass(frozen=True)
-class Records:
-    """What there is of a try beside its own row.
+@dataclass(slots=True)
+class Logged:
+    """What the audit log has of a try.
 
-    :param starts: from the audit log.
-    :param reschedules: of the current try only.
-    :param pooled: whether the pool has an instance of it.
+    :param running_since: the start without an end; None if there is none.
+    :param waits: how often it was deferred, or rescheduled, by that event.
     """
 
-    starts: Starts | None = None
-    reschedules: Reschedules | None = None
-    pooled: bool = False
+    first: float
+    starts: int = 0
+    held: float = 0.0
+    running_since: float | None = None
+    waits: Counter[str] = field(default_factory=Counter)
 
 
+def logged(events: Iterable[tuple[TryKey, str, float]]) -> dict[TryKey, Logged]:
+    """Return what the audit log has of each try that it saw start.
+
+    :param events: the oldest first.
+    """
+    found: dict[TryKey, Logged] = {}
+    for key, event, at in events:
+        if event == STARTED:
+            seen = found.setdefault(key, Logged(at))
+            seen.starts, seen.running_since = seen.starts + 1, at
+        elif key in found and (since := found[key].running_since) is not None:
+            seen = found[key]
+            seen.held, seen.running_since = seen.held + at - since, None
+            seen.waits[event] += 1
+    return found
+
+
+@dataclass(frozen=True)
 class TryReader:
     """Reads tries, and counts what is not known of them.
 
     :param now: seconds since 1970: tries that have not ended count up to then.
-    :param assumed_interval: seconds between two pokes where Airflow does not keep them.
+    :param poke_interval: seconds between two pokes where Airflow does not keep them.
     """
 
-    def __init__(self, now: float, assumed_interval: float, unknown: Unknown) -> None:
-        self._now = now
-        self._assumed_interval = assumed_interval
-        self._unknown = unknown
+    now: float
+    poke_interval: float
+    unknown: Counter[str]
 
     def read(
-        self, dag_id: str, task: SensorTask, row: InstanceRow, records: Records, condition: bytes | None
+        self, dag_id: str, task: SensorTask, row: TryRow, seen: Logged | None, condition: bytes | None
     ) -> SensorTry | None:
-        """Return a try, or None if it has not begun."""
-        seen = records.starts
-        if seen is None and (row.start is None or _has_not_begun(row, records.reschedules)):
+        """Return a try, or None if it has not begun.
+
+        Without the audit log, a try in mode "reschedule" counts as its last start alone.
+        """
+        if seen is None and (row.start is None or _has_not_begun(row)):
             return None
-        ended = row.end if row.state in _OVER and row.end is not None else self._now
-        mode = _mode(task, row, records)
-        if seen is not None:
-            begun, starts = seen.first, seen.starts
-            held = _held(seen, ended)
-        else:
-            begun, starts, held = self._inferred(task, row, records.reschedules, mode, ended)
-        ended = max(ended, begun)
-        interval = self._interval(task, mode, starts, ended - begun, records.reschedules)
-        return SensorTry(dag_id, task.op_classpath, mode, starts, begun, ended, held, interval, condition)
+        ended = row.end if row.state in _OVER and row.end is not None else self.now
+        mode = _mode(task, row, seen)
+        if seen is None:
+            seen = self._inferred(row, mode, ended)
+        elif seen.running_since is not None:
+            seen.held += max(ended - seen.running_since, 0.0)
+        ended = max(ended, seen.first)
+        interval = self._interval(task, mode, seen.starts, ended - seen.first)
+        return SensorTry(
+            dag_id, task.op_classpath, mode, seen.starts, seen.first, ended, seen.held, interval, condition
+        )
 
-    def _inferred(
-        self, task: SensorTask, row: InstanceRow, rescheduled: Reschedules | None, mode: Mode, ended: float
-    ) -> tuple[float, int, float]:
-        """Return the begin, the starts and the held seconds of a try whose starts are not in the audit log."""
-        self._unknown.starts += 1
-        start = row.start if row.start is not None else ended
-        ran = max(ended - start, 0.0)
-        if mode is Mode.RESCHEDULE:
-            # the row has the last start only; the others count as long as that
-            before = rescheduled.times if rescheduled else 0
-            waits = row.state == "up_for_reschedule"
-            starts = max(before if waits else before + 1, 1)
-            begun = min(start, rescheduled.first) if rescheduled else start
-            return begun, starts, 0.0 if waits else ran * starts
-        if mode is Mode.POKE:
-            self._unknown.deferral += task.has_trigger and task.deferrable is not False
-            return start, 1, ran
-        return start, 2 if row.state in _OVER else 1, 0.0
+    def _inferred(self, row: TryRow, mode: Mode, ended: float) -> Logged:
+        self.unknown["starts"] += 1
+        start = ended if row.start is None else row.start
+        if mode is Mode.DEFERRED or row.state == "up_for_reschedule":
+            return Logged(start, starts=2 if mode is Mode.DEFERRED and row.state in _OVER else 1)
+        return Logged(start, starts=1, held=max(ended - start, 0.0))
 
-    def _interval(
-        self, task: SensorTask, mode: Mode, starts: int, waited: float, rescheduled: Reschedules | None
-    ) -> float:
-        if mode is Mode.RESCHEDULE:
-            if rescheduled is not None and rescheduled.times:
-                return max(rescheduled.pauses / rescheduled.times, 0.0)
-            if starts > 1:
-                return waited / (starts - 1)
+    def _interval(self, task: SensorTask, mode: Mode, starts: int, waited: float) -> float:
+        if mode is Mode.RESCHEDULE and starts > 1:
+            return waited / (starts - 1)
         if task.poke_interval is not None:
             return task.poke_interval
-        self._unknown.interval += mode is Mode.POKE
-        return self._assumed_interval
+        self.unknown["interval"] += mode is Mode.POKE
+        return self.poke_interval
 
 
-def _has_not_begun(row: InstanceRow, rescheduled: Reschedules | None) -> bool:
+def _has_not_begun(row: TryRow) -> bool:
     if row.state in _NOT_BEGUN:
-        return rescheduled is None and row.trigger is None  # its dates are those of the try before
-    never_ran = row.state in _SKIPPED and row.start is not None and row.end is not None
-    return never_ran and abs((row.end or 0.0) - (row.start or 0.0)) < _MOMENT
+        return row.trigger is None  # its dates are those of the try before
+    return row.state in _SKIPPED and abs((row.end or 0.0) - (row.start or 0.0)) < _MOMENT
 
 
-def _mode(task: SensorTask, row: InstanceRow, records: Records) -> Mode:
-    seen = records.starts
-    if records.pooled or (row.trigger or "").startswith(OURS):
-        return Mode.POOLED
-    if row.trigger is not None or (seen is not None and seen.deferrals):
+def _mode(task: SensorTask, row: TryRow, seen: Logged | None) -> Mode:
+    if row.trigger is not None:
+        return Mode.POOLED if row.trigger.startswith(_OURS) else Mode.DEFERRED
+    if seen is not None and seen.waits["deferred"]:
         return Mode.DEFERRED
-    if task.reschedule or records.reschedules is not None or (seen is not None and seen.reschedules):
+    if task.reschedule or (seen is not None and seen.waits["up_for_reschedule"]):
         return Mode.RESCHEDULE
     return Mode.DEFERRED if seen is None and task.deferrable else Mode.POKE
-
-
-def _held(seen: Starts, ended: float) -> float:
-    """Return the seconds between starts and ends; a start without an end ran to the end of its try."""
-    missing = max(seen.starts - seen.ends, 0)
-    longest = max(ended - seen.first, 0.0)
-    return min(max(seen.ended + missing * ended - seen.started, 0.0), longest) if seen.ends <= seen.starts else longest

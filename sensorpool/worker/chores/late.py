@@ -1,93 +1,93 @@
-"""Finds the conditions that are later than their family usually lands, and logs each of them once.
+"""Finds the conditions that are later than their family usually lands: each is marked and logged once.
 
-A round looks at a few pages of groups, and reads what is usual for a bounded number of families; the next round goes on
-from there.
+With `Settings.on_late_task` a callback's row is written with the mark. A round looks at a few pages of groups; the next
+round goes on from there.
 """
 
-from sensorpool.errors import Unreachable
+import json
+from typing import Any
+
+from sqlalchemy import Connection
+
 from sensorpool.instrumentation.logs import logger
+from sensorpool.instrumentation.redaction import storable
+from sensorpool.model.json_text import read_json
 from sensorpool.model.times import spell_time
-from sensorpool.model.usual_landing import Expected, begins
-from sensorpool.model.values import Milliseconds, range_of, shard_ranges
-from sensorpool.store import late_conditions
-from sensorpool.store.late_conditions import Waiting
+from sensorpool.model.usual_landing import Expected, expected
+from sensorpool.model.values import Milliseconds, shard_ranges
+from sensorpool.store import callbacks, inspecting, late_conditions
 from sensorpool.worker.chores import pages
 from sensorpool.worker.chores.round import Round
-from sensorpool.worker.context import Worker
-from sensorpool.worker.usual_landings import UsualLandings
 
-PAGES = 4  # in a round: 100,000 groups of known families are looked at in twenty-five rounds
-FAMILIES = 500  # whose landings one round reads
-_NAMED = 5  # groups that a round names in the log
+PAGES = 4  # in a round: 100,000 groups are looked at in twenty-five rounds
+_AT_ONCE = 100  # groups that are marked in one transaction
+_NAMED = 5  # of these, in the log
+_WAITERS = 20  # that the task is told of
+_LONGEST = 300  # characters of a condition in the sentence
 
 log = logger(__name__)
 
 
 def find(now: Round) -> None:
-    """Look at the next groups, and mark the late ones."""
+    """Look at the next groups, and mark the late ones.
+
+    A condition is late as of the last look at all ranges: after an outage many have landed that no poke has seen yet.
+
+    :raises Unreachable: when the database or Redis does not answer.
+    """
     worker, place, done = now
-    database, usual_landings = worker.database, worker.usual_landings
-    now_ms, room = database.read(database.now), FAMILIES
+    database, now_ms = worker.database, worker.database.read(worker.database.now)
+    ranges = shard_ranges(worker.settings.shards, worker.settings.shard_code_upper_limit)
+    as_of = min(now_ms, *(state.last for _, state in worker.leases.look(ranges)))
     for _ in range(PAGES):
         page = database.read(late_conditions.waiting, place.waiting_id, pages.ROWS)
-        families = dict.fromkeys(each.family for each in page)
-        unread = [family for family in families if usual_landings.is_unread(family)][:room]
-        usual_landings.read(unread, now_ms)
-        room -= len(unread)
-        page, is_whole = _known(page, usual_landings)
-        late = {each: found for each in page if (found := _late(each, usual_landings, now_ms)) is not None}
-        late = _looked_at_since(late, worker)
-        new = database.run(late_conditions.mark, [each.id for each in late], now_ms) if late else set()
-        done.late += len(new)
-        _tell([(each.id, expected) for each, expected in late.items() if each.id in new])
-        if is_whole and len(page) < pages.ROWS:  # the end of the table
-            place.waiting_id = 0
+        usual = worker.usual_landings.of({each.family for each in page}, now_ms)
+        late = {
+            each.id: found
+            for each in page
+            if (found := expected(usual[each.family], each.logical_date, each.registered_at)) is not None
+            and as_of > found.late_after
+        }
+        for start in range(0, len(late), _AT_ONCE):
+            some = dict(list(late.items())[start : start + _AT_ONCE])
+            new = database.run(_mark, some, now_ms, worker.settings.on_late_task)
+            done.late += len(new)
+            for group_id in new[:_NAMED]:
+                usually, after, _ = some[group_id]
+                times = {"usually_lands_at": spell_time(usually), "late_after": spell_time(after)}
+                log.warning("a condition is late", group_id=group_id, **times)
+        place.waiting_id = page[-1].id if len(page) == pages.ROWS else 0
+        if not place.waiting_id:
             return
-        place.waiting_id = page[-1].id if page else place.waiting_id
-        if not is_whole:  # the next round reads more families
-            return
 
 
-def _known(page: list[Waiting], usual_landings: UsualLandings) -> tuple[list[Waiting], bool]:
-    """Return the groups up to the first one whose family is not read yet, and whether those are all."""
-    for place, each in enumerate(page):
-        if usual_landings.is_unread(each.family):
-            return page[:place], False
-    return page, True
+def _mark(connection: Connection, late: dict[int, Expected], now: Milliseconds, task: str) -> list[int]:
+    """Mark groups, and write a row for the task of each, in one transaction; return those that were not marked."""
+    new = {group["id"]: group for group in late_conditions.mark(connection, late, now)}
+    if task and new:
+        waiters = {group_id: inspecting.others_of_group(connection, group_id, _WAITERS) for group_id in new}
+        told = {each: json.dumps(_described(group, late[each], waiters[each])) for each, group in new.items()}
+        callbacks.note_late(connection, task, told, now)
+    return list(new)
 
 
-def _late(waiting: Waiting, usual_landings: UsualLandings, now: Milliseconds) -> Expected | None:
-    """Return what was expected of a condition that is late; None: it is not."""
-    began = begins(waiting.logical_date, waiting.registered_at)
-    found = usual_landings.of(waiting.family, began)
-    expected = None if found is None else found.expects(began, waiting.registered_at)
-    return expected if expected is not None and now > expected.late_after else None
-
-
-def _looked_at_since(late: dict[Waiting, Expected], worker: Worker) -> dict[Waiting, Expected]:
-    """Return the groups whose range has been looked at since they are late.
-
-    After an outage of the pool many conditions have landed meanwhile: the first poke is to find that.
-    """
-    if not late:
-        return late
-    settings = worker.settings
-    ranges = shard_ranges(settings.shards, settings.shard_code_upper_limit)
-    try:
-        states = dict(zip(ranges, worker.leases.look(ranges), strict=True))
-    except Unreachable:
-        return {}  # without Redis no job pokes them either
-
-    def is_looked_at(each: Waiting, expected: Expected) -> bool:
-        looked_at = states[range_of(each.shardcode, ranges)][1].last
-        return looked_at == 0 or looked_at > expected.late_after  # 0: not known
-
-    return {each: expected for each, expected in late.items() if is_looked_at(each, expected)}
-
-
-def _tell(late: list[tuple[int, Expected]]) -> None:
-    for group_id, expected in late[:_NAMED]:
-        usually_at, late_at = spell_time(expected.usually), spell_time(expected.late_after)
-        log.warning("a condition is late", group_id=group_id, usually_lands_at=usually_at, late_after=late_at)
-    if len(late) > _NAMED:
-        log.warning("more conditions are late", groups=len(late) - _NAMED)
+def _described(group: Any, late: Expected, waiters: list[Any]) -> dict[str, Any]:
+    """Return what the task is told of a late group, as plain values."""
+    context = storable(group["poke_context"])
+    what = f"{group['op_classpath']} {context}"
+    what = what if len(what) <= _LONGEST else f"{what[: _LONGEST - 1]}…"
+    usually = spell_time(late.usually)
+    return {
+        "text": f"sensorpool: {what} is late, and {group['members']} wait for it; it usually lands at {usually}",
+        "event": "late",
+        "group_id": group["id"],
+        "op_classpath": group["op_classpath"],
+        "poke_context": read_json(context, context),
+        "backend": group["backend"],
+        "logical_date": spell_time(group["logical_date"]),
+        "waiting_since": spell_time(group["registered_at"]),
+        "usually_lands_at": usually,
+        "late_after": spell_time(late.late_after),
+        "members": group["members"],
+        "waiters": [dict(each) for each in waiters],
+    }

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from sensorpool.worker.chores.pages import REST, Walk
 from sensorpool.worker.context import Worker
 
-TRIES_LATER = object()
 _LARGEST = 2**63 - 1  # of an id
 
 
@@ -92,11 +91,10 @@ class Chore(NamedTuple):
     """A chore of rescue.
 
     :param name: as `health` says it.
-    :param work: does the chore for one round; any error is the chore's alone. Returns `TRIES_LATER` where what failed
-        in an earlier round has its next turn in a later one: then this round says nothing of whether the chore fails.
+    :param work: does the chore for one round; any error is the chore's alone.
     :param every: in how many rounds the chore has its turn once; the first round of a pool has all.
     """
 
     name: str
-    work: Callable[[Round], object]
+    work: Callable[[Round], None]
     every: int = 1

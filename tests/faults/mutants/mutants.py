@@ -8,7 +8,6 @@ check.
 from dataclasses import dataclass
 
 
-
 @dataclass(frozen=True)
 class Edit:
     """One change of one file of the package."""
