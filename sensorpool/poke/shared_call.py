@@ -1,11 +1,9 @@
 """Shared calls: one call to a backend answers for many groups whose class pokes one by one.
 
 A shared call answers no for sure, or perhaps. What perhaps holds is poked by its own ``poke`` in the same job, so no
-group lands, fails or is skipped by a shared call. One batch in some is compared with single pokes; a class whose shared
-call has said no to what its poke finds is poked one by one from then on (`SharedCalls`).
+group lands, fails or is skipped by a shared call. Tests hold each shared call that we ship against single pokes.
 """
 
-import random
 import threading
 import time
 from collections import Counter
@@ -14,17 +12,15 @@ from typing import Any, NamedTuple, Protocol
 
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
-from sensorpool.model.not_landed import Seen, each_report, not_landed
+from sensorpool.model.not_landed import Seen, not_landed
 from sensorpool.model.states import Outcome
-from sensorpool.model.values import DueGroup, Milliseconds, Report
+from sensorpool.model.values import DueGroup, Milliseconds
 from sensorpool.poke.copies import end_copy
 from sensorpool.poke.tools import PokeTools
 from sensorpool.poke.unit import PokeUnit
 
 SIZE = 1_000  # groups in one shared call
 FEWEST = 2  # groups that are worth one
-COMPARED = 50  # one batch in so many is compared
-_SHADOWS = 3  # groups of such a batch that are poked one by one
 _PAUSE = 300.0  # seconds for which groups are poked one by one after their shared call has failed
 _MOST_PAUSED = 10_000  # kins
 _monotonic = time.monotonic
@@ -57,22 +53,16 @@ class SharedCall(Protocol):
 
 
 class SharedCalls:
-    """The shared calls of a process: counted, compared, and turned off. Safe to share between threads."""
+    """The shared calls of a process: counted, and paused where one failed. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self.unequal: dict[str, str] = {}  # classes whose shared call was wrong, each with what it was wrong about
         self.calls: Counter[str] = Counter()  # by class
         self._paused: dict[tuple[str, Hashable], float] = {}  # until when groups of one kin are poked one by one
         self._told: dict[str, float] = {}  # until when the log has said that calls of a class fail
-        self._batches: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def is_on(self, op_classpath: str, kin: Hashable = None) -> bool:
         """Whether a class is asked by shared calls now; with a kin: whether groups of this kin are."""
-        if op_classpath in self.unequal:
-            return False
-        if not self._paused:
-            return True
         if (until := self._paused.get((op_classpath, kin))) is None:
             return True
         if _monotonic() < until:
@@ -80,12 +70,10 @@ class SharedCalls:
         self._paused.pop((op_classpath, kin), None)
         return True
 
-    def count(self, op_classpath: str) -> bool:
-        """Count a call; return whether its batch is compared with single pokes: the first one is."""
+    def count(self, op_classpath: str) -> None:
+        """Count a call."""
         with self._lock:
             self.calls[op_classpath] += 1
-            self._batches[op_classpath] += 1
-            return self._batches[op_classpath] % COMPARED == 1
 
     def taken(self) -> Counter[str]:
         """Return how many calls were made since the last time, by class."""
@@ -109,14 +97,6 @@ class SharedCalls:
             self._told[op_classpath] = now + _PAUSE
         if is_new:
             log.warning("one call for many fails; its groups are poked one by one", op_classpath=op_classpath, why=why)
-
-    def turn_off(self, op_classpath: str, why: str) -> None:
-        """Have a class poked one by one from now on: its shared call is wrong."""
-        with self._lock:
-            is_new = op_classpath not in self.unequal
-            self.unequal.setdefault(op_classpath, why)
-        if is_new:
-            log.error("one call for many is wrong; its class is poked one by one", op_classpath=op_classpath, why=why)
 
 
 class SharedBatch:
@@ -150,7 +130,7 @@ class SharedBatch:
         call: SharedCall,
         calls: SharedCalls,
         tools: PokeTools,
-        again: Callable[[Iterable[Any]], None],
+        again: Callable[[Iterable[PokeUnit]], None],
         now: Callable[[float], Milliseconds],
     ) -> None:
         self.op_classpath = units[0].op_classpath
@@ -195,14 +175,8 @@ class SharedBatch:
         end_copy()
         took = _monotonic() - began
         no = [place for place, answer in zip(places, answers, strict=True) if answer is False]
-        perhaps: list[Any] = [
-            units[place] for place, answer in zip(places, answers, strict=True) if answer is not False
-        ]
-        perhaps += late
-        if self._calls.count(self.op_classpath) and no:
-            shadows = set(random.sample(no, min(_SHADOWS, len(no))))
-            no = [place for place in no if place not in shadows]
-            perhaps += [_Shadow(units[place], self._call, self._calls) for place in sorted(shadows)]
+        perhaps = [units[place] for place, answer in zip(places, answers, strict=True) if answer is not False] + late
+        self._calls.count(self.op_classpath)
         with self._lock:
             if self._given_up:
                 return []
@@ -242,66 +216,8 @@ class SharedBatch:
         with self._lock:
             if self._given_up:
                 return []
-            self._no = [*places[1:]] if is_away else []
-            if not is_away:
-                self._calls.failed(self.op_classpath, self._kin, one_line(error))
-                self._again(self._units)
-                return []
-            # each of them would find so too, unless it is the call alone that is refused
-            self._again([_Scout(self._units[places[0]], self._call, self._calls), *late])
-        return [read.of_exception(groups[place], began, error) for place in places[1:]]
-
-
-class _Shadow:
-    """A group to which a shared call said no: its own poke tells whether that is right."""
-
-    size = 1  # pokes
-
-    __slots__ = ("_call", "_calls", "_unit", "began", "op_classpath")
-
-    def __init__(self, unit: PokeUnit, call: SharedCall, calls: SharedCalls) -> None:
-        self.op_classpath = unit.op_classpath
-        self.began = 0.0
-        self._unit = unit
-        self._call = call
-        self._calls = calls
-
-    @property
-    def groups(self) -> list[DueGroup]:
-        return self._unit.groups
-
-    def poke(self) -> list[Report]:
-        reports = each_report(self._unit.poke())
-        if any(report.outcome is Outcome.LANDED for report in reports):
-            self._compare()
-        return reports
-
-    def overran(self, limit: float) -> list[Report]:
-        return self._unit.overran(limit)
-
-    def rest(self) -> tuple[()]:
-        return ()
-
-    def _compare(self) -> None:
-        """Ask once more: it may have landed since the shared call."""
-        question = self._unit.question
-        try:
-            [answer] = self._call.ask(question.kin, [question.asked])
-        except BaseException:
-            end_copy()
-            return
-        if answer is False:
-            self._calls.turn_off(self.op_classpath, f"it says no to group {self._unit.group.id}, which its poke finds")
-
-
-class _Scout(_Shadow):
-    """A group of a shared call that could not ask its backend: its own poke tells whether the backend is away."""
-
-    __slots__ = ()
-
-    def poke(self) -> list[Report]:
-        reports = each_report(self._unit.poke())
-        if not any(report.outcome is Outcome.INFRA_FAILURE for report in reports):
-            kin = self._unit.question.kin
-            self._calls.failed(self.op_classpath, kin, "it cannot ask its backend, and a poke can")
-        return reports
+            # it may be the call alone that is refused: until its pause is over each group is poked by itself
+            self._calls.failed(self.op_classpath, self._kin, one_line(error))
+            self._no = [*places] if is_away else []
+            self._again(late if is_away else self._units)
+        return [read.of_exception(groups[place], began, error) for place in self._no]

@@ -17,7 +17,6 @@ from sensorpool.leases.outages import Outages
 from sensorpool.leases.poke_log import process_name
 from sensorpool.leases.roster import Roster
 from sensorpool.leases.trouble import Trouble
-from sensorpool.leases.wrong_calls import WrongCalls
 from sensorpool.model.budgets import Budgets
 from sensorpool.model.values import Flushed, Milliseconds, ShardRange
 from sensorpool.poke.child import START_LIMIT
@@ -45,7 +44,6 @@ from sensorpool.worker.passing_on import PassingOn
 from sensorpool.worker.slow_pokes import SlowPokes
 from sensorpool.worker.suspects import Suspects
 from sensorpool.worker.usual_landings import UsualLandings
-from sensorpool.worker.wrong_calls import WrongCallsHere
 
 log = logger(__name__)
 
@@ -127,7 +125,6 @@ class Worker:
             wait=settings.tick,
             window=settings.infra_failure_window,
         )
-        self.wrong_calls = WrongCallsHere(WrongCalls(leases.store), self.poker.shared_calls)
         self.failing_pokes = FailingPokes(kinds, self.away.is_away)
         claims = HeldClaims(leases.claims, 3 * settings.heartbeat)
         self.outside = OutsideResults(

@@ -55,7 +55,6 @@ def _run(worker: Worker, shard_range: ShardRange, token: str) -> JobResult:
     try:
         failpoint("lease.after")
         worker.away.look()
-        worker.wrong_calls.exchange()
         # other ranges want the process too: what is new after that is poked in the next tick
         ends = time.monotonic() + worker.settings.job_span
         while (again := _round(worker, visit, ends)) is not None:

@@ -276,7 +276,7 @@ class SimulatedWorker(Worker):
             window=settings.infra_failure_window,
         )
         self._make_outside()
-        self.away._looked_at = self.wrong_calls._looked_at = math.inf  # a look would depend on the machine's clock
+        self.away._looked_at = math.inf  # a look would depend on the machine's clock
         self.lane = SimulatedIsolatedLane(world, self.poker.cache._tools)
         self.suspects._crashing = self.suspects._hanging = self.lane  # type: ignore[assignment]
         self.first_load_ms: int | None = None  # when its ClockWatch first saw the database's clock
