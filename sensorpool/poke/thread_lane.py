@@ -68,29 +68,17 @@ class ThreadLane(Lane[Work]):
         self._lock = threading.Lock()
         self._looked_at = time.monotonic()
         self._begun = 0  # pokes since then; one that two threads count at once may be lost
-        self._to_wake = 0  # so many more threads are told to take work, one after the other
-        self._told = 0  # so many have been told since one last came
-        self._told_at = 0.0  # when
+        self._coming = 0  # threads that were told to take work, and have not come yet
         self._went_through_at = 0.0  # when `supervise` last looked at the pokes that go on
 
-    def put(self, works: Iterable[Work], *, at_once: bool = False) -> None:
-        """Queue work, and make sure that a thread takes it up.
-
-        :param at_once: whether as many pokes begin as there are slots, because they are known to wait for answers.
-        """
+    def put(self, works: Iterable[Work]) -> None:
+        """Queue work, and make sure that a thread takes it up."""
         self._waiting.put(works)
         self.supervise()
-        if at_once:
-            self._wake(self._waiting.takeable)
 
-    def put_back(self, works: Iterable[Work], *, at_once: bool = False) -> None:
-        """Queue work that other work has made, on its thread; a thread takes it up soon.
-
-        :param at_once: as in `put`.
-        """
+    def put_back(self, works: Iterable[Work]) -> None:
+        """Queue work that other work has made, on its thread; a thread takes it up soon."""
         self._waiting.put(works)
-        if at_once:
-            self._wake(self._waiting.takeable)
 
     def supervise(self) -> None:
         """Give up the threads whose poke overran; add threads while pokes wait for answers: one, two, four, …"""
@@ -105,14 +93,9 @@ class ThreadLane(Lane[Work]):
         if busy and since < _TELLS:
             return
         begun, self._looked_at, self._begun = self._begun, now, 0
-        if not self._waiting:
-            with self._lock:
-                self._to_wake = 0
-            return
         if busy and begun * QUICK > since * busy:
             return  # quick pokes do not wait for answers: more threads would not make them faster
-        wanted = self._to_wake + self._told  # a look does not cut short what `put` has begun
-        self._wake(min(self._waiting.takeable, max(1, busy, wanted)))
+        self._wake(min(self._waiting.takeable, max(1, busy)) - self._coming)
 
     def _go_through(self, now: float) -> None:
         """Take the units behind slow pokes back, and give up the threads whose poke overran."""
@@ -139,43 +122,21 @@ class ThreadLane(Lane[Work]):
         return not self._runners and not self._waiting
 
     def _wake(self, number: int) -> None:
-        """Have so many threads take work, one after the other: each tells the next as its poke begins.
-
-        So two threads want the interpreter. A hundred that are told at once wait for it, and for one another.
-
-        :param number: with those that are told already, and have not come.
-        """
+        """Tell so many threads to take work."""
+        runners = [_Runner() for _ in range(number)]
         with self._lock:
-            least = 1 if number > 0 and self._is_late() else 0  # the one that is told may be lost
-            self._to_wake = max(least, number - self._told)
-        self._wake_next()
-
-    def _is_late(self) -> bool:
-        """Whether a thread that is told does not come: it waits for the interpreter, or is lost."""
-        return bool(self._told) and time.monotonic() - self._told_at > _HOLDS_UP
-
-    def _wake_next(self) -> None:
-        """Tell the next thread to take work, if the one before has come; where none comes, tell two, four, …"""
-        runners: list[_Runner] = []
+            self._coming += len(runners)
+            self._runners.update(runners)
         try:
-            with self._lock:
-                if not self._told or self._is_late():
-                    runners = [_Runner() for _ in range(min(self._to_wake, self._told + 1))]
-                self._to_wake -= len(runners)
-                self._told += len(runners)
-                if runners:
-                    self._told_at = time.monotonic()
-                    self._runners.update(runners)
             while runners:
                 self._reusable.do(partial(self._work, runners[-1]))
                 runners.pop()
-        except BaseException as error:
+        except (RuntimeError, MemoryError):  # no thread can be started: the running threads do the work
+            pass
+        finally:
             with self._lock:
-                self._to_wake = self._told = 0
+                self._coming -= len(runners)
                 self._runners.difference_update(runners)
-            if not isinstance(error, RuntimeError | MemoryError):
-                raise  # a signal
-            # no thread can be started: the running threads do the work
 
     def _give_up(self, runner: _Runner, now: float) -> None:
         with runner.lock:
@@ -192,16 +153,12 @@ class ThreadLane(Lane[Work]):
     def _work(self, runner: _Runner) -> None:
         done, monotonic, lock = self._done, time.monotonic, runner.lock
         with self._lock:
-            self._told = 0
-            self._runners.add(runner)  # it is not there if its thread began, and yet could not be started
+            self._coming -= 1
         used = time.thread_time()
         reports: Sequence[Seen] | None
         try:
             work = self._waiting.take()
             while work is not None:
-                if self._to_wake:
-                    self._wake_next()
-                    used = time.thread_time()  # what that took is not the poke's
                 work.began = monotonic()
                 self._begun += work.size
                 runner.work = work
