@@ -201,7 +201,8 @@ class Poking:
         """Deal groups out by what they ask: those that can share a call to one call, the others by themselves."""
         by_kin: dict[Any, list[PokeUnit]] = {}
         alone: list[PokeUnit] = []
-        now = self._now(time.monotonic())
+        dealt = time.monotonic()
+        now = self._now(dealt)
         for unit in units:
             if self._parts.may_share(sensor_class, unit, now):
                 by_kin.setdefault(unit.question.kin, []).append(unit)
@@ -214,7 +215,7 @@ class Poking:
                 continue
             for some in _in_parts(kin, shared_call.SIZE):
                 call, calls = sensor_class.shared, parts.shared_calls
-                works.append(SharedBatch(some, call, calls, parts.tools, self._again, self._now))
+                works.append(SharedBatch(some, call, calls, parts.tools, self._again, dealt))
         self._threads.put([*works, *alone])
 
 

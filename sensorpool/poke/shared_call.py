@@ -14,7 +14,7 @@ from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.not_landed import Seen, not_landed
 from sensorpool.model.states import Outcome
-from sensorpool.model.values import DueGroup, Milliseconds
+from sensorpool.model.values import DueGroup
 from sensorpool.poke.copies import end_copy
 from sensorpool.poke.tools import PokeTools
 from sensorpool.poke.unit import PokeUnit
@@ -103,8 +103,8 @@ class SharedBatch:
     """Groups that one shared call is asked for.
 
     :param again: has units poked by themselves, in the same job.
-    :param now: tells the database's time at a moment of the monotonic clock: the call may wait long for a slot, and
-        groups whose deadline has passed meanwhile are not asked for.
+    :param dealt: when the groups were dealt to this call, by the monotonic clock. Its reports say that they began then:
+        a deadline that passes while the call waits for a slot is judged by a later poke.
     """
 
     size = 1  # call, which waits for one answer
@@ -113,11 +113,11 @@ class SharedBatch:
         "_again",
         "_call",
         "_calls",
+        "_dealt",
         "_given_up",
         "_kin",
         "_lock",
         "_no",
-        "_now",
         "_tools",
         "_units",
         "began",
@@ -131,7 +131,7 @@ class SharedBatch:
         calls: SharedCalls,
         tools: PokeTools,
         again: Callable[[Iterable[PokeUnit]], None],
-        now: Callable[[float], Milliseconds],
+        dealt: float,
     ) -> None:
         self.op_classpath = units[0].op_classpath
         self.began = 0.0
@@ -141,9 +141,9 @@ class SharedBatch:
         self._calls = calls
         self._tools = tools
         self._again = again
-        self._now = now
+        self._dealt = dealt
         self._given_up = False
-        self._no: list[int] | None = None  # the places of the groups that it reports itself; None: it has not ended
+        self._no: Sequence[PokeUnit] = units  # that are not poked by themselves yet
         self._lock = threading.Lock()
 
     @property
@@ -153,39 +153,24 @@ class SharedBatch:
 
     def poke(self) -> list[Seen]:
         """Ask for all groups in one call; have those poked by themselves that may hold."""
-        units, began = self._units, _monotonic()
-        groups = [unit.group for unit in units]  # the versions of now
-        now = self._now(began)
-        places = [place for place, group in enumerate(groups) if (at := group.next_deadline) is None or now < at]
-        late = [units[place] for place in sorted(set(range(len(units))).difference(places))]
-        if len(places) < FEWEST:
-            with self._lock:
-                if not self._given_up:
-                    self._no = []
-                    self._again(units)
-            return []
-        questions = [units[place].question for place in places]
+        units, dealt, groups = self._units, self._dealt, self.groups  # the versions of now
+        began = _monotonic()
         try:
-            answers = list(self._call.ask(self._kin, [each.asked for each in questions]))
-            if len(answers) != len(places):
-                raise ValueError(f"{len(answers)} answers to {len(places)} questions")
+            answers = list(self._call.ask(self._kin, [unit.question.asked for unit in units]))
+            if len(answers) != len(units):
+                raise ValueError(f"{len(answers)} answers to {len(units)} questions")
         except BaseException as error:
             end_copy()
-            return self._failed(groups, places, late, began, error)
+            if not self._failed(error):
+                return []
+            return [self._tools.answers.of_exception(group, dealt, error) for group in groups]
         end_copy()
         took = _monotonic() - began
-        no = [place for place, answer in zip(places, answers, strict=True) if answer is False]
-        perhaps = [units[place] for place, answer in zip(places, answers, strict=True) if answer is not False] + late
         self._calls.count(self.op_classpath)
-        with self._lock:
-            if self._given_up:
-                return []
-            self._no = no
-            if perhaps:
-                self._again(perhaps)
-        if not no:
+        no = [group for group, answer in zip(groups, answers, strict=True) if answer is False]
+        if not self._end(no=[unit for unit, answer in zip(units, answers, strict=True) if answer is False]) or not no:
             return []
-        return [not_landed([groups[place] for place in no], [began] * len(no), took)]
+        return [not_landed(no, [dealt] * len(no), took)]
 
     def overran(self, limit: float) -> list[Seen]:
         """Have all groups poked by themselves: one call was too long, not each of them."""
@@ -193,31 +178,27 @@ class SharedBatch:
         self._calls.failed(self.op_classpath, None, f"a call took longer than its limit of {limit:g} s")
         with self._lock:
             self._given_up = True
-            self._again(self._units if self._no is None else [self._units[place] for place in self._no])
+            self._again(self._no)
         return []
 
     def rest(self) -> tuple[()]:
         """Return nothing: all groups are in the call that goes on."""
         return ()
 
-    def _failed(
-        self,
-        groups: Sequence[DueGroup],
-        places: Sequence[int],
-        late: Sequence[PokeUnit],
-        began: float,
-        error: BaseException,
-    ) -> list[Seen]:
-        read = self._tools.answers
+    def _end(self, no: Sequence[PokeUnit]) -> bool:
+        """Have the other units poked by themselves; return whether this call counts, and was not given up."""
+        with self._lock:
+            if not self._given_up:
+                self._no, own = no, set(no)
+                self._again([unit for unit in self._units if unit not in own])
+            return not self._given_up
+
+    def _failed(self, error: BaseException) -> bool:
+        """Pause calls of this kin; return whether the error is reported for all groups: their backend is away."""
         try:
-            is_away = read.outcome_of(error) is Outcome.INFRA_FAILURE
+            is_away = self._tools.answers.outcome_of(error) is Outcome.INFRA_FAILURE
         except BaseException:  # its attributes raise
             is_away = False
-        with self._lock:
-            if self._given_up:
-                return []
-            # it may be the call alone that is refused: until its pause is over each group is poked by itself
-            self._calls.failed(self.op_classpath, self._kin, one_line(error))
-            self._no = [*places] if is_away else []
-            self._again(late if is_away else self._units)
-        return [read.of_exception(groups[place], began, error) for place in self._no]
+        # it may be the call alone that is refused: until its pause is over each group is poked by itself
+        self._calls.failed(self.op_classpath, self._kin, one_line(error))
+        return self._end(no=self._units if is_away else ()) and is_away

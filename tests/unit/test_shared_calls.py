@@ -253,58 +253,12 @@ def test_a_group_whose_deadline_has_passed_is_poked_by_itself(poker: Poker, call
     assert call.asked == [("a", ["n1", "n4", "n5"])]
 
 
-def waiting(poker: Poker, *deadlines: int | None) -> list[PokeUnit]:
-    """Make groups with these deadlines, whose shared call is dealt at 1,000 and begins at 2,000: `dealt_and_asked`."""
-    texts = [f'{{"kin": "a", "name": "n{number}"}}' for number in range(1, len(deadlines) + 1)]
-    return [
-        PokeUnit(due_group(number, next_deadline=deadline), classpath(Waits), text, poker.tools)
-        for number, (deadline, text) in enumerate(zip(deadlines, texts, strict=True), 1)
-    ]
-
-
-def dealt_and_asked() -> Callable[[float], int]:
-    times = iter([1_000])
-    return lambda _: next(times, 2_000)
-
-
-def test_a_group_whose_deadline_passes_while_its_call_waits_is_poked_by_itself(poker: Poker, call: Call) -> None:
-    call.answer = lambda _: False
-    Waits.there.update({"n2", "n4"})
-    found = poke(poker, waiting(poker, None, 1_500, 2_001, 2_000, 5_000), dealt_and_asked())
-    assert call.asked == [("a", ["n1", "n3", "n5"])]
-    assert sorted(Waits.poked) == ["n2", "n4"]
-    assert {key for key, report in found.items() if report.outcome is Outcome.LANDED} == {2, 4}
-    assert {key for key, report in found.items() if report.outcome is Outcome.NOT_LANDED} == {1, 3, 5}
-
-
-@pytest.mark.parametrize("deadlines", [(1_500, 1_500), (None, 1_500)])
-def test_where_deadlines_leave_too_few_groups_no_call_is_made(poker: Poker, call: Call, deadlines: Any) -> None:
-    assert len(poke(poker, waiting(poker, *deadlines), dealt_and_asked())) == 2
-    assert (call.asked, sorted(Waits.poked)) == ([], ["n1", "n2"])
-
-
-def test_where_the_backend_is_away_a_group_whose_deadline_has_passed_is_poked_too(
-    poker: Poker, call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Waits, "is_away", True)
-    call.answer = raises(ConnectionRefusedError(111, "refused"))
-    found = poke(poker, waiting(poker, 1_500, None, None, 5_000), dealt_and_asked())
-    assert {report.outcome for report in found.values()} == {Outcome.INFRA_FAILURE}
-    assert len(found) == 4
-    assert Waits.poked == ["n1"]
-
-
-@pytest.mark.parametrize("fails", ["hangs", "is wrong"])
-def test_a_call_that_fails_leaves_every_group_one_poke(poker: Poker, call: Call, fails: str) -> None:
-    gate = threading.Event()
-    if fails == "hangs":
-        call.before = lambda: gate.wait(30)
-    else:
-        call.answer = raises(ValueError("odd"))
-    found = poke(poker, waiting(poker, 1_500, None, None), dealt_and_asked())
-    assert {report.outcome for report in found.values()} == {Outcome.NOT_LANDED}
-    assert sorted(Waits.poked) == ["n1", "n2", "n3"]
-    gate.set()
+def test_the_answer_of_a_call_judges_no_deadline_that_passed_while_it_waited(poker: Poker, call: Call) -> None:
+    before = time.monotonic()
+    began: list[float] = []
+    call.before = lambda: began.append(time.monotonic())
+    found = poke(poker, units(poker, ["x", "y"]))
+    assert all(before <= report.began < began[0] for report in found.values())
 
 
 def test_a_call_that_takes_too_long_costs_no_group_its_poke(poker: Poker, call: Call) -> None:
