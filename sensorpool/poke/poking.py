@@ -180,7 +180,7 @@ class Poking:
         elif self._parts.shares(sensor_class):
             self._deal_shared(sensor_class, units)
         else:
-            self._threads.put(units)
+            self._threads.put(units, at_once=tools.waits_for_answers(op_classpath))
 
     def _again(self, units: Iterable[PokeUnit]) -> None:
         """Have those poked by themselves to which a shared call did not say no. Called from any thread.
@@ -195,7 +195,8 @@ class Poking:
             unit.by_itself = True
             (returned if at_once else at_once).append(unit)
         self._returned.extend(returned)
-        self._threads.put_back(at_once)
+        waits = any(map(self._parts.tools.waits_for_answers, {unit.op_classpath for unit in at_once}))
+        self._threads.put_back(at_once, at_once=waits)
 
     def _deal_shared(self, sensor_class: SensorClass, units: Sequence[PokeUnit]) -> None:
         """Deal groups out by what they ask: those that can share a call to one call, the others by themselves."""

@@ -182,33 +182,35 @@ def told_lane(slots: int) -> tuple[ThreadLane, Telling]:
     return ThreadLane(Slots(slots), PATIENT, threads), threads  # type: ignore[arg-type]
 
 
-def test_threads_are_added_while_pokes_wait_for_answers(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 1_000.0
-    monkeypatch.setattr("sensorpool.poke.thread_lane.time.monotonic", lambda: now)
+def waiting_lane(gate: threading.Event) -> tuple[ThreadLane, Telling, list[Work]]:
+    """Return a lane with four pieces of work that are known to wait for answers."""
     lane, threads = told_lane(8)
-    works = [Work(number, gate.wait) for number in range(1, 6)]
-    lane.put(works)
-    told = []
-    for _ in range(4):
-        now += 0.001
-        lane.supervise()
-        told.append(len(threads.told))
-        while threads.told:
-            threads.begin()
-        until("they have come", lambda: lane._coming == 0)
-    assert told == [1, 1, 2, 1]
-    until("all have begun", lambda: all(work.begun.is_set() for work in works))
+    works = [Work(number, gate.wait) for number in range(1, 5)]
+    lane.put(works, at_once=True)
+    return lane, threads, works
 
 
-def test_no_thread_is_told_twice_for_one_piece_of_work(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 1_000.0
-    monkeypatch.setattr("sensorpool.poke.thread_lane.time.monotonic", lambda: now)
-    lane, threads = told_lane(8)
-    lane.put([Work(number, gate.wait) for number in range(1, 3)])
-    for _ in range(5):
-        now += 0.02
-        lane.supervise()
-    assert len(threads.told) == 1, "the first has not come yet"
+def test_threads_are_woken_one_by_one(gate: threading.Event) -> None:
+    """A hundred that are woken at once wait for the interpreter, and for one another."""
+    lane, threads, works = waiting_lane(gate)
+    before = len(threads.told)
+    for work in works:  # and none looks at the lane again
+        threads.begin()
+        assert work.begun.wait(PATIENT)
+        assert len(threads.told) <= before
+    gate.set()
+    while threads.told:
+        threads.begin()
+    assert outcomes(drive(lane, lambda seen: len(seen) == 4, "all are poked")).keys() == {1, 2, 3, 4}
+
+
+def test_a_thread_that_does_not_come_holds_up_no_other(gate: threading.Event) -> None:
+    lane, threads, works = waiting_lane(gate)
+    threads.told.clear()  # it waits for the interpreter
+    for work in works:
+        until("another is told", lambda: lane.supervise() or threads.told)
+        threads.begin()
+        assert work.begun.wait(PATIENT)
 
 
 def test_the_running_threads_do_the_work_where_none_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
