@@ -207,8 +207,13 @@ def test_threads_are_woken_one_by_one(gate: threading.Event) -> None:
 def test_a_thread_that_does_not_come_holds_up_no_other(gate: threading.Event) -> None:
     lane, threads, works = waiting_lane(gate)
     threads.told.clear()  # it waits for the interpreter
+
+    def another_is_told() -> bool:
+        lane.supervise()
+        return bool(threads.told)
+
     for work in works:
-        until("another is told", lambda: lane.supervise() or threads.told)
+        until("another is told", another_is_told)
         threads.begin()
         assert work.begun.wait(PATIENT)
 
