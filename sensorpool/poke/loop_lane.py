@@ -112,8 +112,8 @@ class LoopLane(Lane[PokeUnit]):
     def _give_up(self, loop: PokeLoop) -> None:
         """Leave a loop that is blocked. The poke that holds it overran; the others begin again on another loop.
 
-        If no task of a running poke holds it (a callback does, or a task that a poke left behind), any of them may be to
-        blame: all of them overran, and each is poked apart.
+        If no task of a running poke holds it (a callback does, or a task that a poke left behind), any of them may be
+        to blame: all of them overran, and each is poked apart.
         """
         holder = loop.holder
         with loop.lock:
