@@ -14,6 +14,7 @@ from sensorpool.model.times import spell_time
 from sensorpool.model.usual_landing import earliest, family_of
 from sensorpool.model.values import Milliseconds
 from sensorpool.store import inspecting, troubles
+from sensorpool.store.usual_landings import UsualLandings
 
 SHOWN_POKES = 20
 NOT_KEPT = "not known: Redis keeps the pokes of some intervals, and so many of each shard range"

@@ -7,7 +7,6 @@ from sensorpool.admin.health import MOST_CLASSES, health
 from sensorpool.admin.problems import longest_tick
 from sensorpool.client.pool_view import PoolView
 from sensorpool.leases.range_state import MISSED, RangeState
-from sensorpool.leases.wrong_calls import WrongCalls
 from sensorpool.model.states import Ending, State
 from sensorpool.model.times import spell_time
 from sensorpool.model.values import Milliseconds
@@ -64,7 +63,6 @@ def status(pool: PoolView) -> dict[str, Any]:
         "unpokeable": [each._asdict() for each in database.read(troubles.unpokeable, MOST_CLASSES)],
         "away": [backends.shown(outage) for outage in backends.away(pool).values()],
         "budgets": backends.budgets(pool),
-        "wrong_calls": WrongCalls(pool.leases.store).found(),
         "late": database.read(late_conditions.count),
         "quarantined": database.read(admission.count_quarantined),
         "deaths": [f"{each.worker}: {each.cause}" for each in pool.child_deaths.lately()],

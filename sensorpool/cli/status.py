@@ -61,8 +61,6 @@ def _sentences(found: dict[str, Any]) -> Iterator[str]:
         yield f"in quarantine: {counted(found['quarantined'], 'condition')} (`sensorpool quarantine` lists them)"
     if deaths := found["deaths"]:
         yield f"died in the last 10 minutes: {counted(len(deaths), 'process', 'es')} of the workers, last {deaths[-1]}"
-    for op_classpath, why in found["wrong_calls"].items():
-        yield f"{op_classpath} is poked one by one: its call for many was wrong, {why}"
     for each in found["budgets"]:
         if each["waiting"]:
             yield (

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Collection, Container, Mapping, Set
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
+from importlib import import_module, invalidate_caches
 from importlib.metadata import EntryPoint
 from typing import Any, NamedTuple
 
@@ -18,7 +19,6 @@ from sensorpool.model.backend import backend_named
 from sensorpool.model.identity import canonical_classpath
 from sensorpool.model.location import location_named
 from sensorpool.model.words import nearest_class
-from sensorpool.poke.importing import import_anew
 
 FIELDS = "poke_context_fields"  # AIP-17's word
 BACKEND_OF = "backend_of"  # a static or class method: takes a poke_context, and returns the name of its backend
@@ -278,7 +278,8 @@ def path_of(cls: type) -> str:
 def _load(classpath: str) -> SensorClass:
     module_name, _, name = classpath.rpartition(".")
     try:
-        found = getattr(import_anew(module_name), name, None)
+        invalidate_caches()  # its file may be newer than the cached listing of its folder
+        found = getattr(import_module(module_name), name, None)
     except (KeyboardInterrupt, MemoryError):
         raise
     except BaseException as error:  # an import may raise anything, SystemExit too

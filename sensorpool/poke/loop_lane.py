@@ -15,19 +15,15 @@ from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.values import Report
 from sensorpool.poke.disposal import dispose
-from sensorpool.poke.holding import look
 from sensorpool.poke.lane import Lane
-from sensorpool.poke.poke_loop import GRACE, PokeLoop, SteppedCoroutine
+from sensorpool.poke.poke_loop import GRACE, ForkGuarded, PokeLoop
 from sensorpool.poke.queues import drained
 from sensorpool.poke.reusable_threads import ReusableThreads
-from sensorpool.poke.rounds import LONG
 from sensorpool.poke.sharing import CURRENT_POKE, PokeTask, RunningPoke
 from sensorpool.poke.slots import Slots
-from sensorpool.poke.tools import overran
 from sensorpool.poke.unit import PokeUnit
 
 _LOOK_EVERY = 0.02  # seconds between two looks at a loop: each wakes it
-_MOST_MOVES = 3  # of a poke in a row, from loops that code of no running poke holds
 
 log = logger(__name__)
 
@@ -40,19 +36,11 @@ class LoopLane(Lane[PokeUnit]):
         self._loop: PokeLoop | None = None
         self._left: deque[tuple[float, RunningPoke]] = deque()  # when a poke ended before its threads, and the poke
         self._has_warned = False
-        self._moves: dict[PokeUnit, int] = {}  # how often in a row a poke moved and none was to blame
 
     def put(self, units: Iterable[PokeUnit]) -> None:
         """Queue pokes."""
         self._waiting.put(units)
         self._wake()
-
-    def withdraw(self) -> list[PokeUnit]:
-        """Take back the pokes that have not begun."""
-        units = super().withdraw()
-        for unit in units:
-            self._moves.pop(unit, None)
-        return units
 
     def _wake(self) -> None:
         """Have the loop, or a new one, begin the waiting pokes."""
@@ -70,7 +58,7 @@ class LoopLane(Lane[PokeUnit]):
     def is_held_up(self, seconds: float) -> bool:
         """Whether every poke that goes on has been going on for so long."""
         now, loop = time.monotonic(), self._loop
-        return loop is None or all(now - poke.began > seconds for poke in list(loop.running.values()))
+        return loop is None or all(now - unit.began > seconds for unit in list(loop.running))
 
     @property
     def idle(self) -> bool:
@@ -92,7 +80,7 @@ class LoopLane(Lane[PokeUnit]):
         return number
 
     def supervise(self) -> None:
-        """Give up the pokes that overran: a coroutine that does not end when cancelled, or a loop that is blocked."""
+        """Give up a coroutine that does not end when it is cancelled, and a loop that is blocked."""
         loop = self._loop
         if loop is None:
             if self._waiting:
@@ -103,25 +91,14 @@ class LoopLane(Lane[PokeUnit]):
         if (now := time.monotonic()) - loop.looked_at < _LOOK_EVERY:
             return
         loop.looked_at = now
-        if loop.is_dead:
-            self._give_up(loop)
-            return
-        holder, now, stepping = look(loop), time.monotonic(), loop.stepping
-        if stepping is not None and now - stepping[1] > self._poke_timeout:
-            self._give_up(loop, stepping[0], holder and holder.name, stepping)
-            return
-        if loop.left_behind and any(going.left > self._poke_timeout for going in list(loop.running.values())):
-            self._give_up(loop, None, loop.left_behind)
-            return
-        if loop.answered_at >= loop.asked_at:
+        if loop.answered_at >= loop.asked_at and not loop.is_dead:
             loop.asked_at = now
             loop.tell(loop.answer)
-            held = loop.rounds.lasts()
-            for unit, going in list(loop.running.items()):  # on a blocked loop they are not to blame
-                if now - held - going.ends > GRACE:
-                    self._report(loop, unit, [_overran(unit, going)])
-        elif now - loop.asked_at > self._poke_timeout + GRACE:
-            self._give_up(loop, holder and _unit_of(holder.going, loop), holder and holder.name)
+            for unit in list(loop.running):
+                if now - unit.began > self._poke_timeout + GRACE:
+                    self._report(loop, unit, unit.overran(self._poke_timeout))
+        elif now - loop.asked_at > self._poke_timeout or loop.is_dead:
+            self._give_up(loop)
 
     def close(self) -> None:
         """Stop the loop. An idle loop has ended when this returns; pokes that go on are cancelled without a wait."""
@@ -132,61 +109,34 @@ class LoopLane(Lane[PokeUnit]):
             if is_idle:
                 loop.join(GRACE)
 
-    def _give_up(
-        self,
-        loop: PokeLoop,
-        blocker: PokeUnit | None = None,
-        code: str | None = None,
-        stepping: tuple[PokeUnit, float] | None = None,
-    ) -> None:
-        """Leave a loop that is held. The poke that holds it overran, and the rest move.
+    def _give_up(self, loop: PokeLoop) -> None:
+        """Leave a loop that is blocked. The poke that holds it overran; the others begin again on another loop.
 
-        Where code that a poke left behind holds it, all move, for none is to blame; one that has moved so `_MOST_MOVES`
-        times in a row counts as overran.
-
-        :param blocker: the poke that holds the loop; it may be reported already, and hold the loop while it is being
-            cancelled.
-        :param code: the name of the code that holds the loop, if it is known.
-        :param stepping: the blocker's present step.
+        If no task of a running poke holds it (a callback does, or a task that a poke left behind), any of them may be
+        to blame: all of them overran, and each is poked apart.
         """
+        holder = loop.holder
         with loop.lock:
-            if stepping is not None and loop.stepping is not stepping:
-                return  # the loop has just gone on
             loop.given_up = True
             running = dict(loop.running)
             loop.running.clear()
             for going in running.values():
                 self._leave(going)
-        if blocker in running:
-            over = {blocker: _overran(blocker, running[blocker])}
-        else:
-            if code is not None:
-                log.warning("code that a poke left behind holds the event loop; its pokes begin again", code=code)
-            over = self._moved_too_often(running, code)
+        limit, many = self._poke_timeout, len(running) > 1
+        over = {unit: unit.overran(limit) for unit, going in running.items() if going is holder}
+        if not over:
+            over = {unit: [each._replace(of_many=many) for each in unit.overran(limit)] for unit in running}
+        log.warning("an event loop is blocked; its pokes move to another", pokes=len(running))
         for unit in running:
             self._slots.release(unit.op_classpath)
-        for unit in over:
-            self._moves.pop(unit, None)
         self.abandoned += 1
         loop.end()
         dispose(loop)  # with the tasks that are left on it
-        self._done.extend([report] for report in over.values())
+        self._done.extend(over.values())
         self._loop = None
         self._waiting.put([unit for unit in running if unit not in over])
         if self._waiting:
             self._wake()
-
-    def _moved_too_often(self, running: dict[PokeUnit, RunningPoke], code: str | None) -> dict[PokeUnit, Report]:
-        """Count that pokes move and none is to blame; return the reports of those that have moved often enough."""
-        now, over = time.monotonic(), {}
-        by = "" if code is None else f": {code}, which a poke left behind, held its own"
-        for unit, going in running.items():
-            moves = self._moves.get(unit, 0)
-            self._moves[unit] = moves + 1
-            if moves >= _MOST_MOVES and now - going.began > going.limit:
-                why = f", after it moved {moves} times to another event loop{by}"
-                over[unit] = overran(unit.begun, going.began, going.limit, going.more, why)
-        return over
 
     def _start(self, loop: PokeLoop) -> None:
         """Begin as many pokes as may run at once. Runs on the loop."""
@@ -195,27 +145,27 @@ class LoopLane(Lane[PokeUnit]):
                 unit = None if loop.given_up else self._waiting.take()
                 if unit is None:
                     return
-                going = loop.running[unit] = RunningPoke(time.monotonic(), self._poke_timeout)
-                unit.begun = unit.group
-            loop.limit(going)
+                going = loop.running[unit] = RunningPoke()
+                unit.begun, unit.began = unit.group, time.monotonic()
             own = contextvars.Context()
             own.run(CURRENT_POKE.set, going)
-            coroutine = SteppedCoroutine(self._poke(loop, unit, going), unit, going, loop)
-            task: PokeTask[None] = PokeTask(coroutine, loop=loop.loop, context=own)
+            task: PokeTask[None] = PokeTask(ForkGuarded(self._poke(loop, unit, going)), loop=loop.loop, context=own)
             task.going = going
 
     async def _poke(self, loop: PokeLoop, unit: PokeUnit, going: RunningPoke) -> None:
         if loop.running.get(unit) is not going:
-            return  # it is reported, or has moved: a loop that was given up goes on again
-        going.task = asyncio.current_task()
+            return  # it has moved: a loop that was given up goes on again
+        unit.began = time.monotonic()
+        limit = asyncio.timeout(self._poke_timeout)
         try:
-            reports = await unit.poke_async(loop.name)
-        except asyncio.CancelledError as error:  # the poke itself raised it, unless its time was over
+            async with limit:
+                reports = await unit.poke_async(loop.name)
+        except (asyncio.CancelledError, TimeoutError) as error:
             if loop.is_ending:
                 return  # `_give_up` has reported it
-            reports = [unit.failed(going.began, error)]
-        if going.has_ended:  # whatever the poke did when it was cancelled
-            reports = [_overran(unit, going)]
+            reports = [unit.failed(unit.began, error)]  # the poke itself raised it, unless its time was over
+        if limit.expired():  # whatever the poke did when it was cancelled
+            reports = unit.overran(self._poke_timeout)
         self._report(loop, unit, reports)
         self._start(loop)
 
@@ -225,21 +175,11 @@ class LoopLane(Lane[PokeUnit]):
             if (going := loop.running.pop(unit, None)) is None:
                 return
             self._leave(going)
-            self._moves.pop(unit, None)
             self._done.append(reports)
         self._slots.release(unit.op_classpath)
 
     def _leave(self, going: RunningPoke) -> None:
         """Note that a poke is over, and keep it if its threads are still busy."""
-        going.is_over, going.task = True, None
+        going.is_over = True
         if going.threads is not None and going.busy:
             self._left.append((time.monotonic(), going))
-
-
-def _overran(unit: PokeUnit, going: RunningPoke) -> Report:
-    why = f", while other code held its event loop for {going.more:.3g} s" if going.more > LONG else ""
-    return overran(unit.begun, going.began, going.limit, going.more, why)
-
-
-def _unit_of(going: RunningPoke | None, loop: PokeLoop) -> PokeUnit | None:
-    return next((unit for unit, each in list(loop.running.items()) if each is going), None)

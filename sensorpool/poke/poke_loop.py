@@ -1,25 +1,21 @@
-"""An event loop that pokes share, on a thread of its own, and which poke runs on it at the moment."""
+"""An event loop that pokes share, on a thread of its own."""
 
 import asyncio
 import itertools
-import math
 import threading
 import time
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import closing, suppress
-from contextvars import Context
 from typing import Any
 
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.poke.copies import FORKED, end_copy
 from sensorpool.poke.reusable_threads import ReusableThreads
-from sensorpool.poke.rounds import LONG, Rounds
 from sensorpool.poke.sharing import RunningPoke, share
 from sensorpool.poke.unit import PokeUnit
 
 GRACE = 1.0  # seconds that a cancelled coroutine has to end
-_TURN = 0.01  # seconds that a poke whose time is over has for its first turn
 
 log = logger(__name__)
 
@@ -43,18 +39,10 @@ class PokeLoop:
     def __init__(self, reusable: ReusableThreads) -> None:
         self.name = next(_names)
         self.running: dict[PokeUnit, RunningPoke] = {}
-        self.rounds = Rounds(self.running)
-        try:
-            self.loop = asyncio.SelectorEventLoop(self.rounds)
-        except BaseException:
-            self.rounds.close()
-            raise
+        self.loop = asyncio.SelectorEventLoop()
         share(self.loop, reusable)
-        self.left_behind: str | None = None  # the name of the code that held the loop last, of what pokes left behind
-        self.stepping: tuple[PokeUnit, float] | None = None  # the poke that has the loop just now, and since when
         self.asked_at = self.answered_at = time.monotonic()  # of the last check whether the loop still turns
         self.looked_at = 0.0  # when `LoopLane.supervise` last looked at it
-        self._ender: asyncio.TimerHandle | None = None  # ends the pokes whose time is over
         self.given_up = False  # its pokes have moved to another loop
         self.lock = threading.Lock()
         self.is_ending = False  # `_end_tasks` is cancelling all tasks
@@ -71,11 +59,6 @@ class PokeLoop:
         """Whether the loop will never turn again."""
         return not self._thread.is_alive()
 
-    @property
-    def thread_id(self) -> int:
-        """The number of its thread; 0 before it runs."""
-        return self._thread.ident or 0
-
     def tell(self, what: Callable[..., None], *given: Any) -> None:
         """Have a function called on the loop; a dead loop calls nothing, and `LoopLane.supervise` finds it."""
         with suppress(RuntimeError):
@@ -85,30 +68,10 @@ class PokeLoop:
         """Note that the loop turns. Runs on the loop."""
         self.answered_at = time.monotonic()
 
-    def limit(self, going: RunningPoke) -> None:
-        """Have a poke that begins end when its time is over. One timer is for all of them. Runs on the loop."""
-        if self._ender is not None and self._ender.when() > going.ends:  # the others have more time, for they were held
-            self._ender.cancel()
-            self._ender = None
-        if self._ender is None:
-            # a context of its own, for what a timer does is taken for the work of the poke in its context
-            self._ender = self.loop.call_at(going.ends, self._end_pokes, context=Context())
-
-    def _end_pokes(self) -> None:
-        self._ender = None
-        now, later = time.monotonic(), math.inf
-        for going in list(self.running.values()):
-            if going.has_ended:
-                continue
-            if going.ends <= now and going.task is not None:
-                try:
-                    going.end()
-                except Exception as error:  # what it waits for cannot be cancelled: `LoopLane.supervise` reports it
-                    log.warning("a poke whose time is over cannot be cancelled", error=one_line(error))
-            else:
-                later = min(later, max(going.ends, now + _TURN))
-        if later != math.inf:
-            self._ender = self.loop.call_at(later, self._end_pokes, context=Context())
+    @property
+    def holder(self) -> RunningPoke | None:
+        """The poke whose task has the loop just now. Called from any thread."""
+        return getattr(asyncio.current_task(self.loop), "going", None)
 
     def end(self) -> None:
         """Have the loop end; a blocked one ends if it ever goes on."""
@@ -145,14 +108,11 @@ class PokeLoop:
             self.loop.run_until_complete(ending)
 
 
-class SteppedCoroutine(Coroutine[Any, Any, None]):
-    """A coroutine that notes when it has the loop, so that a poke that blocks it is told from pokes that wait."""
+class ForkGuarded(Coroutine[Any, Any, None]):
+    """A coroutine that ends the process between two of its steps if that is a copy which a poke has forked."""
 
-    def __init__(self, inner: Coroutine[Any, Any, None], unit: PokeUnit, going: RunningPoke, loop: PokeLoop) -> None:
-        self.unit = unit
+    def __init__(self, inner: Coroutine[Any, Any, None]) -> None:
         self._inner = inner
-        self._going = going
-        self._loop = loop
 
     def send(self, value: Any) -> Any:
         return self._step(self._inner.send, value)
@@ -160,20 +120,15 @@ class SteppedCoroutine(Coroutine[Any, Any, None]):
     def throw(self, *error: Any) -> Any:
         return self._step(self._inner.throw, *error)
 
-    def _step(self, go_on: Callable[..., Any], *given: Any) -> Any:
+    @staticmethod
+    def _step(go_on: Callable[..., Any], *given: Any) -> Any:
         if FORKED:  # a task that a poke left on the loop has forked
             end_copy()
-        began = time.monotonic()
-        self._loop.stepping = (self.unit, began)
         try:
             return go_on(*given)
         finally:
             if FORKED:
                 end_copy()
-            self._loop.stepping = None
-            took = time.monotonic() - began
-            if took > LONG:
-                self._going.stepped += took
 
     def close(self) -> None:
         self._inner.close()

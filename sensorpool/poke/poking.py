@@ -176,36 +176,34 @@ class Poking:
         elif sensor_class.way is Way.MANY:
             self._threads.put(BulkCall(some, tools) for some in _in_parts(units, bulk_call.SIZE))
         elif tools.is_quick(op_classpath):
-            self._threads.put(QuickBatch(some, tools) for some in _in_parts(units, quick_batch.SIZE))
+            self._threads.put(QuickBatch(some) for some in _in_parts(units, quick_batch.SIZE))
         elif self._parts.shares(sensor_class):
             self._deal_shared(sensor_class, units)
         else:
             self._threads.put(units, at_once=tools.waits_for_answers(op_classpath))
 
-    def _again(self, works: Iterable[Work]) -> None:
+    def _again(self, units: Iterable[PokeUnit]) -> None:
         """Have those poked by themselves to which a shared call did not say no. Called from any thread.
 
         Where their backend has a budget, one is poked in the call's place, so that each call leads to a poke at least.
         """
-        at_once, returned = list[Work](), list[PokeUnit]()
-        for work in works:
-            if self._has_budget is None or not isinstance(work, PokeUnit) or not self._has_budget(work.backend):
-                at_once.append(work)
+        at_once, returned = list[PokeUnit](), list[PokeUnit]()
+        for unit in units:
+            if self._has_budget is None or not self._has_budget(unit.backend):
+                at_once.append(unit)
                 continue
-            work.by_itself = True
-            if at_once:
-                returned.append(work)
-            else:
-                at_once.append(work)
+            unit.by_itself = True
+            (returned if at_once else at_once).append(unit)
         self._returned.extend(returned)
-        waits = any(map(self._parts.tools.waits_for_answers, {work.op_classpath for work in at_once}))
+        waits = any(map(self._parts.tools.waits_for_answers, {unit.op_classpath for unit in at_once}))
         self._threads.put_back(at_once, at_once=waits)
 
     def _deal_shared(self, sensor_class: SensorClass, units: Sequence[PokeUnit]) -> None:
         """Deal groups out by what they ask: those that can share a call to one call, the others by themselves."""
         by_kin: dict[Any, list[PokeUnit]] = {}
         alone: list[PokeUnit] = []
-        now = self._now(time.monotonic())
+        dealt = time.monotonic()
+        now = self._now(dealt)
         for unit in units:
             if self._parts.may_share(sensor_class, unit, now):
                 by_kin.setdefault(unit.question.kin, []).append(unit)
@@ -218,7 +216,7 @@ class Poking:
                 continue
             for some in _in_parts(kin, shared_call.SIZE):
                 call, calls = sensor_class.shared, parts.shared_calls
-                works.append(SharedBatch(some, call, calls, parts.tools, self._again, self._now))
+                works.append(SharedBatch(some, call, calls, parts.tools, self._again, dealt))
         self._threads.put([*works, *alone])
 
 

@@ -1,11 +1,9 @@
 """Shared calls: one call to a backend answers for many groups whose class pokes one by one.
 
 A shared call answers no for sure, or perhaps. What perhaps holds is poked by its own ``poke`` in the same job, so no
-group lands, fails or is skipped by a shared call. One batch in some is compared with single pokes; a class whose shared
-call has said no to what its poke finds is poked one by one from then on (`SharedCalls`).
+group lands, fails or is skipped by a shared call. Tests hold each shared call that we ship against single pokes.
 """
 
-import random
 import threading
 import time
 from collections import Counter
@@ -14,17 +12,15 @@ from typing import Any, NamedTuple, Protocol
 
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
-from sensorpool.model.not_landed import Seen, each_report, not_landed
+from sensorpool.model.not_landed import Seen, not_landed
 from sensorpool.model.states import Outcome
-from sensorpool.model.values import DueGroup, Milliseconds, Report
+from sensorpool.model.values import DueGroup
 from sensorpool.poke.copies import end_copy
 from sensorpool.poke.tools import PokeTools
 from sensorpool.poke.unit import PokeUnit
 
 SIZE = 1_000  # groups in one shared call
 FEWEST = 2  # groups that are worth one
-COMPARED = 50  # one batch in so many is compared
-_SHADOWS = 3  # groups of such a batch that are poked one by one
 _PAUSE = 300.0  # seconds for which groups are poked one by one after their shared call has failed
 _MOST_PAUSED = 10_000  # kins
 _monotonic = time.monotonic
@@ -57,22 +53,16 @@ class SharedCall(Protocol):
 
 
 class SharedCalls:
-    """The shared calls of a process: counted, compared, and turned off. Safe to share between threads."""
+    """The shared calls of a process: counted, and paused where one failed. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self.unequal: dict[str, str] = {}  # classes whose shared call was wrong, each with what it was wrong about
         self.calls: Counter[str] = Counter()  # by class
         self._paused: dict[tuple[str, Hashable], float] = {}  # until when groups of one kin are poked one by one
         self._told: dict[str, float] = {}  # until when the log has said that calls of a class fail
-        self._batches: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def is_on(self, op_classpath: str, kin: Hashable = None) -> bool:
         """Whether a class is asked by shared calls now; with a kin: whether groups of this kin are."""
-        if op_classpath in self.unequal:
-            return False
-        if not self._paused:
-            return True
         if (until := self._paused.get((op_classpath, kin))) is None:
             return True
         if _monotonic() < until:
@@ -80,12 +70,10 @@ class SharedCalls:
         self._paused.pop((op_classpath, kin), None)
         return True
 
-    def count(self, op_classpath: str) -> bool:
-        """Count a call; return whether its batch is compared with single pokes: the first one is."""
+    def count(self, op_classpath: str) -> None:
+        """Count a call."""
         with self._lock:
             self.calls[op_classpath] += 1
-            self._batches[op_classpath] += 1
-            return self._batches[op_classpath] % COMPARED == 1
 
     def taken(self) -> Counter[str]:
         """Return how many calls were made since the last time, by class."""
@@ -110,21 +98,13 @@ class SharedCalls:
         if is_new:
             log.warning("one call for many fails; its groups are poked one by one", op_classpath=op_classpath, why=why)
 
-    def turn_off(self, op_classpath: str, why: str) -> None:
-        """Have a class poked one by one from now on: its shared call is wrong."""
-        with self._lock:
-            is_new = op_classpath not in self.unequal
-            self.unequal.setdefault(op_classpath, why)
-        if is_new:
-            log.error("one call for many is wrong; its class is poked one by one", op_classpath=op_classpath, why=why)
-
 
 class SharedBatch:
     """Groups that one shared call is asked for.
 
     :param again: has units poked by themselves, in the same job.
-    :param now: tells the database's time at a moment of the monotonic clock: the call may wait long for a slot, and
-        groups whose deadline has passed meanwhile are not asked for.
+    :param dealt: when the groups were dealt to this call, by the monotonic clock. Its reports say that they began then:
+        a deadline that passes while the call waits for a slot is judged by a later poke.
     """
 
     size = 1  # call, which waits for one answer
@@ -133,11 +113,11 @@ class SharedBatch:
         "_again",
         "_call",
         "_calls",
+        "_dealt",
         "_given_up",
         "_kin",
         "_lock",
         "_no",
-        "_now",
         "_tools",
         "_units",
         "began",
@@ -150,8 +130,8 @@ class SharedBatch:
         call: SharedCall,
         calls: SharedCalls,
         tools: PokeTools,
-        again: Callable[[Iterable[Any]], None],
-        now: Callable[[float], Milliseconds],
+        again: Callable[[Iterable[PokeUnit]], None],
+        dealt: float,
     ) -> None:
         self.op_classpath = units[0].op_classpath
         self.began = 0.0
@@ -161,9 +141,9 @@ class SharedBatch:
         self._calls = calls
         self._tools = tools
         self._again = again
-        self._now = now
+        self._dealt = dealt
         self._given_up = False
-        self._no: list[int] | None = None  # the places of the groups that it reports itself; None: it has not ended
+        self._no: Sequence[PokeUnit] = units  # that are not poked by themselves yet
         self._lock = threading.Lock()
 
     @property
@@ -173,45 +153,24 @@ class SharedBatch:
 
     def poke(self) -> list[Seen]:
         """Ask for all groups in one call; have those poked by themselves that may hold."""
-        units, began = self._units, _monotonic()
-        groups = [unit.group for unit in units]  # the versions of now
-        now = self._now(began)
-        places = [place for place, group in enumerate(groups) if (at := group.next_deadline) is None or now < at]
-        late = [units[place] for place in sorted(set(range(len(units))).difference(places))]
-        if len(places) < FEWEST:
-            with self._lock:
-                if not self._given_up:
-                    self._no = []
-                    self._again(units)
-            return []
-        questions = [units[place].question for place in places]
+        units, dealt, groups = self._units, self._dealt, self.groups  # the versions of now
+        began = _monotonic()
         try:
-            answers = list(self._call.ask(self._kin, [each.asked for each in questions]))
-            if len(answers) != len(places):
-                raise ValueError(f"{len(answers)} answers to {len(places)} questions")
+            answers = list(self._call.ask(self._kin, [unit.question.asked for unit in units]))
+            if len(answers) != len(units):
+                raise ValueError(f"{len(answers)} answers to {len(units)} questions")
         except BaseException as error:
             end_copy()
-            return self._failed(groups, places, late, began, error)
+            if not self._failed(error):
+                return []
+            return [self._tools.answers.of_exception(group, dealt, error) for group in groups]
         end_copy()
         took = _monotonic() - began
-        no = [place for place, answer in zip(places, answers, strict=True) if answer is False]
-        perhaps: list[Any] = [
-            units[place] for place, answer in zip(places, answers, strict=True) if answer is not False
-        ]
-        perhaps += late
-        if self._calls.count(self.op_classpath) and no:
-            shadows = set(random.sample(no, min(_SHADOWS, len(no))))
-            no = [place for place in no if place not in shadows]
-            perhaps += [_Shadow(units[place], self._call, self._calls) for place in sorted(shadows)]
-        with self._lock:
-            if self._given_up:
-                return []
-            self._no = no
-            if perhaps:
-                self._again(perhaps)
-        if not no:
+        self._calls.count(self.op_classpath)
+        no = [group for group, answer in zip(groups, answers, strict=True) if answer is False]
+        if not self._end(no=[unit for unit, answer in zip(units, answers, strict=True) if answer is False]) or not no:
             return []
-        return [not_landed([groups[place] for place in no], [began] * len(no), took)]
+        return [not_landed(no, [dealt] * len(no), took)]
 
     def overran(self, limit: float) -> list[Seen]:
         """Have all groups poked by themselves: one call was too long, not each of them."""
@@ -219,89 +178,27 @@ class SharedBatch:
         self._calls.failed(self.op_classpath, None, f"a call took longer than its limit of {limit:g} s")
         with self._lock:
             self._given_up = True
-            self._again(self._units if self._no is None else [self._units[place] for place in self._no])
+            self._again(self._no)
         return []
 
     def rest(self) -> tuple[()]:
         """Return nothing: all groups are in the call that goes on."""
         return ()
 
-    def _failed(
-        self,
-        groups: Sequence[DueGroup],
-        places: Sequence[int],
-        late: Sequence[PokeUnit],
-        began: float,
-        error: BaseException,
-    ) -> list[Seen]:
-        read = self._tools.answers
+    def _end(self, no: Sequence[PokeUnit]) -> bool:
+        """Have the other units poked by themselves; return whether this call counts, and was not given up."""
+        with self._lock:
+            if not self._given_up:
+                self._no, own = no, set(no)
+                self._again([unit for unit in self._units if unit not in own])
+            return not self._given_up
+
+    def _failed(self, error: BaseException) -> bool:
+        """Pause calls of this kin; return whether the error is reported for all groups: their backend is away."""
         try:
-            is_away = read.outcome_of(error) is Outcome.INFRA_FAILURE
+            is_away = self._tools.answers.outcome_of(error) is Outcome.INFRA_FAILURE
         except BaseException:  # its attributes raise
             is_away = False
-        with self._lock:
-            if self._given_up:
-                return []
-            self._no = [*places[1:]] if is_away else []
-            if not is_away:
-                self._calls.failed(self.op_classpath, self._kin, one_line(error))
-                self._again(self._units)
-                return []
-            # each of them would find so too, unless it is the call alone that is refused
-            self._again([_Scout(self._units[places[0]], self._call, self._calls), *late])
-        return [read.of_exception(groups[place], began, error) for place in places[1:]]
-
-
-class _Shadow:
-    """A group to which a shared call said no: its own poke tells whether that is right."""
-
-    size = 1  # pokes
-
-    __slots__ = ("_call", "_calls", "_unit", "began", "op_classpath")
-
-    def __init__(self, unit: PokeUnit, call: SharedCall, calls: SharedCalls) -> None:
-        self.op_classpath = unit.op_classpath
-        self.began = 0.0
-        self._unit = unit
-        self._call = call
-        self._calls = calls
-
-    @property
-    def groups(self) -> list[DueGroup]:
-        return self._unit.groups
-
-    def poke(self) -> list[Report]:
-        reports = each_report(self._unit.poke())
-        if any(report.outcome is Outcome.LANDED for report in reports):
-            self._compare()
-        return reports
-
-    def overran(self, limit: float) -> list[Report]:
-        return self._unit.overran(limit)
-
-    def rest(self) -> tuple[()]:
-        return ()
-
-    def _compare(self) -> None:
-        """Ask once more: it may have landed since the shared call."""
-        question = self._unit.question
-        try:
-            [answer] = self._call.ask(question.kin, [question.asked])
-        except BaseException:
-            end_copy()
-            return
-        if answer is False:
-            self._calls.turn_off(self.op_classpath, f"it says no to group {self._unit.group.id}, which its poke finds")
-
-
-class _Scout(_Shadow):
-    """A group of a shared call that could not ask its backend: its own poke tells whether the backend is away."""
-
-    __slots__ = ()
-
-    def poke(self) -> list[Report]:
-        reports = each_report(self._unit.poke())
-        if not any(report.outcome is Outcome.INFRA_FAILURE for report in reports):
-            kin = self._unit.question.kin
-            self._calls.failed(self.op_classpath, kin, "it cannot ask its backend, and a poke can")
-        return reports
+        # it may be the call alone that is refused: until its pause is over each group is poked by itself
+        self._calls.failed(self.op_classpath, self._kin, one_line(error))
+        return self._end(no=self._units if is_away else ()) and is_away

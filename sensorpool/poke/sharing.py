@@ -17,7 +17,6 @@ from typing import Any, ParamSpec, TypeVar
 from sensorpool.poke.copies import end_copy
 from sensorpool.poke.reusable_threads import ReusableThreads
 
-_MOST = 3  # times its limit: what a poke may take in all where other code holds its event loop
 _THREADS = min(32, (os.cpu_count() or 1) + 4)  # of one poke at once: as many as asyncio gives to a whole process
 
 P = ParamSpec("P")
@@ -27,37 +26,11 @@ T = TypeVar("T")
 class RunningPoke:
     """One poke that goes on, as its tasks and threads know it."""
 
-    __slots__ = ("began", "has_ended", "is_over", "left", "limit", "more", "stepped", "task", "threads")
+    __slots__ = ("is_over", "threads")
 
-    def __init__(self, began: float, limit: float) -> None:
-        self.began = began  # by the monotonic clock
-        self.limit = limit  # seconds
-        self.more = 0.0  # seconds by which its limit has moved, for other code held the loop
-        self.left = 0.0  # seconds for which code that is left behind held the loop
-        self.stepped = 0.0  # seconds of its own long step in the loop's present round
-        self.task: asyncio.Task[Any] | None = None  # once it has its first turn
-        self.has_ended = False  # its time is over, and it is being cancelled
+    def __init__(self) -> None:
         self.is_over = False
         self.threads: _Threads | None = None  # made at its first blocking call
-
-    @property
-    def ends(self) -> float:
-        """When its time is over, by the monotonic clock."""
-        return self.began + self.limit + self.more
-
-    def prolong(self, seconds: float) -> None:
-        """Move its limit. Runs on the loop."""
-        self.more = min(self.more + seconds, (_MOST - 1) * self.limit)
-
-    def end(self) -> None:
-        """Cancel it, for its time is over. Runs on the loop."""
-        if not self.has_ended and self.task is not None:
-            self.has_ended = True
-            token = CURRENT_POKE.set(self)  # or it might not cancel its tasks
-            try:
-                self.task.cancel()
-            finally:
-                CURRENT_POKE.reset(token)
 
     @property
     def busy(self) -> int:
@@ -118,7 +91,7 @@ class _Executor(ThreadPoolExecutor):  # asyncio takes no other type
     def __init__(self, reusable: ReusableThreads) -> None:
         super().__init__(1)  # the base starts no thread
         self._reusable = reusable
-        self._no_poke = RunningPoke(0.0, 0.0)  # has the calls that no poke made
+        self._no_poke = RunningPoke()  # has the calls that no poke made
         self._making = threading.Lock()
 
     def submit(self, task: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> Future[T]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import marshal
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -30,7 +29,6 @@ _NOT_LANDED = Outcome.NOT_LANDED
 _OF_THIS_PROCESS = frozenset({Outcome.POKE_ERROR, Outcome.EXITED, Outcome.CANNOT_POKE})
 _OF_THE_POOL = re.compile("^(ClassUnavailable|CannotPoke|SettingsError): ")  # names that add nothing to the text
 _monotonic = time.monotonic
-_decode = json.JSONDecoder().raw_decode  # of a text that we wrote: `json.loads` first looks for its encoding and spaces
 
 log = logger(__name__)
 
@@ -41,9 +39,7 @@ def _read(text: str) -> dict[str, Any]:
     :raises ValueError: when the text is no JSON.
     :raises TypeError: when it is no JSON object.
     """
-    context, end = _decode(text)
-    if end != len(text):
-        context = json.loads(text)
+    context = json.loads(text)
     if type(context) is not dict:
         raise TypeError("its poke_context is no JSON object")
     return context
@@ -96,8 +92,7 @@ class PokeUnit:
         self._tools = tools
         self._poke: Any = None  # the sensor's `poke`, once the sensor is constructed
         self._home = 0  # the event loop on which it was constructed: clients belong to their loop
-        # JSON text until it is read; then, for `poke_many`, what each call's context is made of
-        self._context: Any = poke_context
+        self._context: Any = poke_context  # JSON text; None once the sensor is constructed
         self._put_off: tuple[float, float, str] | None = None  # until when, for how long, and why
 
     def __del__(self, dispose: Callable[[object], None] = dispose) -> None:
@@ -165,16 +160,7 @@ class PokeUnit:
 
         :raises Exception: when the context cannot be read.
         """
-        kept = self._context
-        if type(kept) is dict:
-            return kept.copy()
-        if type(kept) is bytes:
-            return marshal.loads(kept)  # noqa: S302  # bytes that were made here
-        context = self._made(sensor_class)
-        # a copy of a dict is the cheapest, but it shares the lists and objects in it
-        is_flat = not any(isinstance(value, dict | list) for value in context.values())
-        self._context = context.copy() if is_flat else marshal.dumps(context)
-        return context
+        return self._made(sensor_class)
 
     def may_share(self, sensor_class: SensorClass, now: Milliseconds = 0) -> bool:
         """Whether a shared call may be asked for the group, with its `question`.

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import permutations, product
 from typing import Any
 
 import boto3
@@ -126,6 +127,19 @@ def test_partitions_by_an_expression(endpoint: MetastoreEndpoint) -> None:  # no
     assert asked(HivePartitionSensor, [{"table": "sales.orders", "partition": "ds>='2026-01-02'"}]) == [None]
 
 
+def test_generated_partitions(endpoint: MetastoreEndpoint) -> None:  # noqa: F811
+    values = ["7", "07", "a", "A", "a.b-c", "+1", "a b"]
+    endpoint.create_table("sales", "orders", "ds", "hour")
+    for ds, hour in [*product(values[:5], values[:5])][::2]:
+        endpoint.add("sales", "orders", f"ds={ds}/hour={hour}")
+    pairs = [*product(values, values)]
+    names = [f"{one}/{other}" for ds, hour in pairs for one, other in permutations((f"ds={ds}", f"HOUR={hour}"))]
+    agree(NamedHivePartitionSensor, [{"partition_names": [f"sales.orders/{name}"]} for name in names], exact=False)
+    texts = [f"ds='{ds}' {word} hour=\"{hour}\"" for ds, hour in pairs for word in ("AND", "or")]
+    found = agree(HivePartitionSensor, [{"table": "sales.orders", "partition": each} for each in texts])
+    assert {*found} == {True, False, None}
+
+
 def test_partitions_in_the_metastores_database(schema: MetastoreSchema) -> None:  # noqa: F811
     for day in DAYS[::3]:
         schema.add("sales", "orders", f"ds={day}")
@@ -191,6 +205,18 @@ def test_prefixes_are_one_listing(storage: StorageEndpoint, monkeypatch: pytest.
     monkeypatch.setattr(gcs, "_PAGE", 1_000)
     asked(GCSObjectsWithPrefixExistenceSensor, some)
     assert storage.calls.count("list") == 2, "one for each folder"
+
+
+def test_generated_names_of_objects(storage: StorageEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["".join(letters) for length in (1, 2, 3) for letters in product("a/ü", repeat=length)]
+    storage.objects["raw"] = {*names[::3]}
+    for cls, argument in ((GCSObjectExistenceSensor, "object"), (GCSObjectsWithPrefixExistenceSensor, "prefix")):
+        some = [{"bucket": "raw", argument: name} for name in names]
+        answers = agree(cls, some)
+        assert {*answers} == {True, False}
+        for page in (1, 2, 5, 1_000):
+            monkeypatch.setattr(gcs, "_PAGE", page)
+            assert asked(cls, some) == answers
 
 
 def test_a_bucket_that_is_not_there_is_told_by_each_poke(storage: StorageEndpoint) -> None:

@@ -67,7 +67,7 @@ def _on_threads(works: list[Any]) -> ThreadLane:
 
 
 def _batch(ones: list[PokeUnit]) -> QuickBatch:
-    return QuickBatch(ones, ones[0]._tools)
+    return QuickBatch(ones)
 
 
 def _constructed(ones: list[PokeUnit]) -> QuickBatch:

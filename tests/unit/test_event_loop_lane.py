@@ -256,17 +256,34 @@ def test_a_coroutine_cancels_what_is_its_own(lanes: list[LoopLane], name: str) -
     assert outcomes(drive(lane, lambda seen: seen, "it lands")) == {1: LANDED}
 
 
-def test_those_on_a_loop_that_breaks_are_poked_on_another(lanes: list[LoopLane], name: str) -> None:
+def test_those_on_a_loop_that_breaks_overran_and_others_have_a_new_one(lanes: list[LoopLane], name: str) -> None:
     lane = _lane(lanes, 10, PATIENT)
     waits = f"{name} waits"
     lane.put([one(1, coroutines.AsyncWaits, name=waits)])
     assert gates.arrived[waits].wait(30)
     lane.put([one(2, coroutines.AsyncBreaks, name=name)])
-    found = outcomes(drive(lane, lambda seen: seen, "it is poked anew"))
-    assert found == {2: NOT_LANDED}
-    gates.gates[waits].set()
-    assert outcomes(drive(lane, lambda seen: seen, "so is the other")) == {1: LANDED}
+    found = drive(lane, lambda seen: len(seen) == 2, "both are reported")
+    assert outcomes(found) == {1: POKE_TIMEOUT, 2: POKE_TIMEOUT}
+    assert all(report.of_many for report in found), "none of them is to blame"
+    lane.put([one(3, answering.AsyncLands)])
+    assert outcomes(drive(lane, lambda seen: seen, "the new loop goes on")) == {3: LANDED}
     assert lane.abandoned == 1
+
+
+@pytest.mark.parametrize("bad", [coroutines.AsyncBlocksByTask, coroutines.AsyncBlocksByCallback])
+def test_who_blocks_the_loop_by_a_task_is_known_and_by_a_callback_is_one_of_all(
+    lanes: list[LoopLane], name: str, bad: type
+) -> None:
+    lane = _lane(lanes, 10, LIMIT)
+    waits = f"{name} waits"
+    lane.put([one(1, coroutines.AsyncWaits, name=waits)])
+    assert gates.arrived[waits].wait(30)
+    lane.put([one(2, bad, name=name)])
+    found = drive(lane, lambda seen: seen, "the loop is given up")
+    is_known = bad is coroutines.AsyncBlocksByTask
+    assert outcomes(found) == ({2: POKE_TIMEOUT} if is_known else {1: POKE_TIMEOUT, 2: POKE_TIMEOUT})
+    assert {report.of_many for report in found} == {not is_known}
+    gates.open_all_gates()
 
 
 def test_who_hangs_on_a_thread_keeps_no_thread_from_the_others(lanes: list[LoopLane], name: str) -> None:
@@ -295,10 +312,10 @@ def test_pokes_wait_for_a_loop_while_none_can_be_made(
 ) -> None:
     lane, tries, made = _lane(lanes, 4, PATIENT), itertools.count(), asyncio.SelectorEventLoop
 
-    def fails_at_first(selector: Any) -> asyncio.AbstractEventLoop:
+    def fails_at_first() -> asyncio.AbstractEventLoop:
         if next(tries) < 3:
             raise OSError(errno.EMFILE, "too many open files")
-        return made(selector)
+        return made()
 
     monkeypatch.setattr(asyncio, "SelectorEventLoop", fails_at_first)
     lane.put([one(1, answering.AsyncLands)])

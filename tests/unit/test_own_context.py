@@ -176,9 +176,9 @@ def test_so_has_each_poke_of_a_quick_batch(where: str, constructed: bool) -> Non
     tools = PokeTools(Classes([classpath(Rounds), classpath(Reaches)]), Answers([]), {})
     units: list[PokeUnit] = [one(1, Rounds, tools, where=where), one(2, Reaches, tools)]
     if constructed and where != "constructor":
-        QuickBatch(units, tools).poke()
+        QuickBatch(units).poke()
         Places.rounded.clear()
-    found = outcomes(Context().run(QuickBatch(units, tools).poke))
+    found = outcomes(Context().run(QuickBatch(units).poke))
     assert found == {1: ERROR if where == "error" else NOT_LANDED, 2: NOT_LANDED}
     assert _used_again()
 

@@ -2,14 +2,12 @@
 
 import threading
 from collections.abc import Iterator
-from itertools import accumulate
 from typing import Any
 
 import pytest
 
 from harness.until import until
 from sensorpool.model.states import Outcome
-from sensorpool.poke import quick_batch
 from sensorpool.poke.answer import Answers
 from sensorpool.poke.cache import Cache
 from sensorpool.poke.classes import Classes
@@ -65,7 +63,7 @@ def tools() -> PokeTools:
 
 
 def row(tools: PokeTools, *says: str) -> QuickBatch:
-    return QuickBatch([one(number, Says, tools, say=say) for number, say in enumerate(says, 1)], tools)
+    return QuickBatch([one(number, Says, tools, say=say) for number, say in enumerate(says, 1)])
 
 
 @pytest.mark.parametrize("constructed", [False, True])
@@ -74,31 +72,12 @@ def test_each_is_poked_once_in_order_and_an_error_is_its_own(tools: PokeTools, c
     for each in ones:
         if constructed:
             each.poke()
-    work = QuickBatch(ones, tools)
+    work = QuickBatch(ones)
     assert [group.id for group in work.groups] == [1, 2, 3, 4]
     reports = in_order(work.poke())
     assert [report.group.id for report in reports] == [1, 2, 3, 4]
     assert outcomes(reports) == {1: NOT_LANDED, 2: LANDED, 3: ERROR, 4: NOT_LANDED}
     assert tools.pace[classpath(Says)] < 1
-
-
-@pytest.mark.parametrize(
-    ("took", "pace"),
-    [
-        ([900e-6] * 16 + [20e-6] * 48, 20e-6),  # another thread had the interpreter for a while
-        ([900e-6] * 40 + [1e-6] + [900e-6] * 23, (15 * 900e-6 + 1e-6) / 16),
-        ([30e-6, 50e-6], 40e-6),
-    ],
-)
-def test_a_batch_is_as_quick_as_its_best_part(
-    tools: PokeTools, monkeypatch: pytest.MonkeyPatch, took: list[float], pace: float
-) -> None:
-    ones = [one(number, Says, tools, say="nothing") for number in range(len(took))]
-    for each in ones:
-        each.poke()  # its sensor is constructed
-    monkeypatch.setattr(quick_batch, "_monotonic", accumulate(took, initial=0.0).__next__)
-    QuickBatch(ones, tools).poke()
-    assert tools.pace[classpath(Says)] == pytest.approx(pace)
 
 
 def test_a_report_says_when_its_own_poke_began(tools: PokeTools) -> None:

@@ -1,4 +1,4 @@
-"""Shared calls: what they say no to is not poked, what perhaps holds is, and a wrong or failing one is turned off."""
+"""Shared calls: what they say no to is not poked, what perhaps holds is, and a failing one is paused."""
 
 import threading
 import time
@@ -8,14 +8,13 @@ from typing import Any, ClassVar
 import pytest
 
 from harness.until import until
-from sensorpool.config.defaults import INFRA_FAILURES
 from sensorpool.config.settings import Settings
 from sensorpool.model.not_landed import each_report
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import Report
 from sensorpool.poke import classes as module
 from sensorpool.poke.poker import Poker
-from sensorpool.poke.shared_call import COMPARED, Question, SharedCalls
+from sensorpool.poke.shared_call import Question
 from sensorpool.poke.shared_files import FEWEST, Folders, in_folder
 from sensorpool.poke.unit import PokeUnit
 from tests.support.builders import classpath, due_group
@@ -109,13 +108,7 @@ def poke(poker: Poker, some: Sequence[PokeUnit], now: Callable[[float], int] | N
     return found
 
 
-def no_comparison(poker: Poker) -> None:
-    """Let no batch be compared."""
-    poker.shared_calls._batches[classpath(Waits)] = 1
-
-
 def test_what_is_not_there_is_not_poked_and_what_perhaps_is_there_is(poker: Poker, call: Call) -> None:
-    no_comparison(poker)
     Waits.there.update({"n3", "n7"})
     call.answer = lambda name: name in {"n3", "n7", "n9"}
     found = poke(poker, units(poker, [f"n{n}" for n in range(1, 101)]))
@@ -126,7 +119,6 @@ def test_what_is_not_there_is_not_poked_and_what_perhaps_is_there_is(poker: Poke
 
 
 def test_where_a_budget_allows_pokes_one_is_poked_and_the_others_wait_for_it(poker: Poker, call: Call) -> None:
-    no_comparison(poker)
     call.answer = lambda name: name != "no"
     some = units(poker, ["a", "b", "c", "no"])
     poking, seen, returned = poker.begin(has_budget=lambda backend: True), list[Report](), list[PokeUnit]()
@@ -152,7 +144,6 @@ def test_where_a_budget_allows_pokes_one_is_poked_and_the_others_wait_for_it(pok
 
 
 def test_each_kin_has_a_call_and_a_single_one_is_poked(poker: Poker, call: Call) -> None:
-    no_comparison(poker)
     some = [*units(poker, ["x", "y"], "a"), *units(poker, ["z"], "b", 3), *units(poker, ["u", "v"], "c", 4)]
     poke(poker, some)
     assert sorted(kin for kin, _ in call.asked) == ["a", "c"]
@@ -199,7 +190,6 @@ def test_a_call_that_fails_for_one_kin_is_asked_for_the_others(
     poker: Poker, call: Call, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One bucket that may not be listed keeps no other bucket from being listed."""
-    no_comparison(poker)
     call.answer = lambda name: {}[name] if name.startswith("bad") else False
     some = [
         *units(poker, ["bad1", "bad2"], "a"),
@@ -222,7 +212,6 @@ def test_a_call_with_too_few_answers_counts_as_failed(poker: Poker, call: Call, 
 
 @pytest.mark.parametrize("first", ["while its class is paused", "after its deadline"])
 def test_a_group_whose_first_poke_is_its_own_shares_later_calls(poker: Poker, call: Call, first: str) -> None:
-    no_comparison(poker)
     some = units(poker, ["x", "y"])
     if first == "after its deadline":
         for unit in some:
@@ -239,33 +228,20 @@ def test_a_group_whose_first_poke_is_its_own_shares_later_calls(poker: Poker, ca
     assert sorted(Waits.poked) == ["x", "y"]
 
 
-def test_where_the_backend_is_away_one_group_is_poked(
-    poker: Poker, call: Call, monkeypatch: pytest.MonkeyPatch
+def test_a_call_whose_backend_is_away_fails_for_all_its_groups_and_is_not_made_for_a_while(
+    poker: Poker, call: Call
 ) -> None:
-    monkeypatch.setattr(Waits, "is_away", True)
-    call.answer = raises(ConnectionRefusedError(111, "refused"))
-    found = poke(poker, units(poker, ["x", "y", "z"]))
-    assert {report.outcome for report in found.values()} == {Outcome.INFRA_FAILURE}
-    assert len(found) == 3
-    assert Waits.poked == ["x"]
-    assert poker.shared_calls.is_on(classpath(Waits), "a")
-    assert ConnectionError.__mro__[1].__name__ == "OSError"
-    assert "builtins.ConnectionError" in INFRA_FAILURES
-
-
-def test_a_call_that_alone_is_refused_is_not_made_for_a_while(poker: Poker, call: Call) -> None:
     """The batch of a service may be throttled while its single calls are answered: no group waits for it for ever."""
     call.answer = raises(ConnectionRefusedError(111, "refused"))
     found = poke(poker, units(poker, ["x", "y", "z"]))
-    assert [found[number].outcome for number in (1, 2, 3)] == [Outcome.NOT_LANDED, *[Outcome.INFRA_FAILURE] * 2]
-    assert not poker.shared_calls.is_on(classpath(Waits), "a")
+    assert [each.outcome for each in found.values()] == [Outcome.INFRA_FAILURE] * 3
+    assert Waits.poked == []
     assert {each.outcome for each in poke(poker, units(poker, ["x", "y", "z"])).values()} == {Outcome.NOT_LANDED}
-    assert len(call.asked) == 1
+    assert (len(call.asked), sorted(Waits.poked)) == (1, ["x", "y", "z"])
 
 
 def test_a_group_whose_deadline_has_passed_is_poked_by_itself(poker: Poker, call: Call) -> None:
     """The answer of a call may keep a sensor waiting, and no more: its last poke is its own."""
-    no_comparison(poker)
     call.answer = lambda _: False
     late = [
         PokeUnit(due_group(number, next_deadline=deadline), classpath(Waits), text, poker.tools)
@@ -277,59 +253,12 @@ def test_a_group_whose_deadline_has_passed_is_poked_by_itself(poker: Poker, call
     assert call.asked == [("a", ["n1", "n4", "n5"])]
 
 
-def waiting(poker: Poker, *deadlines: int | None) -> list[PokeUnit]:
-    """Make groups with these deadlines, whose shared call is dealt at 1,000 and begins at 2,000: `dealt_and_asked`."""
-    texts = [f'{{"kin": "a", "name": "n{number}"}}' for number in range(1, len(deadlines) + 1)]
-    return [
-        PokeUnit(due_group(number, next_deadline=deadline), classpath(Waits), text, poker.tools)
-        for number, (deadline, text) in enumerate(zip(deadlines, texts, strict=True), 1)
-    ]
-
-
-def dealt_and_asked() -> Callable[[float], int]:
-    times = iter([1_000])
-    return lambda _: next(times, 2_000)
-
-
-def test_a_group_whose_deadline_passes_while_its_call_waits_is_poked_by_itself(poker: Poker, call: Call) -> None:
-    no_comparison(poker)
-    call.answer = lambda _: False
-    Waits.there.update({"n2", "n4"})
-    found = poke(poker, waiting(poker, None, 1_500, 2_001, 2_000, 5_000), dealt_and_asked())
-    assert call.asked == [("a", ["n1", "n3", "n5"])]
-    assert sorted(Waits.poked) == ["n2", "n4"]
-    assert {key for key, report in found.items() if report.outcome is Outcome.LANDED} == {2, 4}
-    assert {key for key, report in found.items() if report.outcome is Outcome.NOT_LANDED} == {1, 3, 5}
-
-
-@pytest.mark.parametrize("deadlines", [(1_500, 1_500), (None, 1_500)])
-def test_where_deadlines_leave_too_few_groups_no_call_is_made(poker: Poker, call: Call, deadlines: Any) -> None:
-    assert len(poke(poker, waiting(poker, *deadlines), dealt_and_asked())) == 2
-    assert (call.asked, sorted(Waits.poked)) == ([], ["n1", "n2"])
-
-
-def test_where_the_backend_is_away_a_group_whose_deadline_has_passed_is_poked_too(
-    poker: Poker, call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Waits, "is_away", True)
-    call.answer = raises(ConnectionRefusedError(111, "refused"))
-    found = poke(poker, waiting(poker, 1_500, None, None, 5_000), dealt_and_asked())
-    assert {report.outcome for report in found.values()} == {Outcome.INFRA_FAILURE}
-    assert len(found) == 4
-    assert sorted(Waits.poked) == ["n1", "n2"]
-
-
-@pytest.mark.parametrize("fails", ["hangs", "is wrong"])
-def test_a_call_that_fails_leaves_every_group_one_poke(poker: Poker, call: Call, fails: str) -> None:
-    gate = threading.Event()
-    if fails == "hangs":
-        call.before = lambda: gate.wait(30)
-    else:
-        call.answer = raises(ValueError("odd"))
-    found = poke(poker, waiting(poker, 1_500, None, None), dealt_and_asked())
-    assert {report.outcome for report in found.values()} == {Outcome.NOT_LANDED}
-    assert sorted(Waits.poked) == ["n1", "n2", "n3"]
-    gate.set()
+def test_the_answer_of_a_call_judges_no_deadline_that_passed_while_it_waited(poker: Poker, call: Call) -> None:
+    before = time.monotonic()
+    began: list[float] = []
+    call.before = lambda: began.append(time.monotonic())
+    found = poke(poker, units(poker, ["x", "y"]))
+    assert all(before <= report.began < began[0] for report in found.values())
 
 
 def test_a_call_that_takes_too_long_costs_no_group_its_poke(poker: Poker, call: Call) -> None:
@@ -343,40 +272,6 @@ def test_a_call_that_takes_too_long_costs_no_group_its_poke(poker: Poker, call: 
     assert sorted(Waits.poked) == ["x", "y"], "what came late is not poked again"
     poke(poker, units(poker, ["u", "v"], "another"))
     assert len(call.asked) == 1, "a backend that hangs would take a thread for each kin"
-
-
-def test_a_wrong_call_is_found_and_turned_off(poker: Poker, call: Call) -> None:
-    call.answer = lambda _: False
-    Waits.there.update(f"n{n}" for n in range(10))
-    found = poke(poker, units(poker, [f"n{n}" for n in range(10)]))
-    assert any(report.outcome is Outcome.LANDED for report in found.values())
-    assert "says no to group" in poker.shared_calls.unequal[classpath(Waits)]
-    found = poke(poker, units(poker, [f"n{n}" for n in range(10)]))
-    assert {report.outcome for report in found.values()} == {Outcome.LANDED}
-
-
-def test_what_lands_between_call_and_poke_is_no_difference(poker: Poker, call: Call) -> None:
-    call.before = lambda: len(call.asked) > 1 or Waits.there.clear()
-    call.answer = lambda name: len(call.asked) > 1
-    Waits.there.update({"x", "y"})
-
-    def lands(name: str) -> Any:
-        if len(call.asked) > 1:
-            return True
-        Waits.there.update({"x", "y"})
-        return False
-
-    call.answer = lands
-    found = poke(poker, units(poker, ["x", "y"]))
-    assert {report.outcome for report in found.values()} == {Outcome.LANDED}
-    assert poker.shared_calls.unequal == {}
-
-
-def test_the_first_batch_and_one_in_some_are_compared() -> None:
-    calls = SharedCalls()
-    found = [calls.count("company.Sensor") for _ in range(2 * COMPARED + 1)]
-    assert [place for place, compared in enumerate(found) if compared] == [0, COMPARED, 2 * COMPARED]
-    assert calls.calls["company.Sensor"] == 2 * COMPARED + 1
 
 
 def test_a_shared_call_that_cannot_be_loaded_costs_no_poke(

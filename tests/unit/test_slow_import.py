@@ -38,7 +38,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         vars(module)["Lands"] = Lands
         return module
 
-    monkeypatch.setattr("sensorpool.poke.classes.import_anew", slow)
+    monkeypatch.setattr("sensorpool.poke.classes.import_module", slow)
     yield event
     event.set()
 

@@ -182,168 +182,56 @@ def told_lane(slots: int) -> tuple[ThreadLane, Telling]:
     return ThreadLane(Slots(slots), PATIENT, threads), threads  # type: ignore[arg-type]
 
 
-def waiting_lane(monkeypatch: pytest.MonkeyPatch, gate: threading.Event) -> tuple[ThreadLane, Telling, list[Work]]:
-    """Return a lane with four pieces of work that wait for answers, at a time that stands still."""
-    monkeypatch.setattr("sensorpool.poke.thread_lane.time.monotonic", lambda: 1_000.0)
+def waiting_lane(gate: threading.Event) -> tuple[ThreadLane, Telling, list[Work]]:
+    """Return a lane with four pieces of work that are known to wait for answers."""
     lane, threads = told_lane(8)
     works = [Work(number, gate.wait) for number in range(1, 5)]
     lane.put(works, at_once=True)
     return lane, threads, works
 
 
-def test_threads_are_woken_one_by_one(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_are_woken_one_by_one(gate: threading.Event) -> None:
     """A hundred that are woken at once wait for the interpreter, and for one another."""
-    lane, threads, works = waiting_lane(monkeypatch, gate)
-    for work in works[:-1]:
-        lane.supervise()
-        assert len(threads.told) == 1
-        threads.begin()
-        assert work.begun.wait(PATIENT)
-    threads.begin()
-    assert works[-1].begun.wait(PATIENT)
-    assert threads.told == [], "no work is left"
-    gate.set()
-    assert outcomes(drive(lane, lambda seen: len(seen) == 4, "all are poked")).keys() == {1, 2, 3, 4}
-
-
-def test_a_look_cuts_no_chain_short(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
-    lane, threads, works = waiting_lane(monkeypatch, gate)
-    monkeypatch.setattr("sensorpool.poke.thread_lane.time.monotonic", lambda: 1_000.001)
-    lane.supervise()
+    lane, threads, works = waiting_lane(gate)
+    before = len(threads.told)
     for work in works:  # and none looks at the lane again
         threads.begin()
         assert work.begun.wait(PATIENT)
+        assert len(threads.told) <= before
+    gate.set()
+    while threads.told:
+        threads.begin()
+    assert outcomes(drive(lane, lambda seen: len(seen) == 4, "all are poked")).keys() == {1, 2, 3, 4}
 
 
-def test_work_that_comes_as_a_thread_finds_none_has_a_thread(
-    gate: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lane, threads, works = waiting_lane(monkeypatch, gate)
-    take = lane._waiting.take
-    assert lane.withdraw() == works
+def test_a_thread_that_does_not_come_holds_up_no_other(gate: threading.Event) -> None:
+    lane, threads, works = waiting_lane(gate)
+    threads.told.clear()  # it waits for the interpreter
 
-    def find_none() -> Work | None:
-        assert take() is None
-        monkeypatch.setattr(lane._waiting, "take", take)
-        lane.put(works, at_once=True)
-        return None
-
-    monkeypatch.setattr(lane._waiting, "take", find_none)
-    threads.told.pop(0)()
-    assert len(threads.told) == 1
-
-
-def test_no_thread_is_told_for_work_that_was_taken_back(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
-    lane, threads, _ = waiting_lane(monkeypatch, gate)
-    lane.withdraw()
-    threads.told.pop(0)()
-    lane.supervise()
-    quick = [Work(number) for number in range(1, 5)]
-    for work in quick:
-        work.size = 64
-    lane.put(quick)
-    assert len(threads.told) == 1
-    threads.told.pop(0)()
-    assert all(work.ended.is_set() for work in quick)
-    assert threads.told == []
-
-
-def test_a_thread_that_does_not_come_holds_up_no_other(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
-    lane, threads, works = waiting_lane(monkeypatch, gate)
-    threads.told.clear()  # it is lost
-    monkeypatch.setattr("sensorpool.poke.thread_lane.time.monotonic", lambda: 1_000.02)
-    lane.supervise()
-    assert len(threads.told) == 2, "one by one has failed"
-    for later, work in enumerate(works):
-        monkeypatch.setattr("sensorpool.poke.thread_lane.time.monotonic", lambda later=later: 1_001.0 + later)
+    def another_is_told() -> bool:
         lane.supervise()
+        return bool(threads.told)
+
+    for work in works:
+        until("another is told", another_is_told)
         threads.begin()
         assert work.begun.wait(PATIENT)
 
 
-def test_threads_that_wait_for_the_interpreter_are_told_by_the_number(
-    gate: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where other pokes compute, each thread waits for its turn: one after the other would take seconds."""
-    now = 1_000.0
-    monkeypatch.setattr("sensorpool.poke.thread_lane.time.monotonic", lambda: now)
-    lane, threads = told_lane(64)
-    lane.put((Work(number, gate.wait) for number in range(40)), at_once=True)
-    told = []
-    for _ in range(6):
-        told.append(len(threads.told))
-        now += 0.02
-        lane.supervise()
-    assert told == [1, 3, 7, 15, 31, 40]
-
-
-def test_the_time_in_which_a_thread_tells_the_next_is_no_time_of_its_poke(
-    gate: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = 1_000.0
-    lane, threads, works = waiting_lane(monkeypatch, gate)
-    monkeypatch.setattr("sensorpool.poke.thread_lane.time.monotonic", lambda: now)
-
-    def start_slowly(task: Callable[[], None]) -> None:
-        nonlocal now
-        now += 2 * PATIENT
-        threads.told.append(task)
-
-    monkeypatch.setattr(threads, "do", start_slowly)
-    threads.begin()
-    assert works[0].begun.wait(PATIENT)
-    lane.supervise()
-    assert (lane.abandoned, works[0].began) == (0, 1_000.0 + 2 * PATIENT)
-
-
-def test_the_running_threads_do_the_work_where_none_can_be_started(
-    gate: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lane, threads, works = waiting_lane(monkeypatch, gate)
-    tries: list[object] = []
+def test_the_running_threads_do_the_work_where_none_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    lane, threads = told_lane(8)
+    works = [Work(number) for number in range(1, 5)]
+    lane.put(works)
 
     def fail(task: object) -> None:
-        tries.append(task)
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threads, "do", fail)
-    gate.set()
+    lane.put([])
     threads.told.pop(0)()
-    assert len(tries) == 1, "the next look tries again, and no poke before it"
     assert all(work.ended.is_set() for work in works)
     assert lane.idle
     assert outcomes(drive(lane, lambda seen: len(seen) == 4, "all are reported")).keys() == {1, 2, 3, 4}
-
-
-def test_a_signal_while_a_thread_is_told_leaves_none_behind(
-    gate: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lane, threads, works = waiting_lane(monkeypatch, gate)
-    threads.told.pop(0)
-    lane.withdraw()
-    lane._runners.clear()
-
-    def interrupted(task: object) -> None:
-        raise SystemExit(1)
-
-    monkeypatch.setattr(threads, "do", interrupted)
-    monkeypatch.setattr("sensorpool.poke.thread_lane.time.monotonic", lambda: 1_001.0)
-    with pytest.raises(SystemExit):
-        lane.put(works)
-    lane.withdraw()
-    assert lane.idle
-
-
-def test_a_thread_whose_start_was_thought_to_fail_is_known_to_the_lane(gate: threading.Event) -> None:
-    lane, threads = told_lane(8)
-    work = Work(1, gate.wait)
-    lane.put([work])
-    lane._runners.clear()
-    threads.begin()
-    assert work.begun.wait(PATIENT)
-    assert not lane.idle
-    gate.set()
-    until("the lane is idle", lambda: lane.idle)
 
 
 class Unreadable(Work):
@@ -384,11 +272,8 @@ def test_an_error_in_the_last_resort_leaves_no_thread_behind() -> None:
     assert lane.idle
 
 
-def test_work_that_other_work_made_begins_at_once(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
-    lane, threads, works = waiting_lane(monkeypatch, gate)
-    taken = lane.withdraw()
-    threads.told.pop(0)()
-    lane.put_back(taken, at_once=True)
-    for work in works:
-        threads.begin()
-        assert work.begun.wait(PATIENT)
+def test_work_that_other_work_made_is_taken_up_by_its_thread() -> None:
+    lane = ThreadLane(Slots(1), PATIENT)
+    more = [Work(2), Work(3)]
+    lane.put([Work(1, lambda: lane.put_back(more))])
+    assert outcomes(drive(lane, lambda seen: len(seen) == 3, "all are poked")).keys() == {1, 2, 3}

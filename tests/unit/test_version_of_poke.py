@@ -75,7 +75,7 @@ def _on_thread(units: list[PokeUnit]) -> Any:
 
 
 def _in_batch(units: list[PokeUnit]) -> Any:
-    return _threads([QuickBatch(units, units[0]._tools)])
+    return _threads([QuickBatch(units)])
 
 
 def _in_bulk(units: list[PokeUnit]) -> Any:

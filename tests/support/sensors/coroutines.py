@@ -94,6 +94,24 @@ class AsyncLeavesBlocker(AsyncBlocks):
         gates[self.name].wait(LONG)
 
 
+class AsyncBlocksByCallback(AsyncLeavesBlocker):
+    """Blocks the loop by a callback, and waits."""
+
+    async def poke(self, context: Any) -> Any:
+        await super().poke(context)
+        await asyncio.sleep(LONG)
+
+
+class AsyncBlocksByTask(AsyncLeavesBlocker):
+    """Blocks the loop by a task of its own, and waits for it."""
+
+    async def poke(self, context: Any) -> Any:
+        await asyncio.create_task(self._block_in_task())
+
+    async def _block_in_task(self) -> None:
+        self._block()
+
+
 class AsyncWaitsByTask(AsyncBlocks):
     """Waits for its gate in tasks of its own."""
 

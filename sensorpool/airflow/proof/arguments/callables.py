@@ -28,7 +28,6 @@ from sensorpool.airflow.proof.state.patched_code import OF_DAG_FILES
 from sensorpool.errors import CannotPoke
 from sensorpool.instrumentation import logs
 from sensorpool.instrumentation.redaction import one_line
-from sensorpool.poke.importing import import_anew
 
 Found = Mapping[str, FunctionType]
 """Functions by their names."""
@@ -190,7 +189,7 @@ def _import(module: str, name: str) -> Any:
     if time.monotonic() < again_at:
         raise CannotPoke(why)
     try:
-        return import_module(module) if loaded is not None else import_anew(module)
+        return import_module(module)
     except (KeyboardInterrupt, MemoryError):
         raise
     except BaseException as error:  # an import may raise anything, SystemExit too
