@@ -34,7 +34,7 @@ def watch(runtime: Runtime, hostname: str, children: Any) -> None:
         for child in before if joined else ():
             if child in children._pool:
                 continue
-            metrics.child_ended(child.pid)
+            metrics.child_ended(child.index)
             if child.exitcode not in {EX_OK, EX_RECYCLE, None}:
                 task_ids = [str(job.correlation_id) for job in jobs if child.pid in job.worker_pids()]
                 _note(runtime, hostname, child.pid, child.exitcode, task_ids)

@@ -18,6 +18,7 @@ from tests.support.scrapes import ask, free_port, scrape, timed, total, values
 pytestmark = pytest.mark.processes
 
 SENSOR = "sensorpool.testing.ScriptedSensor"
+PLACES = "main", "child0", "child1"  # of the processes of a worker
 
 
 def register(service: Service, folder: Path, *names: str, conn_id: str = "") -> list[int]:
@@ -83,17 +84,18 @@ def test_what_a_dead_child_counted_counts_on(make_service: Callable[..., Service
     service.start()
     counted = until("pokes", lambda: total(scrape(port), "sensorpool_pokes_total"))
     [folder] = tmp_path.glob("sensorpool-metrics-*")
-
-    def files_of_others() -> set[str]:
-        living = {str(child.pid) for child in children(service.processes[0])} | {str(service.processes[0].pid)}
-        return {path.name for path in folder.glob("*.db") if path.stem.rpartition("_")[2] not in living}
-
-    for child in children(service.processes[0]):
+    files = {path.name for path in folder.glob("*.db")}
+    assert files == {f"{kind}_{place}.db" for kind in ("counter", "gauge_max", "histogram") for place in PLACES}
+    dead = children(service.processes[0])
+    for child in dead:
         child.send_signal(signal.SIGKILL)
-    until("its files to be added up", lambda: files_of_others() == {"counter_dead.db", "histogram_dead.db"})
+    until("others", lambda: len([each for each in children(service.processes[0]) if each not in dead]) == len(dead))
     assert total(scrape(port), "sensorpool_pokes_total") >= counted
     until("more pokes", lambda: total(scrape(port), "sensorpool_pokes_total") > counted + 2)
-    assert files_of_others() == {"counter_dead.db", "histogram_dead.db"}
+    assert {path.name for path in folder.glob("*.db")} == files
+    service.processes[0].terminate()
+    service.processes[0].wait(30)
+    assert not folder.exists()
 
 
 @pytest.fixture
