@@ -1,4 +1,4 @@
-"""The metrics port of real workers: counts by class and backend, figures of the pool told once, probes."""
+"""The metrics port of real workers: counts by class and backend, figures of the pool, probes."""
 
 import os
 import signal
@@ -54,27 +54,22 @@ def test_counts_by_class_ending_and_build(make_service: Callable[..., Service], 
     assert timed(port) < 3
 
 
-def test_a_sum_over_workers_counts_the_pool_once(make_service: Callable[..., Service], tmp_path: Path) -> None:
+def test_each_worker_tells_the_figures_of_the_pool(make_service: Callable[..., Service], tmp_path: Path) -> None:
     ports = [free_port(), free_port()]
     service = make_service()
     register(service, tmp_path, "a", "b", "c")
     workers = [service.worker(concurrency=1, SENSORPOOL_METRICS_PORT=str(port)) for port in ports]
     service.beat()
 
-    def told(name: str) -> list[float]:
-        return [total(scrape(port), name) for port in ports]
+    def told(name: str) -> list[list[float]]:
+        return [values(scrape(port), name) for port in ports]
 
-    until("both workers", lambda: all(scrape(port) for port in ports) and sum(told("sensorpool_workers")) == 2)
-    assert sum(told("sensorpool_sensing")) == 3.0
-    assert sorted(told("sensorpool_observer")) == [0.0, 1.0]
-    assert told("sensorpool_build_info") == [1.0, 1.0]
-    observer = told("sensorpool_observer").index(1.0)
-    kill_tree(workers[observer])
-    redis, part = service.pool.leases.store.client, service.pool.leases.store.pool_key("observer")
-    assert redis.pttl(part) > 0, "the part ends by itself"
-    redis.pexpire(part, 1)  # here and now: on a busy machine it is kept for minutes
-    until("the other one to tell", lambda: told("sensorpool_sensing")[1 - observer] == 3.0)
-    assert told("sensorpool_observer")[1 - observer] == 1.0
+    until("both workers", lambda: told("sensorpool_workers") == [[2.0], [2.0]])
+    assert told("sensorpool_sensing") == [[3.0], [3.0]]
+    assert told("sensorpool_build_info") == [[1.0], [1.0]]
+    kill_tree(workers[0])
+    register(service, tmp_path, "d")
+    until("the other one to see it", lambda: values(scrape(ports[1]), "sensorpool_sensing") == [4.0])
 
 
 def test_what_a_dead_child_counted_counts_on(make_service: Callable[..., Service], tmp_path: Path) -> None:

@@ -29,8 +29,6 @@ REASONS = ["the database has not answered for 7 s"]
 class Seen:
     """What an observer has seen."""
 
-    is_observer = True
-
     def servers(self) -> dict[str, str | None]:
         return {"database": None, "Redis": "away"}
 
