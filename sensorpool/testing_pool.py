@@ -53,6 +53,9 @@ class _Anything(Allowlist):
     def __contains__(self, op_classpath: object) -> bool:
         return True
 
+    def reason_against(self, op_classpath: str, cls: type) -> None:  # every class is enabled
+        """Return None."""
+
 
 @dataclass(frozen=True)
 class Sent:

@@ -1,17 +1,18 @@
-"""The doctor's look at the classes that may be poked here: each listed one, and what each pattern stands for."""
+"""The doctor's look at the classes that may be poked here: each listed one, and what is below each pattern."""
 
 from collections.abc import Iterable, Iterator
 
 from sensorpool.client.pool import Pool
-from sensorpool.config import allowlist, extensions
-from sensorpool.config.allowlist import Allowlist
+from sensorpool.config import extensions
+from sensorpool.config.allowlist import Allowlist, classes_of, doubt_about, installed, is_here
 from sensorpool.config.catalogs import catalog_of
 from sensorpool.config.settings import EXTENSIONS, Settings
-from sensorpool.config.sources.module_files import ModuleFiles
 from sensorpool.errors import ClassUnavailable, SensorpoolError
+from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.finding import Finding
-from sensorpool.model.patterns import is_pattern
+from sensorpool.model.patterns import is_pattern, package_of
 from sensorpool.model.words import counted
+from sensorpool.poke.importing import import_anew
 from sensorpool.poke.patches import refuse_patches
 
 _FEW = 3  # classes that are named
@@ -20,13 +21,10 @@ _FEW = 3  # classes that are named
 def look(pool: Pool) -> Iterator[Finding]:
     """Report each class that may be poked, after an import of it; of the providers' tables, what is installed here."""
     refuse_patches()  # as in a worker
-    listed = allowlist.of(pool.settings.sensors_enabled)
     exact = [entry for entry in pool.settings.sensors_enabled if not is_pattern(entry)]
     yield from _import(pool, exact, is_default=_is_default(pool.settings))
-    for pattern in listed.patterns:
-        yield from _look_at_pattern(pool, listed, pattern)
-    for said in listed.doubts():
-        yield Finding("pattern", "warning", said)
+    for pattern in Allowlist(pool.settings.sensors_enabled).patterns:
+        yield from _look_at_pattern(pool, pattern)
 
 
 def _is_default(settings: Settings) -> bool:
@@ -35,21 +33,28 @@ def _is_default(settings: Settings) -> bool:
     return tuple(settings.sensors_enabled) in defaults
 
 
-def _look_at_pattern(pool: Pool, listed: Allowlist, pattern: str) -> Iterator[Finding]:
-    catalog, found = catalog_of(pattern), listed.found(pattern)
-    if catalog is not None and catalog.versions:
+def _look_at_pattern(pool: Pool, pattern: str) -> Iterator[Finding]:
+    if (doubt := doubt_about(pattern)) is not None:
+        yield Finding("pattern", "warning", doubt)
+    elif (catalog := catalog_of(pattern)) is None:
+        yield _look_at_package(pattern)
+    elif catalog.versions:
         # a provider's modules take long to import: those that are in use are imported by their sensors
-        for package, (here, proved, classes) in listed.installed(pattern).items():
+        for package, (here, proved, classes) in installed(pattern).items():
             version = here if here == proved else f"{here} (proved with {proved})"
             yield _stands_for(pattern, classes, f" of {package} {version}")
-        return
-    if found.classes:
-        classes = sorted(found.classes)
+    else:
+        classes = sorted(classes_of(pattern))
         yield _stands_for(pattern, classes)
-        yield from _import(pool, (path for path in classes if path not in listed.exact))
-    for path, why in sorted(found.left_out.items()):
-        if path not in listed.exact:
-            yield Finding("pattern", "ok", f"{pattern} leaves out {path}, which needs its exact name: {why}")
+        yield from _import(pool, classes)
+
+
+def _look_at_package(pattern: str) -> Finding:
+    try:
+        import_anew(package_of(pattern))
+    except (Exception, SystemExit) as error:
+        return Finding("pattern", "warning", f"{pattern} enables no class: {one_line(error)}")
+    return Finding("pattern", "ok", f"{pattern} enables the sensors that are defined in this package and below")
 
 
 def _stands_for(pattern: str, classes: list[str], of_what: str = "") -> Finding:
@@ -69,7 +74,7 @@ def _import(pool: Pool, classes: Iterable[str], *, is_default: bool = False) -> 
             sensor_class = pool.classes.find(op_classpath)
         except SensorpoolError as error:
             module = op_classpath.rpartition(".")[0]
-            is_optional = is_default and isinstance(error, ClassUnavailable) and ModuleFiles().locate(module) is None
+            is_optional = is_default and isinstance(error, ClassUnavailable) and not is_here(module)
             if is_optional:
                 yield Finding("sensor", "ok", f"{op_classpath}: its package is not installed here")
             else:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sensorpool.config import allowlist
 from sensorpool.config.settings import Settings
 from sensorpool.model.identity import canonical_context
 from sensorpool.model.states import Outcome
@@ -51,7 +50,7 @@ def poke_once(
     :raises Refused: when the class does not take the context, or it is none that can be registered.
     """
     own_right()  # pytest and the like fork, and poke in the copy
-    classes = classes or Classes(allowlist.of(settings.sensors_enabled))
+    classes = classes or Classes(settings.sensors_enabled)
     sensor_class = classes.find(classes.allow(op_classpath))
     # as registration does: a constructor that changes its arguments changes none that are poked
     text = canonical_context(poke_context)

@@ -11,7 +11,6 @@ from sensorpool.client.instance import Instance
 from sensorpool.client.join import Joined, join
 from sensorpool.client.pool_view import PoolView
 from sensorpool.client.wait import Named
-from sensorpool.config import allowlist
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused, SensorpoolError, SettingsError, Unreachable
 from sensorpool.instrumentation.garbage import seldom_collected
@@ -56,7 +55,7 @@ class Pool(PoolView):
             self.outbox.deliver,
             tick_ms=self.settings.tick_ms,
         )
-        self.classes = Classes(allowlist.of(self.settings.sensors_enabled))
+        self.classes = Classes(self.settings.sensors_enabled)
         self._hints: Roster | None = None
         self._no_hints_until = 0.0
 

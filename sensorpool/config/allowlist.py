@@ -1,151 +1,136 @@
-"""The allowlist of a process: the exact set of class paths that the entries of ``sensors_enabled`` stand for.
+"""The classes that ``sensors_enabled`` enables: the path is judged before the import, the class after it."""
 
-A process of the pool resolves its patterns whole, before it imports anything (`Allowlist.resolved`). A process that
-only registers asks for one class at a time, and reads no more sources than that takes. Both give the same answers.
-"""
-
-import os
-import threading
-from collections.abc import Iterator
+import importlib.util
+from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 
 from sensorpool.config.catalogs import Kind, catalog_of
-from sensorpool.config.sources.packages import Found, Packages
-from sensorpool.model.patterns import covers, is_pattern, package_of
-
-_FEW = 3
+from sensorpool.model.patterns import covers, is_pattern
 
 
 class Allowlist:
-    """The class paths that entries stand for, in this process. Safe to share between threads.
+    """The entries of ``sensors_enabled``. It has no other state, so threads may share it.
 
     :param entries: canonical class paths and patterns.
     """
 
-    def __init__(self, entries: tuple[str, ...]) -> None:
-        self.patterns = tuple(dict.fromkeys(entry for entry in entries if is_pattern(entry)))
-        self.exact = frozenset(entry for entry in entries if not is_pattern(entry))
-        self._allowed = set(self.exact)  # and what patterns were found to stand for
-        self._found: dict[str, Found] = {}
-        self._lock = threading.RLock()
-        self._packages: Packages | None = None
+    def __init__(self, entries: Iterable[str]) -> None:
+        listed = tuple(dict.fromkeys(entries))
+        self.patterns = tuple(entry for entry in listed if is_pattern(entry))
+        self.exact = frozenset(entry for entry in listed if not is_pattern(entry))
 
     def __contains__(self, op_classpath: object) -> bool:
-        """Whether a canonical class path may be poked."""
-        if op_classpath in self._allowed:
+        """Whether a canonical class path may be imported. `reason_against` judges the class that is found."""
+        if op_classpath in self.exact:
             return True
-        if not isinstance(op_classpath, str) or not any(self._stands_for(each, op_classpath) for each in self.patterns):
-            return False
-        self._allowed.add(op_classpath)
-        return True
-
-    def resolved(self) -> frozenset[str]:
-        """Return all class paths that may be poked. The sources below the patterns are read once."""
-        found = self.exact.union(*(self.found(pattern).classes for pattern in self.patterns))
-        with self._lock:
-            self._packages = None  # it is not needed any more
-        return found
-
-    def known(self) -> frozenset[str]:
-        """Return the class paths that may be poked, as far as they are known without reading sources."""
-        cheap = [each for each in self.patterns if each in self._found or catalog_of(each) is not None]
-        return self.exact.union(*(self.found(pattern).classes for pattern in cheap))
-
-    def found(self, pattern: str) -> Found:
-        """Return what a pattern stands for here."""
-        with self._lock:
-            if pattern not in self._found:
-                catalog = catalog_of(pattern)
-                self._found[pattern] = (
-                    self._read().below(package_of(pattern))
-                    if catalog is None
-                    else Found({path for path in catalog.classes if covers(pattern, path)})
-                )
-            return self._found[pattern]
-
-    def why_not(self, op_classpath: str) -> str:
-        """Return why the patterns that cover a class path do not stand for it; empty if none covers it."""
-        return "; ".join(
-            f"{pattern} does not stand for it: {self._why_not(pattern, op_classpath)}"
-            for pattern in self.patterns
-            if covers(pattern, op_classpath)
+        return isinstance(op_classpath, str) and any(
+            covers(pattern, op_classpath) and _why_not(pattern, op_classpath) is None for pattern in self.patterns
         )
 
-    def installed(self, pattern: str) -> dict[str, tuple[str, str, list[str]]]:
-        """Return what a pattern of a catalog stands for and is installed here.
+    def reason_against(self, op_classpath: str, cls: type) -> str | None:
+        """Return why the class found under an allowed class path is not enabled; None: it is.
 
-        :returns: by package: the version installed here, the version that its classes were proved with, and those.
+        A pattern of a package enables the classes that are defined below it, whatever its modules import from
+        elsewhere, and none that is derived from a provider's class that needs its exact name.
         """
-        catalog = catalog_of(pattern)
-        versions = {} if catalog is None else catalog.versions
-        classes, found = sorted(self.found(pattern).classes), {}
-        for package, proved in versions.items():
-            own = [path for path in classes if path.startswith(f"{package}.")]
-            if own:
-                try:
-                    found[package] = version(proved.distribution), proved.version, own
-                except PackageNotFoundError:
-                    continue
-        return found
+        if op_classpath in self.exact or catalog_of(op_classpath) is not None:
+            return None
+        own = _path_of(cls)
+        if own not in self.exact and not any(covers(each, own) for each in self.patterns if catalog_of(each) is None):
+            return f"it is {own}, which needs an entry of its own"
+        if (base := _base_by_exact_name(cls)) is not None:
+            return f"it is derived from {base}, so it needs its exact name"
+        return None
+
+    def why_not(self, op_classpath: str) -> str:
+        """Return why the patterns that cover a class path do not enable it; empty: none covers it."""
+        return "; ".join(
+            f"{pattern} does not enable it: {why}"
+            for pattern in self.patterns
+            if covers(pattern, op_classpath) and (why := _why_not(pattern, op_classpath)) is not None
+        )
+
+    def named(self) -> frozenset[str]:
+        """Return the class paths that are listed exactly, or by a catalog that a pattern stands for."""
+        return self.exact.union(*(classes_of(pattern) for pattern in self.patterns))
 
     def doubts(self) -> Iterator[str]:
-        """Yield a line for each pattern that stands for nothing here, and for sources that cannot be read."""
-        for pattern in self.patterns:
-            found, catalog = self.found(pattern), catalog_of(pattern)
-            if not found.is_here:
-                package = package_of(pattern)
-                yield f"{pattern} stands for no class here: there is no {package}; install it, or mend the name"
-            elif not found.classes:
-                why = "no public class below it is a sensor"
-                if catalog is not None:
-                    why = f"{catalog.page} lists none below it as poolable"
-                yield f"{pattern} stands for no class: {why}; name its classes exactly, or mend the pattern"
-            elif catalog is not None and catalog.versions and not self.installed(pattern):
-                yield f"{pattern} stands for classes of which none is installed here"
-            if found.unread:
-                yield f"{pattern} leaves out what cannot be read: {_few(found.unread)}"
-
-    def _stands_for(self, pattern: str, op_classpath: str) -> bool:
-        if not covers(pattern, op_classpath):
-            return False
-        if (catalog := catalog_of(pattern)) is not None:
-            return op_classpath in catalog.classes
-        with self._lock:
-            if pattern in self._found:
-                return op_classpath in self._found[pattern].classes
-            return self._read().verdict(package_of(pattern), op_classpath).kind is Kind.SENSOR
-
-    def _why_not(self, pattern: str, op_classpath: str) -> str:
-        if (catalog := catalog_of(pattern)) is not None:
-            return f"{catalog.page} does not list it as poolable, so it needs its exact name"
-        with self._lock:
-            if (found := self._found.get(pattern)) is not None:
-                return found.left_out.get(
-                    op_classpath, "it was not there when this process looked; restart it if it is new"
-                )
-            verdict = self._read().verdict(package_of(pattern), op_classpath)
-        return verdict.why or "its source defines no poke, and no base of it is a sensor"
-
-    def _read(self) -> Packages:
-        if self._packages is None:
-            self._packages = Packages()
-        return self._packages
+        """Yield a line for each pattern that enables nothing here. Nothing is imported."""
+        yield from filter(None, map(doubt_about, self.patterns))
 
 
-_made: dict[tuple[int, tuple[str, ...]], Allowlist] = {}
+def classes_of(pattern: str) -> frozenset[str]:
+    """Return the classes of a catalog that a pattern stands for; none where its package has no catalog."""
+    catalog = catalog_of(pattern)
+    return frozenset() if catalog is None else frozenset(path for path in catalog.classes if covers(pattern, path))
 
 
-def of(entries: tuple[str, ...]) -> Allowlist:
-    """Return this process's allowlist of these entries. A forked process makes its own: files may have changed."""
-    key = os.getpid(), entries
-    if key not in _made:
-        for other in [each for each in _made if each[0] != key[0]]:
-            _made.pop(other, None)
-        _made[key] = Allowlist(entries)
-    return _made[key]
+def installed(pattern: str) -> dict[str, tuple[str, str, list[str]]]:
+    """Return what a pattern of a catalog stands for and is installed here.
+
+    :returns: by package: the version installed here, the version that its classes were proved with, and those.
+    """
+    catalog = catalog_of(pattern)
+    versions = {} if catalog is None else catalog.versions
+    classes, found = sorted(classes_of(pattern)), {}
+    for package, proved in versions.items():
+        own = [path for path in classes if path.startswith(f"{package}.")]
+        if own:
+            try:
+                found[package] = version(proved.distribution), proved.version, own
+            except PackageNotFoundError:
+                continue
+    return found
 
 
-def _few(unread: dict[str, str]) -> str:
-    shown = [f"{name} ({why})" for name, why in list(unread.items())[:_FEW]]
-    more = len(unread) - len(shown)
-    return ", ".join([*shown, *([f"and {more} more"] if more else [])])
+def doubt_about(pattern: str) -> str | None:
+    """Return why a pattern enables nothing here; None: it may enable something. Nothing is imported."""
+    catalog = catalog_of(pattern)
+    if catalog is None:
+        top = pattern.partition(".")[0]
+        return (
+            None
+            if is_here(top)
+            else f"{pattern} enables no class: there is no {top} here; install it, or mend the name"
+        )
+    if not classes_of(pattern):
+        why = f"{catalog.page} lists none below it as poolable"
+        return f"{pattern} stands for no class: {why}; name its classes exactly, or mend the pattern"
+    if catalog.versions and not installed(pattern):
+        return f"{pattern} stands for classes of which none is installed here"
+    return None
+
+
+def is_here(module: str) -> bool:
+    """Whether there is a module by a name. The packages around it are imported, and may raise anything."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ModuleNotFoundError, ValueError):  # ValueError: a module that has no spec, as __main__
+        return False
+
+
+def _why_not(pattern: str, op_classpath: str) -> str | None:
+    """Return why a pattern does not enable a class path that it covers."""
+    if (catalog := catalog_of(pattern)) is not None:
+        is_listed = op_classpath in catalog.classes
+        return None if is_listed else f"{catalog.page} does not list it as poolable, so it needs its exact name"
+    below = op_classpath.removeprefix(pattern[:-1])
+    is_public = not any(name.startswith("_") for name in below.split("."))
+    return None if is_public else "a name that begins with an underscore is not public"
+
+
+def _base_by_exact_name(cls: type) -> str | None:
+    """Return the base of a catalog by which a class needs its exact name. Bases of those are not looked at."""
+    for base in cls.__bases__:
+        path = _path_of(base)
+        if (catalog := catalog_of(path)) is None:
+            found = _base_by_exact_name(base)
+        else:
+            found = path if catalog.kind_of(path) is Kind.EXACT else None
+        if found is not None:
+            return found
+    return None
+
+
+def _path_of(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"

@@ -1,7 +1,7 @@
 """Catalogs: what the patterns of the allowlist stand for below one package, and how its classes count as bases.
 
 Below a package with a catalog a pattern stands for the classes that the catalog lists, and for no other: so it is with
-our own sensors, and with Airflow's providers (`sensorpool.airflow.catalog`). Below other packages the sources are read.
+our own sensors, and with Airflow's providers (`sensorpool.airflow.catalog`).
 """
 
 from collections.abc import Callable, Mapping

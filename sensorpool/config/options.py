@@ -47,7 +47,7 @@ class Options(BaseSettings):
     sensors_enabled: Enabled = Field(
         BUILT_IN_SENSORS,
         description="The class paths that may be poked, comma-separated (AIP-17's `sensors_enabled`), and patterns "
-        "like `mycompany.sensors.*`, which stand for the sensors found below a package.",
+        "like `mycompany.sensors.*`, which enable the sensors that are defined in a package and below.",
     )
     infra_failures: ClassPaths = Field(
         INFRA_FAILURES,

@@ -1,6 +1,6 @@
 """Patterns of class paths: ``mycompany.sensors.*`` covers all class paths below that package, and is nothing else.
 
-A pattern is never imported and never compared with what a row names: it is resolved to class paths first (`allowlist`).
+`sensorpool.config.allowlist` says which of the classes below it a pattern enables.
 """
 
 import re
@@ -42,5 +42,5 @@ def package_of(pattern: str) -> str:
 
 
 def covers(pattern: str, op_classpath: str) -> bool:
-    """Whether a class path is below the package of a canonical pattern. The pattern need not stand for it."""
+    """Whether a class path is below the package of a canonical pattern. The pattern need not enable it."""
     return op_classpath.startswith(pattern[:-1])

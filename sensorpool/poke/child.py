@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from sensorpool.config import allowlist
 from sensorpool.config.settings import Settings
 from sensorpool.instrumentation.redaction import sources
 from sensorpool.model.exit_status import ending, is_from_outside
@@ -89,7 +88,7 @@ class Child:
         first = {
             "sys_path": sys.path,
             "secrets": sources(),
-            "sensors_enabled": sorted(allowlist.of(settings.sensors_enabled).resolved()),
+            "sensors_enabled": settings.sensors_enabled,
             "infra_failures": settings.infra_failures,
             "poke_timeout": settings.poke_timeout,
             "poke_memory": settings.poke_memory,

@@ -1,8 +1,8 @@
-"""Which classes may be poked, and how: an exact allowlist, checked before anything is imported."""
+"""Which classes may be poked, and how: the allowlist is asked before anything is imported, and again of the class."""
 
 import inspect
 import time
-from collections.abc import Callable, Collection, Container, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from importlib import import_module, invalidate_caches
@@ -102,29 +102,14 @@ class _Refusal(NamedTuple):
 class Classes:
     """The sensor classes of an allowlist, each imported at its first use. Safe to share between threads.
 
-    :param sensors_enabled: canonical class paths, or an `Allowlist`; no other class is ever imported. Where many
-        classes are asked for, an allowlist is resolved first.
+    :param sensors_enabled: canonical class paths and patterns, or an `Allowlist`.
     :param retry_after: seconds until an unavailable class is tried again; doubles with each failure.
-    :param why_not: says of a class path that is not listed why no pattern stands for it, if one covers it.
     """
 
     finds_alone = False  # whether no poke may go on while a child finds one
 
-    def __init__(
-        self,
-        sensors_enabled: Collection[str] | Allowlist,
-        *,
-        retry_after: float = 0.0,
-        why_not: Callable[[str], str] = lambda _: "",
-    ) -> None:
-        self._enabled: Container[str] = frozenset()
-        self._why_not: Callable[[str], str] = why_not
-        if isinstance(sensors_enabled, Allowlist):
-            self._enabled, self._why_not = sensors_enabled, sensors_enabled.why_not
-            self._known = sensors_enabled.known
-        else:
-            self._enabled = named = frozenset(sensors_enabled)
-            self._known = lambda: named
+    def __init__(self, sensors_enabled: Iterable[str] | Allowlist, *, retry_after: float = 0.0) -> None:
+        self._enabled = sensors_enabled if isinstance(sensors_enabled, Allowlist) else Allowlist(sensors_enabled)
         self._found: dict[str, SensorClass] = {}
         self._refusals: dict[str, _Refusal] = {}
         self._notes: dict[str, _Refusal] = {}
@@ -138,10 +123,9 @@ class Classes:
         """
         classpath = canonical_classpath(op_classpath)
         if not self.is_listed(classpath):
-            why = self._why_not(classpath)
-            meant = nearest_class(classpath, self._known())
-            said = f"{classpath} is not enabled{meant}: add it to SENSORPOOL_SENSORS_ENABLED"
-            raise ClassUnavailable(f"{said} ({why})" if why else said)
+            raise _not_enabled(
+                classpath, self._enabled.why_not(classpath), nearest_class(classpath, self._enabled.named())
+            )
         return classpath
 
     def is_listed(self, op_classpath: str) -> bool:
@@ -164,7 +148,7 @@ class Classes:
         if (why := self.refusal(op_classpath)) is not None:
             raise ClassUnavailable(why)
         try:
-            found = self._found[op_classpath] = _load(self.allow(op_classpath))
+            found = self._found[op_classpath] = _load(self.allow(op_classpath), self._enabled)
         except ClassUnavailable as error:
             self._remember(op_classpath, str(error))
             raise
@@ -275,7 +259,12 @@ def path_of(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
-def _load(classpath: str) -> SensorClass:
+def _not_enabled(classpath: str, why: str, meant: str = "") -> ClassUnavailable:
+    said = f"{classpath} is not enabled{meant}: add it to SENSORPOOL_SENSORS_ENABLED"
+    return ClassUnavailable(f"{said} ({why})" if why else said)
+
+
+def _load(classpath: str, enabled: Allowlist) -> SensorClass:
     module_name, _, name = classpath.rpartition(".")
     try:
         invalidate_caches()  # its file may be newer than the cached listing of its folder
@@ -290,6 +279,8 @@ def _load(classpath: str) -> SensorClass:
     try:
         if not inspect.isclass(found):
             raise ClassUnavailable(f"{module_name} has no class {name}")
+        if (reason := enabled.reason_against(classpath, found)) is not None:
+            raise _not_enabled(classpath, reason)
         return _read(classpath, found)
     except (ClassUnavailable, KeyboardInterrupt, MemoryError):
         raise

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from sensorpool.config import allowlist
 from sensorpool.config.settings import Settings
 from sensorpool.model.values import Milliseconds
 from sensorpool.poke.answer import Answers
@@ -18,8 +17,7 @@ class ProcessParts:
     """The parts that the jobs of a process share, and how the groups of a class are asked by them."""
 
     def __init__(self, settings: Settings) -> None:
-        listed = allowlist.of(settings.sensors_enabled)
-        self.classes = Classes(listed.resolved(), retry_after=RETRY_AFTER, why_not=listed.why_not)
+        self.classes = Classes(settings.sensors_enabled, retry_after=RETRY_AFTER)
         self.imports = Imports(self.classes)
         self.tools = PokeTools(self.classes, Answers(settings.infra_failures), {})
         self.shared_calls = SharedCalls()

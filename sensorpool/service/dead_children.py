@@ -33,7 +33,7 @@ def watch(runtime: Runtime, hostname: str, children: Any) -> None:
         for child in before if joined else ():
             if child in children._pool:
                 continue
-            metrics.child_ended(child.pid)
+            metrics.child_ended(child.index)
             if child.exitcode not in {EX_OK, EX_RECYCLE, None}:
                 _note(runtime, hostname, child.pid, child.exitcode)
         return joined

@@ -139,7 +139,7 @@ class _Request(WSGIRequestHandler):
 
 
 class _OfWorker:
-    """The collector of what a worker knows of itself, and of the pool if it is the observer."""
+    """The collector of what a worker knows of itself and of the pool."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
@@ -147,15 +147,12 @@ class _OfWorker:
     def collect(self) -> Iterator[Any]:
         python = platform.python_version()
         built = Figure("sensorpool_build_info", "Versions.", 1.0, {"version": __version__, "python": python})
-        is_observer = self._observer.is_observer
-        said = "Whether this worker tells the figures of the whole pool; one worker does at a time."
         servers = [
             Figure("sensorpool_server_up", "Whether a server answers this worker.", not why, {"server": server})
             for server, why in self._observer.servers().items()
         ]
-        own = [built, Figure("sensorpool_observer", said, is_observer), *servers]
         families: dict[str, GaugeMetricFamily] = {}
-        for name, said, value, labels, _ in (*own, *self._observer.figures()):
+        for name, said, value, labels in (built, *servers, *self._observer.figures()):
             family = families.setdefault(name, GaugeMetricFamily(name, said, labels=list(labels)))
             family.add_metric([str(each) for each in labels.values()], value)
         yield from families.values()

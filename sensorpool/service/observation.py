@@ -1,8 +1,6 @@
 """The observation of one worker: its observer and its metrics port, made together and ended together."""
 
 import errno
-import os
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -21,10 +19,6 @@ _TRY_EVERY = 5.0  # seconds between two attempts to listen
 
 log = logger(__name__)
 
-_no_fork = threading.Lock()  # a child that is forked meanwhile would hold the port, and not know of it
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_no_fork.acquire, after_in_parent=_no_fork.release, after_in_child=_no_fork.release)
-
 
 class Observation:
     """Observes and serves from `begin` to `end`.
@@ -40,7 +34,7 @@ class Observation:
         self._counted = counted
         self._database = Database.of(settings, pool_size=1)
         leases: Leases = leases_of(settings)
-        self._observer = Observer(settings, self._database, leases, presence.name)
+        self._observer = Observer(settings, self._database, leases)
         self._readiness = Readiness(presence, self._observer, consumer, is_ending)
         self._presence = presence
         self._server: MetricsServer | None = None
@@ -64,10 +58,9 @@ class Observation:
         if port is None:
             return True
         try:
-            with _no_fork:
-                self._server = MetricsServer(
-                    host, port, self._counted, self._observer, alive=alive_problems, ready=self._readiness.problems
-                )
+            self._server = MetricsServer(
+                host, port, self._counted, self._observer, alive=alive_problems, ready=self._readiness.problems
+            )
         except (OSError, ValueError) as error:  # Prometheus's client: the folder of its files is none
             if not self._presence.no_metrics:
                 said = "no metrics: their address cannot be used; it is tried again"

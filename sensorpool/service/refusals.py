@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 from celery.concurrency import get_implementation
 from celery.concurrency.prefork import TaskPool
 
-from sensorpool.config import allowlist, infra_classes
+from sensorpool.config import infra_classes
+from sensorpool.config.allowlist import Allowlist
 from sensorpool.config.defaults import MEMORY
 from sensorpool.config.settings import Settings
 from sensorpool.errors import SettingsError, Unreachable
@@ -61,8 +62,8 @@ def refuse_typos(settings: Settings) -> list[str]:
 
 
 def doubts_of(settings: Settings) -> list[str]:
-    """Return a line for each pattern of ``sensors_enabled`` that stands for nothing here, or not for all it might."""
-    return [f"SENSORS_ENABLED: {said}" for said in allowlist.of(settings.sensors_enabled).doubts()]
+    """Return a line for each pattern of ``sensors_enabled`` that enables nothing here."""
+    return [f"SENSORS_ENABLED: {said}" for said in Allowlist(settings.sensors_enabled).doubts()]
 
 
 def refuse_memory(settings: Settings) -> None:

@@ -9,6 +9,7 @@ import socket
 import sys
 from typing import Any
 
+from billiard import current_process
 from celery import Celery, current_app, signals
 from celery.utils.nodenames import node_format
 
@@ -204,6 +205,7 @@ def _on_child_start(**_: Any) -> None:
     runtime = _current_runtime()
     if runtime is not None:
         runtime.is_prefork_child = True
+        runtime.metrics.begin_child(current_process().index)
         if runtime.observation is not None:
             runtime.observation.leave_to_parent()
         with contextlib.suppress(OSError, AttributeError):  # it leads a group already, or this is no POSIX

@@ -1,66 +1,46 @@
-"""Labels whose values users choose (classes, backends): a worker tells those of most pokes, and the rest as ``other``.
+"""Labels whose values users choose (classes, backends): the first ones are told by their names, the rest as ``other``.
 
-A value that has been told by its name is always told by its name, and the others never change into names once the names
-are given out: so no counter ever falls.
+All processes of a worker agree on the names: they keep them in a file. A name that is given out stays, so no counter
+ever falls.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Any
+import fcntl
+from pathlib import Path
 
-BOUNDED = ("op_classpath", "backend")
 OTHER = "other"
 MOST = 50  # values of one label
 
 
 class Names:
-    """The values of one label that are told by their names, the first ones that come. Not safe to share."""
+    """The values of one label that are told by their names. Safe to share between threads.
 
-    def __init__(self, most: int = MOST) -> None:
+    :param file: keeps the names, one a line; None: a process keeps its own.
+    """
+
+    def __init__(self, file: Path | None = None, most: int = MOST) -> None:
+        self._file = file
         self._most = most
         self._names: set[str] = set()
 
     def of(self, value: str) -> str:
         """Return a value, or `OTHER` if there are too many others."""
-        if value in self._names or value == OTHER:
-            return value
-        if len(self._names) >= self._most:
-            return OTHER
-        self._names.add(value)
-        return value
+        if value not in self._names and value != OTHER and len(self._names) < self._most:
+            self._take(value)
+        return value if value in self._names else OTHER
 
-    def take(self, counted: Counter[str]) -> None:
-        """Take up values in the order of what they count, for as long as there is room."""
-        for value, _ in counted.most_common():
-            self.of(value)
-
-
-class BoundedLabels:
-    """Bounds the labels of the metrics of a worker's children, of which each has names of its own."""
-
-    def __init__(self, most: int = MOST) -> None:
-        self._names = {label: Names(most) for label in BOUNDED}
-
-    def bound(self, metrics: Iterable[Any]) -> Iterator[Any]:
-        """Yield Prometheus's metrics; counters of values without a name are added up as `OTHER`."""
-        for metric in metrics:
-            if metric.type == "counter":
-                for label, names in self._names.items():
-                    if any(label in sample.labels for sample in metric.samples):
-                        self._bound(metric, label, names)
-            yield metric
-
-    @staticmethod
-    def _bound(metric: Any, label: str, names: Names) -> None:
-        counted: Counter[str] = Counter()
-        for sample in metric.samples:
-            if sample.labels[label] != OTHER:
-                counted[sample.labels[label]] += sample.value
-        names.take(counted)
-        added: dict[tuple[str, tuple[tuple[str, str], ...]], Any] = {}
-        for sample in metric.samples:
-            labels = sample.labels | {label: names.of(sample.labels[label])}
-            key = sample.name, tuple(sorted(labels.items()))
-            before = added[key].value if key in added else 0.0
-            added[key] = sample._replace(labels=labels, value=before + sample.value)
-        metric.samples = list(added.values())
+    def _take(self, value: str) -> None:
+        """Give a value its name, if there is room among those of all processes; a full disk has none."""
+        if self._file is None:
+            self._names.add(value)  # two threads at once may go beyond the bound by one
+            return
+        try:
+            with self._file.open("a+", encoding="utf-8") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                file.seek(0)
+                names = set(file.read().splitlines())
+                if value not in names and len(names) < self._most:
+                    file.write(f"{value}\n")
+                    names.add(value)
+        except OSError:
+            return
+        self._names = names

@@ -1,4 +1,4 @@
-"""The figures of the whole pool, as its database and its Redis know them: the observer tells them, and no other worker.
+"""The figures of the whole pool, as its database and its Redis know them. All workers tell the same.
 
 Each question is one statement or one pipeline. Times are by the servers' clocks, so ages are right on any host.
 """
@@ -26,25 +26,23 @@ _NO_LABELS: Mapping[str, str] = {}
 
 
 class Figure(NamedTuple):
-    """A gauge of the whole pool.
-
-    :param is_age: whether it grows by a second each second while the thing that it tells of does not happen.
-    """
+    """A gauge of the whole pool."""
 
     name: str
     said: str
     value: float
     labels: Mapping[str, str] = _NO_LABELS
-    is_age: bool = False
 
 
 class Figures:
     """Asks for the figures. Belongs to one thread.
 
     :param database: has a short pool of connections of its own.
+    :ivar workers: how many workers lived when they were asked for.
     """
 
     def __init__(self, settings: Settings, database: Database, leases: Leases) -> None:
+        self.workers = 1
         self._settings = settings
         self._database = database
         self._leases = leases
@@ -65,6 +63,7 @@ class Figures:
         looked = dict(zip(self._ranges, self._leases.look(self._ranges), strict=True))
         now = database.read(database.now)
         workers = self._roster.workers()
+        self.workers = len(workers)
         known = [self._roster.beat_tick() or 0.0, *(each.tick for each in workers if each.tick <= LONGEST_SPAN)]
         tick = max(self._settings.tick, *known)
         return [
@@ -86,16 +85,14 @@ class Figures:
             max(0.0, (now - state.last) / 1000) if state.last else here - self._unknown_since[shard_range]
             for shard_range, state in states.items()
         ]
-        yield Figure(
-            "sensorpool_last_tick_seconds", "Seconds since the last tick of the range that is worst off.", max(ages),
-            is_age=True,
-        )  # fmt: skip
+        said = "Seconds since the last tick of the range that is worst off."
+        yield Figure("sensorpool_last_tick_seconds", said, max(ages))
         late = sum(age > MISSED * tick for age in ages)
         yield Figure("sensorpool_ranges_late", f"Ranges without a tick for more than {MISSED} ticks.", late)
         yield Figure("sensorpool_ranges", "Ranges.", len(ages))
         if (beat := self._roster.beat_age()) is not None:
             said = "Seconds since beat noted a tick, which it does about every ten seconds."
-            yield Figure("sensorpool_beat_seconds", said, beat, is_age=True)
+            yield Figure("sensorpool_beat_seconds", said, beat)
 
     def _of_waiting(self, looked: Mapping[ShardRange, tuple[str | None, RangeState]]) -> Iterator[Figure]:
         groups, sensing = self._database.read(inspecting.count_waiting)
@@ -133,18 +130,18 @@ class Figures:
             yield Figure("sensorpool_budget_stretch", said, each.stretch, {"budget": each.budget.pattern})
         for outage in sorted(away, key=lambda each: -each.lasted)[:MOST]:
             yield Figure("sensorpool_backend_away_seconds", "Seconds since a backend went away.", outage.lasted,
-                         {"backend": safe_line(outage.backend, 80)}, is_age=True)  # fmt: skip
+                         {"backend": safe_line(outage.backend, 80)})  # fmt: skip
 
     def _of_sending(self, now: Milliseconds) -> Iterator[Figure]:
         oldest = self._database.read(inspecting.oldest_unpublished)
         waited = 0.0 if oldest is None else max(0.0, (now - oldest) / 1000)
         said = "Seconds that the oldest result has waited to be published; 0: none waits."
-        yield Figure("sensorpool_outbox_seconds", said, waited, is_age=oldest is not None)
+        yield Figure("sensorpool_outbox_seconds", said, waited)
         backlog = self._database.read(callbacks.backlog)
         yield Figure("sensorpool_callbacks", "Callbacks that wait to be sent.", sum(e.waiting for e in backlog))
         waited = max((max(0.0, (now - each.oldest) / 1000) for each in backlog), default=0.0)
         said = "Seconds that the oldest callback has waited to be sent; 0: none waits."
-        yield Figure("sensorpool_callbacks_seconds", said, waited, is_age=bool(backlog))
+        yield Figure("sensorpool_callbacks_seconds", said, waited)
 
     def _of_trouble(self, now: Milliseconds, tick: float) -> Iterator[Figure]:
         database = self._database

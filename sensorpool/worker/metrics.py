@@ -1,6 +1,8 @@
 """Prometheus metrics that a worker's processes count. The values of labels are bounded.
 
-Prefork children count in files that the worker's main process adds up, so `prepare` comes before the fork.
+Prefork children count in the files of Prometheus's client, and its collector adds them up in the worker's main process,
+so `prepare` comes before the fork. A file belongs to a child's place in the pool, not to its process: the child that
+replaces a dead one counts on in the same files, so there are no more files than children.
 """
 
 import atexit
@@ -13,8 +15,11 @@ from bisect import bisect_left
 from collections import Counter as Counted
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence, Set
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+from sensorpool.instrumentation.logs import logger
 from sensorpool.model.not_landed import NotLanded
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import JobResult, Report, Settled
@@ -25,7 +30,12 @@ _POKE_SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _BUCKETS = len(_POKE_SECONDS) + 1  # with that of longer pokes
 _LAG_SECONDS = (0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
 _NOT_LISTED = "not listed"  # stands for classes that are not on the allowlist
+# bytes of a process's files, which get their blocks before they are mapped: on a full disk a write into memory that is
+# mapped to a sparse file ends the process by SIGBUS
+_FILES = {"counter": 1 << 19, "histogram": 1 << 16, "gauge_max": 1 << 16}
 _WRITE_EVERY = 1.0  # seconds: pokes are added up in memory meanwhile, which costs less than a write for each
+
+log = logger(__name__)
 
 Kinds = Callable[[Iterable[int]], list[tuple[str, str]]]
 """Returns the class and the backend of each of these groups; both are empty of a group that is not known."""
@@ -50,10 +60,12 @@ class Metrics:
         """Make the metrics. In a worker, `prepare` was called before."""
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-        if _MULTIPROCESS in os.environ:
-            from sensorpool.worker import metric_files
+        if (folder := _folder()) is not None:
+            from prometheus_client import values
 
-            metric_files.use()
+            # it chooses where to count when it is imported, and Flower's Celery command may have imported it before
+            values.ValueClass = values.MultiProcessValue(lambda: _place)  # type: ignore[no-untyped-call]
+            self._classes, self._backends = Names(folder / "classes"), Names(folder / "backends")
         registry = self.registry = CollectorRegistry()
 
         def counter(name: str, said: str, *labels: str) -> Any:
@@ -85,11 +97,25 @@ class Metrics:
             "sensorpool_not_here",
             "Sensor classes that this worker cannot poke; others have to.",
             ["op_classpath"],
-            multiprocess_mode="livemax",
+            multiprocess_mode="max",
             registry=registry,
         )
         self._not_here.labels(_NOT_LISTED).set(0)
         self.is_on = True
+
+    def begin_child(self, index: int) -> None:
+        """Count in the files of a child. Call it in the child, before it counts; on a full disk it does not count.
+
+        :param index: of its place in the pool.
+        """
+        global _place
+        _place = f"child{index}"
+        if self.is_on and (folder := _folder()) is not None:
+            try:
+                _allocate(folder, _place)
+            except OSError as error:
+                self.is_on = False
+                log.warning("metrics are not counted in this process: no room for its files", error=str(error))
 
     def know(self, kinds: Kinds) -> None:
         """Have pokes counted by class and backend."""
@@ -99,9 +125,8 @@ class Metrics:
         """Say which classes of the allowlist this process cannot poke now, and whether there are others."""
         if self.is_on:
             told: Counted[str] = Counted()
-            with self._lock:
-                for op_classpath in self._were_not_here | listed:
-                    told[self._classes.of(op_classpath)] += op_classpath in listed
+            for op_classpath in self._were_not_here | listed:
+                told[self._classes.of(op_classpath)] += op_classpath in listed
             for name, count in told.items():
                 self._not_here.labels(name).set(count > 0)
             self._were_not_here |= listed
@@ -134,20 +159,13 @@ class Metrics:
             self._written_at = time.monotonic()
             added, took, lengths = self._added, self._took, self._lengths
             self._added, self._took, self._lengths = defaultdict(int), defaultdict(float), [0] * _BUCKETS
-            by_class: Counted[tuple[str, str]] = Counted()
-            by_backend: Counted[tuple[str, str]] = Counted()
-            for ((op_classpath, backend), outcome), number in added.items():
-                by_class[self._classes.of(op_classpath or OTHER), outcome.value] += number
-                by_backend[self._backends.of(backend or OTHER), outcome.value] += number
-            seconds = [(self._classes.of(op_classpath or OTHER), each) for op_classpath, each in took.items()]
-        self._pokes.inc(sum(by_class.values()))
+        self._pokes.inc(sum(added.values()))
         _observe(self._seconds, lengths, sum(took.values()))
-        for labels, number in by_class.items():
-            self._outcomes.labels(*labels).inc(number)
-        for labels, number in by_backend.items():
-            self._of_backends.labels(*labels).inc(number)
-        for name, each in seconds:
-            self._of_classes.labels(name).inc(each)
+        for ((op_classpath, backend), outcome), number in added.items():
+            self._outcomes.labels(self._classes.of(op_classpath or OTHER), outcome.value).inc(number)
+            self._of_backends.labels(self._backends.of(backend or OTHER), outcome.value).inc(number)
+        for op_classpath, seconds in took.items():
+            self._of_classes.labels(self._classes.of(op_classpath or OTHER)).inc(seconds)
 
     def job(self, result: JobResult) -> None:
         """Count one job."""
@@ -165,10 +183,8 @@ class Metrics:
     def held(self, missed: Counted[str]) -> None:
         """Count pokes that were left out, by backend."""
         if self.is_on:
-            with self._lock:
-                named = [(self._backends.of(backend), number) for backend, number in missed.items()]
-            for name, number in named:
-                self._held.labels(name).inc(number)
+            for backend, number in missed.items():
+                self._held.labels(self._backends.of(backend)).inc(number)
 
     def sparse(self, number: int) -> None:
         """Count pokes that were left out because their condition never landed so early."""
@@ -177,11 +193,9 @@ class Metrics:
 
     def shared(self, calls: Counted[str]) -> None:
         """Count calls that asked for many groups, by class."""
-        if self.is_on and calls:
-            with self._lock:
-                named = [(self._classes.of(op_classpath), number) for op_classpath, number in calls.items()]
-            for name, number in named:
-                self._shared.labels(name).inc(number)
+        if self.is_on:
+            for op_classpath, number in calls.items():
+                self._shared.labels(self._classes.of(op_classpath)).inc(number)
 
     def unsettled(self, groups: int) -> None:
         """Count groups whose result could not be written."""
@@ -212,17 +226,18 @@ def _observe(histogram: Any, lengths: Sequence[int], seconds: float) -> None:
     histogram._sum.inc(seconds)
 
 
+_place = "main"  # of this process in its worker
+
+
 def prepare() -> None:
     """Have children count in files. Call this in the worker's main process before it forks, and before `start`.
 
-    :raises OSError: when there can be no folder for them; the worker can run without counting.
+    :raises OSError: when there is no room for the files; the worker can run without counting.
     """
-    if _MULTIPROCESS not in os.environ:
-        folder = os.environ[_MULTIPROCESS] = tempfile.mkdtemp(prefix="sensorpool-metrics-")
-        atexit.register(_remove, folder, os.getpid())
-    elif not os.path.isdir(given := os.environ[_MULTIPROCESS]):
-        del os.environ[_MULTIPROCESS]  # Prometheus's client would raise an error at each metric
-        raise NotADirectoryError(f"{_MULTIPROCESS} is no directory: {given}")
+    folder = tempfile.mkdtemp(prefix="sensorpool-metrics-")
+    atexit.register(_remove, folder, os.getpid())
+    _allocate(Path(folder), _place)
+    os.environ[_MULTIPROCESS] = folder
 
 
 def _remove(folder: str, owner: int) -> None:
@@ -230,18 +245,36 @@ def _remove(folder: str, owner: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _folder() -> Path | None:
+    """Return the folder in which the processes of this worker count; None: they count in no files."""
+    return Path(os.environ[_MULTIPROCESS]) if _MULTIPROCESS in os.environ else None
+
+
+def _allocate(folder: Path, place: str) -> None:
+    for kind, size in _FILES.items():
+        path = folder / f"{kind}_{place}.db"
+        try:
+            with path.open("ab") as file:
+                os.posix_fallocate(file.fileno(), 0, size)
+        except OSError:
+            path.unlink(missing_ok=True)  # a scrape reads all files, and an empty one has no head
+            raise
+
+
 def collector() -> Any:
     """Return Prometheus's collector of what all processes of this worker have counted; None: they count in no files."""
-    if _MULTIPROCESS not in os.environ:
+    if (folder := _folder()) is None:
         return None
-    from sensorpool.worker import metric_files
+    from prometheus_client.multiprocess import MultiProcessCollector
 
-    return metric_files.Collector(os.environ[_MULTIPROCESS])
+    return MultiProcessCollector(None, str(folder))  # type: ignore[no-untyped-call]
 
 
-def child_ended(pid: int) -> None:
-    """Keep what a child counted that is gone, and forget its gauges. Call this in the worker's main process."""
-    if _MULTIPROCESS in os.environ:
-        from sensorpool.worker import metric_files
+def child_ended(index: int) -> None:
+    """Forget the gauges of a dead child. Call this in the worker's main process before another one takes its place.
 
-        metric_files.fold(os.environ[_MULTIPROCESS], pid)
+    :param index: of its place in the pool.
+    """
+    if (folder := _folder()) is not None:
+        with suppress(OSError), (folder / f"gauge_max_child{index}.db").open("r+b") as file:
+            file.write(bytes(8))  # the head says that nothing is used

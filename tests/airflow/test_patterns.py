@@ -21,9 +21,11 @@ from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.provider import get_provider_info
 from sensorpool.airflow.task import poolable
 from sensorpool.config import allowlist
-from sensorpool.config.allowlist import Allowlist
+from sensorpool.config.allowlist import Allowlist, classes_of, installed
 from sensorpool.config.catalogs import Kind
 from sensorpool.config.defaults import BUILT_IN_SENSORS
+from sensorpool.errors import ClassUnavailable
+from sensorpool.poke.classes import Classes
 from tests.airflow.running import Flag, context_of
 
 ALL = "airflow.providers.*"
@@ -42,7 +44,7 @@ def admitted(sensor: Any, *entries: str) -> str:
 
 
 def test_the_pattern_admits_the_proved_sensors_alone() -> None:
-    listed = Allowlist((ALL,)).resolved()
+    listed = Allowlist((ALL,)).named()
     assert listed == catalog.proved().poolable
     assert len(listed) > 80
     assert "airflow.providers.amazon.aws.sensors.athena.AthenaSensor" in listed
@@ -74,7 +76,7 @@ def test_the_reason_is_one_short_line(kind: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["airflow.providers.amazon.*", "airflow.providers.amazon.aws.sensors.s3.*"])
 def test_a_pattern_of_a_provider_or_module_admits_a_part(pattern: str) -> None:
-    part = Allowlist((pattern,)).resolved()
+    part = classes_of(pattern)
     assert part == {path for path in catalog.proved().poolable if path.startswith(pattern[:-1])}
     assert part
 
@@ -98,9 +100,9 @@ def test_each_class_of_the_table_is_there_by_that_name(path: str) -> None:
 def test_the_table_names_the_versions_that_are_installed_here() -> None:
     for package, proved in catalog.proved().versions.items():
         assert version(proved.distribution) == proved.version, package
-    installed = Allowlist((ALL,)).installed(ALL)
-    assert {path for _, _, paths in installed.values() for path in paths} == catalog.proved().poolable
-    assert all(here == proved for here, proved, _ in installed.values())
+    found = installed(ALL)
+    assert {path for _, _, paths in found.values() for path in paths} == catalog.proved().poolable
+    assert all(here == proved for here, proved, _ in found.values())
 
 
 def test_the_default_is_short_and_reads_no_table(tmp_path: Path) -> None:
@@ -130,7 +132,7 @@ print(json.dumps([path for path in opened if path.endswith("proved_sensors.json"
 def test_by_default_every_proved_sensor_is_admitted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
     monkeypatch.setenv("SENSORPOOL_ENABLED", "1")
-    listed = allowlist.of(Settings.load().sensors_enabled).resolved()
+    listed = Allowlist(Settings.load().sensors_enabled).named()
     operators = {entry for entry in AIRFLOW_SENSORS if entry != ALL}
     assert listed == catalog.proved().poolable | operators | set(BUILT_IN_SENSORS)
 
@@ -169,7 +171,6 @@ def company(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     folder.mkdir(parents=True)
     (folder / "files.py").write_text(SOURCE)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(allowlist, "_made", {})
     yield importlib.import_module("company_of_airflow.sensors.files")
     for name in [name for name in sys.modules if name.startswith("company_of_airflow")]:
         del sys.modules[name]
@@ -186,16 +187,19 @@ def test_a_pattern_of_a_company_admits_its_sensors_on_the_worker(company: Any) -
     assert admitted(company.Shell(task_id="t", bash_command="true"), pattern, exact) == exact
 
 
-def test_the_worker_and_the_pool_find_the_same(company: Any) -> None:
-    pattern = "company_of_airflow.*"
-    whole = Allowlist((pattern,)).resolved()
-    assert whole == {"company_of_airflow.sensors.files.Arrived", "company_of_airflow.sensors.files.Key"}
-    one_by_one = Allowlist((pattern,))
-    assert {f"company_of_airflow.sensors.files.{name}" for name in dir(company)} & whole == whole
-    assert {name for name in dir(company) if f"company_of_airflow.sensors.files.{name}" in one_by_one} == {
-        "Arrived",
-        "Key",
-    }
+def test_the_pool_admits_the_same(company: Any) -> None:
+    classes = Classes(["company_of_airflow.*"])
+    for name in ("Arrived", "Key"):
+        path = f"company_of_airflow.sensors.files.{name}"
+        assert classes.find(path).op_classpath == path
+    for name, why in {
+        "Shell": f"it is derived from {BashSensor.__module__}.BashSensor, so it needs its exact name",
+        "BashSensor": f"it is {BashSensor.__module__}.BashSensor, which needs an entry of its own",
+        "BaseSensorOperator": "it is airflow.sdk.bases.sensor.BaseSensorOperator, which needs an entry of its own",
+    }.items():
+        with pytest.raises(ClassUnavailable) as refused:
+            classes.find(f"company_of_airflow.sensors.files.{name}")
+        assert str(refused.value).endswith(f" ({why})")
 
 
 @pytest.mark.parametrize(
@@ -252,7 +256,6 @@ def test_doctor_says_which_version_the_classes_were_proved_with(monkeypatch: pyt
     from sensorpool.admin import allowed_classes
     from sensorpool.client.pool import Pool
 
-    monkeypatch.setattr(allowlist, "_made", {})
     monkeypatch.setattr(allowlist, "version", lambda name: "99.0")
     pool = Pool(Settings.load(database_url="sqlite://", sensors_enabled="airflow.providers.http.*"))
     [finding] = allowed_classes.look(pool)

@@ -58,9 +58,9 @@ class Watched:
         told = [sample for samples in self.scraped().values() for sample in samples]
         return (
             total(told, "sensorpool_server_up") == 4
-            and total(told, "sensorpool_workers") == 2
-            and values(told, "sensorpool_ranges_late") == [0.0]
-            and 0 < total(told, "sensorpool_beat_seconds") < 20
+            and values(told, "sensorpool_workers") == [2.0, 2.0]
+            and values(told, "sensorpool_ranges_late") == [0.0, 0.0]
+            and all(0 < each < 20 for each in values(told, "sensorpool_beat_seconds"))
         )
 
     def scraped(self) -> dict[str, list[Sample]]:
@@ -69,8 +69,8 @@ class Watched:
             return {f"worker-{place}:9109": each for place, each in enumerate(at_once.map(scrape, self.ports))}
 
     def told(self, name: str, **labels: str) -> float:
-        """Return the sum of a metric over the workers."""
-        return sum(total(samples, name, **labels) for samples in self.scraped().values())
+        """Return the greatest value of a metric at a worker: each tells the figures of the pool."""
+        return max(total(samples, name, **labels) for samples in self.scraped().values())
 
     def until_told(self, what: str, *names: str) -> dict[str, list[Sample]]:
         """Wait until the workers tell more than 0 of each of these metrics, and return what they told then."""

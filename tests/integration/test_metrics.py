@@ -1,4 +1,4 @@
-"""The metrics port of real workers: counts by class and backend, figures of the pool told once, probes."""
+"""The metrics port of real workers: counts by class and backend, figures of the pool, probes."""
 
 import os
 import signal
@@ -18,6 +18,7 @@ from tests.support.scrapes import ask, free_port, scrape, timed, total, values
 pytestmark = pytest.mark.processes
 
 SENSOR = "sensorpool.testing.ScriptedSensor"
+PLACES = "main", "child0", "child1"  # of the processes of a worker
 
 
 def register(service: Service, folder: Path, *names: str, conn_id: str = "") -> list[int]:
@@ -53,27 +54,22 @@ def test_counts_by_class_ending_and_build(make_service: Callable[..., Service], 
     assert timed(port) < 3
 
 
-def test_a_sum_over_workers_counts_the_pool_once(make_service: Callable[..., Service], tmp_path: Path) -> None:
+def test_each_worker_tells_the_figures_of_the_pool(make_service: Callable[..., Service], tmp_path: Path) -> None:
     ports = [free_port(), free_port()]
     service = make_service()
     register(service, tmp_path, "a", "b", "c")
     workers = [service.worker(concurrency=1, SENSORPOOL_METRICS_PORT=str(port)) for port in ports]
     service.beat()
 
-    def told(name: str) -> list[float]:
-        return [total(scrape(port), name) for port in ports]
+    def told(name: str) -> list[list[float]]:
+        return [values(scrape(port), name) for port in ports]
 
-    until("both workers", lambda: all(scrape(port) for port in ports) and sum(told("sensorpool_workers")) == 2)
-    assert sum(told("sensorpool_sensing")) == 3.0
-    assert sorted(told("sensorpool_observer")) == [0.0, 1.0]
-    assert told("sensorpool_build_info") == [1.0, 1.0]
-    observer = told("sensorpool_observer").index(1.0)
-    kill_tree(workers[observer])
-    redis, part = service.pool.leases.store.client, service.pool.leases.store.pool_key("observer")
-    assert redis.pttl(part) > 0, "the part ends by itself"
-    redis.pexpire(part, 1)  # here and now: on a busy machine it is kept for minutes
-    until("the other one to tell", lambda: told("sensorpool_sensing")[1 - observer] == 3.0)
-    assert told("sensorpool_observer")[1 - observer] == 1.0
+    until("both workers", lambda: told("sensorpool_workers") == [[2.0], [2.0]])
+    assert told("sensorpool_sensing") == [[3.0], [3.0]]
+    assert told("sensorpool_build_info") == [[1.0], [1.0]]
+    kill_tree(workers[0])
+    register(service, tmp_path, "d")
+    until("the other one to see it", lambda: values(scrape(ports[1]), "sensorpool_sensing") == [4.0])
 
 
 def test_what_a_dead_child_counted_counts_on(make_service: Callable[..., Service], tmp_path: Path) -> None:
@@ -83,17 +79,18 @@ def test_what_a_dead_child_counted_counts_on(make_service: Callable[..., Service
     service.start()
     counted = until("pokes", lambda: total(scrape(port), "sensorpool_pokes_total"))
     [folder] = tmp_path.glob("sensorpool-metrics-*")
-
-    def files_of_others() -> set[str]:
-        living = {str(child.pid) for child in children(service.processes[0])} | {str(service.processes[0].pid)}
-        return {path.name for path in folder.glob("*.db") if path.stem.rpartition("_")[2] not in living}
-
-    for child in children(service.processes[0]):
+    files = {path.name for path in folder.glob("*.db")}
+    assert files == {f"{kind}_{place}.db" for kind in ("counter", "gauge_max", "histogram") for place in PLACES}
+    dead = children(service.processes[0])
+    for child in dead:
         child.send_signal(signal.SIGKILL)
-    until("its files to be added up", lambda: files_of_others() == {"counter_dead.db", "histogram_dead.db"})
+    until("others", lambda: len([each for each in children(service.processes[0]) if each not in dead]) == len(dead))
     assert total(scrape(port), "sensorpool_pokes_total") >= counted
     until("more pokes", lambda: total(scrape(port), "sensorpool_pokes_total") > counted + 2)
-    assert files_of_others() == {"counter_dead.db", "histogram_dead.db"}
+    assert {path.name for path in folder.glob("*.db")} == files
+    service.processes[0].terminate()
+    service.processes[0].wait(30)
+    assert not folder.exists()
 
 
 @pytest.fixture

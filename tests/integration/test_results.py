@@ -110,7 +110,7 @@ def test_metrics_of_a_worker(make_service: Callable[..., Service], tmp_path: Pat
         "sensorpool_pokes_saved_total",
         "sensorpool_poke_seconds_bucket",
         "sensorpool_lag_seconds_bucket",
-        "sensorpool_sensing 3.0",  # as the observer saw it last
+        "sensorpool_sensing 3.0",  # as the worker saw it last
         "sensorpool_groups 3.0",
     )
     until("the metrics", lambda: all(name in text for text in [_metrics(port)] for name in names))

@@ -1,14 +1,13 @@
-"""Metrics on a full disk: the process does its work and does not count."""
+"""The files in which the processes of a worker count: one place in the pool each, whoever works there."""
 
 import errno
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
-import pytest
-from prometheus_client.mmap_dict import MmapedDict
-
-from sensorpool.worker import metrics
-from sensorpool.worker.metric_files import AllocatedDict
+from sensorpool.worker.bounded_labels import OTHER, Names
 from tests.support.small_disk import FILL, on_a_small_disk
 
 WORKS_ON = f"""
@@ -23,79 +22,92 @@ counts.job(JobResult(saved=1))
 counts.refused()  # on blocks that this process has
 child = os.fork()
 if child == 0:
+    counts.begin_child(0)
     for each in range(200):
         counts.not_here({{f"a.Class{{each}}"}}, False)
     counts.job(JobResult(saved=1))
     print("the child works on", flush=True)
     os._exit(0)
 print("status", os.waitpid(child, 0)[1], flush=True)
+print(len(list(metrics.collector().collect())) > 0, flush=True)
 """
 
 
 def test_a_child_lives_on_a_full_disk(tmp_path: Path) -> None:
     done = on_a_small_disk(WORKS_ON, tmp_path)
-    strike, works, status = done.stdout.splitlines()
+    strike, works, status, collected = done.stdout.splitlines()
     said = [line for line in done.stderr.splitlines() if "metrics are not counted" in line]
     assert strike == os.strerror(errno.ENOSPC)
-    assert (works, status) == ("the child works on", "status 0")
-    assert len(said) == 3, said  # once for each kind of metric, whatever is counted
+    assert (works, status, collected) == ("the child works on", "status 0", "True")
+    assert len(said) == 1, said
 
 
-def refuse(monkeypatch: pytest.MonkeyPatch, above: int) -> list[int]:
-    """Have the disk be full for files longer than so many bytes; return the lengths that were asked for."""
-    asked: list[int] = []
-    allocate = os.posix_fallocate
+PLACES = """
+import json, os
+from pathlib import Path
+from sensorpool.worker import metrics
+metrics.prepare()
+counts = metrics.Metrics()
+counts.start()
+counts.refused()
 
-    def allocate_some(descriptor: int, start: int, length: int) -> None:
-        asked.append(length)
-        if length > above:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        allocate(descriptor, start, length)
+def work_at(index, refused, not_here):
+    if (child := os.fork()) == 0:
+        counts.begin_child(index)
+        for _ in range(refused):
+            counts.refused()
+        counts.not_here(not_here, False)
+        for name in not_here:
+            counts.shared({name: 1})
+        os._exit(0)
+    os.waitpid(child, 0)
 
-    monkeypatch.setattr(os, "posix_fallocate", allocate_some)
-    return asked
+def told():
+    samples = [each for metric in metrics.collector().collect() for each in metric.samples]
+    return {
+        "refused": sum(each.value for each in samples if each.name == "sensorpool_jobs_refused_total"),
+        "not here": sorted(each.labels["op_classpath"] for each in samples
+                           if each.name == "sensorpool_not_here" and each.value),
+        "shared": {each.labels["op_classpath"]: each.value for each in samples
+                   if each.name == "sensorpool_shared_calls_total"},
+        "files": len(list(Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]).glob("*.db"))),
+    }
 
-
-def test_a_file_without_blocks_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = refuse(monkeypatch, above=0)
-    kept = AllocatedDict(str(tmp_path / "counter_1.db"))
-    kept.write_value("key", 1.0, 0.0)
-    assert kept.read_value("key") == (0.0, 0.0)
-    kept.close()
-    assert len(asked) == 1
-    assert list(tmp_path.iterdir()) == []  # a scrape reads all files, and an empty one has no head
-
-
-def test_a_file_that_cannot_grow_keeps_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = refuse(monkeypatch, above=8_192)
-    path = str(tmp_path / "counter_1.db")
-    kept = AllocatedDict(path)
-    keys = [f"{number:0100d}" for number in range(100)]
-    for number, key in enumerate(keys):
-        kept.write_value(key, float(number), 0.0)
-    assert asked == [4_096, 8_192, 12_288]
-    kept.write_value(keys[0], 7.0, 0.0)
-    kept.close()
-    found = {key.strip(): value for key, value, _, _ in MmapedDict.read_all_values_from_file(path)}
-    assert 0 < len(found) < len(keys)
-    assert found == {key: float(number) for number, key in enumerate(keys[: len(found)])} | {keys[0]: 7.0}
-
-
-def test_prometheus_reads_what_is_kept(tmp_path: Path) -> None:
-    path = str(tmp_path / "counter_1.db")
-    kept = AllocatedDict(path)
-    keys = [f"é{'x' * number}" for number in range(300)]
-    for number, key in enumerate(keys):
-        kept.write_value(key, float(number), 0.0)
-    kept.close()
-    again = AllocatedDict(path)
-    assert [again.read_value(key)[0] for key in keys] == list(map(float, range(300)))
-    again.close()
-    assert os.stat(path).st_blocks * 512 >= os.stat(path).st_size
+work_at(0, 2, {"a.A"})
+work_at(1, 3, {"a.B"})
+print(json.dumps(told()))
+metrics.child_ended(0)
+print(json.dumps(told()))
+work_at(0, 4, {"a.C"})
+print(json.dumps(told()))
+work_at(0, 0, {f"b.B{each}" for each in range(100)})
+print(json.dumps(sorted(told()["shared"])))
+"""
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path / "gone"))
-    with pytest.raises(OSError, match="PROMETHEUS_MULTIPROC_DIR is no directory"):
-        metrics.prepare()
-    assert "PROMETHEUS_MULTIPROC_DIR" not in os.environ
+def test_a_child_counts_on_in_the_place_of_a_dead_one(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PLACES],
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert not done.stderr
+    first, ended, again, names = map(json.loads, done.stdout.splitlines())
+    shared = {"a.A": 1, "a.B": 1}
+    assert first == {"refused": 6, "not here": ["a.A", "a.B"], "shared": shared, "files": 9}
+    assert ended == first | {"not here": ["a.B"]}
+    assert again == {"refused": 10, "not here": ["a.B", "a.C"], "shared": shared | {"a.C": 1}, "files": 9}
+    assert len(names) == 51, "all processes together tell fifty by name"
+    assert {"a.A", "a.B", "a.C", OTHER} <= set(names)
+    assert not list(tmp_path.iterdir()), "the folder goes with the worker"
+
+
+def test_names_that_are_given_out_stay_for_all_processes(tmp_path: Path) -> None:
+    one, other = (Names(tmp_path / "names", most=2) for _ in range(2))
+    assert [one.of("a"), other.of("b"), one.of("c"), other.of("a")] == ["a", "b", OTHER, "a"]
+    assert [one.of("b"), one.of(OTHER), other.of("c")] == ["b", OTHER, OTHER]
+    assert Names(most=0).of("x") == OTHER
+    gone = Names(tmp_path / "gone" / "names")
+    assert gone.of("a") == OTHER

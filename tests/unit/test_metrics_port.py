@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, Histogram
-from prometheus_client.core import CounterMetricFamily
 
 from harness.until import until
 from sensorpool.instrumentation import alive
@@ -19,8 +18,8 @@ from sensorpool.model.backend import backend_of
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import DueGroup, Report
 from sensorpool.service.metrics_server import MetricsServer
-from sensorpool.worker import metric_files, metrics
-from sensorpool.worker.bounded_labels import OTHER, BoundedLabels, Names
+from sensorpool.worker import metrics
+from sensorpool.worker.bounded_labels import OTHER
 from sensorpool.worker.figures import Figure
 from tests.support.scrapes import free_port, scrape, total, values
 
@@ -29,8 +28,6 @@ REASONS = ["the database has not answered for 7 s"]
 
 class Seen:
     """What an observer has seen."""
-
-    is_observer = True
 
     def servers(self) -> dict[str, str | None]:
         return {"database": None, "Redis": "away"}
@@ -168,48 +165,6 @@ def test_pokes_that_are_added_up_are_in_the_buckets_of_prometheus(port: int, cou
     assert {key: told[key] for key in expected if key[0] != "created"} == {
         key: value for key, value in expected.items() if key[0] != "created"
     }
-
-
-def test_names_that_are_given_out_stay_and_no_counter_falls() -> None:
-    labels = BoundedLabels(most=2)
-
-    def bound(**counted: float) -> dict[str, float]:
-        family = CounterMetricFamily("pokes", "Said.", labels=["op_classpath"])
-        for op_classpath, value in counted.items():
-            family.add_metric([op_classpath], value)
-        [metric] = labels.bound([family])
-        return {each.labels["op_classpath"]: each.value for each in metric.samples}
-
-    assert bound(a=1) == {"a": 1}
-    assert bound(a=1, b=2, c=9, other=4) == {"a": 1, "c": 9, "other": 6}
-    assert bound(a=1, b=99, c=9, d=1, other=4) == {"a": 1, "c": 9, "other": 104}
-    names = Names(most=0)
-    assert names.of("x") == OTHER
-
-
-def test_what_a_dead_process_counted_is_folded_or_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def write(pid: int, **counted: float) -> None:
-        file = metric_files.AllocatedDict(str(tmp_path / f"counter_{pid}.db"))
-        for key, value in counted.items():
-            file.write_value(key, value, 0.0)
-        file.close()
-
-    def read(name: str) -> dict[str, float]:
-        found = metric_files.AllocatedDict.read_all_values_from_file(str(tmp_path / name))
-        return {key.strip(): value for key, value, _, _ in found}
-
-    write(1, a=1.0, b=2.0)
-    write(2, b=3.0, c=4.0)
-    write(3, c=5.0)
-    metric_files.fold(str(tmp_path), 1)
-    metric_files.fold(str(tmp_path), 2)
-    metric_files.fold(str(tmp_path), 2)
-    assert sorted(os.listdir(tmp_path)) == ["counter_3.db", "counter_dead.db"]
-    assert read("counter_dead.db") == {"a": 1.0, "b": 5.0, "c": 4.0}
-    write(4, **{f"{number:0200d}": 1.0 for number in range(40)})
-    monkeypatch.setattr(os, "posix_fallocate", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-    metric_files.fold(str(tmp_path), 4)
-    assert (tmp_path / "counter_4.db").exists()
 
 
 @pytest.mark.parametrize(

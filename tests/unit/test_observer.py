@@ -25,9 +25,7 @@ def made(**parts: Any) -> Observer:
     """Return an observer whose servers answer, but for these parts."""
     database: Any = SimpleNamespace(read=lambda question: 0, now=None)
     leases = leases_of(Settings.load())
-    observer = Observer(Settings.load(), database, leases, "worker0@host/1")
-    observing: Any = SimpleNamespace(take_part=lambda kept: True, leave=lambda: None, is_observer=True)
-    observer._observing = observing
+    observer = Observer(Settings.load(), database, leases)
     for name, part in parts.items():
         setattr(observer, name, part)
     return observer
@@ -38,7 +36,7 @@ def test_a_database_that_falls_silent_while_figures_are_asked_for_is_told(
 ) -> None:
     """A half-open connection answers never, and the next look does not begin."""
     monkeypatch.setattr(module, "_COUNTING", 0.05)
-    observer = made(_figures=SimpleNamespace(ask=lambda: gate.wait(30) and []))
+    observer = made(_figures=SimpleNamespace(ask=lambda: gate.wait(30) and [], workers=1))
     observer.start()
     try:
         until("it to be told", lambda: observer.servers().get("database"))

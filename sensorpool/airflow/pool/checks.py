@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.client.pool import Pool
-from sensorpool.config import allowlist, extensions
+from sensorpool.config import extensions
+from sensorpool.config.allowlist import Allowlist
 from sensorpool.config.settings import Settings
 from sensorpool.errors import CannotPoke, SensorpoolError, SettingsError
 from sensorpool.instrumentation.redaction import one_line
@@ -61,7 +62,7 @@ def check_callables(ours: AirflowSettings) -> Iterator[Finding]:
 
 def check_gates(ours: AirflowSettings, settings: Settings) -> Iterator[Finding]:
     """Report classes of `gates_enabled` that the pool does not poke."""
-    listed = allowlist.of(settings.sensors_enabled)
+    listed = Allowlist(settings.sensors_enabled)
     for name in ours.gates_enabled:
         if name not in listed:
             said = f"{name} is in gates_enabled, and runs natively: list it in sensors_enabled, too"
@@ -129,7 +130,7 @@ def _check_airflow(pool: Pool) -> Iterator[Finding]:
     )
     yield from check_teams()
     yield from check_secrets()
-    yield from check_bundles(allowlist.of(pool.settings.sensors_enabled))
+    yield from check_bundles(Allowlist(pool.settings.sensors_enabled))
     if not conf.get("core", "fernet_key", fallback=""):
         yield Finding("fernet key", "warning", "[core] fernet_key is empty: Connections are not encrypted")
     yield from _check_database(conf.get("database", "sql_alchemy_conn"))

@@ -17,8 +17,9 @@ from sensorpool.airflow.proof.arguments import callables, dag_file, rebuild
 from sensorpool.airflow.proof.state import patched_code
 from sensorpool.airflow.proof.state.patched_code import OF_DAG_FILES
 from sensorpool.airflow.proof.watch import environment_reads, task_reads
-from sensorpool.config import allowlist
+from sensorpool.config.allowlist import Allowlist
 from sensorpool.config.settings import Settings
+from sensorpool.model.patterns import covers
 from sensorpool.poke.classes import adapter_of
 
 # the sensors whose function stands in a DAG file, as a rule
@@ -108,7 +109,7 @@ def condition_again(sensor: BaseSensorOperator, context: Mapping[str, Any], *, o
 
 def _goes_by_dag_file(sensor: BaseSensorOperator, context: Mapping[str, Any], settings: Settings) -> bool:
     """Whether the pool takes a sensor from its DAG file; not if it has a class of a name that is listed."""
-    listed = allowlist.of(settings.sensors_enabled)
+    listed = Allowlist(settings.sensors_enabled)
     if dag_file.SENSOR not in listed or (file := dag_bundles.dag_file_of(sensor, context)) is None:
         return False
     return dag_file.takes_code_of(file, sensor) or (
@@ -163,7 +164,7 @@ def admit(
         return dag_file.SENSOR
     cls = type(task)
     op_classpath = _path_of(cls)
-    check_listed(op_classpath, settings)
+    check_listed(op_classpath, settings, cls)
     if getattr(sys.modules.get(cls.__module__), cls.__qualname__, None) is not cls:
         raise NotPoolable(f"{op_classpath} cannot be imported by that name elsewhere", "not_importable")
     return op_classpath
@@ -178,18 +179,20 @@ def check_patterns(dag_id: str, task_id: str, ours: AirflowSettings) -> None:
         raise NotPoolable("the patterns of [sensorpool] include and exclude leave it out", "excluded")
 
 
-def check_listed(op_classpath: str, settings: Settings) -> None:
+def check_listed(op_classpath: str, settings: Settings, cls: type | None = None) -> None:
     """Check that a class is enabled.
 
+    :param cls: the class, where it is imported here.
     :raises NotPoolable: when it is not.
     """
-    listed = allowlist.of(settings.sensors_enabled)
-    if op_classpath in listed:
+    listed = Allowlist(settings.sensors_enabled)
+    if op_classpath in listed and (cls is None or listed.reason_against(op_classpath, cls) is None):
         return
     if op_classpath.startswith(_OF_FUNCTIONS) or OF_DAG_FILES.match(op_classpath):
         missing = f"{dag_file.SENSOR}, which code of DAG files needs"
     else:
-        missing = f"{op_classpath} by its exact name" if listed.why_not(op_classpath) else op_classpath
+        is_covered = any(covers(pattern, op_classpath) for pattern in listed.patterns)
+        missing = f"{op_classpath} by its exact name" if is_covered else op_classpath
     raise NotPoolable(f"[sensorpool] sensors_enabled does not list {missing}", "not_enabled")
 
 

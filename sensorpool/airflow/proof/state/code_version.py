@@ -17,7 +17,7 @@ from importlib import metadata
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.proof import known_sensors
 from sensorpool.airflow.proof.state import references
-from sensorpool.config.sources.module_files import ModuleFile, ModuleFiles, Unreadable
+from sensorpool.airflow.proof.state.module_files import ModuleFile, ModuleFiles, Unreadable
 from sensorpool.config.version import __version__
 from sensorpool.model.python_source import UNREADABLE
 

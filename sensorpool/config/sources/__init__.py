@@ -1,1 +1,0 @@
-"""Reads the sources of packages without importing them: their modules, and which classes in these are sensors."""
