@@ -56,7 +56,7 @@ def poke_once(
     # as registration does: a constructor that changes its arguments changes none that are poked
     text = canonical_context(poke_context)
     classes.try_out(sensor_class.op_classpath, json.loads(text))
-    answers = Answers(settings.infra_failures, alone=True)
+    answers = Answers(settings.infra_failures)
     set_time_limit(settings.poke_timeout)
     group = DueGroup(0, 0, 0, 0, 0, 0, 0, 0, None)
     tools = PokeTools(classes, answers, {})

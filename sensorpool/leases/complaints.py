@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from sensorpool.instrumentation.redaction import safe_line
 from sensorpool.leases.lease import Leases
-from sensorpool.leases.poke_log import process_name
 from sensorpool.model.values import Milliseconds
 
 _KEY = "not_here"
@@ -45,7 +44,7 @@ class Complaints:
         """
         if refusals == self.told and time.monotonic() - self._told_at < EVERY:
             return
-        store, key, process = leases.store, leases.store.pool_key(_KEY), process_name(worker, os.getpid())
+        store, key, process = leases.store, leases.store.pool_key(_KEY), f"{worker} {os.getpid()}"
         stale = [field for field, text in found(leases).items() if not _is_fresh(text, now)]
         if refusals:
             text = json.dumps([now, dict(list(refusals.items())[:_CLASSES])])

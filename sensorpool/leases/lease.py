@@ -28,7 +28,6 @@ Each range has these keys beside its lease, all under one hash tag so that one s
 ``suspects``  groups that hung or were in a dead holder's hands: poked apart from the others until they are cleared
               (`suspects`)
 ``alone:N``   which process has the suspect N in hand, and since when (`claims`)
-``deaths``    how many processes that had poked a group died (`late_crashes`)
 ``overruns``  how many pokes of a group in a row overran their limit (`suspects`)
 ``unsettled`` groups whose result cannot be written: since when, and why not (`unsettled_groups`)
 ``failing``   groups whose pokes outside of jobs end in infrastructure failures, and since when; or answered after
@@ -72,7 +71,6 @@ _BY_ID = (
     "overruns",
     "unsettled",
     "failing",
-    "deaths",
     "poked",
 )  # keys of a range that name groups by their ids
 

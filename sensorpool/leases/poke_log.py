@@ -42,14 +42,12 @@ class Record:
     """What one job pokes.
 
     :param at: the time from which the offsets of the pokes count.
-    :param by: the process that pokes (`process_name`), if a poke may end it.
     """
 
-    __slots__ = ("_at", "_by", "_codes", "_ids", "_intervals", "_offsets", "_reasons", "_room", "_took", "_tracebacks")
+    __slots__ = ("_at", "_codes", "_ids", "_intervals", "_offsets", "_reasons", "_room", "_took", "_tracebacks")
 
-    def __init__(self, at: Milliseconds, by: str = "") -> None:
+    def __init__(self, at: Milliseconds) -> None:
         self._at = at
-        self._by = by
         self._ids: list[int] = []
         self._offsets: list[Milliseconds] = []
         self._codes: list[str] = []
@@ -101,7 +99,7 @@ class Record:
     def _of_span(self, span: int) -> "Record":
         of_interval = {interval: _span_of(interval) == span for interval in set(self._intervals)}
         places = [place for place, interval in enumerate(self._intervals) if of_interval[interval]]
-        part = Record(self._at, self._by)
+        part = Record(self._at)
         part._codes = [self._codes[place] for place in places]
         part._offsets, part._ids, part._took = (
             [values[place] for place in places] for values in (self._offsets, self._ids, self._took)
@@ -115,7 +113,7 @@ class Record:
 
     def _text(self) -> str:
         took = self._took if any(self._took) else ()  # a list that is too short goes on with zeros
-        found = (self._at, "".join(self._codes), self._offsets, self._ids, self._reasons, self._by, took)
+        found = (self._at, "".join(self._codes), self._offsets, self._ids, self._reasons, took)
         return json.dumps((*found, self._tracebacks), separators=(",", ":"))
 
     def __len__(self) -> int:
@@ -152,11 +150,6 @@ class PokeLog:
 
     def _read(self, shard_range: ShardRange, name: str) -> list[str]:
         return list(self._store.call(self._store.client.zrange, self._store.key(shard_range, name), 0, -1))
-
-
-def process_name(worker: str, pid: int) -> str:
-    """Return the name of a worker's child process, as the records of its jobs have it."""
-    return f"{worker} {pid}"
 
 
 def _span_of(interval: Milliseconds) -> int:
@@ -209,24 +202,8 @@ def _read_all(records: Iterable[str], group_ids: Collection[int]) -> Iterator[tu
             continue  # a garbled record is no loss: records are for people
 
 
-def poked_by(records: Iterable[str], process: str) -> dict[int, Milliseconds]:
-    """Find the groups that a process poked in the records of their range, each with the time of its last poke."""
-    poked: dict[int, Milliseconds] = {}
-    for text in records:
-        try:
-            if process not in text:  # most records are of other processes, and large
-                continue
-            at, _, offsets, ids, _, by, *_ = json.loads(text)
-            if by == process:
-                for group_id, offset in zip(ids, offsets, strict=True):
-                    poked[int(group_id)] = max(poked.get(int(group_id), 0), int(at) + int(offset))
-        except (ValueError, TypeError, OverflowError, RecursionError):
-            continue
-    return poked
-
-
 def _read(text: str, group_ids: Collection[int]) -> Iterator[tuple[int, Poked]]:
-    at, codes, offsets, ids, reasons, _, took, tracebacks = json.loads(text)
+    at, codes, offsets, ids, reasons, took, tracebacks = json.loads(text)
     for index, group_id in enumerate(ids):
         if group_id in group_ids:
             began = int(at) + int(offsets[index])

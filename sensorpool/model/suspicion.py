@@ -8,12 +8,10 @@ class Suspicion(StrEnum):
     """Why a group is suspect. The value is the text in Redis."""
 
     DEAD_HOLDER = "in a dead holder's hands"
-    OUT_OF_MEMORY = "ran out of memory, files or threads"
     OVERRAN = "overran its time limit"
     SLOW = "its poke takes long"
     CLASS_HANGS = "its class hangs"  # nothing is known of the group itself
-    CRASHED = "its poke took its process down before"
-    LATE_CRASHES = "processes that had poked it died again and again"
+    CRASHED = "processes died with it in hand again and again"  # it is poked alone
     UNKNOWN = "a reason that is not known"
 
     @property

@@ -187,6 +187,7 @@ class Report(NamedTuple):
     :param quiet_for: seconds for which the backend wants to be left alone; None: it did not say so; below 0: the
         failure is the pool's own, and says nothing of the backend.
     :param of_many: whether one call for many groups overran: which group's doing that is, is not known.
+    :param own_doing: whether a process that poked this group alone died by itself.
     """
 
     group: DueGroup
@@ -198,6 +199,7 @@ class Report(NamedTuple):
     trace: Trace | None = None
     quiet_for: float | None = None
     of_many: bool = False
+    own_doing: bool = False
 
 
 class Fact(NamedTuple):

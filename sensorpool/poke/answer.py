@@ -20,7 +20,7 @@ from sensorpool.model.identity import has_half_characters
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import DueGroup, Report, Trace
 from sensorpool.poke.copies import end_copy
-from sensorpool.poke.exhaustion import is_exhaustion, is_out_of_memory, is_own_doing
+from sensorpool.poke.exhaustion import is_exhaustion
 from sensorpool.poke.throttling import NO_BACKEND_OF_ITS, concerns_no_backend, quiet_for
 from sensorpool.poke.traces import Traces, causes_of
 
@@ -66,12 +66,12 @@ class Answers:
     """Turns the results of pokes into reports.
 
     :param infra_failures: class paths of exceptions that mean that the backend could not be asked.
-    :param alone: whether the process pokes one group only, so that this poke has used up what runs out.
+    :ivar ran_out: whether memory, files or threads of this process ran out in a poke.
     """
 
-    def __init__(self, infra_failures: Collection[str], *, alone: bool = False) -> None:
+    def __init__(self, infra_failures: Collection[str]) -> None:
+        self.ran_out = False
         self._infra_failures = frozenset(infra_failures)
-        self._alone = alone
         self._traces = Traces()
         self.place = socket.gethostname()  # the name that reasons give; a job puts its worker's name here
 
@@ -111,14 +111,16 @@ class Answers:
         trace = self._traces.of(error) if outcome in _TRACED else None
         quiet: float | None = None
         if outcome is Outcome.INFRA_FAILURE:
-            quiet = NO_BACKEND_OF_ITS if concerns_no_backend(error) else quiet_for(error)
+            own = is_exhaustion(error) or concerns_no_backend(error)
+            quiet = NO_BACKEND_OF_ITS if own else quiet_for(error)
         return Report(group, began, outcome, reason, None, time.monotonic() - began, trace, quiet)
 
     def outcome_of(self, error: BaseException) -> Outcome:
         """Return the outcome that an exception means."""
         names = [cls.__name__ for cls in type(error).__mro__]
-        if is_out_of_memory(error):
-            return Outcome.CRASHED  # no answer: the isolated lane finds out whether the poke itself took the memory
+        if is_exhaustion(error):
+            self.ran_out = True
+            return Outcome.INFRA_FAILURE  # also of an error that was meant: it may come of the shortage
         if isinstance(error, SkipSensor) or _SKIP in names:
             return Outcome.SKIP
         if isinstance(error, HandBack):
@@ -127,8 +129,6 @@ class Answers:
             return Outcome.CANNOT_POKE
         if isinstance(error, FailSensor | ClassRefused) or any(name in names for name in _FAIL):
             return Outcome.FAIL
-        if is_exhaustion(error) and not (self._alone and is_own_doing(error)):
-            return Outcome.INFRA_FAILURE if self._alone else Outcome.CRASHED
         if self.is_infra_failure(error):
             return Outcome.INFRA_FAILURE
         if is_of_killed_command(error):  # no answer; what stops a service signals its commands too

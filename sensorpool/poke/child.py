@@ -5,7 +5,6 @@ import os
 import queue
 import select
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -22,7 +21,6 @@ from sensorpool.model.exit_status import ending, is_from_outside
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import DueGroup, Report, Trace
 from sensorpool.poke import memory_limit
-from sensorpool.poke.answer import CANNOT
 
 START_LIMIT = 60.0  # seconds that a child may take to start, and to import a class
 _MOMENT = 0.1  # seconds
@@ -39,17 +37,13 @@ class Suspect:
     group: DueGroup
     op_classpath: str
     poke_context: str
-    alone: bool  # the group has taken its process down before
-    hung: bool = True  # its poke overran before; False: its class hangs, and nothing is known of the group
-    watch: int = 0  # how many groups may share its child, which is watched after the poke; 0: not watched
-    deadline: float | None = None  # the next deadline of its instances, by the monotonic clock
+    alone: bool  # whether the group is poked alone in a child
 
 
 class Child:
     """One child. Threads of its own write to it and read from it, so a child that freezes stops no other.
 
     :param together: pokes at once.
-    :param alone: whether the child is given one group only.
     :param module: the module that the child runs: `child_main`, or one that calls its `serve`.
     :param environment: the child's environment variables; None for those of this process.
     :param more: further settings for the child, as JSON.
@@ -63,7 +57,6 @@ class Child:
         settings: Settings,
         together: int,
         *,
-        alone: bool = False,
         module: str = "sensorpool.poke.child_main",
         environment: Mapping[str, str] | None = None,
         more: Mapping[str, Any] | None = None,
@@ -72,8 +65,8 @@ class Child:
         self.in_hand: dict[int, Suspect] = {}  # groups that were given and are not reported
         self.began: dict[int, float] = {}  # the begun groups in hand, in order, each with its monotonic time
         self.importing: str | None = None
-        self.poked: set[int] = set()  # all groups ever begun: a thread that a poke left may end the child later
         self.hung = 0  # pokes that did not return
+        self.ran_out = False  # memory, files or threads ran out there
         self.ready = self.froze = self.ended = False
         self.returncode = 0
         self.starved = False  # the kernel killed a process because memory ran out
@@ -102,7 +95,6 @@ class Child:
             "poke_memory": settings.poke_memory,
             "poke_log_level": settings.poke_log_level,
             "concurrency": together,
-            "alone": alone,
             **(more or {}),
         }
         self._lines.put(json.dumps(first))
@@ -166,36 +158,27 @@ class Child:
         starved = self.starved and self.returncode == -signal.SIGKILL
         return not self.froze and not starved and is_from_outside(self.returncode)
 
-    def blame(self, suspect: Suspect) -> Report | None:
-        """Report what the child's end means for a group in hand; None: nothing, because its poke had not begun."""
+    def blame(self, suspect: Suspect, *, alone: bool) -> Report | None:
+        """Report what the child's end means for a group in hand; None: nothing, because its poke had not begun.
+
+        :param alone: whether the child was given this group only.
+        """
         began, doing = self.began.get(suspect.group.id), "the poke"
-        if self.importing is not None:
-            began, doing = began or self._import_began, "importing its class"
-            if self.froze:  # no poke has begun: another process may be able to import the class
-                said = f"{socket.gethostname()}{CANNOT}{doing} froze its process for {self.frozen_for:g} s"
-                return Report(suspect.group, began, Outcome.CANNOT_POKE, said, None, self.frozen_for)
+        if began is None and self.importing == suspect.op_classpath:
+            began, doing = self._import_began, "importing its class"
         if began is None:
-            if self.froze or self.was_killed:
-                return None
-            began = time.monotonic()
+            return None
         if self.froze:
             said = f"{doing} froze its process for {self.frozen_for:g} s"
-            return Report(suspect.group, began, Outcome.POKE_TIMEOUT, said, None, self.frozen_for)
-        if self.starved and self.returncode == -signal.SIGKILL:
-            return Report(suspect.group, began, Outcome.CRASHED, f"{doing} took all the memory there was")
-        if self.was_killed:
-            if self.importing is not None:
-                return None
-            return Report(suspect.group, began, Outcome.POKE_TIMEOUT, "its process was killed from outside")
-        ended = ending(self.returncode)
-        return Report(suspect.group, began, Outcome.CRASHED, f"{doing} took its process down ({ended})")
-
-    def blame_late(self, report: Report) -> Report:
-        """Report what the child's end means for its only group, whose poke had ended."""
-        if not self.ended or self.was_killed:
-            return report
-        said = f"what its poke left behind took its process down ({ending(self.returncode)})"
-        return Report(report.group, report.began, Outcome.CRASHED, said, None, report.seconds)
+        elif self.was_killed:
+            said = "its process was killed from outside"
+        elif self.starved and self.returncode == -signal.SIGKILL:
+            said = f"{doing} took all the memory there was"
+        else:
+            said = f"{doing} took its process down ({ending(self.returncode)})"
+        own_doing = alone and not self.froze and not self.was_killed
+        outcome = Outcome.POKE_TIMEOUT if alone and not own_doing else Outcome.CRASHED
+        return Report(suspect.group, began, outcome, said, None, self.frozen_for, own_doing=own_doing)
 
     def kill(self) -> None:
         """Kill the child; no group in hand is to blame."""
@@ -225,10 +208,10 @@ class Child:
                 self.importing = None
             case {"begin": group_id} if group_id in self.in_hand:
                 self.began[group_id] = at
-                self.poked.add(group_id)
             case {"end": group_id, "outcome": said, "reason": reason, "xcom_value": value} if group_id in self.in_hand:
                 suspect, began, outcome = self.in_hand.pop(group_id), self.began.pop(group_id, at), Outcome(said)
                 self.hung += outcome is Outcome.POKE_TIMEOUT
+                self.ran_out = self.ran_out or message.get("ran_out", False)
                 trace = message.get("trace")
                 told = None if trace is None else Trace(*trace)
                 quiet = message.get("quiet_for")

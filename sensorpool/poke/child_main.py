@@ -2,7 +2,8 @@
 
 It speaks JSON lines. In: one line of settings, then one line for each group. Out: ``{"ready": true}``, then
 ``{"alive": true}`` twice a second, ``{"import": path}`` and ``{"imported": path}`` for each class, ``{"begin": id}``
-and ``{"end": id, "outcome", "reason", "xcom_value", "trace", "quiet_for"}`` for each group. The output of pokes is
+and ``{"end": id, "outcome", "reason", "xcom_value", "trace", "quiet_for", "ran_out"}``
+for each group. The output of pokes is
 discarded. A child for other classes than those of the allowlist (`serve`) may ask its parent:
 ``{"question": number, …}`` out, an object in.
 """
@@ -102,7 +103,7 @@ def _poke_all(settings: dict[str, Any], commands: TextIO, out: TextIO, prepare: 
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     classes, answered = prepare(settings, tell)
     threading.Thread(target=_read, args=(commands, lines, answered), daemon=True).start()
-    tools = PokeTools(classes, Answers(settings["infra_failures"], alone=settings["alone"]), {})
+    tools = PokeTools(classes, Answers(settings["infra_failures"]), {})
     concurrency, poke_timeout = settings["concurrency"], settings["poke_timeout"]
     set_time_limit(poke_timeout)
     # the parent limits how many pokes of which class go on, so there is always a slot
@@ -124,6 +125,7 @@ def _poke_all(settings: dict[str, Any], commands: TextIO, out: TextIO, prepare: 
         for report in each_report(chain(*threads.collect(), *loops.collect())):
             missing.discard(report.group.id)
             ending = {"end": report.group.id, "outcome": report.outcome, "reason": report.reason}
+            ending["ran_out"] = tools.answers.ran_out
             tell(ending | {"xcom_value": report.xcom_value, "trace": report.trace, "quiet_for": report.quiet_for})
         time.sleep(0.005)
 

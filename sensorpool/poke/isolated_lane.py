@@ -1,46 +1,43 @@
-"""The isolated lane: suspects are poked in child processes, so that a poke that hangs or crashes costs its own group.
+"""The isolated lane: suspects are poked in child processes, so that a hang or a crash costs only a child.
 
-Suspects are groups whose poke overran, and groups that a dead process had in hand. They are poked together first,
-their classes in turn; some are poked alone (`isolated_children` says which).
-
-Some suspects are watched, because a thread or timer that they leave behind may end their process later
-(`late_crashes`). Their child lives on for a while. The more late crashes a group has, the fewer groups share its child,
-until it is alone in one.
-
-A wide lane has several children at once, as many as the waiting groups ask for, each with a share of them. So a child
-that freezes costs its share only, and a child that is full of hanging pokes gets no more groups.
+Each thread of the lane has one child at a time. A child pokes some groups together, or one group alone. If a child dies
+or freezes, each group whose poke had begun is reported with a strike (`Outcome.CRASHED`); the receiver decides what
+follows. Only what happens to a group that was alone says something about that group: a child that died by itself is the
+group's own doing, and a child that froze or was killed counts as a poke that overran.
 """
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import suppress
 
 from sensorpool.config.settings import Settings
+from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.logs import logger
 from sensorpool.model.values import Report
-from sensorpool.poke.child import Suspect
-from sensorpool.poke.isolated_children import LINGERING, MOMENT, STINT, IsolatedChildren
-from sensorpool.poke.isolated_groups import IsolatedGroups
-from sensorpool.poke.slots import Slots
-from sensorpool.poke.watchdog import Watched, unwatched
+from sensorpool.poke.child import START_LIMIT, Child, Suspect
+from sensorpool.poke.renewal import Renewal
+from sensorpool.poke.slots import FairQueue, Slots
 
 TOGETHER = 16  # pokes at once in a lane that is not wide
+STINT = 30.0  # seconds after which a child takes no more groups
 _IN_A_CHILD = 64  # pokes at once in one child of a wide lane
+_ALONE = 4  # children at once that poke one group each
+_HUNG = 4  # a child may have so many times its slots in hung pokes, which keep their memory
+_HAND_IN_EVERY = 0.2  # seconds
 _CLOSING = 2.0  # seconds that threads have to end once their children are killed
 
 log = logger(__name__)
 
 
 class IsolatedLane:
-    """Pokes suspects on threads of its own, one for each child, so that no job waits for them.
+    """Pokes suspects on threads of its own, so that no job waits for them. Safe to share between threads.
 
-    :param report: is called with the reports, on one of these threads.
-    :param keep: is called every few seconds with the ids of the lane's groups, on one of these threads.
+    :param report: is called with the reports, on one of these threads; may raise `Unreachable`.
+    :param keep: is called once a heartbeat with the ids of the lane's groups, on one of these threads; may raise
+        `Unreachable`.
     :param width: pokes at once.
-    :param watched: is called when a watched child has ended: with its groups, with a late report of a group that was
-        alone in it, and with whether the child died of what the pokes left behind (None: not known).
-    :param watching: returns a context in which the calling thread is watched.
     """
 
     def __init__(
@@ -49,123 +46,231 @@ class IsolatedLane:
         report: Callable[[Sequence[Report]], None],
         keep: Callable[[Sequence[int]], None],
         width: int = TOGETHER,
-        watched: Callable[[Sequence[int], Sequence[Report], bool | None], None] = lambda *_: None,
-        watching: Callable[[], AbstractContextManager[Watched]] = unwatched,
     ) -> None:
-        in_a_child = min(width, _IN_A_CHILD)
-        # one more, because a child at the end of its stint waits for its last pokes
-        self._most_children = 1 if width <= TOGETHER else -(-width // in_a_child) + 1
-        self._groups = IsolatedGroups(Slots(width))
-        self._children = IsolatedChildren(settings, self._groups, in_a_child, report, keep, watched, watching)
-        self._children.tell_room, self._children.start_thread = self._tell_room, self._start_thread
-        self._threads: set[threading.Thread] = set()
-        self._with_room: set[threading.Thread] = set()  # the threads that will take up what waits
-        self._with_one: set[threading.Thread] = set()  # the threads that poke a group alone
+        self._settings = settings
+        self._report = report
+        self._keep = keep
+        self._slots = Slots(width)
+        self._in_a_child = min(width, _IN_A_CHILD)
+        # one more child in a wide lane, because a child at the end of its stint waits for its last pokes
+        self._most_children = 1 if width <= TOGETHER else -(-width // self._in_a_child) + 1
+        self._together: FairQueue[Suspect] = FairQueue(self._slots)
+        self._alone: deque[Suspect] = deque()
+        self._ids: set[int] = set()  # of the groups that wait or are in hand
+        self._renewal = Renewal(settings.heartbeat)
+        self._lock = threading.Lock()
+        self._sharing: set[threading.Thread] = set()  # threads whose child pokes groups together
+        self._with_room: set[threading.Thread] = set()  # those of them that will take what waits
+        self._single: set[threading.Thread] = set()  # threads whose child pokes one group
+        self._children: set[Child] = set()
+        self._is_closed = self._is_retired = False
 
-    def offer(self, suspects: Iterable[Suspect]) -> int:
-        """Take the suspects that are not in the lane already; return how many were taken.
+    def offer(self, suspects: Iterable[Suspect]) -> None:
+        """Take the suspects that are not in the lane already.
 
         :raises RuntimeError: when no thread can be started.
         """
-        taken = self._groups.add(suspects)
-        self._start_thread()
-        return taken
+        with self._lock:
+            if self._is_closed or self._is_retired:
+                return
+            new = [suspect for suspect in suspects if suspect.group.id not in self._ids]
+            self._ids.update(suspect.group.id for suspect in new)
+            self._alone.extend(suspect for suspect in new if suspect.alone)
+            self._together.put(suspect for suspect in new if not suspect.alone)
+        self._start_threads()
 
     def has(self, group_id: int) -> bool:
-        """Whether a group is in the lane."""
-        return self._groups.has(group_id)
+        """Whether a group waits or is poked here."""
+        with self._lock:
+            return group_id in self._ids
 
     def __len__(self) -> int:
-        return len(self._groups)
+        with self._lock:
+            return len(self._ids)
 
     def retire(self) -> list[int]:
         """Take no more groups; return the ids of the waiting ones, which are not reported. Begun pokes go on."""
-        return self._groups.retire()
+        with self._lock:
+            self._is_retired = True
+            return self._drain()
 
     def close(self) -> list[int]:
-        """End the children and their threads; return the ids of the lane's groups, which are not reported."""
-        left = self._groups.close()
-        self._children.kill()
-        with self._groups.lock:
-            threads = [*self._threads]
+        """Kill the children and end the threads; return the ids of all groups of the lane, which are not reported."""
+        with self._lock:
+            self._is_closed = True
+            self._drain()
+            left, self._ids = list(self._ids), set()
+            threads = [*self._sharing, *self._single]
+            for child in self._children:
+                child.kill()
         until = time.monotonic() + _CLOSING
-        for thread in [*threads, *self._children.lingering]:
+        for thread in threads:
             if thread is not threading.current_thread() and thread.ident is not None:
                 thread.join(max(0.0, until - time.monotonic()))
         return left
 
-    def _start_thread(self) -> None:
-        """Start another thread, with a child of its own, if groups wait that no thread has time for."""
-        thread = threading.Thread(target=self._work, daemon=True, name="poke-isolated")
-        with self._groups.lock:
-            if self._groups.is_closed or len(self._threads) >= self._most_children or not self._is_wanted():
-                return
-            self._threads.add(thread)
-            self._with_room.add(thread)
-        try:
-            thread.start()
-        except BaseException:  # no thread can be started
-            with self._groups.lock:
-                self._leave(thread)
-            raise
+    def _drain(self) -> list[int]:
+        """Remove the waiting groups, and return their ids. Under the lock."""
+        waiting = [suspect.group.id for suspect in [*self._together.drain(), *self._alone]]
+        self._alone.clear()
+        self._ids.difference_update(waiting)
+        return waiting
 
-    def _is_wanted(self) -> bool:
-        """Whether one more thread would have work. Under the lock."""
-        if self._with_room:
-            return False
-        return self._groups.together.takeable > 0 or (bool(self._groups.alone) and not self._with_one)
+    def _start_threads(self) -> None:
+        """Start threads for waiting groups that no thread has room for.
+
+        :raises RuntimeError: when no thread can be started.
+        """
+        while (thread := self._next_thread()) is not None:
+            try:
+                thread.start()
+            except BaseException:
+                self._leave(thread)
+                raise
+
+    def _next_thread(self) -> threading.Thread | None:
+        thread = threading.Thread(target=self._work, daemon=True, name="poke-isolated")
+        with self._lock:
+            if self._is_closed:
+                return None
+            if len(self._single) < min(len(self._alone), _ALONE):
+                self._single.add(thread)
+                return thread
+            if not self._with_room and self._together.takeable and len(self._sharing) < self._most_children:
+                self._sharing.add(thread)
+                self._with_room.add(thread)
+                return thread
+        return None
 
     def _leave(self, thread: threading.Thread) -> None:
-        """Remove a thread from the sets. Under the lock."""
-        for threads in (self._threads, self._with_room, self._with_one):
-            threads.discard(thread)
-
-    def _tell_room(self, has_room: bool) -> None:
-        """Note whether the calling thread will take up what waits."""
-        with self._groups.lock:
-            (self._with_room.add if has_room else self._with_room.discard)(threading.current_thread())
+        with self._lock:
+            for threads in (self._sharing, self._with_room, self._single):
+                threads.discard(thread)
 
     def _work(self) -> None:
-        with self._children.under_watch():
-            self._poke_all()
-
-    def _poke_all(self) -> None:
-        me, groups = threading.current_thread(), self._groups
-        while True:
-            with groups.lock:
-                self._with_room.discard(me)
-                if not self._is_wanted():
-                    self._leave(me)  # under the lock: the next offer starts another
-                    return
-                alone_first = bool(groups.alone) and not self._with_one and len(self._threads) > 1
-                if not alone_first:
-                    self._with_room.add(me)
-            try:
-                if not alone_first and groups.together.takeable > 0:
-                    self._children.poke_together(groups.together)
-                self._poke_some_alone(me)
-            except Exception:
-                log.exception("the isolated lane failed; its groups are due again")
-                groups.drop()
-
-    def _poke_some_alone(self, me: threading.Thread) -> None:
-        with self._groups.lock:
-            self._with_room.discard(me)
-            self._with_one.add(me)
-        self._start_thread()
+        me, suspect = threading.current_thread(), None
         try:
-            ends = time.monotonic() + STINT
-            while time.monotonic() < ends:
-                if some := self._groups.next_alone(watched=len(self._children.lingering) < LINGERING):
-                    if some[0].watch:
-                        self._children.poke_watched(some)
-                    else:
-                        self._children.poke_alone(some[0])
-                elif self._groups.alone and not self._groups.together.takeable:
-                    self._children.keep()
-                    time.sleep(MOMENT)
-                else:
-                    return
+            if me in self._single:
+                while (suspect := self._next_alone(me)) is not None:
+                    self._poke(suspect)
+            else:
+                self._poke(None)
+        except Exception:
+            log.exception("the isolated lane failed; its groups are due again")
+            self._give_up([] if suspect is None else [suspect])
         finally:
-            with self._groups.lock:
-                self._with_one.discard(me)
+            self._leave(me)
+            with suppress(RuntimeError):  # the next offer tries again
+                self._start_threads()
+
+    def _next_alone(self, me: threading.Thread) -> Suspect | None:
+        with self._lock:
+            if self._alone:
+                return self._alone.popleft()
+            self._single.discard(me)  # under the lock: the next offer starts another thread
+            return None
+
+    def _poke(self, alone: Suspect | None) -> None:
+        """Poke one group alone in a child, or (None) the waiting groups together until the child's stint is over."""
+        child = Child(self._settings, self._in_a_child if alone is None else 1)
+        with self._lock:
+            self._children.add(child)
+            if self._is_closed:
+                child.kill()
+        try:
+            if alone is not None:
+                child.give(alone)
+            self._drive(child, takes_more=alone is None)
+        except BaseException:
+            self._forget(child.in_hand)
+            raise
+        finally:
+            child.end()
+            with self._lock:
+                self._children.discard(child)
+                self._with_room.discard(threading.current_thread())
+            for suspect in child.in_hand.values() if alone is None else ():
+                self._slots.release(suspect.op_classpath)
+        self._conclude(child, alone=alone is not None)
+
+    def _drive(self, child: Child, *, takes_more: bool) -> None:
+        """Feed a child and hand its reports in, until it has nothing in hand or is over."""
+        reports: list[Report] = []
+        handed_in = time.monotonic()
+        ends = handed_in + STINT
+        # a poke that has not begun by then never will: the child cannot start a thread
+        gives_up = ends + self._settings.poke_timeout + START_LIMIT
+        while not child.is_over:
+            if takes_more:
+                self._fill(child, ends)
+            if not child.in_hand or time.monotonic() > gives_up:
+                break
+            self._renewal.if_due(self._renew)
+            for suspect, report in child.hear():
+                reports.append(report)
+                if takes_more:
+                    self._slots.release(suspect.op_classpath)
+            if time.monotonic() - handed_in > _HAND_IN_EVERY:
+                self._hand_in(reports)
+                reports, handed_in = [], time.monotonic()
+        self._hand_in(reports)
+
+    def _fill(self, child: Child, ends: float) -> None:
+        """Give a child the groups that it has room for, and have another thread take the rest."""
+        while has_room := (
+            len(child.in_hand) < self._in_a_child
+            and not child.ran_out
+            and child.hung < _HUNG * self._in_a_child
+            and time.monotonic() < ends
+        ):
+            if (suspect := self._together.take()) is None:
+                break
+            child.give(suspect)
+        with self._lock:
+            (self._with_room.add if has_room else self._with_room.discard)(threading.current_thread())
+        with suppress(RuntimeError):  # the groups wait for this thread
+            self._start_threads()
+
+    def _renew(self) -> None:
+        with self._lock:
+            ids = list(self._ids)
+        self._keep(ids)
+
+    def _hand_in(self, reports: Sequence[Report]) -> None:
+        if reports and not self._is_closed:
+            try:
+                self._report(reports)
+            except Unreachable as error:
+                log.warning("results of isolated pokes are lost; their groups are due again", error=str(error))
+            finally:
+                self._forget(report.group.id for report in reports)
+
+    def _conclude(self, child: Child, *, alone: bool) -> None:
+        """Report the groups that a child had in hand at its end. Those whose poke had not begun wait again."""
+        left = list(child.in_hand.values())
+        if not left or self._is_closed:
+            return
+        if not child.ready:
+            log.error("no child of the isolated lane starts; its groups are due again", returncode=child.returncode)
+            self._give_up(left)
+            return
+        reports = [report for suspect in left if (report := child.blame(suspect, alone=alone)) is not None]
+        struck = {report.group.id for report in reports}
+        rest = [suspect for suspect in left if suspect.group.id not in struck]
+        with self._lock:
+            goes_on = bool(struck) and not self._is_retired  # else nothing says that the next child does better
+            if goes_on and not self._is_closed:
+                self._together.put(rest)
+        if not goes_on:
+            self._forget(suspect.group.id for suspect in rest)
+        self._hand_in(reports)
+
+    def _give_up(self, suspects: Iterable[Suspect]) -> None:
+        """Forget these groups and all that wait: their claims end, and they are due again."""
+        with self._lock:
+            self._drain()
+        self._forget(suspect.group.id for suspect in suspects)
+
+    def _forget(self, group_ids: Iterable[int]) -> None:
+        with self._lock:
+            self._ids.difference_update(group_ids)

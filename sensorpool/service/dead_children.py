@@ -1,7 +1,6 @@
-"""Deaths of a worker's children, as its main process sees them: the groups are blamed, and the leases given back."""
+"""Deaths of a worker's children, as its main process sees them: they are counted, and the leases given back."""
 
 import threading
-from collections.abc import Sequence
 from typing import Any
 
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
@@ -9,7 +8,7 @@ from billiard.pool import EX_OK, EX_RECYCLE
 
 from sensorpool.errors import SensorpoolError, Unreachable
 from sensorpool.instrumentation.logs import logger
-from sensorpool.model.exit_status import ending, is_from_outside
+from sensorpool.model.exit_status import is_from_outside
 from sensorpool.service.runtime import Runtime
 from sensorpool.service.tasks import check_range, token
 from sensorpool.worker import metrics
@@ -20,7 +19,7 @@ log = logger(__name__)
 
 
 def watch(runtime: Runtime, hostname: str, children: Any) -> None:
-    """Have each death of a child noted, with the jobs that it had: Celery reports only children that had a job.
+    """Have each death of a child noted: Celery reports only children that had a job.
 
     :param children: billiard's pool.
     """
@@ -29,15 +28,14 @@ def watch(runtime: Runtime, hostname: str, children: Any) -> None:
         return
 
     def join_and_tell(*arguments: Any, **named: Any) -> Any:
-        before, jobs = list(children._pool), list(children._cache.values())
+        before = list(children._pool)
         joined = join(*arguments, **named)
         for child in before if joined else ():
             if child in children._pool:
                 continue
             metrics.child_ended(child.pid)
             if child.exitcode not in {EX_OK, EX_RECYCLE, None}:
-                task_ids = [str(job.correlation_id) for job in jobs if child.pid in job.worker_pids()]
-                _note(runtime, hostname, child.pid, child.exitcode, task_ids)
+                _note(runtime, hostname, child.pid, child.exitcode)
         return joined
 
     join_and_tell.tells = True  # type: ignore[attr-defined]
@@ -67,10 +65,10 @@ def look_again(pool: Any, hub: Any) -> None:
     children._untrack_child_process = untrack_and_look
 
 
-def _note(runtime: Runtime, hostname: str, pid: int, returncode: int, task_ids: Sequence[str]) -> None:
-    """Note the death of a child, and blame the groups that it poked, on a thread. Runs in the main process.
+def _note(runtime: Runtime, hostname: str, pid: int, returncode: int) -> None:
+    """Count the death of a child, on a thread. Runs in the main process.
 
-    Children that are killed while their worker ends are ended with it, and tell nothing.
+    Children that are killed while their worker ends are not counted.
     """
     if is_from_outside(returncode) and runtime.worker_stopping.is_set():
         return
@@ -79,19 +77,9 @@ def _note(runtime: Runtime, hostname: str, pid: int, returncode: int, task_ids: 
 
     def note() -> None:
         try:
-            tokens = [token(hostname, task_id) for task_id in task_ids]
             worker.child_deaths.add(hostname, pid, returncode)
-            blamed = worker.late_crashes.blame(runtime.ranges, hostname, pid, returncode, tokens)
         except Unreachable as error:
             log.warning("the death of a child was not noted", child=pid, error=str(error))
-            return
-        if watched := sum(map(len, blamed.values())):
-            log.warning(
-                "child processes die again and again; the groups that they poked are poked alone until the cause is "
-                "found",
-                groups=watched,
-                cause=ending(returncode),
-            )
 
     threading.Thread(target=note, daemon=True, name="deaths").start()
 

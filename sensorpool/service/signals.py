@@ -231,15 +231,6 @@ def _on_job_start(sender: Any = None, **_: Any) -> None:
     runtime = _runtime_of(sender)
     if runtime is not None and runtime.is_prefork_child:
         logs.restore()
-        runtime.worker.watchdog.begin_job()
-
-
-@signals.task_postrun.connect
-def _on_job_end(sender: Any = None, **_: Any) -> None:
-    """End the watch on the job, after Celery has logged its result."""
-    runtime = _runtime_of(sender)
-    if runtime is not None and runtime.is_prefork_child:
-        runtime.worker.watchdog.end_job()
 
 
 @signals.task_failure.connect

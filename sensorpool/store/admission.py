@@ -31,15 +31,18 @@ def barred(connection: Connection, digests: Collection[bytes], dag_ids: Collecti
     return Barred({bytes(row[0]): row[1] for row in conditions}, {row[0]: row[1] for row in dags})
 
 
-def count_crash(connection: Connection, group_id: int, seen: int, limit: int, reason: str, now: Milliseconds) -> int:
+def count_crash(
+    connection: Connection, group_id: int, seen: int, strikes: int, limit: int, reason: str, now: Milliseconds
+) -> int:
     """Count a crash that a group's poke caused; at the limit, quarantine the group's condition.
 
-    :param seen: the number of crashes before this one, so that a repeated call counts it once.
+    :param seen: the count before this crash, so that a repeated call counts it once.
+    :param strikes: how often processes had died with the group in hand before the first one that was counted.
     :returns: the number of crashes (0: the group is gone).
     """
     settling.begin(connection)
     before = (g.c.id == group_id, g.c.crashes == seen)
-    connection.execute(update(g).where(*before).values(crashes=seen + 1, version=g.c.version + 1))
+    connection.execute(update(g).where(*before).values(crashes=max(seen, strikes) + 1, version=g.c.version + 1))
     columns = select(g.c.crashes, g.c.digest, g.c.op_classpath, g.c.poke_context)
     group = connection.execute(columns.where(g.c.id == group_id)).one_or_none()
     if group is None:
@@ -47,6 +50,13 @@ def count_crash(connection: Connection, group_id: int, seen: int, limit: int, re
     if group.crashes >= limit and not quarantined(connection, [group.digest]):
         connection.execute(insert(q).values(**group._mapping, reason=reason, since=now))
     return int(group.crashes)
+
+
+def clear_crashes(connection: Connection, group_ids: Collection[int]) -> None:
+    """Set the crashes of groups to 0: a poke of each came back."""
+    settling.begin(connection)
+    crashed = g.c.id.in_(group_ids) & (g.c.crashes > 0)
+    connection.execute(update(g).where(crashed).values(crashes=0, version=g.c.version + 1))
 
 
 def quarantined(connection: Connection, digests: Collection[bytes] | None = None) -> list[Any]:

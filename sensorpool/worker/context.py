@@ -1,6 +1,5 @@
 """What one worker process has to run jobs with: everything is made here, once, after the fork."""
 
-import os
 import random
 import time
 from collections.abc import Callable
@@ -11,20 +10,16 @@ from sensorpool.leases.budgets import BudgetsLeft
 from sensorpool.leases.child_deaths import ChildDeaths
 from sensorpool.leases.complaints import Complaints
 from sensorpool.leases.keeper import Keeper
-from sensorpool.leases.late_crashes import LateCrashes
 from sensorpool.leases.lease import leases_of
 from sensorpool.leases.outages import Outages
-from sensorpool.leases.poke_log import process_name
 from sensorpool.leases.roster import Roster
 from sensorpool.leases.trouble import Trouble
 from sensorpool.leases.wrong_calls import WrongCalls
 from sensorpool.model.budgets import Budgets
 from sensorpool.model.values import Flushed, Milliseconds, ShardRange
 from sensorpool.poke.child import START_LIMIT
-from sensorpool.poke.exhaustion import Shortage
 from sensorpool.poke.poker import Poker
-from sensorpool.poke.pulse import Pulse
-from sensorpool.poke.watchdog import Watchdog, limits
+from sensorpool.poke.watchdog import Watchdog
 from sensorpool.publish.late_hook import LateHook
 from sensorpool.publish.outbox import Outbox
 from sensorpool.publish.publisher import Publisher
@@ -34,9 +29,7 @@ from sensorpool.store.pool_id import PoolId
 from sensorpool.worker.adaptive import Adaptive
 from sensorpool.worker.clock_watch import ClockWatch
 from sensorpool.worker.failing_pokes import FailingPokes
-from sensorpool.worker.frozen_pokes import FrozenPokes
 from sensorpool.worker.held_claims import HeldClaims
-from sensorpool.worker.lingering import Lingering
 from sensorpool.worker.load import LastLoads
 from sensorpool.worker.metrics import Metrics
 from sensorpool.worker.outages import BackendsAway
@@ -59,8 +52,6 @@ class Worker:
     :raises SettingsError: when a URL is malformed or a driver is missing.
     """
 
-    process = ""  # the name of this process in the records of its jobs
-
     def __init__(
         self,
         settings: Settings,
@@ -80,7 +71,6 @@ class Worker:
         self.roster = Roster(self.leases)
         self.trouble = Trouble(self.leases)
         self.child_deaths = ChildDeaths(self.leases)
-        self.late_crashes = LateCrashes(self.leases)
         self.budgets = Budgets(settings.budgets)
         self.budgets_left = BudgetsLeft(self.leases.store, kept=settings.lease_ttl + settings.poke_timeout)
         self.publisher = Publisher(settings, self.pool_id.get)
@@ -91,9 +81,8 @@ class Worker:
         self.metrics.know(self.poker.cache.kinds)
         self.last_loads = LastLoads()
         self.adaptive = Adaptive(self.database, most=settings.groups_cached) if settings.adaptive else None
-        self._shortage = Shortage(2 * settings.poke_concurrency + 3 * settings.hanging_concurrency)
         self.clock = ClockWatch()
-        self.watchdog = Watchdog(limits(settings.poke_timeout), enabled=watchdog, pulse=Pulse(settings.poke_timeout))
+        self.watchdog = Watchdog(settings.poke_timeout, enabled=watchdog)
         self._began = time.monotonic()
         self._over_at: float | None = None  # the age at which one of Celery's limits was reached
         self._youth = settings.child_max_age * random.uniform(
@@ -117,8 +106,7 @@ class Worker:
 
     def _make_outside(self) -> None:
         """Make what pokes outside of jobs."""
-        settings, leases, lingering = self.settings, self.leases, Lingering()
-        self.frozen_pokes = frozen_pokes = FrozenPokes(self.watchdog.pulse.stood_still, settings.poke_timeout)
+        settings, leases = self.settings, self.leases
         kinds = self.poker.cache.kinds
         self.away = BackendsAway(
             Outages(leases.store),
@@ -137,15 +125,11 @@ class Worker:
             self.metrics,
             self.clock,
             self.settler.settle,
-            lingering,
-            frozen_pokes,
             self.failing_pokes,
             self.away,
         )
         self.slow_pokes = SlowPokes(leases, claims, self.outside, self.watchdog, settings.heartbeat)
-        self.suspects = Suspects(
-            settings, self.database, leases, claims, self.outside, lingering, self.watchdog, self.slow_pokes.has
-        )
+        self.suspects = Suspects(settings, self.database, leases, claims, self.outside, self.slow_pokes.has)
 
     @property
     def is_busy_outside(self) -> bool:
@@ -158,7 +142,7 @@ class Worker:
         return self.wears_out()
 
     def wears_out(self, limit: str | None = None) -> bool:
-        """Return whether this process should be replaced: too many threads hang in it, it leaks, or has grown old.
+        """Return whether this process should be replaced: threads hang in it, it ran out of something, or is old.
 
         Pokes outside of jobs end with the process, and begin anew in the next one: so the process waits for them.
 
@@ -166,8 +150,8 @@ class Worker:
             whose poke has not begun by then are given back, and the process waits for the pokes that have begun.
         """
         settings, abandoned, age = self.settings, self.poker.abandoned, time.monotonic() - self._began
-        if (found := self._shortage.look()) is not None:
-            log.warning("this process runs out of files, threads or memory; it is replaced", found=found)
+        if self.poker.tools.answers.ran_out:
+            log.warning("memory, files or threads ran out in this process; it is replaced")
             return True
         if abandoned >= max(settings.max_abandoned, settings.poke_concurrency) or age > settings.child_max_age:
             return True
@@ -196,7 +180,6 @@ class Worker:
     def goes_by(self, token: str) -> None:
         """Take the worker's name from the token of a job."""
         self.name = self.poker.tools.answers.place = token.rpartition("/")[0] or token
-        self.process = self.outside.process = process_name(self.name, os.getpid())
 
     def pass_on(self, shard_range: ShardRange, span: float | None) -> None:
         """Have a range looked at by another process in so many seconds: this one cannot poke all of it."""

@@ -84,9 +84,7 @@ class _Dispatch:
         flushed_at, renewed_at = time.monotonic(), run.began
         # counted from here on: some groups are poked however long the load took
         stop_at, patience = flushed_at + settings.job_span, min(_LONG, settings.tick / 2)
-        step = self._worker.watchdog.job.step
         while poking.outstanding or self._lines or self._may_ask():
-            step()
             here = time.monotonic()
             if here - renewed_at >= settings.heartbeat:
                 renewed_at = here

@@ -200,8 +200,8 @@ def _begin(worker: Worker, visit: Visit, began: float, moment: Moment, loaded: L
         held.unsettled = from_registration(held.unsettled, [unit.group for unit in loaded.units])
     result.groups += len(loaded.units)
     stranded = Stranded(held.state, settings, trusted=moment.trusted)
-    limit, process = settings.overrun_limit, worker.process
-    outcomes = Outcomes(moment, result, infra, stranded, held.unsettled, overrun_limit=limit, process=process)
+    limit = settings.overrun_limit
+    outcomes = Outcomes(moment, result, infra, stranded, held.unsettled, overrun_limit=limit)
     return JobRun(worker, shard_range, held, result, began, moment, loaded, infra, stranded, outcomes)
 
 

@@ -21,7 +21,6 @@ class Exceptional(NamedTuple):
     """Reports after which a group is treated otherwise."""
 
     overran: list[Report]  # not judged yet: `Outcomes.take_overruns`
-    exhausted: list[Report]  # memory, files or threads ran out: which group's doing that is, is not known
     cannot: list[Report]  # this process cannot poke them
 
 
@@ -44,7 +43,6 @@ class Outcomes:
     :param result: what the job has done; counted up.
     :param unsettled: the groups of the range whose result could not be written; kept up to date.
     :param overrun_limit: `Settings.overrun_limit`.
-    :param process: the process that pokes (`poke_log.process_name`).
     """
 
     def __init__(
@@ -56,9 +54,8 @@ class Outcomes:
         unsettled: dict[int, Unsettled],
         *,
         overrun_limit: int,
-        process: str = "",
     ) -> None:
-        self.record = Record(moment.now, process)
+        self.record = Record(moment.now)
         self.facts: list[Fact] = []  # not settled yet
         self.written: set[int] = set()  # groups that were unsettled, and are so no more
         self.last_began = 0.0  # when the last poke began, by the monotonic clock; 0: there was none
@@ -87,13 +84,13 @@ class Outcomes:
             self._result.saved += each.members - len(each.ids)
             self.last_began = max(self.last_began, each.began[-1])
         if not reports:
-            return Exceptional([], [], [])
+            return Exceptional([], [])
         offsets = [_offset(report.began, started) for report in reports]
         self.record.add(reports, offsets)
         self._result.poked += len(reports)
         self._result.saved += sum([report.group.members for report in reports]) - len(reports)
         self.last_began = max(self.last_began, reports[-1].began)
-        exceptional = Exceptional([], [], [])
+        exceptional = Exceptional([], [])
         for report, offset in zip(reports, offsets, strict=True):
             if report.outcome is _NOT_LANDED and not watched:
                 deadline = report.group.next_deadline
@@ -102,9 +99,6 @@ class Outcomes:
             outcome = report.outcome
             if outcome is Outcome.POKE_TIMEOUT:
                 exceptional.overran.append(report)
-            elif outcome is Outcome.CRASHED:
-                self._result.errors += 1
-                exceptional.exhausted.append(report)
             elif outcome is Outcome.CANNOT_POKE:
                 exceptional.cannot.append(report)
                 self._leave(report, now + offset)

@@ -19,14 +19,13 @@ from sensorpool.store.database import Database
 from sensorpool.worker import overruns
 from sensorpool.worker.clock_watch import ClockWatch
 from sensorpool.worker.failing_pokes import FailingPokes
-from sensorpool.worker.frozen_pokes import FrozenPokes
-from sensorpool.worker.lingering import Lingering
 from sensorpool.worker.metrics import Metrics
 from sensorpool.worker.outages import BackendsAway
 from sensorpool.worker.told_failures import ToldFailures
 
 _STILL_SUSPECT = frozenset({Outcome.POKE_TIMEOUT, Outcome.CRASHED, Outcome.CANNOT_POKE})
 _NOT_HERE = 10_000  # remembered
+_STRIKES = 2  # after which a group is poked alone
 
 log = logger(__name__)
 
@@ -35,7 +34,6 @@ class OutsideResults:
     """Settles reports of pokes outside of jobs, and clears suspects whose poke ended in good time. Safe to share.
 
     :param settle: settles facts.
-    :param lingering: groups that stay suspects for as long as their child lives on.
     """
 
     def __init__(
@@ -46,12 +44,9 @@ class OutsideResults:
         metrics: Metrics,
         clock: ClockWatch,
         settle: Callable[[Sequence[Fact], bool, Known], Settlement],
-        lingering: Lingering,
-        frozen_pokes: FrozenPokes,
         failing_pokes: FailingPokes,
         away: BackendsAway,
     ) -> None:
-        self.process = ""  # the name of this process in the records of its jobs
         self.not_here: dict[int, str] = {}  # groups that this process turned out not to be able to poke, and why
         self._settings = settings
         self._database = database
@@ -59,8 +54,6 @@ class OutsideResults:
         self._metrics = metrics
         self._clock = clock
         self._settle_facts = settle
-        self._lingering = lingering
-        self._frozen_pokes = frozen_pokes
         self._failing_pokes = failing_pokes
         self._away = away
         self._failures = ToldFailures(leases.outside_failures)
@@ -73,11 +66,10 @@ class OutsideResults:
         with self._lock:
             self._stranded.update(group_ids)
 
-    def settle(self, reports: Sequence[Report], by_range: Mapping[ShardRange, list[Report]], *, blame: bool) -> None:
+    def settle(self, reports: Sequence[Report], by_range: Mapping[ShardRange, list[Report]]) -> None:
         """Settle what was seen, and clear the groups whose poke ended in good time.
 
         :param by_range: the reports whose range is known.
-        :param blame: whether each poke had a process of its own, so that a crash is the doing of its group.
         :raises Unreachable: when the database or Redis does not answer; what was not settled is due again.
         """
         now, here = self._database.read(self._database.now), time.monotonic()
@@ -91,7 +83,7 @@ class OutsideResults:
         trusted = self._clock.trusts(now, here)
         done = Settlement(0, {})
         try:
-            facts = self._facts(reports, by_range, began_at, window, trusted, blame)
+            facts = self._facts(reports, by_range, began_at, window, trusted)
             self._away.take(reports)
             if facts:
                 groups = [report.group for report in reports]
@@ -102,12 +94,13 @@ class OutsideResults:
             self._failures.tell(by_range, told, window)
         self._note_unsettled(by_range, done.unsettled)
         for shard_range, own in by_range.items():
-            record = Record(now, "" if blame else self.process)
+            record = Record(now)
             record.add(own, [offsets[report.group.id] for report in own])
             self._leases.poke_log.keep(shard_range, record.texts(), now)
             passed = [report.group.id for report in own if report.outcome not in _STILL_SUSPECT]
-            cleared = [group_id for group_id in passed if not self._lingering.has(group_id)]
-            self._leases.suspects.clear(shard_range, cleared)
+            self._leases.suspects.clear(shard_range, passed)
+            if healed := [report.group.id for report in own if report.group.crashes and report.group.id in passed]:
+                self._database.run(admission.clear_crashes, healed)
             if poked := self._no_longer_stranded(own):
                 self._leases.poked_apart.keep(shard_range, {group_id: now + offsets[group_id] for group_id in poked})
 
@@ -118,15 +111,11 @@ class OutsideResults:
         began_at: Mapping[int, Milliseconds],
         window: OutsideWindow,
         trusted: bool,
-        blame: bool,
     ) -> list[Fact]:
         """Return the facts that can change anything."""
         in_a_row: dict[int, int] = {}
-        # after a call for many, each group's poke apart is judged instead
-        overran = {report.group.id for report in self._overran(reports) if not report.of_many}
         for shard_range, own in by_range.items():
-            hung = [report for report in own if report.group.id in overran]
-            in_a_row |= overruns.count(self._leases, self._settings, shard_range, hung)
+            in_a_row |= overruns.count(self._leases, self._settings, shard_range, own)
         facts = []
         # those first that are not asked of the database, which may be away
         for report in sorted(reports, key=_is_crash):
@@ -135,13 +124,10 @@ class OutsideResults:
                 if len(self.not_here) < _NOT_HERE:
                     self.not_here[group.id] = report.reason or ""
                 continue
-            if report.outcome is Outcome.POKE_TIMEOUT and group.id not in overran:
-                if report.of_many:
-                    window.end(group.id, began_at[group.id])
+            if report.of_many and report.outcome is Outcome.POKE_TIMEOUT:  # each group's poke apart is judged instead
+                window.end(group.id, began_at[group.id])
                 continue
-            if (
-                report.outcome is Outcome.CRASHED and not blame
-            ):  # beside others: it is not known which group is to blame
+            if is_strike(report):
                 continue
             fact = self._fact_of(report, began_at[group.id], window)
             if report.outcome is Outcome.POKE_TIMEOUT:
@@ -149,13 +135,6 @@ class OutsideResults:
             if is_last(fact) or matters(fact.outcome, fact.began_at, group.next_deadline, trusted):
                 facts.append(fact)
         return facts
-
-    def _overran(self, reports: Sequence[Report]) -> list[Report]:
-        """Return the pokes that overran their limit by themselves."""
-        overran = [report for report in reports if report.outcome is Outcome.POKE_TIMEOUT]
-        if self._frozen_pokes:
-            self._frozen_pokes.answered(reports)
-        return self._frozen_pokes.count(overran) if overran else overran
 
     def _fact_of(self, report: Report, began_at: Milliseconds, window: OutsideWindow) -> Fact:
         group = report.group
@@ -165,10 +144,10 @@ class OutsideResults:
         return window.judge(fact, group.poke_interval, group.registered_at, took=round(report.seconds * 1000))
 
     def _blame(self, fact: Fact, seen: int) -> Fact:
-        """Count a crash against its group; at the limit the condition is quarantined, and its instances fail."""
+        """Count a strike against its group; at the limit the condition is quarantined, and its instances fail."""
         limit, reason = self._settings.crash_limit, fact.reason or ""
         now = self._database.read(self._database.now)
-        crashes = self._database.run(admission.count_crash, fact.group_id, seen, limit, reason, now)
+        crashes = self._database.run(admission.count_crash, fact.group_id, seen, _STRIKES, limit, reason, now)
         log.warning("a poke took its process down", group_id=fact.group_id, crashes=crashes, reason=reason)
         if crashes < limit:
             return fact
@@ -191,6 +170,11 @@ class OutsideResults:
             found = self._stranded.intersection([report.group.id for report in reports])
             self._stranded -= found
         return found - {report.group.id for report in reports if report.outcome is Outcome.CANNOT_POKE}
+
+
+def is_strike(report: Report) -> bool:
+    """Whether a child died with a group in hand, and it is not known that the group's poke was the cause."""
+    return report.outcome is Outcome.CRASHED and not report.own_doing
 
 
 def _is_crash(report: Report) -> bool:

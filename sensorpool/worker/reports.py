@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sensorpool.instrumentation.failpoint import failpoint
 from sensorpool.instrumentation.logs import logger
-from sensorpool.model.not_landed import Seen, apart, each_report
+from sensorpool.model.not_landed import Seen, apart
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.worker import overruns
 from sensorpool.worker.job_run import JobRun
@@ -13,7 +13,7 @@ log = logger(__name__)
 
 
 def take(run: JobRun, seen: Sequence[Seen]) -> None:
-    """Take in what pokes saw: it is counted and judged; groups that overran, or ran out of memory, are poked apart.
+    """Take in what pokes saw: it is counted and judged; groups that overran are poked apart.
 
     :raises Unreachable: when Redis does not answer.
     """
@@ -25,12 +25,7 @@ def take(run: JobRun, seen: Sequence[Seen]) -> None:
     run.worker.away.take(reports, many)
     run.worker.failing_pokes.take(reports)
     run.worker.failing_pokes.fail_no_more(many)
-    overran, exhausted, cannot = run.outcomes.take(reports, many)
-    frozen_pokes = run.worker.frozen_pokes
-    if frozen_pokes:
-        frozen_pokes.answered(each_report(seen))
-    if overran:
-        overran = frozen_pokes.count(overran)
+    overran, cannot = run.outcomes.take(reports, many)
     for report in cannot:
         run.worker.poker.cache.put_off(report.group.id, report.reason or "")
     if overran:
@@ -38,11 +33,6 @@ def take(run: JobRun, seen: Sequence[Seen]) -> None:
         run.suspect([report.group.id for report in overran], Suspicion.OVERRAN)
         in_a_row = overruns.count(run.worker.leases, run.settings, run.shard_range, overran)
         run.outcomes.take_overruns(overran, in_a_row)
-    if exhausted:
-        log.warning(
-            "pokes ran out of memory, files or threads; they are poked apart from now on", groups=len(exhausted)
-        )
-        run.suspect([report.group.id for report in exhausted], Suspicion.OUT_OF_MEMORY)
 
 
 def settle(run: JobRun) -> None:

@@ -84,12 +84,12 @@ def stuck(run: JobRun, poking: Poking, left: list[PokeUnit]) -> list[int]:
 
 
 def _suspect_in_flight(run: JobRun) -> None:
-    """Suspect the groups that a dead holder had in flight; a group that is poked alone already keeps its reason."""
+    """Give each group that a dead holder had in flight a strike; one that is poked alone has had more."""
     in_flight, known = run.held.in_flight, run.held.suspects
     if not in_flight:
         return
     log.warning("a holder died; the groups in its hands are poked apart", groups=len(in_flight))
-    group_ids = [group_id for group_id in in_flight if known.get(group_id) is not Suspicion.LATE_CRASHES]
+    group_ids = [group_id for group_id in in_flight if known.get(group_id) is not Suspicion.CRASHED]
     run.suspect(group_ids, Suspicion.DEAD_HOLDER)
     run.held.in_flight = []
 

@@ -101,14 +101,12 @@ class SlowPokes:
 
     def _look_after(self) -> None:
         """Take the reports of the pokes that go on, until no poke goes on."""
-        with self._watchdog.watching() as watched:
-            while going_on := self._still_going_on():
-                watched.step()
-                for poking in going_on:
-                    self._take(poking)
-                self._renew(going_on)
-                if self._thread.wait(_LOOK_EVERY):
-                    return
+        while going_on := self._still_going_on():
+            for poking in going_on:
+                self._take(poking)
+            self._renew(going_on)
+            if self._thread.wait(_LOOK_EVERY):
+                return
 
     def _still_going_on(self) -> list[Poking]:
         with self._lock:
@@ -123,7 +121,7 @@ class SlowPokes:
             was_idle = poking.is_idle
             if reports := each_report(poking.step()):
                 with self._claims.ending(reports) as by_range:
-                    self._results.settle(reports, by_range, blame=False)
+                    self._results.settle(reports, by_range)
             self._leave(poking.take_returned())
             if was_idle and (lost := poking.forget_lost()):
                 log.warning("an error kept groups from being poked; they are due again", groups=len(lost))

@@ -5,26 +5,21 @@ Each suspect is marked in Redis, and claimed, so that no job pokes it as well.
 """
 
 import threading
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.logs import logger
-from sensorpool.leases.late_crashes import LateCrashes
 from sensorpool.leases.lease import Leases
 from sensorpool.model.states import Outcome
 from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.values import DueGroup, Milliseconds, Report, ShardRange
 from sensorpool.poke.child import Suspect
 from sensorpool.poke.isolated_lane import IsolatedLane
-from sensorpool.poke.watchdog import Watchdog
 from sensorpool.store import loading
 from sensorpool.store.database import Database
 from sensorpool.worker.held_claims import HeldClaims
-from sensorpool.worker.lingering import Lingering
-from sensorpool.worker.outside_results import OutsideResults
+from sensorpool.worker.outside_results import OutsideResults, is_strike
 
 log = logger(__name__)
 
@@ -33,7 +28,6 @@ class Suspects:
     """The suspects that this process pokes. Safe to share between threads.
 
     :param results: settles what their pokes see; called on the threads of the lanes.
-    :param lingering: the groups whose child lives on.
     :param goes_on: whether a poke of a group goes on here outside of the lanes.
     """
 
@@ -44,20 +38,16 @@ class Suspects:
         leases: Leases,
         claims: HeldClaims,
         results: OutsideResults,
-        lingering: Lingering,
-        watchdog: Watchdog,
         goes_on: Callable[[int], bool],
     ) -> None:
         self.is_retired = False  # True: no further poke is begun
         self._database = database
         self._leases = leases
-        self._late_crashes = LateCrashes(leases)
         self._claims = claims
         self._results = results
-        self._lingering = lingering
         self._goes_on = goes_on
-        apart = partial(IsolatedLane, settings, self._take, self._renew, watching=watchdog.watching)
-        self._crashing, self._hanging = apart(watched=self._end_watch), apart(settings.hanging_concurrency)
+        self._crashing = IsolatedLane(settings, self._take, self._renew)
+        self._hanging = IsolatedLane(settings, self._take, self._renew, settings.hanging_concurrency)
         self._why: dict[int, Suspicion] = {}  # of the groups in the lanes
         self._lock = threading.Lock()
 
@@ -89,31 +79,21 @@ class Suspects:
                 self._leases.suspects.mark(shard_range, unmarked, Suspicion.CRASHED)
             # a mark may have been cleared since the job read it: no other job may poke what is poked here
             self._leases.suspects.restore(shard_range, {each: whys[each] for each in claimed})
-            died = [group_id for group_id in claimed if whys[group_id] is Suspicion.LATE_CRASHES]
-            shares = self._late_crashes.shares(shard_range, died) if died else {}
-            now, rows = self._database.read(lambda c: (self._database.now(c), loading.groups(c, claimed)))
+            rows = self._database.read(loading.groups, claimed)
         except Unreachable:
             self._claims.drop(shard_range, claimed)
             raise
-        here = time.monotonic()
         self._claims.hold(shard_range, [group.id for group, *_ in rows], due)
         with self._lock:
             self._why.update((group.id, whys[group.id]) for group, *_ in rows)
-        watched = self._lingering.begin(
-            shard_range, [group.id for group, *_ in rows if group.crashes or group.id in shares]
-        )
         self._results.expect_stranded([group.id for group, *_ in rows if group.id in stranded])
         hanging: list[Suspect] = []
         crashing: list[Suspect] = []
         for group, op_classpath, poke_context, _ in rows:
-            why, at = whys[group.id], group.next_deadline
-            deadline = None if at is None else here + (at - now) / 1000
-            watch = (1 if group.crashes else shares[group.id]) if group.id in watched else 0
-            alone = group.crashes > 0 or watch > 0
-            suspect = Suspect(
-                group, op_classpath, poke_context, alone, why is not Suspicion.CLASS_HANGS, watch, deadline
-            )
-            (hanging if why.hangs and not group.crashes else crashing).append(suspect)
+            why = whys[group.id]
+            alone = group.crashes > 0 or why is Suspicion.CRASHED
+            suspect = Suspect(group, op_classpath, poke_context, alone)
+            (hanging if why.hangs and not alone else crashing).append(suspect)
         self._hanging.offer(hanging)
         self._crashing.offer(crashing)
         return list(whys.keys() - set(claimed))
@@ -153,13 +133,12 @@ class Suspects:
 
     @property
     def is_busy(self) -> bool:
-        """Whether suspects are poked here, or a child of one lives on."""
-        return bool(self._lingering) or self.in_hand > 0
+        """Whether suspects are poked here."""
+        return self.in_hand > 0
 
     def _give_back(self, group_ids: Sequence[int]) -> None:
         with self._lock:
             whys = {group_id: self._why.pop(group_id) for group_id in group_ids if group_id in self._why}
-        self._lingering.end(group_ids)
         try:
             for shard_range, own in self._claims.let_go(whys).items():
                 self._leases.suspects.mark_each(shard_range, {each: whys[each] for each in own}, lost_turn=True)
@@ -184,36 +163,23 @@ class Suspects:
         self._leases.suspects.restore(shard_range, whys)
 
     def _take(self, reports: Sequence[Report]) -> None:
-        """Take what was seen in a child process: a crash there is blamed on the group that was poked.
+        """Take what was seen in a child process. A group that died there beside others is poked alone from now on.
 
         :raises Unreachable: when the database or Redis does not answer; what was not settled is due again.
         """
-        hung = set()
+        hung, struck = set(), {report.group.id for report in reports if is_strike(report)}
+        if struck:
+            log.warning("a child died or froze; the groups in its hands are poked alone", groups=len(struck))
         with self._lock:
             for report in reports:
                 beside = self._why.pop(report.group.id, None) is Suspicion.CLASS_HANGS
                 if beside and report.outcome is Outcome.POKE_TIMEOUT:
                     hung.add(report.group.id)
         with self._claims.ending(reports) as by_range:
-            self._results.settle(reports, by_range, blame=True)
+            for shard_range, own in by_range.items() if struck else ():
+                alone = [report.group.id for report in own if report.group.id in struck]
+                self._leases.suspects.mark(shard_range, alone, Suspicion.CRASHED)
+            self._results.settle(reports, by_range)
             for shard_range, own in by_range.items():  # the group itself hangs, not only its class
                 overran = [report.group.id for report in own if report.group.id in hung]
                 self._leases.suspects.mark(shard_range, overran, Suspicion.OVERRAN)
-
-    def _end_watch(self, group_ids: Sequence[int], late: Sequence[Report], died: bool | None) -> None:
-        """Clear groups that ended nothing. Where their child died, blame the one group, or go on with fewer together.
-
-        :param late: the report of a group that was alone in its child and ended it.
-        :param died: whether the child died of what the groups left behind; None: not known.
-        """
-        by_range = self._lingering.end(group_ids)
-        for shard_range, own in by_range.items() if died is not None else ():
-            if died and not late:
-                self._late_crashes.count(shard_range, own)
-                continue
-            self._late_crashes.forget(shard_range, own)
-            if late:
-                of_range = {shard_range: [each for each in late if each.group.id in own]}
-                self._results.settle(late, of_range, blame=True)
-            else:
-                self._leases.suspects.clear(shard_range, own)

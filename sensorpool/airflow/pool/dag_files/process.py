@@ -23,7 +23,6 @@ MODULE = "sensorpool.airflow.pool.dag_files.child_main"
 _HUNG = 8  # pokes that did not return, after which the process gets no more of them
 _GRACE = 3.0  # seconds beyond a poke's limit until its report counts as lost
 _START = 10.0  # seconds that the process may take to be there, not to be ready
-_ENDS = frozenset({Outcome.CRASHED})  # memory, files or threads ran out
 
 log = logger(__name__)
 
@@ -164,7 +163,7 @@ class BundleProcess:
             while not child.is_over and not (self._is_retired and self.is_idle):
                 for suspect, report in child.hear():
                     self._take(suspect.group.id, report)
-                if child.hung >= _HUNG:
+                if child.ran_out or child.hung >= _HUNG:
                     self.retire()
         except Exception as error:
             self._failure = HandBack(f"the process of its DAG bundle cannot be started: {one_line(error)}")
@@ -182,8 +181,6 @@ class BundleProcess:
             lookups.answer(question, child.say)
 
     def _take(self, number: int, report: Report) -> None:
-        if report.outcome in _ENDS:
-            self.retire()
         with self._lock:
             poked = self._given.pop(number, None)
             if report.outcome is not Outcome.POKE_TIMEOUT:
