@@ -92,8 +92,9 @@ def died_again_and_again(deaths: Sequence[ChildDeath]) -> list[str]:
         last = own[-1]
         problems.append(
             f"processes of the workers die again and again: {len(own)} in {LATELY / 60:g} minutes, the last one of "
-            f"{last.worker} ({last.cause}): a poke ends them, and is in quarantine after three (`sensorpool quarantine`); "
-            "or what a poke left behind, such as a client's thread, which is not found: mend the sensor or the library"
+            f"{last.worker} ({last.cause}): a poke ends them, and is quarantined after three "
+            "(`sensorpool quarantine`); or a thread that a poke left behind, which the pool does not find: mend the "
+            "sensor, or the library that it uses"
         )
     if len(killed) >= KILLED:
         last = killed[-1]

@@ -32,7 +32,7 @@ def barred(connection: Connection, digests: Collection[bytes], dag_ids: Collecti
 
 
 def count_crash(
-    connection: Connection, group_id: int, seen: int, strikes: int, limit: int, reason: str, now: Milliseconds
+    connection: Connection, group_id: int, seen: int, limit: int, reason: str, now: Milliseconds, strikes: int = 0
 ) -> int:
     """Count a crash that a group's poke caused; at the limit, quarantine the group's condition.
 

@@ -147,7 +147,7 @@ class OutsideResults:
         """Count a strike against its group; at the limit the condition is quarantined, and its instances fail."""
         limit, reason = self._settings.crash_limit, fact.reason or ""
         now = self._database.read(self._database.now)
-        crashes = self._database.run(admission.count_crash, fact.group_id, seen, _STRIKES, limit, reason, now)
+        crashes = self._database.run(admission.count_crash, fact.group_id, seen, limit, reason, now, _STRIKES)
         log.warning("a poke took its process down", group_id=fact.group_id, crashes=crashes, reason=reason)
         if crashes < limit:
             return fact

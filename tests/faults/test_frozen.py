@@ -1,23 +1,14 @@
 """Faults 8-9: a worker freezes and thaws (SIGSTOP, SIGCONT). Its late facts and its locks do no harm."""
 
-import itertools
-import os
 import signal
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
-import pytest
 from sqlalchemy import text
 
-from harness.service import Service
 from harness.until import until
-from sensorpool.model.states import State
-from sensorpool.testing import land, pokes
 from tests.faults.stand import Stand
-from tests.faults.trial import RECORDING, Trial, lasts
+from tests.faults.trial import Trial, lasts
 
 LEASE_LOST = ("the lease was lost", "a child died in its job")
 
@@ -85,50 +76,3 @@ def test_worker_frozen_in_its_settle(stand: Stand, tmp_path: Path) -> None:
 def _idle_in_transaction(stand: Stand) -> int:
     query = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND datname = current_database()"
     return int(stand.service.pool.database.read(lambda connection: connection.execute(text(query))).scalar_one())
-
-
-@pytest.mark.parametrize("name", ["Steps", "AsyncSteps"])
-def test_worker_frozen_in_the_poke_after_a_deadline(make_service: Callable[..., Service], name: str) -> None:
-    """The time limit of a poke passes while nothing runs: it is no poke that found nothing."""
-    sensor = f"{RECORDING}.{name}"
-    service = make_service(sensors_enabled=sensor)
-    service.environment["PYTHONPATH"] = os.pathsep.join(sys.path)
-    service.start()
-    rounds = itertools.count()
-
-    def told_apart() -> bool:
-        """Freeze once more: a poke that ends quickly after the thaw gives its answer before its time is looked at."""
-        _freeze_after_a_deadline(service, sensor, [f"r{next(rounds)}f{number}" for number in range(8)])
-        return "as their process stood still" in service.logs()
-
-    until("that they were told apart", told_apart)
-
-
-def _freeze_after_a_deadline(service: Service, sensor: str, names: list[str]) -> None:
-    """Freeze the worker in the pokes that decide; all of them land in the end."""
-    folder = service.folder
-    of = {service.pool.register(sensor, {"folder": str(folder), "name": each}, timeout=6).id: each for each in names}
-    query = text("SELECT max(timeout_at) FROM sensor_instance")
-    deadline = service.pool.database.read(lambda connection: connection.execute(query).scalar_one()) / 1000
-
-    def begun() -> set[str]:
-        """The conditions whose poke after the deadline goes on."""
-        found = pokes(folder)
-        ended = {each for each in names if any(poke.at >= deadline for poke in found.get(f"{each} ended", ()))}
-        return {each for each in names if any(poke.at >= deadline for poke in found.get(each, ()))} - ended
-
-    frozen = family(service.processes[0].pid)
-    until("a poke after the deadline", begun, every=0.01)
-    for process in frozen:
-        process.suspend()
-    # a process has stopped when it is next to run, and not when the signal is sent
-    until("the freeze", lambda: all(each.status() == psutil.STATUS_STOPPED for each in frozen), every=0.01)
-    struck, at = begun(), time.monotonic()
-    assert struck
-    for each in names:
-        land(folder, each)
-    until("the end of the freeze", lambda: time.monotonic() > at + 0.9)
-    for process in frozen:
-        process.resume()
-    ended = service.pool.wait(of, 30)
-    assert {of[each] for each, state in ended.items() if state is State.SUCCESS} >= struck, service.logs()[-4000:]

@@ -1,6 +1,6 @@
 """Sensors that block the log, its locks, or the threads of a worker themselves.
 
-No other group waits for them; if a thread of the worker does, its process is ended in time.
+No other group waits for them; if a thread of the worker does, the time limit of the job ends its process.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ INNOCENTS = 12
 
 @pytest.fixture
 def service(make_service: Callable[..., Service]) -> Service:
-    odd = [f"{RECORDING}.{name}" for name in (*ODD, "HoldsTheLog")]
+    odd = [f"{RECORDING}.{name}" for name in ODD]
     return make_service(sensors_enabled=",".join([SYNC, ASYNC, *OF_FAULTS, *odd]), retention=3600)
 
 
@@ -75,15 +75,19 @@ def test_what_hangs_in_the_log_or_at_its_end_stops_nobody_else(service: Service,
     end(service, tmp_path, made, odd)
 
 
-def test_a_process_whose_threads_cannot_go_on_is_ended(service: Service, tmp_path: Path) -> None:
-    """The poke stops no second process: its group is poked apart from then on."""
+def test_a_job_whose_thread_cannot_go_on_is_ended_by_its_time_limit(
+    make_service: Callable[..., Service], tmp_path: Path
+) -> None:
+    """The poke stops no second process: its group, which was in flight, is poked in a child from then on."""
+    kind = f"{RECORDING}.HoldsTheLog"
+    service = make_service(sensors_enabled=",".join([SYNC, ASYNC, kind]), retention=3600, job_time_limit=8)
     made = begin(service, tmp_path)
     odd = poke_odd(service, tmp_path, "HoldsTheLog")
-    until("the end of its process", lambda: "a thread has come no further" in service.logs())
-    until("the others to go on", lambda: "a child died in its job; its range goes on" in service.logs())
+    until("the end of its job", lambda: "Hard time limit (8s) exceeded" in service.logs(), 60)
     poked_again(tmp_path, made, 3)
-    before = service.logs().count("a thread has come no further")
-    until("it to be poked apart", lambda: len(pokes(tmp_path)["HoldsTheLog"]) > before)
+    struck = len(pokes(tmp_path)["HoldsTheLog struck"])
+    until("it to be poked in a child", lambda: len(pokes(tmp_path)["HoldsTheLog struck"]) > struck, 60)
+    ended = service.logs().count("Hard time limit (8s) exceeded")
     poked_again(tmp_path, made, 5)
-    assert service.logs().count("a thread has come no further") == before <= 2, "its process, and no further ones"
+    assert service.logs().count("Hard time limit (8s) exceeded") == ended, "no further process is stopped"
     end(service, tmp_path, made, odd)

@@ -34,7 +34,6 @@ def test_a_worker_that_is_closed_leaves_no_thread(make_pool: Callable[..., Pool]
     pool.outbox.close()
     before = threads()
     worker = Worker(pool.settings, watchdog=True)
-    worker.watchdog.begin_job()
     time.sleep(TICK)
     assert job.run(worker, pool.ranges[0], "test/1").poked == 3
     worker.pass_on(pool.ranges[0], 3_600.0)
@@ -43,7 +42,6 @@ def test_a_worker_that_is_closed_leaves_no_thread(make_pool: Callable[..., Pool]
     pool.leases.suspects.mark(pool.ranges[0], [suspect.group_id], Suspicion.OVERRAN)
     job.run(worker, pool.ranges[0], "test/2")
     until("a child to poke", pid_file.exists)
-    worker.watchdog.end_job()
     started = names(threads() - before)
     assert {"poke", "poke-loop", "lease keeper", "watchdog", "poke-isolated", "sensorpool-results"} <= started
     worker.close()

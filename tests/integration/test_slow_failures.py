@@ -164,7 +164,7 @@ def test_an_answer_ends_the_window_though_nothing_can_be_written(fleet: Fleet, m
 
     monkeypatch.setattr(results, "_settle_facts", away)
     with pytest.raises(Unreachable):
-        results.settle([lands], {fleet.pool.ranges[0]: [lands]}, blame=False)
+        results.settle([lands], {fleet.pool.ranges[0]: [lands]})
     assert not fleet.failing()
 
 

@@ -147,12 +147,9 @@ class RecordingLane:
         take: Callable[[Sequence[Report]], None],
         renew: Callable[[Sequence[int]], None],
         *concurrency: int,
-        watching: object = None,
-        watched: Any = None,
     ) -> None:
         self.in_lane: dict[int, Suspect] = {}
         self.hangs = bool(concurrency)
-        self.end_watch = watched
         self.renew = renew
         self._take = take
 
@@ -161,9 +158,10 @@ class RecordingLane:
         self.in_lane.update((each.group.id, each) for each in suspects)
         return len(self.in_lane)
 
-    def hand_in(self, group_id: int, outcome: Outcome, reason: str | None = None) -> None:
+    def hand_in(self, group_id: int, outcome: Outcome, reason: str | None = None, *, own_doing: bool = False) -> None:
         """Report a poke of a group."""
-        self._take([report(self.in_lane.pop(group_id).group, outcome, reason)])
+        seen = report(self.in_lane.pop(group_id).group, outcome, reason)
+        self._take([seen._replace(own_doing=own_doing)])
 
     def has(self, group_id: int) -> bool:
         """Whether a group is in the lane."""

@@ -228,11 +228,11 @@ def test_groups_in_a_dead_holders_hands_are_poked_apart(place: Jobs) -> None:
     first, second, alone = place.register("a", "b", "c")
     held = place.hold()
     held.lease.put_in_flight([first, alone])
-    place.leases.suspects.mark(place.shard_range, [alone], Suspicion.LATE_CRASHES)
+    place.leases.suspects.mark(place.shard_range, [alone], Suspicion.CRASHED)
     place.client.delete(place.leases.store.key(place.shard_range, "lease"))
     result = place.job()
     assert place.poker.poked == [second]
-    assert place.apart.offered == {first: Suspicion.DEAD_HOLDER, alone: Suspicion.LATE_CRASHES}
+    assert place.apart.offered == {first: Suspicion.DEAD_HOLDER, alone: Suspicion.CRASHED}
     assert place.marks() == place.apart.offered, "a group that is poked alone keeps its reason"
     assert (result.groups, result.poked) == (3, 1)
     place.apart.offered.clear()
@@ -403,14 +403,6 @@ def test_a_poke_that_overran_is_a_suspect_and_the_instance_waits(place: Jobs) ->
     assert place.marks() == {group: Suspicion.OVERRAN}
     assert place.leases.suspects.overruns(place.shard_range, group) == 1
     assert (result.errors, place.states()) == (1, ["sensing"])
-
-
-def test_exhaustion_blames_no_group(place: Jobs) -> None:
-    [group] = place.register("a")
-    place.poker.script[group] = Outcome.CRASHED
-    assert place.job().errors == 1
-    assert place.marks() == {group: Suspicion.OUT_OF_MEMORY}
-    assert place.states() == ["sensing"]
 
 
 # groups that are left to others

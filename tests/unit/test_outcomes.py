@@ -36,7 +36,7 @@ class Seen(Outcomes):
         stranded = Stranded(state or RangeState(), SETTINGS, trusted=trusted)
         known = {} if unsettled is None else unsettled
         moment = Moment(START, BEGAN, trusted)
-        super().__init__(moment, self.result, infra, stranded, known, overrun_limit=3, process="one@here 1")
+        super().__init__(moment, self.result, infra, stranded, known, overrun_limit=3)
 
 
 def report(outcome: Outcome, group_id: int = 1, after: float = 0.5, **group: Any) -> Report:
@@ -52,7 +52,7 @@ def kept(seen: Outcomes) -> list[tuple[int, Outcome, int]]:
 def test_what_found_nothing_is_counted_and_no_fact() -> None:
     seen = Seen()
     exceptional = seen.take([report(Outcome.NOT_LANDED, members=3), report(Outcome.NOT_LANDED, 2)])
-    assert exceptional == ([], [], [])
+    assert exceptional == ([], [])
     assert kept(seen) == []
     assert (seen.result.poked, seen.result.saved, seen.result.landed, seen.result.errors) == (2, 2, 0, 0)
     assert (len(seen.record), seen.last_began) == (2, BEGAN + 0.5)
@@ -75,8 +75,8 @@ def test_a_fact_says_when_its_poke_began_by_the_database() -> None:
 
 def test_exceptional_reports_are_told_apart_and_none_of_them_ends_anything_yet() -> None:
     seen = Seen()
-    reports = [report(Outcome.POKE_TIMEOUT, 1), report(Outcome.CRASHED, 2), report(Outcome.CANNOT_POKE, 3)]
-    assert seen.take(reports) == ([reports[0]], [reports[1]], [reports[2]])
+    reports = [report(Outcome.POKE_TIMEOUT, 1), report(Outcome.CANNOT_POKE, 2)]
+    assert seen.take(reports) == ([reports[0]], [reports[1]])
     assert kept(seen) == []
     assert seen.result.extra == {"not_here": 1}
 
@@ -100,7 +100,7 @@ def test_an_overrun_after_the_deadline_counts_as_a_poke_that_found_nothing() -> 
 def test_an_overrun_of_a_call_for_many_ends_no_group() -> None:
     seen = Seen()
     overran = report(Outcome.POKE_TIMEOUT, after=1.5, next_deadline=DEADLINE)._replace(of_many=True)
-    assert seen.take([overran]) == ([overran], [], [])
+    assert seen.take([overran]) == ([overran], [])
     seen.take_overruns([overran], {1: 3})
     assert kept(seen) == []
     assert seen.result.errors == 1

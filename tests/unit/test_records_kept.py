@@ -134,7 +134,7 @@ def test_what_another_program_left_is_dropped_and_counted(leases: Leases, client
 
 
 def test_a_code_of_a_newer_version_hides_its_own_group_only() -> None:
-    text = json.dumps([START, "z" + "b", [0, 0], [5, 6], {}, "", [], {}])
+    text = json.dumps([START, "z" + "b", [0, 0], [5, 6], {}, [], {}])
     assert last_poke([text], 5) is None
     assert last_poke([text], 6) == Poked(START, Outcome.NOT_LANDED)
 

@@ -16,7 +16,7 @@ from sensorpool.store.database import Database
 from sensorpool.worker import clock_watch, outside_results
 from sensorpool.worker.clock_watch import ClockWatch
 from sensorpool.worker.suspects import Suspects
-from tests.support.scripted_worker import Place, RecordingLane, report
+from tests.support.scripted_worker import Place, report
 
 
 class Apart(Place):
@@ -71,22 +71,37 @@ def test_what_hangs_and_what_may_crash_have_lanes_of_their_own(place: Apart, why
     assert place.suspects.in_hand == 1
 
 
-def test_a_group_that_crashed_before_is_alone_and_marked_though_redis_forgot(place: Apart) -> None:
+@pytest.mark.parametrize("why", [Suspicion.DEAD_HOLDER, Suspicion.OVERRAN])
+def test_a_group_that_died_in_a_child_with_others_is_poked_alone_until_a_poke_comes_back(
+    place: Apart, why: Suspicion
+) -> None:
     [group] = place.register("a")
-    for outcome in (Outcome.CRASHED, Outcome.NOT_LANDED):
-        place.offer(Suspicion.DEAD_HOLDER, group)
-        place.crashing.hand_in(group, outcome)
+    place.offer(why, group)
+    first = place.hanging if why.hangs else place.crashing
+    assert not first.in_lane[group].alone
+    first.hand_in(group, Outcome.CRASHED)
+    assert place.marks() == {group: Suspicion.CRASHED}
+    place.offer(Suspicion.CRASHED, group)
+    assert place.crashing.in_lane[group].alone
+    place.crashing.hand_in(group, Outcome.NOT_LANDED)
+    assert place.marks() == {}
+    assert place.states() == ["sensing"]
+
+
+def test_a_group_that_crashed_is_alone_and_marked_though_redis_forgot_until_a_poke_comes_back(place: Apart) -> None:
+    place.settings = place.settle_on(crash_limit=9)
+    place.process = place.worker()
+    place.suspects, (place.crashing, place.hanging) = place.process.suspects, place.lanes[-2:]
+    [group] = place.register("a")
+    place.offer(Suspicion.CRASHED, group)
+    place.crashing.hand_in(group, Outcome.CRASHED, own_doing=True)
+    assert place.groups(group)[0].crashes == 3
     place.client.flushall()
     place.offer(None, group)
     assert place.crashing.in_lane[group].alone
     assert place.marks() == {group: Suspicion.CRASHED}
-
-
-def test_what_is_known_to_hang_waits_behind_what_only_shares_its_class(place: Apart) -> None:
-    hung, beside = place.register("a", "b")
-    place.offer(Suspicion.OVERRAN, hung)
-    place.offer(Suspicion.CLASS_HANGS, beside)
-    assert [place.hanging.in_lane[each].hung for each in (hung, beside)] == [True, False]
+    place.crashing.hand_in(group, Outcome.NOT_LANDED)
+    assert place.groups(group)[0].crashes == 0
 
 
 def test_what_is_poked_already_here_or_elsewhere_misses_its_turn(place: Apart) -> None:
@@ -179,7 +194,7 @@ def test_any_other_poke_leaves_it_suspect_and_free_to_be_claimed(place: Apart, o
     place.offer(Suspicion.OVERRAN, group)
     place.hanging.hand_in(group, outcome, "why")
     assert place.states() == ["sensing"]
-    assert place.marks() == {group: Suspicion.OVERRAN}
+    assert place.marks() == {group: Suspicion.CRASHED if outcome is Outcome.CRASHED else Suspicion.OVERRAN}
     assert place.claimed(group) == set()
     assert (place.process.outside.not_here == {group: "why"}) is (outcome is Outcome.CANNOT_POKE)
 
@@ -190,7 +205,7 @@ def test_an_overrun_of_a_call_for_many_leaves_its_groups_suspect_and_ends_none(p
     place.clock.ms += 60_000
     place.leases.suspects.mark(place.shard_range, [group], Suspicion.SLOW)
     overran = report(place.groups(group)[0], Outcome.POKE_TIMEOUT)._replace(of_many=of_many)
-    place.process.outside.settle([overran], {place.shard_range: [overran]}, blame=False)
+    place.process.outside.settle([overran], {place.shard_range: [overran]})
     assert place.states() == ["sensing" if of_many else "failed"]
     assert place.marks() == {group: Suspicion.SLOW}
     assert place.leases.suspects.overruns(place.shard_range, group) == (0 if of_many else 1)
@@ -204,13 +219,15 @@ def test_a_group_beside_a_class_that_hangs_is_known_to_hang_once_it_does(place: 
     assert place.marks() == {hangs: Suspicion.OVERRAN}
 
 
-def test_crashes_are_counted_and_the_last_one_fails_the_group(place: Apart) -> None:
+def test_the_third_strike_is_that_of_a_child_that_had_the_group_alone(place: Apart) -> None:
     [group] = place.register("a")
-    for crashes in range(1, place.settings.crash_limit + 1):
-        assert place.states() == ["sensing"]
-        assert place.groups(group)[0].crashes == crashes - 1
-        place.offer(Suspicion.DEAD_HOLDER, group)
-        place.crashing.hand_in(group, Outcome.CRASHED, "signal 11")
+    place.offer(Suspicion.DEAD_HOLDER, group)
+    for outcome in [Outcome.CRASHED, Outcome.POKE_TIMEOUT, Outcome.POKE_TIMEOUT]:
+        place.crashing.hand_in(group, outcome, "killed")
+        assert place.groups(group)[0].crashes == 0
+        place.offer(Suspicion.CRASHED, group)
+    assert place.states() == ["sensing"]
+    place.crashing.hand_in(group, Outcome.CRASHED, "signal 11", own_doing=True)
     assert place.states() == ["failed"]
     assert place.reasons() == ["quarantined: its poke took its process down 3 times, the last time: signal 11"]
 
@@ -243,49 +260,6 @@ def test_a_process_that_has_retired_begins_nothing_and_says_so(place: Apart) -> 
     held: Any = place.leases.acquire(place.shard_range, "one")
     assert sorted(held.lost_turn) == sorted(groups)
     assert place.claimed(*groups) == set()
-
-
-# late crashes
-
-
-def begin_watch(place: Apart, *group_ids: int) -> RecordingLane:
-    """Poke groups whose processes died later; each poke ends in time, and its child lives on."""
-    place.offer(Suspicion.LATE_CRASHES, *group_ids)
-    for group_id in group_ids:
-        assert place.crashing.in_lane[group_id].watch > 0
-        place.crashing.hand_in(group_id, Outcome.NOT_LANDED)
-    assert set(place.marks()) == set(group_ids), "not cleared while their child lives on"
-    assert place.suspects.is_busy
-    return place.crashing
-
-
-def test_a_group_whose_child_lives_on_in_peace_is_cleared(place: Apart) -> None:
-    [group] = place.register("a")
-    begin_watch(place, group).end_watch([group], [], False)
-    assert place.marks() == {}
-    assert not place.suspects.is_busy
-
-
-def test_groups_whose_child_dies_later_are_watched_on(place: Apart) -> None:
-    groups = place.register("a", "b")
-    begin_watch(place, *groups).end_watch(groups, [], True)
-    assert set(place.marks()) == set(groups)
-    assert place.groups(*groups)[0].crashes == 0, "whose doing it is, is not known"
-
-
-def test_a_group_that_was_alone_with_a_child_that_died_is_to_blame(place: Apart) -> None:
-    [group] = place.register("a")
-    late = [report(place.groups(group)[0], Outcome.CRASHED, "signal 11")]
-    begin_watch(place, group).end_watch([group], late, True)
-    assert place.groups(group)[0].crashes == 1
-    assert set(place.marks()) == {group}
-
-
-def test_where_a_childs_end_is_not_known_nothing_changes(place: Apart) -> None:
-    [group] = place.register("a")
-    begin_watch(place, group).end_watch([group], [], None)
-    assert set(place.marks()) == {group}
-    assert not place.suspects.is_busy
 
 
 def test_a_wait_for_redis_is_no_jump_of_the_clock(place: Apart, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from sensorpool.poke.classes import Classes
 from sensorpool.poke.shared_call import SharedCalls
 from sensorpool.poke.tools import PokeTools
 from sensorpool.poke.unit import PokeUnit
-from sensorpool.poke.watchdog import Watchdog, limits
+from sensorpool.poke.watchdog import Watchdog
 from sensorpool.publish.outbox import Outbox
 from sensorpool.publish.publisher import Publisher
 from sensorpool.settle.settler import Settler
@@ -262,7 +262,7 @@ class SimulatedWorker(Worker):
         self.publisher = SimulatedPublisher(world)
         self.outbox = Outbox(settings, database, self.publisher, in_background=False)
         self.metrics, self.last_loads, self.clock = Metrics(), LastLoads(), ClockWatch()
-        self.watchdog = Watchdog(limits(1), enabled=False)
+        self.watchdog = Watchdog(1, enabled=False)
         self.keeper, self._complaints = SimulatedKeeper(1, 1), Complaints()
         self.trouble = Trouble(leases)
         self.budgets = Budgets(())

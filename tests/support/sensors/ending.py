@@ -6,10 +6,9 @@ import signal
 import threading
 import time
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from tests.support.sensors.answering import Lands
-from tests.support.sensors.gates import LONG
 
 
 class Exits(Lands):
@@ -43,56 +42,11 @@ class ForksAndAborts(Lands):
         os.abort()
 
 
-class AbortsLate(Lands):
-    """Takes too long, and then ends its process."""
-
-    def poke(self, context: Any) -> Any:
-        time.sleep(1.4)
-        os.abort()
-
-
-class EndsWhenTold:
-    """Lands, and leaves a thread that ends the process when a file exists."""
-
-    def __init__(self, said: str) -> None:
-        self.said = Path(said)
-
-    def poke(self, context: Any) -> Any:
-        if not self.said.exists():  # once
-            threading.Thread(target=self._end, daemon=True).start()
-        return True
-
-    def _end(self) -> None:
-        while not self.said.exists():
-            time.sleep(0.01)
-        os._exit(7)
-
-
-class TellsOnce(EndsWhenTold):
-    """Makes that file in its own first poke, so that the thread ends the process in it."""
-
-    def poke(self, context: Any) -> Any:
-        if not self.said.exists():
-            time.sleep(0.5)  # by then the other sensor has been poked
-            self.said.touch()
-            time.sleep(LONG)
-        return True
-
-
-class EndsLater:
+class EndsLater(Lands):
     """Does not land, and leaves a thread that ends its process a moment later."""
 
-    ENDINGS: ClassVar[dict[str, str]] = {"segfault": "SIGSEGV", "exit": "exit code 7", "alarm": "SIGALRM"}
-
-    def __init__(self, how: str) -> None:
-        self.how = how
-
     def poke(self, context: Any) -> Any:
-        if self.how == "alarm":
-            signal.setitimer(signal.ITIMER_REAL, 0.5)
-        else:
-            end = os._exit if self.how == "exit" else ctypes.string_at
-            threading.Timer(0.5, end, [7 if self.how == "exit" else 0]).start()
+        threading.Timer(0.5, os._exit, [7]).start()
         return False
 
 

@@ -2,11 +2,9 @@
 
 import os
 import subprocess
-import time
 from typing import Any
 
 from tests.support.sensors.answering import Lands
-from tests.support.sensors.gates import LONG
 
 
 class ReadsInput(Lands):
@@ -23,30 +21,6 @@ class TakesAllMemory(Lands):
         kept = []
         while True:
             kept.append(bytearray(8 * 2**20))
-
-
-class HoldsMemory(Lands):
-    """Takes nearly all of the memory, and hangs."""
-
-    def poke(self, context: Any) -> Any:
-        kept = []
-        try:
-            while True:
-                kept.append(bytearray(8 * 2**20))
-        except MemoryError:
-            del kept[-2:]
-        time.sleep(LONG)
-
-
-class TakesMemory(Lands):
-    """Takes some memory for a second, and lands."""
-
-    def poke(self, context: Any) -> Any:
-        ends = time.monotonic() + 1
-        while time.monotonic() < ends:
-            bytearray(40 * 2**20)
-            time.sleep(0.01)
-        return True
 
 
 class Prints(Lands):

@@ -1,6 +1,5 @@
 """Sensors for tests of a whole service. They record their pokes in a folder, and play backends that fail or hang."""
 
-import asyncio
 import logging
 import os
 import threading
@@ -37,28 +36,6 @@ class Ends(ScriptedSensor):
         landed = super().poke(context)
         record_poke(self.folder, f"{self.name} ended")
         return landed
-
-
-class Steps(ScriptedSensor):
-    """Asks a backend seven times, for a tenth of a second each, and records when its pokes end."""
-
-    def poke(self, context: Any) -> Any:
-        record_poke(self.folder, self.name)
-        for _ in range(7):
-            time.sleep(0.1)
-        record_poke(self.folder, f"{self.name} ended")
-        return os.path.exists(os.path.join(self.folder, f"{self.name}.landed"))
-
-
-class AsyncSteps(ScriptedSensor):
-    """The same by coroutine."""
-
-    async def poke(self, context: Any) -> Any:
-        record_poke(self.folder, self.name)
-        for _ in range(7):
-            await asyncio.sleep(0.1)
-        record_poke(self.folder, f"{self.name} ended")
-        return os.path.exists(os.path.join(self.folder, f"{self.name}.landed"))
 
 
 class EndsLater(ScriptedSensor):
