@@ -98,7 +98,7 @@ class Options(BaseSettings):
     commit_overlap: Seconds = Field(
         10.0, description="How far the load looks back for registrations whose commit came late."
     )
-    crash_limit: Count = Field(3, description="Crashes after which a condition is quarantined, and its group fails.")
+    crash_limit: Count = Field(3, description="Strikes after which a condition is quarantined, and its group fails.")
     overrun_limit: int = Field(
         3,
         ge=0,
@@ -109,8 +109,8 @@ class Options(BaseSettings):
     poke_memory: Count = Field(
         2048,
         ge=16,
-        description="Memory in MB that pokes may take in one process; a poke that needs more counts as a crash "
-        "(Linux).",
+        description="Memory in MB that pokes may take in one process; a poke that needs more is an infrastructure "
+        "failure (Linux).",
     )
     dag_quota: Count = Field(
         100_000,

@@ -10,7 +10,7 @@ BUSY = "time.sleep(1.5)"
 
 
 def run(*steps: str) -> "subprocess.CompletedProcess[str]":
-    """Run steps with a watchdog whose limit is 0.5 s, and slack."""
+    """Run steps with a watchdog whose limit of a poke is 0.1 s."""
     begin = "import ctypes, time; from sensorpool.poke.watchdog import Watchdog; dog = Watchdog(0.1, enabled=True)"
     code = "; ".join([begin, *steps, "import os; os._exit(0)"])
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
