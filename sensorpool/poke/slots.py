@@ -8,8 +8,8 @@ import math
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Iterable
+from typing import Generic, Protocol, TypeVar
 
 from sensorpool.poke.class_limits import ClassLimits
 
@@ -103,23 +103,17 @@ class Slots:
 
 
 class FairQueue(Generic[Item]):
-    """The waiting work of one lane, by class. Safe to share between threads.
+    """The waiting work of one lane, by class. Safe to share between threads."""
 
-    :param line: makes the line of a class: a deque, or a line with another order.
-    """
-
-    def __init__(self, slots: Slots, line: Callable[[], Any] = deque) -> None:
+    def __init__(self, slots: Slots) -> None:
         self._slots = slots
-        self._line = line
-        self._by_class: dict[str, Any] = {}
+        self._by_class: dict[str, deque[Item]] = {}
 
     def put(self, items: Iterable[Item]) -> None:
         """Add items, each to the line of its class."""
         with self._slots.lock:
             for item in items:
-                if (line := self._by_class.get(item.op_classpath)) is None:
-                    line = self._by_class[item.op_classpath] = self._line()
-                line.append(item)
+                self._by_class.setdefault(item.op_classpath, deque()).append(item)
 
     def take(self) -> Item | None:
         """Take the next item, and a slot for it; None if no item waits, or the waiting ones can have no slot."""
@@ -145,7 +139,7 @@ class FairQueue(Generic[Item]):
             return None
         op_classpath = min(may_have, key=busy.__getitem__)
         items = self._by_class.pop(op_classpath)
-        item: Item = items.popleft()
+        item = items.popleft()
         if items:
             self._by_class[op_classpath] = items  # the last of those that hold as many
         slots.took(op_classpath)
