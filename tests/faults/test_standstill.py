@@ -83,11 +83,11 @@ def test_a_job_whose_thread_cannot_go_on_is_ended_by_its_time_limit(
     service = make_service(sensors_enabled=",".join([SYNC, ASYNC, kind]), retention=3600, job_time_limit=8)
     made = begin(service, tmp_path)
     odd = poke_odd(service, tmp_path, "HoldsTheLog")
-    until("the end of its job", lambda: "Hard time limit (8s) exceeded" in service.logs(), 60)
+    until("the end of its job", lambda: "Hard time limit (8.0s) exceeded" in service.logs(), 60)
     poked_again(tmp_path, made, 3)
     struck = len(pokes(tmp_path)["HoldsTheLog struck"])
     until("it to be poked in a child", lambda: len(pokes(tmp_path)["HoldsTheLog struck"]) > struck, 60)
-    ended = service.logs().count("Hard time limit (8s) exceeded")
+    ended = service.logs().count("Hard time limit (8.0s) exceeded")
     poked_again(tmp_path, made, 5)
-    assert service.logs().count("Hard time limit (8s) exceeded") == ended, "no further process is stopped"
+    assert service.logs().count("Hard time limit (8.0s) exceeded") == ended, "no further process is stopped"
     end(service, tmp_path, made, odd)
