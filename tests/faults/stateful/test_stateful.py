@@ -29,7 +29,7 @@ from sensorpool.store import transaction
 from sensorpool.store.migrate import upgrade
 from sensorpool.store.schema import outbox, poke_group, sensor_instance
 from sensorpool.worker import clock_watch as clock_module
-from sensorpool.worker import dispatch, job, lingering, outside_results, set_apart, suspects
+from sensorpool.worker import dispatch, job, outside_results, set_apart
 from sensorpool.worker import load as load_module
 from sensorpool.worker.chores import others
 from tests.faults.stateful.hands import RANGES, TICK
@@ -57,7 +57,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     """The simulation's time, in the place of the real one."""
     made = Time()
-    for module in (job, dispatch, set_apart, lease, lingering, outside_results, suspects, clock_module, transaction):
+    for module in (job, dispatch, set_apart, lease, outside_results, clock_module, transaction):
         monkeypatch.setattr(module, "time", made)
     for module in (bulk_call, quick_batch, unit):
         monkeypatch.setattr(module, "_monotonic", made.monotonic)
