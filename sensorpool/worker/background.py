@@ -26,6 +26,7 @@ from sensorpool.model.values import DueGroup, JobResult, Report, ShardRange
 from sensorpool.poke.child import Suspect
 from sensorpool.poke.isolated_lane import IsolatedLane
 from sensorpool.poke.poking import Poking
+from sensorpool.poke.queues import drained
 from sensorpool.poke.renewal import Renewal
 from sensorpool.poke.unit import PokeUnit
 from sensorpool.store import loading
@@ -37,7 +38,7 @@ from sensorpool.worker.load import Moment
 
 NOTED_FOR = 3  # heartbeats that a note holds
 _LOOK_EVERY = 0.05  # seconds
-_CLOSING = 1.0  # seconds that the thread has to take what is there
+_CLOSING = 1.0  # seconds that the thread has to end
 
 log = logger(__name__)
 
@@ -90,6 +91,7 @@ class Background:
         self._is_retired = False
         self._thread = BackgroundThread("poke-background", self._look_after)
         self._lock = threading.Lock()
+        self._writing = threading.Lock()  # so that no note replaces a newer one
 
     def has(self, group_id: int) -> bool:
         """Whether a group is poked here, or waits for it."""
@@ -138,7 +140,7 @@ class Background:
         self._hanging.offer(suspects[True])
         self._dying.offer(suspects[False])
         with self._lock:
-            self._offered |= own.keys()
+            self._offered |= own.keys() & self._waits.keys()  # some may have been reported since
             self._thread.start()
         return True
 
@@ -150,8 +152,8 @@ class Background:
     def close(self) -> None:
         """End the children, and look after the pokes no more; groups in the children are poked by another job."""
         self._is_retired = True
+        self._thread.close(_CLOSING)  # first: it would take the groups for lost
         self._give_back([*self._hanging.close(), *self._dying.close()])
-        self._thread.close(_CLOSING)
 
     def give_back(self) -> None:
         """Have all groups poked by another job: this process ends, and its pokes with it."""
@@ -188,8 +190,8 @@ class Background:
             was_idle, before = poking.is_idle, set(poking.outstanding)
             try:
                 self._finish(each_report(poking.step()))
-                for unit in poking.take_returned():  # their shared call was slow: each needs a poke of its own
-                    self._give_back([unit.group.id])
+                # their shared call was slow: each needs a poke of its own
+                self._give_back([unit.group.id for unit in poking.take_returned()])
                 if was_idle and (lost := poking.forget_lost()):
                     log.warning("an error kept groups from being poked; they are due again", groups=len(lost))
                     self._forget(lost)
@@ -202,12 +204,11 @@ class Background:
                         del self._going_on[poking]
                     poking.end()
                     self._rest()
-        reports = [self._reports.popleft() for _ in range(len(self._reports))]
+        # what the lanes have given up is due again; a lane reports a group before it lets go of it
+        gone = {each for each in list(self._offered) if not self._hanging.has(each) and not self._dying.has(each)}
+        reports = drained(self._reports)
+        self._forget(gone.difference(report.group.id for report in reports))
         self._finish(reports)
-        # what the lanes have given up is due again
-        lost = [each for each in list(self._offered) if not self._hanging.has(each) and not self._dying.has(each)]
-        reported = {report.group.id for report in self._reports}
-        self._forget(group_id for group_id in lost if group_id not in reported)
 
     def _finish(self, reports: Sequence[Report]) -> None:
         """Settle what pokes saw, and note that they have ended."""
@@ -223,9 +224,7 @@ class Background:
                 self._finisher.take(batch, own)
                 self._finisher.flush(batch)
                 self._leases.poke_log.keep(batch.shard_range, batch.record.texts(), now)
-                if batch.not_here:
-                    self._leases.dirty_flags.keep(batch.shard_range, map(at_once, batch.not_here))
-                    batch.not_here.clear()
+                self._leases.dirty_flags.keep(batch.shard_range, map(at_once, batch.take_not_here()))
         finally:
             self._forget(report.group.id for report in reports)
 
@@ -258,17 +257,18 @@ class Background:
 
         :raises Unreachable: when Redis does not answer; then it is written with the next renewal.
         """
-        with self._lock:
-            self._stale.discard(shard_range)
-            own = {group_id: each for group_id, each in self._waits.items() if each.batch.shard_range == shard_range}
-        slow = [group_id for group_id, each in own.items() if not each.is_isolated]
-        isolated = {group_id: each for group_id, each in own.items() if each.is_isolated}
-        try:
-            span = NOTED_FOR * self._settings.heartbeat
-            self._leases.note_background(shard_range, slow, self._isolated(isolated), span)
-        except Unreachable:
-            self._stale.add(shard_range)
-            raise
+        with self._writing:
+            with self._lock:
+                self._stale.discard(shard_range)
+                own = {i: each for i, each in self._waits.items() if each.batch.shard_range == shard_range}
+            slow = [group_id for group_id, each in own.items() if not each.is_isolated]
+            isolated = {group_id: each for group_id, each in own.items() if each.is_isolated}
+            try:
+                span = NOTED_FOR * self._settings.heartbeat
+                self._leases.note_background(shard_range, slow, self._isolated(isolated), span)
+            except Unreachable:
+                self._stale.add(shard_range)
+                raise
 
     def _isolated(self, waits: dict[int, _Waits]) -> Isolated:
         now, limit = time.monotonic(), self._settings.poke_timeout

@@ -10,6 +10,8 @@ from sensorpool.model.values import DueGroup, Fact, JobResult, ShardRange
 from sensorpool.store.troubles import Changed
 from sensorpool.worker.load import Moment
 
+_TRIED_EACH_TICK = 60_000  # milliseconds for which a group that no process could poke is tried at each tick
+
 
 @dataclass(slots=True, eq=False)
 class Batch:
@@ -36,6 +38,12 @@ class Batch:
         """
         self.troubles[group.id] = trouble
         self.changed[group.id] = Changed(trouble, shardcode(group.hashcode, limit))
+
+    def take_not_here(self) -> list[int]:
+        """Take out the groups that this process could not poke; return those that are tried again at the next tick."""
+        not_here, self.not_here = self.not_here, []
+        now = self.moment.now
+        return [i for i in not_here if now - (self.troubles[i].unpokeable_since or now) < _TRIED_EACH_TICK]
 
     def are_healthy(self, group_ids: Collection[int]) -> bool:
         """Whether none of these groups is in trouble."""

@@ -31,8 +31,6 @@ from sensorpool.worker.hints import Hints
 from sensorpool.worker.load import LastLoads, Loaded, Moment
 from sensorpool.worker.metrics import Metrics
 
-_TRIED_EACH_TICK = 60_000  # milliseconds for which a group that a process cannot poke is tried at each tick
-
 log = logger(__name__)
 
 
@@ -209,10 +207,9 @@ class Jobs:
             return
         before = len(loaded.units)
         new_since = loaded.last - self._settings.commit_overlap_ms
-        wanted = {*held.state.left, *map(abs, held.late), *loaded.troubles}
-        wanted.update(
-            unit.group.id for unit in loaded.units if unit.group.registered_at > new_since
-        )  # their first poke
+        wanted = {*held.state.left, *map(abs, held.late), *held.struck, *loaded.troubles}
+        # the first poke of a group is made
+        wanted.update(unit.group.id for unit in loaded.units if unit.group.registered_at > new_since)
         database, last, now = self._tools.database, loaded.last, loaded.now
         loaded.units = adaptive.sift(database, self._usual_landings, loaded.units, last=last, now=now, wanted=wanted)
         if passed_over := before - len(loaded.units):
@@ -268,12 +265,7 @@ class Jobs:
     def _leave(self, held: Acquired, batch: Batch, loaded: Loaded, poked: Poked, began: float) -> None:
         """Note in the state what the next holder has to know, and the round's figures for operators."""
         state, result, now, shard_range = held.state, batch.result, loaded.now, batch.shard_range
-        not_here = [
-            group_id
-            for group_id in batch.not_here
-            if now - (batch.troubles[group_id].unpokeable_since or now) < _TRIED_EACH_TICK
-        ]
-        left = poked.left + poked.waiting
+        left, not_here = poked.left + poked.waiting, batch.take_not_here()
         if left or state.left_since:
             may_wait = set(poked.waiting)
             intervals = {u.group.id: u.group.poke_interval for u in loaded.units if u.group.id not in may_wait}
