@@ -1,16 +1,17 @@
-"""A worker with scripted pokes: jobs run on SQLite and a Redis of this process, without threads and waits."""
+"""A worker with scripted pokes: jobs run on SQLite and a Redis of this process."""
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
 
+from harness.until import until
 from sensorpool import Pool, Settings
 from sensorpool.leases.lease import Leases
 from sensorpool.leases.redis_store import RedisStore
 from sensorpool.model.states import Outcome
-from sensorpool.model.suspicion import Suspicion
+from sensorpool.model.trouble import Trouble
 from sensorpool.model.values import DueGroup, Milliseconds, Report, Settled, ShardRange
 from sensorpool.poke.answer import CANNOT, Answers
 from sensorpool.poke.cache import Cache
@@ -19,8 +20,9 @@ from sensorpool.poke.classes import Classes
 from sensorpool.poke.shared_call import SharedCalls
 from sensorpool.poke.tools import PokeTools
 from sensorpool.poke.unit import PokeUnit
+from sensorpool.store import troubles
 from sensorpool.store.database import Database
-from sensorpool.worker import context, suspects
+from sensorpool.worker import background, context
 from sensorpool.worker.context import Worker
 from tests.support.builders import START, classpath
 from tests.support.moved_clock import Clock
@@ -67,7 +69,7 @@ class SilentPublisher:
 class ScriptedPoker:
     """Takes the place of a process's lanes: each step reports the scripted outcome of all groups in hand.
 
-    :ivar script: the outcome of a poke, by the group's id; None: the poke does not return.
+    :ivar script: the outcome of a poke, by the group's id; None: the poke does not return for now.
     :ivar at_step: is called before each step.
     """
 
@@ -82,21 +84,36 @@ class ScriptedPoker:
         self.at_step: Callable[[], object] = lambda: None
         self.poked: list[int] = []  # in order
         self.room = 1_000_000  # groups that are taken before a step
-        self.held_up = self.stuck = self.withdrawn = False
-        self.outstanding: dict[int, PokeUnit] = {}
+        self.held_up = False
 
-    def begin(self, now: object = None, has_budget: object = None) -> "ScriptedPoker":
+    def begin(self, now: object = None, has_budget: object = None) -> "ScriptedPoking":
         """Begin a job."""
-        self.outstanding.clear()
-        return self
-
-    def wants_more(self, op_classpath: str) -> bool:
-        """Whether there is room."""
-        return len(self.outstanding) < self.room
+        return ScriptedPoking(self)
 
     def is_bulk(self, op_classpath: str) -> bool:
         """Whether one call answers many."""
         return False
+
+    def close(self) -> None:
+        """Hold nothing."""
+
+
+class ScriptedPoking:
+    """The poking of one job.
+
+    :ivar lost: whether an error has lost the groups in hand between the hand-over and the lanes.
+    :ivar returned: groups that a slow shared call gives back.
+    """
+
+    def __init__(self, poker: ScriptedPoker) -> None:
+        self._poker = poker
+        self.outstanding: dict[int, PokeUnit] = {}
+        self.lost = self.ended = False
+        self.returned: list[int] = []
+
+    def wants_more(self, op_classpath: str) -> bool:
+        """Whether there is room."""
+        return len(self.outstanding) < self._poker.room
 
     def put(self, units: Sequence[PokeUnit], group_ids: Sequence[int]) -> None:
         """Take groups."""
@@ -104,71 +121,84 @@ class ScriptedPoker:
 
     def step(self) -> list[Report]:
         """Poke the groups in hand."""
-        self.at_step()
+        self._poker.at_step()
         reports = []
         for group_id, unit in list(self.outstanding.items()):
-            outcome = self.script.get(group_id, Outcome.NOT_LANDED)
-            if outcome is not None and group_id in self.outstanding:
-                self.poked.append(group_id)
+            if (outcome := self._outcome(group_id)) is not None:
+                self._poker.poked.append(group_id)
                 del self.outstanding[group_id]
                 reports.append(report(unit.group, outcome))
         return reports
 
     def is_held_up(self, seconds: float) -> bool:
         """Whether slow pokes hold the other groups up."""
-        return self.held_up
-
-    def is_stuck(self, op_classpath: str, seconds: float) -> bool:
-        """Whether the class hangs."""
-        return self.stuck
+        return self._poker.held_up
 
     def take_returned(self) -> list[PokeUnit]:
-        """Give back nothing: no shared call is made."""
-        return []
+        """Give back what shared calls return."""
+        returned, self.returned = self.returned, []
+        return [self.outstanding.pop(group_id) for group_id in returned]
 
     def withdraw(self) -> list[PokeUnit]:
-        """Give back nothing: all pokes in hand have begun."""
-        self.withdrawn = True
-        return []
+        """Give back the groups whose poke has not begun; those that do not return have."""
+        waiting = [group_id for group_id in self.outstanding if self._outcome(group_id) is not None]
+        return [self.outstanding.pop(group_id) for group_id in waiting]
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is poked."""
+        return self.lost or not self.outstanding
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every group was reported."""
+        return not self.outstanding
+
+    def forget_lost(self) -> list[int]:
+        """Forget the groups that were lost."""
+        lost = list(self.outstanding)
+        self.outstanding.clear()
+        return lost
 
     def end(self) -> None:
         """End the job."""
+        self.ended = True
 
-    def close(self) -> None:
-        """Hold nothing."""
+    def _outcome(self, group_id: int) -> Outcome | None:
+        return self._poker.script.get(group_id, Outcome.NOT_LANDED)
 
 
 class RecordingLane:
-    """Takes the place of an isolated lane: it keeps the offered suspects, and the test hands in their reports."""
+    """Takes the place of an isolated lane: it keeps the offered groups, and the test hands in their reports."""
 
     def __init__(
-        self,
-        settings: Settings,
-        take: Callable[[Sequence[Report]], None],
-        renew: Callable[[Sequence[int]], None],
-        *concurrency: int,
+        self, settings: Settings, report: Callable[[Sequence[Report]], object], width: int | None = None
     ) -> None:
         self.in_lane: dict[int, Suspect] = {}
-        self.hangs = bool(concurrency)
-        self.renew = renew
-        self._take = take
+        self.hangs = width is not None
+        self._report = report
 
-    def offer(self, suspects: Iterable[Suspect]) -> int:
-        """Take suspects."""
+    def offer(self, suspects: Iterable[Suspect]) -> None:
+        """Take groups."""
         self.in_lane.update((each.group.id, each) for each in suspects)
-        return len(self.in_lane)
 
-    def hand_in(self, group_id: int, outcome: Outcome, reason: str | None = None, *, own_doing: bool = False) -> None:
+    def hand_in(
+        self,
+        group_id: int,
+        outcome: Outcome,
+        reason: str | None = None,
+        *,
+        own_doing: bool = False,
+        of_many: bool = False,
+    ) -> None:
         """Report a poke of a group."""
-        seen = report(self.in_lane.pop(group_id).group, outcome, reason)
-        self._take([seen._replace(own_doing=own_doing)])
+        seen = report(self.in_lane[group_id].group, outcome, reason)
+        self._report([seen._replace(own_doing=own_doing, of_many=of_many)])
+        del self.in_lane[group_id]
 
     def has(self, group_id: int) -> bool:
         """Whether a group is in the lane."""
         return group_id in self.in_lane
-
-    def __len__(self) -> int:
-        return len(self.in_lane)
 
     def retire(self) -> list[int]:
         """Give back all groups: no poke has begun."""
@@ -179,72 +209,12 @@ class RecordingLane:
     close = retire
 
 
-class RecordingSuspects:
-    """Takes the place of a process's suspects: it notes the offers of jobs."""
-
-    def __init__(self) -> None:
-        self.offered: dict[int, Suspicion | None] = {}
-        self.busy: list[int] = []
-        self.is_retired = self.is_busy = False
-
-    def offer(
-        self,
-        shard_range: ShardRange,
-        groups: Mapping[DueGroup, Suspicion | None],
-        stranded: Collection[int] = frozenset(),
-        *,
-        due: Milliseconds,
-    ) -> list[int]:
-        """Note an offer."""
-        self.offered.update({group.id: why for group, why in groups.items()})
-        return self.busy
-
-    def has(self, group_id: int) -> bool:
-        """Whether a group is in hand."""
-        return group_id in self.busy
-
-    def mark_again(self, shard_range: ShardRange, known: Collection[int], due: Milliseconds) -> dict[int, Suspicion]:
-        """Mark nothing."""
-        return {}
-
-    def close(self) -> None:
-        """Hold nothing."""
-
-
-class RecordingSlowPokes:
-    """Takes the place of a process's slow pokes: it notes the pokes that jobs leave behind."""
-
-    is_busy = False
-
-    def __init__(self) -> None:
-        self.adopted: list[int] = []
-
-    def adopt(
-        self,
-        poking: Any,
-        shard_range: ShardRange,
-        group_ids: Sequence[int],
-        now: Milliseconds,
-        ended: object = None,
-    ) -> None:
-        """Note the pokes that go on."""
-        self.adopted += group_ids
-
-    def has(self, group_id: int) -> bool:
-        """Whether a poke of a group goes on."""
-        return group_id in self.adopted
-
-    def close(self) -> None:
-        """Hold nothing."""
-
-    def give_back(self) -> None:
-        """Take the place of the end of a process."""
-
-
 class Place:
     """A pool on one range, unless it is settled otherwise, its clock, and workers with scripted pokes.
 
     :ivar leases: the leases on the Redis that all workers share.
+    :ivar hanging: the last worker's lane for groups that overran.
+    :ivar dying: its lane for groups with strikes.
     """
 
     def __init__(self, database: Database, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,16 +225,17 @@ class Place:
         self._pools: list[Pool] = []
         self.leases = Leases(RedisStore(client), lease_ttl=30)
         self.settings = self.settle_on()
-        self.lanes: list[RecordingLane] = []
+        self.hanging: RecordingLane
+        self.dying: RecordingLane
         monkeypatch.setattr(context, "leases_of", lambda _: self.leases)
         for name, stand_in in (("Publisher", SilentPublisher), ("Poker", ScriptedPoker), ("ClockWatch", Trusting)):
             monkeypatch.setattr(context, name, stand_in)
+        monkeypatch.setattr(background, "IsolatedLane", self._lane)
 
-        def lane(*arguments: Any, **named: Any) -> RecordingLane:
-            self.lanes.append(RecordingLane(*arguments, **named))
-            return self.lanes[-1]
-
-        monkeypatch.setattr(suspects, "IsolatedLane", lane)
+    def _lane(self, *arguments: Any) -> RecordingLane:
+        lane = RecordingLane(*arguments)
+        setattr(self, "hanging" if lane.hangs else "dying", lane)
+        return lane
 
     def settle_on(self, **changed: Any) -> Settings:
         """Set other settings for the pools and workers that are made from now on."""
@@ -295,20 +266,23 @@ class Place:
 
     def states(self) -> list[str]:
         """The states of all instances, in order."""
-        with self.pool.database.engine.connect() as connection:
-            return [
-                str(state) for (state,) in connection.exec_driver_sql("SELECT state FROM sensor_instance ORDER BY id")
-            ]
+        return [str(state) for (state,) in self._rows("SELECT state FROM sensor_instance ORDER BY id")]
 
     def reasons(self) -> list[str | None]:
         """The reasons of all instances, in order."""
-        with self.pool.database.engine.connect() as connection:
-            rows = connection.exec_driver_sql("SELECT reason FROM sensor_instance ORDER BY id")
-            return [reason for (reason,) in rows]
+        return [reason for (reason,) in self._rows("SELECT reason FROM sensor_instance ORDER BY id")]
 
-    def worker(self) -> Worker:
+    def troubles(self) -> dict[int, Trouble]:
+        """The groups in trouble."""
+        return self.pool.database.read(troubles.of_range, self.shard_range)
+
+    def _rows(self, query: str) -> Sequence[Any]:
+        with self.pool.database.engine.connect() as connection:
+            return connection.exec_driver_sql(query).all()
+
+    def worker(self, **more: Any) -> Worker:
         """Make a worker."""
-        made = Worker(self.settings, database=Database.of(self.settings, clock=self.clock))
+        made = Worker(self.settings, database=Database.of(self.settings, clock=self.clock), **more)
         self._workers.append(made)
         return made
 
@@ -318,6 +292,11 @@ class Place:
             worker.close()
         for pool in self._pools:
             pool.close()
+
+
+def until_idle(worker: Worker) -> None:
+    """Wait until a worker pokes nothing outside of jobs, and has settled what it has poked."""
+    until("nothing is poked outside of jobs", lambda: not worker.background.is_busy, every=0.01)
 
 
 def report(group: DueGroup, outcome: Outcome, reason: str | None = None) -> Report:

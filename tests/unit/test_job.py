@@ -1,21 +1,24 @@
-"""The steps of a job, one by one, with scripted pokes: each on the result of the step before."""
+"""Jobs with scripted pokes: what a job finds, and the rows and the state that it leaves."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from harness.until import until
 from sensorpool.errors import Unreachable
+from sensorpool.leases.background_notes import BackgroundNotes, Isolated
 from sensorpool.leases.dirty_flags import at_once
 from sensorpool.leases.lease import Acquired
 from sensorpool.leases.range_state import RangeState
 from sensorpool.model.states import Outcome
-from sensorpool.model.suspicion import Suspicion
-from sensorpool.model.values import Failing, JobResult
+from sensorpool.model.trouble import Trouble
+from sensorpool.model.values import JobResult
+from sensorpool.store import admission, troubles
 from sensorpool.store.database import Database
-from sensorpool.worker import job
+from sensorpool.store.troubles import Changed
 from sensorpool.worker.context import Worker
-from tests.support.scripted_worker import TICK, Place, RecordingSlowPokes, RecordingSuspects, ScriptedPoker
+from tests.support.scripted_worker import TICK, Place, ScriptedPoker, ScriptedPoking, until_idle
 
 HOUR = 3_600_000
 
@@ -25,16 +28,7 @@ class Jobs(Place):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.apart, self.slow = RecordingSuspects(), RecordingSlowPokes()
-        self.passed_on: list[float] = []
-        self.use(self.worker())
-
-    def use(self, worker: Worker) -> None:
-        """Have another process run the jobs from now on."""
-        self.process = worker
-        stands_in: Any = worker
-        stands_in.suspects, stands_in.slow_pokes = self.apart, self.slow
-        stands_in.pass_on = lambda _, span: self.passed_on.append(span) if span is not None else None
+        self.process = self.worker()
 
     @property
     def poker(self) -> ScriptedPoker:
@@ -42,15 +36,19 @@ class Jobs(Place):
         poker: Any = self.process.poker
         return poker  # type: ignore[no-any-return]
 
+    def use(self, worker: Worker) -> None:
+        """Have another process run the jobs from now on."""
+        self.process = worker
+
     def job(self, ticks: int = 1, token: str = "one@here/1") -> JobResult:
         """Run the job of a later tick."""
         self.clock.ms += ticks * TICK
-        return job.run(self.process, self.shard_range, token)
+        return self.process.run_job(self.shard_range, token)
 
     @property
     def state(self) -> RangeState:
         """The state that the last job left."""
-        [(holder, state, _)] = self.leases.look([self.shard_range])
+        [(holder, state)] = self.leases.look([self.shard_range])
         assert holder is None, "a job that has ended holds nothing"
         return state
 
@@ -67,10 +65,21 @@ class Jobs(Place):
         assert isinstance(held, Acquired)
         return held
 
-    def marks(self) -> dict[int, Suspicion | None]:
-        """The suspects of the range in Redis."""
-        marks = self.leases.suspects
-        return {each: marks.why(self.shard_range, each) for each in marks.of(self.shard_range)}
+    def die(self, *in_flight: int) -> None:
+        """Die as another process that has these groups in flight."""
+        self.hold("dead@there/1").lease.put_in_flight(in_flight)
+        self.client.delete(self.leases.store.key(self.shard_range, "lease"))
+
+    def trouble(self, group_id: int, trouble: Trouble) -> None:
+        """Write the trouble of a group, as a job does."""
+        changed = {group_id: Changed(trouble, self.shard_range.shard_min)}
+        self.pool.database.run(troubles.write, changed)
+
+    def elsewhere(self, *slow: int, isolated: tuple[int, ...] = (), span: float = 60.0) -> BackgroundNotes:
+        """Note what another process pokes outside of jobs."""
+        notes = BackgroundNotes(self.leases.store, span)
+        notes.put(self.shard_range, slow, Isolated(isolated))
+        return notes
 
 
 @pytest.fixture
@@ -99,7 +108,6 @@ def test_an_error_gives_the_lease_back_and_what_was_poked_is_due_again(place: Jo
     place.poker.at_step = fail
     with pytest.raises(Unreachable):
         place.job()
-    assert place.poker.withdrawn
     place.poker.at_step = lambda: None
     assert place.job(0).poked == 1
     assert place.poker.poked == [group]
@@ -111,30 +119,11 @@ def test_a_signal_that_a_poke_may_have_sent_leaves_what_was_in_flight(place: Job
     def fail() -> None:
         raise SystemExit(-241)
 
+    place.use(place.worker(is_struck=lambda error: isinstance(error, SystemExit)))
     place.poker.at_step = fail
-    place.process.is_struck = lambda error: isinstance(error, SystemExit)
     with pytest.raises(SystemExit):
         place.job()
-    assert place.hold().in_flight == [group]
-
-
-def test_what_a_dead_holder_had_in_flight_outlives_a_job_that_cannot_load(
-    place: Jobs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    [group] = place.register("a")
-    place.hold().lease.put_in_flight([group])
-    place.client.delete(place.leases.store.key(place.shard_range, "lease"))
-
-    def fail(*_: object) -> None:
-        raise Unreachable("the database is away")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(job, "_load", fail)
-        with pytest.raises(Unreachable):
-            place.job()
-    place.job(0)
-    assert place.poker.poked == []
-    assert place.apart.offered == {group: Suspicion.DEAD_HOLDER}
+    assert place.hold().struck == [group]
 
 
 # load
@@ -157,9 +146,7 @@ def test_a_repeated_message_that_brings_news_is_a_job(place: Jobs, why: str) -> 
     place.job()
     [group] = place.register("a", poke_interval=60)
     if why == "in flight":
-        held = place.hold()
-        held.lease.put_in_flight([group])
-        place.client.delete(place.leases.store.key(place.shard_range, "lease"))
+        place.die(group)
     else:
         place.leases.dirty_flags.put_up(place.shard_range, [group] if why == "late" else [])
     assert place.job(0).groups == 1
@@ -173,17 +160,179 @@ def test_a_new_group_is_poked_once_though_the_next_load_finds_it_as_new_again(pl
 
 
 def test_what_redis_knows_of_other_tables_is_dropped(place: Jobs) -> None:
-    [group] = place.register("a")
-    place.leave(pool="the pool before", left=[group], infra={group: 1})
-    place.leases.suspects.mark(place.shard_range, [group], Suspicion.OVERRAN)
+    groups = place.register("a", "b", "c")
+    place.elsewhere(groups[0], span=-1.0)
+    place.elsewhere(groups[1], isolated=(groups[2],))
+    place.leave(pool="the pool before", left=groups)
+    place.die(*groups)
     place.job()
-    assert place.apart.offered == {}
-    assert place.poker.poked == [group]
-    assert place.state.infra == {}
+    assert sorted(place.poker.poked) == sorted(groups)
+    assert place.troubles() == {}
     assert place.state.pool == place.process.pool_id.get()
+    assert place.hold().background.busy == set()
 
 
-# an outage
+# strikes
+
+
+def test_groups_in_a_dead_holders_hands_are_struck_and_isolated_in_this_job(place: Jobs) -> None:
+    first, second, again = place.register("a", "b", "c")
+    place.trouble(again, Trouble(strikes=1))
+    place.die(first, again)
+    result = place.job()
+    assert place.poker.poked == [second]
+    assert {each: trouble.strikes for each, trouble in place.troubles().items()} == {first: 1, again: 2}
+    assert {each: suspect.alone for each, suspect in place.dying.in_lane.items()} == {first: False, again: True}
+    assert (result.groups, result.poked, result.extra) == (3, 1, {"isolated": 2})
+    assert place.hold().struck == []
+
+
+@pytest.mark.parametrize("slow", [True, False])
+def test_of_a_dead_process_only_what_it_poked_itself_is_struck(place: Jobs, slow: bool) -> None:
+    [group] = place.register("a", poke_interval=3_600)
+    place.job()
+    place.poker.poked.clear()
+    place.elsewhere(*[group] if slow else [], isolated=() if slow else (group,), span=-1.0)
+    place.job()
+    assert {each: trouble.strikes for each, trouble in place.troubles().items()} == ({group: 1} if slow else {})
+    assert (list(place.dying.in_lane), place.poker.poked) == (([group], []) if slow else ([], [group]))
+    assert place.hold().background.dead == []
+
+
+def test_what_a_dead_holder_had_in_flight_outlives_a_job_that_cannot_load(
+    place: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [group] = place.register("a")
+    place.die(group)
+
+    def away(*_: object) -> None:
+        raise Unreachable("the database is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(place.process.database, "read", away)
+        with pytest.raises(Unreachable):
+            place.job()
+    place.job(0)
+    assert place.poker.poked == []
+    assert list(place.dying.in_lane) == [group]
+    assert place.troubles()[group].strikes == 1
+
+
+def test_a_group_stays_isolated_until_a_poke_comes_back(place: Jobs) -> None:
+    [group] = place.register("a")
+    place.die(group)
+    for strikes in (1, 2, 2):
+        place.job()
+        assert place.dying.in_lane[group].alone is (strikes == 2)
+        place.dying.hand_in(group, Outcome.CRASHED)
+        until_idle(place.process)
+    assert place.troubles()[group].strikes == 2, "without a death of its own doing there is no third"
+    place.job()
+    place.dying.hand_in(group, Outcome.NOT_LANDED)
+    until_idle(place.process)
+    assert place.troubles() == {}
+    place.job()
+    assert place.poker.poked == [group]
+
+
+def test_the_third_strike_is_that_of_a_child_that_had_the_group_alone(place: Jobs) -> None:
+    [group] = place.register("a")
+    place.trouble(group, Trouble(strikes=2))
+    place.job()
+    place.dying.hand_in(group, Outcome.CRASHED, "signal 11", own_doing=True)
+    until_idle(place.process)
+    assert place.states() == ["failed"]
+    assert place.reasons() == ["quarantined: its poke took its process down 3 times, the last time: signal 11"]
+    assert [each["reason"] for each in place.pool.database.read(admission.quarantined)] == ["signal 11"]
+
+
+def test_a_quarantined_condition_that_a_dead_process_left_unsettled_fails_in_the_next_job(place: Jobs) -> None:
+    [group] = place.register("a")
+    place.trouble(group, Trouble(strikes=3, cause="signal 11"))
+    place.job()
+    assert (place.poker.poked, place.dying.in_lane) == ([], {})
+    assert place.states() == ["failed"]
+    assert place.reasons() == ["quarantined: its poke took its process down 3 times, the last time: signal 11"]
+    assert len(place.pool.database.read(admission.quarantined)) == 1
+
+
+# overruns
+
+
+def test_a_poke_that_overran_isolates_its_group_until_one_is_in_time(place: Jobs) -> None:
+    [group] = place.register("a")
+    place.poker.script[group] = Outcome.POKE_TIMEOUT
+    assert place.job().errors == 1
+    assert (place.troubles()[group].overruns, place.states()) == (1, ["sensing"])
+    place.job()
+    assert not place.hanging.in_lane[group].alone
+    place.hanging.hand_in(group, Outcome.POKE_TIMEOUT)
+    until_idle(place.process)
+    assert place.troubles()[group].overruns == 2
+    place.job()
+    place.hanging.hand_in(group, Outcome.NOT_LANDED)
+    until_idle(place.process)
+    assert place.troubles() == {}
+    assert place.poker.poked == [group], "once in a job"
+
+
+# busy groups
+
+
+@pytest.mark.parametrize("isolated", [True, False])
+def test_groups_that_another_process_pokes_miss_their_turn_and_are_counted(place: Jobs, isolated: bool) -> None:
+    busy, free = place.register("a", "b")
+    notes = place.elsewhere(*[] if isolated else [busy], isolated=(busy,) if isolated else ())
+    assert place.job().extra == {"busy": 1}
+    assert place.poker.poked == [free]
+    notes.put(place.shard_range, [], Isolated())
+    place.job()
+    assert sorted(place.poker.poked) == sorted([busy, free, free])
+
+
+def test_a_group_that_is_poked_in_a_child_misses_its_turn(place: Jobs) -> None:
+    [group] = place.register("a")
+    place.trouble(group, Trouble(strikes=1))
+    assert place.job().extra == {"isolated": 1}
+    assert place.job().extra == {"busy": 1}
+    place.client.flushall()
+    assert place.job().extra == {"busy": 1}, "this process knows by itself"
+
+
+def test_a_busy_group_that_was_woken_is_poked_at_once_afterwards(place: Jobs) -> None:
+    [group] = place.register("a", poke_interval=3_600)
+    place.job()
+    notes = place.elsewhere(group)
+    place.leases.dirty_flags.put_up(place.shard_range, [at_once(group)])
+    assert place.job().extra == {"busy": 1}
+    notes.put(place.shard_range, [], Isolated())
+    place.job()
+    assert place.poker.poked == [group, group]
+
+
+# failures
+
+
+def test_the_trouble_of_a_group_that_fails_is_written_once_and_deleted_once(
+    place: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [group] = place.register("a")
+    written: list[dict[int, Changed]] = []
+    write = troubles.write
+    monkeypatch.setattr(
+        troubles, "write", lambda connection, changed: [written.append(changed), write(connection, changed)]
+    )
+    place.poker.script[group] = Outcome.INFRA_FAILURE
+    place.job()
+    known = place.troubles()
+    assert known[group].failing_since is not None
+    for _ in range(3):
+        place.job()
+    assert (place.troubles(), len(written)) == (known, 1)
+    place.poker.script[group] = Outcome.NOT_LANDED
+    for _ in range(2):
+        place.job()
+    assert (place.troubles(), len(written)) == ({}, 2)
 
 
 @pytest.mark.parametrize(("last", "state"), [(1, "failed"), (HOUR // TICK, "sensing")])
@@ -193,119 +342,25 @@ def test_an_outage_is_no_time_in_which_a_group_failed(place: Jobs, last: int, st
     place.use(place.worker())
     [group] = place.register("a", timeout=10 * HOUR / 1000)
     began = place.clock.ms
+    place.trouble(group, Trouble(failing_since=began))
     place.clock.ms += HOUR
-    place.leave(last=place.clock.ms - (last - 1) * TICK, infra={group: began})
+    place.leave(last=place.clock.ms - (last - 1) * TICK)
     place.poker.script[group] = Outcome.INFRA_FAILURE
     place.job()
     assert place.states() == [state]
-    failing = place.state.infra
-    assert failing == {} if state == "failed" else failing[group] > began + HOUR - 60_000
+    if state == "sensing":
+        since = place.troubles()[group].failing_since
+        assert since is not None
+        assert began + HOUR - 60_000 < since < place.clock.ms, "moved by what is no usual pause"
 
 
 def test_an_outage_is_no_time_in_which_no_process_could_poke(place: Jobs) -> None:
-    [group] = place.register("a", poke_interval=3_600)
-    began = place.clock.ms
-    place.clock.ms += HOUR
-    place.leave(last=began, stranded={group: began}, left=[group])
+    [group] = place.register("a")
+    place.trouble(group, Trouble(unpokeable_since=place.clock.ms))
+    place.leave(last=place.clock.ms)
     place.poker.script[group] = Outcome.CANNOT_POKE
-    place.job()
-    assert place.state.resumed == place.clock.ms
-    assert place.state.stranded[group] > began + HOUR // 2
-
-
-def test_failures_of_groups_that_are_gone_are_forgotten_and_others_are_kept(place: Jobs) -> None:
-    [group] = place.register("a", poke_interval=3_600)
-    place.job()
-    place.leave(infra={group: 1, 4_711: 1})
-    place.job()
-    assert place.state.infra == {group: 1}
-
-
-# suspects are set apart
-
-
-def test_groups_in_a_dead_holders_hands_are_poked_apart(place: Jobs) -> None:
-    first, second, alone = place.register("a", "b", "c")
-    held = place.hold()
-    held.lease.put_in_flight([first, alone])
-    place.leases.suspects.mark(place.shard_range, [alone], Suspicion.CRASHED)
-    place.client.delete(place.leases.store.key(place.shard_range, "lease"))
-    result = place.job()
-    assert place.poker.poked == [second]
-    assert place.apart.offered == {first: Suspicion.DEAD_HOLDER, alone: Suspicion.CRASHED}
-    assert place.marks() == place.apart.offered, "a group that is poked alone keeps its reason"
-    assert (result.groups, result.poked) == (3, 1)
-    place.apart.offered.clear()
-    place.job()
-    assert set(place.apart.offered) == {first, alone}, "until they are cleared"
-
-
-def test_the_failure_of_a_group_that_is_poked_apart_is_told_to_the_process_that_pokes_it(place: Jobs) -> None:
-    """Its answer ends the failure, and the next one in a job is the first of a new window."""
-    [group] = place.register("a")
-    began = place.clock.ms
-    place.leave(last=began, infra={group: began})
-    place.leases.suspects.mark(place.shard_range, [group], Suspicion.OVERRAN)
-    place.job()
-    assert place.apart.offered == {group: Suspicion.OVERRAN}
-    assert place.state.infra == {}
-    told = place.leases.outside_failures.of(place.shard_range, [group])
-    assert told.failing == {group: Failing(began, place.clock.ms)}
-
-
-def test_what_was_told_is_taken_up_in_the_round_after_a_repeated_message(
-    place: Jobs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    [group] = place.register("a")
-    began = place.clock.ms
-    place.job()
-    told, store = Failing(began, place.clock.ms), place.leases.outside_failures
-    store.keep(place.shard_range, {group: told})
-    place.poker.script[group] = Outcome.INFRA_FAILURE
-    rounds = []
-
-    def woken(*_: Any) -> None:
-        rounds.append(1)
-        place.leases.dirty_flags.put_up(place.shard_range, [at_once(group)])
-
-    monkeypatch.setattr(job.passing_on, "again", woken)
-    place.job(ticks=0)
-    assert rounds, "its message is a repeated one"
-    assert place.state.infra == {group: told.since}
-    assert store.of(place.shard_range, [group]).failing == {}
-
-
-def test_a_job_that_ends_leaves_nothing_in_flight(place: Jobs) -> None:
-    place.register("a")
-    place.job()
-    assert place.hold().in_flight == []
-
-
-def test_suspects_that_are_still_poked_miss_a_turn_and_are_counted(place: Jobs) -> None:
-    [group] = place.register("a")
-    place.leases.suspects.mark(place.shard_range, [group], Suspicion.OVERRAN)
-    place.apart.busy = [group]
-    assert place.job().extra == {"busy": 1}
-
-
-def test_a_suspect_that_lost_its_turn_is_due_whatever_the_time(place: Jobs) -> None:
-    [group] = place.register("a", poke_interval=3_600)
-    place.job()
-    place.leases.suspects.mark_each(place.shard_range, {group: Suspicion.OVERRAN}, lost_turn=True)
-    place.job()
-    assert place.apart.offered == {group: Suspicion.OVERRAN}
-    place.apart.offered.clear()
-    place.job()
-    assert place.apart.offered == {}, "once"
-
-
-def test_where_the_process_retires_the_lost_turn_stays_lost(place: Jobs) -> None:
-    [group] = place.register("a", poke_interval=3_600)
-    place.job()
-    place.leases.suspects.mark_each(place.shard_range, {group: Suspicion.OVERRAN}, lost_turn=True)
-    place.apart.is_retired = True
-    place.job()
-    assert place.hold().lost_turn == [group]
+    place.job(HOUR // TICK)
+    assert place.troubles()[group].unpokeable_since == place.clock.ms
 
 
 # poke
@@ -337,7 +392,7 @@ def test_a_lost_lease_ends_the_pokes_and_leaves_no_state(place: Jobs) -> None:
     name = place.leases.store.key(place.shard_range, "lease")
     place.poker.at_step = lambda: place.client.set(name, "other@there/9")
     assert place.job().extra["lost_lease"]
-    [(holder, state, _)] = place.leases.look([place.shard_range])
+    [(holder, state)] = place.leases.look([place.shard_range])
     assert (holder, state.last) == ("other@there/9", 0)
     assert place.states() == ["success", "sensing"], "what was seen is true, whoever holds the lease"
 
@@ -359,72 +414,73 @@ def test_what_there_was_no_time_for_comes_first_in_the_next_job(place: Jobs) -> 
     assert place.state.left == []
 
 
-def test_a_class_that_hangs_has_its_other_groups_poked_apart(place: Jobs) -> None:
-    groups = place.register(*"abc")
-    place.poker.room, place.poker.held_up, place.poker.stuck = 0, True, True
-    result = place.job()
-    assert place.apart.offered == dict.fromkeys(groups, Suspicion.CLASS_HANGS)
-    assert place.marks() == place.apart.offered
-    assert (result.extra, result.left) == ({"apart": 3}, 0)
-
-
-@pytest.mark.parametrize("is_lost", [False, True])
-def test_who_has_the_lease_tells_the_failures_of_groups_whose_pokes_outlive_the_job(place: Jobs, is_lost: bool) -> None:
-    """One who has stood still for longer than the lease knows of no answer since."""
-    place.settle_on(heartbeat=0.05)
-    place.use(place.worker())
-    [group] = place.register("a")
-    began = place.clock.ms
-    place.leave(last=began, infra={group: began})
-    place.poker.script, place.poker.held_up = {group: None}, not is_lost
-    if is_lost:
-        name = place.leases.store.key(place.shard_range, "lease")
-        place.poker.at_step = lambda: place.client.set(name, "other@there/9")
-    assert ("lost_lease" in place.job().extra) is is_lost
-    assert place.slow.adopted == [group]
-    told = place.leases.outside_failures.of(place.shard_range, [group]).failing
-    assert told == ({} if is_lost else {group: Failing(began, place.clock.ms)})
-
-
 def test_pokes_that_take_longer_than_their_job_go_on_outside_of_it(place: Jobs) -> None:
     slow, quick = place.register("a", "b")
     place.poker.script, place.poker.held_up = {slow: None}, True
-    result = place.job()
-    assert place.slow.adopted == [slow]
+    assert place.job().extra == {"slow": 1}
     assert place.poker.poked == [quick]
-    assert result.extra == {"slow": 1}
-    assert place.state.left == []
+    held = place.hold()
+    assert (held.background.busy, held.struck, held.state.left) == ({slow}, [], [])
+    held.lease.finish(held.state)
+    assert place.job().extra == {"busy": 1}
+    place.poker.script[slow] = Outcome.LANDED
+    until_idle(place.process)
+    assert place.states() == ["success", "sensing"]
+    until(
+        "the note is rewritten",
+        lambda: not place.client.exists(place.leases.store.key(place.shard_range, "background")),
+    )
 
 
-def test_a_poke_that_overran_is_a_suspect_and_the_instance_waits(place: Jobs) -> None:
+def test_the_record_says_what_was_poked_in_a_job_and_outside(place: Jobs) -> None:
+    slow, _ = place.register(*"ab")
+    place.poker.script, place.poker.held_up = {slow: None}, True
+    place.job()
+    assert len(place.leases.poke_log.records(place.shard_range)) == 1
+    place.poker.script[slow] = Outcome.NOT_LANDED
+    until_idle(place.process)
+    assert len(place.leases.poke_log.records(place.shard_range)) == 2
+
+
+def test_what_ends_at_the_last_moment_is_not_slow(place: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is reported after the last look of its job, while the job withdraws what has not begun."""
     [group] = place.register("a")
-    place.poker.script[group] = Outcome.POKE_TIMEOUT
+    place.poker.script, place.poker.held_up = {group: None}, True
+    withdraw = ScriptedPoking.withdraw
+
+    def ends(poking: ScriptedPoking) -> list[Any]:
+        withdrawn = withdraw(poking)
+        place.poker.script[group] = Outcome.LANDED
+        return withdrawn
+
+    monkeypatch.setattr(ScriptedPoking, "withdraw", ends)
     result = place.job()
-    assert place.marks() == {group: Suspicion.OVERRAN}
-    assert place.leases.suspects.overruns(place.shard_range, group) == 1
-    assert (result.errors, place.states()) == (1, ["sensing"])
+    assert (result.landed, result.settled, result.extra) == (1, 1, {"slow": 0} if "slow" in result.extra else {})
+    assert place.states() == ["success"]
 
 
-# groups that are left to others
+# groups that this process cannot poke
 
 
 def test_what_this_process_cannot_poke_is_left_to_the_others(place: Jobs) -> None:
-    here, elsewhere = place.register("a", "b")
+    here, elsewhere = place.register("a", "b", poke_interval=60)
     place.poker.script[elsewhere] = Outcome.CANNOT_POKE
-    result = place.job()
-    at = place.clock.ms
-    assert result.extra == {"not_here": 1}
-    assert list(place.state.stranded) == [elsewhere]
-    assert place.state.left == [elsewhere], "due at once in another process"
-    assert (place.state.passes, place.passed_on) == (1, [0.0])
-    assert place.job(0).groups == 0, "this process has nothing to do for it"
-    assert place.state.passes == 2
+    assert place.job().extra == {"not_here": 1}
+    assert place.troubles()[elsewhere].unpokeable_since is not None
+    assert place.state.left == [elsewhere], "due at the next tick in whichever process"
     place.use(place.worker())
-    place.job(0)
+    place.job()
     assert place.poker.poked == [elsewhere]
-    state = place.state
-    assert (state.stranded, state.left, state.last) == ({}, [], at)
+    assert (place.troubles(), place.state.left) == ({}, [])
     assert here not in place.poker.poked
+
+
+def test_it_is_tried_at_each_tick_for_a_minute_then_at_its_own_interval(place: Jobs) -> None:
+    [group] = place.register("a", poke_interval=600)
+    place.poker.script[group] = Outcome.CANNOT_POKE
+    tries = [place.job().extra.get("not_here", 0) for _ in range(60)]
+    assert sum(tries[:12]) == 12
+    assert sum(tries[20:]) <= 1
 
 
 def test_a_group_that_no_process_can_poke_ends_once_the_window_is_over(place: Jobs) -> None:
@@ -436,30 +492,25 @@ def test_a_group_that_no_process_can_poke_ends_once_the_window_is_over(place: Jo
         place.poker.script[group] = Outcome.CANNOT_POKE
         place.job(4)
         assert place.states() == ["sensing"]
-    place.use(place.worker())
     place.poker.script[group] = Outcome.CANNOT_POKE
     place.job(4)
     assert place.states() == ["failed"]
     assert "no process could poke it for 70 s" in str(place.reasons()[0])
 
 
-def test_a_suspect_that_this_process_cannot_poke_is_not_handed_to_its_children(place: Jobs) -> None:
-    [group] = place.register("a")
-    place.job()
-    place.process.outside.not_here[group] = "here: a.Class is not enabled"
-    place.leases.suspects.mark(place.shard_range, [group], Suspicion.OVERRAN)
-    assert place.job().extra == {"not_here": 1}
-    assert place.apart.offered == {}
-    assert list(place.state.stranded) == [group]
-
-
-def test_a_stranded_group_that_was_poked_apart_elsewhere_is_no_longer_stranded(place: Jobs) -> None:
+@pytest.mark.parametrize(("since", "is_at_once"), [(0, True), (60_000, False)])
+def test_a_child_that_cannot_poke_a_group_leaves_it_to_the_others(place: Jobs, since: int, is_at_once: bool) -> None:
     [group] = place.register("a", poke_interval=3_600)
-    place.poker.script[group] = Outcome.CANNOT_POKE
+    began = place.clock.ms
+    place.trouble(group, Trouble(strikes=1, unpokeable_since=began))
+    place.clock.ms += since
+    place.leave(last=place.clock.ms)
+    place.leases.dirty_flags.keep(place.shard_range, [at_once(group)])
     place.job()
-    place.leases.poked_apart.keep(place.shard_range, {group: place.clock.ms + TICK - 1})
-    assert place.job().groups == 0
-    assert (place.state.stranded, place.state.left) == ({}, [])
+    place.dying.hand_in(group, Outcome.CANNOT_POKE)
+    until_idle(place.process)
+    assert place.troubles()[group] == Trouble(strikes=1, unpokeable_since=began)
+    assert place.hold().late == ([at_once(group)] if is_at_once else [])
 
 
 # finish
@@ -485,15 +536,18 @@ def test_no_further_round_begins_once_the_job_has_taken_its_time(place: Jobs, mo
     place.register("a")
     begun: list[bool] = []
 
-    def begin(now: object = None, has_budget: object = None) -> ScriptedPoker:
+    def begin(*_: object) -> ScriptedPoking:
         begun.append(place.leases.dirty_flags.put_up(place.shard_range))
-        return place.poker
+        return ScriptedPoking(place.poker)
 
     monkeypatch.setattr(place.poker, "begin", begin)
     monkeypatch.setattr(type(place.settings), "job_span", -1.0)
     place.job()
     assert len(begun) == 1
     assert place.hold().dirty, "the next job finds it"
+
+
+# Redis forgets
 
 
 def test_should_redis_forget_the_state_what_this_process_loaded_is_not_due_again(place: Jobs) -> None:
@@ -517,7 +571,21 @@ def test_should_redis_forget_what_was_left_over_it_is_due_again(place: Jobs) -> 
     assert place.poker.poked == [group]
 
 
-def test_the_record_says_what_was_poked(place: Jobs) -> None:
-    place.register(*"ab")
+def test_whenever_redis_forgets_the_groups_in_trouble_are_known(place: Jobs) -> None:
+    struck, overran, failing, landing = place.register(*"abcd")
+    place.trouble(struck, Trouble(strikes=2))
+    place.trouble(overran, Trouble(overruns=1))
+    place.poker.script |= {failing: Outcome.INFRA_FAILURE, landing: Outcome.LANDED}
+    place.poker.at_step = place.client.flushall
+    place.settle_on(heartbeat=0.05)
     place.job()
-    assert len(place.leases.poke_log.records(place.shard_range)) == 1
+    place.client.flushall()
+    assert place.states() == ["sensing", "sensing", "sensing", "success"]
+    since = place.troubles()[failing].failing_since
+    place.use(place.worker())
+    place.poker.script[failing] = Outcome.INFRA_FAILURE
+    place.job()
+    assert place.dying.in_lane[struck].alone
+    assert list(place.hanging.in_lane) == [overran]
+    assert since is not None
+    assert place.troubles()[failing].failing_since is not None

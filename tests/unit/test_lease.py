@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from harness.until import until
+from sensorpool.leases.background_notes import BackgroundNotes, InBackground, Isolated
 from sensorpool.leases.connection import connect
 from sensorpool.leases.lease import Acquired, Lease, Leases
 from sensorpool.leases.range_state import RangeState, read_state
 from sensorpool.leases.redis_store import RedisStore
 from sensorpool.leases.redis_store import range_key as key
-from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.values import ShardRange
 
 RANGE = ShardRange(0, 1_250)
@@ -76,14 +76,14 @@ def test_a_holder_that_lost_its_lease_leaves_the_note_of_the_next_one(leases: Le
     _take(leases, "two").lease.put_in_flight([7])
     late.lease.release()
     assert leases.free(RANGE, "two")
-    assert _take(leases, "three").in_flight == [7]
+    assert _take(leases, "three").struck == [7]
 
 
 def test_the_state_is_handed_over_whole(leases: Leases) -> None:
-    state = RangeState(1_700_000_000_000, [1, 2], [3], {4: 5}, "one@host", 6, 7, 8, 0.5)
+    state = RangeState(1_700_000_000_000, [1, 2], [3], "one@host", 6, 7, 8, 0.5)
     assert not _take(leases).lease.finish(state)
     assert _take(leases, "two").state == state
-    assert leases.look([OTHER_RANGE, RANGE]) == [(None, RangeState(), 0), ("two", state, 0)]
+    assert leases.look([OTHER_RANGE, RANGE]) == [(None, RangeState()), ("two", state)]
 
 
 def test_the_state_says_since_when_groups_have_been_left_over() -> None:
@@ -108,10 +108,10 @@ def test_a_note_is_found_after_a_death_and_gone_after_a_job(leases: Leases) -> N
     held.lease.put_in_flight([3, 4, 5])
     assert leases.free(RANGE, "one")  # as for a holder that is known to be dead
     found = _take(leases, "two")
-    assert found.in_flight == [3, 4, 5]
+    assert found.struck == [3, 4, 5]
     found.lease.put_in_flight([6])
     found.lease.finish(RangeState())
-    assert _take(leases, "three").in_flight == []
+    assert _take(leases, "three").struck == []
 
 
 def test_a_job_that_ended_badly_leaves_neither_note_nor_state(leases: Leases) -> None:
@@ -120,7 +120,7 @@ def test_a_job_that_ended_badly_leaves_neither_note_nor_state(leases: Leases) ->
     held.lease.put_in_flight([3])
     held.lease.release()
     found = _take(leases, "three")
-    assert (found.in_flight, found.state.last) == ([], 1)
+    assert (found.struck, found.state.last) == ([], 1)
 
 
 def test_a_dirty_range_is_worked_on_once_more(leases: Leases, client: Any) -> None:
@@ -146,58 +146,72 @@ def test_a_holder_that_cannot_go_round_again_leaves_the_flag_up(leases: Leases) 
     assert _take(leases, "two").dirty
 
 
-def test_suspects_are_handed_over_until_they_are_cleared(leases: Leases) -> None:
-    leases.suspects.mark(RANGE, [1, 2, 3], Suspicion.OVERRAN)
-    leases.suspects.clear(RANGE, [2])
-    leases.suspects.mark(RANGE, [], Suspicion.OVERRAN)
-    leases.suspects.clear(RANGE, [])
-    assert _take(leases).suspects == {1: Suspicion.OVERRAN, 3: Suspicion.OVERRAN}
-    assert leases.suspects.why(RANGE, 1) is Suspicion.OVERRAN
-    assert leases.suspects.why(RANGE, 2) is None
+# what processes poke outside of jobs
 
 
-def test_one_process_at_a_time_claims_a_group(leases: Leases, client: Any) -> None:
-    assert leases.claims.take(RANGE, [1, 2], 60, NOW) == [1, 2]
-    assert leases.claims.take(RANGE, [1, 2, 3], 60, NOW) == [3]
-    assert leases.claims.take(RANGE, [], 60, NOW) == []
-    client.pexpire(key(RANGE, "alone:1"), 1_000)
-    assert leases.claims.renew({RANGE: {1: NOW}}, 60) == {}
-    assert client.pttl(key(RANGE, "alone:1")) > 5_000
-    leases.claims.drop(RANGE, [1, 2])
-    assert leases.claims.take(RANGE, [1, 2, 3], 60, NOW) == [1, 2]
+def test_what_a_living_process_pokes_outside_of_jobs_is_busy(leases: Leases) -> None:
+    one, two = BackgroundNotes(leases.store, 60.0), BackgroundNotes(leases.store, 60.0)
+    one.put(RANGE, [1, 2], Isolated([3]))
+    two.put(RANGE, [], Isolated([4]))
+    two.put(OTHER_RANGE, [5], Isolated())
+    found = _take(leases)
+    assert (found.background, found.struck) == (InBackground(busy={1, 2, 3, 4}), [])
+    found.lease.finish(RangeState())
+    one.put(RANGE, [2], Isolated())
+    two.put(RANGE, [], Isolated())
+    assert _take(leases).background == InBackground(busy={2})
 
 
-def test_a_claim_that_ended_is_made_again_unless_another_process_has_it(leases: Leases, client: Any) -> None:
-    other = Leases(RedisStore(client), lease_ttl=60)
-    assert leases.claims.take(RANGE, [1, 2, 3], 60, NOW) == [1, 2, 3]
-    assert leases.claims.take(OTHER_RANGE, [4], 60, NOW) == [4]
-    client.delete(*(key(RANGE, f"alone:{group_id}") for group_id in (1, 2)))
-    assert other.claims.take(RANGE, [1, 2, 3], 5, NOW) == [1, 2]
-    client.delete(key(RANGE, "alone:1"), key(OTHER_RANGE, "alone:4"))
-    ours = {RANGE: dict.fromkeys((1, 2, 3), NOW - 1), OTHER_RANGE: {4: NOW - 1}}
-    assert leases.claims.renew(ours, 60) == {RANGE: [1], OTHER_RANGE: [4]}
-    assert client.pttl(key(RANGE, "alone:2")) <= 5_000, "the other's is not renewed"
-    leases.claims.drop(RANGE, [1, 2, 3])
-    leases.suspects.mark(RANGE, [1, 2, 3], Suspicion.SLOW)
-    leases.suspects.mark(OTHER_RANGE, [4], Suspicion.SLOW)
-    assert leases.claims.since([RANGE, OTHER_RANGE]) == {2: NOW, 4: NOW - 1}
+def test_of_a_dead_process_what_it_poked_itself_is_struck_until_a_job_has_dealt_with_it(leases: Leases) -> None:
+    BackgroundNotes(leases.store, -1.0).put(RANGE, [1], Isolated([2]))
+    BackgroundNotes(leases.store, 60.0).put(RANGE, [3], Isolated([4]))
+    held = _take(leases)
+    held.lease.put_in_flight([5])
+    held.lease.give_up()
+    for token in ("two", "three"):
+        held = _take(leases, token)
+        assert held.struck == [5, 1]
+        assert (held.background.again, held.background.busy) == ([2], {3, 4})
+        held.lease.give_up()
+    held = _take(leases, "four")
+    held.lease.finish(RangeState(), dead=held.background.dead)
+    held = _take(leases, "five")
+    assert (held.struck, held.background) == ([], InBackground(busy={3, 4}))
 
 
-def test_a_claim_of_the_version_before_lives_until_it_ends(leases: Leases, client: Any) -> None:
-    client.set(key(RANGE, "alone:1"), str(NOW), px=5_000)
-    assert leases.claims.take(RANGE, [1], 60, NOW) == []
-    assert leases.claims.renew({RANGE: {1: NOW}}, 60) == {}
-    leases.claims.drop(RANGE, [1])
-    assert 0 < client.pttl(key(RANGE, "alone:1")) <= 5_000
+def test_a_process_that_was_frozen_is_known_again_once_it_writes_its_note(leases: Leases) -> None:
+    notes = BackgroundNotes(leases.store, -1.0)
+    notes.put(RANGE, [1], Isolated())
+    assert _take(leases).struck == [1]
+    assert leases.free(RANGE, "one")
+    notes._span = 60_000
+    notes.put(RANGE, [1], Isolated())
+    held = _take(leases, "two")
+    assert (held.struck, held.background) == ([], InBackground(busy={1}))
 
 
-def test_many_claims_are_renewed_and_dropped(leases: Leases, client: Any) -> None:
-    many = range(1, 2_502)
-    leases.claims.take(RANGE, many, 60, NOW)
-    client.delete(*(key(RANGE, f"alone:{group_id}") for group_id in many[::100]))
-    assert leases.claims.renew({RANGE: dict.fromkeys(many, NOW)}, 60) == {RANGE: list(many[::100])}
-    leases.claims.drop(RANGE, many)
-    assert client.keys("*alone*") == []
+def test_the_notes_on_children_are_told_for_each_range(leases: Leases) -> None:
+    BackgroundNotes(leases.store, 60.0).put(RANGE, [1], Isolated([2, 3], waiting=2, overdue=1, longest=70_000))
+    assert leases.isolated([OTHER_RANGE, RANGE]) == [[], [Isolated([2, 3], 2, 1, 70_000)]]
+
+
+@pytest.mark.parametrize("text", ["", "1", "x [[], [], 0, 0, 0]", "1 {}", "1 [[], [], 0]", '1 [["a"], [], 0, 0, 0]'])
+def test_a_note_that_cannot_be_read_is_that_of_a_dead_process_with_no_groups(
+    leases: Leases, client: Any, text: str
+) -> None:
+    client.hset(key(RANGE, "background"), "somebody", text)
+    assert _take(leases).background == InBackground(dead=["somebody"])
+    assert leases.isolated([RANGE]) == [[]]
+
+
+def test_all_that_names_groups_is_forgotten(leases: Leases, client: Any) -> None:
+    _take(leases).lease.put_in_flight([1])
+    assert leases.free(RANGE, "one")
+    BackgroundNotes(leases.store, 60.0).put(RANGE, [2], Isolated([3]))
+    leases.dirty_flags.put_up(RANGE, [4])
+    leases.forget_groups(RANGE)
+    held = _take(leases, "two")
+    assert (held.struck, held.background, held.late, held.state) == ([], InBackground(), [], RangeState())
 
 
 def test_records_are_kept_until_they_expire(leases: Leases) -> None:

@@ -10,7 +10,6 @@ from sensorpool.leases.lease import Acquired, Leases
 from sensorpool.leases.range_files import RangeFiles
 from sensorpool.leases.range_state import RangeState
 from sensorpool.leases.redis_store import RedisStore
-from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.values import ShardRange
 
 RANGE = ShardRange(0, 1_250)
@@ -42,46 +41,25 @@ def test_what_was_in_flight_is_known_until_its_job_ends(settings: Settings) -> N
     _take(leases).lease.put_in_flight([4, 7])
     leases, died_with = _start(settings)
     held = _take(leases)
-    assert (died_with, held.in_flight) == (2, [4, 7])
+    assert (died_with, held.struck) == (2, [4, 7])
     held.lease.finish(RangeState(), again=False)
     leases, died_with = _start(settings)
-    assert (died_with, _take(leases).in_flight) == (0, [])
+    assert (died_with, _take(leases).struck) == (0, [])
 
 
-def test_a_suspect_is_known_when_its_job_has_ended(settings: Settings) -> None:
-    leases, _ = _start(settings)
-    held = _take(leases)
-    held.lease.put_in_flight([4, 7])
-    leases.suspects.mark(RANGE, [4, 7], Suspicion.SLOW)
-    held.lease.finish(RangeState(), again=False)
-    leases, died_with = _start(settings)
-    assert (died_with, _take(leases).suspects) == (0, dict.fromkeys([4, 7], Suspicion.SLOW))
-    leases.suspects.clear(RANGE, [4])
-    leases.suspects.mark_each(RANGE, {9: Suspicion.CRASHED}, lost_turn=True)
-    held = _take(_start(settings)[0])
-    assert held.suspects == {7: Suspicion.SLOW, 9: Suspicion.CRASHED}
-    assert held.lost_turn == [9]
-
-
-def test_no_file_is_left_of_a_range_without_suspects(settings: Settings, tmp_path: Path) -> None:
+def test_no_file_is_left_of_a_range_with_nothing_in_flight(settings: Settings, tmp_path: Path) -> None:
     leases, _ = _start(settings)
     held = _take(leases)
     held.lease.put_in_flight([4])
-    leases.suspects.mark(RANGE, [4], Suspicion.SLOW)
-    leases.suspects.mark(OTHER_RANGE, [5], Suspicion.SLOW)
-    leases.suspects.clear(RANGE, [4])
-    leases.forget_groups(OTHER_RANGE)
     held.lease.release()
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("text", ["", "[", "5", "[[]]", '{"a": 1}', "\xff", "[" * 100_000])
 def test_a_file_that_cannot_be_read_names_no_group(settings: Settings, tmp_path: Path, text: str) -> None:
-    for what in ("in_flight", "suspects"):
-        (tmp_path / f"pool.db.standalone.{RANGE}.{what}").write_text(text, encoding="latin-1")
+    (tmp_path / f"pool.db.standalone.{RANGE}.in_flight").write_text(text, encoding="latin-1")
     leases, died_with = _start(settings)
-    held = _take(leases)
-    assert (died_with, held.in_flight, held.suspects) == (0, [], {})
+    assert (died_with, _take(leases).struck) == (0, [])
 
 
 def test_a_full_disk_stops_no_job(settings: Settings, tmp_path: Path) -> None:
@@ -89,5 +67,4 @@ def test_a_full_disk_stops_no_job(settings: Settings, tmp_path: Path) -> None:
     tmp_path.rename(tmp_path.with_name("elsewhere"))
     held = _take(leases)
     held.lease.put_in_flight([4])
-    leases.suspects.mark(RANGE, [4], Suspicion.SLOW)
     held.lease.finish(RangeState(), again=False)
