@@ -179,7 +179,7 @@ PRODUCT: dict[str, Any] = {
     "lease_ttl": 30.0,
     "heartbeat": 5.0,
     "rescue_interval": 15.0,
-    "log_level": "INFO",
+    "log_level": "DEBUG",  # the line of a job at which nothing happened
 }
 
 
