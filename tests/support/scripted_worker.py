@@ -212,7 +212,7 @@ class RecordingLane:
 class Place:
     """A pool on one range, unless it is settled otherwise, its clock, and workers with scripted pokes.
 
-    :ivar leases: the leases on the Redis that all workers share.
+    :ivar leases: the leases of another process than the workers, on the same Redis.
     :ivar hanging: the last worker's lane for groups that overran.
     :ivar dying: its lane for groups with strikes.
     """
@@ -223,11 +223,11 @@ class Place:
         self._url = str(database.engine.url)
         self._workers: list[Worker] = []
         self._pools: list[Pool] = []
-        self.leases = Leases(RedisStore(client), lease_ttl=30)
+        self.leases = self.other_leases()
         self.settings = self.settle_on()
         self.hanging: RecordingLane
         self.dying: RecordingLane
-        monkeypatch.setattr(context, "leases_of", lambda _: self.leases)
+        monkeypatch.setattr(context, "leases_of", lambda _: self.other_leases())
         for name, stand_in in (("Publisher", SilentPublisher), ("Poker", ScriptedPoker), ("ClockWatch", Trusting)):
             monkeypatch.setattr(context, name, stand_in)
         monkeypatch.setattr(background, "IsolatedLane", self._lane)
@@ -236,6 +236,10 @@ class Place:
         lane = RecordingLane(*arguments)
         setattr(self, "hanging" if lane.hangs else "dying", lane)
         return lane
+
+    def other_leases(self) -> Leases:
+        """Make the leases of another process."""
+        return Leases(RedisStore(self.client), lease_ttl=30)
 
     def settle_on(self, **changed: Any) -> Settings:
         """Set other settings for the pools and workers that are made from now on."""

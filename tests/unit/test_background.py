@@ -8,8 +8,8 @@ import pytest
 
 from harness.until import until
 from sensorpool.errors import Unreachable
-from sensorpool.leases.background_notes import BackgroundNotes, InBackground
-from sensorpool.leases.lease import Acquired
+from sensorpool.leases.background_notes import InBackground
+from sensorpool.leases.lease import Acquired, Leases
 from sensorpool.leases.poke_log import Record
 from sensorpool.model.states import Outcome
 from sensorpool.model.trouble import Trouble
@@ -115,7 +115,7 @@ def test_where_a_server_is_away_none_is_poked(place: Outside, monkeypatch: pytes
 
     with monkeypatch.context() as patched:
         patched.setattr(
-            *((place.process.database, "read") if what == "the database" else (BackgroundNotes, "put")), away
+            *((place.process.database, "read") if what == "the database" else (Leases, "note_background")), away
         )
         with pytest.raises(Unreachable):
             place.background.isolate(batch, units)
@@ -258,7 +258,7 @@ def test_where_redis_is_away_slow_pokes_go_on(place: Outside, monkeypatch: pytes
         raise Unreachable("Redis does not answer")
 
     with monkeypatch.context() as patched:
-        patched.setattr(BackgroundNotes, "put", away)
+        patched.setattr(Leases, "note_background", away)
         with pytest.raises(Unreachable):
             place.adopt(group)
         assert place.background.has(group)

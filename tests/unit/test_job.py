@@ -7,9 +7,9 @@ import pytest
 
 from harness.until import until
 from sensorpool.errors import Unreachable
-from sensorpool.leases.background_notes import BackgroundNotes, Isolated
+from sensorpool.leases.background_notes import Isolated
 from sensorpool.leases.dirty_flags import at_once
-from sensorpool.leases.lease import Acquired
+from sensorpool.leases.lease import Acquired, Leases
 from sensorpool.leases.range_state import RangeState
 from sensorpool.model.states import Outcome
 from sensorpool.model.trouble import Trouble
@@ -75,11 +75,11 @@ class Jobs(Place):
         changed = {group_id: Changed(trouble, self.shard_range.shard_min)}
         self.pool.database.run(troubles.write, changed)
 
-    def elsewhere(self, *slow: int, isolated: tuple[int, ...] = (), span: float = 60.0) -> BackgroundNotes:
-        """Note what another process pokes outside of jobs."""
-        notes = BackgroundNotes(self.leases.store, span)
-        notes.put(self.shard_range, slow, Isolated(isolated))
-        return notes
+    def elsewhere(self, *slow: int, isolated: tuple[int, ...] = (), span: float = 60.0) -> Leases:
+        """Note what another process pokes outside of jobs; return its leases."""
+        leases = self.other_leases()
+        leases.note_background(self.shard_range, slow, Isolated(isolated), span)
+        return leases
 
 
 @pytest.fixture
@@ -282,10 +282,10 @@ def test_a_poke_that_overran_isolates_its_group_until_one_is_in_time(place: Jobs
 @pytest.mark.parametrize("isolated", [True, False])
 def test_groups_that_another_process_pokes_miss_their_turn_and_are_counted(place: Jobs, isolated: bool) -> None:
     busy, free = place.register("a", "b")
-    notes = place.elsewhere(*[] if isolated else [busy], isolated=(busy,) if isolated else ())
+    other = place.elsewhere(*[] if isolated else [busy], isolated=(busy,) if isolated else ())
     assert place.job().extra == {"busy": 1}
     assert place.poker.poked == [free]
-    notes.put(place.shard_range, [], Isolated())
+    other.note_background(place.shard_range, [], Isolated(), 60.0)
     place.job()
     assert sorted(place.poker.poked) == sorted([busy, free, free])
 
@@ -302,10 +302,10 @@ def test_a_group_that_is_poked_in_a_child_misses_its_turn(place: Jobs) -> None:
 def test_a_busy_group_that_was_woken_is_poked_at_once_afterwards(place: Jobs) -> None:
     [group] = place.register("a", poke_interval=3_600)
     place.job()
-    notes = place.elsewhere(group)
+    other = place.elsewhere(group)
     place.leases.dirty_flags.put_up(place.shard_range, [at_once(group)])
     assert place.job().extra == {"busy": 1}
-    notes.put(place.shard_range, [], Isolated())
+    other.note_background(place.shard_range, [], Isolated(), 60.0)
     place.job()
     assert place.poker.poked == [group, group]
 

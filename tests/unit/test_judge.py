@@ -78,11 +78,10 @@ def test_without_a_death_of_its_own_doing_no_group_is_quarantined(pokes: list[Ou
 
 def test_a_group_is_poked_with_others_then_alone_then_quarantined() -> None:
     trouble = HEALTHY
-    for strikes, alone in ((1, False), (2, True)):
+    for strikes, alone in ((1, False), (2, True), (2, True)):
         seen, trouble = poked(Outcome.CRASHED, trouble)
         assert (trouble.strikes, trouble.is_isolated, trouble.is_alone) == (strikes, True, alone)
-        assert seen is not None
-        assert seen.outcome is Outcome.CRASHED
+        assert seen is None, "the poke of another group may have ended the process"
     seen, trouble = poked(Outcome.CRASHED, trouble, own_doing=True, reason="signal 11")
     assert is_quarantined(trouble, RULES)
     assert seen is not None

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from harness.until import until
-from sensorpool.leases.background_notes import BackgroundNotes, InBackground, Isolated
+from sensorpool.leases.background_notes import InBackground, Isolated
 from sensorpool.leases.connection import connect
 from sensorpool.leases.lease import Acquired, Lease, Leases
 from sensorpool.leases.range_state import RangeState, read_state
@@ -149,22 +149,29 @@ def test_a_holder_that_cannot_go_round_again_leaves_the_flag_up(leases: Leases) 
 # what processes poke outside of jobs
 
 
-def test_what_a_living_process_pokes_outside_of_jobs_is_busy(leases: Leases) -> None:
-    one, two = BackgroundNotes(leases.store, 60.0), BackgroundNotes(leases.store, 60.0)
-    one.put(RANGE, [1, 2], Isolated([3]))
-    two.put(RANGE, [], Isolated([4]))
-    two.put(OTHER_RANGE, [5], Isolated())
+@pytest.fixture
+def other(client: Any) -> Leases:
+    """The leases of another process."""
+    return Leases(RedisStore(client), lease_ttl=60)
+
+
+def test_what_a_living_process_pokes_outside_of_jobs_is_busy(leases: Leases, other: Leases) -> None:
+    leases.note_background(RANGE, [1, 2], Isolated([3]), 60.0)
+    other.note_background(RANGE, [], Isolated([4]), 60.0)
+    other.note_background(OTHER_RANGE, [5], Isolated(), 60.0)
     found = _take(leases)
     assert (found.background, found.struck) == (InBackground(busy={1, 2, 3, 4}), [])
     found.lease.finish(RangeState())
-    one.put(RANGE, [2], Isolated())
-    two.put(RANGE, [], Isolated())
+    leases.note_background(RANGE, [2], Isolated(), 60.0)
+    other.note_background(RANGE, [], Isolated(), 60.0)
     assert _take(leases).background == InBackground(busy={2})
 
 
-def test_of_a_dead_process_what_it_poked_itself_is_struck_until_a_job_has_dealt_with_it(leases: Leases) -> None:
-    BackgroundNotes(leases.store, -1.0).put(RANGE, [1], Isolated([2]))
-    BackgroundNotes(leases.store, 60.0).put(RANGE, [3], Isolated([4]))
+def test_of_a_dead_process_what_it_poked_itself_is_struck_until_a_job_has_dealt_with_it(
+    leases: Leases, other: Leases
+) -> None:
+    other.note_background(RANGE, [1], Isolated([2]), -1.0)
+    leases.note_background(RANGE, [3], Isolated([4]), 60.0)
     held = _take(leases)
     held.lease.put_in_flight([5])
     held.lease.give_up()
@@ -179,19 +186,18 @@ def test_of_a_dead_process_what_it_poked_itself_is_struck_until_a_job_has_dealt_
     assert (held.struck, held.background) == ([], InBackground(busy={3, 4}))
 
 
-def test_a_process_that_was_frozen_is_known_again_once_it_writes_its_note(leases: Leases) -> None:
-    notes = BackgroundNotes(leases.store, -1.0)
-    notes.put(RANGE, [1], Isolated())
-    assert _take(leases).struck == [1]
-    assert leases.free(RANGE, "one")
-    notes._span = 60_000
-    notes.put(RANGE, [1], Isolated())
+def test_a_process_that_was_frozen_is_known_again_once_it_writes_its_note(leases: Leases, other: Leases) -> None:
+    other.note_background(RANGE, [1], Isolated(), -1.0)
+    held = _take(leases)
+    assert held.struck == [1]
+    held.lease.give_up()
+    other.note_background(RANGE, [1], Isolated(), 60.0)
     held = _take(leases, "two")
     assert (held.struck, held.background) == ([], InBackground(busy={1}))
 
 
 def test_the_notes_on_children_are_told_for_each_range(leases: Leases) -> None:
-    BackgroundNotes(leases.store, 60.0).put(RANGE, [1], Isolated([2, 3], waiting=2, overdue=1, longest=70_000))
+    leases.note_background(RANGE, [1], Isolated([2, 3], waiting=2, overdue=1, longest=70_000), 60.0)
     assert leases.isolated([OTHER_RANGE, RANGE]) == [[], [Isolated([2, 3], 2, 1, 70_000)]]
 
 
@@ -207,7 +213,7 @@ def test_a_note_that_cannot_be_read_is_that_of_a_dead_process_with_no_groups(
 def test_all_that_names_groups_is_forgotten(leases: Leases, client: Any) -> None:
     _take(leases).lease.put_in_flight([1])
     assert leases.free(RANGE, "one")
-    BackgroundNotes(leases.store, 60.0).put(RANGE, [2], Isolated([3]))
+    leases.note_background(RANGE, [2], Isolated([3]), 60.0)
     leases.dirty_flags.put_up(RANGE, [4])
     leases.forget_groups(RANGE)
     held = _take(leases, "two")

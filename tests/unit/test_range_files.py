@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from sensorpool import Settings
+from sensorpool.leases.background_notes import Isolated
 from sensorpool.leases.connection import connect
 from sensorpool.leases.lease import Acquired, Leases
 from sensorpool.leases.range_files import RangeFiles
@@ -68,3 +69,13 @@ def test_a_full_disk_stops_no_job(settings: Settings, tmp_path: Path) -> None:
     held = _take(leases)
     held.lease.put_in_flight([4])
     held.lease.finish(RangeState(), again=False)
+
+
+def test_what_was_poked_outside_of_jobs_is_known_once(settings: Settings) -> None:
+    leases, _ = _start(settings)
+    leases.note_background(RANGE, [4], Isolated([5]), 60.0)
+    leases, died_with = _start(settings)
+    assert (died_with, _take(leases).struck) == (1, [4])
+    leases.note_background(RANGE, [6], Isolated(), 60.0)
+    leases.note_background(RANGE, [], Isolated(), 60.0)
+    assert _start(settings)[1] == 1, "the next job has not ended, and what ended meanwhile is not named"
