@@ -3,23 +3,10 @@
 import pytest
 
 from sensorpool.leases.range_state import RangeState
-from sensorpool.model.states import Outcome
-from sensorpool.model.unsettled import noted, overdue
-from sensorpool.model.values import Fact, Unsettled
 from sensorpool.worker.load import since_left
 from tests.support.builders import START
 
 HOUR = 3_600_000  # milliseconds
-WINDOW = 60.0  # seconds
-
-
-def test_the_window_of_a_result_that_cannot_be_written_is_no_longer_than_it_says() -> None:
-    known = {7: Unsettled(START + HOUR, "disk")}
-    for passed in (0, 30_000, 60_000):
-        fact = Fact(7, 1, START + passed, Outcome.LANDED)
-        known = noted([fact], {7: "disk"}, known)
-        assert known[7].since == START
-        assert bool(overdue([fact], known, WINDOW)) == (passed == 60_000)
 
 
 @pytest.mark.parametrize(("since", "found"), [(START - HOUR, START - HOUR), (START, START), (START + HOUR, 0)])

@@ -47,7 +47,7 @@ def registered(database: Database, *names: str) -> list[Instance]:
         )
         for place, name in enumerate(names)
     ]
-    settler = Settler(database, lambda _: None, tick_ms=5_000, window=60)
+    settler = Settler(database, lambda _: None, tick_ms=5_000)
     return register(settler, batch, SETTINGS).instances
 
 
@@ -285,7 +285,7 @@ def test_the_step_of_a_member_grows_without_a_message(database: Database) -> Non
     """A wait that goes on has no result to publish."""
     context = {"folder": "/nowhere", "name": "a"}
     registration = Registration(sensor=SCRIPTED, poke_context=context, exponential_backoff=True, poke_interval=10)
-    settler = Settler(database, lambda _: None, tick_ms=5_000, window=60)
+    settler = Settler(database, lambda _: None, tick_ms=5_000)
     [one] = register(settler, [check(registration, SETTINGS, CLASSES, try_out=False)], SETTINGS).instances
     row = database.read(lambda c: c.execute(sensor_instance.select()).one())
     seen = Fact(one.group_id, 1, row.start_date + 10_000, Outcome.NOT_LANDED)

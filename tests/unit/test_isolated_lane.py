@@ -17,7 +17,6 @@ import pytest
 
 from harness.until import until
 from sensorpool.config.settings import Settings
-from sensorpool.errors import Unreachable
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import Report
 from sensorpool.poke import child as child_module
@@ -54,25 +53,13 @@ class Lane:
             heartbeat=0.1,
             lease_ttl=1,
         )
-        self.kept: set[int] = set()
-        self.failing = 0  # so many renewals of claims fail
-        self.losing = 0  # so many results are lost
         self._reports: list[Report] = []
         self._lock = threading.Lock()
-        self.lane = IsolatedLane(settings, self._take, self._keep, width)
+        self.lane = IsolatedLane(settings, self._take, width)
 
     def _take(self, reports: Sequence[Report]) -> None:
-        if self.losing:
-            self.losing -= 1
-            raise Unreachable("the database is busy")
         with self._lock:
             self._reports.extend(reports)
-
-    def _keep(self, group_ids: Sequence[int]) -> None:
-        if self.failing:
-            self.failing -= 1
-            raise Unreachable("Redis does not answer")
-        self.kept.update(group_ids)
 
     def offer(self, number: int, cls: type | str, *, alone: bool = False, **context: str) -> None:
         self.lane.offer([suspect(number, cls, alone=alone, **context)])
@@ -111,25 +98,6 @@ def test_groups_are_poked_in_a_child_and_reported() -> None:
         5: LANDED,
     }
     assert found[2].reason == "ValueError: as told"
-    assert lane.kept <= {1, 2, 3, 4, 5}
-
-
-def test_a_renewal_that_fails_ends_no_poke() -> None:
-    lane = Lane(30.0, width=1)
-    lane.failing = 1
-    lane.offer_together(answering.Lands, answering.Lands)
-    found = lane.reports(2)
-    assert lane.failing == 0
-    assert [found[number].outcome for number in (1, 2)] == [LANDED, LANDED]
-
-
-def test_a_result_that_is_lost_ends_no_other_poke() -> None:
-    lane = Lane(30.0, width=1)
-    lane.losing = 1
-    lane.offer_together(*[answering.Lands] * 20)
-    until("the others", lambda: lane.order()[-1:] == [20], CHILDREN)
-    assert lane.losing == 0
-    assert 0 < len(lane.order()) < 20
 
 
 FREEZING = [hanging.Freezes, hanging.StopsTheMainThread]

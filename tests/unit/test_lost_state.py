@@ -13,7 +13,6 @@ from sensorpool.leases.lease import Acquired, Lease, Leases
 from sensorpool.leases.range_state import RangeState
 from sensorpool.leases.redis_store import RedisStore
 from sensorpool.leases.redis_store import range_key as key
-from sensorpool.model.suspicion import Suspicion
 from sensorpool.model.values import ShardRange
 from sensorpool.worker.load import LastLoads
 from tests.support.builders import START
@@ -46,10 +45,12 @@ def test_a_garbled_state_counts_as_lost(client: Any, garbled: str) -> None:
     held = leases.acquire(RANGE, "one")
     assert isinstance(held, Acquired)
     assert held.state == RangeState()
-    assert leases.look([RANGE]) == [("one", RangeState(), 0)]
+    assert leases.look([RANGE]) == [("one", RangeState())]
 
 
-@pytest.mark.parametrize("garbled", ['{"infra": 5}', '{"infra": {"1": "x"}}', '{"lag_ms": "x"}', '{"groups": []}'])
+@pytest.mark.parametrize(
+    "garbled", ['{"left_since": 5}', '{"left": [1], "left_since": [["x", 1]]}', '{"lag_ms": "x"}', '{"groups": []}']
+)
 def test_no_part_of_a_garbled_state_is_believed(client: Any, garbled: str) -> None:
     client.set(key(RANGE, "state"), garbled)
     held = Leases(RedisStore(client), lease_ttl=60).acquire(RANGE, "one")
@@ -71,14 +72,7 @@ def test_a_garbled_note_blames_nobody(client: Any, garbled: str) -> None:
     client.set(key(RANGE, "note"), garbled)
     held = Leases(RedisStore(client), lease_ttl=60).acquire(RANGE, "one")
     assert isinstance(held, Acquired)
-    assert held.in_flight == []
-
-
-def test_a_garbled_suspect_is_passed_over(client: Any) -> None:
-    client.hset(key(RANGE, "suspects"), mapping={"nonsense": "why", "7": "hung"})
-    held = Leases(RedisStore(client), lease_ttl=60).acquire(RANGE, "one")
-    assert isinstance(held, Acquired)
-    assert held.suspects == {7: Suspicion.UNKNOWN}
+    assert held.struck == []
 
 
 def test_the_last_load_is_what_redis_or_this_process_remembers() -> None:

@@ -1,5 +1,6 @@
 """Many pokes that found nothing, as one value: whoever takes it does what it would do with a report for each."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,16 +9,15 @@ from hypothesis import strategies as st
 
 from sensorpool import Settings
 from sensorpool.leases.poke_log import Poked, Record, latest_pokes
-from sensorpool.leases.range_state import RangeState
 from sensorpool.model.not_landed import NotLanded, Seen, apart, each_report, not_landed, number_of
 from sensorpool.model.states import Outcome
-from sensorpool.model.values import Fact, JobResult, Report, Trace
-from sensorpool.settle.infra_window import RangeFailures
+from sensorpool.model.trouble import Trouble
+from sensorpool.model.values import JobResult, Report, ShardRange, Trace
+from sensorpool.worker.batch import Batch
 from sensorpool.worker.failing_pokes import FailingPokes
+from sensorpool.worker.finisher import Finisher
 from sensorpool.worker.load import Moment
 from sensorpool.worker.metrics import Metrics
-from sensorpool.worker.outcomes import Outcomes
-from sensorpool.worker.stranded import Stranded
 from tests.support.builders import START, due_group
 
 BEGAN = 100.0  # the load, by the monotonic clock
@@ -40,15 +40,14 @@ def values(draw: st.DrawFn) -> NotLanded:
 
 def took(seen: list[Seen], *, trusted: bool, fails: bool) -> tuple[Any, ...]:
     """Return what a job makes of what pokes saw."""
-    infra = RangeFailures(60, {})
-    if fails:
-        infra.judge(Fact(1, 1, START, Outcome.INFRA_FAILURE, "away"), START)
-    result = JobResult()
-    stranded = Stranded(RangeState(), SETTINGS, trusted=trusted)
-    outcomes = Outcomes(Moment(START, BEGAN, trusted), result, infra, stranded, {}, overrun_limit=3)
-    assert outcomes.take(*apart(seen)) == ([], [], [])
-    pokes: dict[int, Poked] = latest_pokes([text for text, _ in outcomes.record.texts()], set(range(100)))
-    return (outcomes.hand_over(), result, dict(infra.since), outcomes.last_began, len(outcomes.record), pokes)
+    nobody: Any = SimpleNamespace(take=lambda *_: None, fail_no_more=lambda _: None)
+    nothing: Any = None
+    finisher = Finisher(SETTINGS, nothing, nothing, nothing, Metrics(), nobody, nobody)
+    known = {1: Trouble(failing_since=START)} if fails else {}
+    batch = Batch(ShardRange(0, 10), Moment(START, BEGAN, trusted), known, JobResult(), Record(START))
+    finisher.take(batch, seen)
+    pokes: dict[int, Poked] = latest_pokes([text for text, _ in batch.record.texts()], set(range(100)))
+    return (batch.facts, batch.result, batch.troubles, batch.changed, batch.last_began, len(batch.record), pokes)
 
 
 @given(values(), st.booleans(), st.booleans())

@@ -37,7 +37,7 @@ class Client:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.delivered: list[Flushed] = []
-        self.settler = Settler(database, self.delivered.append, tick_ms=5_000, window=60)
+        self.settler = Settler(database, self.delivered.append, tick_ms=5_000)
 
     def register(self, *batch: CheckedRegistration) -> Registered:
         """Register a batch."""

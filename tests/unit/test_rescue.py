@@ -14,18 +14,20 @@ from sensorpool.config import extensions
 from sensorpool.errors import Refused, Unreachable
 from sensorpool.leases.lease import Leases
 from sensorpool.leases.redis_store import RedisStore
-from sensorpool.leases.trouble import ROUNDS, Trouble
+from sensorpool.leases.trouble import ROUNDS
+from sensorpool.leases.trouble import Trouble as LeasesTrouble
 from sensorpool.model.states import State
-from sensorpool.model.suspicion import Suspicion
-from sensorpool.model.values import Flushed, Instance, Unsettled, shard_ranges
+from sensorpool.model.trouble import Trouble
+from sensorpool.model.values import Flushed, Instance
 from sensorpool.poke.classes import Classes
 from sensorpool.settle.settler import Settler
-from sensorpool.store import class_proofs, inspecting
+from sensorpool.store import class_proofs, inspecting, troubles
 from sensorpool.store.database import Database
 from sensorpool.store.schema import (
     callback,
     class_proof,
     dag_over_quota,
+    group_trouble,
     landing,
     outbox,
     poke_group,
@@ -33,6 +35,7 @@ from sensorpool.store.schema import (
     sensor_instance,
     shared_value,
 )
+from sensorpool.store.troubles import Changed
 from sensorpool.worker import rescue as module
 from sensorpool.worker.chores import (
     actions,
@@ -44,7 +47,6 @@ from sensorpool.worker.chores import (
     left_behind,
     others,
     pages,
-    suspects,
 )
 from sensorpool.worker.chores.round import Chore, Place, Rescued, Round
 
@@ -65,9 +67,9 @@ class Rescuing:
         self.database = database
         self.settings = SETTINGS
         self.delivered: list[Flushed] = []
-        self.settler = Settler(database, self.delivered.append, tick_ms=5_000, window=60)
+        self.settler = Settler(database, self.delivered.append, tick_ms=5_000)
         self.leases = Leases(RedisStore(redis), lease_ttl=30.0)
-        self.trouble = Trouble(self.leases)
+        self.trouble = LeasesTrouble(self.leases)
         self.publisher: Any = SimpleNamespace(drop_abandoned_listeners=lambda: 0)
         self.outbox: Any = SimpleNamespace(send_waiting_callbacks=lambda: None, send_left_behind=lambda _: 0)
         self.place = Place()
@@ -287,25 +289,15 @@ def test_a_round_folds_so_many_groups(rescuing: Rescuing, small_pages: int) -> N
     assert rescuing.do(groups.fold_shardcodes).folded == 1
 
 
-# suspects and unsettled groups
+# troubles
 
 
-def test_marks_of_groups_that_are_gone_are_forgotten_in_every_range(rescuing: Rescuing) -> None:
+def test_the_troubles_of_groups_that_are_gone_are_forgotten(rescuing: Rescuing) -> None:
     [stays] = rescuing.register("a")
-    gone = stays.group_id + 1
-    ranges = shard_ranges(SETTINGS.shards, SETTINGS.shard_code_upper_limit)
-    for each in ranges:
-        rescuing.leases.suspects.mark(each, [stays.group_id, gone], Suspicion.OVERRAN)
-        rescuing.leases.unsettled.keep(each, dict.fromkeys((stays.group_id, gone), Unsettled(1, "as told")))
-    rescuing.do(suspects.forget_gone)
-    assert [rescuing.leases.suspects.of(each) for each in ranges] == [[stays.group_id]] * 4
-    assert [list(rescuing.leases.unsettled.of([each])) for each in ranges] == [[stays.group_id]] * 4
-
-
-def test_where_there_is_no_mark_the_database_is_not_asked(rescuing: Rescuing) -> None:
-    seen = statements(rescuing.database)
-    rescuing.do(suspects.forget_gone)
-    assert seen == []
+    known = {each: Changed(Trouble(strikes=1), 0) for each in (stays.group_id, stays.group_id + 1)}
+    rescuing.database.run(troubles.write, known)
+    rescuing.do(groups.forget_troubles)
+    assert rescuing.column(group_trouble.c.group_id) == [stays.group_id]
 
 
 # quarantine and quotas
@@ -489,7 +481,7 @@ def test_a_redis_that_is_away_does_not_end_a_round(rescuing: Rescuing, monkeypat
 
 
 def test_no_chore_of_the_package_is_missing_from_the_round() -> None:
-    modules = {actions, admission, groups, instances, landings, late, left_behind, others, suspects}
+    modules = {actions, admission, groups, instances, landings, late, left_behind, others}
     works = {
         value
         for each in modules

@@ -30,14 +30,14 @@ class Settling:
         self.observed: list[Flushed] = []
         self.unsettled: list[int] = []
         self.settler = Settler(
-            pool.database, self.delivered.append, self.observed.append, self.unsettled.append, tick_ms=5_000, window=60
+            pool.database, self.delivered.append, self.observed.append, self.unsettled.append, tick_ms=5_000
         )
         pool.settler = self.settler
         self.instance: Instance = pool.register(SENSOR, CONTEXT, dag_id="d", task_id="t", run_id="r")
 
     def settle(self) -> int:
         """Settle the instance, whose condition has landed."""
-        return self.settler.settle([Fact(self.instance.group_id, 1, 10**13, Outcome.LANDED)]).ended
+        return self.settler.settle([Fact(self.instance.group_id, 1, 10**13, Outcome.LANDED)])
 
     def cancel(self) -> int:
         """Cancel it."""
@@ -126,7 +126,7 @@ def test_what_has_settled_before_is_not_told_again(settling: Settling) -> None:
 def test_a_group_whose_result_cannot_be_written_is_counted_as_unsettled(settling: Settling) -> None:
     settling.refuse(OperationalError("UPDATE", {}, Exception("disk is full")))
     done = settling.settler.settle([Fact(settling.instance.group_id, 1, 10**13, Outcome.LANDED)])
-    assert (done.ended, list(done.unsettled), settling.unsettled) == (0, [settling.instance.group_id], [1])
+    assert (done, settling.unsettled) == (0, [1])
     assert [flushed.outbox_id for flushed in settling.delivered] == [None]
 
 
@@ -151,8 +151,8 @@ def test_a_process_that_was_told_to_end_settles_only_what_its_end_cannot_bring_a
 ) -> None:
     is_ending = True
     pool = settling.pool
-    settler = Settler(pool.database, lambda _: None, is_ending=lambda: is_ending, tick_ms=5_000, window=60)
+    settler = Settler(pool.database, lambda _: None, is_ending=lambda: is_ending, tick_ms=5_000)
     facts = [Fact(settling.instance.group_id, 1, 10**13, outcome, "why")]
-    assert settler.settle(facts).ended == (outcome in {Outcome.LANDED, Outcome.SKIP})
+    assert settler.settle(facts) == (outcome in {Outcome.LANDED, Outcome.SKIP})
     is_ending = False
-    assert settler.settle(facts).ended == (outcome not in {Outcome.LANDED, Outcome.SKIP})
+    assert settler.settle(facts) == (outcome not in {Outcome.LANDED, Outcome.SKIP})
