@@ -1,6 +1,7 @@
 """The doctor's look at the classes that may be poked here: each listed one, and what is below each pattern."""
 
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 
 from sensorpool.client.pool import Pool
 from sensorpool.config import extensions
@@ -12,7 +13,6 @@ from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.finding import Finding
 from sensorpool.model.patterns import is_pattern, package_of
 from sensorpool.model.words import counted
-from sensorpool.poke.importing import import_anew
 from sensorpool.poke.patches import refuse_patches
 
 _FEW = 3  # classes that are named
@@ -51,7 +51,7 @@ def _look_at_pattern(pool: Pool, pattern: str) -> Iterator[Finding]:
 
 def _look_at_package(pattern: str) -> Finding:
     try:
-        import_anew(package_of(pattern))
+        import_module(package_of(pattern))
     except (Exception, SystemExit) as error:
         return Finding("pattern", "warning", f"{pattern} enables no class: {one_line(error)}")
     return Finding("pattern", "ok", f"{pattern} enables the sensors that are defined in this package and below")
