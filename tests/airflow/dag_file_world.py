@@ -129,7 +129,7 @@ class Group:
 
     def __init__(self, poke_context: dict[str, Any]) -> None:
         cache = Poker(settings()).cache
-        self._unit = cache.keep(DueGroup(1, 1, 1, 1, 0, 30_000, 0, 0, None), dag_file.SENSOR, json.dumps(poke_context))
+        self._unit = cache.keep(DueGroup(1, 1, 1, 1, 30_000, 0, 0, None), dag_file.SENSOR, json.dumps(poke_context))
 
     def poke(self) -> Report:
         """Poke once; wait until the process of the bundle has loaded its file, which takes long on a busy machine."""

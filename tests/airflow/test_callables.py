@@ -445,7 +445,7 @@ def test_one_that_is_not_listed_is_not_imported(checks: ModuleType, monkeypatch:
 def poked(op_classpath: str, poke_context: Any) -> Any:
     """Return the report of the pool's poke of a group."""
     cache = Poker(Settings.load(sensors_enabled=op_classpath)).cache
-    kept = cache.keep(DueGroup(1, 1, 7, 1, 0, 60_000, 0, 0, None), op_classpath, json.dumps(poke_context))
+    kept = cache.keep(DueGroup(1, 1, 7, 1, 60_000, 0, 0, None), op_classpath, json.dumps(poke_context))
     [report] = kept.poke()
     return report
 
@@ -761,7 +761,7 @@ def test_a_task_waits_in_the_pool_and_ends_with_the_value(
         [row] = connection.exec_driver_sql("SELECT * FROM poke_group").mappings()
     cache = Poker(pool.settings).cache
     kept = cache.keep(
-        DueGroup(row["id"], 1, row["hashcode"], 1, 0, 30_000, 0, 0, None), row["op_classpath"], row["poke_context"]
+        DueGroup(row["id"], 1, row["hashcode"], 1, 30_000, 0, 0, None), row["op_classpath"], row["poke_context"]
     )
     assert [report.outcome for report in kept.poke()] == [Outcome.NOT_LANDED]
     path.touch()

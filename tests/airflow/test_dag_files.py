@@ -254,7 +254,7 @@ def test_it_is_off_unless_the_class_is_listed(world: World) -> None:
             poolable.condition_of(sensor, world.context(sensor), Settings.load(**given), AirflowSettings.load())
     context = world.registered(world.sensor())
     cache = Poker(Settings.load()).cache
-    unit = cache.keep(DueGroup(1, 1, 1, 1, 0, 1, 0, 0, None), dag_file.SENSOR, json.dumps(context))
+    unit = cache.keep(DueGroup(1, 1, 1, 1, 1, 0, 0, None), dag_file.SENSOR, json.dumps(context))
     [report] = unit.poke()
     assert (report.outcome, "is not enabled" in str(report.reason)) == (Outcome.CANNOT_POKE, True)
 

@@ -108,7 +108,7 @@ class Task:
         """Poke in the pool, and settle; return the result, which its trigger gets."""
         row = self.row()
         cache = Poker(Settings.load(sensors_enabled=row["op_classpath"])).cache
-        kept = cache.keep(DueGroup(1, 1, 7, 1, 0, 60_000, 0, 0, None), row["op_classpath"], row["poke_context"])
+        kept = cache.keep(DueGroup(1, 1, 7, 1, 60_000, 0, 0, None), row["op_classpath"], row["poke_context"])
         [report] = kept.poke()
         self.pool.settler.settle([Fact(row["group_id"], 10**9, 10**13, report.outcome, reason=report.reason)])
         row = self.row()

@@ -260,7 +260,7 @@ def test_another_waiter_has_it_look_at_once(clock: Clock, change: Callable[[], N
     """Who mends a Connection and clears the task must not be answered with the old one."""
     path = f"{Hooked.__module__}.{Hooked.__qualname__}"
     cache = Poker(Settings.load(sensors_enabled=path)).cache
-    first, second = (DueGroup(1, version, 7, 1, 0, 60_000, 0, 0, None) for version in (1, 2))
+    first, second = (DueGroup(1, version, 7, 1, 60_000, 0, 0, None) for version in (1, 2))
     one = cache.keep(first, path, "{}")
     assert one.poke()[0].outcome is Outcome.NOT_LANDED
     change()
@@ -303,7 +303,7 @@ def dated(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Any]:
     path = f"{Dated.__module__}.{Dated.__qualname__}"
     context = json.dumps(rebuild.poke_context_of(in_dag(Dated)))
     cache = Poker(Settings.load(sensors_enabled=path)).cache
-    return lambda version: cache.keep(DueGroup(1, version, 7, 1, 0, 60_000, 0, 0, None), path, context)
+    return lambda version: cache.keep(DueGroup(1, version, 7, 1, 60_000, 0, 0, None), path, context)
 
 
 @pytest.mark.parametrize("how", ["its age", "another waiter", "an error", "another process"])
@@ -350,7 +350,7 @@ def test_a_connection_that_stays_the_same_lands_nothing_of_an_old_variable(
     cache = Poker(Settings.load(sensors_enabled=path)).cache
 
     def poke(version: int) -> Outcome:
-        return cache.keep(DueGroup(1, version, 7, 1, 0, 60_000, 0, 0, None), path, context).poke()[0].outcome
+        return cache.keep(DueGroup(1, version, 7, 1, 60_000, 0, 0, None), path, context).poke()[0].outcome
 
     assert poke(1) is Outcome.NOT_LANDED
     monkeypatch.setenv("AIRFLOW_VAR_PREFIX", "new")

@@ -94,7 +94,7 @@ class Waiting:
         self.left = left.value.kwargs
         registration = registered[-1]
         cache = Poker(Settings.load(sensors_enabled=registration.sensor)).cache
-        group = DueGroup(1, 1, 7, 1, 0, 60_000, 0, 0, None)
+        group = DueGroup(1, 1, 7, 1, 60_000, 0, 0, None)
         self._kept = cache.keep(group, registration.sensor, json.dumps(dict(registration.poke_context)))
         self.event: dict[str, Any] = {}
 

@@ -173,7 +173,7 @@ def test_what_is_poked_apart_holds_no_secret(worker: Worker) -> None:
     child = Child(worker.settings, 4)
     try:
         for number, way in enumerate(ways):
-            group = DueGroup(number, 0, 0, 1, 0, 1_000, 0, 0, None)
+            group = DueGroup(number, 0, 0, 1, 1_000, 0, 0, None)
             child.give(Suspect(group, PATH, json.dumps({"way": way}), alone=False))
         reasons: list[str | None] = []
         until("their reports", lambda: reasons.extend(r.reason for _, r in child.hear()) or len(reasons) == len(ways))

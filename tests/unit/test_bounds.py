@@ -7,11 +7,8 @@ import threading
 
 import pytest
 
-from sensorpool.model.states import Outcome
 from sensorpool.poke import bounded_output
-from sensorpool.poke.answer import Answers
 from sensorpool.poke.bounded_output import Bounded
-from tests.support.builders import due_group
 
 
 def test_what_is_printed_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,11 +48,6 @@ def test_a_text_whose_length_never_comes_stops_no_other() -> None:
     gate.set()
     assert not stands
     assert stream.getvalue().startswith("here")
-
-
-def test_too_much_memory_is_a_crash_and_no_answer() -> None:
-    report = Answers([]).of_exception(due_group(), 0.0, MemoryError())
-    assert (report.outcome, report.reason) == (Outcome.CRASHED, "MemoryError")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's")

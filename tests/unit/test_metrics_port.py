@@ -130,7 +130,7 @@ def test_a_process_gets_on_while_its_main_loop_comes_round(tmp_path: Path, monke
 
 
 def reports(*numbers: int) -> list[Report]:
-    groups = [DueGroup(number, 1, 0, 1, 0, 1000, 0, 0, None) for number in numbers]
+    groups = [DueGroup(number, 1, 0, 1, 1000, 0, 0, None) for number in numbers]
     return [Report(group, 0.0, Outcome.NOT_LANDED, None, None, 0.5) for group in groups]
 
 

@@ -118,9 +118,9 @@ class Held:
     holder: str | None = None
     asked = 0
 
-    def look(self, ranges: list[ShardRange]) -> list[tuple[str | None, None, int]]:
+    def look(self, ranges: list[ShardRange]) -> list[tuple[str | None, None]]:
         self.asked += 1
-        return [(None, None, 0)] * (len(ranges) - 1) + [(self.holder, None, 0)]
+        return [(None, None)] * (len(ranges) - 1) + [(self.holder, None)]
 
 
 @pytest.fixture
