@@ -147,7 +147,7 @@ def test_nothing_of_what_the_pool_keeps_logs_or_publishes_holds_a_secret(
     with caplog.at_level(logging.DEBUG):
         until(
             "all but the one whose backend is away to end",
-            lambda: job.run(worker, pool.ranges[0], "us") and len(published) == len(WAYS) - 1,
+            lambda: worker.run_job(pool.ranges[0], "us") and len(published) == len(WAYS) - 1,
             every=0.1,
         )
     with pool.database.engine.connect() as connection:
