@@ -61,14 +61,13 @@ def test_forged_messages_and_keys_change_nothing(
     assert audit.read(service.pool.database).is_clean
 
 
-def test_forged_leases_and_notes_end(make_service: Callable[..., Service], tmp_path: Path) -> None:
-    """Threat `open Redis`: a lease and a dirty flag without an end, and notes that say that all is poked elsewhere."""
+def test_forged_flags_and_notes_end(make_service: Callable[..., Service], tmp_path: Path) -> None:
+    """Threat `open Redis`: a dirty flag without an end, and notes that say that all is poked elsewhere."""
     service = make_service(lease_ttl=2.5)
     ids = register(service, tmp_path, count=GROUPS, groups=GROUPS)
     client, until_then = service.pool.leases.store.client, round(time.time() * 1000) + 3_000
     for shard_range in service.pool.ranges:
-        for name in ("lease", "dirty"):
-            client.set(f"sensorpool:{{{shard_range}}}:{name}", "forged")
+        client.set(f"sensorpool:{{{shard_range}}}:dirty", "forged")
     for row in rows(service.pool.database).values():
         name = f"sensorpool:{{{service.pool.range_of(row['shardcode'])}}}:"
         client.hset(f"{name}background", "forged", "forged")
