@@ -1,6 +1,5 @@
 """Two workers with one pattern and different installs: the one that lacks a class leaves its groups to the other."""
 
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path

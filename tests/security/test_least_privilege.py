@@ -17,7 +17,7 @@ from harness.until import until
 from sensorpool import Pool, Settings
 from sensorpool.admin import callbacks as of_callbacks
 from sensorpool.admin import doctor, health, instances, status
-from sensorpool.leases.background_notes import BackgroundNotes, Isolated
+from sensorpool.leases.background_notes import Isolated
 from sensorpool.leases.lease import leases_of
 from sensorpool.model.states import Outcome, State
 from sensorpool.model.values import Fact, ShardRange
@@ -107,10 +107,10 @@ def test_the_pool_runs_under_the_acl(postgres_database: str, acl_url: str, redis
 def test_who_waits_to_be_poked_apart_is_seen_under_the_acl(acl_url: str) -> None:
     """Threat `open Redis`: what nobody may ask would look as if nobody waited."""
     leases, shard_range = leases_of(Settings(redis_url=acl_url)), ShardRange(0, 10)
-    notes = BackgroundNotes(leases.store, 60)
-    notes.put(shard_range, [1, 2], Isolated([3, 4], waiting=1, overdue=1, longest=7_000))
-    assert leases.isolated([shard_range]) == [[Isolated([3, 4], waiting=1, overdue=1, longest=7_000)]]
-    notes.put(shard_range, [], Isolated())
+    isolated = Isolated([3, 4], waiting=1, overdue=1, longest=7_000)
+    leases.note_background(shard_range, [1, 2], isolated, 60)
+    assert leases.isolated([shard_range]) == [[isolated]]
+    leases.note_background(shard_range, [], Isolated(), 60)
     assert leases.isolated([shard_range]) == [[]]
 
 
