@@ -386,7 +386,7 @@ def test_isolated_groups_that_no_process_can_poke_end_as_the_others_do(
 
 
 def told(pool: Pool) -> list[str]:
-    """Return `health`'s lines of classes that no process can poke. It also tells of ticks that a slow machine misses."""
+    """Return `health`'s lines of classes that no process can poke. Others tell of missed ticks."""
     return [line for line in health.health(pool) if " cannot be poked: " in line]
 
 
