@@ -1,9 +1,9 @@
 """The groups in trouble (`model.trouble`): one row each, written when it changes. Nearly always there is none."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Connection, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import BigInteger, Connection, bindparam, delete, func, insert, select, update
 
 from sensorpool.model.trouble import HEALTHY, Trouble
 from sensorpool.model.values import Milliseconds, ShardRange
@@ -89,12 +89,6 @@ def clear_strikes(connection: Connection, digests: Collection[bytes] | None = No
     if digests is not None:
         struck = struck.where(t.c.group_id.in_(select(g.c.id).where(g.c.digest.in_(digests))))
     connection.execute(struck)
-
-
-def isolated(connection: Connection, ranges: Sequence[ShardRange]) -> list[int]:
-    """Return how many groups of each range are poked in child processes."""
-    codes = connection.execute(select(t.c.shardcode).where(or_(t.c.strikes > 0, t.c.overruns > 0))).scalars().all()
-    return [sum(each.shard_min <= code < each.shard_max for code in codes) for each in ranges]
 
 
 def count_overrunning(connection: Connection) -> int:

@@ -32,7 +32,6 @@ from sensorpool.poke.child import Child, Suspect
 from sensorpool.poke.classes import Classes
 from sensorpool.publish.messages import result_of
 from sensorpool.store.migrate import upgrade
-from sensorpool.worker import job
 from sensorpool.worker.context import Worker
 from tests.airflow.running import in_dag
 

@@ -255,9 +255,9 @@ def test_a_result_that_cannot_be_written(watched: Watched, tmp_path: Path) -> No
         connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
         connection.execute(text(f"SELECT id FROM poke_group WHERE id = {made[0].group_id} FOR UPDATE"))
         land(tmp_path, "held")
-        until("the settle to fail", lambda: watched.told("sensorpool_unsettled_groups") == 1)
-        seen = watched.until_told("the deadline", "sensorpool_unsettled_groups", "sensorpool_past_deadline")
-        watched.alerts("SensorpoolResultsNotWritten", "SensorpoolPastDeadline", seen=seen)
+        seen = watched.until_told("the settle to fail", "sensorpool_unsettled_total")
+        watched.alerts("SensorpoolResultsNotWritten", seen=seen, lasting=10)
+        watched.alerts("SensorpoolPastDeadline", seen=watched.until_told("the deadline", "sensorpool_past_deadline"))
     assert set(watched.service.pool.wait([each.id for each in made], 60).values()) == {"success"}
 
 

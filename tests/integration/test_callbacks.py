@@ -87,7 +87,7 @@ def register(pool: Pool, name: str, queue: str | None = None, **signature: Any) 
 
 def land(worker: Worker, *instances: Any) -> None:
     began = worker.database.read(worker.database.now) + 1
-    assert worker.settler.settle([Fact(each.group_id, 1, began, Outcome.LANDED) for each in instances]).ended == len(
+    assert worker.settler.settle([Fact(each.group_id, 1, began, Outcome.LANDED) for each in instances]) == len(
         instances
     )
 

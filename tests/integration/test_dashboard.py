@@ -59,7 +59,6 @@ def test_each_query_answers(make_service: Callable[..., Service], tmp_path: Path
 
 _NOT_SHOWN = {
     *("sensorpool_callbacks", "sensorpool_dags_over_quota", "sensorpool_failing_chores"),
-    "sensorpool_unsettled_total",
 }
 
 

@@ -15,7 +15,6 @@ from sensorpool.model.family import family_code
 from sensorpool.model.values import Instance
 from sensorpool.store.listing import Selection
 from sensorpool.store.schema import landing, poke_group
-from sensorpool.worker import job
 from sensorpool.worker.chores import late, pages
 from sensorpool.worker.chores.round import Place, Rescued, Round
 from sensorpool.worker.context import Worker
@@ -73,7 +72,7 @@ class Late:
 
     def look(self) -> None:
         """Run a job, which pokes what is due."""
-        job.run(self.worker, self.pool.ranges[0], "us")
+        self.worker.run_job(self.pool.ranges[0], "us")
 
     def find(self, *, look: bool = True) -> int:
         if look:

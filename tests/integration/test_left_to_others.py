@@ -10,17 +10,17 @@ from typing import Any
 
 import fsspec
 import pytest
+from sqlalchemy import select
 
 from harness.until import until
 from sensorpool import Pool, Settings
 from sensorpool.admin import health, status
-from sensorpool.leases import complaints
-from sensorpool.model.terms import Terms
 from sensorpool.poke import classes
 from sensorpool.store import inspecting
-from sensorpool.worker import job as cycle
+from sensorpool.store.schema import group_trouble
 from sensorpool.worker.context import Worker
 from tests.sensors.serving import Server
+from tests.support.troubled import put_in_trouble
 
 TICK = 0.1
 PATH = "company_left.sensors.Waits"
@@ -93,16 +93,10 @@ def register(pool: Pool, names: int, **more: Any) -> list[int]:
     return [instance.id for instance in made]
 
 
-def enroll(pool: Pool, name: str) -> None:
-    """Have a worker live."""
-    terms = Terms(pool.pool_id.get() or "", pool.settings.shards, pool.settings.shard_code_upper_limit)
-    pool.roster.enroll(f"{name}/1-abcd", terms, tick=TICK, version="0", must_agree=False)
-
-
 def job(worker: Worker, pool: Pool, token: str = "one@here/1") -> dict[str, Any]:
     """Run the job of the one range, as soon as the next tick has begun."""
     time.sleep(TICK)
-    return cycle.run(worker, pool.ranges[0], token).as_dict()
+    return worker.run_job(pool.ranges[0], token).as_dict()
 
 
 def states(pool: Pool, ids: list[int]) -> set[str]:
@@ -113,9 +107,11 @@ def row(pool: Pool, instance_id: int) -> Any:
     return pool.database.read(inspecting.instance, instance_id)
 
 
-def stranded(pool: Pool, worker: Worker) -> set[int]:
-    [(_, state)] = worker.leases.look(pool.ranges)
-    return set(state.stranded)
+def unpokeable(pool: Pool) -> set[int]:
+    """Return the groups that no process could poke."""
+    of_some = select(group_trouble.c.group_id).where(group_trouble.c.unpokeable_since.is_not(None))
+    with pool.database.engine.connect() as connection:
+        return set(connection.execute(of_some).scalars())
 
 
 def test_what_one_process_cannot_poke_the_next_one_pokes_at_once(
@@ -124,12 +120,11 @@ def test_what_one_process_cannot_poke_the_next_one_pokes_at_once(
     ids = register(pool, 20)
     job(bad, pool)
     assert states(pool, ids) == {"sensing"}
-    assert len(stranded(pool, bad)) == 20
+    assert len(unpokeable(pool)) == 20
     job(good, pool)
     assert sorted(company.waits.poked) == sorted(f"n{n}" for n in range(20)), "within a tick, not an interval"
-    assert not stranded(pool, bad)
-    job(bad, pool)
-    assert not stranded(pool, bad), "they are not due"
+    assert not unpokeable(pool)
+    assert job(bad, pool)["groups"] == 0, "they are not due"
 
 
 @pytest.mark.parametrize("jobs", [1, 4])
@@ -158,7 +153,6 @@ def test_when_no_process_can_poke_for_the_window_it_fails_or_is_handed_back(
         assert said in found["reason"]
     handed = row(pool, task)
     assert (handed["state"], handed["ending"], handed["reason"]) == ("cancelled", "handed_back", found["reason"])
-    assert not stranded(pool, bad) or (job(bad, pool) and not stranded(pool, bad))
 
 
 def test_a_deadline_that_nobody_can_poke_at_ends_within_three_intervals(
@@ -280,13 +274,13 @@ def test_whatever_is_wrong_with_one_processs_class_the_other_one_pokes(
     for _ in range(2):
         job(odd, pool)
     # a job does not wait for a poke that is slow, as any may be on a busy machine
-    until("all to be left to others", lambda: len(stranded(pool, odd)) == 5 or (job(odd, pool) and False))
+    until("all to be left to others", lambda: len(unpokeable(pool)) == 5 or (job(odd, pool) and False))
     assert states(pool, ids) == {"sensing"}
     assert list(odd.poker.classes.refusals) == [PATH]
     company.write(SOUND)
     job(good, pool)
     assert len(company.waits.poked) == 5
-    assert not stranded(pool, odd)
+    assert not unpokeable(pool)
 
 
 OURS = "sensorpool.sensors."
@@ -334,17 +328,16 @@ def test_a_connection_that_one_process_lacks_fails_nobody(
     fsspec.filesystem("memory").pipe("/left/x", b"x")
     pool = make_pool(**QUICK)
     first, second = make_worker(pool.settings), make_worker(pool.settings)
-    enroll(pool, "worker7@host")
     ids = [
         pool.register(OURS + cls, context, poke_interval=TICK).id,
         pool.register(OURS + cls, context | {"conn_id": "there_too"}, poke_interval=TICK).id,
     ]
     for name in ("SENSORPOOL_CONN_THERE", "SENSORPOOL_CONN_THERE_TOO"):
         monkeypatch.setenv(name, here)
-    until("both to be left", lambda: job(first, pool, "worker7@host/1") and len(stranded(pool, first)) == 2)
+    until("both to be left", lambda: job(first, pool, "worker7@host/1") and len(unpokeable(pool)) == 2)
     assert states(pool, ids) == {"sensing"}
     [problem] = told(pool)
-    assert problem.startswith(f"worker7@host cannot poke {OURS}{cls}, other workers have to: ")
+    assert problem.startswith(f"2 conditions of {OURS}{cls} cannot be poked: ")
     assert "SENSORPOOL_CONN_THERE" in problem
     assert problem.count("worker7@host") == 1
     assert "swordfish" not in problem
@@ -370,37 +363,36 @@ def test_what_a_row_itself_says_wrong_fails_at_once(pool: Pool, good: Worker, co
     assert "no JSON object" in row(pool, garbled)["reason"]
 
 
-def test_suspects_that_this_process_cannot_poke_are_left_to_others_too(
+def test_isolated_groups_that_this_process_cannot_poke_are_left_to_others_too(
     pool: Pool, good: Worker, bad: Worker, company: Company
 ) -> None:
     ids = register(pool, 2, poke_interval=TICK)
     groups = [row(pool, instance_id)["group_id"] for instance_id in ids]
-    bad.leases.suspects.mark(pool.ranges[0], groups, Suspicion.OVERRAN)
-    until("a child's answer", lambda: job(bad, pool) and len(stranded(pool, bad)) == 2)
+    put_in_trouble(pool.database, groups, overruns=1)
+    until("a child's answer", lambda: job(bad, pool) and len(unpokeable(pool)) == 2)
     assert states(pool, ids) == {"sensing"}
     company.write(SOUND.replace("set()", "{'n0', 'n1'}"))
     until("a poke of the other's child", lambda: job(good, pool) and states(pool, ids) == {"success"})
 
 
-def test_suspects_that_no_process_can_poke_end_as_the_others_do(
+def test_isolated_groups_that_no_process_can_poke_end_as_the_others_do(
     make_pool: Callable[..., Pool], make_worker: Callable[[Settings], Worker], company: Company
 ) -> None:
     pool = make_pool(sensors_enabled=[PATH], infra_failure_window=3 * TICK, **QUICK | {"poke_interval": TICK})
     bad = make_worker(pool.settings.model_copy(update={"sensors_enabled": ("other.Class",)}))
     [ours] = register(pool, 1)
-    bad.leases.suspects.mark(pool.ranges[0], [row(pool, ours)["group_id"]], Suspicion.DEAD_HOLDER)
+    put_in_trouble(pool.database, [row(pool, ours)["group_id"]], strikes=1)
     until("its end", lambda: job(bad, pool) and states(pool, [ours]) == {"failed"})
 
 
 def told(pool: Pool) -> list[str]:
-    """Return what `health` says of processes that cannot poke. It also tells of ticks that a slow machine misses."""
-    return [line for line in health.health(pool) if " cannot poke " in line]
+    """Return `health`'s lines of classes that no process can poke. Others tell of missed ticks."""
+    return [line for line in health.health(pool) if " cannot be poked: " in line]
 
 
-def test_operators_are_told_who_cannot_poke_what_and_why(
+def test_operators_are_told_what_nobody_can_poke_and_why(
     pool: Pool, good: Worker, bad: Worker, company: Company, caplog: pytest.LogCaptureFixture
 ) -> None:
-    enroll(pool, "worker7@host")
     register(pool, 20)
     for _ in range(3):
         job(bad, pool, "worker7@host/1")
@@ -408,29 +400,8 @@ def test_operators_are_told_who_cannot_poke_what_and_why(
     assert len(said) == 1, "a line a class and cause"
     why = f"{PATH} is not enabled: add it to SENSORPOOL_SENSORS_ENABLED"
     [problem] = told(pool)
-    assert problem == f"worker7@host cannot poke {PATH}, other workers have to: {why}"
-    assert status.status(pool)["not_here"] == [{"worker": "worker7@host", "op_classpath": PATH, "why": why}]
+    cause = f"worker7@host cannot poke it: ClassUnavailable: {why}"
+    assert problem == f"20 conditions of {PATH} cannot be poked: {cause}"
+    assert status.status(pool)["unpokeable"] == [{"op_classpath": PATH, "groups": 20, "cause": cause}]
     job(good, pool, "worker8@host/1")
-    assert told(pool) == [problem], "that another one can does not make it well"
-    bad.poker.classes._refusals.clear()
-    job(bad, pool, "worker7@host/1")
-    assert told(pool) == []
-    for garbled in ("", "[]", "7", '["x", {}]', "[1e999, {}]", f"[{2**63}, {{}}]", "[null, [1]]", "[" * 20_000):
-        pool.leases.store.client.hset("sensorpool:{pool}:not_here", "worker7@host 1", garbled)
-    assert told(pool) == []
-    pool.leases.store.client.delete("sensorpool:{pool}:not_here")
-    pool.leases.store.client.set("sensorpool:{pool}:not_here", "x")
-    assert told(pool) == []
-
-
-def test_what_a_worker_has_reported_ends_with_it(pool: Pool, bad: Worker, company: Company) -> None:
-    enroll(pool, "worker7@host")
-    register(pool, 1)
-    job(bad, pool, "worker7@host/1")
-    assert len(told(pool)) == len(status.status(pool)["not_here"]) == 1
-    pool.roster.strike("worker7@host/1-abcd")
-    assert told(pool) == status.status(pool)["not_here"] == []
-    enroll(pool, "worker7@host")
-    assert len(told(pool)) == 1, "it was only out of the roster for a while, as after a loss of Redis"
-    complaints.withdraw(pool.leases, "worker7@host")  # as it starts anew, under its name
-    assert told(pool) == []
+    assert told(pool) == status.status(pool)["unpokeable"] == [], "another process can"

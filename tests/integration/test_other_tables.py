@@ -5,16 +5,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sensorpool.model.unsettled import from_registration
 
+from harness.until import until
 from sensorpool import Pool
 from sensorpool.leases.lease import Leases
 from sensorpool.leases.range_state import RangeState
-from sensorpool.model.values import Instance, Unsettled
+from sensorpool.leases.redis_store import range_key as key
+from sensorpool.model.values import Instance
 from sensorpool.store import inspecting
-from sensorpool.worker import job as cycle
 from sensorpool.worker.context import Worker
-from tests.support.builders import due_group
+from tests.support.troubled import put_in_trouble, trouble_of
 
 TICK, WINDOW = 0.1, 60.0
 SENSOR = "sensorpool.testing.ScriptedSensor"
@@ -49,7 +49,7 @@ def leave(worker: Worker, pool: Pool, /, **known: Any) -> None:
 
 def job(worker: Worker, pool: Pool) -> dict[str, Any]:
     time.sleep(TICK)
-    return cycle.run(worker, pool.ranges[0], "us@here/1").as_dict()
+    return worker.run_job(pool.ranges[0], "us@here/1").as_dict()
 
 
 def left(leases: Leases, pool: Pool) -> RangeState:
@@ -64,57 +64,52 @@ def test_what_is_known_from_before_a_group_was_registered_counts_nothing(
     made = register(pool, tmp_path, script)
     long_ago = pool.database.read(pool.database.now) - 3_600_000
     job(worker, pool)
-    leave(worker, pool, infra={made.group_id: long_ago}, stranded={made.group_id: long_ago}, left=[made.group_id])
+    put_in_trouble(pool.database, [made.group_id], failing_since=long_ago, unpokeable_since=long_ago)
+    leave(worker, pool, left=[made.group_id])
     assert job(worker, pool)["groups"] == 1
     row: Any = pool.database.read(inspecting.instance, made.id)
     assert row["state"] == "sensing", row["reason"]
-    state = left(worker.leases, pool)
-    [since] = state.infra.values() if script else state.stranded.values()
+    trouble = trouble_of(pool.database, made.group_id)
+    since = trouble.failing_since if script else trouble.unpokeable_since
+    assert since is not None
     assert since >= row["start_date"]
-
-
-def test_nor_does_a_result_that_could_not_be_written_then() -> None:
-    group = due_group(7)._replace(registered_at=1_000)
-    known = {7: Unsettled(10, "why"), 8: Unsettled(10, "why")}
-    assert from_registration(known, [group]) == {7: Unsettled(1_000, "why"), 8: Unsettled(10, "why")}
-    later = {7: Unsettled(2_000, "why")}
-    assert from_registration(later, [group]) == later
 
 
 def test_what_is_of_another_pool_is_dropped(pool: Pool, worker: Worker, tmp_path: Any) -> None:
     made, shard_range = register(pool, tmp_path, "wait"), pool.ranges[0]
-    now = pool.database.read(pool.database.now)
+    note = key(shard_range, "note")
 
     def haunt(pool_id: str) -> None:
-        worker.leases.suspects.mark(shard_range, [made.group_id], Suspicion.OVERRAN)
-        worker.leases.suspects.count_overruns(shard_range, [made.group_id])
-        worker.leases.unsettled.keep(shard_range, {made.group_id: Unsettled(now, "why")})
-        leave(worker, pool, pool=pool_id, infra={9: now - 1_000}, left=[made.group_id])
+        worker.leases.put_in_flight(shard_range, [made.group_id])
+        now = pool.database.read(pool.database.now)
+        state = RangeState(last=now - 1_000, pool=pool_id, left=[made.group_id], holder="before")
+        worker.leases.store.client.set(key(shard_range, "state"), state.text())
 
     ours = pool.pool_id.get()
     assert ours is not None
     haunt("another")
-    assert job(worker, pool)["poked"] == 1, "by a job, because it is no suspect"
-    assert worker.leases.suspects.why(shard_range, made.group_id) is None
-    assert worker.leases.suspects.overruns(shard_range, made.group_id) == 0
-    assert worker.leases.unsettled.of([shard_range]) == {}
-    assert (left(worker.leases, pool).pool, left(worker.leases, pool).infra) == (ours, {})
+    assert job(worker, pool)["poked"] == 1, "by a job, because it has no strike"
+    assert trouble_of(pool.database, made.group_id).strikes == 0
+    assert left(worker.leases, pool).pool == ours
+    assert not worker.leases.store.client.exists(note)
     for known in (ours, ""):  # the holder did not know its own, while the database was away
+        put_in_trouble(pool.database, [made.group_id])
         haunt(known)
         job(worker, pool)
-        assert worker.leases.suspects.why(shard_range, made.group_id) == Suspicion.OVERRAN
-        assert left(worker.leases, pool).infra == {9: now - 1_000}
+        assert trouble_of(pool.database, made.group_id).strikes == 1
+        until("its poke in a child", lambda: not worker.background.is_busy)
 
 
 def test_a_process_that_outlives_the_tables_drops_nothing_of_the_new_ones(
     pool: Pool, worker: Worker, tmp_path: Any
 ) -> None:
-    register(pool, tmp_path, "wait")
+    made = register(pool, tmp_path, "wait")
     job(worker, pool)
     with pool.database.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE sensorpool_schema SET pool_id = 'made anew'")
     worker.pool_id._asked = -60.0  # it is not asked each moment
-    leave(worker, pool, pool="made anew", infra={9: pool.database.read(pool.database.now) - 1_000})
-    before = left(worker.leases, pool)
+    leave(worker, pool, pool="made anew", left=[made.group_id])
+    worker.leases.put_in_flight(pool.ranges[0], [made.group_id])
     job(worker, pool)
-    assert (left(worker.leases, pool).pool, left(worker.leases, pool).infra) == ("made anew", before.infra)
+    assert left(worker.leases, pool).pool == "made anew"
+    assert trouble_of(pool.database, made.group_id).strikes == 1

@@ -39,9 +39,10 @@ def other_server() -> Iterator[Server]:
 
 
 def run(worker: Worker, pool: Pool) -> None:
-    """Run the job of the one range, as soon as a period of each group has begun."""
+    """Run the job of the one range, as soon as a period of each group has begun, and wait for its slow pokes."""
     time.sleep(TICK)
     worker.run_job(pool.ranges[0], "us")
+    until("the slow pokes to end", lambda: not worker.background.is_busy)
 
 
 @pytest.mark.parametrize("code", [429, 503])

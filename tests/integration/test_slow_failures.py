@@ -10,12 +10,11 @@ import pytest
 from harness.until import until
 from sensorpool import Pool, Settings
 from sensorpool.errors import InfraFailure, Unreachable
-from sensorpool.model.states import Outcome, State
-from sensorpool.model.values import Failing, Report
-from sensorpool.worker import job as cycle
+from sensorpool.model.states import State
 from sensorpool.worker.context import Worker
-from tests.support.builders import START, due_group
+from tests.support.builders import START
 from tests.support.moved_clock import Clock
+from tests.support.troubled import trouble_of
 
 MINUTE = 60_000
 
@@ -51,13 +50,12 @@ class Fleet:
         self.clock.ms += MINUTE
         worker = self.workers[self.minutes % len(self.workers)]
         self.minutes += 1
-        cycle.run(worker, self.pool.ranges[0], f"job{self.minutes}")
-        until("the slow poke to end", lambda: not worker.is_busy_outside)
+        worker.run_job(self.pool.ranges[0], f"job{self.minutes}")
+        until("the slow poke to end", lambda: not worker.background.is_busy)
         return self.pool.get(self.waits.id).state
 
-    def failing(self) -> dict[int, Failing]:
-        told = self.pool.leases.outside_failures.of(self.pool.ranges[0], [self.waits.group_id])
-        return dict(told.failing)
+    def is_failing(self) -> bool:
+        return trouble_of(self.pool.database, self.waits.group_id).failing_since is not None
 
 
 @pytest.fixture(params=[2, 3, 4], ids=lambda number: f"{number} processes")
@@ -84,35 +82,15 @@ def test_a_poke_that_finds_nothing_ends_the_window_in_all_processes(found: str, 
     """It is one of a job, or outlives its job."""
     Refuses.script[:] = ["slow"] * 4 + [found]
     assert [fleet.poke() for _ in range(4)] == [State.SENSING] * 4
-    assert fleet.failing()
+    assert fleet.is_failing()
     fleet.poke()
-    assert not fleet.failing()
+    assert not fleet.is_failing()
     assert [fleet.poke() for _ in range(6)] == [State.SENSING] * 5 + [State.FAILED]
 
 
 def test_quick_and_slow_failures_are_one_window(fleet: Fleet) -> None:
     Refuses.script[:] = ["quick", "slow", "quick", "slow", "slow", "quick"]
     assert [fleet.poke() for _ in range(6)] == [State.SENSING] * 5 + [State.FAILED]
-
-
-def test_an_answer_ends_the_window_though_redis_did_not_say_what_it_knows(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
-
-    def away(*_: Any) -> Any:
-        asked.append(1)
-        raise Unreachable("Redis does not answer")
-
-    Refuses.script[:] = ["slow"] * 4 + ["slow nothing"]
-    assert [fleet.poke() for _ in range(4)] == [State.SENSING] * 4
-    assert fleet.failing()
-    with monkeypatch.context() as patched:
-        for worker in fleet.workers:
-            patched.setattr(worker.leases.outside_failures, "of", away)
-        assert fleet.poke() is State.SENSING
-    assert asked
-    assert not fleet.failing()
 
 
 def test_an_answer_ends_the_window_though_the_job_that_handed_the_poke_over_left_no_state(
@@ -131,55 +109,6 @@ def test_an_answer_ends_the_window_though_the_job_that_handed_the_poke_over_left
             patched.setattr(worker.leases, "finish", away)
         with suppress(Unreachable):
             fleet.poke()
-        until("the slow poke to end", lambda: not any(worker.is_busy_outside for worker in fleet.workers))
+        until("the slow poke to end", lambda: not any(worker.background.is_busy for worker in fleet.workers))
     assert left
     assert [fleet.poke() for _ in range(6)] == [State.SENSING] * 5 + [State.FAILED]
-
-
-def test_what_cannot_be_told_is_no_shorter_window(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Redis does not say what it knows, and is told of a failure that is younger than it looked."""
-    asked = []
-
-    def away(*_: Any) -> Any:
-        asked.append(1)
-        raise Unreachable("Redis does not answer")
-
-    assert [fleet.poke() for _ in range(3)] == [State.SENSING] * 3
-    with monkeypatch.context() as patched:
-        for worker in fleet.workers:
-            patched.setattr(worker.leases.outside_failures, "of", away)
-        assert fleet.poke() is State.SENSING
-    assert asked
-    assert [fleet.poke() for _ in range(2)] == [State.SENSING, State.FAILED]
-
-
-def test_an_answer_ends_the_window_though_nothing_can_be_written(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    Refuses.script[:] = ["slow"] * 4
-    assert [fleet.poke() for _ in range(4)] == [State.SENSING] * 4
-    results = fleet.workers[0].outside
-    lands = Report(due_group(fleet.waits.group_id), time.monotonic(), Outcome.LANDED)
-
-    def away(*_: Any) -> Any:
-        raise Unreachable("the database does not answer")
-
-    monkeypatch.setattr(results, "_settle_facts", away)
-    with pytest.raises(Unreachable):
-        results.settle([lands], {fleet.pool.ranges[0]: [lands]})
-    assert not fleet.failing()
-
-
-@pytest.mark.parametrize("odd", ["", "x", "7", "7 6", "1 2 3", "-1 2", f"1 {10**30}", "١ ٢"])
-def test_what_cannot_be_read_is_no_failure(odd: str, fleet: Fleet) -> None:
-    store = fleet.pool.leases.store
-    store.client.hset(store.key(fleet.pool.ranges[0], "failing"), mapping={str(fleet.waits.group_id): odd, "y": "1 2"})
-    assert fleet.failing() == {}
-    assert fleet.poke() is State.SENSING
-    assert fleet.failing()
-
-
-def test_a_key_of_another_type_stops_no_range(fleet: Fleet) -> None:
-    store = fleet.pool.leases.store
-    name = store.key(fleet.pool.ranges[0], "failing")
-    store.client.set(name, "odd")
-    assert fleet.poke() is State.SENSING
-    assert fleet.failing()

@@ -21,9 +21,10 @@ from sensorpool.service.app import make_app
 from sensorpool.service.presence import terms_of
 from sensorpool.store.database import Database
 from sensorpool.store.schema import callback, outbox
-from sensorpool.worker import job, rescue
+from sensorpool.worker import rescue
 from sensorpool.worker.chores.round import Place
 from sensorpool.worker.context import Worker
+from sensorpool.worker.job import Jobs
 
 DENIED = "permission denied for table sensor_callback"
 
@@ -99,7 +100,7 @@ def test_a_range_whose_jobs_fail_says_why(
         raise error
 
     app = make_app(pool.settings)
-    monkeypatch.setattr(job, "run_each", fails)
+    monkeypatch.setattr(Jobs, "run", fails)
     for shard_range in pool.ranges:
         app.tasks[wire.POKE_SHARD].apply([shard_range.shard_min, shard_range.shard_max])
     [problem] = health.ticks(pool)

@@ -62,7 +62,7 @@ def test_a_large_value_of_many_is_kept_once(pool: Pool, worker: Worker) -> None:
         carried.append(sum(len(v) for v in _texts(parameters)))
 
     tracemalloc.start()
-    assert worker.settler.settle([landed(worker, ones[0], WAITERS, LARGE)]).ended == WAITERS
+    assert worker.settler.settle([landed(worker, ones[0], WAITERS, LARGE)]) == WAITERS
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 30 * 2**20
@@ -115,7 +115,7 @@ def test_many_large_values_settle_in_statements_of_bounded_size(pool: Pool, work
     def weigh(_: Any, __: Any, ___: Any, parameters: Any, *____: Any) -> None:
         heaviest[0] = max(heaviest[0], sum(len(v) for v in _texts(parameters)))
 
-    assert worker.settler.settle(facts).ended == 150
+    assert worker.settler.settle(facts) == 150
     assert heaviest[0] < 2 * values.STATEMENT
     parts = pool.database.read(values.in_readable_parts, [one.id for one in ones])
     assert len(parts) == 2
@@ -131,7 +131,7 @@ def test_reasons_of_many_settle_in_statements_of_bounded_size(pool: Pool, worker
     def weigh(_: Any, __: Any, ___: Any, parameters: Any, *____: Any) -> None:
         heaviest[0] = max(heaviest[0], sum(len(v) for v in _texts(parameters)))
 
-    assert worker.settler.settle([Fact(ones[0].group_id, 3_000, began, Outcome.FAIL, "r" * 2_000)]).ended == 3_000
+    assert worker.settler.settle([Fact(ones[0].group_id, 3_000, began, Outcome.FAIL, "r" * 2_000)]) == 3_000
     assert heaviest[0] < 1.5 * values.STATEMENT
 
 

@@ -19,7 +19,8 @@ from sensorpool.cli.main import main
 from sensorpool.client import wake
 from sensorpool.errors import Refused, Unreachable
 from sensorpool.leases import wake_ups
-from sensorpool.leases.background_notes import BackgroundNotes, Isolated
+from sensorpool.leases.background_notes import Isolated
+from sensorpool.leases.lease import leases_of
 from sensorpool.model.states import State
 from sensorpool.store.schema import sensor_instance
 from sensorpool.testing import land, pokes
@@ -196,13 +197,13 @@ def test_who_is_poked_just_now_is_poked_again(
 ) -> None:
     """A poke that goes on outside of jobs may have looked before the wake-up."""
     groups = dict(map(tuple, pool.database.read(_groups_of)))
-    elsewhere = BackgroundNotes(worker.leases.store, 60)
-    elsewhere.put(pool.ranges[0], [groups[waiting["object"]]], Isolated())
+    elsewhere = leases_of(pool.settings)
+    elsewhere.note_background(pool.ranges[0], [groups[waiting["object"]]], Isolated(), 60)
     pool.wake(prefix="s3://in/day=1/")
     job(worker, pool)
     assert poked(tmp_path)["folder"] == 2
     assert poked(tmp_path)["object"] == 1
-    elsewhere.put(pool.ranges[0], [], Isolated())
+    elsewhere.note_background(pool.ranges[0], [], Isolated(), 60)
     job(worker, pool)
     until("its poke", lambda: poked(tmp_path)["object"] == 2)
 

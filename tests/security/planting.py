@@ -5,12 +5,18 @@ from typing import Any
 
 from sqlalchemy import insert, select
 
+from sensorpool.model.trouble import Trouble
+from sensorpool.store import troubles
 from sensorpool.store.database import Database
 from sensorpool.store.schema import poke_group, sensor_instance
+from sensorpool.store.troubles import Changed
 
 
-def plant(database: Database, op_classpath: str, poke_context: str, **columns: Any) -> int:
-    """Plant a group with one waiter; ``columns`` are those of either table. Return the waiter's id."""
+def plant(database: Database, op_classpath: str, poke_context: str, strikes: int = 0, **columns: Any) -> int:
+    """Plant a group with one waiter; ``columns`` are those of either table. Return the waiter's id.
+
+    :param strikes: of the group; from one on it is poked in child processes.
+    """
     hashcode = int.from_bytes(os.urandom(7), "big")
     with database.engine.begin() as connection:
         now = database.now(connection)
@@ -29,6 +35,9 @@ def plant(database: Database, op_classpath: str, poke_context: str, **columns: A
         }
         group |= {name: value for name, value in columns.items() if name in poke_group.c}
         group_id = connection.execute(insert(poke_group).values(group)).inserted_primary_key[0]  # type: ignore[index]
+        if strikes:
+            trouble = Changed(Trouble(strikes=strikes), hashcode % 10_000)
+            troubles.write(connection, {group_id: trouble})
         instance = {
             "dag_id": "planted",
             "task_id": "t",

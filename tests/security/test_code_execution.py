@@ -66,21 +66,21 @@ def test_planted_class_paths_are_never_imported(
     service = make_service(infra_failure_window=3)
     database, folder = service.pool.database, str(tmp_path)
     planted = [
-        plant(database, path, context, crashes=crashes)
+        plant(database, path, context, strikes=strikes)
         for path in CLASS_PATHS
         for context in contexts(canary)
-        for crashes in (0, 1)  # those that crashed before are poked in the isolated lane
+        for strikes in (0, 1)  # those with a strike are poked in the isolated lane
     ]
     listed = [
-        plant(database, path, json.dumps({"folder": folder, "name": "extra", **extra}), crashes=crashes)
+        plant(database, path, json.dumps({"folder": folder, "name": "extra", **extra}), strikes=strikes)
         for path in (SCRIPTED, MANY)
         for extra in EXTRA_FIELDS
-        for crashes in (0, 1)
+        for strikes in (0, 1)
         if path == SCRIPTED or "folder" in extra
     ]
     garbled = [plant(database, SCRIPTED, text) for text in ("", "garbage", "[]", "null", "7", "[" * 20_000)]
     ours = plant(database, SCRIPTED, json.dumps({"folder": folder, "name": "ours"}))
-    apart = plant(database, SCRIPTED, json.dumps({"folder": folder, "name": "apart"}), crashes=1)
+    apart = plant(database, SCRIPTED, json.dumps({"folder": folder, "name": "apart"}), strikes=1)
     land(folder, "ours")
     land(folder, "apart")
     service.start(**canary.environment)

@@ -9,7 +9,6 @@ from typing import Any
 import psycopg
 import pytest
 import redis
-from sensorpool.model.suspicion import Suspicion
 from sqlalchemy import make_url
 
 from harness.servers import fresh_database
@@ -18,6 +17,7 @@ from harness.until import until
 from sensorpool import Pool, Settings
 from sensorpool.admin import callbacks as of_callbacks
 from sensorpool.admin import doctor, health, instances, status
+from sensorpool.leases.background_notes import Isolated
 from sensorpool.leases.lease import leases_of
 from sensorpool.model.states import Outcome, State
 from sensorpool.model.values import Fact, ShardRange
@@ -37,7 +37,7 @@ ASKED_FOR_IN_VAIN = {"config", "config|get", "client", "client|setinfo", "client
 ROLES = {name: f"sensorpool_{name}" for name in ("owner", "worker", "registrant", "reader")}
 TABLES = (
     *("poke_group", "sensor_instance", "sensorpool_outbox", "sensorpool_schema", "sensorpool_alembic_version"),
-    *("sensorpool_callback", "shared_value", "class_proof", "landing"),
+    *("sensorpool_callback", "shared_value", "class_proof", "landing", "group_trouble"),
 )
 
 
@@ -107,11 +107,11 @@ def test_the_pool_runs_under_the_acl(postgres_database: str, acl_url: str, redis
 def test_who_waits_to_be_poked_apart_is_seen_under_the_acl(acl_url: str) -> None:
     """Threat `open Redis`: what nobody may ask would look as if nobody waited."""
     leases, shard_range = leases_of(Settings(redis_url=acl_url)), ShardRange(0, 10)
-    leases.suspects.mark(shard_range, range(1, 6), Suspicion.OVERRAN)
-    leases.claims.take(shard_range, range(1, 4), seconds=60, now=10**12)
-    assert leases.claims.since([shard_range]) == dict.fromkeys((1, 2, 3), 10**12)
-    assert leases.claims.renew({shard_range: {3: 10**12, 4: 10**12}}, seconds=60) == {shard_range: [4]}
-    leases.claims.drop(shard_range, range(1, 5))
+    isolated = Isolated([3, 4], waiting=1, overdue=1, longest=7_000)
+    leases.note_background(shard_range, [1, 2], isolated, 60)
+    assert leases.isolated([shard_range]) == [[isolated]]
+    leases.note_background(shard_range, [], Isolated(), 60)
+    assert leases.isolated([shard_range]) == [[]]
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_callbacks_and_large_values_go_under_the_roles(roles: Callable[[str], st
         registrant.cancel(ones[0].id)
         value = json.dumps("x" * 250_000)
         began = worker.database.read(worker.database.now) + 1
-        assert worker.settler.settle([Fact(ones[0].group_id, 20, began, Outcome.LANDED, None, value)]).ended == 19
+        assert worker.settler.settle([Fact(ones[0].group_id, 20, began, Outcome.LANDED, None, value)]) == 19
         read = registrant.database.read(results.read, [one.id for one in ones])
         assert [each.xcom_value for each in read].count(value) == 19
         until("callbacks", lambda: registrant.database.read(callbacks.backlog) == [])
@@ -236,6 +236,8 @@ BEYOND = {
         "UPDATE sensor_instance SET on_settled = 'x'",
         "UPDATE sensor_instance SET dag_id = 'x'",
         "UPDATE sensorpool_outbox SET instance_ids = '[]'",
+        "DELETE FROM group_trouble",
+        "UPDATE group_trouble SET strikes = 0",
     ],
     "reader": [
         "SELECT poke_context FROM sensor_instance",

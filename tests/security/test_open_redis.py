@@ -3,6 +3,7 @@
 import base64
 import json
 import random
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +25,10 @@ from tests.security.planting import rows
 GROUPS = 12
 FORGED = 1_000
 STEADY = ("id", "state", "reason", "ending", "settled_at", "group_id", "timeout_at", "xcom_value", "next_deadline")
+KOMBUS = (
+    *("unacked", "unacked_index", "unacked_mutex", "sensorpool", "_kombu.binding.sensorpool"),
+    *("_kombu.binding.sensorpool.results", "_kombu.binding.celeryev"),
+)
 QUEUES = ("sensorpool:sensorpool", "sensorpool:sensorpool\x06\x163", "sensorpool:celery")
 
 
@@ -56,36 +61,17 @@ def test_forged_messages_and_keys_change_nothing(
     assert audit.read(service.pool.database).is_clean
 
 
-def test_keys_of_wrong_types_do_not_stop_the_pool(service: Service, tmp_path: Path) -> None:
-    """Threat `open Redis`: every key that the pool has, replaced by one of another type."""
-    ids = register(service, tmp_path, count=GROUPS, groups=GROUPS)
-    service.start()
-    until("pokes of all", lambda: len(pokes(tmp_path)) == GROUPS)
-    client = service.pool.leases.store.client
-    for kind in ("list", "hash"):  # no key of ours is right with both
-        for name in ours(client, service):
-            together(client, lambda c, kind=kind, name=name: (c.delete(name), make(c, kind, name)))
-        at = max(poke.at for some in pokes(tmp_path).values() for poke in some)
-        until(f"pokes of all after {kind}", lambda at=at: all(since(some, at) for some in pokes(tmp_path).values()))
-    for number in range(GROUPS):
-        land(tmp_path, f"g{number}")
-    assert set(service.pool.wait(ids, 60).values()) == {State.SUCCESS}
-    until("all is published", lambda: outbox_is_empty(service))
-    assert [process.poll() for process in service.processes] == [None, None]
-
-
-def test_forged_leases_and_claims_end(make_service: Callable[..., Service], tmp_path: Path) -> None:
-    """Threat `open Redis`: a lease, a dirty flag and a claim without an end, and everybody a suspect."""
+def test_forged_flags_and_notes_end(make_service: Callable[..., Service], tmp_path: Path) -> None:
+    """Threat `open Redis`: a dirty flag without an end, and notes that say that all is poked elsewhere."""
     service = make_service(lease_ttl=2.5)
     ids = register(service, tmp_path, count=GROUPS, groups=GROUPS)
-    client = service.pool.leases.store.client
-    for name in ours(client, service):
-        if name.endswith((":lease", ":dirty")):
-            client.set(name, "forged")
+    client, until_then = service.pool.leases.store.client, round(time.time() * 1000) + 3_000
+    for shard_range in service.pool.ranges:
+        client.set(f"sensorpool:{{{shard_range}}}:dirty", "forged")
     for row in rows(service.pool.database).values():
         name = f"sensorpool:{{{service.pool.range_of(row['shardcode'])}}}:"
-        client.hset(f"{name}suspects", str(row["group_id"]), "forged")
-        client.set(f"{name}alone:{row['group_id']}", "forged", px=10**9)
+        client.hset(f"{name}background", "forged", "forged")
+        client.hset(f"{name}background", str(row["group_id"]), f"{until_then} [[{row['group_id']}], [], 0, 0, 0]")
     for number in range(GROUPS):
         land(tmp_path, f"g{number}")
     service.start()
@@ -109,26 +95,6 @@ def steady(service: Service) -> dict[int, dict[str, Any]]:
 
 def since(some: list[Any], at: float) -> list[Any]:
     return [poke for poke in some if poke.at > at]
-
-
-def outbox_is_empty(service: Service) -> bool:
-    from sensorpool.store import inspecting
-
-    return service.pool.database.read(inspecting.oldest_unpublished) is None
-
-
-def ours(client: Any, service: Service) -> list[str]:
-    """The keys that there are, and those that there may be."""
-    parts = ("lease", "state", "dirty", "note", "suspects", "pokes")
-    kombus = ("unacked", "unacked_index", "unacked_mutex", "sensorpool", "_kombu.binding.sensorpool")
-    exchanges = ("_kombu.binding.sensorpool.results", "_kombu.binding.celeryev")
-    return sorted(
-        {
-            *(key for key in client.keys("sensorpool:*")),
-            *(f"sensorpool:{{{shard_range}}}:{part}" for shard_range in service.pool.ranges for part in parts),
-            *(f"sensorpool:{name}" for name in (*kombus, *exchanges)),
-        }
-    )
 
 
 def make(client: Any, kind: str, name: str, value: Any = "forged") -> None:
@@ -204,14 +170,14 @@ def attack(
     wild += [{"task": None}, {"task": []}, {"task": f"{MODULE}.Canary"}, {"compression": "zlib"}, {"group": {}}]
     spoilt = [{"properties": {}}, {"properties": 7}, {"body": 7}, {"body": "!"}, {"content-type": []}, {"headers": []}]
     spoilt += [{"content-encoding": "zip"}, {"content-type": "application/x-python-serialize"}, {"headers": None}]
-    names = ours(service.pool.leases.store.client, service)
+    names = [f"sensorpool:{name}" for name in KOMBUS]
 
     def some(choices: list[Any]) -> Any:
         return choices[rng.randrange(len(choices))]
 
     def state() -> str:
-        fields = ("last", "recent", "left", "infra", "holder", "groups", "pokes", "lag_ms", "seconds")
-        ids = {"recent": [*group_ids, 10**30], "left": group_ids, "infra": {str(group_ids[0]): some(absurd)}}
+        fields = ("last", "recent", "left", "left_since", "holder", "groups", "pokes", "lag_ms", "seconds")
+        ids = {"recent": [*group_ids, 10**30], "left": group_ids, "left_since": [[some(absurd), 1]]}
         return json.dumps({name: some([*absurd, ids.get(name)]) for name in fields if rng.random() < 0.7})
 
     def settled() -> str:
@@ -244,10 +210,8 @@ def attack(
             case 5:
                 return lambda c: c.set(f"{prefix}note", some([json.dumps(group_ids), json.dumps(absurd[:-5]), text]))
             case 6:
-                return lambda c: (
-                    c.delete(f"{prefix}suspects"),
-                    c.hset(f"{prefix}suspects", str(some([*group_ids, *absurd])), text),
-                )
+                note = f"7 [[{some(group_ids)}], [], 0, 0, 0]"
+                return lambda c: c.hset(f"{prefix}background", str(some(absurd)), some([text, note]))
             case 7:
                 record = json.dumps([some(absurd), "abc", [some(absurd)] * 3, group_ids[:3], {"0": some(absurd)}])
                 return lambda c: (c.delete(f"{prefix}pokes"), c.zadd(f"{prefix}pokes", {some([record, text]): 1e300}))

@@ -115,12 +115,12 @@ def test_nothing_gets_in_by_a_pattern_but_the_sensors_of_its_package(
     service = make_service(infra_failure_window=3, sensors_enabled=f"{PACKAGE}.*")
     database, context = service.pool.database, json.dumps({"file": str(canary.path), "args": canary.command})
     planted = {
-        plant(database, path, context, crashes=crashes): (path, why)
+        plant(database, path, context, strikes=strikes): (path, why)
         for why, paths in REFUSED.items()
         for path in paths
-        for crashes in (0, 1)
+        for strikes in (0, 1)
     }
-    ours = [plant(database, f"{PACKAGE}.files.Waits", "{}", crashes=crashes) for crashes in (0, 1)]
+    ours = [plant(database, f"{PACKAGE}.files.Waits", "{}", strikes=strikes) for strikes in (0, 1)]
     service.start(**canary.environment)
     states = service.pool.wait([*planted, *ours], 60)
     found = rows(database)
