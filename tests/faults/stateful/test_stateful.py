@@ -28,8 +28,8 @@ from sensorpool.poke import bulk_call, quick_batch, unit
 from sensorpool.store import transaction
 from sensorpool.store.migrate import upgrade
 from sensorpool.store.schema import group_trouble, outbox, poke_group, sensor_instance
-from sensorpool.worker import clock_watch as clock_module
 from sensorpool.worker import backends, background, dispatch, job
+from sensorpool.worker import clock_watch as clock_module
 from sensorpool.worker import load as load_module
 from sensorpool.worker.chores import others
 from tests.faults.stateful.hands import RANGES, TICK

@@ -2,7 +2,6 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
