@@ -111,9 +111,9 @@ class Background:
         groups = [unit.group for unit in list(poking.outstanding.values())]
         own = self._own(batch, groups, is_isolated=False)
         with self._lock:
+            self._thread.start()
             self._going_on[poking] = ended
             self._waits |= own
-            self._thread.start()
         self._note(batch.shard_range)
 
     def isolate(self, batch: Batch, units: Sequence[PokeUnit]) -> bool:
@@ -121,27 +121,28 @@ class Background:
 
         :returns: whether they are; else this process ends soon, and takes none.
         :raises Unreachable: when the database or Redis does not answer; then none is poked.
+        :raises RuntimeError: when no thread can be started; then some may be poked in vain.
         """
         if self._is_retired:
             return False
         rows = self._database.read(loading.groups, [unit.group.id for unit in units])
         own = self._own(batch, [group for group, *_ in rows], is_isolated=True)
-        with self._lock:
-            self._waits |= own
-        try:
-            self._note(batch.shard_range)
-        except Unreachable:
-            self._forget(own)
-            raise
         suspects: dict[bool, list[Suspect]] = {True: [], False: []}
         for group, op_classpath, poke_context, _ in rows:
             trouble = batch.troubles.get(group.id, HEALTHY)
             suspects[trouble.strikes == 0].append(Suspect(group, op_classpath, poke_context, trouble.is_alone))
-        self._hanging.offer(suspects[True])
-        self._dying.offer(suspects[False])
+        with self._lock:
+            self._thread.start()
+            self._waits |= own
+        try:
+            self._note(batch.shard_range)
+            self._hanging.offer(suspects[True])
+            self._dying.offer(suspects[False])
+        except BaseException:
+            self._forget(own)
+            raise
         with self._lock:
             self._offered |= own.keys() & self._waits.keys()  # some may have been reported since
-            self._thread.start()
         return True
 
     def retire(self) -> None:

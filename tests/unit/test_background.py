@@ -114,13 +114,28 @@ def test_where_a_server_is_away_none_is_poked(place: Outside, monkeypatch: pytes
         raise Unreachable(f"{what} does not answer")
 
     with monkeypatch.context() as patched:
-        patched.setattr(
-            *((place.process.database, "read") if what == "the database" else (Leases, "note_background")), away
-        )
+        if what == "Redis":
+            patched.setattr(Leases, "note_background", away)
+        else:
+            patched.setattr(place.process.database, "read", away)
         with pytest.raises(Unreachable):
             place.background.isolate(batch, units)
     assert not place.background.is_busy
     assert (place.dying.in_lane, place.hanging.in_lane) == ({}, {})
+
+
+def test_where_no_thread_can_be_started_no_group_is_kept(place: Outside, monkeypatch: pytest.MonkeyPatch) -> None:
+    hanging, dying = place.register("a", "b")
+    batch = place.batch(**{f"_{hanging}": OVERRAN, f"_{dying}": STRUCK})
+
+    def fails(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(place.hanging, "offer", fails)
+    with pytest.raises(RuntimeError):
+        place.background.isolate(batch, place.units(hanging, dying))
+    assert not place.background.is_busy
+    until("no note names them", lambda: place.busy == set())
 
 
 def test_a_group_that_is_gone_is_not_poked(place: Outside) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 
 from harness.until import until
 from sensorpool.errors import Unreachable
@@ -319,9 +320,12 @@ def test_the_trouble_of_a_group_that_fails_is_written_once_and_deleted_once(
     [group] = place.register("a")
     written: list[dict[int, Changed]] = []
     write = troubles.write
-    monkeypatch.setattr(
-        troubles, "write", lambda connection, changed: [written.append(changed), write(connection, changed)]
-    )
+
+    def count(connection: Connection, changed: dict[int, Changed]) -> None:
+        written.append(changed)
+        write(connection, changed)
+
+    monkeypatch.setattr(troubles, "write", count)
     place.poker.script[group] = Outcome.INFRA_FAILURE
     place.job()
     known = place.troubles()

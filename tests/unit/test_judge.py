@@ -184,7 +184,7 @@ def test_a_window_ends_only_waits_that_have_lasted_as_long(waited: int, ends: li
 
 def test_a_waiter_who_came_late_is_looked_at_again_before_another_window_is_over() -> None:
     trouble, end, ended = Trouble(failing_since=START), START + WINDOW + INTERVAL, list[int]()
-    late = {"start_date": START + INTERVAL, "timeout_at": START + DAY, "next_deadline": START + DAY}
+    late: dict[str, Any] = {"start_date": START + INTERVAL, "timeout_at": START + DAY, "next_deadline": START + DAY}
     for at in range(START + WINDOW, end + 1, INTERVAL):
         seen, trouble = poked(Outcome.INFRA_FAILURE, trouble, at=at)
         assert seen is not None
@@ -243,7 +243,7 @@ def test_one_who_came_late_times_out_only_after_the_turn_of_others() -> None:
     over = said(Outcome.CANNOT_POKE, Trouble(unpokeable_since=START), at)
     assert over.outcome is Outcome.UNPOKEABLE
     for deadline, ends in ((at - TURN + 1, False), (at - TURN, True)):
-        late = {"start_date": at - 1_000, "timeout_at": deadline, "next_deadline": deadline}
+        late: dict[str, Any] = {"start_date": at - 1_000, "timeout_at": deadline, "next_deadline": deadline}
         assert bool(verdicts(over, **late)) is ends
 
 

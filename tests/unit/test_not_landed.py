@@ -77,6 +77,7 @@ def test_its_record_says_how_long_a_poke_took(many: NotLanded) -> None:
 def test_metrics_count_the_same(seconds: float) -> None:
     many = not_landed([due_group(n) for n in range(1, 6)], [BEGAN] * 5, seconds)
     counted = []
+    given_: Any
     for given_ in (([], [many]), (many.reports(), [])):
         metrics = Metrics()
         metrics.start()
