@@ -1,5 +1,6 @@
 """Two workers with one pattern and different installs: the one that lacks a class leaves its groups to the other."""
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -50,9 +51,9 @@ def test_a_worker_with_an_older_package_leaves_the_class_to_the_other(
     make_service: Callable[..., Service], versions: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(versions["new"])
-    service = make_service(sensors_enabled=PATTERN)
-    service.worker(PYTHONPATH=versions["old"])
-    service.worker(PYTHONPATH=versions["new"])
+    service, path = make_service(sensors_enabled=PATTERN), os.environ.get("PYTHONPATH", "")
+    service.worker(PYTHONPATH=os.pathsep.join([versions["old"], path]))
+    service.worker(PYTHONPATH=os.pathsep.join([versions["new"], path]))
     service.beat()
     until("the first tick of every range", service.is_ready)
     flags = [tmp_path / f"flag{n}" for n in range(6)]
