@@ -54,6 +54,7 @@ from sensorpool.leases.redis_store import RedisStore
 from sensorpool.leases.wake_ups import WakeUps
 from sensorpool.model.values import Milliseconds, ShardRange
 
+_NAMES = ("lease", "state", "dirty", "late", "nudged", "note", "background", "pokes", "pokes_size", "history")
 _NAMES_GROUPS = ("note", "background", "late", "state")  # keys of a range that name groups by their ids
 
 
@@ -104,7 +105,12 @@ class Leases:
         """Acquire the lease of a range; return it with what the last holder left, or the present holder's token."""
         started = time.monotonic()
         names = ("lease", "state", "dirty", "note", "background", "late")
-        answer = self.store.run(self._acquire, self._keys(shard_range, *names), [token, self.ttl_ms])
+        try:
+            answer = self.store.run(self._acquire, self._keys(shard_range, *names), [token, self.ttl_ms])
+        except Unreachable as error:
+            if "WRONGTYPE" in str(error):  # another program wrote there: the next job finds nothing
+                self.store.call(self.store.client.delete, *self._keys(shard_range, *_NAMES))
+            raise
         if not answer[0]:
             return str(answer[1])
         background = read_background(pairs(answer[4]), int(answer[6]))

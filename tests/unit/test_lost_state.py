@@ -65,6 +65,15 @@ def test_a_state_of_another_version_is_read_as_far_as_it_is_known(client: Any) -
     assert held.state == RangeState(last=START, left=[1])
 
 
+@pytest.mark.parametrize("name", ["lease", "state", "note", "background", "late"])
+def test_a_key_of_another_type_costs_its_range_a_job(client: Any, name: str) -> None:
+    client.zadd(key(RANGE, name), {"foreign": 1})
+    leases = Leases(RedisStore(client), lease_ttl=60)
+    with pytest.raises(Unreachable, match="WRONGTYPE"):
+        leases.acquire(RANGE, "one")
+    assert isinstance(leases.acquire(RANGE, "one"), Acquired)
+
+
 @pytest.mark.parametrize(
     "garbled", ["nonsense", "7", "null", '["x"]', "[[]]", "[1e999]", "[" * 100_000], ids=lambda t: t[:20]
 )
