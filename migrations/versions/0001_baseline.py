@@ -217,7 +217,7 @@ def upgrade() -> None:
         sa.Column("pool_id", sa.String(32), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_sensorpool_schema"),
     )
-    op.bulk_insert(schema, [{"id": 1, "oldest_code": "0.2.0", "pool_id": uuid4().hex}])
+    op.bulk_insert(schema, [{"id": 1, "oldest_code": "0.1.0", "pool_id": uuid4().hex}])
 
 
 def downgrade() -> None:

@@ -1,3 +1,3 @@
 """The version of this package, on a low floor, so that every package can import it."""
 
-__version__ = "0.2.0"
+__version__ = "0.1.0"
