@@ -85,6 +85,7 @@ def upgrade() -> None:
     op.create_index("ix_group_trouble_shardcode", "group_trouble", ["shardcode"])
     op.create_table(
         "sensor_instance",
+        "group_trouble",
         sa.Column("id", Id, autoincrement=True),
         sa.Column("dag_id", _name(250), nullable=False),
         sa.Column("task_id", _name(250), nullable=False),
@@ -232,6 +233,7 @@ def downgrade() -> None:
         "poke_quarantine",
         "landing",
         "sensor_instance",
+        "group_trouble",
         "poke_group",
     ):
         op.drop_table(name)
