@@ -1,7 +1,6 @@
-"""``sensorpool show``, ``explain``, ``list``, ``quarantine``, ``release`` and ``config``."""
+"""``sensorpool show``, ``explain``, ``list``, ``quarantine``, ``release``, ``callbacks`` and ``config``."""
 
 import json
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,11 +8,10 @@ import click
 
 from sensorpool.admin import instances
 from sensorpool.cli.output import (
-    is_wide,
+    is_terminal,
     json_option,
     print_fields,
     print_json,
-    print_short,
     print_table,
     repeat,
     say,
@@ -30,6 +28,10 @@ from sensorpool.store.listing import Selection
 
 _LONGEST_ID = 20  # digits
 _GREATEST_ID = 2**63 - 1
+_COLUMNS = (
+    *("id", "state", "dag_id", "task_id", "run_id", "map_index", "try_number", "waiting_since"),
+    *("condition", "reason"),
+)
 _TIMES = ("_at", "_since")  # how the names of times end
 
 
@@ -46,7 +48,7 @@ def show(instance_id: int, as_json: bool) -> None:
         print_json(found)
         return
     pokes, traceback = found.pop("last_pokes"), found.pop("traceback")
-    if not is_wide():
+    if is_terminal():
         now = datetime.now(UTC)
         found |= {name: when(found[name], now) for name in found if name.endswith(_TIMES) and found[name]}
     print_fields(found)
@@ -54,10 +56,7 @@ def show(instance_id: int, as_json: bool) -> None:
         say()
         columns = ("at", "outcome", "seconds", "reason")
         rows = [[each[column] for column in columns] for each in pokes]
-        if is_wide():
-            print_table("last pokes", columns, rows)
-        else:
-            print_short("last pokes", columns, rows, crop=("reason",))
+        print_table("last pokes", columns, rows, crop=("reason",))
     _say_traceback(traceback)
 
 
@@ -93,8 +92,6 @@ def _say_traceback(text: str | None) -> None:
 @click.option("--dag-id", help="Only instances of this DAG.")
 @click.option("--task-id", help="Only instances of this task.")
 @click.option("--run-id", help="Only instances of this run.")
-@click.option("--class", "op_classpath", help="Only instances with this text in their class path.")
-@click.option("--reason", help="Only instances with this text in their reason.")
 @click.option("--overdue", is_flag=True, help="Only instances that still wait, past their deadline.")
 @click.option("--late", is_flag=True, help="Only instances whose condition is later than it usually lands.")
 @click.option("--before", metavar="ID", type=click.IntRange(1, _GREATEST_ID), help="Only lower IDs: the next page.")
@@ -105,23 +102,20 @@ def _say_traceback(text: str | None) -> None:
     show_default=True,
     help="The most instances to list.",
 )
-@click.option("--wide", is_flag=True, help="All columns in full, as when the output is no terminal.")
 @watch_option
 @json_option
 def list_command(
     state: str | None,
     ending: str | None,
-    op_classpath: str | None,
     overdue: bool,
     limit: int,
-    wide: bool,
     watch: float | None,
     as_json: bool,
     **wanted: Any,
 ) -> None:
     """List instances, the newest first; with TEXT those that have it in their task, run, class, context or reason.
 
-    On a terminal the table is cut to fit: `show ID` and --wide show all.
+    On a terminal the table is cut to fit: `show ID` shows all, and so does a pipe.
     """
     pool = PoolView()
 
@@ -129,16 +123,15 @@ def list_command(
         selection = Selection(
             state=State(state) if state else None,
             ending=Ending(ending) if ending else None,
-            op_classpath=op_classpath.replace(":", ".") if op_classpath else None,
             past=pool.database.read(pool.database.now) if overdue else None,
             **wanted,
         )
-        _list(pool, selection, limit, wide, as_json)
+        _list(pool, selection, limit, as_json)
 
     repeat(show_list, watch, as_json=as_json)
 
 
-def _list(pool: PoolView, selection: Selection, limit: int, wide: bool, as_json: bool) -> None:
+def _list(pool: PoolView, selection: Selection, limit: int, as_json: bool) -> None:
     found = instances.list_instances(pool, selection, limit)
     if as_json:
         print_json(found)
@@ -146,33 +139,18 @@ def _list(pool: PoolView, selection: Selection, limit: int, wide: bool, as_json:
     title = counted(len(found), "instance")
     if len(found) == limit and (count := instances.count_instances(pool, selection)) > limit:
         title = f"{limit:,} of {count:,} instances; for the next ones: --before {found[-1]['id']}"
+    is_cut = is_terminal()
     for row in found:
         context = "" if row["poke_context"] is None else json.dumps(row["poke_context"], ensure_ascii=False)
-        row["condition"] = (
-            f"{row['op_classpath'] if is_wide(wide) else row['op_classpath'].rpartition('.')[2]} {context}"
-        )
-    if not is_wide(wide):
-        crop = ("dag_id", "task_id", "condition", *(["reason"] if any(row["reason"] for row in found) else []))
-        print_short(title, ("id", "state", "since", *crop), (_narrow(row, crop) for row in found), crop)
-        return
-    columns = (
-        *("id", "state", "dag_id", "task_id", "run_id", "map_index", "try_number", "waiting_since"),
-        *("condition", "reason"),
-    )
-    rows = ([_state(row) if column == "state" else row[column] for column in columns] for row in found)
-    print_table(title, columns, rows, wide=wide)
-
-
-def _state(row: dict[str, Any]) -> str:
-    """Return the state as people read it: a task that was handed back goes on by itself."""
-    return "handed back" if row.get("ending") == Ending.HANDED_BACK else str(row["state"])
-
-
-def _narrow(row: dict[str, Any], crop: Sequence[str]) -> list[Any]:
-    """Return the cells of an instance that fit on a line of a terminal."""
-    if row["map_index"] >= 0:
-        row["task_id"] += f"[{row['map_index']}]"
-    return [row["id"], _state(row), ago(row["waiting_since"], datetime.now(UTC)), *(row[name] for name in crop)]
+        op_classpath = row["op_classpath"].rpartition(".")[2] if is_cut else row["op_classpath"]
+        row |= {"condition": f"{op_classpath} {context}", "since": ago(row["waiting_since"], datetime.now(UTC))}
+        if row["ending"] == Ending.HANDED_BACK:  # it goes on by itself
+            row["state"] = "handed back"
+        if is_cut and row["map_index"] >= 0:
+            row["task_id"] += f"[{row['map_index']}]"
+    crop = ("dag_id", "task_id", "condition", "reason")
+    columns = ("id", "state", "since", *crop) if is_cut else _COLUMNS
+    print_table(title, columns, ([row[name] for name in columns] for row in found), crop=crop)
 
 
 @click.command()
@@ -189,8 +167,7 @@ def quarantine(as_json: bool) -> None:
         print_json(found)
         return
     columns = ("id", "op_classpath", "poke_context", "since", "crashes", "reason")
-    rows = ([json.dumps(row[c]) if c == "poke_context" else row[c] for c in columns] for row in found)
-    print_table(f"{len(found)} in quarantine", columns, rows)
+    print_table(f"{len(found)} in quarantine", columns, ([row[name] for name in columns] for row in found))
     if found:
         say("once a condition is mended: `sensorpool release ID`")
 
@@ -217,6 +194,35 @@ def release(ids: tuple[str, ...], everything: bool, as_json: bool) -> None:
         print_json({"released": count})
     else:
         say(f"{count} let out of quarantine")
+
+
+@click.command()
+@click.option("--send", "instance_ids", metavar="ID", type=int, multiple=True, help="Send those of this instance now.")
+@click.option("--send-all", is_flag=True, help="Send all now.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="The most to list.")
+@json_option
+def callbacks(instance_ids: tuple[int, ...], send_all: bool, limit: int, as_json: bool) -> None:
+    """List the callbacks that wait to be sent, and why.
+
+    Each is tried again by itself, ever more rarely. With --send it is tried at the next round of rescue, which is
+    within SENSORPOOL_RESCUE_INTERVAL.
+    """
+    from sensorpool.admin import callbacks as inside
+
+    pool = pool_to_look_at()
+    if instance_ids or send_all:
+        hurried = inside.hurry(pool, None if send_all else instance_ids)
+        if as_json:
+            print_json({"tried_again": hurried})
+        else:
+            say(f"{hurried} tried again with the next round of rescue")
+        return
+    rows = inside.waiting(pool, limit)
+    if as_json:
+        print_json(rows)
+        return
+    columns = ("instance_id", "group_id", "task", "since", "tries", "next_try", "cause")
+    print_table("callbacks that wait", columns, [[row[column] for column in columns] for row in rows])
 
 
 @click.command()

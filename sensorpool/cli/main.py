@@ -21,7 +21,7 @@ _TELLS_ALL = "SENSORPOOL_LOG_LEVEL"
 
 # Each command's module of this package. It is imported at the command's use, because some commands must be quick.
 _HOMES = {
-    "callbacks": "callbacks",
+    "callbacks": "inspecting",
     "cancel": "registering",
     "config": "inspecting",
     "db": "serving",

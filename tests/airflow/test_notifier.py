@@ -15,7 +15,7 @@ from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
 
 from harness.until import PATIENCE, until
 from sensorpool import Pool, Settings
-from sensorpool.admin import health, problems, status
+from sensorpool.admin import findings, status
 from sensorpool.admin.drain import drain
 from sensorpool.airflow import trigger as triggers
 from sensorpool.airflow.configuration import AirflowSettings
@@ -443,7 +443,7 @@ def test_health_tells_that_the_triggerers_are_gone_while_tasks_wait(
     assert told() == [], "it may be back soon"
     monkeypatch.setattr(problems, "TRIGGERER_AWAY", 0.0)
     until("the instance to be older than the triggerer is away", told)
-    for lines in (health.health(pool), status.status(pool)["problems"]):
+    for lines in (findings.health(pool), status.status(pool)["problems"]):
         assert [line for line in lines if line.startswith("no triggerer of Airflow has looked at the pool for ")]
     pool.leases.store.client.set(pool.leases.store.pool_key("triggerer_at"), "x")
     assert told() == []

@@ -11,10 +11,9 @@ import pytest
 
 from harness.until import until
 from sensorpool import Pool
-from sensorpool.admin.health import health
+from sensorpool.admin.findings import health
 from sensorpool.admin.instances import show
-from sensorpool.admin.overview import overview
-from sensorpool.admin.status import status
+from sensorpool.admin.status import overview, status
 from sensorpool.cli.status import print_status
 from sensorpool.model.states import State
 from sensorpool.model.trouble import Trouble

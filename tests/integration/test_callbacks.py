@@ -17,7 +17,7 @@ from harness.servers.scripted_amqp import ScriptedAmqp
 from harness.until import until
 from sensorpool import Pool, Settings
 from sensorpool.admin import callbacks as waiting_callbacks
-from sensorpool.admin import doctor, instances, status
+from sensorpool.admin import findings, instances, status
 from sensorpool.errors import Unknown
 from sensorpool.model.states import Outcome, State
 from sensorpool.model.values import Fact
@@ -260,7 +260,7 @@ def test_a_task_that_this_worker_may_not_send_waits_for_one_that_may(make: Make,
         until("the cause", lambda: "SENSORPOOL_ON_SETTLED_TASKS" in instances.show(pool, one.id)["on_settled"])
         with pool.database.engine.begin() as connection:
             connection.execute(update(callback).values(created_at=1))
-        assert any(found.subject == "on_settled" for found in doctor.examine(pool.settings))
+        assert any(found.subject == "on_settled" for found in findings.doctor(pool.settings))
         assert not broker.taken
     finally:
         old.close()

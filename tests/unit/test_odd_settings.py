@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from pydantic_core import PydanticUndefined
-
-from sensorpool.admin import doctor
 from sensorpool.admin.advice import unwise
+
+from sensorpool.admin import findings
 from sensorpool.config.defaults import INFRA_FAILURES
 from sensorpool.config.infra_classes import doubts, doubts_apart
 from sensorpool.config.settings import Settings
@@ -107,7 +107,7 @@ def test_what_is_unwise_is_told_and_not_refused(
     settings = Settings.load(database_url=f"sqlite:///{tmp_path / 'x.db'}", **values)
     [line] = unwise(settings)
     assert line.split()[0] == name
-    assert line in [finding.said for finding in doctor.examine(settings) if finding.level == "warning"]
+    assert line in [finding.said for finding in findings.doctor(settings) if finding.level == "warning"]
 
 
 def test_an_allowlist_of_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
