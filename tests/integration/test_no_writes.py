@@ -76,13 +76,13 @@ def test_one_that_does_not_answer_is_asked_once(
         asked: list[str] = []
         real = RedisStore.probe
         monkeypatch.setattr(RedisStore, "probe", lambda store: asked.append("") or real(store))
-        monkeypatch.setattr(doctor, "Pool", lambda settings: pool)
+        monkeypatch.setattr("sensorpool.client.pool.Pool", lambda settings: pool)
         monkeypatch.setattr(pool, "close", lambda: None)
         started = time.monotonic()
-        found = {each.subject: each for each in findings.doctor(pool.settings)}
+        found = list(findings.doctor(pool.settings))
         assert time.monotonic() - started < 10
     assert len(asked) == 1
-    assert {found[name].said for name in ("redis", "broker", "ticks")} == {problem}
+    assert [each.said for each in found].count(problem) == 1
 
 
 def test_a_broker_of_its_own_that_takes_no_writes_is_named(
