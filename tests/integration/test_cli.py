@@ -26,6 +26,7 @@ from sensorpool.store.migrate import upgrade
 pytestmark = pytest.mark.processes
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
+DEMO = str(Path(__file__).parents[2] / "examples/demo/demo.py")
 PATH_SENSOR = "sensorpool.sensors.PathSensor"
 
 
@@ -430,7 +431,7 @@ def test_a_worker_refuses_a_pool_that_can_end_nothing(tmp_path: Path, pool: str,
 
 def test_the_demo_settles_everything_once(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "sensorpool", "demo", "--sensors=60", "--seconds=2", "--json"],
+        [sys.executable, DEMO, "--sensors=60", "--seconds=2", "--json"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -446,7 +447,7 @@ def test_the_demo_settles_everything_once(tmp_path: Path) -> None:
 
 def test_the_demo_tells_its_story(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "sensorpool", "demo", "--sensors=60", "--seconds=2"],
+        [sys.executable, DEMO, "--sensors=60", "--seconds=2"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -469,7 +470,7 @@ def test_the_demo_keeps_its_pages_open(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with log.open("wb") as said:
         demo = subprocess.Popen(
-            [sys.executable, "-m", "sensorpool", "demo", "--sensors=20", "--seconds=1", "--web", "--json"],
+            [sys.executable, DEMO, "--sensors=20", "--seconds=1", "--web", "--json"],
             cwd=tmp_path,
             env={**os.environ, "BROWSER": "true"},  # a browser that shows nothing
             stdout=said,

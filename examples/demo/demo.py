@@ -1,4 +1,4 @@
-"""``sensorpool demo``: the one-process service on an SQLite file, with sensors that land one after the other.
+"""A demo: the one-process service on an SQLite file, with sensors that land one after the other.
 
 Two more do not land: the resource of one is withdrawn, and the file of the other never comes. Every settle is recorded
 in a table of the demo's own, and its time is compared with the time when its condition came true.
@@ -11,23 +11,24 @@ import sys
 import tempfile
 import threading
 import time
+import webbrowser
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from sensorpool import Pool, Settings
+from sensorpool.admin.explain import explain
 from sensorpool.cli.output import NumberRange, json_option, print_fields, print_json, say
 from sensorpool.instrumentation import logs
-
-if TYPE_CHECKING:
-    from sensorpool.client.pool import Pool
+from sensorpool.service.standalone import Standalone
 
 _TOLD = ("reason", "condition", "waiting_since", "last_pokes")  # of what `sensorpool explain` says
 _SHARED = 0.6  # conditions a sensor: AIP-17 found 40 % of Airbnb's sensors to be duplicates
@@ -58,9 +59,7 @@ def demo(sensors: int, seconds: float, with_pages: bool, as_json: bool) -> None:
         run = _Demo(Path(folder), sensors, seconds)
         pool = stack.enter_context(run.running())
         if with_pages:
-            from sensorpool.cli.web import open_pages
-
-            stack.enter_context(open_pages(pool))
+            stack.enter_context(_open_pages(pool))
         if not as_json:
             kinds = "files, answers of an HTTP server, and rows of a table"
             say(f"{sensors:,} sensors wait for {len(run.conditions):,} conditions: {kinds}.")
@@ -80,9 +79,22 @@ def demo(sensors: int, seconds: float, with_pages: bool, as_json: bool) -> None:
     sys.exit(0 if is_clean else 1)
 
 
-def _tell(run: "_Demo", pool: "Pool", summary: dict[str, Any]) -> None:
-    from sensorpool.admin.explain import explain
+@contextmanager
+def _open_pages(pool: Pool) -> Iterator[None]:
+    """Serve the pages of the pool on loopback, and open them in a browser."""
+    from sensorpool.web import alone
+    from sensorpool.web.token_access import TokenAccess, make_token
 
+    token = make_token()
+    with alone.listen("127.0.0.1", 0) as listener:
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}/?token={token}"
+        with alone.served_beside(pool, TokenAccess(token, may_act=False), listener):
+            say(f"sensorpool: {address}", err=True)
+            webbrowser.open(address)
+            yield
+
+
+def _tell(run: "_Demo", pool: Pool, summary: dict[str, Any]) -> None:
     without = summary["pokes"] + summary["pokes_saved"]
     saved = summary["pokes_saved"] / max(1, without)
     made = f"{summary['pokes']:,} pokes did the work of {without:,}"
@@ -137,17 +149,12 @@ class _Demo:
         self._waiters = [*self.conditions, *more, *self.failing]
 
     @contextmanager
-    def running(self) -> Iterator["Pool"]:
+    def running(self) -> Iterator[Pool]:
         """Run the service, with all sensors waiting in its pool, until the context is left."""
-        from sensorpool.client.pool import Pool
-        from sensorpool.config.defaults import MEMORY
-        from sensorpool.config.settings import Settings
-        from sensorpool.service.standalone import Standalone
-
         url = f"sqlite:///{self._database}"
         os.environ[f"SENSORPOOL_CONN_{_CONNECTION}"] = url
         settings = Settings.load(
-            **{"database_url": url, "redis_url": MEMORY, "broker_url": MEMORY, "metrics_port": None},
+            **{"database_url": url, "redis_url": "memory://", "broker_url": "memory://", "metrics_port": None},
             **{"shards": 4, "tick": 1.0, "poke_interval": 1.0, "poke_timeout": 10.0},
         )
         try:
@@ -224,7 +231,7 @@ class _Demo:
         made = {f"/{name}": status}
         return _Condition("sensorpool.sensors.HttpSensor", context, lands_after, lambda: self._statuses.update(made))
 
-    def _register(self, pool: "Pool") -> None:
+    def _register(self, pool: Pool) -> None:
         registrations = [
             {
                 "sensor": condition.sensor,
@@ -281,3 +288,7 @@ def _serve(statuses: dict[str, int]) -> _Server:
     server = _Server(("127.0.0.1", 0), Resource)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server
+
+
+if __name__ == "__main__":
+    demo()
