@@ -123,13 +123,13 @@ def _chores(look: Look) -> Iterator[Finding]:
 
 def _ticks(look: Look) -> Iterator[Finding]:
     """Jobs do not look at some ranges, and why."""
-    limit = MISSED * look.tick
+    now, limit = look.now, MISSED * look.tick
     causes = look.pool.trouble.of_jobs(list(look.ranges))
     failing: dict[str, list[ShardRange]] = {}  # why jobs fail, and of which ranges
     free: list[ShardRange] = []
     held: list[str] = []
     for shard_range, (holder, state) in look.ranges.items():
-        if state.last and (look.now - state.last) / 1000 <= limit:
+        if state.last and (now - state.last) / 1000 <= limit:
             continue
         if shard_range in causes:
             failing.setdefault(causes[shard_range], []).append(shard_range)
@@ -145,7 +145,7 @@ def _ticks(look: Look) -> Iterator[Finding]:
     if free:
         all_free = len(free) == len(look.ranges)
         latest = max(look.ranges[each][1].last for each in free)
-        since = f"for {(look.now - latest) / 1000:.0f} s" if latest else "since Redis started"
+        since = f"for {(now - latest) / 1000:.0f} s" if latest else "since Redis started"
         who = _who_is_away(look, limit, all_free=all_free) or "the workers may be busy"
         which = "any range" if all_free else _named(free)
         said = f"ticks have stopped: {who}; no job has looked at {which} {since}"
@@ -213,7 +213,7 @@ def _untold(look: Look) -> Iterator[Finding]:
     """Results and callbacks wait to be sent; a few seconds are usual."""
     for each in look.backlog:
         waited = (look.now - each.oldest) / 1000
-        said = f"on_settled tasks wait to be sent: {each.waiting} of {printable(each.task)}, for {waited:.0f} s: "
+        said = f"callbacks wait to be sent: {each.waiting} of {printable(each.task)}, for {waited:.0f} s: "
         said += each.cause or "no worker has tried to send them"
         yield Finding("on_settled", "wrong" if waited > UNTOLD else "warning", said)
     if (oldest := look.unpublished) is not None:

@@ -47,8 +47,8 @@ def register(
     """Register a sensor: CLASS (pkg.mod.Class) waits for what CONTEXT_JSON says.
 
     With --from, the file has one JSON object a line: the arguments of sensorpool.register, with op_classpath in place
-    of sensor. Refused lines are reported by number, and the others are registered, a thousand at a time. After Ctrl-C
-    the lines that were registered before are counted.
+    of sensor. Refused lines are reported by number, and the others are registered, a thousand at a time. Ctrl-C
+    ends the command, and the count may lack the last thousand.
     """
     if source is not None:
         if sensor_class is not None:

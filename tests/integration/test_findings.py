@@ -64,7 +64,7 @@ BEHIND = (
     "overran SENSORPOOL_POKE_TIMEOUT: the last poke of 1 group",
     "is over its quota (10,001 sensing): its further sensors are refused",
     " wants to be left alone, for ",
-    "on_settled tasks wait to be sent: 1 of ",
+    "callbacks wait to be sent: 1 of ",
     "died in the last 10 minutes: 1 process of the workers, last ",
 )
 
@@ -103,7 +103,7 @@ def test_what_waits_for_too_long_is_wrong(pool: Pool) -> None:
     fall_behind(pool)
     with pool.database.engine.begin() as connection:
         connection.execute(update(callback).values(created_at=callback.c.created_at - 600_000))
-    part = "on_settled tasks wait to be sent: 1 of some.task, for 60"
+    part = "callbacks wait to be sent: 1 of some.task, for 60"
     assert [each for each in findings.health(pool) if each.startswith(part)]
     assert not [each for each in status(pool)["warnings"] if each.startswith(part)]
 
