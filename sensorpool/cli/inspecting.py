@@ -26,7 +26,6 @@ from sensorpool.model.times import ago, when
 from sensorpool.model.words import counted
 from sensorpool.store.listing import Selection
 
-_LONGEST_ID = 20  # digits
 _GREATEST_ID = 2**63 - 1
 _COLUMNS = (
     *("id", "state", "dag_id", "task_id", "run_id", "map_index", "try_number", "waiting_since"),
@@ -148,7 +147,7 @@ def _list(pool: PoolView, selection: Selection, limit: int, as_json: bool) -> No
             row["state"] = "handed back"
         if is_cut and row["map_index"] >= 0:
             row["task_id"] += f"[{row['map_index']}]"
-    crop = ("dag_id", "task_id", "condition", "reason")
+    crop = ("dag_id", "task_id", "condition", *(["reason"] if any(row["reason"] for row in found) else []))
     columns = ("id", "state", "since", *crop) if is_cut else _COLUMNS
     print_table(title, columns, ([row[name] for name in columns] for row in found), crop=crop)
 
@@ -177,19 +176,15 @@ def quarantine(as_json: bool) -> None:
 @click.option("--all", "everything", is_flag=True, help="Let all conditions out.")
 @json_option
 def release(ids: tuple[str, ...], everything: bool, as_json: bool) -> None:
-    """Let conditions out of quarantine. Instances that failed stay failed: register them again.
+    """Let conditions out of quarantine, by the IDs that `sensorpool quarantine` lists.
 
-    An ID is an id that `sensorpool quarantine` lists, or the number of an instance that waited for the condition.
+    Instances that failed stay failed: register them again.
     """
     from sensorpool.admin import quarantine as inside
 
     if bool(ids) == everything:
         raise click.UsageError("name an ID that `sensorpool quarantine` lists, or --all")
-    conditions = [each for each in ids if each.startswith("q")]
-    instances = [each for each in ids if not each.startswith("q")]
-    if not all(each.isdecimal() and len(each) < _LONGEST_ID for each in instances):
-        raise click.UsageError("an ID is an id that `sensorpool quarantine` lists, or the number of an instance")
-    count = inside.release(PoolView(), None if everything else [int(each) for each in instances], conditions)
+    count = inside.release(PoolView(), None if everything else ids)
     if as_json:
         print_json({"released": count})
     else:
@@ -197,21 +192,20 @@ def release(ids: tuple[str, ...], everything: bool, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--send", "instance_ids", metavar="ID", type=int, multiple=True, help="Send those of this instance now.")
-@click.option("--send-all", is_flag=True, help="Send all now.")
+@click.option("--send-all", is_flag=True, help="Have all tried at the next round of rescue.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="The most to list.")
 @json_option
-def callbacks(instance_ids: tuple[int, ...], send_all: bool, limit: int, as_json: bool) -> None:
+def callbacks(send_all: bool, limit: int, as_json: bool) -> None:
     """List the callbacks that wait to be sent, and why.
 
-    Each is tried again by itself, ever more rarely. With --send it is tried at the next round of rescue, which is
-    within SENSORPOOL_RESCUE_INTERVAL.
+    Each is tried again by itself, ever more rarely. With --send-all all are tried at the next round of rescue, which
+    is within SENSORPOOL_RESCUE_INTERVAL.
     """
     from sensorpool.admin import callbacks as inside
 
     pool = pool_to_look_at()
-    if instance_ids or send_all:
-        hurried = inside.hurry(pool, None if send_all else instance_ids)
+    if send_all:
+        hurried = inside.hurry(pool)
         if as_json:
             print_json({"tried_again": hurried})
         else:

@@ -18,7 +18,6 @@ from harness.until import until
 from sensorpool import Pool, Settings
 from sensorpool.admin import callbacks as waiting_callbacks
 from sensorpool.admin import findings, instances, status
-from sensorpool.errors import Unknown
 from sensorpool.model.states import Outcome, State
 from sensorpool.model.values import Fact
 from sensorpool.publish import wire
@@ -394,15 +393,10 @@ def test_results_that_rabbitmq_has_not_confirmed_are_sent_again(
     assert {body["settled"][0]["id"] for key, body in broker.taken if key == "-"} == {one.id}, "once, or twice"
 
 
-@pytest.mark.parametrize("unknown", [99_999, 0, -1, 2**63, -(10**30)])
-def test_none_is_hurried_when_one_of_the_named_does_not_wait(each_database: str, unknown: int) -> None:
+def test_all_are_tried_again_at_an_operators_wish(each_database: str) -> None:
     with closing(Pool(Settings.load(database_url=each_database, redis_url="memory://"))) as pool:
         with pool.database.engine.begin() as connection:
             row = {"task": GO_ON, "created_at": 1, "next_try_at": 2, "tries": 3}
             connection.execute(insert(callback), [row | {"instance_id": number} for number in (1, 2)])
-        for named in ([1, unknown], [unknown, 1], [unknown]):
-            with pytest.raises(Unknown, match=r"^no callback of instance .* waits: `sensorpool callbacks` lists"):
-                waiting_callbacks.hurry(pool, named)
-        assert [each["tries"] for each in pool.database.read(callbacks.waiting, 10)] == [3, 3]
-        assert waiting_callbacks.hurry(pool, [1, 1]) == 1
-        assert waiting_callbacks.hurry(pool, None) == 2
+        assert waiting_callbacks.hurry(pool) == 2
+        assert [each["tries"] for each in pool.database.read(callbacks.waiting, 10)] == [0, 0]

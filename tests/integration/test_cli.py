@@ -264,8 +264,6 @@ def test_letters_that_the_locale_has_not_end_nothing(run: Run, tmp_path: Path, e
         (("try", "sensorpool.sensor.PathSensor"), 2, f"(did you mean {PATH_SENSOR}?)"),
         (("register", "sensorpool.sensors.KafkaSensor", "{}"), 2, "sensorpool.sensors.KafkaSensor is not enabled: add"),
         (("health",), 1, "standalone"),
-        (("callbacks", "--send", "99999"), 1, "no callback of instance 99999 waits: `sensorpool callbacks` lists"),
-        (("callbacks", "--send", "9" * 30), 1, "no callback of instance with so large a number waits"),
         (("wake", "--prefix", "s3://x/"), 2, "name a Redis in SENSORPOOL_REDIS_URL"),
     ],
 )
