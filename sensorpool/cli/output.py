@@ -17,7 +17,6 @@ from sensorpool.instrumentation.redaction import printable
 from sensorpool.model.words import nearest
 
 if TYPE_CHECKING:
-    from rich.console import OverflowMethod
     from rich.table import Table
 
 _GAP = "  "  # between two columns
@@ -190,14 +189,29 @@ def _print(table: "Table", rows: Iterable[Sequence[Any]], *, is_cut: bool) -> No
 
     :param is_cut: whether a cell that is too long is cut, and not folded.
     """
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions
+    from rich.measure import Measurement
     from rich.text import Text
 
-    overflow: OverflowMethod = "ellipsis" if is_cut else "fold"
+    class Cut:
+        """A cell that loses its middle where it does not fit: names often differ at their end."""
+
+        def __init__(self, text: str, style: str) -> None:
+            self.text = Text(text, style, no_wrap=True, overflow="ellipsis")
+
+        def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+            text, room = self.text.plain, options.max_width - 1
+            if self.text.cell_len > options.max_width:
+                self.text.plain = f"{text[: room - room // 2]}…{text[len(text) - room // 2 :]}"
+            yield self.text
+
+        def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+            return Measurement(1, self.text.cell_len)
+
+    made: type[Cut | Text] = Cut if is_cut else Text
     for row in rows:
         texts = [_text(cell) for cell in row]
-        styles = [_COLOURS.get(text, "") for text in texts]
-        table.add_row(*(Text(*each, no_wrap=is_cut, overflow=overflow) for each in zip(texts, styles, strict=True)))
+        table.add_row(*(made(text, _COLOURS.get(text, "")) for text in texts))
     Console(force_terminal=True).print(table)
 
 

@@ -60,8 +60,10 @@ def test_a_terminal_of_80_columns_has_a_line_a_row() -> None:
     for row, line in zip(ROWS, lines[2:], strict=True):
         assert line.split()[:2] == [str(row["id"]), row["state"]], "an id is there to be copied"
         assert "bill" in line
-        assert "PathS" in line
+        assert "Path" in line
         assert re.search(r"\d+ (d|h|min|s) ago  ", line)
+        end = row["task_id"][-3:] if row["map_index"] < 0 else f"[{row['map_index']}]"
+        assert any(cell.endswith(end) for cell in line.split()), "they are told apart"
 
 
 def test_what_is_piped_is_complete() -> None:
