@@ -1,4 +1,4 @@
-"""One list of findings: what is wrong is in `health`, and with what is behind in `status`, on the pages, in `doctor`."""
+"""One list of findings: what is wrong is in `health`; `status`, the pages and `doctor` show also what is behind."""
 
 import json
 from collections.abc import Callable
