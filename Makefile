@@ -42,7 +42,7 @@ help: ## say what can be made
 
 .PHONY: demo
 demo: $(VENV)/demo.stamp ## watch a pool of 1,000 sensors settle, in one process (ARGS=--web opens its pages)
-	@$(BIN)/sensorpool demo $(ARGS)
+	@$(BIN)/python examples/demo/demo.py $(ARGS)
 
 .PHONY: test
 test: $(VENV)/test.stamp ## run the tests on a PostgreSQL and a Redis of their own

@@ -91,9 +91,7 @@ def release(pool: Pool, condition_id: str, who: str) -> str:
     if condition_id not in inside:
         raise Unknown(f"{printable(condition_id)[:20]} is not in quarantine")
     subject = f"{condition_id} of {inside[condition_id]['op_classpath']}"
-    return _recorded(
-        pool, who, "release", subject, lambda: _said(quarantine.release(pool, [], [condition_id]), "released")
-    )
+    return _recorded(pool, who, "release", subject, lambda: _said(quarantine.release(pool, [condition_id]), "released"))
 
 
 def recorded(pool: Pool, before_id: int | None, most: int) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 
-from sensorpool.client.pool import Pool
 from sensorpool.config import extensions
 from sensorpool.config.allowlist import Allowlist, classes_of, doubt_about, installed, is_here
 from sensorpool.config.catalogs import catalog_of
@@ -13,18 +12,20 @@ from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.finding import Finding
 from sensorpool.model.patterns import is_pattern, package_of
 from sensorpool.model.words import counted
+from sensorpool.poke.classes import Classes
 from sensorpool.poke.patches import refuse_patches
 
 _FEW = 3  # classes that are named
 
 
-def look(pool: Pool) -> Iterator[Finding]:
+def look(settings: Settings) -> Iterator[Finding]:
     """Report each class that may be poked, after an import of it; of the providers' tables, what is installed here."""
     refuse_patches()  # as in a worker
-    exact = [entry for entry in pool.settings.sensors_enabled if not is_pattern(entry)]
-    yield from _import(pool, exact, is_default=_is_default(pool.settings))
-    for pattern in Allowlist(pool.settings.sensors_enabled).patterns:
-        yield from _look_at_pattern(pool, pattern)
+    allowed = Classes(settings.sensors_enabled)
+    exact = [entry for entry in settings.sensors_enabled if not is_pattern(entry)]
+    yield from _import(allowed, exact, is_default=_is_default(settings))
+    for pattern in Allowlist(settings.sensors_enabled).patterns:
+        yield from _look_at_pattern(allowed, pattern)
 
 
 def _is_default(settings: Settings) -> bool:
@@ -33,7 +34,7 @@ def _is_default(settings: Settings) -> bool:
     return tuple(settings.sensors_enabled) in defaults
 
 
-def _look_at_pattern(pool: Pool, pattern: str) -> Iterator[Finding]:
+def _look_at_pattern(allowed: Classes, pattern: str) -> Iterator[Finding]:
     if (doubt := doubt_about(pattern)) is not None:
         yield Finding("pattern", "warning", doubt)
     elif (catalog := catalog_of(pattern)) is None:
@@ -46,7 +47,7 @@ def _look_at_pattern(pool: Pool, pattern: str) -> Iterator[Finding]:
     else:
         classes = sorted(classes_of(pattern))
         yield _stands_for(pattern, classes)
-        yield from _import(pool, classes)
+        yield from _import(allowed, classes)
 
 
 def _look_at_package(pattern: str) -> Finding:
@@ -64,14 +65,14 @@ def _stands_for(pattern: str, classes: list[str], of_what: str = "") -> Finding:
     return Finding("pattern", "ok", said, tuple(classes))
 
 
-def _import(pool: Pool, classes: Iterable[str], *, is_default: bool = False) -> Iterator[Finding]:
+def _import(allowed: Classes, classes: Iterable[str], *, is_default: bool = False) -> Iterator[Finding]:
     """Report whether each class can be imported.
 
     :param is_default: whether they are a default's: then one may be missing that is of another package.
     """
     for op_classpath in classes:
         try:
-            sensor_class = pool.classes.find(op_classpath)
+            sensor_class = allowed.find(op_classpath)
         except SensorpoolError as error:
             module = op_classpath.rpartition(".")[0]
             is_optional = is_default and isinstance(error, ClassUnavailable) and not is_here(module)

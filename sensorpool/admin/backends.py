@@ -27,15 +27,6 @@ def said(outage: Mapping[str, Any]) -> str:
     return f"backend {outage['backend']} {what}, for {outage['for_s']:.0f} s now"
 
 
-def problems(pool: PoolView) -> list[str]:
-    """Return a line for each backend that is away. One that throttles answers: that is no problem of the pool.
-
-    :raises Unreachable: when Redis does not answer.
-    """
-    gone = [shown(outage) for outage in away(pool).values() if outage.kind != Kind.THROTTLED]
-    return [f"the {said(each)}; one poke asks it in {each['asked_in_s']:.0f} s: {each['cause']}" for each in gone]
-
-
 def shown(outage: Outage) -> dict[str, Any]:
     """Return an outage as plain values."""
     return {

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sensorpool.admin import instances
-from sensorpool.admin.health import STOPPED, health
+from sensorpool.admin import findings, instances
 from sensorpool.client.pool_view import PoolView
 from sensorpool.client.register import spell
 from sensorpool.model.execution_context import ExecutionContext
+from sensorpool.model.finding import Finding
 from sensorpool.model.sparse import FACTOR
 from sensorpool.model.states import Ending, Outcome, State
 from sensorpool.model.times import between, seconds_since, spell_time, when
@@ -99,21 +99,21 @@ def _end(shown: dict[str, Any], now: datetime) -> dict[str, Any]:
     return {"why": why, "reason": shown["reason"]}
 
 
-def why_stopped(unreachable: str | None, problems: Sequence[str], *, watches: bool) -> str | None:
+def why_stopped(unreachable: str | None, problems: Sequence[Finding], *, watches: bool) -> str | None:
     """Return why nothing is poked, in a sentence; None if pokes go on.
 
     :param unreachable: why Redis cannot be asked.
-    :param problems: as `health` returns them.
+    :param problems: as `findings.wrong` returns them.
     :param watches: see `sentences`.
     """
-    stopped = unreachable or next((each for each in problems if each.startswith(STOPPED)), None)
+    stopped = unreachable or next((each.said for each in problems if each.stops), None)
     if stopped is None:
         return None
     return f"{stopped[:1].upper()}{stopped[1:].rstrip('.')}." if watches else _HIDDEN
 
 
 def _wait(pool: PoolView, shown: dict[str, Any], now: datetime, watches: bool) -> dict[str, Any]:
-    problems = [] if shown["unreachable"] else health(pool)
+    problems = [] if shown["unreachable"] else findings.wrong(pool)
     stopped = why_stopped(shown["unreachable"], problems, watches=watches)
     group = pool.database.read(inspecting.group, shown["group_id"])
     interval = math.inf if group is None else group["poke_interval"] / 1000
@@ -133,7 +133,7 @@ def _wait(pool: PoolView, shown: dict[str, Any], now: datetime, watches: bool) -
         "usual_landing": None if group is None else _usual_landing(pool, group, now),
         "deadline": _deadline(shown, now),
         "who_else_waits": _others(shown),
-        "trouble": "; ".join(each for each in problems if watches and not each.startswith(STOPPED)) or None,
+        "trouble": "; ".join(each.said for each in problems if watches and not each.stops) or None,
     }
 
 

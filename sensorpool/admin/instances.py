@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from sensorpool.admin import next_poke
+from sensorpool.admin.quarantine import id_of
 from sensorpool.client.pool_view import PoolView
 from sensorpool.errors import Refused, Unknown, Unreachable
 from sensorpool.instrumentation.redaction import printable
@@ -126,14 +127,6 @@ def _can_be(selection: Selection) -> bool:
     return all(printable(text) == text for text in selection.texts())
 
 
-def digest_of(row: Any) -> bytes:
-    """Return the digest of an instance's condition.
-
-    :raises Refused: when its row was edited by hand.
-    """
-    return identify(row["op_classpath"], read_json(row["poke_context"])).digest
-
-
 def _xcom_value(pool: PoolView, row: Any) -> Any:
     """Return the XCom value of an instance, wherever it is kept."""
     text, value_id = row["xcom_value"], row["shared_value_id"]
@@ -161,11 +154,11 @@ def _callback(pool: PoolView, row: Any) -> str | None:
 def _quarantine_of(pool: PoolView, row: Any) -> str | None:
     """Describe since when and why an instance's condition is in quarantine, with the mend; None if it is not."""
     try:
-        digest = digest_of(row)
+        digest = identify(row["op_classpath"], read_json(row["poke_context"])).digest
     except Refused:
-        return None  # such a condition cannot be registered
+        return None  # a row that was edited by hand: such a condition cannot be registered
     found = pool.database.read(admission.quarantined, [digest])
     if not found:
         return None
     why = f"since {spell_time(found[0]['since'])}: {found[0]['crashes']} crashes, the last time: {found[0]['reason']}"
-    return f"{why}; `sensorpool release {row['id']}` lets it out"
+    return f"{why}; `sensorpool release {id_of(digest)}` lets it out"

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sensorpool.admin.instances import digest_of, instance
 from sensorpool.client.pool_view import PoolView
-from sensorpool.errors import Refused, Unknown
+from sensorpool.errors import Unknown
+from sensorpool.instrumentation.redaction import printable
 from sensorpool.model.json_text import read_json
 from sensorpool.model.times import spell_time
 from sensorpool.store import admission
@@ -34,35 +34,18 @@ def id_of(digest: bytes) -> str:
     return f"q{bytes(digest).hex()[:_ID_LENGTH]}"
 
 
-def release(pool: PoolView, instance_ids: Sequence[int] | None, condition_ids: Sequence[str] = ()) -> int:
-    """Release conditions from quarantine, and forget their crashes; return how many were in quarantine.
+def release(pool: PoolView, ids: Sequence[str] | None) -> int:
+    """Release conditions from quarantine, and forget their strikes; return how many were in quarantine.
 
     Instances that failed stay failed: register them again, or clear the tasks in Airflow.
 
-    :param instance_ids: the instances whose conditions are released; None: all conditions.
-    :param condition_ids: further conditions, by their own ids.
-    :raises Unknown: when there is no such instance, or no such condition in quarantine; then none is released.
-    :raises Refused: when the row of an instance was edited by hand, so that its condition is not known; likewise.
+    :param ids: as `quarantined` returns them; None: all conditions.
+    :raises Unknown: when one of them is not in quarantine; then none is released.
     """
-    if instance_ids is None:
+    if ids is None:
         return pool.database.run(admission.let_out)
-    rows = [instance(pool, instance_id) for instance_id in instance_ids]
-    digests = [*(_digest_of(row) for row in rows), *_digests_inside(pool, condition_ids)]
-    return pool.database.run(admission.let_out, digests)
-
-
-def _digests_inside(pool: PoolView, condition_ids: Sequence[str]) -> list[bytes]:
-    if not condition_ids:
-        return []
     inside = {id_of(row["digest"]): bytes(row["digest"]) for row in pool.database.read(admission.quarantined)}
-    for each in condition_ids:
+    for each in ids:
         if each not in inside:
-            raise Unknown(f"{each} is not in quarantine: `sensorpool quarantine` lists what is")
-    return [inside[each] for each in condition_ids]
-
-
-def _digest_of(row: Any) -> bytes:
-    try:
-        return digest_of(row)
-    except Refused as error:
-        raise Refused(f"instance {row['id']} was changed by hand ({error}): let everything out with --all") from None
+            raise Unknown(f"{printable(each)[:40]} is not in quarantine: `sensorpool quarantine` lists what is")
+    return pool.database.run(admission.let_out, [inside[each] for each in ids])

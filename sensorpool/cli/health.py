@@ -51,8 +51,8 @@ def _problems_here(within: float, pidfile: Path | None) -> list[str]:
 
 
 def _problems() -> list[str]:
-    from sensorpool.admin import health
+    from sensorpool.admin import findings
     from sensorpool.cli.pools import pool_to_look_at
 
     say_unknown_settings()
-    return health.health(pool_to_look_at())
+    return findings.health(pool_to_look_at())

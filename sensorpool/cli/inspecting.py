@@ -1,7 +1,6 @@
-"""``sensorpool show``, ``explain``, ``list``, ``quarantine``, ``release`` and ``config``."""
+"""``sensorpool show``, ``explain``, ``list``, ``quarantine``, ``release``, ``callbacks`` and ``config``."""
 
 import json
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,11 +8,10 @@ import click
 
 from sensorpool.admin import instances
 from sensorpool.cli.output import (
-    is_wide,
+    is_terminal,
     json_option,
     print_fields,
     print_json,
-    print_short,
     print_table,
     repeat,
     say,
@@ -28,8 +26,11 @@ from sensorpool.model.times import ago, when
 from sensorpool.model.words import counted
 from sensorpool.store.listing import Selection
 
-_LONGEST_ID = 20  # digits
 _GREATEST_ID = 2**63 - 1
+_COLUMNS = (
+    *("id", "state", "dag_id", "task_id", "run_id", "map_index", "try_number", "waiting_since"),
+    *("condition", "reason"),
+)
 _TIMES = ("_at", "_since")  # how the names of times end
 
 
@@ -46,7 +47,7 @@ def show(instance_id: int, as_json: bool) -> None:
         print_json(found)
         return
     pokes, traceback = found.pop("last_pokes"), found.pop("traceback")
-    if not is_wide():
+    if is_terminal():
         now = datetime.now(UTC)
         found |= {name: when(found[name], now) for name in found if name.endswith(_TIMES) and found[name]}
     print_fields(found)
@@ -54,10 +55,7 @@ def show(instance_id: int, as_json: bool) -> None:
         say()
         columns = ("at", "outcome", "seconds", "reason")
         rows = [[each[column] for column in columns] for each in pokes]
-        if is_wide():
-            print_table("last pokes", columns, rows)
-        else:
-            print_short("last pokes", columns, rows, crop=("reason",))
+        print_table("last pokes", columns, rows, crop=("reason",))
     _say_traceback(traceback)
 
 
@@ -93,8 +91,6 @@ def _say_traceback(text: str | None) -> None:
 @click.option("--dag-id", help="Only instances of this DAG.")
 @click.option("--task-id", help="Only instances of this task.")
 @click.option("--run-id", help="Only instances of this run.")
-@click.option("--class", "op_classpath", help="Only instances with this text in their class path.")
-@click.option("--reason", help="Only instances with this text in their reason.")
 @click.option("--overdue", is_flag=True, help="Only instances that still wait, past their deadline.")
 @click.option("--late", is_flag=True, help="Only instances whose condition is later than it usually lands.")
 @click.option("--before", metavar="ID", type=click.IntRange(1, _GREATEST_ID), help="Only lower IDs: the next page.")
@@ -105,23 +101,20 @@ def _say_traceback(text: str | None) -> None:
     show_default=True,
     help="The most instances to list.",
 )
-@click.option("--wide", is_flag=True, help="All columns in full, as when the output is no terminal.")
 @watch_option
 @json_option
 def list_command(
     state: str | None,
     ending: str | None,
-    op_classpath: str | None,
     overdue: bool,
     limit: int,
-    wide: bool,
     watch: float | None,
     as_json: bool,
     **wanted: Any,
 ) -> None:
     """List instances, the newest first; with TEXT those that have it in their task, run, class, context or reason.
 
-    On a terminal the table is cut to fit: `show ID` and --wide show all.
+    On a terminal the table is cut to fit: `show ID` shows all, and so does a pipe.
     """
     pool = PoolView()
 
@@ -129,16 +122,15 @@ def list_command(
         selection = Selection(
             state=State(state) if state else None,
             ending=Ending(ending) if ending else None,
-            op_classpath=op_classpath.replace(":", ".") if op_classpath else None,
             past=pool.database.read(pool.database.now) if overdue else None,
             **wanted,
         )
-        _list(pool, selection, limit, wide, as_json)
+        _list(pool, selection, limit, as_json)
 
     repeat(show_list, watch, as_json=as_json)
 
 
-def _list(pool: PoolView, selection: Selection, limit: int, wide: bool, as_json: bool) -> None:
+def _list(pool: PoolView, selection: Selection, limit: int, as_json: bool) -> None:
     found = instances.list_instances(pool, selection, limit)
     if as_json:
         print_json(found)
@@ -146,33 +138,18 @@ def _list(pool: PoolView, selection: Selection, limit: int, wide: bool, as_json:
     title = counted(len(found), "instance")
     if len(found) == limit and (count := instances.count_instances(pool, selection)) > limit:
         title = f"{limit:,} of {count:,} instances; for the next ones: --before {found[-1]['id']}"
+    is_cut = is_terminal()
     for row in found:
         context = "" if row["poke_context"] is None else json.dumps(row["poke_context"], ensure_ascii=False)
-        row["condition"] = (
-            f"{row['op_classpath'] if is_wide(wide) else row['op_classpath'].rpartition('.')[2]} {context}"
-        )
-    if not is_wide(wide):
-        crop = ("dag_id", "task_id", "condition", *(["reason"] if any(row["reason"] for row in found) else []))
-        print_short(title, ("id", "state", "since", *crop), (_narrow(row, crop) for row in found), crop)
-        return
-    columns = (
-        *("id", "state", "dag_id", "task_id", "run_id", "map_index", "try_number", "waiting_since"),
-        *("condition", "reason"),
-    )
-    rows = ([_state(row) if column == "state" else row[column] for column in columns] for row in found)
-    print_table(title, columns, rows, wide=wide)
-
-
-def _state(row: dict[str, Any]) -> str:
-    """Return the state as people read it: a task that was handed back goes on by itself."""
-    return "handed back" if row.get("ending") == Ending.HANDED_BACK else str(row["state"])
-
-
-def _narrow(row: dict[str, Any], crop: Sequence[str]) -> list[Any]:
-    """Return the cells of an instance that fit on a line of a terminal."""
-    if row["map_index"] >= 0:
-        row["task_id"] += f"[{row['map_index']}]"
-    return [row["id"], _state(row), ago(row["waiting_since"], datetime.now(UTC)), *(row[name] for name in crop)]
+        op_classpath = row["op_classpath"].rpartition(".")[2] if is_cut else row["op_classpath"]
+        row |= {"condition": f"{op_classpath} {context}", "since": ago(row["waiting_since"], datetime.now(UTC))}
+        if row["ending"] == Ending.HANDED_BACK:  # it goes on by itself
+            row["state"] = "handed back"
+        if is_cut and row["map_index"] >= 0:
+            row["task_id"] += f"[{row['map_index']}]"
+    crop = ("dag_id", "task_id", "condition", *(["reason"] if any(row["reason"] for row in found) else []))
+    columns = ("id", "state", "since", *crop) if is_cut else _COLUMNS
+    print_table(title, columns, ([row[name] for name in columns] for row in found), crop=crop)
 
 
 @click.command()
@@ -189,8 +166,7 @@ def quarantine(as_json: bool) -> None:
         print_json(found)
         return
     columns = ("id", "op_classpath", "poke_context", "since", "crashes", "reason")
-    rows = ([json.dumps(row[c]) if c == "poke_context" else row[c] for c in columns] for row in found)
-    print_table(f"{len(found)} in quarantine", columns, rows)
+    print_table(f"{len(found)} in quarantine", columns, ([row[name] for name in columns] for row in found))
     if found:
         say("once a condition is mended: `sensorpool release ID`")
 
@@ -200,23 +176,47 @@ def quarantine(as_json: bool) -> None:
 @click.option("--all", "everything", is_flag=True, help="Let all conditions out.")
 @json_option
 def release(ids: tuple[str, ...], everything: bool, as_json: bool) -> None:
-    """Let conditions out of quarantine. Instances that failed stay failed: register them again.
+    """Let conditions out of quarantine, by the IDs that `sensorpool quarantine` lists.
 
-    An ID is an id that `sensorpool quarantine` lists, or the number of an instance that waited for the condition.
+    Instances that failed stay failed: register them again.
     """
     from sensorpool.admin import quarantine as inside
 
     if bool(ids) == everything:
         raise click.UsageError("name an ID that `sensorpool quarantine` lists, or --all")
-    conditions = [each for each in ids if each.startswith("q")]
-    instances = [each for each in ids if not each.startswith("q")]
-    if not all(each.isdecimal() and len(each) < _LONGEST_ID for each in instances):
-        raise click.UsageError("an ID is an id that `sensorpool quarantine` lists, or the number of an instance")
-    count = inside.release(PoolView(), None if everything else [int(each) for each in instances], conditions)
+    count = inside.release(PoolView(), None if everything else ids)
     if as_json:
         print_json({"released": count})
     else:
         say(f"{count} let out of quarantine")
+
+
+@click.command()
+@click.option("--send-all", is_flag=True, help="Have all tried at the next round of rescue.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="The most to list.")
+@json_option
+def callbacks(send_all: bool, limit: int, as_json: bool) -> None:
+    """List the callbacks that wait to be sent, and why.
+
+    Each is tried again by itself, ever more rarely. With --send-all all are tried at the next round of rescue, which
+    is within SENSORPOOL_RESCUE_INTERVAL.
+    """
+    from sensorpool.admin import callbacks as inside
+
+    pool = pool_to_look_at()
+    if send_all:
+        hurried = inside.hurry(pool)
+        if as_json:
+            print_json({"tried_again": hurried})
+        else:
+            say(f"{hurried} tried again with the next round of rescue")
+        return
+    rows = inside.waiting(pool, limit)
+    if as_json:
+        print_json(rows)
+        return
+    columns = ("instance_id", "group_id", "task", "since", "tries", "next_try", "cause")
+    print_table("callbacks that wait", columns, [[row[column] for column in columns] for row in rows])
 
 
 @click.command()

@@ -19,30 +19,19 @@ from sensorpool.instrumentation.redaction import one_line
 DONE, NO, USAGE = 0, 1, 2
 _TELLS_ALL = "SENSORPOOL_LOG_LEVEL"
 
-# Each command's module of this package. It is imported at the command's use, because some commands must be quick.
-_HOMES = {
-    "callbacks": "callbacks",
-    "cancel": "registering",
-    "config": "inspecting",
-    "db": "serving",
-    "demo": "demo",
-    "doctor": "running",
-    "drain": "running",
-    "explain": "inspecting",
+_MODULES = {
     "health": "health",
-    "list": "inspecting",
-    "quarantine": "inspecting",
-    "register": "registering",
-    "release": "inspecting",
+    "inspecting": "callbacks config explain list quarantine release show",
+    "registering": "cancel register wait",
+    "running": "doctor drain try",
     "savings": "savings",
-    "show": "inspecting",
-    "standalone": "serving",
+    "serving": "db standalone",
     "status": "status",
-    "try": "running",
-    "wait": "registering",
-    "wake": "waking",
+    "waking": "wake",
     "web": "web",
 }
+# Each command's module is imported at the command's use, because some commands must be quick.
+_HOMES = {command: module for module, commands in _MODULES.items() for command in commands.split()}
 # these look for settings that do not exist by themselves; `health --self` reads no settings, because it must be quick
 _THEIR_OWN = frozenset({"doctor", "health", "standalone"})
 _NAMES_OF_PYTHON = frozenset({"list", "try"})
@@ -52,7 +41,7 @@ class _OneLine(Commands):
     """A group of commands that prints each error in one line, with its mend."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
-        return list(_HOMES)
+        return sorted(_HOMES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _HOMES:

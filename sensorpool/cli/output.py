@@ -17,10 +17,9 @@ from sensorpool.instrumentation.redaction import printable
 from sensorpool.model.words import nearest
 
 if TYPE_CHECKING:
-    from rich.text import Text
+    from rich.table import Table
 
 _GAP = "  "  # between two columns
-_NARROWEST = 6  # cells
 # what is on a terminal in colour, if it stands alone in a cell
 _COLOURS = (
     dict.fromkeys(("success", "landed"), "green")
@@ -61,10 +60,38 @@ json_option = click.option("--json", "as_json", is_flag=True, callback=_keep_apa
 _kept: list[Any] = []
 
 
+def print_json(value: Any) -> None:
+    """Print a value as JSON on one line; with --json, at the end of the command."""
+    _kept.append(value)
+    context = click.get_current_context(silent=True)
+    if context is None or not context.params.get("as_json"):
+        _print_kept()
+
+
 def _print_kept() -> None:
     has_all_letters = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
     while _kept:
         click.echo(printable(json.dumps(_kept.pop(0), ensure_ascii=not has_all_letters, default=str)))
+
+
+@contextmanager
+def print_apart() -> Iterator[None]:
+    """Have what other code prints go to standard error, also by its descriptor: standard output is the command's own.
+
+    With a stream that is closed, nothing is kept apart.
+    """
+    if sys.stdout is None or sys.stderr is None:
+        yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 class Commands(click.Group):
@@ -95,58 +122,14 @@ def bear_any_text() -> None:
             stream.reconfigure(errors="replace")
 
 
-def print_json(value: Any) -> None:
-    """Print a value as JSON on one line; with --json, at the end of the command."""
-    _kept.append(value)
-    context = click.get_current_context(silent=True)
-    if context is None or not context.params.get("as_json"):
-        _print_kept()
-
-
-@contextmanager
-def print_apart() -> Iterator[None]:
-    """Have what other code prints go to standard error, also by its descriptor: standard output is the command's own.
-
-    A copy of the process, which such code may have made by a fork, ends here. With a stream that is closed, nothing is
-    kept apart.
-    """
-    if sys.stdout is None or sys.stderr is None:
-        yield
-        return
-    sys.stdout.flush()
-    own, kept, process = sys.stdout, os.dup(1), os.getpid()
-    os.dup2(2, 1)
-    try:
-        # an object of its own, because such code may close it; never closed here, because a handler of logs may keep it
-        apart = open(2, "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115
-        with redirect_stdout(apart):
-            yield
-    finally:
-        if os.getpid() != process:
-            os._exit(0)
-        os.dup2(kept, 1)
-        os.close(kept)
-        sys.stdout = own
-
-
 def say(line: str = "", *, err: bool = False) -> None:
     """Print a line whose parts may come from other programs, without control characters."""
     click.echo(printable(line), err=err)
 
 
-def is_wide(wide: bool = False) -> bool:
-    """Whether a table is printed in full, one line a row: on request, or when the output is no terminal."""
-    from rich.console import Console
-
-    return wide or not Console().is_terminal
-
-
-def has_colours() -> bool:
-    """Whether the output is a terminal with colours, which ``NO_COLOR`` and ``TERM=dumb`` say it is not."""
-    from rich.console import Console
-
-    console = Console()
-    return console.is_terminal and console.color_system is not None and not console.no_color
+def is_terminal() -> bool:
+    """Whether the output is a terminal."""
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def repeat(show: Callable[[], None], every: float | None, *, as_json: bool) -> None:
@@ -157,7 +140,7 @@ def repeat(show: Callable[[], None], every: float | None, *, as_json: bool) -> N
     if every is None:
         show()
         return
-    if as_json or is_wide():
+    if as_json or not is_terminal():
         raise click.UsageError("--watch is for a terminal, and not for --json")
     with suppress(KeyboardInterrupt):
         while True:
@@ -170,115 +153,76 @@ def repeat(show: Callable[[], None], every: float | None, *, as_json: bool) -> N
 
 
 def print_table(
-    title: str,
-    columns: Sequence[str],
-    rows: Iterable[Sequence[Any]],
-    *,
-    wide: bool = False,
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, crop: Collection[str] = ()
 ) -> None:
-    """Print a table: on a terminal as wide as the terminal, with long cells folded; otherwise in full, one line a row.
+    """Print a table: on a terminal as wide as the terminal, with long cells folded; otherwise in full, a line a row.
 
-    :param wide: print the table in full on a terminal, too.
+    :param crop: the columns that are cut on a terminal, so that each row is one line; the others keep their width.
     """
-    if is_wide(wide):
-        say(title)
+    say(title)
+    if not is_terminal():
         _print_lines([columns, *rows])
         return
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=printable(title), title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=None, pad_edge=False, padding=(0, len(_GAP), 0, 0), header_style="bold")
     for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=column == "id")  # an id is copied: it stays in one piece
-    for row in rows:
-        table.add_row(*(_cell(cell) for cell in row))
-    Console(markup=False, emoji=False, highlight=False).print(table)
-
-
-def print_short(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], crop: Collection[str]) -> None:
-    """Print a table for a terminal, a line a row: names that do not fit lose their middle, reasons lose their end.
-
-    :param crop: the columns that are cut; they share the room that the other columns leave.
-    """
-    from rich.cells import cell_len
-    from rich.console import Console
-
-    texts = [list(columns), *([_one_line(cell) for cell in row] for row in rows)]
-    widths = [max(cell_len(text) for text in column) for column in zip(*texts, strict=True)]
-    room = Console().width - len(_GAP) * (len(columns) - 1)
-    room -= sum(width for width, column in zip(widths, columns, strict=True) if column not in crop)
-    # the narrowest first: the room that a column does not need goes to the next ones
-    places = sorted((place for place, column in enumerate(columns) if column in crop), key=widths.__getitem__)
-    for number, place in enumerate(places):
-        widths[place] = min(widths[place], max(_NARROWEST, room // (len(places) - number)))
-        room -= widths[place]
-    title = printable(title)
-    click.echo(click.style(title, bold=True) if has_colours() else title)
-    ends = [0 if column == "reason" else 2 for column in columns]
-    lines = [[cropped(*each) for each in zip(row, widths, ends, strict=True)] for row in texts]
-    _print_lines(lines, paint=has_colours())
-
-
-def cropped(text: str, width: int, of_its_end: int) -> str:
-    """Cut the middle out of a text, because names often differ at their end; with ``of_its_end`` 0, cut its end."""
-    from rich.cells import cell_len
-
-    kept = len(text)
-    cut = text
-    while cell_len(cut) > width and kept:
-        kept -= 1
-        end = kept // of_its_end if of_its_end else 0
-        cut = f"{text[: kept - end]}…{text[len(text) - end :]}"
-    return cut
+        table.add_column(column, overflow="fold", no_wrap=column not in crop if crop else column == "id")
+    _print(table, rows, is_cut=bool(crop))
 
 
 def print_fields(fields: dict[str, Any]) -> None:
     """Print names with their values, one on each line."""
-    shown = {
-        name: json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
-        for name, value in fields.items()
-    }
-    if is_wide():
-        _print_lines(list(shown.items()))
+    if not is_terminal():
+        _print_lines(list(fields.items()))
         return
-    from rich.console import Console
     from rich.table import Table
 
-    table = Table(show_header=False, box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False, padding=(0, len(_GAP), 0, 0), show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in shown.items():
-        table.add_row(name, _cell(value))
-    Console(markup=False, emoji=False, highlight=False).print(table)
+    _print(table, fields.items(), is_cut=False)
 
 
-def _print_lines(rows: Sequence[Sequence[Any]], *, paint: bool = False) -> None:
-    """Print rows, each on one line even if a value has line breaks."""
-    from rich.cells import cell_len
+def _print(table: "Table", rows: Iterable[Sequence[Any]], *, is_cut: bool) -> None:
+    """Print a table on a terminal. Its cells are plain text: without markup and control characters.
 
-    texts = [[_one_line(cell) for cell in row] for row in rows]
-    widths = [max(cell_len(text) for text in column) for column in zip(*texts, strict=True)]
-    for row in texts:
-        cells = [text + " " * (width - cell_len(text)) for text, width in zip(row, widths, strict=True)]
-        cells[-1] = cells[-1].rstrip()
-        if paint:
-            colours = [_COLOURS.get(text) for text in row]
-            cells = [click.style(cell, fg=each) if each else cell for cell, each in zip(cells, colours, strict=True)]
-        click.echo(_GAP.join(cells).rstrip())
-
-
-def _one_line(cell: object) -> str:
-    return " ".join(_text(cell).split())
-
-
-def _text(value: object) -> str:
-    return "" if value is None else printable(str(value))
-
-
-def _cell(value: object) -> "Text":
-    """Make a cell of the plain text: without markup and control characters."""
+    :param is_cut: whether a cell that is too long is cut, and not folded.
+    """
+    from rich.console import Console, ConsoleOptions
+    from rich.measure import Measurement
     from rich.text import Text
 
-    text = _text(value)
-    return Text(text, style=_COLOURS.get(text, ""))
+    class Cut:
+        """A cell that loses its middle where it does not fit: names often differ at their end."""
+
+        def __init__(self, text: str, style: str) -> None:
+            self.text = Text(text, style, no_wrap=True, overflow="ellipsis")
+
+        def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+            text, room = self.text.plain, options.max_width - 1
+            if self.text.cell_len > options.max_width:
+                self.text.plain = f"{text[: room - room // 2]}…{text[len(text) - room // 2 :]}"
+            yield self.text
+
+        def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+            return Measurement(1, self.text.cell_len)
+
+    made: type[Cut | Text] = Cut if is_cut else Text
+    for row in rows:
+        texts = [_text(cell) for cell in row]
+        table.add_row(*(made(text, _COLOURS.get(text, "")) for text in texts))
+    Console(force_terminal=True).print(table)
+
+
+def _print_lines(rows: Sequence[Sequence[Any]]) -> None:
+    """Print rows in full, a line a row: rich takes a millisecond a row."""
+    texts = [[_text(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    for row in texts:
+        click.echo(_GAP.join(map(str.ljust, row, widths)).rstrip())
+
+
+def _text(cell: object) -> str:
+    text = json.dumps(cell, ensure_ascii=False) if isinstance(cell, dict | list) else cell
+    return "" if text is None else printable(str(text))

@@ -1,21 +1,15 @@
 """``sensorpool register``, ``wait`` and ``cancel``."""
 
 import json
-import math
-import os
 import re
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import IO, Any
 
 import click
 from click.core import ParameterSource
 
-from sensorpool.cli.output import json_option, print_apart, print_json, say
+from sensorpool.cli.output import NumberRange, json_option, print_apart, print_json, say
 from sensorpool.client.pool import Pool
 from sensorpool.client.register import AT_ONCE
 from sensorpool.client.validate import CheckedRegistration
@@ -53,8 +47,8 @@ def register(
     """Register a sensor: CLASS (pkg.mod.Class) waits for what CONTEXT_JSON says.
 
     With --from, the file has one JSON object a line: the arguments of sensorpool.register, with op_classpath in place
-    of sensor. Refused lines are reported by number, and the others are registered. Ctrl-C ends the command after the
-    present thousand; the registered lines are counted in any case.
+    of sensor. Refused lines are reported by number, and the others are registered, a thousand at a time. Ctrl-C
+    ends the command, and the count may lack the last thousand.
     """
     if source is not None:
         if sensor_class is not None:
@@ -80,12 +74,10 @@ def register(
 
 @click.command()
 @click.argument("ids", metavar="ID...", type=int, nargs=-1, required=True)
-@click.option("--timeout", type=click.FloatRange(min=0), help="Seconds; without it the command waits for ever.")
+@click.option("--timeout", type=NumberRange(min=0), help="Seconds; without it the command waits for ever.")
 @json_option
 def wait(ids: tuple[int, ...], timeout: float | None, as_json: bool) -> None:
     """Wait until instances are settled. The exit code is 0 if all of them landed, otherwise 1."""
-    if timeout is not None and math.isnan(timeout):
-        raise click.BadParameter("the timeout is no number of seconds", param_hint="--timeout")
     states = Pool().wait(ids, timeout)
     if as_json:
         print_json({str(instance_id): state for instance_id, state in states.items()})
@@ -138,70 +130,32 @@ class _Count:
 def _register_lines(source: IO[str]) -> None:
     """Register lines, and say what came of them; a refused line is reported by its number."""
     count = _Count()
-    with print_apart():
-        pool = Pool()
-    with _interrupts() as hold:
-        try:
-            with print_apart():
-                _take_lines(pool, source, count, hold)
-        except KeyboardInterrupt:
-            count.stopped = f"interrupted at line {count.read}: the last lines before it may be unregistered"
-        except BaseException:
-            count.stopped = f"an error at line {count.read}"
-            count.say()
-            raise
+    try:
+        with print_apart():
+            _take_lines(Pool(), source, count)
+    except KeyboardInterrupt:
+        count.stopped = f"interrupted at line {count.read}: the last lines before it may be unregistered"
+    except BaseException:
+        count.stopped = f"an error at line {count.read}"
+        count.say()
+        raise
     count.say()
     sys.exit(1 if count.refused or count.stopped else 0)
 
 
-def _take_lines(pool: Pool, source: IO[str], count: _Count, hold: Callable[[], AbstractContextManager[None]]) -> None:
+def _take_lines(pool: Pool, source: IO[str], count: _Count) -> None:
     """Register lines, a thousand at a time."""
-    batch, process = list[tuple[int, CheckedRegistration]](), os.getpid()
-    for number, line in _lines(source):
-        count.read = number
+    batch: list[tuple[int, CheckedRegistration]] = []
+    for count.read, line in enumerate(iter(lambda: _next_line(source), ""), 1):
         try:
-            batch.append((number, pool.check(_read_line(line))))
+            if line.strip():
+                batch.append((count.read, pool.check(_read_line(line))))
         except Refused as error:
-            count.refused.append({"line": number, "reason": str(error)})
-        if os.getpid() != process:
-            return  # a constructor has forked: its copy registers nothing, and `print_apart` ends it
+            count.refused.append({"line": count.read, "reason": str(error)})
         if len(batch) == AT_ONCE:
-            with hold():
-                _register_batch(pool, batch, count)
+            _register_batch(pool, batch, count)
             batch = []
-    with hold():
-        _register_batch(pool, batch, count)
-
-
-@contextmanager
-def _interrupts() -> Iterator[Callable[[], AbstractContextManager[None]]]:
-    """Yield a context manager in which Ctrl-C waits: the interrupt comes at the end of the context."""
-    holds: list[bool] = []
-    came: list[bool] = []
-
-    def interrupt(*_: object) -> None:
-        came.append(True)
-        if not holds or len(came) > 1:
-            raise KeyboardInterrupt
-
-    @contextmanager
-    def hold() -> Iterator[None]:
-        holds.append(True)
-        try:
-            yield
-        finally:
-            holds.pop()
-        if came:
-            raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():  # only the main thread gets signals
-        yield hold
-        return
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield hold
-    finally:
-        signal.signal(signal.SIGINT, before)
+    _register_batch(pool, batch, count)
 
 
 def _register_batch(pool: Pool, batch: list[tuple[int, CheckedRegistration]], count: _Count) -> None:
@@ -222,16 +176,12 @@ def _register_batch(pool: Pool, batch: list[tuple[int, CheckedRegistration]], co
     count.groups.update(instance.group_id for instance in instances)
 
 
-def _lines(source: IO[str]) -> Iterator[tuple[int, str]]:
-    """Yield lines with their numbers; of a line that is too long, only the part that refuses it is kept in memory."""
-    number = 0
-    while line := source.readline(LONGEST_LINE + 2):
-        number += 1
-        rest = line
-        while len(rest) == LONGEST_LINE + 2 and not rest.endswith("\n"):
-            rest = source.readline(LONGEST_LINE + 2)
-        if line.strip():
-            yield number, line
+def _next_line(source: IO[str]) -> str:
+    """Return the next line; of one that is too long, only as much as refuses it is kept in memory."""
+    line = rest = source.readline(LONGEST_LINE + 2)
+    while len(rest) == LONGEST_LINE + 2 and not rest.endswith("\n"):
+        rest = source.readline(LONGEST_LINE + 2)
+    return line
 
 
 def _read_line(line: str) -> dict[str, Any]:
@@ -239,14 +189,7 @@ def _read_line(line: str) -> dict[str, Any]:
         raise Refused(f"the line has more than {LONGEST_LINE:,} characters")
     if _NO_TEXT.search(line):
         raise Refused("the line is not UTF-8 text")
-    try:
-        read = parse_context(line)
-    except Refused as error:
-        raise Refused(
-            str(error)
-            .replace("a poke_context is a JSON object", "a line is a JSON object")
-            .replace("the poke_context", "the line")
-        ) from None
+    read = parse_context(line)
     if not isinstance(read.get("poke_context", {}), dict):
         raise Refused(f"poke_context must be a JSON object, not {json.dumps(read['poke_context'])[:40]}")
     return read

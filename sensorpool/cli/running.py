@@ -1,20 +1,21 @@
 """``sensorpool doctor``, ``drain`` and ``try``."""
 
 import json
-import math
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict
-from itertools import chain
 
 import click
 from rich.console import Console
 from rich.progress import Progress
 
-from sensorpool.cli.output import json_option, print_apart, print_json, say
+from sensorpool.cli.output import NumberRange, json_option, print_apart, print_json, say
 from sensorpool.client.pool import Pool
 from sensorpool.config.settings import Settings
+from sensorpool.errors import SettingsError
 from sensorpool.leases.state_file import take_up
+from sensorpool.model.finding import Finding
 from sensorpool.model.identity import parse_context
 from sensorpool.model.states import Outcome, State
 
@@ -26,21 +27,27 @@ _MARKS = {"ok": "ok     ", "warning": "WARNING", "wrong": "WRONG  "}
 @json_option
 def doctor(short: bool, as_json: bool) -> None:
     """Check this installation, a line for each point. The exit code is 1 when something is wrong."""
-    from sensorpool.admin.doctor import examine, load
+    from sensorpool.admin import findings
 
-    findings = []
-    settings, wrong, without = load()
-    if settings is not None:
+    found: list[Finding] = []
+    try:
+        settings = Settings.load()
         take_up(settings)
-    for finding in chain(wrong, examine(settings, without) if settings is not None else ()):
+        looked_at: Iterable[Finding] = findings.doctor(settings)
+    except SettingsError as error:
+        looked_at = [Finding("settings", "wrong", line) for line in str(error).splitlines()]
+    for finding in looked_at:
         if short and finding.level == "ok":
             continue
-        findings.append(finding)
+        found.append(finding)
         if not as_json:
             say(f"{_MARKS[finding.level]}  {finding.subject}: {finding.said}")
-    levels = Counter(each.level for each in findings)
+    levels = Counter(each.level for each in found)
     if as_json:
-        print_json([{name: value for name, value in asdict(each).items() if value != ()} for each in findings])
+        names = ("subject", "level", "said")
+        print_json(
+            [{name: getattr(each, name) for name in (*names, *(["classes"] if each.classes else []))} for each in found]
+        )
     elif not levels["wrong"] and not levels["warning"]:
         say("all is in order")
     else:
@@ -50,15 +57,13 @@ def doctor(short: bool, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--rate", type=click.FloatRange(min=0.1), default=20, show_default=True, help="Tasks a second.")
+@click.option("--rate", type=NumberRange(min=0.1), default=20, show_default=True, help="Tasks a second.")
 @json_option
 def drain(rate: float, as_json: bool) -> None:
     """Hand Airflow's waiting tasks back: they go on natively.
 
     Set [sensorpool] enabled = False first, or new tasks come meanwhile.
     """
-    if not math.isfinite(rate):
-        raise click.BadParameter(f"{rate} is no number of waiters", param_hint="--rate")
     from sensorpool.admin import drain as draining
     from sensorpool.store import inspecting
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from sensorpool.cli.output import NumberRange, is_wide, json_option, print_json, print_short, print_table, say
+from sensorpool.cli.output import NumberRange, is_terminal, json_option, print_json, print_table, say
 
 _TOP = 20  # rows of a table on a terminal
 _COLUMNS = ("tries", "slot-h", "pokes", "dupl.", "starts", "slot-h*", "pokes*", "starts*")
@@ -67,28 +67,25 @@ def _print(made: dict[str, Any], title: str) -> None:
 
 
 def _short(op_classpath: str) -> str:
-    return op_classpath if is_wide() else op_classpath.rpartition(".")[2]
+    return op_classpath.rpartition(".")[2] if is_terminal() else op_classpath
 
 
 def _print_costs(kind: str, rows: list[dict[str, Any]], names: list[str], total: dict[str, Any]) -> None:
     """Print a table of costs: the greatest rows, and the total."""
-    shown = len(rows) if is_wide() else _TOP
+    shown = _TOP if is_terminal() else len(rows)
     lines = [[name, *_figures(row)] for name, row in zip(names[:shown], rows[:shown], strict=True)]
     if len(rows) > shown:
         lines.append([f"{len(rows) - shown:,} more", *[""] * len(_COLUMNS)])
     lines.append(["total", *_figures(total)])
     columns, title = (kind, *_COLUMNS), f"By {kind} (* with the pool)"
-    if is_wide():
-        print_table(title, columns, lines)
-    else:
-        print_short(title, columns, lines, {kind})
+    print_table(title, columns, lines, crop={kind})
     say()
 
 
 def _say_all(lines: list[str]) -> None:
     """Print lines; on a terminal they are cut between words."""
     for line in lines:
-        for part in [line] if is_wide() else wrap(line, get_terminal_size().columns, subsequent_indent="  "):
+        for part in wrap(line, get_terminal_size().columns, subsequent_indent="  ") if is_terminal() else [line]:
             say(part)
 
 

@@ -1,7 +1,6 @@
 """``sensorpool wake``."""
 
 import sys
-from collections.abc import Iterator
 from typing import IO
 
 import click
@@ -13,15 +12,6 @@ from sensorpool.client.wake import wake as wake_each
 from sensorpool.client.wake import wake_up
 from sensorpool.errors import Refused
 from sensorpool.model.identity import parse_context
-
-
-def _lines(events: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines; of one that is too long, as much as shows that it is."""
-    longest = storage_events.LONGEST + 2
-    while line := events.readline(longest):
-        yield line
-        while len(line) == longest and not line.endswith(b"\n"):
-            line = events.readline(longest)
 
 
 @click.command()
@@ -53,7 +43,7 @@ def wake(
         woken = wake_each(pool, [wake_up(sensor_class, context, prefix=prefix, location=location)])
     else:
         woken = 0
-        for number, line in enumerate(_lines(events), 1):
+        for number, line in enumerate(events, 1):
             if line.strip():
                 try:
                     woken += wake_each(pool, storage_events.read(line.strip()))

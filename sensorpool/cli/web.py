@@ -1,10 +1,5 @@
 """``sensorpool web``."""
 
-import os
-import sys
-import webbrowser
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 
 import click
@@ -42,32 +37,6 @@ def web(host: str, port: int, allow_actions: bool) -> None:
     shown = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/"
     say(f"sensorpool: {shown}{'' if settings.web_token else f'?token={token}'}", err=True)
     alone.serve(pool, TokenAccess(token, may_act=allow_actions), listener)
-
-
-@contextmanager
-def open_pages(pool: Pool) -> Iterator[None]:
-    """Serve the pages of a pool of this process on loopback, and open them in a browser, if there is one.
-
-    :raises SettingsError: when their packages are not installed.
-    """
-    check_installed()
-    from sensorpool.web import alone
-    from sensorpool.web.token_access import TokenAccess, make_token
-
-    token = make_token()
-    with alone.listen("127.0.0.1", 0) as listener:
-        address = f"http://127.0.0.1:{listener.getsockname()[1]}/?token={token}"
-        with alone.served_beside(pool, TokenAccess(token, may_act=False), listener):
-            say(f"sensorpool: {address}", err=True)
-            if _has_screen():
-                webbrowser.open(address)
-            yield
-
-
-def _has_screen() -> bool:
-    """Whether a browser can be seen here: without a screen one in the terminal would be started."""
-    named = any(os.environ.get(name) for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"))
-    return named or sys.platform in {"darwin", "win32"}
 
 
 def check_installed() -> None:

@@ -1,4 +1,4 @@
-"""The one-process service: worker and beat as threads. The embedded default, and the base of the demo."""
+"""The one-process service: worker and beat as threads. The embedded default."""
 
 import logging
 import os

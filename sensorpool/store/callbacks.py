@@ -82,27 +82,15 @@ def tasks(connection: Connection) -> list[str]:
     return list(connection.execute(select(c.c.task).distinct()).scalars())
 
 
-def hurry(connection: Connection, instance_ids: Collection[int] | None, now: Milliseconds) -> int:
-    """Have callbacks tried at the next round of rescue; return how many.
-
-    :param instance_ids: of these instances; None: of all.
-    """
-    statement = update(c).values(next_try_at=now, tries=0)
-    if instance_ids is None:
-        return connection.execute(statement).rowcount
-    return connection.execute(statement.where(among(c.c.instance_id)), {"ids": list(instance_ids)}).rowcount
+def hurry(connection: Connection, now: Milliseconds) -> int:
+    """Have all callbacks tried at the next round of rescue; return how many."""
+    return connection.execute(update(c).values(next_try_at=now, tries=0)).rowcount
 
 
 def waiting(connection: Connection, most: int) -> list[Any]:
     """Return the rows of the callbacks that wait, the longest waiting first."""
     query = select(*_SHOWN).order_by(c.c.created_at, c.c.instance_id).limit(most)
     return list(connection.execute(query).mappings())
-
-
-def waiting_of(connection: Connection, instance_ids: Collection[int]) -> set[int]:
-    """Return those of these instances whose callbacks wait."""
-    query = select(c.c.instance_id).where(among(c.c.instance_id))
-    return set(connection.execute(query, {"ids": list(instance_ids)}).scalars())
 
 
 def unclaim(connection: Connection, instance_ids: Collection[int], now: Milliseconds) -> None:

@@ -26,8 +26,6 @@ class Selection:
     """Which instances are wanted; None: any.
 
     :param text: a part of the task's names, the class path, the context or the reason, in small or capital letters.
-    :param op_classpath: a part of the class path, likewise.
-    :param reason: a part of the reason.
     :param past: only those that still wait, with a deadline before this time.
     :param late: only those that wait for a condition that is later than usual.
     :param before: only those with a lower id: the next page.
@@ -41,8 +39,6 @@ class Selection:
     task_id: str | None = None
     run_id: str | None = None
     map_index: int | None = None
-    op_classpath: str | None = None
-    reason: str | None = None
     past: Milliseconds | None = None
     late: bool = False
     before: int | None = None
@@ -56,12 +52,9 @@ class Selection:
         """Return what holds for each instance that is wanted, on this page or another one."""
         equal = ("state", "ending", "dag_id", "task_id", "run_id", "map_index")
         found = [s.c[name] == value for name in equal if (value := getattr(self, name)) is not None]
-        searched = [name for name in _SEARCHED if self.contexts or name != _CONTEXT]
-        for part, names in ((self.text, searched), (self.op_classpath, ["op_classpath"])):
-            if part is not None:
-                found.append(or_(*(s.c[name].icontains(part, autoescape=True, escape=_ESCAPE) for name in names)))
-        if self.reason is not None:
-            found.append(s.c.reason.contains(self.reason, autoescape=True, escape=_ESCAPE))
+        if self.text is not None:
+            names = [name for name in _SEARCHED if self.contexts or name != _CONTEXT]
+            found.append(or_(*(s.c[name].icontains(self.text, autoescape=True, escape=_ESCAPE) for name in names)))
         if self.past is not None:
             found += [s.c.state == State.SENSING, s.c.timeout_at < self.past]
         if self.late:

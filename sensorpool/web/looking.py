@@ -8,7 +8,8 @@ from pydantic import BeforeValidator
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse
 
-from sensorpool.admin import actions, conditions, explain, health, instances, overview, quarantine
+from sensorpool.admin import actions, conditions, explain, findings, instances, quarantine
+from sensorpool.admin.status import overview
 from sensorpool.client.pool import Pool
 from sensorpool.errors import Unknown
 from sensorpool.model.states import Outcome, State
@@ -37,7 +38,7 @@ def routes(pool: Pool, access: Access, pages: Pages, surroundings: Surroundings)
         if not reader.watches:
             raise Denied("you may see what waits for the tasks that you may see, and not the pool as a whole")
         figures = surroundings.figures()
-        return pages.page(request, reader, "overview", figures=figures, **overview.overview(pool, reader.seen))
+        return pages.page(request, reader, "overview", figures=figures, **overview(pool, reader.seen))
 
     @router.get("/conditions")
     def of_conditions(
@@ -66,7 +67,7 @@ def routes(pool: Pool, access: Access, pages: Pages, surroundings: Surroundings)
         request: Request, reader: AReader, group_id: int, after: Annotated[int, Query(ge=0, lt=2**63)] = 0
     ) -> HTMLResponse:
         found = visible_condition(pool, reader, group_id, after)
-        problems = [] if found["unreachable"] else health.health(pool)
+        problems = [] if found["unreachable"] else findings.wrong(pool)
         stopped = explain.why_stopped(found["unreachable"], problems, watches=reader.watches)
         may_poke = conditions.is_waited_for(pool, group_id, reader.changed)
         size = conditions.SHOWN_WAITERS

@@ -8,15 +8,9 @@ process: the notes of processes count these.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sensorpool.errors import Unreachable
-from sensorpool.instrumentation.redaction import printable
 from sensorpool.leases.background_notes import Isolated
-from sensorpool.leases.range_state import MISSED, RangeState
-from sensorpool.model.values import Milliseconds, ShardRange
-from sensorpool.store import inspecting
-from sensorpool.store.database import Database
-
-_AT_ONCE = 10_000  # groups
+from sensorpool.leases.range_state import RangeState
+from sensorpool.model.values import Milliseconds
 
 
 class Waiting(NamedTuple):
@@ -43,60 +37,6 @@ def who_waits(states: Sequence[RangeState], isolated: Sequence[Sequence[Isolated
     return Waiting(sum(len(state.left) for state in states), longest, overdue), apart
 
 
-def missed_interval(database: Database, shard_range: ShardRange, age: float) -> float | None:
-    """Return the shortest interval (seconds) of a range's groups if `MISSED` of them have passed; otherwise None.
-
-    None also when the database does not answer.
-
-    :param age: seconds since the last load of the range.
-    """
-    try:
-        shortest = database.read(inspecting.shortest_interval, shard_range)
-    except Unreachable:
-        return None
-    return shortest / 1000 if shortest is not None and age * 1000 > MISSED * shortest else None
-
-
-def past_deadline(database: Database, tick: float, poke_timeout: float) -> list[str]:
-    """Return a line if groups are long past their deadline, whatever the reason.
-
-    :param tick: seconds between two ticks of the pool.
-    :param poke_timeout: seconds.
-    :raises Unreachable: when the database does not answer.
-    """
-    now = database.read(database.now)
-    count, first = database.read(inspecting.past_deadline, now, MISSED, grace(tick, poke_timeout))
-    if first is None:
-        return []
-    group_id, op_classpath, deadline = first
-    groups = "1 group is past its deadline" if count == 1 else f"{count:,} groups are past their deadlines"
-    return [
-        f"{groups} by more than {MISSED} intervals, group {group_id} ({printable(op_classpath)[:200]}) by "
-        f"{(now - deadline) / 1000:.0f} s: it was not poked, or what was seen not settled; the workers' logs say more"
-    ]
-
-
 def grace(tick: float, poke_timeout: float) -> Milliseconds:
     """Return for how long a group may be past its deadline, beside its intervals. The parameters are seconds."""
     return round(1_000 * tick + 2_000 * poke_timeout)
-
-
-def problems(left: Waiting, set_apart: Waiting) -> list[str]:
-    """Return a line for each place in which groups wait for too long, with the mend."""
-    said = []
-    if left.overdue:
-        said.append(
-            f"the workers cannot keep up: {_groups(left.overdue)} for a poke for more than {MISSED} intervals, the "
-            f"longest for {left.seconds:.0f} s: more workers, a higher SENSORPOOL_POKE_CONCURRENCY, or longer intervals"
-        )
-    if set_apart.overdue:
-        said.append(
-            f"{_groups(set_apart.overdue)} to be poked apart for more than {MISSED} intervals, the longest for "
-            f"{set_apart.seconds:.0f} s: mend what hangs, or more workers, a higher "
-            "SENSORPOOL_HANGING_CONCURRENCY, a shorter SENSORPOOL_POKE_TIMEOUT"
-        )
-    return said
-
-
-def _groups(count: int) -> str:
-    return "1 group waits" if count == 1 else f"{count:,} groups wait"

@@ -15,7 +15,7 @@ from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
 
 from harness.until import PATIENCE, until
 from sensorpool import Pool, Settings
-from sensorpool.admin import health, problems, status
+from sensorpool.admin import findings, status, working
 from sensorpool.admin.drain import drain
 from sensorpool.airflow import trigger as triggers
 from sensorpool.airflow.configuration import AirflowSettings
@@ -432,7 +432,7 @@ def test_health_tells_that_the_triggerers_are_gone_while_tasks_wait(
     pool: Pool, make_notifier: Callable[..., Notifier], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def told() -> list[str]:
-        return [line for line in problems.no_triggerer(pool) if "start `airflow triggerer`" in line]
+        return [line for line in findings.health(pool) if "start `airflow triggerer`" in line]
 
     waits = register(pool)
     assert told() == [], "none was ever there"
@@ -441,9 +441,9 @@ def test_health_tells_that_the_triggerers_are_gone_while_tasks_wait(
     until("its note", lambda: pool.roster.triggerer_age() is not None)
     notifier.close()
     assert told() == [], "it may be back soon"
-    monkeypatch.setattr(problems, "TRIGGERER_AWAY", 0.0)
+    monkeypatch.setattr(working, "TRIGGERER_AWAY", 0.0)
     until("the instance to be older than the triggerer is away", told)
-    for lines in (health.health(pool), status.status(pool)["problems"]):
+    for lines in (findings.health(pool), status.status(pool)["problems"]):
         assert [line for line in lines if line.startswith("no triggerer of Airflow has looked at the pool for ")]
     pool.leases.store.client.set(pool.leases.store.pool_key("triggerer_at"), "x")
     assert told() == []

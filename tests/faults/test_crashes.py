@@ -98,14 +98,14 @@ def _see_the_quarantine(service: Service, folder: Path, instance_id: int, sensor
     shown = service.json("show", str(instance_id))
     assert "quarantined: its poke took its process down 3 times" in shown["reason"]
     assert why in shown["reason"]
-    assert f"`sensorpool release {instance_id}` lets it out" in shown["quarantined"]
     [listed] = service.json("quarantine")
+    assert f"`sensorpool release {listed['id']}` lets it out" in shown["quarantined"]
     assert (listed["op_classpath"], listed["crashes"]) == (sensor, 3)
     assert service.json("status")["quarantined"] == 1
     context = shown["poke_context"]
     with pytest.raises(Refused, match="in quarantine"):
         service.pool.register(sensor, context)
-    assert service.json("release", str(instance_id)) == {"released": 1}
+    assert service.json("release", listed["id"]) == {"released": 1}
     assert service.json("quarantine") == []
     assert service.json("show", str(instance_id))["quarantined"] is None
     land(folder, context["name"])  # the sensor was mended meanwhile

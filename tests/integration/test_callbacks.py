@@ -17,8 +17,7 @@ from harness.servers.scripted_amqp import ScriptedAmqp
 from harness.until import until
 from sensorpool import Pool, Settings
 from sensorpool.admin import callbacks as waiting_callbacks
-from sensorpool.admin import doctor, instances, status
-from sensorpool.errors import Unknown
+from sensorpool.admin import findings, instances, status
 from sensorpool.model.states import Outcome, State
 from sensorpool.model.values import Fact
 from sensorpool.publish import wire
@@ -260,7 +259,7 @@ def test_a_task_that_this_worker_may_not_send_waits_for_one_that_may(make: Make,
         until("the cause", lambda: "SENSORPOOL_ON_SETTLED_TASKS" in instances.show(pool, one.id)["on_settled"])
         with pool.database.engine.begin() as connection:
             connection.execute(update(callback).values(created_at=1))
-        assert any(found.subject == "on_settled" for found in doctor.examine(pool.settings))
+        assert any(found.subject == "on_settled" for found in findings.doctor(pool.settings))
         assert not broker.taken
     finally:
         old.close()
@@ -394,15 +393,10 @@ def test_results_that_rabbitmq_has_not_confirmed_are_sent_again(
     assert {body["settled"][0]["id"] for key, body in broker.taken if key == "-"} == {one.id}, "once, or twice"
 
 
-@pytest.mark.parametrize("unknown", [99_999, 0, -1, 2**63, -(10**30)])
-def test_none_is_hurried_when_one_of_the_named_does_not_wait(each_database: str, unknown: int) -> None:
+def test_all_are_tried_again_at_an_operators_wish(each_database: str) -> None:
     with closing(Pool(Settings.load(database_url=each_database, redis_url="memory://"))) as pool:
         with pool.database.engine.begin() as connection:
             row = {"task": GO_ON, "created_at": 1, "next_try_at": 2, "tries": 3}
             connection.execute(insert(callback), [row | {"instance_id": number} for number in (1, 2)])
-        for named in ([1, unknown], [unknown, 1], [unknown]):
-            with pytest.raises(Unknown, match=r"^no callback of instance .* waits: `sensorpool callbacks` lists"):
-                waiting_callbacks.hurry(pool, named)
-        assert [each["tries"] for each in pool.database.read(callbacks.waiting, 10)] == [3, 3]
-        assert waiting_callbacks.hurry(pool, [1, 1]) == 1
-        assert waiting_callbacks.hurry(pool, None) == 2
+        assert waiting_callbacks.hurry(pool) == 2
+        assert [each["tries"] for each in pool.database.read(callbacks.waiting, 10)] == [0, 0]

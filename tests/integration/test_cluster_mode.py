@@ -10,7 +10,7 @@ from harness.servers import Missing, RedisServer
 from harness.service import Service
 from harness.until import until
 from sensorpool import Pool
-from sensorpool.admin import doctor, health
+from sensorpool.admin import findings
 from sensorpool.errors import SettingsError
 from sensorpool.service.refusals import refuse_cluster
 
@@ -44,8 +44,8 @@ def test_a_worker_does_not_start(service: Service, cluster: RedisServer) -> None
 
 def test_health_and_doctor_name_it(make_pool: Callable[..., Pool], cluster: RedisServer) -> None:
     pool = make_pool(redis_url=cluster.url)
-    [problem] = health.health(pool)
-    found = {each.subject: each for each in doctor.examine(pool.settings)}
+    [problem] = findings.health(pool)
+    found = {each.subject: each for each in findings.doctor(pool.settings)}
     assert "is in cluster mode" in problem
     assert (found["redis"].level, found["redis"].said) == ("wrong", problem)
 
@@ -54,7 +54,7 @@ def test_as_a_broker_alone_too(make_pool: Callable[..., Pool], cluster: RedisSer
     pool = make_pool(redis_url=redis_url, broker_url=cluster.url)
     with pytest.raises(SettingsError, match="is in cluster mode"):
         refuse_cluster(pool.settings)
-    found = {each.subject: each for each in doctor.examine(pool.settings)}
+    found = {each.subject: each for each in findings.doctor(pool.settings)}
     assert (found["redis"].level, found["broker"].level) == ("ok", "wrong")
     assert "is in cluster mode" in found["broker"].said
 

@@ -9,7 +9,7 @@ from sensorpool import Pool, Settings
 from sensorpool.admin import actions
 from sensorpool.admin.conditions import condition, list_conditions
 from sensorpool.admin.instances import show
-from sensorpool.admin.overview import overview
+from sensorpool.admin.status import overview
 from sensorpool.errors import SensorpoolError
 from sensorpool.store import actions as records
 from sensorpool.store import conditions

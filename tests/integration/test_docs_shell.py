@@ -23,7 +23,7 @@ from sqlalchemy import create_engine, insert, make_url, text
 from harness.service import kill_tree
 from harness.until import until
 from sensorpool import Instance, Pool
-from sensorpool.admin import health
+from sensorpool.admin import findings
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.cli.main import main
 from sensorpool.config.settings import Settings
@@ -161,7 +161,7 @@ def test_the_service_with_servers(
         assert servers.items() <= variables.items(), "the blocks name these servers"
         assert len(started) == 2, "one worker, one beat"
         with closing(Pool(Settings.load(database_url=empty_database, redis_url=redis_url, shards=2, tick=3))) as pool:
-            until("the pool to be healthy", lambda: not health.health(pool))
+            until("the pool to be healthy", lambda: not findings.health(pool))
     finally:
         for process in started:
             kill_tree(process)

@@ -9,7 +9,7 @@ from sqlalchemy import NullPool, create_engine, make_url, text
 
 from harness.servers import Elsewhere, Server
 from sensorpool import Pool, Settings
-from sensorpool.admin import doctor, instances, status
+from sensorpool.admin import findings, instances, status
 from sensorpool.errors import Refused
 from sensorpool.model.states import State
 from sensorpool.store.migrate import upgrade
@@ -78,5 +78,5 @@ def test_a_reason_of_an_operator_is_no_traceback(pool: Pool) -> None:
 
 
 def test_the_doctor_says_so(pool: Pool, encoding: str) -> None:
-    said = [finding.said for finding in doctor.examine(pool.settings) if finding.subject == "database"]
+    said = [finding.said for finding in findings.doctor(pool.settings) if finding.subject == "database"]
     assert any(f"its encoding is {encoding}" in each for each in said)

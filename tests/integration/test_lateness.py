@@ -8,7 +8,7 @@ import pytest
 
 from harness.until import until
 from sensorpool import Pool, Settings
-from sensorpool.admin import health, status
+from sensorpool.admin import findings, status
 from sensorpool.leases.range_state import RangeState
 from sensorpool.worker.context import Worker
 from sensorpool.worker.figures import Figures
@@ -67,7 +67,7 @@ def job(worker: Worker, pool: Pool) -> dict[str, Any]:
 
 def late(pool: Pool) -> list[str]:
     """Return health's lines about late pokes."""
-    return [line for line in health.health(pool) if line.startswith(CANNOT_KEEP_UP) or APART in line]
+    return [line for line in findings.health(pool) if line.startswith(CANNOT_KEEP_UP) or APART in line]
 
 
 def gauges(pool: Pool) -> dict[str, float]:
@@ -159,7 +159,7 @@ def test_a_holder_that_takes_intervals_for_its_job_turns_health_red(
     assert not isinstance(held, str)
     held.lease.finish(RangeState(last=pool.database.read(pool.database.now) - 60_000))
     worker.leases.acquire(shard_range, "celery@here/1")
-    problems = health.health(pool)
+    problems = findings.health(pool)
     assert len(problems) == is_red
     for problem in problems:
         assert problem.startswith(
@@ -181,7 +181,7 @@ def test_who_is_past_a_deadline_by_intervals_turns_health_red(pool: Pool) -> Non
                 connection.exec_driver_sql(
                     "UPDATE poke_group SET next_deadline = ? WHERE id = ?", (deadline, each.group_id)
                 )
-        return [line for line in health.health(pool) if "past" in line]
+        return [line for line in findings.health(pool) if "past" in line]
 
     limit = 3 * 2 + 2 * 0.5 + TICK
     assert past(-600, 0, limit - 0.1) == []

@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from harness.until import until
 from sensorpool import Pool, Settings
-from sensorpool.admin import health, status
+from sensorpool.admin import findings, status
 from sensorpool.poke import classes
 from sensorpool.store import inspecting
 from sensorpool.store.schema import group_trouble
@@ -387,7 +387,7 @@ def test_isolated_groups_that_no_process_can_poke_end_as_the_others_do(
 
 def told(pool: Pool) -> list[str]:
     """Return `health`'s lines of classes that no process can poke. Others tell of missed ticks."""
-    return [line for line in health.health(pool) if " cannot be poked: " in line]
+    return [line for line in findings.health(pool) if " cannot be poked: " in line]
 
 
 def test_operators_are_told_what_nobody_can_poke_and_why(

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, event, text
 from sqlalchemy.engine import make_url
 
 from sensorpool import Pool, Settings
-from sensorpool.admin import health
+from sensorpool.admin import findings
 from sensorpool.admin.status import status
 from sensorpool.client.wait import Waiting
 from sensorpool.errors import Unreachable
@@ -180,7 +180,7 @@ def test_a_lock_on_a_whole_table_holds_no_call_for_ever(
             with pytest.raises(Unreachable, match=r"is busy: .*lock timeout"):
                 call()
             assert time.monotonic() - started < 10, name
-        problems = health.health(pool)
+        problems = findings.health(pool)
         assert table != "poke_group" or [line for line in problems if "is busy: " in line]
     assert register(pool, "a", "other").created
     assert pool.wait([one.id], 0) == {one.id: State.SENSING}

@@ -10,7 +10,7 @@ import redis
 
 from harness.servers import Missing, RedisServer
 from sensorpool import Pool
-from sensorpool.admin import doctor, health
+from sensorpool.admin import findings
 from sensorpool.errors import Unreachable
 from sensorpool.leases.lease import Acquired, Leases, leases_of
 from sensorpool.leases.redis_store import RedisStore
@@ -48,8 +48,8 @@ def test_what_takes_no_writes_is_named(
     with redis.Redis.from_url(server.url) as client:
         client.execute_command(*spoil)
         try:
-            [problem] = health.health(pool)
-            found: dict[str, Any] = {each.subject: each for each in doctor.examine(pool.settings)}
+            [problem] = findings.health(pool)
+            found: dict[str, Any] = {each.subject: each for each in findings.doctor(pool.settings)}
         finally:
             client.execute_command(*mend)
         assert problem.startswith("Redis redis://:***@")
@@ -57,7 +57,7 @@ def test_what_takes_no_writes_is_named(
         assert words in problem
         assert found["redis"].level == "wrong"
         assert words in found["redis"].said
-        assert "takes no writes" not in "".join(health.health(pool))
+        assert "takes no writes" not in "".join(findings.health(pool))
         assert client.ttl("sensorpool:{pool}:probe") <= 10
 
 
@@ -70,19 +70,19 @@ def test_one_that_does_not_answer_is_asked_once(
         kept = pool.leases.store.client.connection_pool.connection_kwargs
         monkeypatch.setitem(kept, "socket_timeout", 0.5)
         started = time.monotonic()
-        [problem] = health.health(pool)
+        [problem] = findings.health(pool)
         assert time.monotonic() - started < 5
         assert "does not answer" in problem
         asked: list[str] = []
         real = RedisStore.probe
         monkeypatch.setattr(RedisStore, "probe", lambda store: asked.append("") or real(store))
-        monkeypatch.setattr(doctor, "Pool", lambda settings: pool)
+        monkeypatch.setattr("sensorpool.client.pool.Pool", lambda settings: pool)
         monkeypatch.setattr(pool, "close", lambda: None)
         started = time.monotonic()
-        found = {each.subject: each for each in doctor.examine(pool.settings)}
+        found = list(findings.doctor(pool.settings))
         assert time.monotonic() - started < 10
     assert len(asked) == 1
-    assert {found[name].said for name in ("redis", "broker", "ticks")} == {problem}
+    assert [each.said for each in found].count(problem) == 1
 
 
 def test_a_broker_of_its_own_that_takes_no_writes_is_named(
@@ -92,8 +92,8 @@ def test_a_broker_of_its_own_that_takes_no_writes_is_named(
     with redis.Redis.from_url(server.url) as client:
         client.config_set("min-replicas-to-write", "1")
         try:
-            [problem] = health.health(pool)
-            found = {each.subject: each for each in doctor.examine(pool.settings)}
+            [problem] = findings.health(pool)
+            found = {each.subject: each for each in findings.doctor(pool.settings)}
         finally:
             client.config_set("min-replicas-to-write", "0")
     assert problem.startswith("ticks have stopped: ")

@@ -11,7 +11,7 @@ import pytest
 import sensorpool
 from harness.service import Service
 from harness.until import until
-from sensorpool.admin import health
+from sensorpool.admin import findings
 from sensorpool.config.defaults import key_prefix
 from sensorpool.publish import wire
 
@@ -76,7 +76,7 @@ def test_another_application_s_does_not_end_the_worker(installed: dict[str, str]
 def test_a_worker_that_takes_jobs_from_another_queue_is_named(service: Service) -> None:
     (service.folder / "theirs.py").write_text("task_default_queue = 'mine'\n")
     service.worker(SENSORPOOL_CONFIG_MODULE="theirs")
-    said = until("health to say so", lambda: [line for line in health.health(service.pool) if "the queue" in line])
+    said = until("health to say so", lambda: [line for line in findings.health(service.pool) if "the queue" in line])
     assert said[0].startswith("no worker takes jobs from the queue sensorpool: worker0@")
     assert "from mine: leave -Q and task_default_queue out" in said[0]
     assert service.cli("doctor").stdout.count("no worker takes jobs from the queue sensorpool") == 1

@@ -6,7 +6,7 @@ import redis
 
 from harness.service import Service
 from harness.until import until
-from sensorpool.admin import health
+from sensorpool.admin import findings
 from sensorpool.publish import wire
 from sensorpool.testing import land
 from tests.integration.test_main_run import register
@@ -38,13 +38,13 @@ def test_a_resumed_worker_is_healthy_and_takes_jobs_after_a_lost_connection(
     (service.folder / "controlled.py").write_text("worker_enable_remote_control = True\n")
     service.start(**OVERLAY)
     control(service, "cancel_consumer")
-    untaken = until("health to say so", lambda: [line for line in health.health(service.pool) if "the queue" in line])
+    untaken = until("health to say so", lambda: [line for line in findings.health(service.pool) if "the queue" in line])
     assert untaken[0].startswith("no worker takes jobs from the queue sensorpool: worker0@")
     control(service, "add_consumer")
-    until("health", lambda: not health.health(service.pool))
+    until("health", lambda: not findings.health(service.pool))
     with redis.Redis.from_url(redis_url) as client:
         until("the loss", lambda: lost(service, client), every=1)
     ids = register(service, tmp_path, count=1, groups=1)
     land(tmp_path, "g0")
     assert [str(state) for state in service.pool.wait(ids, 60).values()] == ["success"], service.logs()[-3000:]
-    until("health", lambda: not health.health(service.pool))
+    until("health", lambda: not findings.health(service.pool))

@@ -24,11 +24,9 @@ import os
 print("said at import")
 
 class Prints:
-    def __init__(self, name, fork=False):
+    def __init__(self, name):
         print("said by", name)
         os.write(1, b"said to the descriptor\\n")
-        if fork:
-            os.fork()
 
     def poke(self, context):
         return False
@@ -67,8 +65,8 @@ def waiting(url: str) -> int:
         return pool.database.read(inspecting.count_waiting)[1]
 
 
-def line(name: str, **more: bool) -> str:
-    return json.dumps({"op_classpath": CLASS, "poke_context": {"name": name, **more}}) + "\n"
+def line(name: str) -> str:
+    return json.dumps({"op_classpath": CLASS, "poke_context": {"name": name}}) + "\n"
 
 
 def test_one_registration(run: Run, url: str) -> None:
@@ -87,13 +85,6 @@ def test_registrations_of_lines(run: Run, url: str) -> None:
     for said in ("said at import\n", "said by a\n", "said by b\n"):
         assert done.stderr.count(said) == 1
     assert waiting(url) == 2
-
-
-def test_the_copy_that_a_constructor_forks_registers_nothing(run: Run, url: str) -> None:
-    done = run("register", "--from", "-", stdin=line("a") + line("b", fork=True) + line("c"))
-    assert (done.returncode, json.loads(done.stdout)["registered"]) == (0, 3), done.stderr
-    assert done.stderr.count("said by c\n") == 1
-    assert waiting(url) == 3
 
 
 def test_the_doctor(run: Run) -> None:

@@ -56,4 +56,6 @@ def test_what_is_listed_can_be_let_out(run: Callable[..., Result]) -> None:
 
 @pytest.mark.parametrize("wrong", ["x", "-1", "1.5", "9" * 30, ""])
 def test_what_is_no_id_is_refused_in_one_line(run: Callable[..., Result], wrong: str) -> None:
-    assert run("release", "--", wrong).exit_code == 2
+    refused = run("release", "--", wrong)
+    assert refused.exit_code == 1
+    assert refused.output == f"sensorpool: {wrong} is not in quarantine: `sensorpool quarantine` lists what is\n"

@@ -8,7 +8,7 @@ from harness.servers import RabbitMqServer
 from harness.servers.rabbitmq import SCRIPTS
 from harness.service import Service
 from harness.until import until
-from sensorpool.admin import doctor
+from sensorpool.admin import findings
 from sensorpool.admin.broker import probe_broker
 from sensorpool.errors import Unreachable
 
@@ -26,7 +26,7 @@ def test_an_alarm_is_named(
         until("beat's line", lambda: "RabbitMQ blocks all who send" in service.logs(), 60)
         with pytest.raises(Unreachable, match="answers, and takes no messages: it may be out of memory"):
             probe_broker(service.pool.settings)
-        [found] = [each for each in doctor.examine(service.settings) if each.subject == "broker"]
+        [found] = [each for each in findings.doctor(service.settings) if each.subject == "broker"]
         assert found.level == "wrong"
         assert "takes no messages" in found.said
         until("health", lambda: "takes no messages" in service.cli("health").stdout, 60)

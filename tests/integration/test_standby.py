@@ -9,7 +9,7 @@ from sqlalchemy import event, make_url, text
 
 from harness.servers import PostgresServer
 from sensorpool import Pool, Settings
-from sensorpool.admin import health
+from sensorpool.admin import findings
 from sensorpool.errors import Unreachable
 from sensorpool.model.states import State
 from sensorpool.store.database import Database
@@ -55,14 +55,14 @@ def test_a_standby_behind_the_name_of_the_primary_fails_nobody(make_worker: Call
                     assert connection.execute(text("SELECT pg_is_in_recovery()")).scalar_one()
             with pytest.raises(Unreachable, match="is read-only"):
                 job(worker, pool)
-            assert any("read-only" in problem for problem in health.health(pool))
+            assert any("read-only" in problem for problem in findings.health(pool))
             assert pool.wait([landing], 0) == {landing: State.SENSING}
             with pytest.raises(Unreachable, match="is read-only"):
                 register(pool, Lands, "other")
             proxy.target = primary.port
             job(worker, pool)
             assert pool.wait([landing], 0) == {landing: State.SUCCESS}
-            assert not any("read-only" in problem for problem in health.health(pool))
+            assert not any("read-only" in problem for problem in findings.health(pool))
         pool.close()
 
 
@@ -103,7 +103,7 @@ def test_a_read_only_mariadb_fails_nobody(
     try:
         with pytest.raises(Unreachable, match="is read-only"):
             job(worker, pool)
-        assert any("read-only" in problem for problem in health.health(pool))
+        assert any("read-only" in problem for problem in findings.health(pool))
     finally:
         tell("SET GLOBAL read_only = 0")
     job(worker, pool)

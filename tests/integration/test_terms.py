@@ -11,7 +11,7 @@ from kombu.transport.memory import Channel
 
 from harness.until import until
 from sensorpool import Pool, Settings
-from sensorpool.admin import health, status
+from sensorpool.admin import findings, status
 from sensorpool.errors import SchemaMismatch, SettingsError
 from sensorpool.leases import connection
 from sensorpool.model.states import State
@@ -91,7 +91,7 @@ def test_a_database_that_no_worker_serves_takes_no_registration(
     with pytest.raises(SettingsError, match=r"Redis serves the pool \w{32} \(celery@there\), and the database here is"):
         register(pool, tmp_path)
     assert pool.database.read(inspecting.count_by_state) == {State.CANCELLED: 1}
-    assert any("Redis serves the pool" in problem for problem in health.health(pool))
+    assert any("Redis serves the pool" in problem for problem in findings.health(pool))
     assert any("Redis serves the pool" in problem for problem in status.status(pool)["problems"])
 
 
@@ -112,7 +112,9 @@ def test_a_registrant_of_other_shards_nudges_what_the_workers_work_on(
     [only] = nudged
     assert only.shard_max - only.shard_min == 1250
     assert pool.leases.acquire(only, "worker").dirty
-    assert [line for line in health.health(pool) if line.startswith("SHARDS is 3 here and 8 at celery@there: stop all")]
+    assert [
+        line for line in findings.health(pool) if line.startswith("SHARDS is 3 here and 8 at celery@there: stop all")
+    ]
 
 
 def test_a_worker_of_another_pool_does_not_start(make_settings: Any, enter: Any) -> None:
@@ -202,7 +204,7 @@ def test_jobs_of_another_pool_and_of_other_ranges(
         nameless.nudge(ShardRange(7500, 10_000))
         until("the last one", lambda: ShardRange(7500, 10_000) in seen, 10)
         assert len(seen) == 3
-        assert any("jobs come for the range 100-2600" in problem for problem in health.health(make_pool_of(settings)))
+        assert any("jobs come for the range 100-2600" in problem for problem in findings.health(make_pool_of(settings)))
         theirs.close()
         nameless.close()
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, insert, text
 from sqlalchemy.exc import ProgrammingError
 
 from sensorpool import Pool, Settings
-from sensorpool.admin import health
+from sensorpool.admin import findings
 from sensorpool.config.version import __version__
 from sensorpool.errors import SettingsError, Unreachable
 from sensorpool.leases.lease import leases_of
@@ -64,16 +64,16 @@ def test_a_chore_that_fails_stops_no_other_and_turns_health_red(
     monkeypatch.setattr(worker.outbox, "send_waiting_callbacks", lambda: others.append(1))
     monkeypatch.setattr("sensorpool.store.pruning.look_at_instances", denies)
     for number in range(3):
-        assert health.ticks(pool) == []
+        assert findings.health(pool) == []
         assert len(others) == number
         rescue.rescue(worker, Place())
-    [problem] = health.ticks(pool)
+    [problem] = findings.health(pool)
     assert problem.startswith("rescue fails at pruning and ending instances, for 3 rounds and more: the database")
     assert DENIED in problem
     worker.leases.store.client.hset(worker.leases.store.pool_key("rescue"), "forged", "x")
     monkeypatch.undo()
     rescue.rescue(worker, Place())
-    assert health.ticks(pool) == []
+    assert findings.health(pool) == []
 
 
 def test_a_database_that_does_not_answer_ends_the_round(
@@ -103,23 +103,23 @@ def test_a_range_whose_jobs_fail_says_why(
     monkeypatch.setattr(Jobs, "run", fails)
     for shard_range in pool.ranges:
         app.tasks[wire.POKE_SHARD].apply([shard_range.shard_min, shard_range.shard_max])
-    [problem] = health.ticks(pool)
+    [problem] = findings.health(pool)
     assert problem.startswith("the jobs of 2 ranges (0-5000 and others) fail: ")
     assert str(error) in problem
     done_lately(pool, worker)
-    assert health.ticks(pool) == []
+    assert findings.health(pool) == []
     app.sensorpool_runtime.close()
     app.close()
 
 
 def test_a_holder_that_is_not_done_is_told_from_none(pool: Pool, worker: Worker) -> None:
-    [stopped] = health.ticks(pool)
+    [stopped] = findings.health(pool)
     assert stopped.startswith(
         "ticks have stopped: `sensorpool standalone` is not running, has other settings, or cannot "
     )
     assert stopped.endswith("; no job has looked at any range since Redis started")
     worker.leases.acquire(pool.ranges[0], "celery@here/1")
-    held, free = health.ticks(pool)
+    held, free = findings.health(pool)
     assert held == (
         "the holder of range 0-5000, celery@here/1, is not done with it: no job has finished since Redis started"
     )
@@ -130,7 +130,7 @@ def test_a_holder_that_is_not_done_is_told_from_none(pool: Pool, worker: Worker)
 
 def test_what_is_not_running_is_named_and_not_each_range(make_pool: Callable[..., Pool], redis_url: str) -> None:
     pool = make_pool(redis_url=redis_url, shards=8, tick=1.0)
-    [stopped] = health.health(pool)
+    [stopped] = findings.health(pool)
     assert stopped == (
         "ticks have stopped: no worker is running (start `celery -A sensorpool worker`), and beat is not running "
         "(start `celery -A sensorpool beat`); no job has looked at any range since Redis started"
@@ -142,19 +142,19 @@ def test_what_is_not_running_is_named_and_not_each_range(make_pool: Callable[...
         held = pool.leases.acquire(shard_range, "celery@there/a")
         assert not isinstance(held, str)
         held.lease.finish(RangeState(last=now - 60_000))
-    [stopped] = health.health(pool)
+    [stopped] = findings.health(pool)
     assert stopped.startswith(
         "ticks have stopped: beat is not running (start `celery -A sensorpool beat`); no job has "
     )
     pool.roster.note_beat(1.0, 60.0)
-    [stopped] = health.health(pool)
+    [stopped] = findings.health(pool)
     assert re.fullmatch(
         r"ticks have stopped: the workers may be busy; no job has looked at any range for 6\d s", stopped
     )
     held = pool.leases.acquire(pool.ranges[0], "celery@there/a")
     assert not isinstance(held, str)
     held.lease.finish(RangeState(last=pool.database.read(pool.database.now)))
-    [stopped] = health.health(pool)
+    [stopped] = findings.health(pool)
     assert "no job has looked at 7 ranges (1250-2500 and others) for 6" in stopped
 
 
@@ -177,11 +177,11 @@ def test_what_is_settled_and_not_told_for_minutes_turns_health_red(pool: Pool, w
     with pool.database.engine.begin() as connection:
         connection.execute(insert(callback), [row | {"created_at": now - 200_000}])
         connection.execute(insert(outbox), [{"created_at": now - 200_000, "instance_ids": "[1]"}])
-    assert health.health(pool) == []
+    assert findings.health(pool) == []
     with pool.database.engine.begin() as connection:
         connection.execute(insert(callback), [row | {"instance_id": 2, "created_at": now - 400_000}])
         connection.execute(insert(outbox), [{"created_at": now - 400_000, "instance_ids": "[2]"}])
-    waiting, unpublished = health.health(pool)
+    waiting, unpublished = findings.health(pool)
     assert waiting.startswith("callbacks wait to be sent: 2 of theirs.go_on, for 40")
     assert waiting.endswith("no server listens")
     assert unpublished.startswith("results wait to be published, for 40")
@@ -208,5 +208,5 @@ def test_health_asks_the_roster_once(pool: Pool, worker: Worker, monkeypatch: py
 
     for name in ("workers", "beat_tick"):
         monkeypatch.setattr(Roster, name, counting(name))
-    assert health.health(pool) == []
+    assert findings.health(pool) == []
     assert sorted(asked) == ["beat_tick", "workers"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from harness.service import Service
 from harness.until import until
-from sensorpool.admin import health
+from sensorpool.admin import findings
 from sensorpool.publish import listen
 from sensorpool.store.migrate import upgrade
 from sensorpool.testing import land
@@ -37,7 +37,7 @@ def test_side_by_side(redis_url: str, tmp_path: Path) -> None:
         assert refused.wait(60) == 1
         assert "sensorpool: Redis serves the pool" in second.logs()
         assert "give one of the two pools a NAMESPACE" in second.logs()
-        assert any("Redis serves the pool" in problem for problem in health.health(second.pool))
+        assert any("Redis serves the pool" in problem for problem in findings.health(second.pool))
         keys = list(first.pool.leases.store.client.scan_iter("*"))
         assert all(key.startswith("sensorpool:") for key in keys)
         assert "sensorpool:apart:{pool}:workers" in keys

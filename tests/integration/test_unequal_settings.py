@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from sensorpool import Pool
-from sensorpool.admin import doctor
+from sensorpool.admin import findings
 from sensorpool.leases.lease import leases_of
 from sensorpool.leases.roster import Roster
 from sensorpool.service.presence import Presence, terms_of
@@ -37,7 +37,7 @@ def live(pool: Pool) -> Iterator[Callable[..., Presence]]:
 
 
 def told(pool: Pool) -> list[str]:
-    return [each.said for each in doctor.examine(pool.settings) if "has read other settings" in each.said]
+    return [each.said for each in findings.doctor(pool.settings) if "has read other settings" in each.said]
 
 
 def test_a_worker_with_equal_settings_is_not_told(pool: Pool, live: Callable[..., Presence]) -> None:

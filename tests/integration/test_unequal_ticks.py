@@ -9,7 +9,7 @@ import pytest
 from harness.service import Service
 from harness.until import until
 from sensorpool import Pool, Settings
-from sensorpool.admin import doctor, health, status
+from sensorpool.admin import findings, status
 from sensorpool.service.presence import Presence, terms_of
 from sensorpool.worker.context import Worker
 
@@ -41,23 +41,23 @@ def later(monitor: Pool, seconds: float) -> None:
 
 
 def warned(monitor: Pool) -> list[str]:
-    return [each.said for each in doctor.examine(monitor.settings) if "TICK" in each.said]
+    return [each.said for each in findings.doctor(monitor.settings) if "TICK" in each.said]
 
 
 def test_health_goes_by_the_tick_of_the_workers(monitor: Pool, worker: Worker) -> None:
     later(monitor, 150)
-    assert health.health(monitor) == []
+    assert findings.health(monitor) == []
     [only] = status.status(monitor)["ranges"]
     assert (only["holder"], only["lag_s"] < 125) == ("celery@there/a", True)
     later(monitor, 200)
-    assert [line for line in health.health(monitor) if "ticks have stopped" in line]
+    assert [line for line in findings.health(monitor) if "ticks have stopped" in line]
     assert warned(monitor) == ["TICK is 5 here and 60 at celery@there: pokes come at the longer one"]
 
 
 def test_health_goes_by_its_own_tick_while_no_other_is_known(monitor: Pool, worker: Worker) -> None:
     worker.leases.store.client.delete(worker.leases.store.pool_key("workers"))
     later(monitor, 150)
-    assert [line for line in health.health(monitor) if "ticks have stopped" in line]
+    assert [line for line in findings.health(monitor) if "ticks have stopped" in line]
 
 
 @pytest.mark.parametrize("spoilt", ["nan", "inf", "-1", "x", None])
@@ -66,7 +66,7 @@ def test_a_tick_that_is_none_counts_for_nothing(monitor: Pool, worker: Worker, s
     client.set(key, spoilt) if spoilt is not None else client.rpush(key, "a list")
     assert monitor.roster.beat_tick() is None
     later(monitor, 200)
-    assert [line for line in health.health(monitor) if "ticks have stopped" in line]
+    assert [line for line in findings.health(monitor) if "ticks have stopped" in line]
 
 
 def test_health_goes_by_the_tick_of_beat(make_service: Callable[..., Service]) -> None:
@@ -81,10 +81,10 @@ def test_health_goes_by_the_tick_of_beat(make_service: Callable[..., Service]) -
         return min(now - state.last for _, state in service.pool.leases.look(service.pool.ranges)) / 1000
 
     until("more than three ticks of the worker to pass", lambda: silence() > 3 * service.settings.tick + 1)
-    assert health.health(service.pool) == []
+    assert findings.health(service.pool) == []
     assert warned(service.pool) == ["TICK is 1 here and 60 at beat: pokes come at the longer one"]
     beat.kill()
     store: Any = service.pool.leases.store
     assert 0 < store.client.pttl(store.pool_key("beat_tick")) <= 210_000, "the note of a dead beat is forgotten"
     store.client.delete(store.pool_key("beat_tick"))
-    assert [line for line in health.health(service.pool) if "ticks have stopped" in line]
+    assert [line for line in findings.health(service.pool) if "ticks have stopped" in line]

@@ -23,6 +23,7 @@ from sensorpool.store.database import Database
 from tests.integration.test_results import free_port
 
 COMPOSE = Path(__file__).parents[2] / "docker-compose.yml"
+DEMO = Path(__file__).parents[2] / "examples/demo/demo.py"
 
 
 def status(url: str, **headers: str) -> int:
@@ -105,7 +106,7 @@ def test_a_new_sqlite_file_is_its_owners_alone(tmp_path: Path) -> None:
 def test_the_demo_listens_on_loopback_only(tmp_path: Path) -> None:
     """Threat `Flower`: the demo has an HTTP server of its own."""
     demo = subprocess.Popen(
-        [sys.executable, "-m", "sensorpool", "demo", "--sensors=20", "--seconds=3", "--json"],
+        [sys.executable, DEMO, "--sensors=20", "--seconds=3", "--json"],
         cwd=tmp_path,
         env=os.environ.copy(),
         stdout=subprocess.DEVNULL,

@@ -16,7 +16,7 @@ from harness.service import Service, kill_tree
 from harness.until import until
 from sensorpool import Pool, Settings
 from sensorpool.admin import callbacks as of_callbacks
-from sensorpool.admin import doctor, health, instances, status
+from sensorpool.admin import findings, instances, status
 from sensorpool.leases.background_notes import Isolated
 from sensorpool.leases.lease import leases_of
 from sensorpool.model.states import Outcome, State
@@ -85,7 +85,7 @@ def whole_run(service: Service, pool: Pool, folder: Path) -> None:
     )
     assert status.status(pool)["states"]["success"] == 2
     assert instances.show(pool, again)["state"] == "success"
-    until("health, once the lease of the dead has expired", lambda: not health.health(pool))
+    until("health, once the lease of the dead has expired", lambda: not findings.health(pool))
 
 
 def test_the_pool_runs_under_the_acl(postgres_database: str, acl_url: str, redis_url: str, tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_the_pool_runs_under_the_acl(postgres_database: str, acl_url: str, redis
     service = Service(tmp_path, postgres_database, acl_url)
     try:
         whole_run(service, service.pool, tmp_path)
-        assert [f.said for f in doctor.examine(service.settings) if f.level == "wrong"] == []
+        assert [f.said for f in findings.doctor(service.settings) if f.level == "wrong"] == []
     finally:
         service.stop()
     app = make_app(service.settings)
@@ -184,7 +184,7 @@ def test_the_pool_runs_under_the_roles(roles: Callable[[str], str], redis_url: s
     reader = Pool(Settings.load(**fast, database_url=roles("reader")))
     try:
         whole_run(service, registrant, tmp_path)
-        assert health.health(reader) == []
+        assert findings.health(reader) == []
         assert status.status(reader)["states"]["success"] == 2
         listed = instances.list_instances(reader, Selection(text="scripted"), 10)
         assert [row["poke_context"] for row in listed] == [None] * 5, "contexts are not for this role"

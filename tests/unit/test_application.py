@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from celery import Celery
 
-from sensorpool.admin import doctor
+from sensorpool.admin import findings
 from sensorpool.config.settings import Settings
 from sensorpool.publish import application
 from sensorpool.publish.application import Application
@@ -49,7 +49,7 @@ def test_on_settled_tasks_go_to_their_broker() -> None:
 
 
 def test_doctor_names_the_variable(variable: str) -> None:
-    [said] = [each for each in doctor.examine(settings()) if "another Celery application" in each.said]
+    [said] = [each for each in findings.doctor(settings()) if "another Celery application" in each.said]
     assert (said.subject, said.level) == ("celery", "warning")
     assert f": {variable}; SENSORPOOL_BROKER_URL sets" in said.said
     assert "hush" not in said.said

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from celery import Celery
 
-from sensorpool.admin import doctor
+from sensorpool.admin import findings
 from sensorpool.config.settings import Settings
 from sensorpool.errors import SettingsError
 from sensorpool.publish import overlay, wire
@@ -33,7 +33,7 @@ def test_the_working_directory_s_is_read(folder: Path) -> None:
     assert found.where == str(folder / "celeryconfig.py")
     assert found.values["worker_concurrency"] == 3
     assert make_app(Settings.load(redis_url="redis://127.0.0.1:1/0")).conf.worker_concurrency == 3
-    said = [each.said for each in doctor.examine(Settings.load(database_url="sqlite://")) if each.subject == "celery"]
+    said = [each.said for each in findings.doctor(Settings.load(database_url="sqlite://")) if each.subject == "celery"]
     assert said == [f"{found.where} is laid over the package's Celery settings (for what starts in {folder})"]
 
 
@@ -111,7 +111,7 @@ def test_one_of_ours_that_fails_is_one_line(
     assert says in str(refused.value)
     assert name in str(refused.value)
     assert len(str(refused.value).splitlines()) == 1
-    wrong = [each for each in doctor.examine(Settings.load(database_url="sqlite://")) if each.subject == "celery"]
+    wrong = [each for each in findings.doctor(Settings.load(database_url="sqlite://")) if each.subject == "celery"]
     assert [each.level for each in wrong] == ["wrong"]
 
 
@@ -163,7 +163,7 @@ def test_what_would_stop_the_ticks_is_refused(folder: Path, text: str, says: str
     assert str(refused.value).startswith(f"{folder / 'celeryconfig.py'}: ")
     assert len(str(refused.value).splitlines()) == 1
     settings = Settings.load(database_url="sqlite://", redis_url="redis://127.0.0.1:1/0")
-    [wrong] = [each for each in doctor.examine(settings) if each.subject == "celery"]
+    [wrong] = [each for each in findings.doctor(settings) if each.subject == "celery"]
     assert (wrong.level, wrong.said) == ("wrong", str(refused.value))
 
 
@@ -241,5 +241,5 @@ def test_what_all_processes_go_by_is_not_laid_over(folder: Path, text: str, says
     assert "hush" not in str(refused.value)
     assert len(str(refused.value).splitlines()) == 1
     settings = Settings.load(database_url="sqlite://", redis_url="redis://127.0.0.1:1/0")
-    [wrong] = [each for each in doctor.examine(settings) if each.subject == "celery"]
+    [wrong] = [each for each in findings.doctor(settings) if each.subject == "celery"]
     assert (wrong.level, wrong.said) == ("wrong", str(refused.value))

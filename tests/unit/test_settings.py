@@ -229,7 +229,7 @@ def test_a_refusal_tells_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_typo_is_named_with_what_it_most_likely_means(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In our environment, in Airflow's, in its file, and in the module with Celery settings."""
-    from sensorpool.admin import doctor
+    from sensorpool.admin import findings
 
     (tmp_path / "airflow.cfg").write_text("[core]\nx = 1\n[sensorpool]\nshard = 3\nTick = 5\nredis_url_cmd = x\nodd\n")
     (tmp_path / "our_overlay.py").write_text("worker_concurency = 2\nworker_concurrency = 2\ndef helper(): ...\n")
@@ -242,7 +242,7 @@ def test_a_typo_is_named_with_what_it_most_likely_means(tmp_path: Path, monkeypa
         "SENSORPOOL_DATABASE_URL": f"sqlite:///{tmp_path / 'x.db'}",
     }.items():
         monkeypatch.setenv(name, value)
-    said = [found.said for found in doctor.examine(Settings.load()) if found.level == "warning"]
+    said = [found.said for found in findings.doctor(Settings.load()) if found.level == "warning"]
     for line in (
         "there is no such setting: SENSORPOOL_SHARS (did you mean SENSORPOOL_SHARDS?)",
         "there is no such setting: AIRFLOW__SENSORPOOL__POKE_TIMEOUTS (did you mean poke_timeout?)",

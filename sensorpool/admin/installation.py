@@ -1,0 +1,180 @@
+"""Checks of an installation, which only `doctor` makes: its settings, its servers, and the workers' settings."""
+
+import math
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+from sensorpool.admin import allowed_classes
+from sensorpool.admin.broker import probe_broker
+from sensorpool.admin.look import Look
+from sensorpool.client.pool import Pool
+from sensorpool.config import extensions, infra_classes
+from sensorpool.config.settings import Settings
+from sensorpool.config.shared import differences, shared
+from sensorpool.config.variables import unknown_settings
+from sensorpool.errors import Unreachable
+from sensorpool.instrumentation.redaction import hide_password, one_line, printable
+from sensorpool.model.finding import Finding
+from sensorpool.model.words import counted
+from sensorpool.publish import application, overlay, wire
+from sensorpool.publish.broker import Connection
+
+EXTENSIONS = "sensorpool.checks"  # entry points: functions that take a pool, and yield findings
+_FEW_FILES = 4_096
+_FEW_WORKERS = 5
+_LONGEST = 400  # characters of a line that another process has a part in
+_PATIENCE = 5.0  # seconds for the broker
+_HOUR = 3_600.0
+_WISE = (
+    ("tick", 0.5, math.inf, "so often a job is sent for each range; 1 s and more is usual"),
+    ("poke_timeout", 1.0, math.inf, "a poke that takes longer never lands; 10 s is usual"),
+    ("lease_ttl", 0.0, 600.0, "for so long a dead worker's groups are not poked; 30 s is usual"),
+    ("retention", _HOUR, math.inf, "a waiter away for longer gets no result; an hour or more is usual"),
+    ("job_time_limit", 0.0, _HOUR, "a job that hangs keeps its range for so long; 300 s is usual"),
+    ("poke_memory", 256, math.inf, "megabytes, and a class's imports alone may take more; 2048 is usual"),
+    ("shards", 0, 1_024, "each is a job a tick, of 5 ms; one for each worker process will do"),
+    ("poke_concurrency", 0, 4_096, "so many threads in one process; have more workers instead"),
+    ("hanging_concurrency", 0, 4_096, "so many threads in one process; have more workers instead"),
+)
+"""The least and the greatest wise value of settings, and what follows from others."""
+
+
+def unwise(settings: Settings) -> Iterator[Finding]:
+    """Yield the settings that work and are unwise, each with its mend."""
+    s = settings
+    for name, least, most, why in _WISE:
+        if not least <= (value := getattr(s, name)) <= most:
+            yield Finding("settings", "warning", f"{name.upper()} is {value:,g}: {why}")
+    if s.poke_timeout > s.poke_interval:
+        said = f"POKE_TIMEOUT ({s.poke_timeout:g} s) exceeds POKE_INTERVAL ({s.poke_interval:g} s): a poke that hangs "
+        yield Finding("settings", "warning", f"{said}misses turns; have it below the shortest interval")
+    if s.timeout < s.poke_interval:
+        said = f"TIMEOUT ({s.timeout:g} s) is below POKE_INTERVAL ({s.poke_interval:g} s): it ends with the second poke"
+        yield Finding("settings", "warning", said)
+    if s.infra_failure_window < (least := s.lease_ttl + 3 * s.tick):
+        said = f"INFRA_FAILURE_WINDOW ({s.infra_failure_window:g} s) is below LEASE_TTL and three ticks ({least:g} s), "
+        said += "which count as work: an outage of ours fails sensors; have it well above"
+        yield Finding("settings", "warning", said)
+
+
+def of_other_packages(pool: Pool) -> Iterator[Finding]:
+    """Make the checks that other packages add."""
+    for name, check in extensions.load(EXTENSIONS).items():
+        try:
+            yield from check(pool)
+        except Exception as error:
+            yield Finding(name, "wrong", f"could not be looked over: {one_line(error)}")
+
+
+def _files(_: Settings) -> Iterator[Finding]:
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    said = f"ulimit -n is {files} here; {_FEW_FILES} and more for a triggerer or worker"
+    yield Finding("open files", "ok" if files >= _FEW_FILES else "warning", said)
+
+
+def _names(settings: Settings) -> Iterator[Finding]:
+    for name in unknown_settings():
+        yield Finding("settings", "warning", f"there is no such setting: {name}")
+    for said in application.ignored_variables(settings):
+        yield Finding("celery", "warning", said)
+    for doubt in infra_classes.doubts(infra_classes.named_by_users(settings)):
+        yield Finding("settings", "wrong" if doubt.is_typo else "warning", doubt.said)
+
+
+def _overlay(settings: Settings) -> Iterator[Finding]:
+    """The Celery settings that a worker has which is started in this folder."""
+    found = overlay.read()
+    found.over(wire.celery_settings(settings))
+    found.refuse()
+    yield Finding("celery", "ok", f"{found} (for what starts in {Path.cwd()})")
+    for said in found.unknown():
+        yield Finding("settings", "warning", said)
+
+
+def _encoding(look: Look) -> Iterator[Finding]:
+    encoding = look.database.encoding()
+    if encoding not in {None, "UTF8"}:
+        said = f"its encoding is {encoding}: texts that it has no letters for are refused; make it a UTF8 database"
+        yield Finding("database", "warning", said)
+
+
+def _eviction(look: Look) -> Iterator[Finding]:
+    policy = look.leases.store.eviction_policy()
+    if policy not in {None, "noeviction"}:
+        said = f"it may evict leases and jobs ({policy}): maxmemory-policy noeviction"
+        yield Finding("redis", "warning", said)
+
+
+def _broker(look: Look) -> Iterator[Finding]:
+    settings = look.settings
+    if settings.broker == settings.redis_url:
+        _ = look.leases
+    where, url = hide_password(settings.broker), wire.broker_url(settings.broker)
+    bounded = dict.fromkeys(("socket_timeout", "socket_connect_timeout"), _PATIENCE)
+    try:
+        probe_broker(settings)
+        if not wire.is_amqp(settings.broker):
+            options = bounded if wire.is_redis(settings.broker) else {}
+            with Connection(url, connect_timeout=_PATIENCE, transport_options=options) as connection:
+                connection.ensure_connection(max_retries=1, timeout=_PATIENCE)
+    except Unreachable:
+        raise
+    except Exception as error:
+        yield Finding("broker", "wrong", f"{where} does not answer: {one_line(error)}")
+    else:
+        yield Finding("broker", "ok", where)
+
+
+def _workers(look: Look) -> Iterator[Finding]:
+    settings, workers, pool_id = look.settings, look.workers, look.pool.pool_id.get()
+    if not workers:
+        start = "sensorpool standalone" if settings.embedded else "celery -A sensorpool worker"
+        yield Finding("pool", "warning", f"{pool_id or 'it'} has no worker: start `{start}`")
+        return
+    names = ", ".join(str(worker) for worker in workers[:_FEW_WORKERS])
+    more = f" and {len(workers) - _FEW_WORKERS} more" if len(workers) > _FEW_WORKERS else ""
+    yield Finding("pool", "ok", f"{pool_id}: {counted(len(workers), 'worker')}: {names}{more}")
+    if len(workers) > settings.shards:
+        said = f"{len(workers)} workers share {counted(settings.shards, 'shard range')}, and one job works on a range: "
+        yield Finding("settings", "warning", f"{said}SENSORPOOL_SHARDS={len(workers)} gives each worker one")
+    for worker in workers:
+        if worker.no_metrics:
+            yield Finding("metrics", "warning", printable(f"{worker} serves none at {worker.no_metrics}")[:_LONGEST])
+
+
+def _unequal_settings(look: Look) -> Iterator[Finding]:
+    """Live workers have read other settings than these here: each of them with the first worker."""
+    here, said = shared(look.settings), set[str]()
+    mend = "a worker reads its settings when it starts: restart it, or have it and this command read one"
+    for worker in look.workers:
+        for line in differences(here, look.pool.roster.settings_of(worker.name)):
+            if (name := line.partition(" ")[0]) not in said:
+                said.add(name)
+                told = printable(f"{worker} has read other settings: {line}"[:_LONGEST])
+                yield Finding("settings", "warning", f"{told}; {mend}")
+    own, ticks = look.settings.tick, [(worker.tick, str(worker)) for worker in look.workers]
+    if (noted := look.pool.roster.beat_tick()) is not None:
+        ticks.append((noted, "beat"))
+    for tick, where in ticks:
+        if tick != own:
+            told = f"TICK is {own:g} here and {tick:g} at {where}: pokes come at the longer one"
+            yield Finding("settings", "warning", told)
+            return
+
+
+OF_SERVERS = (
+    ("database", _encoding),
+    ("redis", _eviction),
+    ("broker", _broker),
+    ("pool", _workers),
+    ("settings", _unequal_settings),
+)
+OF_SETTINGS = (
+    ("sensor", allowed_classes.look),
+    ("open files", _files),
+    ("settings", _names),
+    ("settings", unwise),
+    ("celery", _overlay),
+)
+"""Each with the subject under which its error is told."""

@@ -1,0 +1,128 @@
+"""One look at a pool, which several checks share: each server is asked once, and only for what a check wants."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from sensorpool.client.pool_view import PoolView
+from sensorpool.config.settings import Settings
+from sensorpool.config.version import __version__
+from sensorpool.errors import SensorpoolError
+from sensorpool.leases.background_notes import Isolated
+from sensorpool.leases.child_deaths import ChildDeath
+from sensorpool.leases.lease import Leases
+from sensorpool.leases.outages import Outage, Outages
+from sensorpool.leases.range_state import RangeState
+from sensorpool.model.terms import LiveWorker
+from sensorpool.model.values import LONGEST_SPAN, Milliseconds, ShardRange
+from sensorpool.store import callbacks, inspecting, migrate
+from sensorpool.store.database import Database
+from sensorpool.worker import lateness
+
+
+class Look:
+    """A look at a pool. What is read is kept, and so is the error of a server that does not answer.
+
+    :raises SensorpoolError: by everything that asks a server which cannot be used.
+    """
+
+    def __init__(self, pool: PoolView) -> None:
+        self.pool = pool
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of this process."""
+        return self.pool.settings
+
+    @cached_property
+    def database_error(self) -> SensorpoolError | None:
+        """Why the database cannot be used."""
+        return _error_of(lambda: migrate.check(self.pool.database, __version__))
+
+    @cached_property
+    def redis_error(self) -> SensorpoolError | None:
+        """Why Redis cannot be used."""
+        return _error_of(self.pool.leases.store.probe)
+
+    @property
+    def database(self) -> Database:
+        """The database."""
+        if self.database_error is not None:
+            raise self.database_error
+        return self.pool.database
+
+    def read(self, question: Callable[..., Any], *more: Any) -> Any:
+        """Ask the database."""
+        return self.database.read(question, *more)
+
+    @property
+    def leases(self) -> Leases:
+        """The leases."""
+        if self.redis_error is not None:
+            raise self.redis_error
+        return self.pool.leases
+
+    @cached_property
+    def now(self) -> Milliseconds:
+        """The time by the database's clock."""
+        now: Milliseconds = self.read(self.database.now)
+        return now
+
+    @cached_property
+    def workers(self) -> list[LiveWorker]:
+        """The live workers; the pool's ranges are theirs from now on."""
+        _ = self.leases
+        return self.pool.workers()
+
+    @cached_property
+    def tick(self) -> float:
+        """The longest tick (seconds) of this process, live workers and beat: pokes come at that one."""
+        ticks = [worker.tick for worker in self.workers if worker.tick <= LONGEST_SPAN]
+        return max(self.settings.tick, self.pool.roster.beat_tick() or 0.0, *ticks)
+
+    @cached_property
+    def ranges(self) -> dict[ShardRange, tuple[str | None, RangeState]]:
+        """Holder and state of each range."""
+        _ = self.workers
+        return dict(zip(self.pool.ranges, self.leases.look(self.pool.ranges), strict=True))
+
+    @cached_property
+    def isolated(self) -> list[list[Isolated]]:
+        """The notes on groups that are poked in children, of each range."""
+        _ = self.workers
+        return [list(each) for each in self.leases.isolated(self.pool.ranges)]
+
+    @cached_property
+    def waiting(self) -> tuple[lateness.Waiting, lateness.Waiting]:
+        """The groups that jobs have left over, and those that wait to be poked in a child."""
+        return lateness.who_waits([state for _, state in self.ranges.values()], self.isolated)
+
+    @cached_property
+    def deaths(self) -> list[ChildDeath]:
+        """The deaths of the workers' children in the last minutes, the oldest first."""
+        _ = self.leases
+        return self.pool.child_deaths.lately()
+
+    @cached_property
+    def away(self) -> list[Outage]:
+        """The backends that are away."""
+        return Outages(self.leases.store).away()
+
+    @cached_property
+    def backlog(self) -> list[callbacks.Backlog]:
+        """The callbacks that wait to be sent, by task."""
+        return list(self.read(callbacks.backlog))
+
+    @cached_property
+    def unpublished(self) -> float | None:
+        """For how many seconds the oldest result has waited to be published; None: none waits."""
+        oldest = self.read(inspecting.oldest_unpublished)
+        return None if oldest is None else (self.now - oldest) / 1000
+
+
+def _error_of(ask: Callable[[], object]) -> SensorpoolError | None:
+    try:
+        ask()
+    except SensorpoolError as error:
+        return error
+    return None
