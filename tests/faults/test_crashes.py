@@ -70,7 +70,7 @@ def test_bad_sensor_costs_its_own_group(
         recovery=[max(0.0, late - 1)],
     )
     assert set(states.values()) == {State.SUCCESS}
-    assert late < 4, "far beyond an interval, also on a busy machine: what was measured is in the table"
+    assert late < 6, "far beyond an interval, also on a busy machine: what was measured is in the table"
     if script in CRASHES:
         _see_the_quarantine(service, tmp_path, bad.id, sensor, CRASHES[script])
     elif script == "leak":
