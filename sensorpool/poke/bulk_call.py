@@ -80,6 +80,10 @@ class BulkCall:
         """Return nothing: all groups are in the call that goes on."""
         return ()
 
+    def seen(self) -> tuple[()]:
+        """Return nothing: what was seen is reported as it ends."""
+        return ()
+
     @staticmethod
     def _seen(answered: list[tuple[int, list[Seen]]]) -> list[Seen]:
         return [each for _, some in answered for each in some]

@@ -21,7 +21,7 @@ _NOT_LANDED = Outcome.NOT_LANDED
 class QuickBatch:
     """Groups of a quick class, poked one after the other by one thread: the path of most pokes, so every line counts.
 
-    The lane's supervisor may take back the units that wait behind a slow one.
+    The lane's supervisor may take back the units that wait behind a slow one, and what those before it saw.
     """
 
     __slots__ = ("_found_nothing", "_poking", "_reports", "_waiting", "began", "op_classpath", "size")
@@ -32,8 +32,8 @@ class QuickBatch:
         self.size = len(self._waiting)
         self.op_classpath = self._waiting[0].op_classpath
         self._poking: PokeUnit | None = None
-        self._reports: list[Report] = []
-        self._found_nothing: list[Report] = []
+        self._reports: deque[Report] = deque()
+        self._found_nothing: deque[Report] = deque()
 
     @property
     def groups(self) -> list[DueGroup]:
@@ -41,7 +41,7 @@ class QuickBatch:
         return [unit.group for unit in self._waiting]
 
     def poke(self) -> list[Seen]:
-        """Poke the units one after the other; return what all saw."""
+        """Poke the units one after the other; return what they saw and `seen` has not taken."""
         take, found_nothing = self._waiting.popleft, self._found_nothing.append
         while self._waiting:
             try:
@@ -56,25 +56,29 @@ class QuickBatch:
                 found_nothing(report)
             else:
                 self._reports.append(report)
-        return self._seen()
+        return self.seen()
 
     def overran(self, limit: float) -> list[Seen]:
         """Report what was seen, and that the unit that is being poked overran its limit (seconds)."""
-        seen, poking = self._seen(), self._poking
-        last = [report.group for report in (*self._found_nothing[-1:], *self._reports[-1:])]
-        if poking is None or any(group is poking.begun for group in last):
+        found_nothing, reports, poking = drained(self._found_nothing), drained(self._reports), self._poking
+        seen = _in_few(found_nothing, reports)
+        if poking is None or any(report.group is poking.begun for report in (*found_nothing[-1:], *reports[-1:])):
             return seen  # the poke has just returned
         return [*seen, overran(poking.begun, self.began, limit)]
 
-    def _seen(self) -> list[Seen]:
-        """Return what was seen, in as few values as may be."""
-        found_nothing, reports = self._found_nothing.copy(), self._reports.copy()
-        if not found_nothing:
-            return [*reports]
-        seconds = sum([report.seconds for report in found_nothing]) / len(found_nothing)
-        began = [report.began for report in found_nothing]
-        return [not_landed([report.group for report in found_nothing], began, seconds), *reports]
+    def seen(self) -> list[Seen]:
+        """Take what was seen so far."""
+        return _in_few(drained(self._found_nothing), drained(self._reports))
 
     def rest(self) -> Iterable[PokeUnit]:
         """Take back the units whose poke has not begun."""
         return drained(self._waiting)
+
+
+def _in_few(found_nothing: list[Report], reports: list[Report]) -> list[Seen]:
+    """Return reports in as few values as may be."""
+    if not found_nothing:
+        return [*reports]
+    seconds = sum([report.seconds for report in found_nothing]) / len(found_nothing)
+    began = [report.began for report in found_nothing]
+    return [not_landed([report.group for report in found_nothing], began, seconds), *reports]

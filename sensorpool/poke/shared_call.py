@@ -185,6 +185,10 @@ class SharedBatch:
         """Return nothing: all groups are in the call that goes on."""
         return ()
 
+    def seen(self) -> tuple[()]:
+        """Return nothing: what was seen is reported as it ends."""
+        return ()
+
     def _end(self, no: Sequence[PokeUnit]) -> bool:
         """Have the other units poked by themselves; return whether this call counts, and was not given up."""
         with self._lock:

@@ -47,6 +47,9 @@ class Work(Protocol):
     def rest(self) -> "Iterable[Work]":
         """Take back the units whose poke has not begun."""
 
+    def seen(self) -> Sequence[Seen]:
+        """Take what was seen so far: the pokes that have ended do not wait for the one that goes on."""
+
 
 class _Runner:
     """The work of one thread at the moment, and whether the lane has given the thread up."""
@@ -109,7 +112,7 @@ class ThreadLane(Lane[Work]):
         self._wake(min(self._waiting.takeable, max(1, busy, self._to_wake)))
 
     def _go_through(self, now: float) -> None:
-        """Take the units behind slow pokes back, and give up the threads whose poke overran."""
+        """Take the units behind slow pokes back, and what those before saw; give up the threads whose poke overran."""
         with self._lock:
             runners = list(self._runners)
         for runner in runners:
@@ -117,6 +120,8 @@ class ThreadLane(Lane[Work]):
             if work is not None and now - work.began > _HOLDS_UP:
                 if rest := list(work.rest()):
                     self._waiting.put(rest)
+                if seen := work.seen():
+                    self._done.append(seen)
                 if now - work.began > self._poke_timeout:
                     self._give_up(runner, now)
 

@@ -220,6 +220,10 @@ class PokeUnit:
         """Return nothing: the unit has one poke."""
         return ()
 
+    def seen(self) -> tuple[()]:
+        """Return nothing: what was seen is reported as it ends."""
+        return ()
+
     def _construct(self, sensor_class: SensorClass) -> None:
         if self.question is None and sensor_class.shared is not None:
             self._note_question(sensor_class)  # a later poke may be shared, though this one is not

@@ -69,7 +69,8 @@ def test_a_backend_that_is_away(stand: Stand, what: str, does: tuple[str, ...]) 
             until("the outage", lambda: [a for a in service.json("status")["away"] if a["backend"] == conn_id])
             before = calls(folder, made)
             lasts(2 * INTERVAL)
-            seen += calls(folder, made) - before
+            if each != "half":  # then each second poke that asks finds it well again
+                seen += calls(folder, made) - before
         assert seen < len(does) * GROUPS, "in two intervals each would have had two"
         tell(folder, conn_id, "answers")
     trial.record.recovery.append(max(0.0, trial.lateness(since)))

@@ -1,7 +1,9 @@
 """Faults 1-7: processes killed (-9) around every step that changes state. Nothing is lost, nothing happens twice."""
 
+import contextlib
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -15,7 +17,7 @@ from harness.service import Service, children, kill_tree
 from harness.until import until
 from sensorpool.publish import listen
 from sensorpool.store import inspecting
-from sensorpool.testing import land
+from sensorpool.testing import land, pokes
 from tests.faults.stand import Stand
 from tests.faults.trial import FULL, SENSOR
 
@@ -75,6 +77,63 @@ def test_worker_killed_whole(stand: Stand) -> None:
             kill_tree(killed)
             stand.add_worker()
         trial.end()
+
+
+def test_host_gone(stand: Stand) -> None:
+    """All of a worker dies at once, the children of its isolated lane too. Another worker takes over what it had."""
+    for trial in stand.trials("7 host gone with all of its processes", full=20):
+        folder = str(stand.service.folder)
+        hanging = [
+            stand.service.pool.register(SENSOR, {"folder": folder, "name": f"hang{n}", "script": "hang"}).id
+            for n in range(12)
+        ]
+        stand.add_worker()
+        with trial.fault():
+            until("both to poke in children", lambda: all(map(isolated_children, stand.workers)))
+            killed = stand.workers.pop(0)
+            kill_tree(killed)
+        trial.end()
+        until("the other to poke in children", lambda: isolated_children(stand.workers[0]))
+        assert stand.service.json("quarantine") == []
+        assert set(stand.service.pool.wait(hanging, 0).values()) == {"sensing"}
+        for instance_id in hanging:
+            stand.service.pool.cancel(instance_id)
+
+
+def isolated_children(worker: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """The child processes in which a worker pokes groups that are isolated."""
+    family = psutil.Process(worker.pid).children(recursive=True)
+    return [each for each in family if not has_ended(each) and "sensorpool.poke.child_main" in each.cmdline()]
+
+
+def test_whatever_pokes_a_group_is_killed(make_service: Callable[..., Service], tmp_path: Path) -> None:
+    """A prefork child, and then children of the isolated lane: a kill from outside is no group's doing."""
+    service = make_service(poke_timeout=20.0)
+    scripts = {"killed": 3.0, "other": 0.0}
+    made = {
+        name: service.pool.register(SENSOR, {"folder": str(tmp_path), "name": name, "seconds": seconds}).id
+        for name, seconds in scripts.items()
+    }
+    service.start(workers=1)
+    known: set[int] = set()
+
+    def killed_in_lane() -> int:
+        """Kill what pokes it; return how many of the isolated lane have been killed so far."""
+        for pid in {each.pid for each in pokes(tmp_path).get("killed", ())} - known:
+            known.add(pid)
+            lane = {each.pid for each in isolated_children(service.processes[0])}
+            with contextlib.suppress(ProcessLookupError):  # its poke has come back, and the child has ended
+                os.kill(pid, signal.SIGKILL)
+                in_lane.extend(lane & {pid})
+        return len(in_lane)
+
+    in_lane: list[int] = []
+    until("kills", lambda: killed_in_lane() >= 4, 120)
+    assert service.json("quarantine") == []
+    assert set(service.pool.wait(made.values(), 0).values()) == {"sensing"}
+    for name in made:
+        land(tmp_path, name)
+    assert set(service.pool.wait(made.values(), 60).values()) == {"success"}
 
 
 def test_storm_of_kills(stand: Stand, rng: random.Random) -> None:

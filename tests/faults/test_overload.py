@@ -54,7 +54,7 @@ def test_a_backend_for_everybody(stand: Stand, what: str, seconds: float) -> Non
     )
     with trial.fault():
         since = trial.wait_for_pokes(6)
-        until("the backlog", lambda: any(r["left"] or r["suspects"] for r in service.json("status")["ranges"]))
+        until("the backlog", lambda: any(r["left"] or r["isolated"] for r in service.json("status")["ranges"]))
     late = trial.lateness(since)
     trial.record.recovery.append(max(0.0, late))
     (folder / "slow").unlink()

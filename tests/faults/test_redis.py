@@ -1,13 +1,18 @@
 """Faults 12-17 and 24: Redis loses all keys, goes away, stops answering, is full, fails over. Only time is lost."""
 
 import time
+from typing import Any
 
 import redis
 
 from harness.servers import RedisServer
 from harness.until import until
+from sensorpool import Instance
+from sensorpool.model.trouble import HEALTHY, Trouble
+from sensorpool.store.troubles import of_range
+from sensorpool.testing import land, pokes
 from tests.faults.stand import Stand
-from tests.faults.trial import Trial, lasts, outage
+from tests.faults.trial import RECORDING, SENSOR, Trial, lasts, outage
 
 
 def pokes_since(trial: Trial, since: float) -> int:
@@ -24,6 +29,53 @@ def test_flushed_in_mid_run(stand: Stand) -> None:
                 flushed = time.time()
                 until("pokes after it", lambda trial=trial, flushed=flushed: trial.is_poked(flushed))
         trial.end()
+
+
+def test_flushed_with_groups_in_trouble(stand: Stand) -> None:
+    """Pokes fail, hang in children, outlive their jobs and end processes meanwhile. The rows of the database decide."""
+    service, folder = stand.service, stand.service.folder
+    (folder / "down").touch()
+
+    def register(sensor: str, name: str, **script: Any) -> Instance:
+        return service.pool.register(sensor, {"folder": str(folder), "name": name, **script})
+
+    refused = [register(f"{RECORDING}.Backend", f"refused{n}") for n in range(3)]  # too few: no backend is away
+    slow, hanging = register(SENSOR, "slow", seconds=0.8), register(SENSOR, "hanging", script="hang")
+    ending = register(SENSOR, "ending", script="exit")
+
+    def in_trouble() -> dict[int, Trouble]:
+        return {i: each for r in service.pool.ranges for i, each in service.pool.database.read(of_range, r).items()}
+
+    def stays() -> bool:
+        """Whether the groups that have not had a good poke are in trouble."""
+        found = in_trouble()
+        failing = [found.get(each.group_id, HEALTHY).failing_since for each in refused]
+        return all(failing) and found.get(hanging.group_id, HEALTHY).overruns > 0
+
+    trial = stand.trial("12 Redis FLUSHALL with groups in trouble")
+    with trial.fault():
+        until("the troubles", stays)
+        for _ in range(5):
+            assert stand.service.pool.leases.store.client.dbsize(), "there is nothing to lose"
+            stand.service.pool.leases.store.client.flushall()
+            flushed = time.time()
+
+            def poked(since: float = flushed) -> bool:
+                assert stays(), "Redis has lost a trouble"
+                return trial.is_poked(since) and pokes(folder)["hanging"][-1].at > since
+
+            until("pokes after it", poked)
+    (folder / "down").unlink()
+    assert service.pool.wait([ending.id], 120) == {ending.id: "failed"}
+    assert "quarantined: its poke took its process down 3 times" in service.json("show", str(ending.id))["reason"]
+    service.pool.cancel(hanging.id)
+    until("the others to be well again", lambda: not in_trouble().keys() & {each.group_id for each in [*refused, slow]})
+    well = [each.id for each in [*refused, slow]]
+    assert set(service.pool.wait(well, 0).values()) == {"sensing"}
+    for name in ("refused0", "refused1", "refused2", "slow"):
+        land(folder, name)
+    assert set(service.pool.wait(well, 60).values()) == {"success"}
+    trial.end()
 
 
 def test_restarted(stand: Stand, redis_server: RedisServer) -> None:

@@ -13,7 +13,7 @@ from harness.service import Service, children
 from harness.until import until
 from sensorpool.model.states import State
 from sensorpool.testing import land, pokes
-from tests.faults.test_crashes import _lateness
+from tests.faults.test_crashes import lateness
 from tests.faults.trial import OF_FAULTS, RECORDING
 
 ODD = ("LogsLazily", "HangsAtItsEnd", "AddsHandlers")
@@ -70,7 +70,7 @@ def test_what_hangs_in_the_log_or_at_its_end_stops_nobody_else(service: Service,
     since = min(pokes(tmp_path)[kind][0].at for kind in ODD)
     poked_again(tmp_path, made, 5)
     here = max(poke.at for name in made for poke in pokes(tmp_path)[name])
-    assert _lateness(tmp_path, list(made), since, here) < 4, "far beyond an interval, also on a busy machine"
+    assert lateness(tmp_path, list(made), since, here) < 4, "far beyond an interval, also on a busy machine"
     assert {poke.pid for name in made for poke in pokes(tmp_path)[name]} <= family, "no process had to be ended"
     end(service, tmp_path, made, odd)
 

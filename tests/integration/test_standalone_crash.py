@@ -76,6 +76,9 @@ def test_the_next_start_pokes_it_apart_until_it_is_in_quarantine(
         until("the crashes are counted", has_come_to_its_end, patience=120)
         assert [run.poll() for run in runs] == [*[3] * (len(runs) - 1), None]
         assert 2 <= len(runs) <= 4
+        reason = pool.get(ended).reason or ""
+        assert "quarantined: its poke took its process down 3 times" in reason
+        assert "exit code 3" in reason
     finally:
         for run in runs:
             kill_tree(run)

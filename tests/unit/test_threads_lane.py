@@ -43,6 +43,9 @@ class Work:
     def rest(self) -> "list[Work]":
         return []
 
+    def seen(self) -> list[Report]:
+        return []
+
 
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:

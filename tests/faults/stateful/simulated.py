@@ -31,6 +31,7 @@ from sensorpool.settle.settler import Settler
 from sensorpool.store.database import Database
 from sensorpool.store.pool_id import PoolId
 from sensorpool.store.transaction import Transaction
+from sensorpool.store.usual_landings import UsualLandings
 from sensorpool.worker.batch import Batch
 from sensorpool.worker.clock_watch import ClockWatch
 from sensorpool.worker.context import Worker
@@ -259,6 +260,7 @@ class SimulatedWorker(Worker):
         self.world = world
         self.job: Actor | None = None
         self.settings, self.database = settings, database
+        self.usual_landings = UsualLandings(database)
         self.pool_id = PoolId(database)
         self.redis = SimulatedRedis(client, world)
         self.leases = leases = Leases(self.redis, lease_ttl=settings.lease_ttl)

@@ -24,7 +24,7 @@ from sensorpool.config.settings import Settings
 from sensorpool.instrumentation import failpoint
 from sensorpool.leases import lease
 from sensorpool.model import identity
-from sensorpool.poke import bulk_call, quick_batch, unit
+from sensorpool.poke import bulk_call, unit
 from sensorpool.store import transaction
 from sensorpool.store.migrate import upgrade
 from sensorpool.store.schema import group_trouble, outbox, poke_group, sensor_instance
@@ -59,7 +59,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     made = Time()
     for module in (job, dispatch, background, backends, lease, clock_module, transaction):
         monkeypatch.setattr(module, "time", made)
-    for module in (bulk_call, quick_batch, unit):
+    for module in (bulk_call, unit):
         monkeypatch.setattr(module, "_monotonic", made.monotonic)
     return made
 
