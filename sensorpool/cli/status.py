@@ -10,7 +10,7 @@ from sensorpool.admin.backends import said
 from sensorpool.admin.status import status as state_of
 from sensorpool.cli.output import json_option, print_json, print_table, repeat, say, watch_option
 from sensorpool.cli.pools import pool_to_look_at
-from sensorpool.leases.outages import Kind
+from sensorpool.model.outage import Kind
 from sensorpool.model.states import Ending, State
 from sensorpool.model.words import counted
 
@@ -64,8 +64,8 @@ def _sentences(found: dict[str, Any]) -> Iterator[str]:
     for each in found["budgets"]:
         if each["waiting"]:
             yield (
-                f"the budget of {each['backends']} ({each['budget']}) stretches the intervals of "
-                f"{counted(each['waiting'], 'group')} to {each['stretch']:g} times as long"
+                f"waiting for the budget of {each['backends']} ({each['budget']}): "
+                f"{counted(each['waiting'], 'group')}, for up to {each['longest_s']:.0f} s"
             )
     if found["overrunning"]:
         yield f"overran SENSORPOOL_POKE_TIMEOUT: the last poke of {counted(found['overrunning'], 'group')}"
