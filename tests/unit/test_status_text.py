@@ -33,8 +33,8 @@ BUSY: dict[str, tuple[Any, str]] = {
     "quarantined": (1, "in quarantine: 1 condition (`sensorpool quarantine` lists them)"),
     "deaths": (["w1: signal 9"], "died in the last 10 minutes: 1 process of the workers, last w1: signal 9"),
     "budgets": (
-        [{"waiting": 5, "backends": "hive", "budget": "50/s", "stretch": 2.0}],
-        "the budget of hive (50/s) stretches the intervals of 5 groups to 2 times as long",
+        [{"waiting": 5, "backends": "hive", "budget": "50/s", "longest_s": 70.4}],
+        "waiting for the budget of hive (50/s): 5 groups, for up to 70 s",
     ),
     "overrunning": (1, "overran SENSORPOOL_POKE_TIMEOUT: the last poke of 1 group"),
     "wait_apart": ({"groups": 7_000, "longest_s": 8.1}, "waiting to be poked apart: 7,000 groups, for up to 8 s"),
