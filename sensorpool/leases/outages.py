@@ -42,8 +42,8 @@ class Outages:
         """Return the backends that are not asked now."""
         return [each for each in self.look() if each.is_open]
 
-    def write(self, outage: Outage) -> None:
-        """Note what this process knows of a backend."""
+    def write(self, outage: Outage) -> bool:
+        """Note what this process knows of a backend; return whether nothing was known of it."""
         ahead = _ahead(self._store.call(self._store.client.time))
         times = [outage.since + ahead, outage.ask_at + ahead, outage.quiet_until and outage.quiet_until + ahead]
         cause = safe_line(outage.cause, _LONGEST_CAUSE)
@@ -51,7 +51,7 @@ class Outages:
         pipeline = self._store.pipeline()
         pipeline.hset(self._key, outage.backend, text)
         pipeline.pexpire(self._key, _KEPT)
-        self._store.call(pipeline.execute)
+        return bool(self._store.call(pipeline.execute)[0])
 
 
 def _ahead(at: Any) -> float:

@@ -157,20 +157,17 @@ class Breakers:
     def _unanswered(self, backend: str, report: Report) -> None:
         now, cause = time.monotonic(), report.reason or ""
         with self._lock:
-            quiet = report.quiet_for
-            if quiet is None and (self.is_away(backend) or not self._is_last_straw(backend, report.group.id)):
-                return
-            if not self.is_away(backend):  # another process may have found it so
-                self._read()
             known = self._known.get(backend)
-            if quiet is not None:
-                outage = throttled(known, backend, cause, now, self._wait, quiet)
+            if report.quiet_for is not None:
+                outage = throttled(known, backend, cause, now, self._wait, report.quiet_for)
+            elif self.is_away(backend) or not self._is_last_straw(backend, report.group.id):
+                return
             else:
-                outage = known if known and known.is_open else away(known, backend, cause, now, self._wait)
+                outage = away(known, backend, cause, now, self._wait)
             if outage is known or (known is None and len(self._known) >= MOST):
                 return
-            self._note(outage)
-        if known is None:
+            is_new = self._note(outage)
+        if is_new:
             log.warning(
                 "a backend is away; one poke at a time asks whether it answers again",
                 backend=backend, why=outage.kind.value, reason=cause, asked_in=round(outage.ask_at - now, 1),
@@ -184,10 +181,11 @@ class Breakers:
         failed.add(group_id)
         return len(failed) >= FEWEST
 
-    def _note(self, outage: Outage) -> None:
+    def _note(self, outage: Outage) -> bool:
+        """Note an outage for all workers; return whether none knew of it."""
         self._known[outage.backend] = outage
         self._failed.pop(outage.backend, None)
-        self._outages.write(outage)
+        return self._outages.write(outage)
 
 
 def _turn_of(group: DueGroup, forgotten_at: float) -> float:

@@ -43,7 +43,7 @@ if rate > 0 then
     some = math.min(granted, math.floor(tokens + 0.001))
   end
   if some < granted then
-    wait = math.max(500, 1 / rate) * (some > 0 and others + 1 or ahead + 1)
+    wait = math.max(500, 1 / rate) * (some > 0 and others + 1 or math.max(1, ahead))
   end
   tokens = math.max(0, tokens - some)
   granted = some
