@@ -100,6 +100,6 @@ class BudgetsLeft:
 
 def _read(budget: Budget, fields: dict[str, str], at_once: int, now: int) -> BudgetState:
     waits = [list(map(int, text.split())) for name, text in fields.items() if name.startswith(_WAITS)]
-    waits = [each for each in waits if each[2] > now]
+    waits = [each for each in waits if each[0] and each[2] > now]
     longest = max((now - since for _, since, *_ in waits), default=0)
     return BudgetState(budget, sum(groups for groups, *_ in waits), max(0, longest) / 1000, at_once)
