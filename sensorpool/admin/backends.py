@@ -1,13 +1,15 @@
 """The backends of a pool's conditions, as its workers know them: which are away, and what is left of their budgets."""
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from sensorpool.client.pool_view import PoolView
 from sensorpool.instrumentation.redaction import safe_line
 from sensorpool.leases.budgets import BudgetsLeft, BudgetState
-from sensorpool.leases.outages import Kind, Outage, Outages
+from sensorpool.leases.outages import Outages
 from sensorpool.model.budgets import Budgets
+from sensorpool.model.outage import Kind, Outage
 
 
 def away(pool: PoolView) -> dict[str, Outage]:
@@ -29,11 +31,12 @@ def said(outage: Mapping[str, Any]) -> str:
 
 def shown(outage: Outage) -> dict[str, Any]:
     """Return an outage as plain values."""
+    now = time.monotonic()
     return {
         "backend": safe_line(outage.backend, 80),
         "why": str(outage.kind),
-        "for_s": round(outage.lasted, 3),
-        "asked_in_s": round(max(0.0, outage.left), 3),
+        "for_s": round(now - outage.since, 3),
+        "asked_in_s": round(max(0.0, outage.ask_at - now), 3),
         "cause": outage.cause,
     }
 
@@ -45,13 +48,13 @@ def budgets(pool: PoolView) -> list[dict[str, Any]]:
     """
     if not pool.settings.budgets:
         return []
-    found = BudgetsLeft(pool.leases.store, kept=0.0).look(pool.settings.budgets)
+    found = BudgetsLeft(pool.leases.store).look(pool.settings.budgets)
     return [
         {
             "backends": each.budget.pattern,
             "budget": str(each.budget),
             "waiting": each.waiting,
-            "stretch": round(each.stretch, 2),
+            "longest_s": round(each.longest, 1),
             "at_once": each.at_once,
         }
         for each in found
@@ -65,5 +68,5 @@ def budget_of(pool: PoolView, backend: str) -> BudgetState | None:
     """
     if (budget := Budgets(pool.settings.budgets).of(backend)) is None:
         return None
-    [found] = BudgetsLeft(pool.leases.store, kept=0.0).look([budget])
+    [found] = BudgetsLeft(pool.leases.store).look([budget])
     return found if found.waiting else None

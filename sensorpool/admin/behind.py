@@ -26,8 +26,8 @@ def _budgets(look: Look) -> Iterator[Finding]:
     _ = look.leases
     for each in backends.budgets(look.pool):
         if each["waiting"]:
-            said = f"the budget of {each['backends']} ({each['budget']}) stretches the intervals of "
-            said += f"{counted(each['waiting'], 'group')} to {each['stretch']:g} times as long"
+            said = f"waiting for the budget of {each['backends']} ({each['budget']}): "
+            said += f"{counted(each['waiting'], 'group')}, for up to {each['longest_s']:.0f} s"
             yield Finding("budget", "warning", said)
 
 

@@ -11,8 +11,9 @@ from sensorpool.errors import SensorpoolError
 from sensorpool.leases.background_notes import Isolated
 from sensorpool.leases.child_deaths import ChildDeath
 from sensorpool.leases.lease import Leases
-from sensorpool.leases.outages import Outage, Outages
+from sensorpool.leases.outages import Outages
 from sensorpool.leases.range_state import RangeState
+from sensorpool.model.outage import Outage
 from sensorpool.model.terms import LiveWorker
 from sensorpool.model.values import LONGEST_SPAN, Milliseconds, ShardRange
 from sensorpool.store import callbacks, inspecting, migrate

@@ -91,8 +91,8 @@ def add_next(
     if outage is not None:
         because += f"; its {backends.said(backends.shown(outage))}, and before a deadline one poke at a time asks it"
     if budget is not None:
-        because += f"; the budget of {budget.budget.pattern} ({budget.budget}) stretches the interval "
-        because += f"to {budget.stretch:.2g} times as long"
+        because += f"; {budget.waiting:,} groups wait for the budget of {budget.budget.pattern} ({budget.budget}), "
+        because += f"for up to {budget.longest:.0f} s"
     shown["next_poke_at"], shown["next_poke_because"] = spell_time(at), because
 
 

@@ -1,4 +1,4 @@
-"""Budgets: how often a backend may be asked, and by how many pokes at once; and whose turn it is. Pure.
+"""Budgets: how often a backend may be asked, and by how many pokes at once. Pure.
 
 A budget is written as ``50/s``, ``600/m``, ``8 at once``, or ``50/s, 8 at once``, for the name of a backend or for a
 pattern of names, in which ``*`` stands for any letters. All backends that a pattern covers share its budget. The first
@@ -7,11 +7,8 @@ budget that covers a backend is its budget.
 
 import json
 import re
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
-
-from sensorpool.model.values import Milliseconds
 
 MOST = 100  # budgets
 HIGHEST = 1_000_000.0  # pokes a second, and pokes at once
@@ -21,7 +18,6 @@ _PATTERN = re.compile(r"[!-~]+", re.ASCII)
 _RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*/\s*(s|m|h)")
 _AT_ONCE = re.compile(r"([0-9]+)\s+at\s+once")
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
-_STEPS = 10  # parts of an interval: groups that have waited for the same number of parts have waited for as long
 _KEPT = 10_000  # names of backends whose budget is remembered
 
 Unit = TypeVar("Unit")
@@ -142,44 +138,21 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(".*".join(map(re.escape, text.split("*"))), re.DOTALL)
 
 
-class Waits(NamedTuple):
-    """How a group waits for its turn.
+def in_calls(units: Iterable[Unit], call_of: Callable[[Unit], Hashable | None], size: int) -> list[list[Unit]]:
+    """Return groups by the call that asks for them, each of which counts as one poke, in the order of its first group.
 
-    :param since: since when it is due.
-    :param dag_id: of one that waits for it; groups of one DAG take turns with those of another.
+    :param call_of: names the call by which a group is asked for with others; None: it is asked for alone.
+    :param size: groups of one call, at most.
     """
-
-    poke_interval: Milliseconds
-    next_deadline: Milliseconds | None
-    since: Milliseconds
-    dag_id: str
-
-
-def stretch(waits: Waits, now: Milliseconds) -> float:
-    """Return by how much a wait for the budget has stretched a group's interval: 1 is not at all."""
-    return 1 + max(0, now - waits.since) / max(1, waits.poke_interval)
-
-
-def in_turn(units: Sequence[Unit], waits_of: Callable[[Unit], Waits], now: Milliseconds) -> list[Unit]:
-    """Return groups in the order of their turns.
-
-    Passed deadlines come first. Then those come that have waited for longest, in parts of their interval, so that all
-    intervals are stretched alike; and among those that have waited for as long, the DAGs take turns.
-    """
-    by_wait: dict[tuple[bool, int], dict[str, deque[Unit]]] = defaultdict(dict)
-    for unit in units:  # there may be thousands
-        poke_interval, next_deadline, since, dag_id = waits_of(unit)
-        is_early = next_deadline is None or now < next_deadline
-        steps = (now - since) * _STEPS // (poke_interval or 1) if since < now else 0
-        lines_of = by_wait[is_early, -steps]
-        try:
-            lines_of[dag_id].append(unit)
-        except KeyError:
-            lines_of[dag_id] = deque([unit])
-    ordered: list[Unit] = []
-    for key in sorted(by_wait):
-        lines = list(by_wait[key].values())
-        while lines:
-            ordered += [line.popleft() for line in lines]
-            lines = [line for line in lines if line]
-    return ordered
+    calls: list[list[Unit]] = []
+    open_calls: dict[Hashable, list[Unit]] = {}
+    for unit in units:
+        name = call_of(unit)
+        call = None if name is None else open_calls.get(name)
+        if call is not None and len(call) < size:
+            call.append(unit)
+            continue
+        calls.append(call := [unit])
+        if name is not None:
+            open_calls[name] = call
+    return calls

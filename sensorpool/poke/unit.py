@@ -70,7 +70,6 @@ class PokeUnit:
         "began",
         "begun",
         "by_itself",
-        "dag_id",
         "group",
         "op_classpath",
         "question",
@@ -83,7 +82,6 @@ class PokeUnit:
         self.group = group
         self.op_classpath = op_classpath
         self.backend = intern(backend or op_classpath)  # groups by the thousand have one backend
-        self.dag_id: str | None = None  # of one that waits for the group; None: not known
         self.question: Any = None  # what it asks a shared call; False: it is poked by itself; None: not known
         self.series: tuple[int, Milliseconds | None] | None = None  # family and logical date; None: not looked up
         self.by_itself = False  # whether its next poke is its own, for a shared call did not say no to it
@@ -206,7 +204,7 @@ class PokeUnit:
 
     def join(self, group: DueGroup) -> None:
         """Take the group as it is now: other instances wait for it, or they wait in another way."""
-        has_changed, self.group, self.dag_id = group.version != self.group.version, group, None
+        has_changed, self.group = group.version != self.group.version, group
         if not has_changed or type(self._poke) is not MethodType:  # another callable may have odd attributes
             return
         sensor: Any = self._poke.__self__

@@ -5,13 +5,11 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Connection, Select, and_, bindparam, func, or_, select
 
-from sensorpool.model.states import State
 from sensorpool.model.values import DueGroup, Milliseconds, ShardRange
 from sensorpool.store import due_postgres
 from sensorpool.store.database import fetched
 from sensorpool.store.dialects import among, whole_quotient
 from sensorpool.store.schema import poke_group as g
-from sensorpool.store.schema import sensor_instance as s
 from sensorpool.store.shards import within
 
 _GROUP = (
@@ -98,18 +96,3 @@ def there(connection: Connection, ids: Sequence[int]) -> set[int]:
 
 
 _AS_NOW = select(g.c.id, g.c.version, g.c.hashcode).where(among(g.c.id))
-
-_DAGS = (
-    select(s.c.group_id, func.min(s.c.dag_id))
-    .where(among(s.c.group_id), s.c.state == State.SENSING)
-    .group_by(s.c.group_id)
-)
-
-
-def dags_of(connection: Connection, ids: Sequence[int]) -> dict[int, str]:
-    """Return a DAG of each of these groups that waits for it; a group without waiters is left out."""
-    found: dict[int, str] = {}
-    for start in range(0, len(ids), _AT_ONCE):
-        rows = connection.execute(_DAGS, {"ids": list(ids[start : start + _AT_ONCE])})
-        found.update((int(group_id), str(dag_id)) for group_id, dag_id in rows)
-    return found

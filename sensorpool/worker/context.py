@@ -24,8 +24,8 @@ from sensorpool.settle.settler import Settler
 from sensorpool.store.database import Database
 from sensorpool.store.pool_id import PoolId
 from sensorpool.store.usual_landings import UsualLandings
-from sensorpool.worker.backends import Backends
 from sensorpool.worker.background import Background
+from sensorpool.worker.breakers import Breakers
 from sensorpool.worker.clock_watch import ClockWatch
 from sensorpool.worker.dispatch import Tools
 from sensorpool.worker.failing_pokes import FailingPokes
@@ -33,7 +33,6 @@ from sensorpool.worker.finisher import Finisher
 from sensorpool.worker.hints import Hints
 from sensorpool.worker.job import Jobs
 from sensorpool.worker.metrics import Metrics
-from sensorpool.worker.outages import BackendsAway
 
 log = logger(__name__)
 
@@ -92,21 +91,21 @@ class Worker:
     def _make_jobs(self, is_struck: Callable[[BaseException], bool]) -> Jobs:
         """Make what a job works with; each part gets what it needs."""
         settings, kinds, clock = self.settings, self.poker.cache.kinds, self.clock
-        away = BackendsAway(
-            Outages(self.leases.store),
-            kinds,
-            poke_timeout=settings.poke_timeout,
-            wait=settings.tick,
-            window=settings.infra_failure_window,
+        breakers = Breakers(Outages(self.leases.store), kinds, wait=settings.tick, window=settings.infra_failure_window)
+        budgets_left = BudgetsLeft(
+            self.leases.store, kept=settings.lease_ttl + settings.poke_timeout, tick=settings.tick
         )
-        budgets_left = BudgetsLeft(self.leases.store, kept=settings.lease_ttl + settings.poke_timeout)
-        backends = Backends(away, Budgets(settings.budgets), budgets_left, self.metrics)
-        failing_pokes = FailingPokes(kinds, away.is_away)
-        finisher = Finisher(settings, self.database, self.settler, self.poker.cache, self.metrics, away, failing_pokes)
+        failing_pokes = FailingPokes(kinds, breakers.is_away)
+        finisher = Finisher(
+            settings, self.database, self.settler, self.poker.cache, self.metrics, breakers, failing_pokes
+        )
         self.background = background = Background(
             settings, self.database, self.leases, clock, finisher, self.watchdog.rest
         )
-        tools = Tools(settings, self.database, self.keeper, self.poker, self.watchdog, backends, finisher, background)
+        tools = Tools(
+            settings, self.database, self.keeper, self.poker, self.watchdog, breakers, Budgets(settings.budgets),
+            budgets_left, finisher, background, self.metrics,
+        )  # fmt: skip
         return Jobs(tools, self.leases, clock, self.pool_id, self.metrics, self._hints, self.usual_landings, is_struck)
 
     def run_job(self, shard_range: ShardRange, token: str) -> JobResult:

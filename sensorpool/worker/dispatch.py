@@ -1,26 +1,28 @@
 """The step that pokes: groups go to the lanes class by class, and reports are taken and settled until none is left."""
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 from sensorpool.config.settings import Settings
+from sensorpool.leases.budgets import BudgetsLeft
 from sensorpool.leases.keeper import Keeper
 from sensorpool.leases.lease import Acquired
+from sensorpool.model.budgets import Budget, Budgets
 from sensorpool.model.not_landed import NotLanded, Seen, number_of
 from sensorpool.poke.poker import Poker
 from sensorpool.poke.poking import Poking
 from sensorpool.poke.unit import PokeUnit
 from sensorpool.poke.watchdog import Watchdog
 from sensorpool.settle.flush import GROUPS
-from sensorpool.store import loading
 from sensorpool.store.database import Database
-from sensorpool.worker.backends import Backends
 from sensorpool.worker.background import Background
 from sensorpool.worker.batch import Batch
-from sensorpool.worker.budgeted import Budgeted, Turn
+from sensorpool.worker.breakers import Breakers
 from sensorpool.worker.finisher import Finisher
+from sensorpool.worker.job_budgets import JobBudgets
+from sensorpool.worker.metrics import Metrics
 
 FLUSH_EVERY = 0.1  # seconds
 _WAITS = (0.001, 0.05)  # seconds between two looks at the lanes: the first, and the longest
@@ -37,7 +39,7 @@ class Poked:
 
     :param left: ids of the groups that there was no time for.
     :param waiting: ids of the groups that wait for their backend.
-    :param again_in: seconds until the turn of groups that wait for a budget; None: none waits.
+    :param again_in: seconds until a budget may be asked again; None: no group waits for one.
     """
 
     left: list[int] = field(default_factory=list)
@@ -54,9 +56,12 @@ class Tools:
     keeper: Keeper
     poker: Poker
     watchdog: Watchdog
-    backends: Backends
+    breakers: Breakers
+    budgets: Budgets
+    budgets_left: BudgetsLeft
     finisher: Finisher
     background: Background
+    metrics: Metrics
 
 
 def poke(tools: Tools, held: Acquired, batch: Batch, units: list[PokeUnit]) -> Poked:
@@ -69,11 +74,11 @@ def poke(tools: Tools, held: Acquired, batch: Batch, units: list[PokeUnit]) -> P
         dispatch.flush()  # the steps before may have left facts
         return Poked()
     tools.watchdog.guard()
-    poking = tools.poker.begin(batch.moment.at, tools.backends.has_budget)
+    poking = tools.poker.begin(batch.moment.at, tools.budgets.covers if tools.budgets else None)
     try:
         return dispatch.poke_in_turn(poking)
     except BaseException:
-        dispatch.forget([*poking.withdraw(), *poking.take_returned()])
+        poking.withdraw()
         raise
     finally:
         if poking.outstanding:
@@ -81,6 +86,22 @@ def poke(tools: Tools, held: Acquired, batch: Batch, units: list[PokeUnit]) -> P
         else:
             poking.end()
             tools.watchdog.rest()
+
+
+def sift(tools: Tools, held: Acquired, batch: Batch, units: Sequence[PokeUnit]) -> tuple[list[PokeUnit], list[int]]:
+    """Return the groups whose backend is asked now, and the ids of those that are left over until it answers.
+
+    :raises Unreachable: when Redis does not answer.
+    """
+    sifted = tools.breakers.sift(units, batch.moment.at(time.monotonic()), set(held.state.left))
+    if sifted.missed:
+        batch.result.count("held", sifted.missed.total())
+        batch.result.count_each("held_of", sifted.missed)
+        tools.metrics.held(sifted.missed)
+    return sifted.units, sifted.left
+
+
+_Line = tuple[str, Budget | None]  # a class, and the budget of its groups' backend
 
 
 class _Dispatch:
@@ -94,10 +115,8 @@ class _Dispatch:
         self._poked = Poked()
         self._few = 2 * tools.settings.poke_concurrency
         self._chunk = self._few  # groups of a class that are handed over in one go
-        self._budgeted = self._budget(units) if tools.backends.budgets else None
-        if self._budgeted is not None:
-            units = self._budgeted.set_apart(self._sift(units) if tools.backends.away else units)
-        self._lines = _line_up(units)  # the groups that wait, by class
+        self._budgets = self._ask_budgets(units) if tools.budgets else None
+        self._lines = self._line_up(units)  # the groups that wait
 
     def flush(self) -> None:
         """Settle the facts so far.
@@ -113,7 +132,7 @@ class _Dispatch:
         flushed_at = renewed_at = time.monotonic()
         # counted from here on: some groups are poked however long the load took
         stop_at, patience = flushed_at + settings.job_span, min(_LONG, settings.tick / 2)
-        while poking.outstanding or self._lines or self._may_ask():
+        while poking.outstanding or self._may_hand_over():
             here = time.monotonic()
             if here - renewed_at >= settings.heartbeat:
                 renewed_at = here
@@ -123,120 +142,135 @@ class _Dispatch:
             self._hand_over(poking)
             seen = poking.step()
             self._take(seen)
-            returned = poking.take_returned()
-            self._put_back(returned)
+            returned = self._take_back(poking)
             if batch.facts and (here - flushed_at >= FLUSH_EVERY or len(batch.facts) >= GROUPS):
                 self.flush()
                 flushed_at = time.monotonic()
             if not (seen or returned) and poking.is_held_up(patience):
                 break
             wait = _wait_after(seen) if seen or returned else min(wait * 1.5, _WAITS[1])
-            if poking.outstanding or self._budgeted is not None:
+            if poking.outstanding or self._budgets is not None:
                 time.sleep(wait)
         waiting = poking.withdraw()
-        self._put_back(poking.take_returned())
+        self._end([unit.group.id for unit in waiting])
+        self._take_back(poking)
         self._take(poking.step())  # what has ended since the last look is not slow
         self.flush()
-        left = waiting + [unit for line in self._lines.values() for unit in line]
-        self._poked.left = [unit.group.id for unit in left]
-        if (budgeted := self._budgeted) is not None:
-            budgeted.ended(unit.group.id for unit in waiting)
-            if over_budget := budgeted.waiting:
-                self._poked.waiting += over_budget
-                batch.result.count("over_budget", len(over_budget))
-                batch.result.count_each("over_budget_of", budgeted.waiting_of_each())
-            self._poked.again_in = budgeted.leave()
+        self._poked.left = [unit.group.id for unit in waiting]
+        over_budget: Counter[str] = Counter()
+        for (_, budget), line in self._lines.items():
+            if budget is None:
+                self._poked.left += [unit.group.id for unit in line]
+            else:
+                self._poked.waiting += [unit.group.id for unit in line]
+                over_budget[budget.pattern] += len(line)
+        if over_budget and self._budgets is not None:
+            batch.result.count("over_budget", over_budget.total())
+            batch.result.count_each("over_budget_of", over_budget)
+            self._poked.again_in = self._budgets.again_in(budget for _, budget in self._lines if budget is not None)
         return self._poked
-
-    def forget(self, units: Sequence[PokeUnit]) -> None:
-        """Note that groups are not poked after all: their budget does not wait for them."""
-        if self._budgeted is not None:
-            self._budgeted.ended(unit.group.id for unit in units)
 
     def let_go_on(self, poking: Poking) -> None:
         """Have the pokes go on that take too long."""
         self._batch.result.extra["slow"] = len(poking.outstanding)
-        ended = None if self._budgeted is None else self._give_back
-        self._tools.background.adopt(poking, self._batch, ended)
-
-    def _give_back(self, group_ids: Collection[int]) -> None:
-        """Give back what pokes had of a budget that went on after their job.
-
-        :raises Unreachable: when Redis does not answer; then it ends by itself after a while.
-        """
-        if self._budgeted is not None:
-            self._budgeted.ended(group_ids)
-            self._budgeted.leave()
+        self._tools.background.adopt(poking, self._batch, None if self._budgets is None else self._budgets.ended)
 
     def _hand_over(self, poking: Poking) -> None:
         """Note which groups are about to be poked, then hand them over: as many as keep the slots of a class busy.
 
         :raises Unreachable: when Redis does not answer; then no group is handed over.
         """
-        budgeted, lines = self._budgeted, self._lines
-        wanted = {name: poking.wants_more(name) for name in [*lines, *(budgeted.classes() if budgeted else ())]}
-        units = [] if budgeted is None else budgeted.take(wanted, self._most_of)
-        for op_classpath, line in list(lines.items()):
-            if wanted[op_classpath]:
-                most = self._most_of(op_classpath)
-                some = list(islice(line, most))
-                units += some
-                if len(some) < most:
-                    del lines[op_classpath]
-        if units and self._tools.backends.away:
-            sifted = self._sift(units)
-            if budgeted is not None and len(sifted) < len(units):
-                budgeted.ended({unit.group.id for unit in units} - {unit.group.id for unit in sifted})
-            units = sifted
+        wanted = {op_classpath: poking.wants_more(op_classpath) for op_classpath, _ in self._lines}
+        units: list[PokeUnit] = []
+        limited: dict[Budget, list[PokeUnit]] = defaultdict(list)
+        for (op_classpath, budget), line in list(self._lines.items()):
+            if wanted[op_classpath] and (budget is None or self._may_ask(budget)):
+                some = [line.popleft() for _ in range(min(len(line), self._most_of(op_classpath)))]
+                (units if budget is None else limited[budget]).extend(some)
+                if not line:
+                    del self._lines[op_classpath, budget]
+        if self._tools.breakers:
+            units = self._sift(units)
+            limited = {budget: here for budget, some in limited.items() if (here := self._sift(some))}
+        if limited and self._budgets is not None:
+            units += self._take_budgets(self._budgets, limited)
         if units:
             ids = [unit.group.id for unit in units]
             self._lease.put_in_flight([*poking.outstanding, *ids])
             poking.put(units, ids)
 
+    def _take_budgets(self, budgets: JobBudgets, wanted: dict[Budget, list[PokeUnit]]) -> list[PokeUnit]:
+        """Return the groups that their budgets allow; the others wait in their lines again."""
+        waiting = Counter({budget: len(some) for budget, some in wanted.items()})
+        for (_, budget), line in self._lines.items():
+            if budget is not None:
+                waiting[budget] += len(line)
+        taken = budgets.take(wanted, waiting)
+        allowed = {unit.group.id for unit in taken}
+        self._put_back(unit for some in wanted.values() for unit in some if unit.group.id not in allowed)
+        return taken
+
     def _most_of(self, op_classpath: str) -> int:
         """Return how many groups of a class are handed over in one go: full calls, where one call answers many."""
         return _MOST_AT_ONCE if self._tools.poker.is_bulk(op_classpath) else self._chunk
 
-    def _budget(self, units: Sequence[PokeUnit]) -> Budgeted:
+    def _ask_budgets(self, units: Sequence[PokeUnit]) -> JobBudgets:
         tools, now = self._tools, self._batch.moment.now
         for op_classpath in {unit.op_classpath for unit in units}:
             tools.poker.imports.find(op_classpath)  # whether one call answers many is known of an imported class
-        turn = Turn(
-            now,
-            self._held.state.left_since,
-            set(map(abs, self._held.late)),
-            lambda group_ids: tools.database.read(loading.dags_of, group_ids),
-            lambda unit: tools.poker.call_of(unit, now),
+        asker, since = str(self._batch.shard_range), self._held.state.left_since
+        return JobBudgets(
+            tools.budgets, tools.budgets_left, asker, now, since, lambda unit: tools.poker.call_of(unit, now)
         )
-        return tools.backends.budgeted(self._batch.shard_range, turn)
 
-    def _put_back(self, units: Sequence[PokeUnit]) -> None:
-        """Have groups wait for a poke of their own."""
-        if units and self._budgeted is not None:
-            self._budgeted.put_back(list(units))
+    def _line_up(self, units: list[PokeUnit]) -> dict[_Line, deque[PokeUnit]]:
+        """Line groups up by class and budget, so that none stands in the way of the others."""
+        lines: dict[_Line, list[PokeUnit]] = {}
+        budget, budgets = None, self._budgets
+        for unit in units if budgets is None else budgets.in_turn(units):
+            if budgets is not None:
+                budget = budgets.of(unit.backend)
+            try:
+                lines[unit.op_classpath, budget].append(unit)
+            except KeyError:
+                lines[unit.op_classpath, budget] = [unit]
+        return {key: deque(line) for key, line in lines.items()}
 
-    def _may_ask(self) -> bool:
-        """Whether a budget may be asked now, or in a moment, for groups that wait."""
-        if self._budgeted is None or (at := self._budgeted.next_ask) is None:
-            return False
-        return at <= time.monotonic() + _SOON
+    def _take_back(self, poking: Poking) -> list[PokeUnit]:
+        """Have groups wait for a poke of their own, to which their shared call did not say no."""
+        returned = poking.take_returned()
+        self._end([unit.group.id for unit in returned])
+        self._put_back(returned)
+        return returned
+
+    def _put_back(self, units: Iterable[PokeUnit]) -> None:
+        """Have groups wait for their budget at the head of their lines."""
+        if self._budgets is not None:
+            for unit in reversed(list(units)):
+                key = unit.op_classpath, self._budgets.of(unit.backend)
+                self._lines.setdefault(key, deque()).appendleft(unit)
+
+    def _may_hand_over(self) -> bool:
+        """Whether a group waits that may be poked now, or in a moment."""
+        return any(budget is None or self._may_ask(budget, _SOON) for _, budget in self._lines)
+
+    def _may_ask(self, budget: Budget, soon: float = 0.0) -> bool:
+        return self._budgets is not None and self._budgets.may_ask(budget, soon)
+
+    def _end(self, group_ids: Iterable[int]) -> None:
+        """Have budgets take note of pokes that have ended."""
+        if self._budgets is not None:
+            self._budgets.ended(group_ids)
 
     def _sift(self, units: Sequence[PokeUnit]) -> list[PokeUnit]:
-        """Return the groups whose backend is asked now; the others are not poked.
-
-        :raises Unreachable: when Redis does not answer.
-        """
-        sifted = self._tools.backends.sift(self._held, self._batch, units)
-        self._poked.waiting += sifted.left
-        return sifted.units
+        here, left = sift(self._tools, self._held, self._batch, units)
+        self._poked.waiting += left
+        return here
 
     def _take(self, seen: Sequence[Seen]) -> None:
         """Take in what pokes saw."""
         self._chunk = max(self._few, min(2 * number_of(seen), _MOST_AT_ONCE))
-        if self._budgeted is not None:
-            self._budgeted.ended(
-                i for each in seen for i in (each.ids if isinstance(each, NotLanded) else [each.group.id])
-            )
+        self._end(i for each in seen for i in (each.ids if isinstance(each, NotLanded) else [each.group.id]))
         self._tools.finisher.take(self._batch, seen)
 
 
@@ -244,14 +278,3 @@ def _wait_after(seen: Sequence[Seen]) -> float:
     """Return how long to wait for more: while pokes of 100 ms go on, a look each millisecond would cost as much."""
     quickest = min([each.seconds for each in seen], default=0.0)
     return min(max(quickest / _PACE, _WAITS[0]), _AFTER_SLOW)
-
-
-def _line_up(units: list[PokeUnit]) -> dict[str, Iterator[PokeUnit]]:
-    """Line groups up by class, so that a slow class does not stand in the way of the others."""
-    lines: dict[str, list[PokeUnit]] = {}
-    for unit in units:
-        try:
-            lines[unit.op_classpath].append(unit)
-        except KeyError:
-            lines[unit.op_classpath] = [unit]
-    return {op_classpath: iter(line) for op_classpath, line in lines.items()}

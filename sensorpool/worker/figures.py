@@ -50,7 +50,7 @@ class Figures:
         self._trouble = Trouble(leases)
         self._child_deaths = ChildDeaths(leases)
         self._outages = Outages(leases.store)
-        self._budgets_left = BudgetsLeft(leases.store, kept=0.0)
+        self._budgets_left = BudgetsLeft(leases.store)
         self._ranges = shard_ranges(settings.shards, settings.shard_code_upper_limit)
         self._unknown_since: dict[ShardRange, float] = {}  # ranges without a known last load, by the monotonic clock
 
@@ -126,10 +126,11 @@ class Figures:
             yield Figure("sensorpool_over_budget", "Groups that wait for a budget.", each.waiting,
                          {"budget": each.budget.pattern})  # fmt: skip
         for each in budgets:
-            said = "By how much a budget stretches the intervals of its groups; 1: not at all."
-            yield Figure("sensorpool_budget_stretch", said, each.stretch, {"budget": each.budget.pattern})
-        for outage in sorted(away, key=lambda each: -each.lasted)[:MOST]:
-            yield Figure("sensorpool_backend_away_seconds", "Seconds since a backend went away.", outage.lasted,
+            said = "Seconds for which the first group has waited for a budget."
+            yield Figure("sensorpool_over_budget_seconds", said, each.longest, {"budget": each.budget.pattern})
+        now = time.monotonic()
+        for outage in sorted(away, key=lambda each: each.since)[:MOST]:
+            yield Figure("sensorpool_backend_away_seconds", "Seconds since a backend went away.", now - outage.since,
                          {"backend": safe_line(outage.backend, 80)})  # fmt: skip
 
     def _of_sending(self, now: Milliseconds) -> Iterator[Figure]:

@@ -23,9 +23,9 @@ from sensorpool.store import admission, troubles
 from sensorpool.store.database import Database
 from sensorpool.store.troubles import Changed
 from sensorpool.worker.batch import Batch
+from sensorpool.worker.breakers import Breakers
 from sensorpool.worker.failing_pokes import FailingPokes
 from sensorpool.worker.metrics import Metrics
-from sensorpool.worker.outages import BackendsAway
 
 _DIED = "the worker that poked it died or froze"
 
@@ -42,7 +42,7 @@ class Finisher:
         settler: Settler,
         cache: Cache,
         metrics: Metrics,
-        away: BackendsAway,
+        breakers: Breakers,
         failing_pokes: FailingPokes,
     ) -> None:
         self._rules = Rules(
@@ -53,7 +53,7 @@ class Finisher:
         self._settler = settler
         self._cache = cache
         self._metrics = metrics
-        self._away = away
+        self._breakers = breakers
         self._failing_pokes = failing_pokes
 
     def take(self, batch: Batch, seen: Sequence[Seen]) -> None:
@@ -66,7 +66,7 @@ class Finisher:
         failpoint("poke.after")
         reports, many = apart(seen)
         self._metrics.poked(reports, many)
-        self._away.take(reports, many)
+        self._breakers.take(reports, many)
         self._failing_pokes.take(reports)
         self._failing_pokes.fail_no_more(many)
         for each in many:

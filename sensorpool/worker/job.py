@@ -91,7 +91,7 @@ class Jobs:
         result = JobResult()
         try:
             failpoint("lease.after")
-            self._tools.backends.away.look()
+            self._tools.breakers.look()
             # other ranges want the process too: what is new after that is poked in the next tick
             ends = time.monotonic() + self._settings.job_span
             while (again := self._round(held, result, ends)) is not None:
@@ -186,7 +186,7 @@ class Jobs:
     def _is_idle(self, held: Acquired, now: Milliseconds) -> bool:
         """Whether this is a repeated message: the range was looked at less than half a tick ago, and nothing is new."""
         new = held.dirty or held.late or held.struck or held.background.again
-        if new or (self._tools.backends.budgets and held.state.left):
+        if new or (self._tools.budgets and held.state.left):
             return False
         return 0 <= now - held.state.last < self._settings.tick_ms // 2
 
@@ -238,13 +238,11 @@ class Jobs:
             return _Parted(units, [])
         here = [unit for unit in units if not batch.troubles.get(unit.group.id, HEALTHY).is_isolated]
         waiting: list[int] = []
-        if self._tools.backends.away:
-            sifted = self._tools.backends.sift(held, batch, apart)
-            apart, waiting = sifted.units, sifted.left
+        if self._tools.breakers:
+            apart, waiting = dispatch.sift(self._tools, held, batch, apart)
         with self._tools.keeper.keeping(held.lease):
             if background.isolate(batch, apart):
                 batch.result.count("isolated", len(apart))
-                self._tools.backends.charge(batch.shard_range, apart)
             else:
                 waiting += [unit.group.id for unit in apart]
         return _Parted(here, waiting)

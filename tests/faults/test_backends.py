@@ -1,4 +1,4 @@
-"""Faults 51 and 52: a backend refuses, throttles, hangs, answers half, comes and goes; Redis is lost with budgets on.
+"""Faults 51 and 52: a backend refuses, throttles, hangs, comes and goes; Redis is lost with budgets on.
 
 No sensor of it fails, it is asked less and less, others are on time, and one outage is one line of log.
 """
@@ -49,7 +49,6 @@ def calls(folder: Path, names: dict[str, int]) -> int:
         ("throttles", ("throttles 8",)),
         ("hangs", ("hangs",)),
         ("metered hangs", ("hangs",)),
-        ("answers half", ("half",)),
         ("comes and goes", ("refuses", "answers") * 3),
     ],
 )
@@ -89,7 +88,7 @@ def test_redis_is_lost_with_budgets_on(stand: Stand) -> None:
     made = register(stand, "metered")
     trial = stand.trial("52 Redis lost with budgets on", measures=False)
     with trial.fault():
-        until("a stretch", lambda: service.json("status")["budgets"][0]["waiting"])
+        until("a wait", lambda: service.json("status")["budgets"][0]["waiting"])
         assert service.pool.leases.store.client.dbsize()
         service.pool.leases.store.client.flushall()
         before = stand.redis.broken

@@ -172,7 +172,7 @@ def test_a_long_interval_is_poked_soon_after_the_backend_answers(
     state = worker.leases.look(pool.ranges)[0][1]
     assert len(state.left) == 1
     assert state.overdue == 0
-    monkeypatch.setattr("sensorpool.worker.outages.HEALED_KEPT", 0.0)
+    monkeypatch.setattr("sensorpool.worker.breakers.HEALED_KEPT", 0.0)
     before = calls(tmp_path, long)  # it may have had the turn to ask
     tell(tmp_path, "hive", "answers")
     # within a minute, at a moment of its own

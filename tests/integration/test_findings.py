@@ -12,7 +12,8 @@ from sensorpool.admin import findings
 from sensorpool.admin.explain import explain
 from sensorpool.admin.status import overview, status
 from sensorpool.cli.main import main
-from sensorpool.leases.outages import Kind, Outages
+from sensorpool.leases.outages import Outages
+from sensorpool.model.outage import Kind
 from sensorpool.store.schema import callback, dag_over_quota, poke_group, poke_quarantine
 from tests.support.troubled import put_in_trouble
 

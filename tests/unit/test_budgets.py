@@ -1,4 +1,4 @@
-"""Budgets: how they are written, whose they are, and whose turn it is."""
+"""Budgets: how they are written, whose they are, and what counts as one poke."""
 
 from typing import Any
 
@@ -6,9 +6,7 @@ import pytest
 
 from sensorpool.config.settings import Settings
 from sensorpool.errors import SettingsError
-from sensorpool.model.budgets import MOST, Budget, Budgets, Waits, as_text, in_turn, read_budgets, stretch
-
-NOW = 1_700_000_000_000
+from sensorpool.model.budgets import MOST, Budget, Budgets, as_text, in_calls, read_budgets
 
 
 @pytest.mark.parametrize(
@@ -77,28 +75,17 @@ def test_the_first_budget_that_covers_a_backend_is_its_own() -> None:
     assert Budgets(read_budgets({"a.b": "1/s"})).of("aXb") is None  # a dot is a dot
 
 
-def order(*waits: Waits) -> list[int]:
-    """Return the places of groups in the order of their turns."""
-    return in_turn(range(len(waits)), lambda place: waits[place], NOW)
-
-
-def waits(seconds: float, *, every: float = 60, deadline: int | None = None, dag_id: str = "d") -> Waits:
-    """A group that has been due for so long."""
-    return Waits(round(every * 1000), deadline, NOW - round(seconds * 1000), dag_id)
-
-
-def test_passed_deadlines_come_first_and_then_who_has_waited_for_longest() -> None:
-    assert order(waits(0), waits(30), waits(0, deadline=NOW), waits(60), waits(90, deadline=NOW + 1)) == [2, 4, 3, 1, 0]
-
-
-def test_all_intervals_are_stretched_alike() -> None:
-    assert order(waits(30, every=600), waits(20, every=10)) == [1, 0]
-    assert stretch(waits(30), NOW) == 1.5
-    assert stretch(waits(-5), NOW) == 1.0
-
-
-def test_dags_take_turns() -> None:
-    many = [waits(0, dag_id="many") for _ in range(5)]
-    found = order(*many, waits(0, dag_id="few"), waits(0, dag_id="other"))
-    assert found[:3] == [0, 5, 6]
-    assert sorted(found) == list(range(7))
+@pytest.mark.parametrize(
+    ("names", "calls"),
+    [
+        ("", []),
+        ("...", ["0", "1", "2"]),
+        ("aaa", ["012"]),
+        ("aaaa", ["012", "3"]),
+        ("ab.a.b", ["03", "15", "2", "4"]),
+    ],
+)
+def test_one_call_for_many_is_one_poke(names: str, calls: list[str]) -> None:
+    """Groups by the letter of their call; a dot is asked for alone. Three groups fit into a call."""
+    found = in_calls(range(len(names)), lambda place: None if names[place] == "." else names[place], 3)
+    assert ["".join(map(str, call)) for call in found] == calls

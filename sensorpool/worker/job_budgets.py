@@ -1,0 +1,115 @@
+"""The budgets of backends, as one round of a job asks them: what they do not allow yet is left over."""
+
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+
+from sensorpool.leases.budgets import Asked, BudgetsLeft
+from sensorpool.model.budgets import Budget, Budgets, in_calls
+from sensorpool.model.values import Milliseconds
+from sensorpool.poke.bulk_call import SIZE
+from sensorpool.poke.unit import PokeUnit
+
+_AGAIN = 0.05  # seconds after which a budget is asked again when a poke has ended, at least
+
+
+class _Call:
+    """A call that a budget counts among those at once, until all of it has ended."""
+
+    __slots__ = ("budget", "name", "open")
+
+    def __init__(self, budget: Budget, units: Sequence[PokeUnit]) -> None:
+        self.budget = budget
+        self.name = _name(units)
+        self.open = len(units)
+
+
+class JobBudgets:
+    """What the groups of one range have of budgets in one round of a job. Belongs to the thread of the job.
+
+    :param asker: the range.
+    :param now: the database's time.
+    :param since: since when groups have been left over, by id.
+    :param call_of: returns what names the call by which a group is asked for with others; it counts as one poke.
+    """
+
+    def __init__(
+        self,
+        budgets: Budgets,
+        left: BudgetsLeft,
+        asker: str,
+        now: Milliseconds,
+        since: Mapping[int, Milliseconds],
+        call_of: Callable[[PokeUnit], Hashable | None],
+    ) -> None:
+        self.of = budgets.of
+        self._left = left
+        self._asker = asker
+        self._now = now
+        self._since = since
+        self._call_of = call_of
+        self._ask_at: dict[Budget, float] = {}  # when a budget is asked again, by the monotonic clock
+        self._at_once: dict[int, _Call] = {}  # the call of each group that is being poked, if its budget counts these
+
+    def may_ask(self, budget: Budget, soon: float = 0.0) -> bool:
+        """Whether a budget may be asked now, or in so many seconds."""
+        return self._ask_at.get(budget, 0.0) <= time.monotonic() + soon
+
+    def again_in(self, budgets: Iterable[Budget]) -> float | None:
+        """Return in how many seconds the first of some budgets is asked again; None: there is none."""
+        at = min((self._ask_at.get(budget, 0.0) for budget in budgets), default=None)
+        return None if at is None else max(0.0, at - time.monotonic())
+
+    def in_turn(self, units: Sequence[PokeUnit]) -> list[PokeUnit]:
+        """Return groups in the order of their turns: passed deadlines, then those that have waited for longest."""
+        return sorted(units, key=self._turn_of)
+
+    def take(self, wanted: Mapping[Budget, Sequence[PokeUnit]], waiting: Mapping[Budget, int]) -> list[PokeUnit]:
+        """Ask budgets; return the groups that are poked now.
+
+        :param wanted: the groups that could be poked now.
+        :param waiting: how many groups wait for each budget, these among them.
+        :raises Unreachable: when Redis does not answer.
+        """
+        questions: list[Asked] = []
+        calls_of: list[list[list[PokeUnit]]] = []
+        for budget, units in wanted.items():
+            calls = in_calls(self.in_turn(units), self._call_of, SIZE)
+            first = min(self._since.get(unit.group.id, self._now) for unit in units)
+            waited = max(0, self._now - first) / 1000
+            questions.append(Asked(budget, self._asker, list(map(_name, calls)), waiting[budget], waited))
+            calls_of.append(calls)
+        here, taken = time.monotonic(), list[PokeUnit]()
+        for asked, calls, granted in zip(questions, calls_of, self._left.take(questions), strict=True):
+            self._ask_at[asked.budget] = here + granted.wait
+            for call in calls[: granted.pokes]:
+                taken += call
+                if asked.budget.at_once is not None:
+                    self._at_once.update(dict.fromkeys((unit.group.id for unit in call), _Call(asked.budget, call)))
+        return taken
+
+    def ended(self, group_ids: Iterable[int]) -> None:
+        """Take note of pokes that have ended.
+
+        :raises Unreachable: when Redis does not answer; then the budget has them back after a while.
+        """
+        if not self._at_once:
+            return
+        ended: list[tuple[Budget, str]] = []
+        for group_id in group_ids:
+            if (call := self._at_once.pop(group_id, None)) is None:
+                continue
+            call.open -= 1
+            if not call.open:
+                ended.append((call.budget, call.name))
+                again = time.monotonic() + _AGAIN
+                self._ask_at[call.budget] = min(self._ask_at.get(call.budget, 0.0), again)
+        if ended:
+            self._left.give_back(ended)
+
+    def _turn_of(self, unit: PokeUnit) -> tuple[bool, Milliseconds]:
+        deadline = unit.group.next_deadline
+        return deadline is None or self._now < deadline, self._since.get(unit.group.id, self._now)
+
+
+def _name(call: Sequence[PokeUnit]) -> str:
+    return str(call[0].group.id)
