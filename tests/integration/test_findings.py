@@ -1,6 +1,7 @@
 """One list of findings: what is wrong is in `health`; `status`, the pages and `doctor` show also what is behind."""
 
 import json
+import time
 from collections.abc import Callable
 
 import pytest
@@ -13,7 +14,7 @@ from sensorpool.admin.explain import explain
 from sensorpool.admin.status import overview, status
 from sensorpool.cli.main import main
 from sensorpool.leases.outages import Outages
-from sensorpool.model.outage import Kind
+from sensorpool.model.outage import throttled
 from sensorpool.store.schema import callback, dag_over_quota, poke_group, poke_quarantine
 from tests.support.troubled import put_in_trouble
 
@@ -54,7 +55,7 @@ def fall_behind(pool: Pool, name: str = "some.task") -> int:
             connection.execute(insert(table), [row])
         connection.execute(update(poke_group).values(late_since=now))
     put_in_trouble(pool.database, [made.group_id], overruns=2)
-    Outages(pool.leases.store).begin(name, Kind.THROTTLED, "429", wait=60)
+    Outages(pool.leases.store).write(throttled(None, name, "429", time.monotonic(), 1, 60))
     pool.child_deaths.add(name, 1, -9)
     return made.id
 
