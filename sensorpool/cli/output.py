@@ -78,18 +78,21 @@ def _print_kept() -> None:
 def print_apart() -> Iterator[None]:
     """Have what other code prints go to standard error, also by its descriptor: standard output is the command's own.
 
-    With a stream that is closed, nothing is kept apart.
+    A copy of the process, which such code may have made by a fork, ends here. With a stream that is closed, nothing is
+    kept apart.
     """
     if sys.stdout is None or sys.stderr is None:
         yield
         return
     sys.stdout.flush()
-    kept = os.dup(1)
+    kept, process = os.dup(1), os.getpid()
     os.dup2(2, 1)
     try:
         with redirect_stdout(sys.stderr):
             yield
     finally:
+        if os.getpid() != process:
+            os._exit(0)
         os.dup2(kept, 1)
         os.close(kept)
 

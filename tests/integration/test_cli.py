@@ -331,7 +331,7 @@ def test_a_registration_without_redis_names_it(run: Run) -> None:
     done = run("register", PATH_SENSOR, '{"path": "/x"}', **away)
     assert done.returncode == 0
     [said] = done.stderr.splitlines()
-    assert said.startswith("sensorpool: new conditions wait for their tick, for a minute at most: Redis redis://127.0")
+    assert said.startswith("sensorpool: new conditions wait for their tick: Redis redis://127.0")
 
 
 @pytest.mark.parametrize("command", [("status",), ("list",), ("health",), ("db", "check")], ids=" ".join)

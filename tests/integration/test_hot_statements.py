@@ -177,7 +177,7 @@ def statements(worker: Worker) -> list[str]:
     return found
 
 
-def test_a_job_that_finds_nothing_asks_twice_however_many_it_pokes_and_writes_nothing(
+def test_a_job_that_finds_nothing_asks_three_times_however_many_it_pokes_and_writes_nothing(
     pool: Pool, worker: Worker, statements: list[str], tmp_path: Path
 ) -> None:
     whole = ShardRange(0, worker.settings.shard_code_upper_limit)
@@ -189,21 +189,8 @@ def test_a_job_that_finds_nothing_asks_twice_however_many_it_pokes_and_writes_no
         assert look_at_all(worker, whole).poked >= size
         asked[size] = len(statements)
         assert not [statement for statement in statements if statement.startswith(WRITES)]
-    # the time, and what is due; where that is little, when the next group is due
-    assert asked == {10: 3, 1_000: 2, 3_000: 2}
-
-
-def test_a_job_whose_groups_share_moments_asks_once_more_when_the_next_one_is(
-    pool: Pool, worker: Worker, statements: list[str], tmp_path: Path
-) -> None:
-    whole = ShardRange(0, worker.settings.shard_code_upper_limit)
-    register(pool, tmp_path, 1_000, poke_interval=120.0)
-    with pool.database.engine.begin() as connection:  # a range with so many new groups is not quiet
-        connection.execute(text("UPDATE poke_group SET registered_at = registered_at - 600000"))
-    look_at_all(worker, whole)
-    statements.clear()
-    assert look_at_all(worker, whole).poked == 1_000
-    assert len(statements) == 3
+    # the time, what is due, and which groups are in trouble
+    assert asked == {10: 3, 1_000: 3, 3_000: 3}
 
 
 def test_settling_a_flush_is_a_fixed_number_of_statements(

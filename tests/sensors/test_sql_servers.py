@@ -215,7 +215,7 @@ def _poked(poker: Poker) -> list[Outcome]:
 def test_a_child_of_the_isolated_lane_ends_its_statements_too(postgres: Warehouse) -> None:
     settings = Settings.load(sensors_enabled=[PATH], poke_timeout=3.0, heartbeat=0.1, lease_ttl=1)
     seen: list[Report] = []
-    lane = IsolatedLane(settings, seen.extend, lambda _: None)
+    lane = IsolatedLane(settings, seen.extend)
     context = f'{{"sql": "{LOCKED} AND pg_sleep(0) IS NOT NULL", "conn_id": "warehouse", "parameters": {{"day": 1}}}}'
     limited = '{"sql": "SELECT current_setting(\'statement_timeout\') = \'4s\'", "conn_id": "warehouse"}'
     try:
