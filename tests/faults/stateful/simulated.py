@@ -275,7 +275,7 @@ class SimulatedWorker(Worker):
         self._hints: Any = None  # no group is woken, and none waits for a budget
         self._jobs = self._make_jobs(lambda _: False)
         # a look would depend on the machine's clock
-        self._jobs._tools.backends.away._looked_at = math.inf
+        self._jobs._tools.breakers._looked_at = math.inf
         self.lane = SimulatedIsolatedLane(world, self.poker.cache._tools)
         background: Any = self.background
         background._hanging = background._dying = self.lane

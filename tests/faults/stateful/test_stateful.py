@@ -28,7 +28,7 @@ from sensorpool.poke import bulk_call, unit
 from sensorpool.store import transaction
 from sensorpool.store.migrate import upgrade
 from sensorpool.store.schema import group_trouble, outbox, poke_group, sensor_instance
-from sensorpool.worker import backends, background, dispatch, job
+from sensorpool.worker import background, breakers, dispatch, job
 from sensorpool.worker import clock_watch as clock_module
 from sensorpool.worker import load as load_module
 from sensorpool.worker.chores import others
@@ -57,7 +57,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     """The simulation's time, in the place of the real one."""
     made = Time()
-    for module in (job, dispatch, background, backends, lease, clock_module, transaction):
+    for module in (job, dispatch, background, breakers, lease, clock_module, transaction):
         monkeypatch.setattr(module, "time", made)
     for module in (bulk_call, unit):
         monkeypatch.setattr(module, "_monotonic", made.monotonic)
