@@ -206,7 +206,7 @@ class PoolMachine(Hands):
     # losses
 
     @_may_go_wrong
-    @rule(what=st.sampled_from(("state", "note", "suspects", "lease", "")))
+    @rule(what=st.sampled_from(("state", "note", "background", "lease", "")))
     def redis_loses(self, what: str) -> None:
         """Let Redis lose the keys of one name, or all keys."""
         self.world.fault()

@@ -290,6 +290,17 @@ class SimulatedWorker(Worker):
             return isolate(batch, units)
 
         background.isolate = noted
+        jobs: Any = self._jobs
+        without_busy = jobs._without_busy
+
+        def passed_by(held: Any, batch: Batch, units: list[PokeUnit]) -> list[PokeUnit]:
+            """Note the groups that this job passes by: another process pokes them."""
+            kept: list[PokeUnit] = without_busy(held, batch, units)
+            busy = {unit.group.id for unit in units} - {unit.group.id for unit in kept}
+            world.rounds[self.name][batch.shard_range].apart.update(busy)
+            return kept
+
+        jobs._without_busy = passed_by
 
     def work(self, shard_range: ShardRange, token: str) -> None:
         """Run the job of a range."""
