@@ -16,24 +16,9 @@ def by_id(fields: Iterable[tuple[str, Any]]) -> Iterator[tuple[int, Any]]:
     return ((int(name), value) for name, value in fields if _is_id(name))
 
 
-def read_ids(names: Iterable[str]) -> list[int]:
-    """Read ids; a text that is no id is skipped."""
-    return [int(name) for name in names if _is_id(name)]
-
-
 def read_late(names: Iterable[str]) -> list[int]:
     """Read the ids of late groups; one to be poked at once is negative. A text that is neither is skipped."""
     return [int(name) for name in names if _is_id(name.removeprefix("-"))]
-
-
-def read_count(text: str | None) -> int:
-    """Read a count; a text that is no count reads as 0."""
-    return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 10 else 0
-
-
-def read_times(fields: Iterable[tuple[str, Any]]) -> dict[int, Milliseconds]:
-    """Read ids, each with its time; a field that is not an id and a time is skipped."""
-    return {int(name): int(at) for name, at in fields if _is_id(name) and _is_id(str(at))}
 
 
 def milliseconds(time: Sequence[Any]) -> Milliseconds:

@@ -22,7 +22,6 @@ from sensorpool.poke.unit import PokeUnit
 
 log = logger(__name__)
 
-_LONGER = 1.5  # than the latest poke of its class: a poke that hangs
 _QUICK_SHARE = 4  # of the slots: so few `QuickBatch`es need to wait
 
 
@@ -129,15 +128,6 @@ class Poking:
             elif (unit := reported(each.group.id, None)) is not None:
                 unit.by_itself = False
         return seen
-
-    def is_stuck(self, op_classpath: str, seconds: float) -> bool:
-        """Whether a class has had no free slot for so long: all its slots are with pokes that do not return.
-
-        :param seconds: at least; a class whose pokes take long has no free slot for as long as one of them takes.
-        """
-        pace = min(self._parts.tools.pace.get(op_classpath, 0.0), self._parts.poke_timeout)  # one given up may return
-        seconds = max(seconds, _LONGER * pace)
-        return self._parts.slots_of(op_classpath).is_stuck(op_classpath, seconds)
 
     def take_returned(self) -> list[PokeUnit]:
         """Take back the units whose shared call has ended, and whose own poke their budget has to allow."""

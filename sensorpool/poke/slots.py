@@ -4,9 +4,7 @@ The next slot goes to the class that holds the fewest, and no class ever holds a
 slow, or hangs, waits for its own pokes only: other classes always find a slot. A class whose pokes compute holds a few.
 """
 
-import math
 import threading
-import time
 from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
@@ -15,7 +13,6 @@ from sensorpool.poke.class_limits import ClassLimits
 
 _KEPT_FREE = 8  # a single class may not have one slot in so many
 _FEW = 4  # with fewer slots than this, a class may have all
-_ALL = ""
 
 
 class Classed(Protocol):
@@ -40,7 +37,6 @@ class Slots:
         self.most_of_a_class = concurrency - (max(1, concurrency // _KEPT_FREE) if concurrency >= _FEW else 0)
         self.busy: Counter[str] = Counter()  # by class
         self.taken = 0
-        self._full_since: dict[str, float] = {}  # since when a class holds all it may; "": since when no slot is free
         self.lock = threading.Lock()
         self._limits = ClassLimits(self.most_of_a_class) if of_threads else None
 
@@ -59,25 +55,13 @@ class Slots:
         self.busy[op_classpath] += 1
         if self._limits is not None and self.busy[op_classpath] == 1:
             self._limits.first_begins(op_classpath)
-        if self.busy[op_classpath] >= self.most_of(op_classpath):
-            self._full_since[op_classpath] = time.monotonic()
-        if self.taken >= self.concurrency:
-            self._full_since[_ALL] = time.monotonic()
-
-    def is_stuck(self, op_classpath: str, seconds: float) -> bool:
-        """Whether a class could get no slot for so many seconds: no poke that has one has returned."""
-        with self.lock:
-            began = min(self._full_since.get(name, math.inf) for name in (op_classpath, _ALL))
-        return time.monotonic() - began >= seconds
 
     def look(self) -> None:
         """Look how many slots each class may hold."""
         if self._limits is None:
             return
         with self.lock:
-            for op_classpath in self._limits.look(self.busy):
-                if self.busy[op_classpath] < self.most_of(op_classpath):
-                    self._full_since.pop(op_classpath, None)
+            self._limits.look(self.busy)
 
     def release(self, op_classpath: str, cpu: float = 0.0) -> None:
         """Give a slot back.
@@ -93,11 +77,6 @@ class Slots:
             self._limits.ended(op_classpath, cpu)
         self.taken -= 1
         self.busy[op_classpath] -= 1
-        self._full_since.pop(_ALL, None)
-        if self.busy[op_classpath] >= self.most_of(op_classpath):  # its limit has become less
-            self._full_since[op_classpath] = time.monotonic()
-        else:
-            self._full_since.pop(op_classpath, None)
         if not self.busy[op_classpath]:
             del self.busy[op_classpath]
 

@@ -1,7 +1,6 @@
 """One job's poking: an error in one lane does not affect the other."""
 
 import logging
-import time
 
 import pytest
 
@@ -46,23 +45,4 @@ def test_a_lane_that_raises_loses_no_report_and_is_logged_once(
     assert outcomes(seen) == dict.fromkeys(range(len(CLASSES)), Outcome.LANDED)
     assert len([record for record in caplog.records if "looked after" in record.getMessage()]) == 1
     until("it is over", lambda: poking.is_over)
-    poking.end()
-
-
-def test_a_class_whose_pokes_take_long_is_not_stuck_for_as_long_as_one_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    name = classpath(answering.Lands)
-    poker = Poker(Settings.load(sensors_enabled=[name], poke_concurrency=1))
-    poking = poker.begin()
-    slots = poker.slots_of(name)
-    with slots.lock:
-        slots.took(name)
-    assert poking.is_stuck(name, 0.0)
-    poker.tools.pace[name] = 60.0
-    assert not poking.is_stuck(name, 0.0)
-    poker.tools.pace[name] = 3_600.0  # a poke that was given up has returned
-    assert poker.poke_timeout < 3_600.0
-    now = time.monotonic() + 2 * poker.poke_timeout
-    monkeypatch.setattr("sensorpool.poke.slots.time.monotonic", lambda: now)
-    assert poking.is_stuck(name, 0.0)
-    slots.release(name)
     poking.end()

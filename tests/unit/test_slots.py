@@ -76,30 +76,6 @@ def test_lanes_share_the_slots() -> None:
     assert len(taken(second)) == 1
 
 
-def test_a_class_is_stuck_while_nobody_that_has_its_slots_comes_back() -> None:
-    slots = Slots(8)
-    waiting: FairQueue[Work] = FairQueue(slots)
-    fill(waiting, "slow", 20)
-    assert not slots.is_stuck("slow", 0)
-    assert len(taken(waiting)) == 7
-    assert slots.is_stuck("slow", 0)
-    assert not slots.is_stuck("slow", 60)
-    assert not slots.is_stuck("quick", 0)
-    slots.release("slow")
-    assert not slots.is_stuck("slow", 0)
-
-
-def test_every_class_is_stuck_where_nobody_comes_back_at_all() -> None:
-    slots = Slots(8)
-    waiting: FairQueue[Work] = FairQueue(slots)
-    fill(waiting, "a", 4)
-    fill(waiting, "b", 4)
-    assert len(taken(waiting)) == 8
-    assert slots.is_stuck("c", 0)
-    slots.release("a")
-    assert not slots.is_stuck("c", 0)
-
-
 def test_a_pool_of_few_slots_keeps_none_free() -> None:
     waiting: FairQueue[Work] = FairQueue(Slots(1))
     fill(waiting, "a", 2)

@@ -192,10 +192,6 @@ class SimulatedPoker:
         self.outstanding.pop(one.group.id, None)
         return reports
 
-    def is_stuck(self, op_classpath: str, seconds: float) -> bool:
-        """Return False: there are no slots."""
-        return False
-
     def take_returned(self) -> list[PokeUnit]:
         """Give back nothing: no shared call is made."""
         return []
