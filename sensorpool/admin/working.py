@@ -11,8 +11,8 @@ from sensorpool.errors import SensorpoolError, Unreachable
 from sensorpool.instrumentation.redaction import hide_password, printable, safe_line
 from sensorpool.leases import state_file
 from sensorpool.leases.child_deaths import LATELY
+from sensorpool.leases.last_errors import ROUNDS
 from sensorpool.leases.range_state import MISSED, RangeState
-from sensorpool.leases.trouble import ROUNDS
 from sensorpool.model.finding import Finding
 from sensorpool.model.outage import Kind
 from sensorpool.model.terms import unequal_budgets, untaken

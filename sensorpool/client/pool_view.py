@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 from sensorpool.config.settings import Settings
 from sensorpool.leases.child_deaths import ChildDeaths
+from sensorpool.leases.last_errors import LastErrors
 from sensorpool.leases.lease import Leases, leases_of
 from sensorpool.leases.roster import Roster
-from sensorpool.leases.trouble import Trouble
 from sensorpool.model.terms import LiveWorker, Terms, disagreements
 from sensorpool.model.values import Milliseconds, ShardRange, range_of, shard_ranges
 from sensorpool.store.database import Database
@@ -55,9 +55,9 @@ class PoolView:
         return self._roster
 
     @property
-    def trouble(self) -> Trouble:
+    def trouble(self) -> LastErrors:
         """The causes of failed jobs and chores, noted by workers."""
-        return Trouble(self.leases)
+        return LastErrors(self.leases)
 
     @property
     def child_deaths(self) -> ChildDeaths:

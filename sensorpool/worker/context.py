@@ -9,10 +9,10 @@ from sensorpool.instrumentation.logs import logger
 from sensorpool.leases.budgets import BudgetsLeft
 from sensorpool.leases.child_deaths import ChildDeaths
 from sensorpool.leases.keeper import Keeper
+from sensorpool.leases.last_errors import LastErrors
 from sensorpool.leases.lease import leases_of
 from sensorpool.leases.outages import Outages
 from sensorpool.leases.roster import Roster
-from sensorpool.leases.trouble import Trouble
 from sensorpool.model.budgets import Budgets
 from sensorpool.model.values import Flushed, JobResult, ShardRange
 from sensorpool.poke.child import START_LIMIT
@@ -62,7 +62,7 @@ class Worker:
         self.pool_id = PoolId(self.database)
         self.leases = leases_of(settings)
         self.roster = Roster(self.leases)
-        self.trouble = Trouble(self.leases)
+        self.trouble = LastErrors(self.leases)
         self.child_deaths = ChildDeaths(self.leases)
         self.publisher = Publisher(settings, self.pool_id.get)
         self.outbox = Outbox(settings, self.database, self.publisher)

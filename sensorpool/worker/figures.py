@@ -11,11 +11,11 @@ from sensorpool.config.settings import Settings
 from sensorpool.instrumentation.redaction import safe_line
 from sensorpool.leases.budgets import BudgetsLeft
 from sensorpool.leases.child_deaths import ChildDeaths
+from sensorpool.leases.last_errors import LastErrors
 from sensorpool.leases.lease import Leases
 from sensorpool.leases.outages import Outages
 from sensorpool.leases.range_state import MISSED, RangeState
 from sensorpool.leases.roster import Roster
-from sensorpool.leases.trouble import Trouble
 from sensorpool.model.values import LONGEST_SPAN, Milliseconds, ShardRange, shard_ranges
 from sensorpool.store import admission, callbacks, inspecting, late_conditions, troubles
 from sensorpool.store.database import Database
@@ -47,7 +47,7 @@ class Figures:
         self._database = database
         self._leases = leases
         self._roster = Roster(leases)
-        self._trouble = Trouble(leases)
+        self._trouble = LastErrors(leases)
         self._child_deaths = ChildDeaths(leases)
         self._outages = Outages(leases.store)
         self._budgets_left = BudgetsLeft(leases.store)

@@ -12,10 +12,9 @@ from sensorpool.client.register import register
 from sensorpool.client.validate import check
 from sensorpool.config import extensions
 from sensorpool.errors import Refused, Unreachable
+from sensorpool.leases.last_errors import ROUNDS, LastErrors
 from sensorpool.leases.lease import Leases
 from sensorpool.leases.redis_store import RedisStore
-from sensorpool.leases.trouble import ROUNDS
-from sensorpool.leases.trouble import Trouble as LeasesTrouble
 from sensorpool.model.states import State
 from sensorpool.model.trouble import Trouble
 from sensorpool.model.values import Flushed, Instance
@@ -69,7 +68,7 @@ class Rescuing:
         self.delivered: list[Flushed] = []
         self.settler = Settler(database, self.delivered.append, tick_ms=5_000)
         self.leases = Leases(RedisStore(redis), lease_ttl=30.0)
-        self.trouble = LeasesTrouble(self.leases)
+        self.trouble = LastErrors(self.leases)
         self.publisher: Any = SimpleNamespace(drop_abandoned_listeners=lambda: 0)
         self.outbox: Any = SimpleNamespace(send_waiting_callbacks=lambda: None, send_left_behind=lambda _: 0)
         self.place = Place()

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Unreachable
 from sensorpool.leases.keeper import Keeper
+from sensorpool.leases.last_errors import LastErrors
 from sensorpool.leases.lease import Lease, Leases
 from sensorpool.leases.redis_store import RedisStore
-from sensorpool.leases.trouble import Trouble
 from sensorpool.model.values import Report, Settled, ShardRange
 from sensorpool.poke.answer import Answers
 from sensorpool.poke.cache import Cache
@@ -265,7 +265,7 @@ class SimulatedWorker(Worker):
         self.metrics, self.clock = Metrics(), ClockWatch()
         self.watchdog = Watchdog(1, enabled=False)
         self.keeper = SimulatedKeeper(1, 1)
-        self.trouble = Trouble(leases)
+        self.trouble = LastErrors(leases)
         self.poker: Any = SimulatedPoker(settings, world)
         self.settler = Settler(database, self.outbox.deliver, self._observe, tick_ms=settings.tick_ms)
         self._hints: Any = None  # no group is woken, and none waits for a budget

@@ -17,7 +17,7 @@ _LONGEST = 300  # characters
 _GARBLED = (ValueError, TypeError, AttributeError, RecursionError)
 
 
-class Trouble:
+class LastErrors:
     """The causes of failures, on the Redis of the given leases.
 
     :raises Unreachable: by every method, when Redis does not answer.
