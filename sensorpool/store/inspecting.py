@@ -11,7 +11,6 @@ from sensorpool.store.dialects import among, count_rows
 from sensorpool.store.schema import outbox
 from sensorpool.store.schema import poke_group as g
 from sensorpool.store.schema import sensor_instance as s
-from sensorpool.store.shards import within
 
 
 def conditions(connection: Connection, instance_ids: Collection[int]) -> dict[int, tuple[State, int]]:
@@ -118,8 +117,8 @@ def intervals(connection: Connection, ids: Sequence[int]) -> dict[int, Milliseco
 
 def shortest_interval(connection: Connection, shard_range: ShardRange) -> Milliseconds | None:
     """Return the shortest interval of a range's groups; None if the range has no group."""
-    inside = within(shard_range.shard_min, shard_range.shard_max)
-    return connection.execute(select(func.min(g.c.poke_interval)).where(inside)).scalar()
+    inside = g.c.shardcode >= shard_range.shard_min, g.c.shardcode < shard_range.shard_max
+    return connection.execute(select(func.min(g.c.poke_interval)).where(*inside)).scalar()
 
 
 def past_deadline(connection: Connection, now: Milliseconds, intervals: int, more: Milliseconds) -> tuple[int, Any]:

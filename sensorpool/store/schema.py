@@ -3,12 +3,9 @@
 Alembic owns the schema (``migrations/``); a test holds its head and this metadata equal.
 """
 
-from typing import Any
-
 from sqlalchemy import (
     BigInteger,
     Column,
-    Dialect,
     Index,
     Integer,
     LargeBinary,
@@ -34,15 +31,6 @@ metadata = MetaData(
 Id = BigInteger().with_variant(sqlite.INTEGER(), "sqlite")
 Digest = LargeBinary(32).with_variant(mysql.BINARY(32), "mysql", "mariadb")
 LongText = Text().with_variant(mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
-
-
-CELL_BITS = 7  # of a shardcode that its cell leaves out; an index counts by cells
-CELL = f"(shardcode >> {CELL_BITS})"
-SLOT = "mod(phase, greatest(poke_interval, 1))"  # of a group in its interval, in PostgreSQL; 0 is an edited row
-
-
-def _is_no_postgres(*_: Any, dialect: Dialect, **__: Any) -> bool:
-    return dialect.name != "postgresql"
 
 
 def _name(length: int) -> String:
@@ -75,33 +63,18 @@ poke_group = Table(
     Column("logical_date", BigInteger),
     Column("late_since", BigInteger),  # when it was found to be later than its family usually lands
     UniqueConstraint("digest"),
-    # the index alone answers the load: the table's rows are wide with contexts
-    Index("ix_poke_group_load", "shardcode").ddl_if(callable_=_is_no_postgres),
-    # on PostgreSQL another one does, and where there are many groups it finds those that are due (`due_postgres`)
+    # on PostgreSQL the index alone answers the load: the table's rows are wide with contexts
     Index(
-        "ix_poke_group_due",
-        text(CELL),
-        "poke_interval",
-        text(SLOT),
-        postgresql_include=[
-            "id",
-            "version",
-            "hashcode",
-            "shardcode",
-            "members",
-            "phase",
-            "registered_at",
-            "next_deadline",
-        ],
-    ).ddl_if(dialect="postgresql"),
+        "ix_poke_group_load",
+        "shardcode",
+        postgresql_include=["id", "version", "hashcode", "poke_interval", "phase", "registered_at", "next_deadline"],
+    ),
     Index(
         None,
         "location",
         postgresql_ops={"location": "varchar_pattern_ops"},  # for prefixes
         postgresql_where=text("location IS NOT NULL"),
     ),
-    Index("ix_poke_group_new", text(CELL), "registered_at").ddl_if(dialect="postgresql"),
-    Index("ix_poke_group_deadline", text(CELL), "next_deadline").ddl_if(dialect="postgresql"),
     Index(None, "late_since", postgresql_where=text("late_since IS NOT NULL")).ddl_if(dialect="postgresql"),
     sqlite_autoincrement=True,
 )
