@@ -1,6 +1,7 @@
 """The load of due groups: the query is the scheduler."""
 
 from collections.abc import Sequence
+
 from sqlalchemy import BigInteger, Connection, and_, bindparam, func, or_, select
 
 from sensorpool.model.values import DueGroup, Milliseconds, ShardRange

@@ -16,7 +16,6 @@ from sensorpool.store.schema import poke_group as g
 from sensorpool.store.schema import sensor_instance as s
 
 
-
 @dataclass(slots=True)
 class Page:
     """The findings in one page of rows, ordered by id."""
