@@ -101,7 +101,6 @@ def upgrade() -> None:
         sa.Column("settled_at", sa.BigInteger),
         sa.Column("xcom_value", LongText),
         sa.Column("on_settled", LongText),
-        sa.Column("shared_value_id", sa.BigInteger),
         sa.PrimaryKeyConstraint("id", name="pk_sensor_instance"),
         sa.UniqueConstraint(
             "dag_id",
@@ -143,13 +142,6 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("digest", name="pk_poke_quarantine"),
     )
     op.create_table(
-        "dag_over_quota",
-        sa.Column("dag_id", _name(250), nullable=False),
-        sa.Column("sensing", sa.Integer, nullable=False),
-        sa.Column("since", sa.BigInteger, nullable=False),
-        sa.PrimaryKeyConstraint("dag_id", name="pk_dag_over_quota"),
-    )
-    op.create_table(
         "sensorpool_outbox",
         sa.Column("id", Id, autoincrement=True),
         sa.Column("created_at", sa.BigInteger, nullable=False),
@@ -171,15 +163,6 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("instance_id", name="pk_sensorpool_callback"),
     )
     op.create_index("ix_sensorpool_callback_next_try_at", "sensorpool_callback", ["next_try_at"])
-    op.create_table(
-        "shared_value",
-        sa.Column("id", Id, autoincrement=True),
-        sa.Column("group_id", sa.BigInteger, nullable=False),
-        sa.Column("created_at", sa.BigInteger, nullable=False),
-        sa.Column("value", LongText, nullable=False),
-        sa.PrimaryKeyConstraint("id", name="pk_shared_value"),
-        sqlite_autoincrement=True,
-    )
     op.create_table(
         "class_proof",
         sa.Column("digest", Digest, nullable=False),
@@ -208,21 +191,3 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_sensorpool_schema"),
     )
     op.bulk_insert(schema, [{"id": 1, "oldest_code": "0.1.0", "pool_id": uuid4().hex}])
-
-
-def downgrade() -> None:
-    for name in (
-        "sensorpool_schema",
-        "sensorpool_action",
-        "class_proof",
-        "shared_value",
-        "sensorpool_callback",
-        "sensorpool_outbox",
-        "dag_over_quota",
-        "poke_quarantine",
-        "landing",
-        "sensor_instance",
-        "group_trouble",
-        "poke_group",
-    ):
-        op.drop_table(name)

@@ -14,7 +14,7 @@ from sensorpool.model.identity import identify
 from sensorpool.model.json_text import read_json
 from sensorpool.model.states import State
 from sensorpool.model.times import spell_time
-from sensorpool.store import admission, callbacks, inspecting, listing, values
+from sensorpool.store import callbacks, inspecting, listing, quarantine
 from sensorpool.store.codes import is_denied
 from sensorpool.store.listing import Selection
 
@@ -47,7 +47,7 @@ def show(pool: PoolView, instance_id: int, *, of_others: bool = True) -> dict[st
         "settled_at": spell_time(row["settled_at"]),
         "ending": row["ending"],
         "external_id": row["external_id"],
-        "xcom_value": _xcom_value(pool, row),
+        "xcom_value": None if row["xcom_value"] is None else read_json(row["xcom_value"], row["xcom_value"]),
         "on_settled": _callback(pool, row),
         "group_id": row["group_id"],
         "hashcode": row["hashcode"],
@@ -127,14 +127,6 @@ def _can_be(selection: Selection) -> bool:
     return all(printable(text) == text for text in selection.texts())
 
 
-def _xcom_value(pool: PoolView, row: Any) -> Any:
-    """Return the XCom value of an instance, wherever it is kept."""
-    text, value_id = row["xcom_value"], row["shared_value_id"]
-    if value_id is not None:
-        text = pool.database.read(values.read, [value_id]).get(value_id)
-    return None if text is None else read_json(text, text)
-
-
 def _callback(pool: PoolView, row: Any) -> str | None:
     """Describe the state of an instance's callbacks; None if it has none."""
     if row["on_settled"] is None:
@@ -157,7 +149,7 @@ def _quarantine_of(pool: PoolView, row: Any) -> str | None:
         digest = identify(row["op_classpath"], read_json(row["poke_context"])).digest
     except Refused:
         return None  # a row that was edited by hand: such a condition cannot be registered
-    found = pool.database.read(admission.quarantined, [digest])
+    found = pool.database.read(quarantine.quarantined, [digest])
     if not found:
         return None
     why = f"since {spell_time(found[0]['since'])}: {found[0]['crashes']} crashes, the last time: {found[0]['reason']}"

@@ -25,7 +25,7 @@ from sensorpool.model.states import State
 from sensorpool.model.values import Flushed, Instance, Key
 from sensorpool.settle.flush import cancel_in
 from sensorpool.settle.settler import Settler
-from sensorpool.store import admission, registering
+from sensorpool.store import quarantine, registering
 from sensorpool.store.codes import cause_of, is_data_error
 
 AT_ONCE = 1_000  # registrations in one transaction
@@ -158,7 +158,7 @@ class _Batch:
     def _join(self, connection: Connection, fresh: Sequence[CheckedRegistration]) -> dict[Key, Instance]:
         """Make or join the groups, and insert the instances; return them.
 
-        :raises _Barred: when a condition is quarantined, a DAG over its quota, or a digest belongs to another context.
+        :raises _Barred: when a condition is quarantined, or a digest belongs to another context.
         """
         groups, instances = rows_of(
             fresh,
@@ -200,17 +200,13 @@ def _superseded(connection: Connection, chosen: Sequence[Key]) -> dict[int, str]
 
 
 def _why_barred(connection: Connection, fresh: Iterable[CheckedRegistration]) -> str:
-    barred = admission.barred(connection, [each.identity.digest for each in fresh], {each.key.dag_id for each in fresh})
+    rows = quarantine.quarantined(connection, [each.identity.digest for each in fresh])
+    reasons = {bytes(row["digest"]): row["reason"] for row in rows}
     for each in fresh:
-        if (reason := barred.conditions.get(each.identity.digest)) is not None:
+        if (reason := reasons.get(each.identity.digest)) is not None:
             return (
                 f"{spell(each.key)} waits for something in quarantine ({each.identity.op_classpath}: {reason}); "
                 "once it is mended, `sensorpool release` lets it out"
-            )
-        if (sensing := barred.dags.get(each.key.dag_id)) is not None:
-            return (
-                f"{each.key.dag_id} has too many sensors waiting ({sensing:,}): "
-                "wait until some have settled, or raise SENSORPOOL_DAG_QUOTA"
             )
     return "two different contexts have one digest; they cannot share a group"
 

@@ -15,7 +15,7 @@ from sensorpool.errors import SettingsError
 
 NAMES = (
     *("sensors_enabled", "infra_failures", "infra_failure_window", "poke_timeout", "adaptive", "lease_ttl"),
-    *("crash_limit", "overrun_limit", "dag_quota", "rescue_interval", "retention", "landing_retention"),
+    *("crash_limit", "overrun_limit", "rescue_interval", "retention", "landing_retention"),
     *("on_settled_tasks", "on_settled_queue"),
 )
 

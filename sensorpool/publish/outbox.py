@@ -142,7 +142,7 @@ class Outbox:
         failpoint("publish.before")
         self._publisher.publish(settled)
         failpoint("publish.after")
-        self._database.run_alone(outbox_rows.forget, outbox_id)
+        self._database.run(outbox_rows.forget, outbox_id)
 
     def _catch_up(self) -> None:
         """Send some waiting callbacks, and queue itself again: callbacks of new flushes go in between."""

@@ -17,7 +17,7 @@ DUPLICATES = frozenset(
     {"23505", "23P01", "1062", "1586", *(f"SQLITE_CONSTRAINT_{kind}" for kind in ("UNIQUE", "PRIMARYKEY", "ROWID"))}
 )
 
-# A statement that was prepared before is not known, or is another's: there is a pooler between, after all.
+# A statement that was prepared is not known, or is another's: there is a pooler in between.
 LOST_PLANS = frozenset({"26000", "42P05"})
 
 # The server takes no writes, or cannot reach its own disk: another connection may find a server that can.
@@ -74,16 +74,13 @@ _MYSQL_DRIVERS = {"pymysql", "MySQLdb", "mysql"}  # their numbers tell more than
 def is_conflict(error: BaseException) -> bool:
     """Whether two transactions conflicted, so that one of them has to be repeated."""
     code = code_of(error)
-    if code in CONFLICTS or code in DUPLICATES or has_lost_plan(error):
+    if code in CONFLICTS or code in DUPLICATES:
         return True
     return "database is locked" in str(getattr(error, "orig", ""))
 
 
 def has_lost_plan(error: BaseException) -> bool:
-    """Whether a prepared statement cannot be used again; without its plan it can be made again.
-
-    :param error: the error of SQLAlchemy or of the driver.
-    """
+    """Whether a prepared statement cannot be used again: another connection has to prepare it."""
     code = code_of(error)
     return code in LOST_PLANS or (code == "0A000" and "cached plan" in str(cause_of(error)))
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, case, func, or_, select
+from sqlalchemy import Connection, case, func, select
 
 from sensorpool.model.states import Ending, State
 from sensorpool.model.values import Key, Milliseconds, ShardRange
@@ -45,7 +45,7 @@ def waiters(connection: Connection, instance_ids: Collection[int]) -> list[Any]:
 
     The rows say whether there is an XCom value, but not the value: there may be thousands of 256 KB each.
     """
-    has_value = or_(s.c.xcom_value.is_not(None), s.c.shared_value_id.is_not(None)).label("has_value")
+    has_value = s.c.xcom_value.is_not(None).label("has_value")
     waits = (s.c.group_id, s.c.shardcode, s.c.start_date, s.c.timeout_at, g.c.members)
     query = (
         select(s.c.id, s.c.external_id, s.c.state, *waits, s.c.ending, s.c.reason, has_value)

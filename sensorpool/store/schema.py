@@ -122,7 +122,6 @@ sensor_instance = Table(
     Column("settled_at", BigInteger),
     Column("xcom_value", LongText),  # JSON
     Column("on_settled", LongText),  # JSON: a Celery signature
-    Column("shared_value_id", BigInteger),  # the row of its XCom value, if that is kept once for several instances
     UniqueConstraint("dag_id", "task_id", "run_id", "map_index", "try_number"),
     Index(None, "group_id"),
     postgresql_with={"fillfactor": 50},  # the end of a row is written beside it, and no index is touched
@@ -160,15 +159,6 @@ poke_quarantine = Table(
     Column("since", BigInteger, nullable=False),
 )
 
-# DAGs with more sensing instances than their quota: further registrations are refused.
-dag_over_quota = Table(
-    "dag_over_quota",
-    metadata,
-    Column("dag_id", _name(250), primary_key=True),
-    Column("sensing", Integer, nullable=False),
-    Column("since", BigInteger, nullable=False),
-)
-
 # A row for each flush, written with the settle and deleted when its message is sent.
 outbox = Table(
     "sensorpool_outbox",
@@ -192,17 +182,6 @@ callback = Table(
     Column("tries", Integer, nullable=False, server_default="0"),
     Column("cause", LongText),  # why it was not sent
     Column("argument", LongText),  # JSON, of `on_late`; an `on_settled` task gets the result of its instance
-)
-
-# Large XCom values with several waiters: kept once, because a copy in each row would be too much.
-shared_value = Table(
-    "shared_value",
-    metadata,
-    Column("id", Id, primary_key=True, autoincrement=True),
-    Column("group_id", BigInteger, nullable=False),
-    Column("created_at", BigInteger, nullable=False),
-    Column("value", LongText, nullable=False),  # JSON
-    sqlite_autoincrement=True,
 )
 
 # What a first poke on an Airflow worker has proved of a class: other sensors like it may begin without a worker.

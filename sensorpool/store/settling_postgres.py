@@ -1,8 +1,7 @@
 """The end of instances on PostgreSQL: a statement for each state and ending, whatever the number of reasons."""
 
 import json
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection
@@ -16,45 +15,30 @@ from sensorpool.store.database import fetch, table_prefix
 _WRITE = """
 UPDATE {prefix}sensor_instance s
 SET state = %(state)s, ending = %(ending)s, reason = %(reasons)s::jsonb ->> s.id::text,
-    xcom_value = %(values)s::jsonb ->> s.id::text, settled_at = %(now)s{shared}
+    xcom_value = %(values)s::jsonb ->> s.id::text, settled_at = %(now)s
 WHERE s.id = ANY (%(ids)s::bigint[]) AND s.state = 'sensing'
 RETURNING s.id, s.dag_id, s.task_id, s.run_id, s.map_index, s.try_number, s.on_settled
 """
-_SHARED = ", shared_value_id = (%(shared)s::jsonb ->> s.id::text)::bigint"
 
 
-def write_verdicts(
-    connection: Connection, verdicts: Sequence[Verdict], now: Milliseconds, shared: Mapping[int, int]
-) -> list[Any]:
-    """Give each sensing instance its terminal state; return the columns of `settling._WRITTEN`.
-
-    :param shared: the row ids of shared values, by group.
-    """
+def write_verdicts(connection: Connection, verdicts: Sequence[Verdict], now: Milliseconds) -> list[Any]:
+    """Give each sensing instance its terminal state; return the columns of `settling._WRITTEN`."""
     alike: dict[tuple[State, Ending], list[Verdict]] = {}
     for each in verdicts:
         alike.setdefault((each.state, each.ending), []).append(each)
     rows: list[Any] = []
     for (state, ending), some in alike.items():
-        told = {
+        values = {
             "state": state,
             "ending": ending,
             "now": now,
             "ids": f"{{{','.join([str(v.instance_id) for v in some])}}}",
             "reasons": _by_id({v.instance_id: v.reason for v in some if v.reason is not None}),
-            "values": _by_id(
-                {v.instance_id: v.xcom_value for v in some if v.xcom_value is not None and v.group_id not in shared}
-            ),
+            "values": _by_id({v.instance_id: v.xcom_value for v in some if v.xcom_value is not None}),
         }
-        if shared:
-            told["shared"] = _by_id({v.instance_id: shared[v.group_id] for v in some if v.group_id in shared})
-        rows += fetch(connection, _write(table_prefix(connection), bool(shared)), told)
+        rows += fetch(connection, _WRITE.format(prefix=table_prefix(connection)), values)
     return rows
 
 
-def _by_id(values: dict[int, Any]) -> str | None:
-    return json.dumps(values) if values else None
-
-
-@cache
-def _write(prefix: str, shared: bool) -> str:
-    return _WRITE.format(prefix=prefix, shared=_SHARED if shared else "")
+def _by_id(texts: dict[int, str]) -> str | None:
+    return json.dumps(texts) if texts else None

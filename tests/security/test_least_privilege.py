@@ -37,7 +37,7 @@ ASKED_FOR_IN_VAIN = {"config", "config|get", "client", "client|setinfo", "client
 ROLES = {name: f"sensorpool_{name}" for name in ("owner", "worker", "registrant", "reader")}
 TABLES = (
     *("poke_group", "sensor_instance", "sensorpool_outbox", "sensorpool_schema", "sensorpool_alembic_version"),
-    *("sensorpool_callback", "shared_value", "class_proof", "landing", "group_trouble"),
+    *("sensorpool_callback", "class_proof", "landing", "group_trouble"),
 )
 
 
