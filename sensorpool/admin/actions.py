@@ -14,7 +14,7 @@ from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import printable
 from sensorpool.leases.dirty_flags import at_once
 from sensorpool.model.states import State
-from sensorpool.model.times import spell_time
+from sensorpool.model.words import spell_time
 from sensorpool.store import actions, inspecting
 
 _LONGEST_NAME = 250  # as the column

@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 from sensorpool.admin import backends
-from sensorpool.admin.look import Look
-from sensorpool.model.finding import Finding
+from sensorpool.admin.look import Finding, Look
 from sensorpool.model.words import counted
-from sensorpool.store import late_conditions, quarantine, troubles
+from sensorpool.store import late_conditions, troubles
 
 
 def _late(look: Look) -> Iterator[Finding]:
@@ -16,7 +15,7 @@ def _late(look: Look) -> Iterator[Finding]:
 
 
 def _quarantined(look: Look) -> Iterator[Finding]:
-    if count := look.read(quarantine.count_quarantined):
+    if count := look.read(troubles.count_quarantined):
         said = f"in quarantine: {counted(count, 'condition')} (`sensorpool quarantine` lists them)"
         yield Finding("quarantine", "warning", said)
 

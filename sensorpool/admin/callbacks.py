@@ -3,7 +3,7 @@
 from typing import Any
 
 from sensorpool.client.pool_view import PoolView
-from sensorpool.model.times import spell_time
+from sensorpool.model.words import spell_time
 from sensorpool.store import callbacks
 
 

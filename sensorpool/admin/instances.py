@@ -13,10 +13,10 @@ from sensorpool.model.callbacks import shown
 from sensorpool.model.identity import identify
 from sensorpool.model.json_text import read_json
 from sensorpool.model.states import State
-from sensorpool.model.times import spell_time
-from sensorpool.store import callbacks, inspecting, listing, quarantine
-from sensorpool.store.codes import is_denied
-from sensorpool.store.listing import Selection
+from sensorpool.model.words import spell_time
+from sensorpool.store import callbacks, inspecting, troubles
+from sensorpool.store.database_errors import is_denied
+from sensorpool.store.inspecting import Selection
 
 SHOWN_MEMBERS = 20
 
@@ -103,13 +103,13 @@ def list_instances(pool: PoolView, selection: Selection, most: int) -> list[dict
             "settled_at": spell_time(row["settled_at"]),
             "reason": row["reason"],
         }
-        for row in _read(pool, listing.instances, selection, most)
+        for row in _read(pool, inspecting.instances, selection, most)
     ]
 
 
 def count_instances(pool: PoolView, selection: Selection) -> int:
     """Return how many instances are wanted, on all pages."""
-    return _read(pool, listing.count, selection) if _can_be(selection) else 0
+    return _read(pool, inspecting.count_instances, selection) if _can_be(selection) else 0
 
 
 def _read(pool: PoolView, question: Callable[..., Any], selection: Selection, *more: int) -> Any:
@@ -149,7 +149,7 @@ def _quarantine_of(pool: PoolView, row: Any) -> str | None:
         digest = identify(row["op_classpath"], read_json(row["poke_context"])).digest
     except Refused:
         return None  # a row that was edited by hand: such a condition cannot be registered
-    found = pool.database.read(quarantine.quarantined, [digest])
+    found = pool.database.read(troubles.quarantined, [digest])
     if not found:
         return None
     why = f"since {spell_time(found[0]['since'])}: {found[0]['crashes']} crashes, the last time: {found[0]['reason']}"

@@ -1,8 +1,9 @@
 """One look at a pool, which several checks share: each server is asked once, and only for what a check wants."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from sensorpool.client.pool_view import PoolView
 from sensorpool.config.settings import Settings
@@ -19,6 +20,24 @@ from sensorpool.model.values import LONGEST_SPAN, Milliseconds, ShardRange
 from sensorpool.store import callbacks, inspecting, migrate
 from sensorpool.store.database import Database
 from sensorpool.worker import lateness
+
+Level = Literal["ok", "warning", "wrong"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of a report.
+
+    :param said: a sentence, with its mend where something is not in order.
+    :param classes: the class paths that a pattern stands for, where the line is about one.
+    :param stops: whether nothing is poked as long as this is so.
+    """
+
+    subject: str
+    level: Level
+    said: str
+    classes: tuple[str, ...] = ()
+    stops: bool = False
 
 
 class Look:

@@ -6,14 +6,13 @@ What may be usual for a while is a warning: `health` leaves it out.
 from collections.abc import Iterator, Sequence
 
 from sensorpool.admin import backends
-from sensorpool.admin.look import Look
+from sensorpool.admin.look import Finding, Look
 from sensorpool.errors import SensorpoolError, Unreachable
 from sensorpool.instrumentation.redaction import hide_password, printable, safe_line
 from sensorpool.leases import state_file
 from sensorpool.leases.child_deaths import LATELY
 from sensorpool.leases.last_errors import ROUNDS
 from sensorpool.leases.range_state import MISSED, RangeState
-from sensorpool.model.finding import Finding
 from sensorpool.model.outage import Kind
 from sensorpool.model.terms import unequal_budgets, untaken
 from sensorpool.model.values import ShardRange

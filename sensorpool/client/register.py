@@ -25,8 +25,8 @@ from sensorpool.model.states import State
 from sensorpool.model.values import Flushed, Instance, Key
 from sensorpool.settle.flush import cancel_in
 from sensorpool.settle.settler import Settler
-from sensorpool.store import quarantine, registering
-from sensorpool.store.codes import cause_of, is_data_error
+from sensorpool.store import registering, troubles
+from sensorpool.store.database_errors import cause_of, is_data_error
 
 AT_ONCE = 1_000  # registrations in one transaction
 _LATE = 1.0  # seconds after which a load may have missed the registration
@@ -200,7 +200,7 @@ def _superseded(connection: Connection, chosen: Sequence[Key]) -> dict[int, str]
 
 
 def _why_barred(connection: Connection, fresh: Iterable[CheckedRegistration]) -> str:
-    rows = quarantine.quarantined(connection, [each.identity.digest for each in fresh])
+    rows = troubles.quarantined(connection, [each.identity.digest for each in fresh])
     reasons = {bytes(row["digest"]): row["reason"] for row in rows}
     for each in fresh:
         if (reason := reasons.get(each.identity.digest)) is not None:

@@ -8,6 +8,7 @@ With adaptive intervals, a condition is poked at every tenth interval only, unti
 at which its family has ever landed.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -101,6 +102,12 @@ class Expected(NamedTuple):
     usually: Milliseconds
     late_after: Milliseconds
     landings: int
+
+
+def family_code(op_classpath: str, family: str) -> int:
+    """Return the number of a family: 64 bits, signed, as a hashcode."""
+    digest = hashlib.sha256(f"{op_classpath}\n{family}".encode(errors="backslashreplace")).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
 
 
 def family_of(group: Mapping[str, Any]) -> int:

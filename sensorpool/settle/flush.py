@@ -18,8 +18,8 @@ from sensorpool.model.states import Ending, Outcome, State
 from sensorpool.model.values import Fact, Flushed, Milliseconds, Verdict
 from sensorpool.settle import decide
 from sensorpool.store import callbacks, outbox_rows, settling
-from sensorpool.store.codes import is_data_error, is_locked
 from sensorpool.store.database import Database
+from sensorpool.store.database_errors import is_data_error, is_locked
 from sensorpool.store.transaction import ATTEMPTS
 
 GROUPS = 1_000  # in one flush

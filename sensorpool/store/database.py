@@ -10,8 +10,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation import forks
 from sensorpool.model.values import Milliseconds
-from sensorpool.store import error_messages
-from sensorpool.store.codes import is_locked, is_unreachable
+from sensorpool.store import database_errors
+from sensorpool.store.database_errors import is_locked, is_unreachable
 from sensorpool.store.dialects import clock_question
 from sensorpool.store.engine import make_engine, refuse_missing_file
 from sensorpool.store.transaction import ATTEMPTS, Transaction
@@ -102,8 +102,8 @@ class Database:
                 # a connection that was lost while it was idle is replaced: the server may be there again
                 if is_last or not getattr(error, "connection_invalidated", False):
                     if is_unreachable(error) or is_locked(error):
-                        raise Unreachable(error_messages.unreachable(self.engine, error)) from error
-                    error_messages.explain(error)
+                        raise Unreachable(database_errors.unreachable(self.engine, error)) from error
+                    database_errors.explain(error)
                     raise
         raise AssertionError("unreachable")
 
@@ -157,7 +157,7 @@ class Database:
     @property
     def where(self) -> str:
         """The URL of the database without its password, for people."""
-        return error_messages.where(self.engine)
+        return database_errors.where(self.engine)
 
     def dispose(self) -> None:
         """Close the connections."""

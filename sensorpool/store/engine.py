@@ -11,7 +11,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from sensorpool.errors import SchemaMismatch, SettingsError
 from sensorpool.store import pooler_detection
-from sensorpool.store.codes import spoils_connections
+from sensorpool.store.database_errors import spoils_connections
 
 IDLE_LIMIT_MS = 3_000  # a process that freezes inside a transaction holds its locks no longer than this
 LOCK_WAIT_MS = 4_000  # for one lock; longer than the idle limit, so that a frozen process's lock comes free in time

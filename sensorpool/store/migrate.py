@@ -12,8 +12,8 @@ from sqlalchemy.schema import CreateSchema
 from sensorpool.errors import SchemaMismatch, SettingsError, Unreachable
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.urls import is_in_memory
-from sensorpool.store.codes import is_conflict, is_unreachable
 from sensorpool.store.database import Database
+from sensorpool.store.database_errors import is_conflict, is_unreachable
 from sensorpool.store.schema import schema_info
 
 VERSION_TABLE = "sensorpool_alembic_version"

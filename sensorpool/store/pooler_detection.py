@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Engine, ExceptionContext, event
 
-from sensorpool.store.codes import has_lost_plan
+from sensorpool.store.database_errors import has_lost_plan
 
 _PREPARED_AFTER = 5  # uses of a statement on a connection; to plan it takes longer than to run it
 # a limit of the role or of the URL stays as it is

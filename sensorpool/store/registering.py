@@ -9,7 +9,7 @@ from sqlalchemy.dialects import mysql, sqlite
 
 from sensorpool.model.states import State
 from sensorpool.model.values import Instance, Key, Milliseconds
-from sensorpool.store import quarantine, registering_postgres
+from sensorpool.store import registering_postgres, troubles
 from sensorpool.store.dialects import lower
 from sensorpool.store.rows import Known, NewGroup, NewInstance, Try, is_later_try
 from sensorpool.store.schema import poke_group as g
@@ -129,7 +129,7 @@ def _join(
     assert now is not None
     if connection.dialect.name != "sqlite":  # SQLite's transactions come one after the other anyway
         _lock_tries(connection, chosen)
-    if quarantine.quarantined(connection, [group.digest for group in groups]):
+    if troubles.quarantined(connection, [group.digest for group in groups]):
         return []
     identities = {group.digest: (group.op_classpath, group.poke_context) for group in groups}
     joined = {bytes(row.digest): row for row in _join_groups(connection, [_group_row(group, now) for group in groups])}

@@ -6,6 +6,7 @@
    others the interval and deadline of their remaining members.
 """
 
+import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,10 +14,10 @@ from typing import Any
 from sqlalchemy import Connection, all_, bindparam, delete, func, select, update
 
 from sensorpool.errors import CountMismatch
-from sensorpool.model.states import State
+from sensorpool.model.states import Ending, State
 from sensorpool.model.values import Key, Member, Milliseconds, Settled, Verdict
-from sensorpool.store import landings, settling_postgres
-from sensorpool.store.database import fetched
+from sensorpool.store import landings
+from sensorpool.store.database import fetch, fetched, table_prefix
 from sensorpool.store.dialects import POSTGRES_CLOCK, among, count_rows
 from sensorpool.store.engine import transaction_limits
 from sensorpool.store.schema import poke_group as g
@@ -46,6 +47,17 @@ _FREE_MEMBERS = select(s.c.id).where(s.c.state == State.SENSING, among(s.c.group
 _WRITTEN = select(s.c.id, s.c.dag_id, s.c.task_id, s.c.run_id, s.c.map_index, s.c.try_number, s.c.on_settled).where(
     among(s.c.id)
 )
+
+
+# The texts of each instance are looked up by its id. After a mass settle, the planner would expect a single sensing
+# row, and a join would compare each row with each other.
+_WRITE_ALIKE = """
+UPDATE {prefix}sensor_instance s
+SET state = %(state)s, ending = %(ending)s, reason = %(reasons)s::jsonb ->> s.id::text,
+    xcom_value = %(values)s::jsonb ->> s.id::text, settled_at = %(now)s
+WHERE s.id = ANY (%(ids)s::bigint[]) AND s.state = 'sensing'
+RETURNING s.id, s.dag_id, s.task_id, s.run_id, s.map_index, s.try_number, s.on_settled
+"""
 
 
 def _over_sensing(value: Any) -> Any:
@@ -116,7 +128,7 @@ def write_verdicts(connection: Connection, verdicts: Sequence[Verdict], now: Mil
 
     :raises CountMismatch: when an instance was no longer sensing; then nothing is kept.
     """
-    write = settling_postgres.write_verdicts if connection.dialect.name == "postgresql" else _write_verdicts
+    write = _write_alike if connection.dialect.name == "postgresql" else _write_verdicts
     rows: list[Any] = []
     for some in _in_batches(verdicts):
         rows += write(connection, some, now)
@@ -165,6 +177,29 @@ def _write_verdicts(connection: Connection, verdicts: Sequence[Verdict], now: Mi
     if written != len(verdicts):
         return ()
     return connection.execute(_WRITTEN, {"ids": [v.instance_id for v in verdicts]}).all()
+
+
+def _write_alike(connection: Connection, verdicts: Sequence[Verdict], now: Milliseconds) -> list[Any]:
+    """Write the rows by a statement for each state and ending; return the columns of `_WRITTEN`."""
+    alike: dict[tuple[State, Ending], list[Verdict]] = {}
+    for each in verdicts:
+        alike.setdefault((each.state, each.ending), []).append(each)
+    rows: list[Any] = []
+    for (state, ending), some in alike.items():
+        values = {
+            "state": state,
+            "ending": ending,
+            "now": now,
+            "ids": f"{{{','.join([str(v.instance_id) for v in some])}}}",
+            "reasons": _by_id({v.instance_id: v.reason for v in some if v.reason is not None}),
+            "values": _by_id({v.instance_id: v.xcom_value for v in some if v.xcom_value is not None}),
+        }
+        rows += fetch(connection, _WRITE_ALIKE.format(prefix=table_prefix(connection)), values)
+    return rows
+
+
+def _by_id(texts: dict[int, str]) -> str | None:
+    return json.dumps(texts) if texts else None
 
 
 def _just_settled(verdict: Verdict, row: Any, now: Milliseconds) -> Settled:

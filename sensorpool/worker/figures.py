@@ -17,7 +17,7 @@ from sensorpool.leases.outages import Outages
 from sensorpool.leases.range_state import MISSED, RangeState
 from sensorpool.leases.roster import Roster
 from sensorpool.model.values import LONGEST_SPAN, Milliseconds, ShardRange, shard_ranges
-from sensorpool.store import callbacks, inspecting, late_conditions, quarantine, troubles
+from sensorpool.store import callbacks, inspecting, late_conditions, troubles
 from sensorpool.store.database import Database
 from sensorpool.worker import lateness
 from sensorpool.worker.bounded_labels import MOST
@@ -146,7 +146,7 @@ class Figures:
 
     def _of_trouble(self, now: Milliseconds, tick: float) -> Iterator[Figure]:
         database = self._database
-        number = database.read(quarantine.count_quarantined)
+        number = database.read(troubles.count_quarantined)
         yield Figure("sensorpool_quarantined", "Conditions in quarantine: they are refused.", number)
         late, _ = database.read(
             inspecting.past_deadline, now, MISSED, lateness.grace(tick, self._settings.poke_timeout)

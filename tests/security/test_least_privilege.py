@@ -24,7 +24,7 @@ from sensorpool.model.values import Fact, ShardRange
 from sensorpool.publish import listen
 from sensorpool.service.app import make_app
 from sensorpool.store import callbacks, inspecting, results
-from sensorpool.store.listing import Selection
+from sensorpool.store.inspecting import Selection
 from sensorpool.store.migrate import upgrade
 from sensorpool.testing import land, pokes
 from sensorpool.worker.chores.round import Place

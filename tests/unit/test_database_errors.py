@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError
 
 from sensorpool.errors import SchemaMismatch
-from sensorpool.store import error_messages
-from sensorpool.store.codes import is_conflict, is_data_error, is_unreachable, spoils_connections
+from sensorpool.store import database_errors
+from sensorpool.store.database_errors import is_conflict, is_data_error, is_unreachable, spoils_connections
 
 pymysql = pytest.importorskip("pymysql")
 
@@ -94,4 +94,4 @@ def test_what_a_driver_cannot_spell_is_bad_data() -> None:
 )
 def test_what_older_tables_lack_is_told_with_its_mend(orig: Any) -> None:
     with pytest.raises(SchemaMismatch, match="or those of an older version: run `sensorpool db upgrade`"):
-        error_messages.explain(OperationalError("SELECT 1", {}, orig))
+        database_errors.explain(OperationalError("SELECT 1", {}, orig))

@@ -12,9 +12,9 @@ from sqlalchemy import Connection
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import storable
 from sensorpool.model.json_text import read_json
-from sensorpool.model.times import spell_time
 from sensorpool.model.usual_landing import Expected, expected
 from sensorpool.model.values import Milliseconds, shard_ranges
+from sensorpool.model.words import spell_time
 from sensorpool.store import callbacks, inspecting, late_conditions
 from sensorpool.worker.chores import pages
 from sensorpool.worker.chores.round import Round

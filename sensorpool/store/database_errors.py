@@ -1,4 +1,4 @@
-"""The meaning of a driver's error: the server is away, two transactions conflict, or our data is refused.
+"""Errors of the database: what the code of a driver's error means, and the error as one line with its mend.
 
 Each database has codes of its own: SQLSTATEs (PostgreSQL), numbers (MySQL and MariaDB), names (SQLite). A code that is
 in none of the lists has no known cause.
@@ -6,8 +6,12 @@ in none of the lists has no known cause.
 
 import re
 
+from sqlalchemy import Engine
 from sqlalchemy.exc import DataError, DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from sensorpool.errors import SchemaMismatch, SettingsError
+from sensorpool.instrumentation.redaction import hide_password
 
 CONFLICTS = frozenset({"40001", "40P01", "55P03", "1213", "1205", "3572", "3101"})  # deadlocks, locks, serialization
 LOCKED = frozenset({"55P03", "1205"})  # of these: another transaction held a lock for longer than we wait
@@ -165,3 +169,38 @@ def code_of(error: BaseException) -> str:
 
 def _driver(orig: BaseException | None) -> str:
     return type(orig).__module__.partition(".")[0]
+
+
+def where(engine: Engine) -> str:
+    """Return the URL of the database without its password, for people."""
+    return hide_password(engine.url.render_as_string(hide_password=True))
+
+
+def unreachable(engine: Engine, error: Exception) -> str:
+    """Return one line that says why the database does not do what it is asked to do."""
+    cause = str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__]
+    said = hide_password(cause[0])[:200]
+    if is_denied(error):
+        return f"the database {where(engine)} refuses: {said}: give the role its rights (docs/security.md)"
+    if is_conflict(error):
+        does = "is busy"
+    elif is_read_only(error):
+        does = "is read-only"
+    else:
+        does = "refuses the connection" if is_refused(error) else "does not answer"
+    return f"the database {where(engine)} {does}: {said}"
+
+
+def explain(error: Exception) -> None:
+    """Raise a clearer error where our tables are missing or old, or the driver does not know an option of the URL.
+
+    :raises SchemaMismatch: when a table or a column is missing.
+    :raises SettingsError: when an option is unknown.
+    """
+    if is_missing_table(error) or is_missing_column(error):
+        raise SchemaMismatch(
+            "the database has no sensorpool tables, or those of an older version: run `sensorpool db upgrade`"
+        ) from error
+    said = str(getattr(error, "orig", ""))
+    if "invalid connection option" in said or "invalid URI query parameter" in said:
+        raise SettingsError(f"SENSORPOOL_DATABASE_URL: {hide_password(said)}") from error
