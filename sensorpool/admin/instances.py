@@ -9,12 +9,12 @@ from sensorpool.admin.quarantine import id_of
 from sensorpool.client.pool_view import PoolView
 from sensorpool.errors import Refused, Unknown, Unreachable
 from sensorpool.instrumentation.redaction import printable
-from sensorpool.model.callbacks import shown
+from sensorpool.model.callback_messages import shown
 from sensorpool.model.identity import identify
 from sensorpool.model.json_text import read_json
 from sensorpool.model.states import State
 from sensorpool.model.words import spell_time
-from sensorpool.store import callbacks, inspecting, troubles
+from sensorpool.store import callback_rows, inspecting, troubles
 from sensorpool.store.database_errors import is_denied
 from sensorpool.store.inspecting import Selection
 
@@ -136,7 +136,7 @@ def _callback(pool: PoolView, row: Any) -> str | None:
         return f"none is sent for the state {row['state']}"
     if row["state"] == State.SENSING:
         return f"{task} is sent when it settles"
-    waiting = pool.database.read(callbacks.find, row["id"])
+    waiting = pool.database.read(callback_rows.find, row["id"])
     if waiting is None:
         return f"{task} was sent"
     said = f"{task} waits to be sent, tried {waiting['tries']} times, next at {spell_time(waiting['next_try_at'])}"

@@ -17,7 +17,7 @@ from sensorpool.leases.range_state import RangeState
 from sensorpool.model.outage import Outage
 from sensorpool.model.terms import LiveWorker
 from sensorpool.model.values import LONGEST_SPAN, Milliseconds, ShardRange
-from sensorpool.store import callbacks, inspecting, migrate
+from sensorpool.store import callback_rows, inspecting, migrate
 from sensorpool.store.database import Database
 from sensorpool.worker import lateness
 
@@ -129,9 +129,9 @@ class Look:
         return Outages(self.leases.store).away()
 
     @cached_property
-    def backlog(self) -> list[callbacks.Backlog]:
+    def backlog(self) -> list[callback_rows.Backlog]:
         """The callbacks that wait to be sent, by task."""
-        return list(self.read(callbacks.backlog))
+        return list(self.read(callback_rows.backlog))
 
     @cached_property
     def unpublished(self) -> float | None:

@@ -14,7 +14,7 @@ from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused
 from sensorpool.instrumentation.redaction import printable
 from sensorpool.model.backend import NO_BACKEND, backend_named, backend_of
-from sensorpool.model.callbacks import ON_FAILURE, ON_SETTLED, ON_SUCCESS
+from sensorpool.model.callback_messages import ON_FAILURE, ON_SETTLED, ON_SUCCESS
 from sensorpool.model.execution_context import ExecutionContext
 from sensorpool.model.identity import Identity, identify
 from sensorpool.model.location import location_named

@@ -24,7 +24,7 @@ _BEYOND = 2  # times the distance from the median to the time that nine of ten l
 _LEAST = 5 * 60_000  # milliseconds
 
 
-class Landing(NamedTuple):
+class PastLanding(NamedTuple):
     """A condition that landed.
 
     :param waiting_since: when its first waiter came.
@@ -66,21 +66,21 @@ Series = Mapping[tuple[bool, int], Usual]
 """What is usual for a family, by whether the run has a logical date, and by the weekday or for `ALL_DAYS`."""
 
 
-def usual_of(landings: Iterable[Landing]) -> Series:
+def usual_of(landings: Iterable[PastLanding]) -> Series:
     """Return what is usual by the landings of a family."""
     series: dict[tuple[bool, int], Usual] = {}
-    by_kind: dict[bool, list[Landing]] = {}
+    by_kind: dict[bool, list[PastLanding]] = {}
     for each in landings:
         by_kind.setdefault(each.logical_date is not None, []).append(each)
     for is_dated, of_kind in by_kind.items():
-        by_day: dict[int, list[Landing]] = {ALL_DAYS: _timely(of_kind)}
+        by_day: dict[int, list[PastLanding]] = {ALL_DAYS: _timely(of_kind)}
         for each in by_day[ALL_DAYS]:
             by_day.setdefault(_weekday(_began(each.logical_date, each.waiting_since)), []).append(each)
         series |= {(is_dated, day): _usual(some) for day, some in by_day.items() if len(some) >= FEWEST}
     return series
 
 
-def _timely(landings: Sequence[Landing]) -> list[Landing]:
+def _timely(landings: Sequence[PastLanding]) -> list[PastLanding]:
     """Return the landings without those of runs that were caught up.
 
     Such a run begins to wait long after its logical date, so its landing does not say when data usually lands. What is
@@ -90,7 +90,7 @@ def _timely(landings: Sequence[Landing]) -> list[Landing]:
     return [each for each in landings if each.unwaited <= 2 * usually + _CAUGHT_UP]
 
 
-def _usual(landings: Sequence[Landing]) -> Usual:
+def _usual(landings: Sequence[PastLanding]) -> Usual:
     took, number = sorted(each.took for each in landings), len(landings)
     shortest_wait = min(max(0, each.took - each.unwaited) for each in landings)
     return Usual(number, took[(number + 1) // 2 - 1], took[(9 * number + 9) // 10 - 1], took[0], shortest_wait)

@@ -28,7 +28,7 @@ _READ_ONLY = {
 }
 
 
-class Named(Protocol):
+class DatabaseSettings(Protocol):
     """Settings that name a database."""
 
     @property
@@ -61,7 +61,7 @@ class Database:
 
     @classmethod
     def of(
-        cls, settings: Named, *, pool_size: int = POOL_SIZE, clock: Callable[[], Milliseconds] | None = None
+        cls, settings: DatabaseSettings, *, pool_size: int = POOL_SIZE, clock: Callable[[], Milliseconds] | None = None
     ) -> Self:
         """Return the database that settings name. An SQLite file is not made: see `refuse_missing_file`."""
         made = cls(settings.database_url, schema=settings.database_schema, pool_size=pool_size, clock=clock)

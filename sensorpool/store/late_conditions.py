@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, bindparam, select, union_all, update
 
 from sensorpool.model.states import Ending
-from sensorpool.model.usual_landing import DAY, Landing, Series, usual_of
+from sensorpool.model.usual_landing import DAY, PastLanding, Series, usual_of
 from sensorpool.model.values import Milliseconds
 from sensorpool.store import settling
 from sensorpool.store.database import Database
@@ -50,12 +50,12 @@ class UsualLandings:
 
 def newest_landings(
     connection: Connection, families: Sequence[int], now: Milliseconds
-) -> Mapping[int, Sequence[Landing]]:
+) -> Mapping[int, Sequence[PastLanding]]:
     """Return the newest landings of each of a few families."""
     values = {"after": now - _LOOK_BACK} | {f"family_{place}": family for place, family in enumerate(families)}
-    found: dict[int, list[Landing]] = {}
+    found: dict[int, list[PastLanding]] = {}
     for family, *row in connection.execute(_newest_landings(len(families)), values):
-        found.setdefault(family, []).append(Landing._make(row))
+        found.setdefault(family, []).append(PastLanding._make(row))
     return found
 
 
@@ -72,28 +72,27 @@ def _newest_landings(families: int) -> Any:
     return union_all(*map(select, each))
 
 
-class Waiting(NamedTuple):
+class Awaited(NamedTuple):
     """What says when the condition of a group is late."""
 
     id: int
     family: int
     logical_date: Milliseconds | None
     registered_at: Milliseconds
-    shardcode: int
 
 
-_WAITING = (g.c.id, family_of(g.c), g.c.logical_date, g.c.registered_at, g.c.shardcode)
+_WAITING = (g.c.id, family_of(g.c), g.c.logical_date, g.c.registered_at)
 
 
-def waiting(connection: Connection, after_id: int, most: int) -> list[Waiting]:
+def waiting(connection: Connection, after_id: int, most: int) -> list[Awaited]:
     """Return the next groups by id that are not known to be late."""
     query = select(*_WAITING).where(g.c.id > after_id, g.c.late_since.is_(None)).order_by(g.c.id).limit(most)
-    return [Waiting(*row) for row in connection.execute(query)]
+    return [Awaited(*row) for row in connection.execute(query)]
 
 
-def of_groups(connection: Connection, ids: Collection[int]) -> list[Waiting]:
+def of_groups(connection: Connection, ids: Collection[int]) -> list[Awaited]:
     """Return these groups, as far as they exist."""
-    return [Waiting(*row) for row in connection.execute(select(*_WAITING).where(among(g.c.id)), {"ids": list(ids)})]
+    return [Awaited(*row) for row in connection.execute(select(*_WAITING).where(among(g.c.id)), {"ids": list(ids)})]
 
 
 def mark(connection: Connection, group_ids: Collection[int], now: Milliseconds) -> list[Any]:

@@ -23,7 +23,7 @@ from sensorpool.model.states import Outcome, State
 from sensorpool.model.values import Fact, ShardRange
 from sensorpool.publish import listen
 from sensorpool.service.app import make_app
-from sensorpool.store import callbacks, inspecting, results
+from sensorpool.store import callback_rows, inspecting, results
 from sensorpool.store.inspecting import Selection
 from sensorpool.store.migrate import upgrade
 from sensorpool.testing import land, pokes
@@ -213,7 +213,7 @@ def test_callbacks_and_large_values_go_under_the_roles(roles: Callable[[str], st
         assert worker.settler.settle([Fact(ones[0].group_id, 20, began, Outcome.LANDED, None, value)]) == 19
         read = registrant.database.read(results.read, [one.id for one in ones])
         assert [each.xcom_value for each in read].count(value) == 19
-        until("callbacks", lambda: registrant.database.read(callbacks.backlog) == [])
+        until("callbacks", lambda: registrant.database.read(callback_rows.backlog) == [])
         until("an empty outbox", lambda: registrant.database.read(inspecting.oldest_unpublished) is None)
         rescue(worker, Place())
     finally:

@@ -4,7 +4,7 @@ import math
 import random
 from collections import Counter, deque
 
-from sensorpool.model.usual_landing import ALL_DAYS, Landing, Usual, earliest, expected, usual_of
+from sensorpool.model.usual_landing import ALL_DAYS, PastLanding, Usual, earliest, expected, usual_of
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 MONDAY = 1_790_553_600_000  # 2026-09-28
@@ -49,15 +49,15 @@ def test_what_was_waited_for_bounds_the_earliest_landing() -> None:
     assert earliest(weekly, MONDAY - 7 * DAY, MONDAY) == MONDAY + HOUR
 
 
-def landed(took: int, began: int, waited: int = 0) -> Landing:
+def landed(took: int, began: int, waited: int = 0) -> PastLanding:
     """Return a landing.
 
     :param waited: how long after its time began the first waiter came.
     """
-    return Landing(began, began + waited, began + took)
+    return PastLanding(began, began + waited, began + took)
 
 
-def days(*took: int, waited: int = 0) -> list[Landing]:
+def days(*took: int, waited: int = 0) -> list[PastLanding]:
     return [landed(each, MONDAY - (n + 1) * DAY, waited) for n, each in enumerate(took)]
 
 
@@ -97,7 +97,7 @@ def test_years_of_alerts() -> None:
     """Daily partitions of which one in a hundred comes hours late."""
     counted: Counter[str] = Counter()
     for year in range(10):
-        chance, landings = random.Random(year), deque[Landing](maxlen=120)
+        chance, landings = random.Random(year), deque[PastLanding](maxlen=120)
         for began in range(MONDAY, MONDAY + 365 * DAY, DAY):
             has_trouble = chance.random() < 0.01
             took = round(daily(chance, began)) + (chance.randint(2 * HOUR, 10 * HOUR) if has_trouble else 0)
