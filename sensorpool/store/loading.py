@@ -20,7 +20,6 @@ _GROUP = (
     g.c.next_deadline,
 )
 _INTERVAL = func.nullif(g.c.poke_interval, 0)  # 0 is an edited row, by which PostgreSQL would not divide
-# a group is due if a period began since the last load, if it is new, or if a deadline has come
 _AT_ONCE = 10_000  # ids in one statement
 DueRow = tuple[int, int, int]
 """Id, version and hashcode of a group: enough for a process that has the group in its cache."""
@@ -30,7 +29,7 @@ _LAST, _AFTER, _NOW = (bindparam(name, type_=BigInteger) for name in ("last", "r
 _DUE_GROUPS = select(g.c.id, g.c.version, g.c.hashcode).where(
     g.c.shardcode >= bindparam("shard_min"),
     g.c.shardcode < bindparam("shard_max"),
-    or_(
+    or_(  # a period began since the last load, the group is new, or a deadline has come
         (_NOW + g.c.phase) % _INTERVAL < _NOW - _LAST,
         g.c.registered_at > _AFTER,
         and_(g.c.next_deadline <= _NOW, g.c.next_deadline > _LAST),

@@ -97,8 +97,8 @@ def join(
     values = {
         "groups": _as_json(groups),
         "instances": _as_json(instances),
-        "locks": [lock for lock, _ in locks],
-        "later": [later for _, later in locks],
+        "locks": f"{{{','.join(str(lock) for lock, _ in locks)}}}",
+        "later": f"{{{','.join(str(later) for _, later in locks)}}}",
         "now": now,
     }
     return fetch(connection, _join_text(table_prefix(connection)), values)
