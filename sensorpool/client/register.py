@@ -130,14 +130,14 @@ class _Batch:
         :raises KeyConflict: when one of them waits for another condition.
         """
         found: dict[Key, Instance] = {}
-        for key, (instance, op_classpath, poke_context) in registering.known(connection, self._by_key.keys()).items():
+        for key, row in registering.known(connection, self._by_key.keys()).items():
             identity = self._by_key[key].identity
-            if (op_classpath, poke_context) != (identity.op_classpath, identity.poke_context):
+            if (row.op_classpath, row.poke_context) != (identity.op_classpath, identity.poke_context):
                 raise KeyConflict(
-                    f"{spell(key)} is registered already, waiting for something else (instance {instance.id}): "
+                    f"{spell(key)} is registered already, waiting for something else (instance {row.id}): "
                     "use another key or a higher try_number"
                 )
-            found[key] = instance
+            found[key] = row.instance
         return found
 
     def _insert(self, connection: Connection, known: dict[Key, Instance]) -> Registered:

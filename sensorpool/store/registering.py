@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import Connection, bindparam, insert, select, tuple_
 from sqlalchemy.dialects import mysql, sqlite
@@ -11,50 +11,19 @@ from sensorpool.model.states import State
 from sensorpool.model.values import Instance, Key, Milliseconds
 from sensorpool.store import registering_postgres, troubles
 from sensorpool.store.dialects import lower
-from sensorpool.store.rows import Known, NewGroup, NewInstance, Try, is_later_try
+from sensorpool.store.rows import KnownTry, NewGroup, NewInstance, is_later_try
 from sensorpool.store.schema import poke_group as g
 from sensorpool.store.schema import schema_info
 from sensorpool.store.schema import sensor_instance as s
 
 _KEY = (s.c.dag_id, s.c.task_id, s.c.run_id, s.c.map_index)
-
-
-class _Row(NamedTuple):
-    """The row of a try of a task instance."""
-
-    id: int
-    dag_id: str
-    task_id: str
-    run_id: str
-    map_index: int
-    try_number: int
-    op_classpath: str
-    poke_context: str
-    group_id: int
-    hashcode: int
-    shardcode: int
-    state: str
-
-    @property
-    def key(self) -> Key:
-        return Key(self.dag_id, self.task_id, self.run_id, self.map_index, self.try_number)
-
-
-_ROWS = select(*(s.c[name] for name in _Row._fields))
+_ROWS = select(*(s.c[name] for name in KnownTry._fields))
 _TRIES = _ROWS.where(tuple_(*_KEY).in_(bindparam("tasks", expanding=True)))
 
 
-def known(connection: Connection, keys: Collection[Key]) -> dict[Key, Known]:
+def known(connection: Connection, keys: Collection[Key]) -> dict[Key, KnownTry]:
     """Return the instances that are registered under these keys."""
-    return {
-        row.key: Known(
-            Instance(row.id, row.group_id, row.hashcode, row.shardcode, State(row.state), created=False, key=row.key),
-            row.op_classpath,
-            row.poke_context,
-        )
-        for row in _tries(connection, keys)
-        if row.key in keys
-    }
+    return {row.key: row for row in _tries(connection, keys) if row.key in keys}
 
 
 def has_tries(connection: Connection, keys: Collection[Key]) -> bool:
@@ -62,13 +31,13 @@ def has_tries(connection: Connection, keys: Collection[Key]) -> bool:
     return bool(_tries(connection, keys))
 
 
-def other_tries(connection: Connection, keys: Collection[Key]) -> list[Try]:
+def other_tries(connection: Connection, keys: Collection[Key]) -> list[KnownTry]:
     """Return the other tries of these task instances."""
     own = set(keys)
-    return [Try(row.key, row.id, row.state) for row in _tries(connection, keys, own=False) if row.key not in own]
+    return [row for row in _tries(connection, keys, own=False) if row.key not in own]
 
 
-def _tries(connection: Connection, keys: Collection[Key], *, own: bool = True) -> list[_Row]:
+def _tries(connection: Connection, keys: Collection[Key], *, own: bool = True) -> list[KnownTry]:
     """Return every try of these task instances.
 
     :param own: whether the tries of the keys themselves are wanted, too.
@@ -76,14 +45,14 @@ def _tries(connection: Connection, keys: Collection[Key], *, own: bool = True) -
     if not keys:
         return []
     if connection.dialect.name == "postgresql":
-        return list(map(_Row._make, registering_postgres.tries(connection, keys, own=own)))
-    return [_Row._make(row) for row in connection.execute(_TRIES, {"tasks": [key.task for key in keys]})]
+        return list(map(KnownTry._make, registering_postgres.tries(connection, keys, own=own)))
+    return [KnownTry._make(row) for row in connection.execute(_TRIES, {"tasks": [key.task for key in keys]})]
 
 
 def is_there(connection: Connection, instance_id: int, key: Key) -> bool:
     """Whether an instance exists under this key."""
     row = connection.execute(_ROWS.where(s.c.id == instance_id)).first()
-    return row is not None and _Row._make(row).key == key
+    return row is not None and KnownTry._make(row).key == key
 
 
 def join(

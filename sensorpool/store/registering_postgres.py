@@ -105,7 +105,7 @@ def join(
 
 
 def tries(connection: Connection, keys: Iterable[Key], *, own: bool) -> list[Any]:
-    """Return the rows of all tries of these task instances, in the order of `registering._Row`.
+    """Return the rows of all tries of these task instances, in the order of `KnownTry`.
 
     :param own: whether the tries of the keys themselves are returned as well.
     """

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from sensorpool.model.states import State
 from sensorpool.model.values import Instance, Key
 
 
@@ -47,17 +48,28 @@ def is_later_try(key: Key) -> bool:
     return key.try_number != 1
 
 
-class Known(NamedTuple):
-    """An instance that is registered already, and what it waits for."""
+class KnownTry(NamedTuple):
+    """The row of a try of a task instance that is registered already."""
 
-    instance: Instance
+    id: int
+    dag_id: str
+    task_id: str
+    run_id: str
+    map_index: int
+    try_number: int
     op_classpath: str
     poke_context: str
-
-
-class Try(NamedTuple):
-    """Another try of a task instance."""
-
-    key: Key
-    id: int
+    group_id: int
+    hashcode: int
+    shardcode: int
     state: str
+
+    @property
+    def key(self) -> Key:
+        """Its key."""
+        return Key(self.dag_id, self.task_id, self.run_id, self.map_index, self.try_number)
+
+    @property
+    def instance(self) -> Instance:
+        """The instance, as one that existed already."""
+        return Instance(self.id, self.group_id, self.hashcode, self.shardcode, State(self.state), False, self.key)
