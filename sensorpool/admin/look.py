@@ -1,8 +1,9 @@
 """One look at a pool, which several checks share: each server is asked once, and only for what a check wants."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from sensorpool.client.pool_view import PoolView
 from sensorpool.config.settings import Settings
@@ -16,9 +17,27 @@ from sensorpool.leases.range_state import RangeState
 from sensorpool.model.outage import Outage
 from sensorpool.model.terms import LiveWorker
 from sensorpool.model.values import LONGEST_SPAN, Milliseconds, ShardRange
-from sensorpool.store import callbacks, inspecting, migrate
+from sensorpool.store import callback_rows, inspecting, migrate
 from sensorpool.store.database import Database
 from sensorpool.worker import lateness
+
+Level = Literal["ok", "warning", "wrong"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of a report.
+
+    :param said: a sentence, with its mend where something is not in order.
+    :param classes: the class paths that a pattern stands for, where the line is about one.
+    :param stops: whether nothing is poked as long as this is so.
+    """
+
+    subject: str
+    level: Level
+    said: str
+    classes: tuple[str, ...] = ()
+    stops: bool = False
 
 
 class Look:
@@ -110,9 +129,9 @@ class Look:
         return Outages(self.leases.store).away()
 
     @cached_property
-    def backlog(self) -> list[callbacks.Backlog]:
+    def backlog(self) -> list[callback_rows.Backlog]:
         """The callbacks that wait to be sent, by task."""
-        return list(self.read(callbacks.backlog))
+        return list(self.read(callback_rows.backlog))
 
     @cached_property
     def unpublished(self) -> float | None:

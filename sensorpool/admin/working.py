@@ -6,16 +6,15 @@ What may be usual for a while is a warning: `health` leaves it out.
 from collections.abc import Iterator, Sequence
 
 from sensorpool.admin import backends
-from sensorpool.admin.look import Look
+from sensorpool.admin.look import Finding, Look
 from sensorpool.errors import SensorpoolError, Unreachable
 from sensorpool.instrumentation.redaction import hide_password, printable, safe_line
 from sensorpool.leases import state_file
 from sensorpool.leases.child_deaths import LATELY
 from sensorpool.leases.last_errors import ROUNDS
 from sensorpool.leases.range_state import MISSED, RangeState
-from sensorpool.model.finding import Finding
 from sensorpool.model.outage import Kind
-from sensorpool.model.terms import unequal_budgets, untaken
+from sensorpool.model.terms import untaken
 from sensorpool.model.values import ShardRange
 from sensorpool.model.words import counted
 from sensorpool.publish.wire import queue_of
@@ -48,8 +47,8 @@ def _redis(look: Look) -> Iterator[Finding]:
 def _agreement(look: Look) -> Iterator[Finding]:
     """Live workers differ from each other, or from the settings here."""
     workers = look.workers
-    shared = untaken(queue_of(look.settings), workers) + unequal_budgets(workers)
-    for line in look.pool.disagreements(workers) + [printable(each)[:_LONGEST] for each in shared]:
+    untaken_by = [printable(each)[:_LONGEST] for each in untaken(queue_of(look.settings), workers)]
+    for line in look.pool.disagreements(workers) + untaken_by:
         yield Finding("settings", "wrong", line)
     if (foreign := look.pool.roster.foreign()) is not None:
         said = f"jobs come for the range {foreign}, which no worker has: a beat or a registrant has other SHARDS or "

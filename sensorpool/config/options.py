@@ -112,11 +112,6 @@ class Options(BaseSettings):
         description="Memory in MB that pokes may take in one process; a poke that needs more is an infrastructure "
         "failure (Linux).",
     )
-    dag_quota: Count = Field(
-        100_000,
-        description="Sensing instances of one DAG beyond which further ones are refused; rescue counts them, so it "
-        "takes a while.",
-    )
     max_abandoned: Count = Field(
         8,
         description="Hung threads after which a worker child is replaced between jobs; while it pokes groups apart, "

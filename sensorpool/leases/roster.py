@@ -51,17 +51,15 @@ class Roster:
         version: str,
         must_agree: bool,
         queues: Sequence[str] | None = None,
-        budgets: str = "",
         no_metrics: str = "",
     ) -> tuple[bool, list[LiveWorker]]:
         """Enter a worker; return whether it was entered, and the other live workers.
 
-        :param budgets: its budgets, as `model.budgets.as_text` writes them.
         :param no_metrics: why it serves no metrics, where it should.
         :param queues: the queues from which the worker takes jobs; None: not known.
         :param must_agree: enter nothing if another live worker has other terms.
         """
-        fields: dict[str, Any] = {"tick": tick, "version": version, "budgets": budgets}
+        fields: dict[str, Any] = {"tick": tick, "version": version}
         fields |= {"no_metrics": no_metrics} if no_metrics else {}
         more = json.dumps(fields if queues is None else fields | {"queues": list(queues)})
         arguments = [name, str(terms), more, self._fresh, "1" if must_agree else "0"]

@@ -17,7 +17,7 @@ from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused, Unreachable
 from sensorpool.instrumentation import forks
 from sensorpool.instrumentation.redaction import hide_password, one_line, printable
-from sensorpool.model import callbacks
+from sensorpool.model import callback_messages
 from sensorpool.model.values import Settled
 from sensorpool.publish import broker, wire
 from sensorpool.publish import signature as signatures
@@ -62,7 +62,7 @@ class Callbacks:
         :raises NotAllowed: when this process may not send it.
         :raises ValueError: when the text in the row has no signature.
         """
-        messages = callbacks.messages(settled.on_settled or "", settled.state)
+        messages = callback_messages.messages(settled.on_settled or "", settled.state)
         for message in messages:
             for task in signatures.tasks_of(message):
                 if not signatures.is_allowed(task, self._settings.on_settled_tasks):
@@ -176,7 +176,7 @@ def _has_queue(producer: Any, exchange: str, options: dict[str, Any]) -> bool:
     return bool(channel._lookup(exchange, options.get("routing_key") or ""))
 
 
-def arguments_of(message: callbacks.Message, result: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+def arguments_of(message: callback_messages.Message, result: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments of a message's task, with the result where it is wanted."""
     given, named = message.get("args"), _mapping(message.get("kwargs"))
     arguments = list(given) if isinstance(given, list | tuple) else []

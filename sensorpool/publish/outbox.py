@@ -17,7 +17,7 @@ from sensorpool.errors import Unreachable
 from sensorpool.instrumentation import forks, spans
 from sensorpool.instrumentation.failpoint import failpoint
 from sensorpool.instrumentation.logs import logger
-from sensorpool.model import callbacks
+from sensorpool.model import callback_messages
 from sensorpool.model.values import Flushed, Settled, ShardRange
 from sensorpool.publish.left_behind import LeftBehind
 from sensorpool.publish.messages import weigh
@@ -79,7 +79,7 @@ class Outbox:
             return
         self._put(publish, _weight(flushed.settled))
         for each in flushed.settled:
-            if each.on_settled is not None and callbacks.has_some(each.on_settled, each.state):
+            if each.on_settled is not None and callback_messages.has_some(each.on_settled, each.state):
                 self._callback_queue.put(partial(self._callbacks.send, each, 0), weigh(each) + len(each.on_settled))
 
     def nudge(self, shard_range: ShardRange, *, again: bool = False) -> None:
@@ -142,7 +142,7 @@ class Outbox:
         failpoint("publish.before")
         self._publisher.publish(settled)
         failpoint("publish.after")
-        self._database.run_alone(outbox_rows.forget, outbox_id)
+        self._database.run(outbox_rows.forget, outbox_id)
 
     def _catch_up(self) -> None:
         """Send some waiting callbacks, and queue itself again: callbacks of new flushes go in between."""

@@ -24,7 +24,6 @@ from celery.utils.imports import import_from_cwd
 
 from sensorpool.errors import SettingsError
 from sensorpool.instrumentation.redaction import one_line
-from sensorpool.model.python_source import UNREADABLE
 from sensorpool.model.urls import URL_OPTIONS
 from sensorpool.model.words import nearest
 from sensorpool.publish import overlay_values
@@ -170,7 +169,7 @@ def _is_marked(spec: ModuleSpec) -> bool:
         return False
     try:
         statements = ast.parse(text).body
-    except UNREADABLE:
+    except (SyntaxError, ValueError, RecursionError, MemoryError, SystemError):
         return bool(_LOOKS_MARKED.search(text))
     return any(_is_mark(each) for each in statements)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from sensorpool.model.values import Milliseconds, Settled
-from sensorpool.store import results, values
+from sensorpool.store import results
 from sensorpool.store.database import Database
 
 LONGEST_AWAY = 60_000  # milliseconds: the longest pause while a broker does not answer
@@ -21,5 +21,5 @@ def in_parts(database: Database, instance_ids: Sequence[int]) -> Iterator[list[S
 
     :raises Unreachable: when the database does not answer.
     """
-    for part in database.read(values.in_readable_parts, instance_ids):
+    for part in database.read(results.in_readable_parts, instance_ids):
         yield database.read(results.read, part)

@@ -13,7 +13,7 @@ from typing import Any
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused
 from sensorpool.instrumentation.redaction import one_line, printable
-from sensorpool.model.callbacks import FOLLOWING, WAIT_FOR
+from sensorpool.model.callback_messages import FOLLOWING, WAIT_FOR
 from sensorpool.model.values import LONGEST_SPAN
 
 MAX_BYTES = 64 * 1024

@@ -11,7 +11,7 @@ from sensorpool.model.values import Milliseconds, Settled
 from sensorpool.publish.callbacks import Callbacks, NotAllowed, not_allowed
 from sensorpool.publish.putting_off import LONGEST_AWAY, STRIKES, in_parts, pause
 from sensorpool.publish.signature import COMPOSED, is_allowed
-from sensorpool.store import callbacks as rows
+from sensorpool.store import callback_rows as rows
 from sensorpool.store import outbox_rows
 from sensorpool.store.database import Database
 
@@ -73,7 +73,7 @@ class WaitingCallbacks:
         """Close the connections."""
         self._sender.close()
 
-    def _sendings(self, claimed: Sequence[rows.Waiting]) -> Iterator[tuple[int, Callable[[], None]]]:
+    def _sendings(self, claimed: Sequence[rows.WaitingCallback]) -> Iterator[tuple[int, Callable[[], None]]]:
         """Yield the id of each row, and what sends its callback; none for an instance that is gone."""
         for each in claimed:
             if each.argument is not None:

@@ -40,8 +40,7 @@ def add_tasks(app: Celery, runtime: Runtime) -> None:
         if foreign.is_refused(runtime.worker, self.request):
             return {"refused": "it is a job of another pool"}
         try:
-            with runtime.worker.database.one_connection():
-                return rescue.go_on(runtime.worker, runtime.place).as_dict()
+            return rescue.go_on(runtime.worker, runtime.place).as_dict()
         except Unreachable as error:
             log.warning("rescue waits", error=str(error))
             return {"waits": str(error)}

@@ -17,9 +17,9 @@ from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.states import Ending, Outcome, State
 from sensorpool.model.values import Fact, Flushed, Milliseconds, Verdict
 from sensorpool.settle import decide
-from sensorpool.store import callbacks, outbox_rows, settling
-from sensorpool.store.codes import is_data_error, is_locked
+from sensorpool.store import callback_rows, outbox_rows, settling
 from sensorpool.store.database import Database
+from sensorpool.store.database_errors import is_data_error, is_locked
 from sensorpool.store.transaction import ATTEMPTS
 
 GROUPS = 1_000  # in one flush
@@ -240,6 +240,6 @@ def _close(
     if verdicts:
         ids = [verdict.instance_id for verdict in verdicts]
         flushed.outbox_id = outbox_rows.note(connection, ids, now)
-        callbacks.note(connection, flushed.settled, now)
+        callback_rows.note(connection, flushed.settled, now)
     failpoint("settle.before_commit")
     return flushed

@@ -14,9 +14,6 @@ from sensorpool.store.dialects import among
 from sensorpool.store.schema import callback as c
 from sensorpool.store.schema import poke_group as g
 from sensorpool.store.schema import sensor_instance as s
-from sensorpool.store.shards import within
-
-_HIGHEST = 2**31 - 1  # shardcode
 
 
 @dataclass(slots=True)
@@ -62,7 +59,7 @@ def look_at_groups(connection: Connection, after_id: int, size: int) -> Page:
 
 def beyond(connection: Connection, limit: int, most: int) -> list[int]:
     """Return groups whose shardcode lies in no range: the limit was lowered, or a client has another limit."""
-    return list(connection.execute(select(g.c.id).where(within(limit, _HIGHEST)).limit(most)).scalars())
+    return list(connection.execute(select(g.c.id).where(g.c.shardcode >= limit).limit(most)).scalars())
 
 
 def fold(connection: Connection, group_ids: Sequence[int], limit: int) -> int:

@@ -22,8 +22,8 @@ from sensorpool.publish.outbox import Outbox
 from sensorpool.publish.publisher import Publisher
 from sensorpool.settle.settler import Settler
 from sensorpool.store.database import Database
+from sensorpool.store.late_conditions import UsualLandings
 from sensorpool.store.pool_id import PoolId
-from sensorpool.store.usual_landings import UsualLandings
 from sensorpool.worker.background import Background
 from sensorpool.worker.breakers import Breakers
 from sensorpool.worker.clock_watch import ClockWatch

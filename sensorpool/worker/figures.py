@@ -17,7 +17,7 @@ from sensorpool.leases.outages import Outages
 from sensorpool.leases.range_state import MISSED, RangeState
 from sensorpool.leases.roster import Roster
 from sensorpool.model.values import LONGEST_SPAN, Milliseconds, ShardRange, shard_ranges
-from sensorpool.store import admission, callbacks, inspecting, late_conditions, troubles
+from sensorpool.store import callback_rows, inspecting, late_conditions, troubles
 from sensorpool.store.database import Database
 from sensorpool.worker import lateness
 from sensorpool.worker.bounded_labels import MOST
@@ -138,7 +138,7 @@ class Figures:
         waited = 0.0 if oldest is None else max(0.0, (now - oldest) / 1000)
         said = "Seconds that the oldest result has waited to be published; 0: none waits."
         yield Figure("sensorpool_outbox_seconds", said, waited)
-        backlog = self._database.read(callbacks.backlog)
+        backlog = self._database.read(callback_rows.backlog)
         yield Figure("sensorpool_callbacks", "Callbacks that wait to be sent.", sum(e.waiting for e in backlog))
         waited = max((max(0.0, (now - each.oldest) / 1000) for each in backlog), default=0.0)
         said = "Seconds that the oldest callback has waited to be sent; 0: none waits."
@@ -146,12 +146,8 @@ class Figures:
 
     def _of_trouble(self, now: Milliseconds, tick: float) -> Iterator[Figure]:
         database = self._database
-        quarantined = database.read(admission.count_quarantined)
-        yield Figure("sensorpool_quarantined", "Conditions in quarantine: they are refused.", quarantined)
-        over = database.read(admission.dags_over_quota)
-        yield Figure(
-            "sensorpool_dags_over_quota", "DAGs over their quota: their further sensors are refused.", len(over)
-        )
+        number = database.read(troubles.count_quarantined)
+        yield Figure("sensorpool_quarantined", "Conditions in quarantine: they are refused.", number)
         late, _ = database.read(
             inspecting.past_deadline, now, MISSED, lateness.grace(tick, self._settings.poke_timeout)
         )

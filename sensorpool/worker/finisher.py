@@ -19,7 +19,7 @@ from sensorpool.poke.unit import PokeUnit
 from sensorpool.settle.decide import matters
 from sensorpool.settle.judge import Rules, is_last, is_quarantined, judge, quarantined, struck
 from sensorpool.settle.settler import Settler
-from sensorpool.store import admission, troubles
+from sensorpool.store import troubles
 from sensorpool.store.database import Database
 from sensorpool.store.troubles import Changed
 from sensorpool.worker.batch import Batch
@@ -167,7 +167,7 @@ class Finisher:
         def change(connection: Connection) -> None:
             troubles.write(connection, changed)
             for group_id, each in last.items():
-                admission.quarantine(connection, group_id, each.trouble, now)
+                troubles.quarantine(connection, group_id, each.trouble, now)
 
         self._database.run(change)
         if last:

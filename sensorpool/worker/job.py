@@ -21,8 +21,8 @@ from sensorpool.model.values import JobResult, Milliseconds, ShardRange
 from sensorpool.poke.unit import PokeUnit
 from sensorpool.settle.infra_window import outage
 from sensorpool.store import troubles
+from sensorpool.store.late_conditions import UsualLandings
 from sensorpool.store.pool_id import PoolId
-from sensorpool.store.usual_landings import UsualLandings
 from sensorpool.worker import adaptive, dispatch, load
 from sensorpool.worker.batch import Batch
 from sensorpool.worker.clock_watch import ClockWatch

@@ -2,13 +2,15 @@
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from sensorpool.leases.budgets import Asked, BudgetsLeft
-from sensorpool.model.budgets import Budget, Budgets, in_calls
+from sensorpool.model.budgets import Budget, Budgets
 from sensorpool.model.values import Milliseconds
 from sensorpool.poke.bulk_call import SIZE
 from sensorpool.poke.unit import PokeUnit
 
+Unit = TypeVar("Unit")
 _AGAIN = 0.05  # seconds after which a budget is asked again when a poke has ended, at least
 
 
@@ -113,3 +115,23 @@ class JobBudgets:
 
 def _name(call: Sequence[PokeUnit]) -> str:
     return str(call[0].group.id)
+
+
+def in_calls(units: Iterable[Unit], call_of: Callable[[Unit], Hashable | None], size: int) -> list[list[Unit]]:
+    """Return groups by the call that asks for them, each of which counts as one poke, in the order of its first group.
+
+    :param call_of: names the call by which a group is asked for with others; None: it is asked for alone.
+    :param size: groups of one call, at most.
+    """
+    calls: list[list[Unit]] = []
+    open_calls: dict[Hashable, list[Unit]] = {}
+    for unit in units:
+        name = call_of(unit)
+        call = None if name is None else open_calls.get(name)
+        if call is not None and len(call) < size:
+            call.append(unit)
+            continue
+        calls.append(call := [unit])
+        if name is not None:
+            open_calls[name] = call
+    return calls

@@ -12,13 +12,13 @@ from sensorpool.instrumentation.redaction import one_line
 from sensorpool.leases.rescue_place import RescuePlace
 from sensorpool.worker.chores import (
     actions,
-    admission,
     groups,
     instances,
     landings,
     late,
     left_behind,
     others,
+    quarantine,
 )
 from sensorpool.worker.chores.round import Chore, Place, Rescued, Round
 from sensorpool.worker.context import Worker
@@ -32,7 +32,7 @@ CHORES = (
     Chore("pruning actions", actions.prune, every=4),
     Chore("finding late conditions", late.find),
     Chore("forgetting troubles", groups.forget_troubles),
-    Chore("quarantine and quotas", admission.look_again),
+    Chore("quarantine", quarantine.let_out),
     Chore("dropping abandoned listeners", left_behind.drop_listeners, every=4),
     Chore("rescuers of other packages", others.rescue),
     # last, and each for half a round at most: a backlog starves no other chore

@@ -9,8 +9,8 @@ from sqlalchemy import select, update
 
 from sensorpool import Key, Pool, Registration, Settings
 from sensorpool.errors import Refused
-from sensorpool.model.family import family_code
 from sensorpool.model.states import Outcome
+from sensorpool.model.usual_landing import family_code
 from sensorpool.model.values import Fact, Instance
 from sensorpool.settle.flush import drop_empty_groups
 from sensorpool.store.schema import landing, poke_group, sensor_instance

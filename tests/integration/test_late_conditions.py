@@ -11,9 +11,9 @@ from sensorpool import Pool, Settings
 from sensorpool.admin.explain import explain
 from sensorpool.admin.instances import list_instances
 from sensorpool.admin.status import status
-from sensorpool.model.family import family_code
+from sensorpool.model.usual_landing import family_code
 from sensorpool.model.values import Instance
-from sensorpool.store.listing import Selection
+from sensorpool.store.inspecting import Selection
 from sensorpool.store.schema import landing, poke_group
 from sensorpool.worker.chores import late, pages
 from sensorpool.worker.chores.round import Place, Rescued, Round

@@ -12,13 +12,12 @@ import pytest
 
 from harness.until import until
 from sensorpool import Pool
-from sensorpool.errors import Refused, SkipSensor, Unreachable
+from sensorpool.errors import SkipSensor, Unreachable
 from sensorpool.leases.redis_store import range_key as key
 from sensorpool.model.states import State
 from sensorpool.poke.poker import Poker
 from sensorpool.poke.poking import Poking
 from sensorpool.poke.thread_lane import ThreadLane
-from sensorpool.store import admission
 from sensorpool.worker.background import Background
 from sensorpool.worker.context import Worker
 from tests.support.builders import classpath
@@ -329,12 +328,3 @@ def test_a_skip_that_comes_late_is_settled_as_any(pool: Pool, worker: Worker, ga
     job(worker, pool)
     gate.set()
     until("its end", lambda: pool.wait([instance], 0)[instance] is State.SKIPPED)
-
-
-def test_who_is_registered_already_is_given_back_though_it_is_refused_by_now(pool: Pool) -> None:
-    key = {"dag_id": "d", "task_id": "t", "run_id": "r"}
-    first = register(pool, "known", lambda: False, **key)
-    pool.database.run(admission.look_at_quotas, 0, 1)
-    assert register(pool, "known", lambda: False, **key) == first
-    with pytest.raises(Refused, match="d has too many sensors waiting"):
-        register(pool, "new", lambda: False, **(key | {"task_id": "other"}))

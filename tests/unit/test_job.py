@@ -15,7 +15,7 @@ from sensorpool.leases.range_state import RangeState
 from sensorpool.model.states import Outcome
 from sensorpool.model.trouble import Trouble
 from sensorpool.model.values import JobResult
-from sensorpool.store import admission, troubles
+from sensorpool.store import troubles
 from sensorpool.store.database import Database
 from sensorpool.store.troubles import Changed
 from sensorpool.worker.context import Worker
@@ -244,7 +244,7 @@ def test_the_third_strike_is_that_of_a_child_that_had_the_group_alone(place: Job
     until_idle(place.process)
     assert place.states() == ["failed"]
     assert place.reasons() == ["quarantined: its poke took its process down 3 times, the last time: signal 11"]
-    assert [each["reason"] for each in place.pool.database.read(admission.quarantined)] == ["signal 11"]
+    assert [each["reason"] for each in place.pool.database.read(troubles.quarantined)] == ["signal 11"]
 
 
 def test_a_quarantined_condition_that_a_dead_process_left_unsettled_fails_in_the_next_job(place: Jobs) -> None:
@@ -254,7 +254,7 @@ def test_a_quarantined_condition_that_a_dead_process_left_unsettled_fails_in_the
     assert (place.poker.poked, place.dying.in_lane) == ([], {})
     assert place.states() == ["failed"]
     assert place.reasons() == ["quarantined: its poke took its process down 3 times, the last time: signal 11"]
-    assert len(place.pool.database.read(admission.quarantined)) == 1
+    assert len(place.pool.database.read(troubles.quarantined)) == 1
 
 
 # overruns

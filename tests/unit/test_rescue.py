@@ -11,7 +11,7 @@ from sensorpool import Key, Registration, Settings
 from sensorpool.client.register import register
 from sensorpool.client.validate import check
 from sensorpool.config import extensions
-from sensorpool.errors import Refused, Unreachable
+from sensorpool.errors import Unreachable
 from sensorpool.leases.last_errors import ROUNDS, LastErrors
 from sensorpool.leases.lease import Leases
 from sensorpool.leases.redis_store import RedisStore
@@ -25,20 +25,17 @@ from sensorpool.store.database import Database
 from sensorpool.store.schema import (
     callback,
     class_proof,
-    dag_over_quota,
     group_trouble,
     landing,
     outbox,
     poke_group,
     poke_quarantine,
     sensor_instance,
-    shared_value,
 )
 from sensorpool.store.troubles import Changed
 from sensorpool.worker import rescue as module
 from sensorpool.worker.chores import (
     actions,
-    admission,
     groups,
     instances,
     landings,
@@ -47,10 +44,11 @@ from sensorpool.worker.chores import (
     others,
     pages,
 )
+from sensorpool.worker.chores import quarantine as quarantine_chore
 from sensorpool.worker.chores.round import Chore, Place, Rescued, Round
 
 SCRIPTED = "sensorpool.testing.ScriptedSensor"
-SETTINGS = Settings.load(sensors_enabled=SCRIPTED, retention=3600, dag_quota=3, shards=4, shard_code_upper_limit=100)
+SETTINGS = Settings.load(sensors_enabled=SCRIPTED, retention=3600, shards=4, shard_code_upper_limit=100)
 CLASSES = Classes(SETTINGS.sensors_enabled)
 OLD = 1  # milliseconds
 
@@ -219,14 +217,6 @@ def test_a_walk_that_found_all_rows_in_order_rests_for_some_rounds(rescuing: Res
     assert rescuing.do(instances.prune_and_end).pruned == 1, "a walk that found something has no rest"
 
 
-def test_shared_values_without_an_instance_go_a_page_a_round(rescuing: Rescuing, small_pages: int) -> None:
-    rescuing.change(insert(shared_value), [{"group_id": n, "created_at": OLD, "value": "1"} for n in range(3)])
-    rescuing.do(instances.prune_and_end)
-    assert len(rescuing.column(shared_value.c.id)) == 1
-    rescuing.do(instances.prune_and_end)
-    assert rescuing.column(shared_value.c.id) == []
-
-
 # groups
 
 
@@ -299,7 +289,7 @@ def test_the_troubles_of_groups_that_are_gone_are_forgotten(rescuing: Rescuing) 
     assert rescuing.column(group_trouble.c.group_id) == [stays.group_id]
 
 
-# quarantine and quotas
+# quarantine
 
 
 def statements(database: Database) -> list[str]:
@@ -319,59 +309,17 @@ def quarantine(rescuing: Rescuing, *since: int) -> None:
 def test_conditions_leave_quarantine_after_the_retention(rescuing: Rescuing) -> None:
     young = rescuing.now() - 3_590_000
     quarantine(rescuing, OLD, OLD, young)
-    assert rescuing.do(admission.look_again) == Rescued(let_out=2)
+    assert rescuing.do(quarantine_chore.let_out) == Rescued(let_out=2)
     assert rescuing.column(poke_quarantine.c.since) == [young]
-
-
-def test_a_dag_is_over_its_quota_until_enough_have_settled(rescuing: Rescuing) -> None:
-    *_, last = rescuing.register(*"abc")
-    rescuing.do(admission.look_again)
-    assert rescuing.column(dag_over_quota.c.dag_id) == [], "three may wait"
-    rescuing.change(update(sensor_instance).values(dag_id="e"))
-    rescuing.register("d")
-    rescuing.change(update(sensor_instance).values(dag_id="d"))
-    rescuing.do(admission.look_again)
-    assert rescuing.column(dag_over_quota.c.dag_id) == ["d"]
-    with pytest.raises(Refused, match="too many sensors waiting"):
-        rescuing.register("another")
-    rescuing.settler.cancel({last.id: "enough"})
-    rescuing.do(admission.look_again)
-    assert rescuing.column(dag_over_quota.c.dag_id) == []
-
-
-@pytest.mark.parametrize(("took", "rest"), [(0.5, None), (30.0, 600)])
-def test_a_count_that_takes_long_rests_long(
-    rescuing: Rescuing, monkeypatch: pytest.MonkeyPatch, took: float, rest: int | None
-) -> None:
-    clock = iter((0.0, took))
-    monkeypatch.setattr(admission, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    rescuing.do(admission.look_again)
-    left = rescuing.leases.store.client.ttl(rescuing.leases.store.pool_key("quota_3_rests"))
-    assert left == -2 if rest is None else rest - 10 < left <= rest
-
-
-def test_a_count_that_fails_rests(rescuing: Rescuing, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its server may go on with it."""
-    counts: list[int] = []
-
-    def fail(*_: Any) -> Any:
-        counts.append(1)
-        raise Unreachable("the answer takes too long")
-
-    monkeypatch.setattr("sensorpool.store.admission.look_at_quotas", fail)
-    with pytest.raises(Unreachable):
-        rescuing.do(admission.look_again)
-    rescuing.do(admission.look_again)
-    assert len(counts) == 1
 
 
 def test_the_statements_of_a_look_are_as_many_whatever_there_is(rescuing: Rescuing) -> None:
     seen = statements(rescuing.database)
-    rescuing.do(admission.look_again)
+    rescuing.do(quarantine_chore.let_out)
     few = len(seen)
     quarantine(rescuing, *range(100))
     seen.clear()
-    assert rescuing.do(admission.look_again).let_out == 100
+    assert rescuing.do(quarantine_chore.let_out).let_out == 100
     assert len(seen) == few
 
 
@@ -480,7 +428,7 @@ def test_a_redis_that_is_away_does_not_end_a_round(rescuing: Rescuing, monkeypat
 
 
 def test_no_chore_of_the_package_is_missing_from_the_round() -> None:
-    modules = {actions, admission, groups, instances, landings, late, left_behind, others}
+    modules = {actions, groups, instances, landings, late, left_behind, others, quarantine_chore}
     works = {
         value
         for each in modules

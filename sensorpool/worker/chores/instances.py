@@ -1,9 +1,9 @@
 """Deletes settled instances after the retention, and ends instances whose group is gone: no poke would end these.
 
-At most 20 pages of 1,000 instances a round, and as many shared values, and proofs of classes, as one page has rows.
+At most 20 pages of 1,000 instances a round, and as many proofs of classes as one page has rows.
 """
 
-from sensorpool.store import class_proofs, inspecting, pruning, values
+from sensorpool.store import class_proofs, inspecting, pruning
 from sensorpool.worker.chores import pages
 from sensorpool.worker.chores.round import Round
 
@@ -18,7 +18,6 @@ def prune_and_end(now: Round) -> None:
     before = now_ms - round(worker.settings.retention * 1000)
     if (waiting := database.read(inspecting.oldest_unpublished)) is not None:
         before = min(before, waiting)  # what is not published yet is read from its rows
-    database.run(values.prune, before, pages.ROWS)
 
     def look(after_id: int) -> pruning.Page:
         return database.read(pruning.look_at_instances, after_id, pages.ROWS, before)

@@ -12,10 +12,10 @@ from sqlalchemy import Connection
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import storable
 from sensorpool.model.json_text import read_json
-from sensorpool.model.times import spell_time
 from sensorpool.model.usual_landing import Expected, expected
 from sensorpool.model.values import Milliseconds, shard_ranges
-from sensorpool.store import callbacks, inspecting, late_conditions
+from sensorpool.model.words import spell_time
+from sensorpool.store import callback_rows, inspecting, late_conditions
 from sensorpool.worker.chores import pages
 from sensorpool.worker.chores.round import Round
 
@@ -67,7 +67,7 @@ def _mark(connection: Connection, late: dict[int, Expected], now: Milliseconds, 
     if task and new:
         waiters = {group_id: inspecting.others_of_group(connection, group_id, _WAITERS) for group_id in new}
         told = {each: json.dumps(_described(group, late[each], waiters[each])) for each, group in new.items()}
-        callbacks.note_late(connection, task, told, now)
+        callback_rows.note_late(connection, task, told, now)
     return list(new)
 
 

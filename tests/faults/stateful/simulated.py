@@ -29,9 +29,9 @@ from sensorpool.publish.outbox import Outbox
 from sensorpool.publish.publisher import Publisher
 from sensorpool.settle.settler import Settler
 from sensorpool.store.database import Database
+from sensorpool.store.late_conditions import UsualLandings
 from sensorpool.store.pool_id import PoolId
 from sensorpool.store.transaction import Transaction
-from sensorpool.store.usual_landings import UsualLandings
 from sensorpool.worker.batch import Batch
 from sensorpool.worker.clock_watch import ClockWatch
 from sensorpool.worker.context import Worker

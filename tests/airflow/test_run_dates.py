@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sensorpool.model.family import family_code, without_dates
+from sensorpool.airflow.task.run_dates import without_dates
+from sensorpool.model.usual_landing import family_code
 
 DAYS = [datetime(2026, 2, 27, tzinfo=UTC) + timedelta(days=n) for n in (0, 1, 2, 30, 31, 308)]  # months and years end
 HOURS = [datetime(2026, 12, 31, 20, tzinfo=UTC) + timedelta(hours=n) for n in range(12)]

@@ -4,7 +4,6 @@ So yesterday's and today's partition are one series, of which earlier landings s
 text becomes its distance from the run's: the name of the run's date that it is, or so many days or seconds.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -26,12 +25,6 @@ _DATE = re.compile(
 _MONTH = re.compile(r"(?<!\d)(?P<year>(?:19|20)\d\d)(?:[/_.&-]?[A-Za-z]{1,8}=|[-/_.]?)(?P<month>0[1-9]|1[0-2])(?!\d)")
 _HOUR = re.compile(r"(?<![A-Za-z])(?P<before>(?:hour|hh|hr|h)=)(?P<hour>\d{1,2})(?!\d)", re.IGNORECASE)
 _EPOCH = re.compile(r"(?<!\d)1\d{9}(?:\d{3})?(?!\d)")
-
-
-def family_code(op_classpath: str, family: str) -> int:
-    """Return the number of a family: 64 bits, signed, as a hashcode."""
-    digest = hashlib.sha256(f"{op_classpath}\n{family}".encode(errors="backslashreplace")).digest()
-    return int.from_bytes(digest[:8], "big", signed=True)
 
 
 def without_dates(poke_context: Mapping[str, Any], dates: Mapping[str, datetime]) -> str:

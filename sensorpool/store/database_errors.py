@@ -1,4 +1,4 @@
-"""The meaning of a driver's error: the server is away, two transactions conflict, or our data is refused.
+"""Errors of the database: what the code of a driver's error means, and the error as one line with its mend.
 
 Each database has codes of its own: SQLSTATEs (PostgreSQL), numbers (MySQL and MariaDB), names (SQLite). A code that is
 in none of the lists has no known cause.
@@ -6,41 +6,36 @@ in none of the lists has no known cause.
 
 import re
 
+from sqlalchemy import Engine
 from sqlalchemy.exc import DataError, DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-# serialization, deadlock, lock timeouts
-CONFLICTS = frozenset({"40001", "40P01", "55P03", "1213", "1205", "3572", "3101"})
-LOCKED = frozenset({"55P03", "1205"})  # a part of these: another transaction held a lock for longer than we wait
+from sensorpool.errors import SchemaMismatch, SettingsError
+from sensorpool.instrumentation.redaction import hide_password
+
+CONFLICTS = frozenset({"40001", "40P01", "55P03", "1213", "1205", "3572", "3101"})  # deadlocks, locks, serialization
+LOCKED = frozenset({"55P03", "1205"})  # of these: another transaction held a lock for longer than we wait
 # another transaction has just inserted the same condition or key: the next attempt sees it
 DUPLICATES = frozenset(
     {"23505", "23P01", "1062", "1586", *(f"SQLITE_CONSTRAINT_{kind}" for kind in ("UNIQUE", "PRIMARYKEY", "ROWID"))}
 )
-
-# A statement that was prepared before is not known, or is another's: there is a pooler between, after all.
+# a statement that was prepared is not known, or is another's: there is a pooler in between
 LOST_PLANS = frozenset({"26000", "42P05"})
 
-# The server takes no writes, or cannot reach its own disk: another connection may find a server that can.
+# The server is away, or takes no writes: another connection may find one that does.
 READ_ONLY = frozenset({"25006", "1290", "1792", "1836", "SQLITE_READONLY"})
 POSTGRES_AWAY = frozenset({"25P03", "25P04", "40003", "42501"})
 POSTGRES_AWAY_CLASSES = ("08", "28", "3D", "53", "57", "58")
 POSTGRES_DISK = ("58",)
 MYSQL_DISK = frozenset({"3", "5", "20", "1021", "1024", "1026", "1030", "1180"})
-MYSQL_REFUSED = frozenset(
-    {"1040", "1129", "1130", "1203", "1226", "1820", "1862", "1044", "1045", "1049", "1698"}
-)  # the log-in
+MYSQL_REFUSED = frozenset({"1040", "1044", "1045", "1049", "1129", "1130", "1203", "1226", "1698", "1820", "1862"})
 MYSQL_AWAY = (
     MYSQL_DISK
     | MYSQL_REFUSED
-    | frozenset(
-        {
-            *("1037", "1041", "1114", "1206"),  # out of memory, disk space or locks
-            *("1142", "1143", "1227"),  # no right to the statement
-            *("1047", "1053", "1077", "1079", "1152", "1184", "1158", "1159", "1160", "1161", "1317"),  # shutting down
-            *("1927", "3024", "1969", "3032", "3168", "4031"),
-            *("2001", "2002", "2003", "2004", "2005", "2006", "2011", "2012", "2013", "2014", "2026", "2027", "2055"),
-        }
-    )
+    | {"1037", "1041", "1114", "1206"}  # out of memory, disk space or locks
+    | {"1142", "1143", "1227"}  # no right to the statement
+    | {"1047", "1053", "1317", "1927", "1969", "3024", "4031"}  # not ready, shutting down, ended
+    | {str(code) for code in range(2000, 2062)}  # of the client: the connection
 )
 SQLITE_AWAY = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_NOTADB", "SQLITE_CORRUPT")
 SQLITE_DISK = ("SQLITE_READONLY", "SQLITE_IOERR")
@@ -51,20 +46,16 @@ POSTGRES_DATA_CLASSES = ("22",)
 MYSQL_DATA = frozenset(
     {
         *("1048", "1364", "3819", "4025"),  # NULL, CHECK
-        *("1264", "1265", "1292", "1366", "1367", "1406", "1411", "1690"),  # the column cannot hold the text or number
-        *("1118", "1153", "1301", "1620"),  # too large
-        *("3140", "3141", "3143", "3144", "3156", "3157"),  # JSON
+        *("1264", "1265", "1292", "1366", "1406", "1690"),  # the column cannot hold the text or number
+        *("1118", "1153", "1301"),  # too large
     }
 )
 SQLITE_DATA = ("SQLITE_TOOBIG", "SQLITE_MISMATCH", "SQLITE_CONSTRAINT_NOTNULL", "SQLITE_CONSTRAINT_CHECK")
 
-# The server answers, but the role may not do this: a grant is missing.
+# The server answers, but the role may not do this, or a table or column is missing.
 DENIED = frozenset({"42501", "1142", "1143", "1227"})
-
 NO_TABLE = frozenset({"42P01", "3F000", "1146"})
-NO_SCHEMA = frozenset({"3F000"})
 NO_COLUMN = frozenset({"42703", "1054"})
-TABLE_IS_THERE = frozenset({"42P07", "1050"})
 
 # libpq gives no SQLSTATE of a connection that failed
 _REFUSED = re.compile(r"FATAL: (?!.*(starting up|shutting down|recovery|not yet accepting))|no password supplied")
@@ -74,16 +65,13 @@ _MYSQL_DRIVERS = {"pymysql", "MySQLdb", "mysql"}  # their numbers tell more than
 def is_conflict(error: BaseException) -> bool:
     """Whether two transactions conflicted, so that one of them has to be repeated."""
     code = code_of(error)
-    if code in CONFLICTS or code in DUPLICATES or has_lost_plan(error):
+    if code in CONFLICTS or code in DUPLICATES:
         return True
     return "database is locked" in str(getattr(error, "orig", ""))
 
 
 def has_lost_plan(error: BaseException) -> bool:
-    """Whether a prepared statement cannot be used again; without its plan it can be made again.
-
-    :param error: the error of SQLAlchemy or of the driver.
-    """
+    """Whether a prepared statement cannot be used again: another connection has to prepare it."""
     code = code_of(error)
     return code in LOST_PLANS or (code == "0A000" and "cached plan" in str(cause_of(error)))
 
@@ -157,20 +145,9 @@ def is_missing_table(error: BaseException) -> bool:
     return code_of(error) in NO_TABLE or "no such table" in str(getattr(error, "orig", ""))
 
 
-def is_missing_schema(error: BaseException) -> bool:
-    """Whether there is no schema for a table that was to be made."""
-    return code_of(error) in NO_SCHEMA
-
-
 def is_missing_column(error: BaseException) -> bool:
     """Whether a table of ours is older than this code: it lacks a column."""
     return code_of(error) in NO_COLUMN or "no such column" in str(getattr(error, "orig", ""))
-
-
-def is_table_there(error: BaseException) -> bool:
-    """Whether a table that was to be made exists."""
-    said = str(getattr(error, "orig", ""))
-    return code_of(error) in TABLE_IS_THERE or (said.startswith("table ") and said.endswith(" already exists"))
 
 
 def cause_of(error: BaseException) -> BaseException:
@@ -192,3 +169,38 @@ def code_of(error: BaseException) -> str:
 
 def _driver(orig: BaseException | None) -> str:
     return type(orig).__module__.partition(".")[0]
+
+
+def where(engine: Engine) -> str:
+    """Return the URL of the database without its password, for people."""
+    return hide_password(engine.url.render_as_string(hide_password=True))
+
+
+def unreachable(engine: Engine, error: Exception) -> str:
+    """Return one line that says why the database does not do what it is asked to do."""
+    cause = str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__]
+    said = hide_password(cause[0])[:200]
+    if is_denied(error):
+        return f"the database {where(engine)} refuses: {said}: give the role its rights (docs/security.md)"
+    if is_conflict(error):
+        does = "is busy"
+    elif is_read_only(error):
+        does = "is read-only"
+    else:
+        does = "refuses the connection" if is_refused(error) else "does not answer"
+    return f"the database {where(engine)} {does}: {said}"
+
+
+def explain(error: Exception) -> None:
+    """Raise a clearer error where our tables are missing or old, or the driver does not know an option of the URL.
+
+    :raises SchemaMismatch: when a table or a column is missing.
+    :raises SettingsError: when an option is unknown.
+    """
+    if is_missing_table(error) or is_missing_column(error):
+        raise SchemaMismatch(
+            "the database has no sensorpool tables, or those of an older version: run `sensorpool db upgrade`"
+        ) from error
+    said = str(getattr(error, "orig", ""))
+    if "invalid connection option" in said or "invalid URI query parameter" in said:
+        raise SettingsError(f"SENSORPOOL_DATABASE_URL: {hide_password(said)}") from error

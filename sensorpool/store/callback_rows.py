@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
 
-from sensorpool.model.callbacks import messages
+from sensorpool.model.callback_messages import messages
 from sensorpool.model.values import Milliseconds, Settled
 from sensorpool.store.dialects import among, count_rows
 from sensorpool.store.outbox_rows import LONGEST_PAUSE
@@ -20,7 +20,7 @@ _CAUSE = 500  # characters
 _SHOWN = [column for column in c.c if column.name != "argument"]  # what all readers may see
 
 
-class Waiting(NamedTuple):
+class WaitingCallback(NamedTuple):
     """A waiting callback, and how often it was tried.
 
     :param argument: JSON, of an `on_late` task; None: the callbacks of an instance.
@@ -61,16 +61,16 @@ def note_late(connection: Connection, task: str, arguments: Mapping[int, str], n
 
 def claim(
     connection: Connection, now: Milliseconds, tasks: Collection[str], until: Milliseconds, most: int
-) -> list[Waiting]:
+) -> list[WaitingCallback]:
     """Claim callbacks that are due, the longest due first: no other process tries them before ``until``.
 
     :param tasks: the tasks that may be sent. A row without a signature is claimed too: it can only be dropped.
     :param most: the most callbacks to claim.
     """
     due = or_(c.c.next_try_at <= now, c.c.next_try_at > now + LONGEST_PAUSE)  # later only if the clock was put back
-    query = select(*(c.c[name] for name in Waiting._fields)).where(due, c.c.task.in_([*tasks, ""]))
+    query = select(*(c.c[name] for name in WaitingCallback._fields)).where(due, c.c.task.in_([*tasks, ""]))
     query = query.order_by(c.c.next_try_at, c.c.instance_id).limit(most).with_for_update()
-    found = [Waiting(*row) for row in connection.execute(query)]
+    found = [WaitingCallback(*row) for row in connection.execute(query)]
     if found:
         ids = [each.instance_id for each in found]
         connection.execute(update(c).where(among(c.c.instance_id)).values(next_try_at=until), {"ids": ids})
