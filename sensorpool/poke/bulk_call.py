@@ -26,7 +26,7 @@ class Asked(Protocol):
     group: DueGroup
     op_classpath: str
 
-    def context(self, found: SensorClass) -> Any:
+    def made(self, sensor_class: SensorClass) -> Any:
         """Return what the class is asked with: a fresh object for each call, which may change it."""
 
 
@@ -77,7 +77,7 @@ class BulkCall(Work):
         began = _monotonic()
         try:
             sensor_class = self._tools.classes.find(self.op_classpath)
-            returned = sensor_class.cls.poke_many([unit.context(sensor_class) for unit in units])
+            returned = sensor_class.cls.poke_many([unit.made(sensor_class) for unit in units])
             if isawaitable(returned):
                 returned = awaited(returned)
             answers: list[Any] | None = None if _gives_no_list(returned) else list(returned)

@@ -95,7 +95,11 @@ class PokeUnit(Work):
         return [self.group]
 
     def poke(self) -> list[Report]:
-        """Poke the group on this thread; return its report."""
+        """Poke the group on this thread; return its report.
+
+        A coroutine is awaited here, on a loop of its own. From its next poke on, the class of such a coroutine goes to
+        the loop lane, where clients outlive one poke.
+        """
         self.begun = group = self.group
         began = _monotonic()
         try:
@@ -105,28 +109,18 @@ class PokeUnit(Work):
                     return each_report(BulkCall([self], self._tools).poke())
                 self._construct(sensor_class)
             value = self._poke({})
-        except BaseException as error:
-            return [self._tools.answers.of_exception(group, began, error)]
-        if value is False:
-            self._tools.pace[self.op_classpath] = took = _monotonic() - began
-            self._context = None  # the sensor is constructed: the text is not needed again
-            return [Report(group, began, _NOT_LANDED, None, None, took)]
-        return [self.read(group, began, value)]
-
-    def read(self, group: DueGroup, began: float, value: Any) -> Report:
-        """Read the value that a poke on a thread returned. A coroutine is awaited here, on a loop of its own.
-
-        From its next poke on, the class of such a coroutine goes to the loop lane, where clients outlive one poke.
-        """
-        try:
+            if value is False:
+                self._tools.pace[self.op_classpath] = took = _monotonic() - began
+                self._context = None  # the sensor is constructed: the text is not needed again
+                return [Report(group, began, _NOT_LANDED, None, None, took)]
             if value is True or value is None or not isawaitable(value):
                 self._context = None
             else:
                 self._tools.classes.learn_async(self.op_classpath)
                 value = awaited(value)
         except BaseException as error:
-            return self._tools.answers.of_exception(group, began, error)
-        return self._tools.answers.of_value(group, began, value)
+            return [self._tools.answers.of_exception(group, began, error)]
+        return [self._tools.answers.of_value(group, began, value)]
 
     async def poke_async(self, home: int) -> list[Report]:
         """Poke the group on the running event loop, whose number is ``home``; return its report."""
@@ -144,13 +138,6 @@ class PokeUnit(Work):
         except BaseException as error:
             return [self._tools.answers.of_exception(group, began, error)]
         return [self._tools.answers.of_value(group, began, value)]
-
-    def context(self, sensor_class: SensorClass) -> Any:
-        """Return the context for one call of `poke_many`, which may change it: the next call gets another object.
-
-        :raises Exception: when the context cannot be read.
-        """
-        return self._made(sensor_class)
 
     def may_share(self, sensor_class: SensorClass, now: Milliseconds = 0) -> bool:
         """Whether a shared call may be asked for the group, with its `question`.
@@ -200,10 +187,12 @@ class PokeUnit(Work):
     def _construct(self, sensor_class: SensorClass) -> None:
         if self.question is None and sensor_class.shared is not None:
             self._note_question(sensor_class)  # a later poke may be shared, though this one is not
-        self._poke = self._made(sensor_class).poke
+        self._poke = self.made(sensor_class).poke
 
-    def _made(self, sensor_class: SensorClass) -> Any:
-        """Construct the sensor. The context was tried out at registration, so a failure is this process's own.
+    def made(self, sensor_class: SensorClass) -> Any:
+        """Construct the sensor; for a class with `poke_many`, return a fresh context, which one call may change.
+
+        The context was tried out at registration, so a failure is this process's own.
 
         :raises ClassUnavailable: when it cannot be constructed here: the class is older, or a module is missing.
         :raises Exception: when the context is garbled, or the constructor raises a skip, a failure or the like.
