@@ -121,11 +121,14 @@ def _poke_all(settings: dict[str, Any], commands: TextIO, out: TextIO, prepare: 
     tell({"ready": True})
     armed_at = 0.0
 
-    def look_after() -> None:
+    def arm() -> None:
         nonlocal armed_at
-        if (now := time.monotonic()) - armed_at >= watchdog.EVERY:
-            armed_at = now
-            watchdog.arm(poke_timeout + _GRACE, watched)
+        armed_at = time.monotonic()
+        watchdog.arm(poke_timeout + _GRACE, watched)
+
+    def look_after() -> None:
+        if time.monotonic() - armed_at >= watchdog.EVERY:
+            arm()
         threads.supervise()
         loops.supervise()
         finalizer.look_after()
@@ -138,7 +141,6 @@ def _poke_all(settings: dict[str, Any], commands: TextIO, out: TextIO, prepare: 
 
     def load(op_classpath: str) -> None:
         """Import a class, which may end this process, and may need much memory."""
-        nonlocal armed_at
         while classes.finds_alone and not (threads.idle and loops.idle):
             look_after()
         look_after()  # the last reports
@@ -152,7 +154,7 @@ def _poke_all(settings: dict[str, Any], commands: TextIO, out: TextIO, prepare: 
             fork_guard.end_copy()
             process_bounds.limit_memory(memory, _STACKS)
             tell({"imported": op_classpath})
-            armed_at = 0.0
+            arm()
 
     more = True
     while more or missing:
