@@ -175,8 +175,7 @@ class Poking:
         elif tools.is_quick(op_classpath):
             self._threads.put(QuickBatch(some) for some in _in_parts(units, BATCH))
         else:
-            works = self._in_calls(sensor_class, units) if self._shared_calls.serve(sensor_class) else units
-            self._threads.put(works, at_once=tools.waits_for_answers(op_classpath))
+            self._threads.put(self._in_calls(sensor_class, units) if self._shared_calls.serve(sensor_class) else units)
 
     def _in_calls(self, sensor_class: SensorClass, units: Sequence[PokeUnit]) -> list[Work]:
         """Return one call for the groups that can share it, and the other groups by themselves."""

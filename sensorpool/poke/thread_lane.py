@@ -41,6 +41,8 @@ class QuickBatch(Work):
 
     __slots__ = ("_poking", "_reports", "_waiting", "began", "op_classpath", "size")
 
+    is_quick = True
+
     def __init__(self, units: Iterable[PokeUnit]) -> None:
         self.began = 0.0
         self._waiting = deque(units)
@@ -113,21 +115,16 @@ class ThreadLane(Lane[Work]):
         self._lock = threading.Lock()
         self._looked_at = time.monotonic()
         self._begun = 0  # pokes since then; one that two threads count at once may be lost
-        self._to_wake = 0  # so many more threads are told to take work, one after the other
+        self._is_waking = False  # whether a thread was told to take work, and has not come yet
         self._went_through_at = 0.0  # when `supervise` last looked at the pokes that go on
 
-    def put(self, works: Iterable[Work], *, at_once: bool = False) -> None:
-        """Queue work, and make sure that a thread takes it up.
-
-        :param at_once: whether as many pokes begin as there are slots, because they are known to wait for answers.
-        """
+    def put(self, works: Iterable[Work]) -> None:
+        """Queue work, and make sure that a thread takes it up."""
         self._waiting.put(works)
         self.supervise()
-        if at_once:
-            self._wake(self._waiting.takeable)
 
     def supervise(self) -> None:
-        """Give up the threads whose poke overran; add threads while pokes wait for answers: one, two, four, …"""
+        """Give up the threads whose poke overran; add a thread if work waits and no quick pokes are being made."""
         now = time.monotonic()
         self._slots.look()
         if now - self._went_through_at >= _HOLDS_UP:
@@ -141,8 +138,8 @@ class ThreadLane(Lane[Work]):
         begun, self._looked_at, self._begun = self._begun, now, 0
         if busy and begun * QUICK > since * busy:
             return  # quick pokes do not wait for answers: more threads would not make them faster
-        # a look does not cut short what `put` has begun
-        self._wake(min(self._waiting.takeable, max(1, busy, self._to_wake)))
+        if self._waiting.takeable:
+            self._wake()
 
     def _go_through(self, now: float) -> None:
         """Take the units behind slow pokes back; give up the threads whose poke overran."""
@@ -161,28 +158,21 @@ class ThreadLane(Lane[Work]):
         """Whether no work waits or goes on."""
         return not self._runners and not self._waiting
 
-    def _wake(self, number: int) -> None:
-        """Have so many threads take work: one is told here, and each tells the next as its poke begins.
+    def _wake(self) -> None:
+        """Tell one more thread to take work. It tells the next one as its poke begins, unless that is quick.
 
         A hundred that are told at once wait for the interpreter, and for one another: 1 % of a core at 700 pokes a
         second.
         """
-        self._to_wake = number
-        self._wake_next()
-
-    def _wake_next(self) -> None:
-        """Tell one more thread to take work, if more are to be told."""
         runner = _Runner()
         with self._lock:
-            if self._to_wake <= 0:
-                return
-            self._to_wake -= 1
+            self._is_waking = True
             self._runners.add(runner)
         try:
             self._reusable.do(partial(self._work, runner))
         except BaseException as error:
             with self._lock:
-                self._to_wake = 0
+                self._is_waking = False
                 self._runners.discard(runner)
             if not isinstance(error, RuntimeError | MemoryError):
                 raise  # a signal
@@ -206,9 +196,10 @@ class ThreadLane(Lane[Work]):
         reports: Sequence[Seen | Undecided] | None
         try:
             work = self._waiting.take()
+            self._is_waking = False
             while work is not None:
-                if self._to_wake:
-                    self._wake_next()
+                if not (work.is_quick or self._is_waking) and self._waiting.takeable:
+                    self._wake()
                     used = time.thread_time()  # what that took is not the poke's
                 work.began = monotonic()
                 self._begun += work.size

@@ -12,7 +12,6 @@ from sensorpool.poke.classes import Classes
 from sensorpool.poke.fork_guard import end_copy
 
 QUICK = 50e-6  # seconds: a class whose pokes take no longer is quick
-_WAITS_FOR_ANSWERS = 5e-3  # seconds: a class whose pokes take longer waits for answers
 
 
 class PokeTools(NamedTuple):
@@ -25,10 +24,6 @@ class PokeTools(NamedTuple):
     def is_quick(self, op_classpath: str) -> bool:
         """Whether a class is quick."""
         return self.pace.get(op_classpath, math.inf) <= QUICK
-
-    def waits_for_answers(self, op_classpath: str) -> bool:
-        """Whether a class is known to wait for answers: its pokes may begin all at once."""
-        return self.pace.get(op_classpath, 0.0) > _WAITS_FOR_ANSWERS
 
 
 def overran(group: DueGroup, began: float, limit: float, why: str = "") -> Report:

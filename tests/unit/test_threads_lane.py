@@ -64,7 +64,7 @@ def test_quick_pokes_get_no_more_threads_and_slow_ones_do(
     monkeypatch.setattr("sensorpool.poke.thread_lane.time.monotonic", lambda: now)
     works = [Work(number, gate.wait) for number in range(1, 9)]
     for work in works:
-        work.size = 64
+        work.size, work.is_quick = 64, True
     lane = ThreadLane(Slots(8), PATIENT)
     lane.put(works)
     begun = lambda: sum(work.begun.is_set() for work in works)  # noqa: E731
@@ -180,10 +180,10 @@ def told_lane(slots: int) -> tuple[ThreadLane, Telling]:
 
 
 def waiting_lane(gate: threading.Event) -> tuple[ThreadLane, Telling, list[Work]]:
-    """Return a lane with four pieces of work that are known to wait for answers."""
+    """Return a lane with four pieces of work that wait for answers."""
     lane, threads = told_lane(8)
     works = [Work(number, gate.wait) for number in range(1, 5)]
-    lane.put(works, at_once=True)
+    lane.put(works)
     return lane, threads, works
 
 
